@@ -1,0 +1,258 @@
+"""What code is generated for: architecture, CPU features, vector width, registers, caches.
+
+A ``Target`` is a value: two targets that are equal give the same code. ``Target.parse(str(target)) == target``.
+
+Keys of a description, as ``llvm -key=value`` text, dictionary or JSON:
+
+=============  ======================================================================================================
+kind           "llvm"; every other kind is refused
+mcpu           a CPU or level of ``features.CPUS``; "native" or absent: this machine
+mattr          features to add or remove
+mtriple        architecture and system; absent: ``x86_64-linux-gnu``. Others parse, but have no code generator yet
+mfloat-abi     "hard"; "soft" is refused
+mabi           "sysv", the only one of x86-64; others are refused
+host           a target of the same architecture; another is refused
+num-cores      threads that schedules plan for
+l1-cache ...   bytes of the data caches (also l2-cache, l3-cache)
+keys device model runtime    recorded as annotations
+libs system-lib              refused: kernels are all generated, and a library has one entry point
+=============  ======================================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+from forge import dtypes
+from forge.errors import TargetError
+from forge.target import features as cpu_features
+from forge.target.tags import TAGS
+
+TargetLike = Union["Target", str, Mapping[str, Any]]
+
+DEFAULT_TRIPLE = "x86_64-linux-gnu"
+_DEFAULT_CACHES = {1: 32 << 10, 2: 512 << 10, 3: 16 << 20}
+_CACHE_KEYS = {"l1-cache": 1, "l2-cache": 2, "l3-cache": 3}
+_KEYS = ("kind", "keys", "device", "libs", "system-lib", "mcpu", "model", "runtime", "mtriple", "mattr", "mfloat-abi",
+         "mabi", "host", "num-cores", *_CACHE_KEYS)
+_LIST_KEYS = frozenset({"keys", "libs", "mattr"})
+_FLAG_KEYS = frozenset({"system-lib"})
+
+
+@dataclass(frozen=True)
+class Target:
+    """A CPU to generate code for.
+
+    Attributes:
+        kind: "llvm".
+        triple: architecture, system and ABI.
+        cpu: LLVM's name of the CPU or level.
+        features: every feature the code may use, by LLVM's names, sorted.
+        l1_cache, l2_cache, l3_cache: bytes of the data caches.
+        num_cores: threads that schedules plan for.
+        annotations: (key, value) pairs that change no code.
+    """
+
+    kind: str
+    triple: str
+    cpu: str
+    features: tuple[str, ...]
+    l1_cache: int
+    l2_cache: int
+    l3_cache: int
+    num_cores: int
+    annotations: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+
+    @staticmethod
+    def parse(target: TargetLike = "llvm") -> Target:
+        """A target from text, a dictionary, JSON, a tag of ``TAGS`` or a target.
+
+        Raises:
+            TargetError: unknown kind, key, CPU, feature or tag, or a key that cannot be honoured.
+        """
+        if isinstance(target, Target):
+            return target
+        return _from_keys(_read_keys(target))
+
+    @property
+    def arch(self) -> str:
+        """First component of the triple."""
+        return self.triple.partition("-")[0]
+
+    @property
+    def vector_bits(self) -> int:
+        """Bits of the widest vector register."""
+        if self.has("avx512f"):
+            return 512
+        return 256 if self.has("avx2") else 128
+
+    @property
+    def vector_registers(self) -> int:
+        return 32 if self.has("avx512f") or self.arch == "aarch64" else 16
+
+    def lanes(self, dtype: str) -> int:
+        """Elements of ``dtype`` in one vector register."""
+        return self.vector_bits // (8 * dtypes.itemsize(dtype))
+
+    def has(self, feature: str) -> bool:
+        return feature in self.features
+
+    def require_codegen(self) -> None:
+        """Raises TargetError unless machine code can be generated for this architecture."""
+        if self.arch != "x86_64":
+            raise TargetError(f"target {self}: no code generator for architecture {self.arch!r}; expected x86_64; "
+                              "compile for an x86-64 target such as 'llvm -mcpu=x86-64-v3'")
+
+    def missing_on_host(self) -> tuple[str, ...]:
+        """Features of the target that this machine's CPU lacks."""
+        return tuple(sorted(set(self.features) - set(cpu_features.host_features())))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The description that ``parse`` reads back to an equal target."""
+        described: dict[str, Any] = {"kind": self.kind, "mtriple": self.triple, "mcpu": self.cpu}
+        if self.arch == "x86_64":
+            base = set(cpu_features.canonical(cpu_features.CPUS[self.cpu]))
+            described["mattr"] = [*(f"-{f}" for f in sorted(base - set(self.features))),
+                                  *(f"+{f}" for f in self.features if f not in base)]
+        described |= {"l1-cache": self.l1_cache, "l2-cache": self.l2_cache, "l3-cache": self.l3_cache}
+        described |= {"num-cores": self.num_cores, **dict(self.annotations)}
+        return described
+
+    def __str__(self) -> str:
+        items = [(key, value) for key, value in self.to_dict().items() if key != "kind" and value not in ([], "")]
+        words = (f"-{key}={','.join(value) if isinstance(value, list) else value}" for key, value in items)
+        return shlex.join([self.kind, *words])
+
+
+def _read_keys(target: str | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(target, Mapping):
+        return dict(target)
+    if not isinstance(target, str) or not target.strip():
+        raise TargetError(f"target: got {target!r}; expected text such as 'llvm -mcpu=x86-64-v3', a dictionary or a Target")
+    text = target.strip()
+    if text.startswith("{"):
+        return _read_json(text)
+    if text in TAGS:
+        return dict(TAGS[text])
+    return _read_options(text)
+
+
+def _read_json(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise TargetError(f"target: not valid JSON: {error}; got {text!r}") from error
+    return dict(value)
+
+
+def _read_options(text: str) -> dict[str, Any]:
+    try:
+        kind, *words = shlex.split(text)
+    except ValueError as error:
+        raise TargetError(f"target: {error}; got {text!r}") from error
+    if "/" in kind:
+        raise TargetError(f"target: unknown tag {kind!r}; expected one of {', '.join(TAGS)}")
+    keys: dict[str, Any] = {"kind": kind}
+    while words:
+        word = words.pop(0)
+        name, has_value, value = word.lstrip("-").partition("=")
+        if not word.startswith("-") or not name:
+            raise TargetError(f"target: unexpected {word!r} in {text!r}; expected '-key=value'")
+        if not has_value and name not in _FLAG_KEYS:
+            if not words:
+                raise TargetError(f"target: key {name!r} has no value in {text!r}")
+            value = words.pop(0)
+        keys[name] = value if has_value or name not in _FLAG_KEYS else True
+    return keys
+
+
+def _from_keys(keys: dict[str, Any]) -> Target:
+    unknown = [key for key in keys if key not in _KEYS]
+    if unknown:
+        raise TargetError(f"target: unknown key {', '.join(map(repr, unknown))}; expected: {', '.join(_KEYS)}")
+    kind = keys.get("kind")
+    if kind != "llvm":
+        raise TargetError(f"target: kind {kind!r} is not supported; expected 'llvm'")
+    _refuse_unsupported(keys)
+    triple = str(keys.get("mtriple") or DEFAULT_TRIPLE)
+    arch = triple.partition("-")[0]
+    attributes = _as_list(keys.get("mattr"), "mattr")
+    cpu, features, is_host = _resolve_cpu(str(keys.get("mcpu") or ""), attributes, arch)
+    caches = _caches(keys, is_host)
+    _check_host(keys, arch)
+    return Target(kind, triple, cpu, features, caches[1], caches[2], caches[3], _num_cores(keys), _annotations(keys))
+
+
+def _refuse_unsupported(keys: dict[str, Any]) -> None:
+    if _as_list(keys.get("libs"), "libs"):
+        raise TargetError(f"target: libs {keys['libs']!r} is not supported; Forge generates every kernel; leave 'libs' out")
+    if keys.get("system-lib") not in (None, False, 0, "0", "false", "False"):
+        raise TargetError("target: system-lib is not supported; a compiled library has the one entry point forge_model_get; "
+                          "leave 'system-lib' out")
+    if keys.get("mfloat-abi") not in (None, "", "hard"):
+        raise TargetError(f"target: mfloat-abi {keys['mfloat-abi']!r} is not supported; expected 'hard'")
+    if keys.get("mabi") not in (None, "", "sysv"):
+        raise TargetError(f"target: mabi {keys['mabi']!r} is not supported; expected 'sysv'")
+
+
+def _as_list(value: Any, key: str) -> list[str]:
+    if value is None or value == "":
+        return []
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple)) or not all(isinstance(item, str) for item in items):
+        raise TargetError(f"target: {key} is {value!r}; expected a list of strings")
+    return [item.strip() for item in items]
+
+
+def _resolve_cpu(cpu: str, attributes: list[str], arch: str) -> tuple[str, tuple[str, ...], bool]:
+    if arch != "x86_64":
+        return cpu or "generic", tuple(sorted(a[1:] for a in attributes if a.startswith("+"))), False
+    is_host = cpu in ("", "native", "host")
+    base = cpu_features.host_features() if is_host else cpu_features.CPUS.get(cpu)
+    if base is None:
+        raise TargetError(f"target: unknown mcpu {cpu!r}; expected one of {', '.join(cpu_features.CPUS)}")
+    features = cpu_features.apply_attributes(base, attributes)
+    return (cpu_features.level_of(base) if is_host else cpu), features, is_host
+
+
+def _caches(keys: dict[str, Any], is_host: bool) -> dict[int, int]:
+    caches = _DEFAULT_CACHES | (cpu_features.host_cache_sizes() if is_host else {})
+    for key, level in _CACHE_KEYS.items():
+        if key in keys:
+            caches[level] = _positive(keys[key], key)
+    return caches
+
+
+def _num_cores(keys: dict[str, Any]) -> int:
+    if "num-cores" in keys:
+        return _positive(keys["num-cores"], "num-cores")
+    return len(os.sched_getaffinity(0))
+
+
+def _positive(value: Any, key: str) -> int:
+    text = str(value)
+    if not text.isdigit() or int(text) == 0:
+        raise TargetError(f"target: {key} is {value!r}; expected a positive integer")
+    return int(text)
+
+
+def _check_host(keys: dict[str, Any], arch: str) -> None:
+    if keys.get("host") is None:
+        return
+    host = Target.parse(keys["host"])
+    if host.arch != arch:
+        raise TargetError(f"target: host is {host.arch}, the target is {arch}; expected one architecture; leave 'host' out")
+
+
+def _annotations(keys: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    names = _as_list(keys.get("keys"), "keys")
+    device = str(keys.get("device") or "")
+    if device and device not in names:
+        names.append(device)
+    recorded = {"keys": ",".join(names), "device": device, "model": keys.get("model"), "runtime": keys.get("runtime")}
+    return tuple((key, str(value)) for key, value in recorded.items() if value)
