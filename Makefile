@@ -1,0 +1,65 @@
+# `make demo` and `make test` do everything on a fresh machine with Python 3.11 or newer and a C compiler.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+NEWEST_PYTHON := $(shell command -v python3.14 python3.13 python3.12 python3.11 2>/dev/null | head -n 1)
+PYTHON ?= $(shell python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo python3 || \
+	echo $(or $(NEWEST_PYTHON),python3))
+WORKERS ?= auto
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+
+# What an editable installation was made from; C sources are compiled by it.
+INSTALLED_FROM := pyproject.toml $(wildcard runtime/pyproject.toml runtime/setup.py) \
+	$(shell find runtime/src -name '*.[ch]' 2>/dev/null)
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -e runtime
+
+.PHONY: help demo test test-all lint check bench clean
+
+help: ## Print this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+
+demo: $(VENV)/.installed ## Inspect, compile, run, check and time a small real model
+	@$(BIN)/python examples/digits/demo.py
+
+test: $(VENV)/.installed-test ## All tests that need no torch
+	$(PYTEST)
+
+test-all: $(VENV)/.installed-test-all ## All tests; one that was skipped for a missing package fails the run
+	$(PYTEST) --require-optional
+
+lint: $(VENV)/.installed-lint ## Style, types and layer table
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint $(VENV)/.installed-test ## lint and the fast tests
+	$(PYTEST) -m "not slow"
+
+bench: $(VENV)/.installed-bench ## Latency of all benchmark models against onnxruntime, openvino and torch
+	$(BIN)/python -m benchmarks.compare
+
+clean: ## Remove what make has created
+	rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	find src runtime benchmarks examples tests scripts \
+		\( -name __pycache__ -o -name '*.egg-info' -o -name build \) -type d -prune -exec rm -rf {} +
+	find runtime/src -name '*.so' -delete
+
+$(BIN)/python:
+	@$(PYTHON) scripts/check_machine.py
+	@echo "Creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(INSTALLED_FROM) | $(BIN)/python
+	@$(BIN)/python scripts/check_machine.py
+	@echo "Installing Forge into $(VENV)"
+	@$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/.installed-%: $(INSTALLED_FROM) | $(BIN)/python
+	@$(BIN)/python scripts/check_machine.py
+	@echo "Installing Forge and what 'make $*' needs into $(VENV)"
+	@$(INSTALL) -e '.[$*]'
+	@touch $@ $(VENV)/.installed

@@ -1,0 +1,275 @@
+"""The benchmark models: builders, ONNX export and inputs.
+
+``build("resnet18")`` gives the path of an ONNX file, exported by torch once and kept in a cache folder;
+``inputs("resnet18")`` gives matching inputs. Every model also comes small, for tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Exporter = Literal["dynamo", "torchscript"]
+Inputs = dict[str, NDArray[Any]]
+
+CACHE_VARIABLE = "FORGE_BENCH_CACHE"
+_CALIBRATION_BATCH = 8
+
+
+@dataclass(frozen=True)
+class Images:
+    """One float32 input ``(batch, 3, size, size)`` of smooth random pictures with some noise."""
+
+    size: int
+
+    def shapes(self, length: int | None) -> dict[str, tuple[int, ...]]:
+        return {"image": (3, self.size, self.size)}
+
+    def make(self, rng: np.random.Generator, batch: int, length: int | None) -> Inputs:
+        coarse = rng.standard_normal((batch, 3, 4, 4)) * rng.uniform(0.5, 1.5, (batch, 3, 1, 1))
+        repeats = -(-self.size // 4)
+        smooth = coarse.repeat(repeats, axis=2).repeat(repeats, axis=3)[:, :, : self.size, : self.size]
+        noise = rng.standard_normal((batch, 3, self.size, self.size))
+        return {"image": (smooth + 0.3 * noise).astype(np.float32)}
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """One float32 input ``(batch, *shape)`` of normal values; ``length`` replaces the first of two extents."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    def shapes(self, length: int | None) -> dict[str, tuple[int, ...]]:
+        shape = self.shape if length is None or len(self.shape) < 2 else (length, *self.shape[1:])
+        return {self.name: shape}
+
+    def make(self, rng: np.random.Generator, batch: int, length: int | None) -> Inputs:
+        shape = self.shapes(length)[self.name]
+        return {self.name: rng.standard_normal((batch, *shape)).astype(np.float32)}
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token ids ``(batch, length)`` int64 and, with ``masked``, a mask that hides the tail of each row and segment ids."""
+
+    vocabulary: int
+    length: int
+    masked: bool
+
+    def shapes(self, length: int | None) -> dict[str, tuple[int, ...]]:
+        names = ("input_ids", "attention_mask", "token_type_ids") if self.masked else ("input_ids",)
+        return {name: (length or self.length,) for name in names}
+
+    def make(self, rng: np.random.Generator, batch: int, length: int | None) -> Inputs:
+        length = length or self.length
+        made: Inputs = {"input_ids": rng.integers(0, self.vocabulary, (batch, length), dtype=np.int64)}
+        if self.masked:
+            visible = rng.integers(max(1, length // 2), max(2, 3 * length // 4), (batch, 1))
+            second = rng.integers(1, max(2, length // 2), (batch, 1))
+            positions = np.arange(length)[None, :]
+            made["attention_mask"] = (positions < visible).astype(np.int64)
+            made["token_type_ids"] = (positions >= second).astype(np.int64)
+        return made
+
+
+InputKind = Images | Vectors | Tokens
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How to make one size of a model: a function of `benchmarks.networks` and what it is fed."""
+
+    builder: str
+    kind: InputKind
+
+    def network(self) -> nn.Module:
+        module, function = self.builder.split(":")
+        made: nn.Module = getattr(importlib.import_module(f"benchmarks.networks.{module}"), function)()
+        return made
+
+
+@dataclass(frozen=True)
+class BenchmarkModel:
+    """A model of the benchmark in both sizes.
+
+    Attributes:
+        outputs: Names of the outputs of the exported graph.
+        symbolic: Names of the leading dimensions of the inputs in a dynamic export.
+    """
+
+    full: Variant
+    small: Variant
+    outputs: tuple[str, ...] = ("logits",)
+    symbolic: tuple[str, ...] = ("batch",)
+
+    def variant(self, small: bool) -> Variant:
+        return self.small if small else self.full
+
+
+MODELS: Mapping[str, BenchmarkModel] = MappingProxyType(
+    {
+        "resnet18": BenchmarkModel(Variant("resnet:full_18", Images(224)), Variant("resnet:small_18", Images(32))),
+        "resnet50": BenchmarkModel(Variant("resnet:full_50", Images(224)), Variant("resnet:small_50", Images(32))),
+        "mobilenetv2": BenchmarkModel(Variant("mobilenet:full", Images(224)), Variant("mobilenet:small", Images(32))),
+        "vgg16": BenchmarkModel(Variant("vgg:full", Images(224)), Variant("vgg:small", Images(32))),
+        "unet": BenchmarkModel(
+            Variant("unet:full", Images(256)), Variant("unet:small", Images(16)), outputs=("probability",)
+        ),
+        "bert": BenchmarkModel(
+            Variant("bert:full", Tokens(30522, 128, masked=True)),
+            Variant("bert:small", Tokens(97, 16, masked=True)),
+            outputs=("last_hidden_state", "pooler_output"),
+            symbolic=("batch", "length"),
+        ),
+        "vit": BenchmarkModel(Variant("vit:full", Images(224)), Variant("vit:small", Images(32))),
+        "gpt2": BenchmarkModel(
+            Variant("gpt2:full", Tokens(50257, 64, masked=False)),
+            Variant("gpt2:small", Tokens(97, 16, masked=False)),
+            symbolic=("batch", "length"),
+        ),
+        "lstm": BenchmarkModel(
+            Variant("recurrent:full", Vectors("sequence", (100, 128))),
+            Variant("recurrent:small", Vectors("sequence", (10, 8))),
+            outputs=("logits", "states"),
+        ),
+        "mlp": BenchmarkModel(
+            Variant("mlp:full", Vectors("features", (784,))), Variant("mlp:small", Vectors("features", (20,)))
+        ),
+        "mlp_sequence": BenchmarkModel(
+            Variant("mlp:full", Vectors("features", (16, 784))),
+            Variant("mlp:small", Vectors("features", (6, 20))),
+            symbolic=("batch", "length"),
+        ),
+    }
+)
+
+
+def inputs(name: str, batch: int = 1, seed: int = 0, *, length: int | None = None, small: bool = False) -> Inputs:
+    """Random inputs of a model by name; equal arguments give equal arrays.
+
+    Args:
+        name: A key of `MODELS`.
+        batch: Extent of the first dimension.
+        seed: Of the random generator.
+        length: Extent of the second dimension of models over sequences; None: the length the model is exported with.
+        small: Inputs of the small variant.
+    """
+    return MODELS[name].variant(small).kind.make(np.random.default_rng(seed), batch, length)
+
+
+def network(name: str, *, small: bool = False, seed: int = 0) -> nn.Module:
+    """The torch network itself, with its seeded weights, in evaluation mode."""
+    import torch
+
+    from benchmarks import weights
+
+    made = MODELS[name].variant(small).network()
+    calibration = inputs(name, _CALIBRATION_BATCH, seed=1000 + seed, small=small)
+    weights.randomise(made, [torch.from_numpy(array) for array in calibration.values()], seed)
+    return made
+
+
+def build(
+    name: str, batch: int = 1, *, dynamic: bool = False, small: bool = False, exporter: Exporter | None = None
+) -> Path:
+    """Exports a model to ONNX, unless that was done before, and returns the path of the file.
+
+    Args:
+        name: A key of `MODELS`.
+        batch: Batch size of a static export.
+        dynamic: Leave the leading dimensions symbolic (`BenchmarkModel.symbolic`).
+        small: The small variant.
+        exporter: Torch's exporter; None: the current one ("dynamo").
+    """
+    exporter = exporter or "dynamo"
+    shape = "dynamic" if dynamic else f"b{batch}"
+    size = "small" if small else "full"
+    path = cache_folder() / f"{name}-{size}-{shape}-{exporter}-{_digest()}.onnx"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _export(name, path, batch=batch, dynamic=dynamic, small=small, exporter=exporter)
+    return path
+
+
+def cache_folder() -> Path:
+    """Where exported models are kept: ``$FORGE_BENCH_CACHE`` or ``forge-bench`` in the user's cache folder."""
+    if CACHE_VARIABLE in os.environ:
+        return Path(os.environ[CACHE_VARIABLE])
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "forge-bench"
+
+
+def _digest() -> str:
+    """Changes with torch and with every source file that an exported model depends on."""
+    import torch
+
+    folder = Path(__file__).parent
+    state = hashlib.sha256(torch.__version__.encode())
+    for source in sorted([folder / "models.py", folder / "weights.py", *(folder / "networks").glob("*.py")]):
+        state.update(source.read_bytes())
+    return state.hexdigest()[:12]
+
+
+def _export(name: str, path: Path, *, batch: int, dynamic: bool, small: bool, exporter: Exporter) -> None:
+    import torch
+
+    model = MODELS[name]
+    # An exporter takes extents of 1 for constants: a dynamic export needs larger examples.
+    example = inputs(name, 2 if dynamic else batch, small=small)
+    arguments = tuple(torch.from_numpy(array) for array in example.values())
+    options: dict[str, Any] = {}
+    if dynamic and exporter == "dynamo":
+        options["dynamic_shapes"] = tuple(dict(enumerate(model.symbolic)) for _ in example)
+    elif dynamic:
+        axes = dict(enumerate(model.symbolic))
+        options["dynamic_axes"] = {tensor: axes for tensor in (*example, *model.outputs)}
+    made = network(name, small=small)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        unfinished = Path(folder) / path.name
+        torch.onnx.export(
+            made,
+            arguments,
+            str(unfinished),
+            input_names=list(example),
+            output_names=list(model.outputs),
+            dynamo=exporter == "dynamo",
+            external_data=False,
+            verbose=False,
+            **options,
+        )
+        os.replace(unfinished, path)
+
+
+def main() -> None:
+    """Exports the named models (default: all) and prints their paths."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(MODELS)}")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--dynamic", action="store_true")
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--exporter", choices=("dynamo", "torchscript"))
+    options = parser.parse_args()
+    for name in options.names or MODELS:
+        path = build(
+            name, options.batch, dynamic=options.dynamic, small=options.small, exporter=options.exporter
+        )
+        print(f"{name}: {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Seeded random weights under which a network's output depends on its input.
+
+Networks at their default initialisation often answer the same whatever they are shown, and then agree with any wrong
+compilation. Here activations keep their scale through the depth, normalisation layers have statistics and affine
+parameters of their own, attention is peaked, and the outputs of the head are centred.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+_NORMALISATIONS = (nn.BatchNorm2d, nn.LayerNorm)
+
+
+def randomise(network: nn.Module, calibration: Sequence[torch.Tensor], seed: int = 0) -> None:
+    """Replaces all weights of ``network`` in place and leaves it in evaluation mode.
+
+    Args:
+        network: The network; its last layer is found as ``network.head``, if it has one.
+        calibration: A batch of inputs from which batch-norm statistics and the head's bias are taken.
+        seed: Of the random generator.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for module in network.modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                _fill(module, name, parameter, generator)
+        _measure_statistics(network, calibration)
+        _centre_head(network, calibration)
+
+
+def _fill(module: nn.Module, name: str, parameter: nn.Parameter, generator: torch.Generator) -> None:
+    if isinstance(module, _NORMALISATIONS):
+        if name == "weight":
+            parameter.uniform_(0.5, 1.5, generator=generator)
+        else:
+            parameter.normal_(0.0, 0.2, generator=generator)
+    elif isinstance(module, nn.Embedding):
+        parameter.normal_(0.0, 0.5, generator=generator)
+    elif parameter.ndim >= 2:
+        parameter.normal_(0.0, _gain(module) / math.sqrt(_fan_in(module, parameter)), generator=generator)
+    else:
+        parameter.normal_(0.0, 0.1, generator=generator)
+
+
+def _gain(module: nn.Module) -> float:
+    return math.sqrt(2.0) if isinstance(module, nn.Conv2d | nn.Linear) else 1.0
+
+
+def _fan_in(module: nn.Module, parameter: nn.Parameter) -> int:
+    """Number of terms summed into one output element."""
+    if isinstance(module, nn.ConvTranspose2d):
+        return module.in_channels
+    if hasattr(module, "weights_are_input_major"):
+        return parameter.shape[0]
+    return math.prod(parameter.shape[1:])
+
+
+def _measure_statistics(network: nn.Module, calibration: Sequence[torch.Tensor]) -> None:
+    norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None
+    network.eval()
+    for norm in norms:
+        norm.train()
+    if norms:
+        network(*calibration)
+    network.eval()
+
+
+def _centre_head(network: nn.Module, calibration: Sequence[torch.Tensor]) -> None:
+    head = getattr(network, "head", None)
+    if head is None:
+        return
+    last = head[-1] if isinstance(head, nn.Sequential) else head
+    outputs: list[torch.Tensor] = []
+    hook = last.register_forward_hook(lambda _module, _arguments, output: outputs.append(output))
+    network(*calibration)
+    hook.remove()
+    channel = 1 if outputs[0].ndim == 4 else outputs[0].ndim - 1
+    others = [axis for axis in range(outputs[0].ndim) if axis != channel]
+    last.bias.sub_(outputs[0].mean(dim=others))

@@ -1,0 +1,45 @@
+"""Options shared by all tests."""
+
+from __future__ import annotations
+
+import pytest
+
+_MISSING_PACKAGE = "could not import"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require-optional",
+        action="store_true",
+        help="fail the run if a test was skipped because an optional package is missing",
+    )
+
+
+class MissingPackages:
+    """Collects tests and modules that ``pytest.importorskip`` has skipped, and fails the run over them."""
+
+    def __init__(self) -> None:
+        self.skipped: dict[str, str] = {}
+
+    def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.skipped and isinstance(report.longrepr, tuple) and _MISSING_PACKAGE in report.longrepr[2]:
+            self.skipped[report.nodeid] = report.longrepr[2]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._note(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._note(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if self.skipped and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for nodeid, reason in sorted(self.skipped.items()):
+            terminalreporter.write_line(f"REQUIRED, BUT SKIPPED {nodeid}: {reason}", red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--require-optional"):
+        config.pluginmanager.register(MissingPackages(), "missing-packages")
