@@ -1,0 +1,109 @@
+"""Element types: canonical names, NumPy equivalents, ranges.
+
+A dtype is a string everywhere in Forge, one of ``NAMES``. ``bfloat16``, the float8 family, ``float4_e2m1fn`` and the
+sub-byte integers are NumPy types through ``ml_dtypes``. ``string`` lives on the host only (NumPy object arrays).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+DType = str
+
+_INT_BITS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (2, 4, 8, 16, 32, 64)}
+_FLOAT_BITS = {
+    "float16": 16,
+    "bfloat16": 16,
+    "float32": 32,
+    "float64": 64,
+    "float8_e4m3fn": 8,
+    "float8_e4m3fnuz": 8,
+    "float8_e5m2": 8,
+    "float8_e5m2fnuz": 8,
+    "float8_e8m0fnu": 8,
+    "float4_e2m1fn": 4,
+}
+_COMPLEX_BITS = {"complex64": 64, "complex128": 128}
+_BITS = {"bool": 8, **_INT_BITS, **_FLOAT_BITS, **_COMPLEX_BITS}
+
+NAMES: tuple[str, ...] = (*_BITS, "string")
+
+_ALIASES = {
+    "float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64", "bool_": "bool",
+    "uint1": "bool", "str": "string", "object": "string", "bf16": "bfloat16", "f16": "float16", "f32": "float32",
+    "f64": "float64",
+}
+
+
+def canonical(dtype: Any) -> DType:
+    """The canonical name of a dtype given as a name, alias, NumPy dtype or scalar type.
+
+    Raises:
+        TypeError: it names no element type of Forge.
+    """
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    name = _ALIASES.get(name, name)
+    if name.startswith("str"):
+        name = "string"
+    if name not in NAMES:
+        raise TypeError(f"unknown dtype {dtype!r}; expected one of: {', '.join(NAMES)}")
+    return name
+
+
+@cache
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """The NumPy dtype that holds elements of ``dtype``, one element an item."""
+    if dtype == "string":
+        return np.dtype(object)
+    if hasattr(np, dtype):
+        return np.dtype(getattr(np, dtype))
+    return np.dtype(getattr(ml_dtypes, dtype))
+
+
+def is_integer(dtype: DType) -> bool:
+    """Signed or unsigned integer; bool is not one."""
+    return dtype in _INT_BITS
+
+
+def is_signed(dtype: DType) -> bool:
+    return dtype.startswith("int") and dtype in _INT_BITS
+
+
+def is_unsigned(dtype: DType) -> bool:
+    return dtype.startswith("uint")
+
+
+def is_float(dtype: DType) -> bool:
+    return dtype in _FLOAT_BITS
+
+
+def is_complex(dtype: DType) -> bool:
+    return dtype in _COMPLEX_BITS
+
+
+def bits(dtype: DType) -> int:
+    """Bits of one element as stored by NumPy for types of a byte and more; of the value for sub-byte types."""
+    if dtype not in _BITS:
+        raise TypeError(f"{dtype} has no fixed size")
+    return _BITS[dtype]
+
+
+def itemsize(dtype: DType) -> int:
+    """Bytes of one element in memory (sub-byte types take a byte each, as in NumPy)."""
+    return max(1, bits(dtype) // 8)
+
+
+def integer_range(dtype: DType) -> tuple[int, int]:
+    """Smallest and largest value of an integer type."""
+    width = _INT_BITS[dtype]
+    return (-(1 << (width - 1)), (1 << (width - 1)) - 1) if is_signed(dtype) else (0, (1 << width) - 1)
+
+
+def wrap_int(value: int, dtype: DType) -> int:
+    """``value`` modulo two to the number of bits, in the range of ``dtype``."""
+    low, high = integer_range(dtype)
+    return (value - low) % (high - low + 1) + low

@@ -1,0 +1,78 @@
+"""Builds graphs node by node, with type inference at each step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from forge import dtypes
+from forge.errors import InvalidGraphError
+from forge.ir.nodes import CONSTANT, ConstantAttrs, Graph, Node, Value
+from forge.ir.op import OpDef, get_op
+from forge.ir.types import Type
+
+
+class Builder:
+    """Appends nodes to ``graph``, or inserts them before ``before``."""
+
+    def __init__(self, graph: Graph | None = None, before: Node | None = None, location: str = "") -> None:
+        self.graph = graph if graph is not None else Graph()
+        self.before = before
+        self.location = location
+
+    def input(self, type_: Type, name: str = "") -> Value:
+        return self.graph.add_input(type_, name)
+
+    def call(self, op: str | OpDef[Any], *operands: Value | None, name: str = "", **attributes: Any) -> Value:
+        """Adds a node with one result and returns that.
+
+        Raises:
+            TypeInferenceError: the operands or attributes do not fit the operator.
+        """
+        return self.node(op, operands, attributes, name=name).result
+
+    def call_multi(self, op: str | OpDef[Any], *operands: Value | None, name: str = "", **attributes: Any) -> list[Value]:
+        """Adds a node with any number of results and returns them."""
+        return self.node(op, operands, attributes, name=name).results
+
+    def node(
+        self,
+        op: str | OpDef[Any],
+        operands: Sequence[Value | None],
+        attributes: dict[str, Any],
+        regions: Sequence[Graph] = (),
+        name: str = "",
+        result_names: Sequence[str] = (),
+    ) -> Node:
+        op_def = get_op(op) if isinstance(op, str) else op
+        check_arity(op_def, operands)
+        attrs = op_def.make_attrs(attributes)
+        types = op_def.infer(operands, attrs, regions)
+        node = Node(op_def, operands, attrs, types, regions, name, self.location, result_names)
+        return self.graph.insert(node, self.before)
+
+    def constant(self, value: Any, dtype: str | None = None, name: str = "") -> Value:
+        array = np.asarray(value, dtype=None if dtype is None else dtypes.numpy_dtype(dtype))
+        attrs = ConstantAttrs(array)
+        node = Node(CONSTANT, [], attrs, CONSTANT.infer([], attrs), name=name, location=self.location, result_names=[name])
+        return self.graph.insert(node, self.before).result
+
+    def output(self, *values: Value) -> Graph:
+        """Sets the graph's outputs and returns it."""
+        self.graph.outputs = list(values)
+        return self.graph
+
+
+def check_arity(op_def: OpDef[Any], operands: Sequence[Value | None]) -> None:
+    """Raises InvalidGraphError when the number of operands, or an absent one, does not fit the declaration."""
+    formal = op_def.operands
+    variadic = bool(formal) and formal[-1].variadic
+    required = sum(not o.optional and not o.variadic for o in formal)
+    if len(operands) < required or (len(operands) > len(formal) and not variadic):
+        expected = f"at least {required}" if variadic else f"{required} to {len(formal)}" if required < len(formal) else str(required)
+        raise InvalidGraphError(f"{op_def.name}: got {len(operands)} operands; expected {expected}")
+    for declared, value in zip(formal, operands):
+        if value is None and not declared.optional:
+            raise InvalidGraphError(f"{op_def.name}: operand {declared.name!r} is missing")

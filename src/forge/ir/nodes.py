@@ -1,0 +1,333 @@
+"""The graph: values, nodes, graphs, modules.
+
+SSA. A ``Graph`` has inputs, nodes in topological order and outputs. A ``Node`` applies an operator to operands and defines
+one ``Value`` per result. What a region (a nested graph) uses from outside is an operand of its node: regions are closed.
+Constants are nodes of operator ``constant``. An absent optional operand is None.
+
+Editing keeps uses up to date through the methods here; ``ir.rewrite`` builds the user-facing, verified edits on them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from forge import dtypes
+from forge.errors import InvalidGraphError
+from forge.ir import op as op_registry
+from forge.ir.op import NoAttrs, OpDef
+from forge.ir.types import TensorType, Type
+
+
+class Value:
+    """A result of a node (``producer``, ``index``) or an input of a graph (``producer`` is None)."""
+
+    __slots__ = ("index", "name", "producer", "type", "uses")
+
+    def __init__(self, type_: Type, name: str = "", producer: Node | None = None, index: int = 0) -> None:
+        self.type = type_
+        self.name = name
+        self.producer = producer
+        self.index = index
+        self.uses: list[tuple[Node, int]] = []  # (user, operand number), one entry a use; graph outputs are not listed
+
+    @property
+    def tensor_type(self) -> TensorType:
+        """The type, when it is a ranked tensor.
+
+        Raises:
+            InvalidGraphError: it is not.
+        """
+        if not isinstance(self.type, TensorType):
+            raise InvalidGraphError(f"value %{self.name}: got {self.type}; expected a tensor of known rank")
+        return self.type
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return self.tensor_type.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.tensor_type.dtype
+
+    @property
+    def rank(self) -> int:
+        return len(self.tensor_type.shape)
+
+    @property
+    def constant(self) -> np.ndarray | None:
+        """The array, when a constant node produces this value."""
+        if self.producer is not None and isinstance(self.producer.attrs, ConstantAttrs):
+            return self.producer.attrs.value
+        return None
+
+    def __repr__(self) -> str:
+        return f"<value %{self.name or self.index}: {self.type}>"
+
+
+class Node:
+    """An application of an operator. Create with ``Builder.call`` or ``Graph.insert``."""
+
+    __slots__ = ("attrs", "graph", "location", "name", "op_def", "operands", "regions", "results")
+
+    def __init__(
+        self,
+        op_def: OpDef[Any],
+        operands: Sequence[Value | None],
+        attrs: Any,
+        result_types: Sequence[Type],
+        regions: Sequence[Graph] = (),
+        name: str = "",
+        location: str = "",
+        result_names: Sequence[str] = (),
+    ) -> None:
+        self.op_def = op_def
+        self.operands: list[Value | None] = list(operands)
+        self.attrs = attrs
+        self.regions: list[Graph] = list(regions)
+        self.name = name
+        self.location = location
+        self.graph: Graph | None = None
+        names = [*result_names, *[""] * (len(result_types) - len(result_names))]
+        self.results = [Value(t, n, self, i) for i, (t, n) in enumerate(zip(result_types, names))]
+
+    @property
+    def op(self) -> str:
+        """Name of the operator."""
+        return self.op_def.name
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        if len(self.results) != 1:
+            raise InvalidGraphError(f"node {self.name or self.op}: has {len(self.results)} results; expected one")
+        return self.results[0]
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """All attributes, defaults included."""
+        return {f.name: getattr(self.attrs, f.name) for f in dataclasses.fields(self.attrs)}
+
+    @property
+    def pred(self) -> list[Node]:
+        """Nodes that produce the operands, in operand order."""
+        return [v.producer for v in self.operands if v is not None and v.producer is not None]
+
+    @property
+    def succ(self) -> list[Node]:
+        """Nodes that use a result, each once, in graph order of use."""
+        return list(dict.fromkeys(user for value in self.results for user, _ in value.uses))
+
+    def set_operand(self, position: int, value: Value | None) -> None:
+        old = self.operands[position]
+        if self.graph is not None and old is not None:
+            old.uses.remove((self, position))
+        self.operands[position] = value
+        if self.graph is not None and value is not None:
+            value.uses.append((self, position))
+
+    def __repr__(self) -> str:
+        return f"<node {self.name or '%' + (self.results[0].name if self.results else '?')}: {self.op}>"
+
+
+class Graph:
+    """Inputs, nodes in topological order, outputs."""
+
+    def __init__(self, inputs: Iterable[Value] = (), name: str = "") -> None:
+        self.name = name
+        self.inputs: list[Value] = list(inputs)
+        self.nodes: list[Node] = []
+        self.outputs: list[Value] = []
+        self.attributes: dict[str, Any] = {}  # of a function: its backend, say
+
+    def add_input(self, type_: Type, name: str = "") -> Value:
+        value = Value(type_, name)
+        self.inputs.append(value)
+        return value
+
+    def insert(self, node: Node, before: Node | None = None) -> Node:
+        """Adds ``node`` at the end, or before another; its operands' uses are recorded."""
+        if node.graph is not None:
+            raise InvalidGraphError(f"node {node.name or node.op}: is in a graph already")
+        node.graph = self
+        if before is None:
+            self.nodes.append(node)
+        else:
+            self.nodes.insert(self.nodes.index(before), node)
+        for position, value in enumerate(node.operands):
+            if value is not None:
+                value.uses.append((node, position))
+        return node
+
+    def remove(self, node: Node) -> None:
+        """Removes a node whose results nobody uses.
+
+        Raises:
+            InvalidGraphError: a result is used by a node or is an output.
+        """
+        for value in node.results:
+            if value.uses or any(value is out for out in self.outputs):
+                raise InvalidGraphError(f"node {node.name or node.op}: result %{value.name or value.index} is still used")
+        for position, operand in enumerate(node.operands):
+            if operand is not None:
+                operand.uses.remove((node, position))
+        node.graph = None
+        self.nodes.remove(node)
+
+    def replace_uses(self, old: Value, new: Value) -> None:
+        """Every use of ``old``, as operand or as output, becomes a use of ``new``."""
+        for node, position in list(old.uses):
+            node.set_operand(position, new)
+        self.outputs = [new if out is old else out for out in self.outputs]
+
+    def is_output(self, value: Value) -> bool:
+        return any(value is out for out in self.outputs)
+
+    def use_count(self, value: Value) -> int:
+        """Uses as operand and as output."""
+        return len(value.uses) + sum(value is out for out in self.outputs)
+
+    def sort(self) -> None:
+        """Restores topological order, keeping the present order where it is free.
+
+        Raises:
+            InvalidGraphError: there is a cycle.
+        """
+        done: set[Value] = set(self.inputs)
+        order: list[Node] = []
+        state: dict[Node, bool] = {}
+        for root in self.nodes:
+            stack = [(root, iter(root.pred))]
+            while stack:
+                node, predecessors = stack[-1]
+                if state.get(node):
+                    stack.pop()
+                    continue
+                state.setdefault(node, False)
+                following = next((p for p in predecessors if not state.get(p)), None)
+                if following is None:
+                    state[node] = True
+                    order.append(node)
+                    done.update(node.results)
+                    stack.pop()
+                elif following in state:
+                    raise InvalidGraphError(f"node {node.name or node.op}: is part of a cycle")
+                else:
+                    stack.append((following, iter(following.pred)))
+        self.nodes = order
+
+    def walk(self) -> Iterator[Node]:
+        """All nodes, those of regions after their node."""
+        for node in self.nodes:
+            yield node
+            for region in node.regions:
+                yield from region.walk()
+
+    def find(self, *criteria: Any, **attributes: Any) -> Node:
+        """The first node that ``select`` would give.
+
+        Raises:
+            InvalidGraphError: there is none.
+        """
+        for node in self._matching(criteria, attributes):
+            return node
+        raise InvalidGraphError(f"find: no node matches {criteria or ''} {attributes or ''}")
+
+    def select(self, *criteria: Any, **attributes: Any) -> list[Node]:
+        """Nodes that fulfil all criteria: an operator or node name (``*`` matches any text), or a predicate of the node;
+        keyword arguments compare attributes."""
+        return list(self._matching(criteria, attributes))
+
+    def _matching(self, criteria: Sequence[Any], attributes: Mapping[str, Any]) -> Iterator[Node]:
+        tests: list[Callable[[Node], bool]] = [_criterion(c) for c in criteria]
+        for node in self.nodes:
+            values = node.attributes
+            if all(t(node) for t in tests) and all(k in values and values[k] == v for k, v in attributes.items()):
+                yield node
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(list(self.nodes))
+
+    def copy(self) -> Graph:
+        """A deep copy; constants' arrays are shared."""
+        mapping: dict[Value, Value] = {}
+        clone = Graph([_copied(v, mapping) for v in self.inputs], self.name)
+        clone.attributes = dict(self.attributes)
+        for node in self.nodes:
+            clone.insert(clone_node(node, mapping))
+        clone.outputs = [mapping[v] for v in self.outputs]
+        return clone
+
+
+def clone_node(node: Node, mapping: dict[Value, Value]) -> Node:
+    """A copy of ``node`` on mapped operands, not inserted yet; its results are added to ``mapping``."""
+    operands = [None if v is None else mapping[v] for v in node.operands]
+    clone = Node(
+        node.op_def, operands, node.attrs, [v.type for v in node.results], [r.copy() for r in node.regions],
+        node.name, node.location, [v.name for v in node.results],
+    )
+    mapping.update(zip(node.results, clone.results))
+    return clone
+
+
+def _copied(value: Value, mapping: dict[Value, Value]) -> Value:
+    mapping[value] = Value(value.type, value.name)
+    return mapping[value]
+
+
+def _criterion(criterion: Any) -> Callable[[Node], bool]:
+    if callable(criterion):
+        return criterion  # type: ignore[no-any-return]
+    import fnmatch
+
+    return lambda node: any(
+        fnmatch.fnmatchcase(n, criterion) for n in (node.op, node.name, *[v.name for v in node.results])
+    )
+
+
+class Module:
+    """Named graphs, ``main`` among them, and ``params``: values for inputs of main, by name."""
+
+    def __init__(self, main: Graph | None = None, params: Mapping[str, np.ndarray] | None = None) -> None:
+        self.graphs: dict[str, Graph] = {"main": main if main is not None else Graph()}
+        self.params: dict[str, np.ndarray] = dict(params or {})
+
+    @property
+    def main(self) -> Graph:
+        return self.graphs["main"]
+
+    def copy(self) -> Module:
+        clone = Module(params=self.params)
+        clone.graphs = {name: graph.copy() for name, graph in self.graphs.items()}
+        return clone
+
+    def __str__(self) -> str:
+        from forge.ir.printer import print_module
+
+        return print_module(self)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ConstantAttrs:
+    value: np.ndarray
+
+
+class Constant(OpDef[ConstantAttrs]):
+    """A tensor known at compile time."""
+
+    name = "constant"
+    Attrs = ConstantAttrs
+
+    def infer(self, operands: Sequence[Value | None], attrs: ConstantAttrs, regions: Sequence[Graph] = ()) -> Sequence[Type]:
+        return [TensorType(tuple(attrs.value.shape), dtypes.canonical(attrs.value.dtype))]
+
+    def reference(self, operands: Sequence[Any], attrs: ConstantAttrs) -> Sequence[Any]:
+        return [attrs.value]
+
+
+CONSTANT = op_registry.register(Constant())
+
+__all__ = ["CONSTANT", "ConstantAttrs", "Graph", "Module", "NoAttrs", "Node", "Value", "clone_node"]

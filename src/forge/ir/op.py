@@ -1,0 +1,163 @@
+"""What the IR knows of an operator: its declaration and its meaning, and the registry of all of them.
+
+``forge.ops`` derives from ``OpDef`` and adds the lowering. Everything generic (printing, parsing, hashing, CSE, folding,
+interpretation, documentation, the test sweep) is derived from this declaration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Flag, auto
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from forge.errors import InvalidGraphError
+from forge.ir.types import Type
+
+if TYPE_CHECKING:
+    from forge.ir.nodes import Graph, Value
+
+
+class Trait(Flag):
+    """Facts about an operator that passes obey. An operator without RANDOM, STATEFUL and MAY_FAIL is pure."""
+
+    NONE = 0
+    RANDOM = auto()  # results differ between evaluations: never folded, never merged; removable
+    STATEFUL = auto()  # reads or writes state: keeps its order, never removed
+    MAY_FAIL = auto()  # may raise an error for some operand values: never moved out of a region
+    COMMUTATIVE = auto()  # operands 0 and 1 may be swapped
+    HOST = auto()  # works on strings, sequences or optionals: runs on the host only
+
+
+class Accuracy(Flag):
+    """From which every test takes its tolerance."""
+
+    EXACT = auto()  # bitwise equal (moves, integers, comparisons)
+    ROUNDING = auto()  # every element is a few roundings away (element-wise floating point)
+    ACCUMULATING = auto()  # a sum of many products; the order of summation differs
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One formal operand. ``variadic`` stands for any number (at the end of the list); ``optional`` may be absent (None)."""
+
+    name: str
+    optional: bool = False
+    variadic: bool = False
+    doc: str = ""
+
+
+@dataclass(frozen=True)
+class NoAttrs:
+    """Attributes of an operator that has none."""
+
+
+A = TypeVar("A")
+ReferenceValue = Any  # np.ndarray; a list for sequences; None for an empty optional
+RegionRunner = Callable[["Graph", Sequence[ReferenceValue]], list[ReferenceValue]]
+
+
+class OpDef(Generic[A]):
+    """Declaration and meaning of one operator. One stateless instance exists per operator.
+
+    Subclasses set the class variables; ``Attrs`` is a frozen dataclass whose fields, in order and with their defaults, are the
+    attributes (allowed field types: int, float, bool, str, tuples of them, nested tuples, Dim, None, np.ndarray for payloads).
+    """
+
+    name: ClassVar[str]
+    operands: ClassVar[tuple[Operand, ...]] = ()
+    Attrs: ClassVar[type[Any]] = NoAttrs
+    regions: ClassVar[tuple[str, ...]] = ()  # names of its regions
+    traits: ClassVar[Trait] = Trait.NONE
+    accuracy: ClassVar[Accuracy] = Accuracy.EXACT
+
+    def infer(self, operands: Sequence[Value | None], attrs: A, regions: Sequence[Graph] = ()) -> Sequence[Type]:
+        """Types of the results.
+
+        Raises:
+            TypeInferenceError: the operands or attributes do not fit; the message says which, got and expected.
+        """
+        raise NotImplementedError
+
+    def reference(self, operands: Sequence[ReferenceValue], attrs: A) -> Sequence[ReferenceValue]:
+        """The NumPy meaning: slow and obvious. Dimensions in ``attrs`` are already integers. Never on the compiled path."""
+        raise NotImplementedError
+
+    def reference_regions(
+        self, operands: Sequence[ReferenceValue], attrs: A, regions: Sequence[Graph], run: RegionRunner
+    ) -> Sequence[ReferenceValue]:
+        """The meaning of an operator with regions; ``run`` evaluates one."""
+        return self.reference(operands, attrs)
+
+    def evaluate_dims(self, operands: Sequence[np.ndarray | None], attrs: A, types: Sequence[Type | None]) -> np.ndarray | None:
+        """The result as an array (dtype object) of dimensions, for operators that occur in shape arithmetic.
+
+        ``operands`` holds arrays of dimensions, None where the contents are unknown; ``types`` the operands' types.
+        None: not computable.
+        """
+        return None
+
+    @property
+    def is_pure(self) -> bool:
+        return not self.traits & (Trait.RANDOM | Trait.STATEFUL | Trait.MAY_FAIL)
+
+    def attribute_fields(self) -> tuple[dataclasses.Field[Any], ...]:
+        return dataclasses.fields(self.Attrs)
+
+    def make_attrs(self, values: dict[str, Any]) -> A:
+        """The attributes record; lists become tuples.
+
+        Raises:
+            InvalidGraphError: an unknown name, or a missing one without default.
+        """
+        known = [f.name for f in self.attribute_fields()]
+        unknown = [n for n in values if n not in known]
+        if unknown:
+            raise InvalidGraphError(f"{self.name}: unknown attribute {unknown[0]!r}; expected one of: {', '.join(known) or 'none'}")
+        try:
+            return self.Attrs(**{n: _frozen(v) for n, v in values.items()})  # type: ignore[no-any-return]
+        except TypeError as error:
+            raise InvalidGraphError(f"{self.name}: {error}") from error
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(v) for v in value)
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+REGISTRY: dict[str, OpDef[Any]] = {}
+
+
+def register(op: OpDef[Any]) -> OpDef[Any]:
+    """Adds an operator; the name must be new."""
+    if op.name in REGISTRY:
+        raise ValueError(f"operator {op.name!r} is registered already")
+    REGISTRY[op.name] = op
+    return op
+
+
+def get_op(name: str) -> OpDef[Any]:
+    """The operator called ``name``.
+
+    Raises:
+        InvalidGraphError: there is none; the message lists similar names.
+    """
+    if name not in REGISTRY:
+        import difflib
+
+        near = ", ".join(difflib.get_close_matches(name, REGISTRY, 3)) or "none similar"
+        raise InvalidGraphError(f"unknown operator {name!r}; did you mean: {near}")
+    return REGISTRY[name]
+
+
+def all_ops() -> Iterator[OpDef[Any]]:
+    yield from REGISTRY.values()

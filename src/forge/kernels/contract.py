@@ -1,0 +1,84 @@
+"""The kernel contract: what a kernel family is given, and what it returns.
+
+A family is a function ``build(call: KernelCall) -> tir.Function`` registered under the name that operators put in ``kernel``.
+It never sees graphs or operators' classes; it gets the types, the attributes and, per operand and result, functions at the level
+of expressions:
+
+- ``Reader.read(indices, mask=None)``: the value at logical indices. An index may be a ``Ramp``: the result is then a vector (a contiguous
+  vector load where the innermost index has stride 1). Prologues (element-wise producers that were fused) are inside. A false mask
+  lane is not read and gives 0 from memory (the prologue is still applied to it).
+- ``Writer.write(indices, value, mask=None)``: a statement that applies the epilogue (element-wise consumers that were fused: bias,
+  activation, residual ...) to ``value`` and stores the result(s) at logical indices. The innermost index may be a ``Ramp``.
+  It must be called exactly once per element of the result, with the finished value.
+
+So there are no flags like has_bias or relu in a kernel. Indices out of the logical shape are never passed without a mask.
+``Reader.buffer`` is the plain row-major buffer when there is no prologue (else None): kernels that pack, prefetch or form their own
+addresses use it; ``buffer.alignment`` tells what alignment of the base is known.
+
+Symbolic extents are ordinary expressions (variables of the function's scalars). A family may emit several guarded variants
+inside one function (``If`` on an extent). Vector width, register count and caches come from ``call.target``.
+Parallelism: the outermost loop of the body has kind ``parallel`` (see tir.stmt); the family chooses what it runs over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from forge.target import Target
+from forge.tir.expr import Buffer, Expr, Var
+from forge.tir.stmt import Function, Stmt
+
+
+@dataclass(frozen=True)
+class Reader:
+    shape: tuple[Expr, ...]
+    dtype: str
+    read: Callable[..., Expr]  # (indices: Sequence[Expr], mask: Expr | None = None) -> Expr
+    buffer: Buffer | None
+
+
+@dataclass(frozen=True)
+class Writer:
+    shape: tuple[Expr, ...]
+    dtype: str  # of the value that the kernel hands to write (before the epilogue)
+    write: Callable[..., Stmt]  # (indices: Sequence[Expr], value: Expr, mask: Expr | None = None) -> Stmt
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    name: str  # of the function to build
+    operator: str
+    attrs: Any
+    operands: tuple[Reader | None, ...]
+    results: tuple[Writer, ...]
+    buffers: tuple[Buffer, ...]  # parameters of the function, in order
+    scalars: tuple[Var, ...]  # symbolic dimensions, in order
+    target: Target
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def function(self, body: Stmt) -> Function:
+        return Function(self.name, self.buffers, self.scalars, body)
+
+
+class KernelFamily(Protocol):
+    def __call__(self, call: KernelCall) -> Function: ...
+
+
+FAMILIES: dict[str, KernelFamily] = {}
+
+
+def kernel(name: str) -> Callable[[KernelFamily], KernelFamily]:
+    """Decorator: registers a kernel family."""
+
+    def add(family: KernelFamily) -> KernelFamily:
+        if name in FAMILIES:
+            raise ValueError(f"kernel family {name!r} is registered already")
+        FAMILIES[name] = family
+        return family
+
+    return add
+
+
+__all__ = ["FAMILIES", "KernelCall", "KernelFamily", "Reader", "Sequence", "Writer", "kernel"]

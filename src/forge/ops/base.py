@@ -1,0 +1,71 @@
+"""The operator class: one op = one place.
+
+An operator subclasses ``Op`` in a module of this package and is registered there (``@register`` on the class). It gives: its
+name (Relay's where Relay has it), operands, typed attributes (a frozen dataclass ``Attrs``; field order and defaults are the
+text form), the docstring (the equation), ``infer``, ``reference``, and exactly one way to native code:
+
+- ``lower``: tensor expressions (elementwise, injective, reductions) that fuse freely;
+- ``decompose``: a graph of other operators;
+- ``kernel``: the name of a kernel family in ``forge.kernels`` (contractions, convolutions, normalisations, ...);
+
+or ``kind`` HOST for what works on strings and sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from forge.ir.op import A, OpDef, Operand, Trait, Accuracy, NoAttrs
+from forge.ir.op import register as register_instance
+from forge.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from forge.ir.builder import Builder
+    from forge.ir.nodes import Value
+    from forge.te.tensor import Tensor
+
+
+class Kind(Enum):
+    """How an operator takes part in fusion, in the order of growing difficulty."""
+
+    ELEMENTWISE = "elementwise"  # out[i] depends on in[i] only (with broadcasting): fuses before and after anchors
+    INJECTIVE = "injective"  # each output element reads one element of each operand, anywhere: fuses as prologue
+    REDUCTION = "reduction"  # lowers to a compute with a Reduce at its top
+    ANCHOR = "anchor"  # a kernel family, or several stages
+    OPAQUE = "opaque"  # never fused
+
+
+class Op(OpDef[A]):
+    """An operator with its lowering."""
+
+    kind: ClassVar[Kind] = Kind.OPAQUE
+    kernel: ClassVar[str | None] = None
+
+    def lower(self, operands: Sequence[Tensor | None], attrs: A, results: Sequence[TensorType]) -> Sequence[Tensor]:
+        """Tensor expressions of the results.
+
+        Shapes of ``operands`` are loop-IR expressions; dimensions of ``results`` are turned into them by ``te.shape_of_type``.
+        """
+        raise NotImplementedError
+
+    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: A) -> Sequence[Value] | None:
+        """Builds the same meaning out of other operators; None: this operator lowers itself."""
+        return None
+
+    def flops(self, operands: Sequence[Any], attrs: A, results: Sequence[TensorType]) -> Any:
+        """Arithmetic operations of one evaluation (a Dim): multiplications and additions count one each."""
+        return results[0].size if results and self.kind is not Kind.INJECTIVE else 0
+
+
+T = TypeVar("T", bound=type[Op[Any]])
+
+
+def register(cls: T) -> T:
+    """Class decorator: registers an instance of the operator."""
+    register_instance(cls())
+    return cls
+
+
+__all__ = ["A", "Accuracy", "Kind", "NoAttrs", "Op", "Operand", "Trait", "register"]

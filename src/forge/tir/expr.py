@@ -1,0 +1,524 @@
+"""Scalar and vector expressions of the loop IR.
+
+Grammar (every expression has an element ``dtype`` and a number of ``lanes``; lanes == 1 is a scalar)::
+
+    expr = Const(value)                       a literal; with lanes > 1 all lanes are equal
+         | Var(name)                          a scalar bound by a loop, a Let, a parameter or a symbol
+         | Binary(op, a, b)                   add sub mul div truncdiv truncmod floordiv floormod min max and or xor shl shr
+         | Compare(op, a, b)                  eq ne lt le gt ge  -> bool
+         | Select(condition, a, b)            both sides are evaluated
+         | Cast(x)                            numeric conversion; float -> int saturates, NaN -> 0
+         | Call(name, args)                   an intrinsic of ``INTRINSICS``
+         | Load(buffer, index, mask)          see below
+         | Ramp(base, stride, lanes)          base, base + stride, ... (integers)
+         | Broadcast(x, lanes)
+         | Read(tensor, indices)              te only: an element of a tensor expression
+         | Reduce(kind, x, axes)              te only: a reduction over ``axes``, at the top of a compute body
+
+``Load``: a scalar index reads one element of the buffer (a vector when the buffer's elements are vectors); a ``Ramp`` of
+stride 1 is a contiguous vector load; any other vector index is a gather. A false mask lane reads nothing and yields 0.
+
+Corner cases are defined, and equal in the interpreter and in compiled code: integer division and modulo by zero give 0,
+``INT_MIN / -1`` gives INT_MIN, a shift by at least the width gives 0 (``shr`` of a signed value: the sign), ``min`` and
+``max`` propagate NaN, integer arithmetic wraps.
+Index arithmetic is int64 throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Union
+
+from forge import dtypes
+
+if TYPE_CHECKING:
+    from forge.te.tensor import Tensor
+
+INDEX = "int64"
+
+BINARY_OPS = frozenset(
+    "add sub mul div truncdiv truncmod floordiv floormod min max and or xor shl shr".split()
+)
+COMPARE_OPS = frozenset("eq ne lt le gt ge".split())
+
+INTRINSICS: dict[str, int] = {
+    # name: number of arguments. Element-wise on vectors; the dtype of the result is that of the first argument
+    "fma": 3, "abs": 1, "floor": 1, "ceil": 1, "trunc": 1, "round": 1,  # round: half to even
+    "sqrt": 1, "rsqrt": 1, "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log10": 1, "log1p": 1,
+    "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1, "tanh": 1,
+    "asinh": 1, "acosh": 1, "atanh": 1, "erf": 1, "sigmoid": 1, "pow": 2, "fmod": 2, "atan2": 2,
+    "isnan": 1, "isinf": 1,  # -> bool
+    "popcount": 1, "clz": 1,
+    # horizontal reductions: vector -> scalar
+    "reduce_add": 1, "reduce_mul": 1, "reduce_max": 1, "reduce_min": 1, "reduce_and": 1, "reduce_or": 1,
+    "reinterpret": 1,  # bits of the first argument as the dtype given to Call
+    "dot_u8s8": 3,  # (int32 x L accumulator, uint8 x 4L, int8 x 4L) -> int32 x L, exact
+    "lane": 2,  # (vector, constant lane number) -> scalar
+    "shuffle": -1,  # (vector a, vector b, lane numbers as constants ...) -> vector of as many lanes
+}
+
+BOOL_INTRINSICS = frozenset({"isnan", "isinf"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expr:
+    """Base class; carries Python operators that build simplified expressions."""
+
+    dtype: str
+    lanes: int
+
+    def __add__(self, other: ExprLike) -> Expr:
+        return binary("add", self, other)
+
+    def __radd__(self, other: ExprLike) -> Expr:
+        return binary("add", other, self)
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return binary("sub", self, other)
+
+    def __rsub__(self, other: ExprLike) -> Expr:
+        return binary("sub", other, self)
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        return binary("mul", self, other)
+
+    def __rmul__(self, other: ExprLike) -> Expr:
+        return binary("mul", other, self)
+
+    def __truediv__(self, other: ExprLike) -> Expr:
+        return binary("div", self, other)
+
+    def __rtruediv__(self, other: ExprLike) -> Expr:
+        return binary("div", other, self)
+
+    def __floordiv__(self, other: ExprLike) -> Expr:
+        return binary("floordiv", self, other)
+
+    def __mod__(self, other: ExprLike) -> Expr:
+        return binary("floormod", self, other)
+
+    def __and__(self, other: ExprLike) -> Expr:
+        return binary("and", self, other)
+
+    def __or__(self, other: ExprLike) -> Expr:
+        return binary("or", self, other)
+
+    def __neg__(self) -> Expr:
+        return negate(self)
+
+    def __lt__(self, other: ExprLike) -> Expr:
+        return compare("lt", self, other)
+
+    def __le__(self, other: ExprLike) -> Expr:
+        return compare("le", self, other)
+
+    def __gt__(self, other: ExprLike) -> Expr:
+        return compare("gt", self, other)
+
+    def __ge__(self, other: ExprLike) -> Expr:
+        return compare("ge", self, other)
+
+    def eq(self, other: ExprLike) -> Expr:
+        return compare("eq", self, other)
+
+    def ne(self, other: ExprLike) -> Expr:
+        return compare("ne", self, other)
+
+    def astype(self, dtype: str) -> Expr:
+        return cast(self, dtype)
+
+
+ExprLike = Union[Expr, int, float, bool]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Const(Expr):
+    value: int | float | bool | complex
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Var(Expr):
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binary(Expr):
+    op: str
+    a: Expr
+    b: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compare(Expr):
+    op: str
+    a: Expr
+    b: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Select(Expr):
+    condition: Expr
+    a: Expr
+    b: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cast(Expr):
+    x: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call(Expr):
+    name: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ramp(Expr):
+    base: Expr
+    stride: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Broadcast(Expr):
+    x: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffer:
+    """Memory that loads and stores address by a flat element index.
+
+    ``shape`` (scalar int64 expressions) documents the row-major extents; ``scope`` is "global" (a pointer parameter, aligned to
+    ``alignment`` bytes), or "local" (on the stack, constant size; indices that are constant after unrolling live in registers).
+    ``lanes`` > 1 makes every element a vector (accumulators). ``writable`` False promises no store to it in this function.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Expr, ...]
+    scope: str = "global"
+    lanes: int = 1
+    alignment: int = 0  # bytes; 0 = the element's own
+    writable: bool = True
+
+    def offset(self, *indices: ExprLike) -> Expr:
+        """Row-major flat index of ``indices`` (one per dimension)."""
+        if len(indices) != len(self.shape):
+            raise ValueError(f"{self.name}: {len(indices)} indices for {len(self.shape)} dimensions")
+        flat: Expr = const(0)
+        for index, extent in zip(indices, self.shape):
+            flat = flat * extent + index
+        return flat
+
+    def load(self, *indices: ExprLike) -> Expr:
+        return load(self, self.offset(*indices))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load(Expr):
+    buffer: Buffer
+    index: Expr
+    mask: Expr | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Read(Expr):
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis:
+    """A reduction axis: ``var`` runs over ``range(extent)``."""
+
+    var: Var
+    extent: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce(Expr):
+    kind: str  # sum prod max min and or
+    x: Expr
+    axes: tuple[Axis, ...]
+
+
+# --- construction: every function below simplifies what is constant -------------------------------------------------
+
+
+def const(value: int | float | bool | complex, dtype: str = INDEX, lanes: int = 1) -> Const:
+    if dtypes.is_float(dtype):
+        value = float(value)  # type: ignore[arg-type]
+    elif dtype == "bool":
+        value = bool(value)
+    elif not dtypes.is_complex(dtype):
+        value = dtypes.wrap_int(int(value), dtype)  # type: ignore[arg-type]
+    return Const(dtype, lanes, value)
+
+
+def var(name: str, dtype: str = INDEX) -> Var:
+    return Var(dtype, 1, name)
+
+
+def as_expr(value: ExprLike, dtype: str = INDEX) -> Expr:
+    return value if isinstance(value, Expr) else const(value, dtype)
+
+
+def broadcast(x: Expr, lanes: int) -> Expr:
+    if x.lanes == lanes:
+        return x
+    if x.lanes != 1:
+        raise ValueError(f"cannot broadcast {x.lanes} lanes to {lanes}")
+    if isinstance(x, Const):
+        return Const(x.dtype, lanes, x.value)
+    return Broadcast(x.dtype, lanes, x)
+
+
+def ramp(base: ExprLike, stride: ExprLike, lanes: int) -> Expr:
+    base, stride = as_expr(base), as_expr(stride)
+    if lanes == 1:
+        return base
+    if is_const(stride, 0):
+        return broadcast(base, lanes)
+    return Ramp(base.dtype, lanes, base, stride)
+
+
+def is_const(x: Expr, value: object = None) -> bool:
+    return isinstance(x, Const) and (value is None or x.value == value)
+
+
+def unify(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
+    """Both sides as expressions of one dtype and one number of lanes; Python numbers take the dtype of the other side."""
+    if not isinstance(a, Expr):
+        a = const(a, b.dtype if isinstance(b, Expr) else INDEX)
+    if not isinstance(b, Expr):
+        b = const(b, a.dtype)
+    if a.dtype != b.dtype:
+        raise TypeError(f"operands of different dtypes: {a.dtype} and {b.dtype}")
+    lanes = max(a.lanes, b.lanes)
+    return broadcast(a, lanes), broadcast(b, lanes)
+
+
+_FOLD: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b if b else 0,
+    "floormod": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
+}
+
+
+def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
+    x, y = unify(a, b)
+    folded = _simplify_integer(op, x, y) if dtypes.is_integer(x.dtype) else None
+    return folded if folded is not None else Binary(x.dtype, x.lanes, op, x, y)
+
+
+def _simplify_integer(op: str, x: Expr, y: Expr) -> Expr | None:
+    if isinstance(x, Const) and isinstance(y, Const) and op in _FOLD:
+        return const(_FOLD[op](x.value, y.value), x.dtype, x.lanes)
+    if op == "add":
+        if is_const(x, 0):
+            return y
+        if is_const(y, 0):
+            return x
+        if isinstance(y, Const) and isinstance(x, Binary) and x.op == "add" and isinstance(x.b, Const):
+            return binary("add", x.a, const(x.b.value + y.value, x.dtype, x.lanes))  # type: ignore[operator]
+        if isinstance(x, Const):
+            return binary("add", y, x)
+    if op == "sub" and is_const(y, 0):
+        return x
+    if op == "mul":
+        if is_const(x, 0) or is_const(y, 0):
+            return const(0, x.dtype, x.lanes)
+        if is_const(x, 1):
+            return y
+        if is_const(y, 1):
+            return x
+    if op == "floordiv" and is_const(y, 1):
+        return x
+    if op == "floormod" and is_const(y, 1):
+        return const(0, x.dtype, x.lanes)
+    if op in ("add", "sub", "mul") and x.lanes > 1:
+        return _ramp_arithmetic(op, x, y)
+    return None
+
+
+def _ramp_arithmetic(op: str, x: Expr, y: Expr) -> Expr | None:
+    """Keeps affine vector indices in ``Ramp`` form, so that loads see their stride."""
+    if not (isinstance(x, Ramp) or isinstance(y, Ramp)):
+        if isinstance(x, (Broadcast, Const)) and isinstance(y, (Broadcast, Const)):
+            return broadcast(binary(op, _scalar(x), _scalar(y)), x.lanes)
+        return None
+    if op in ("add", "sub"):
+        parts = [(_scalar(v), const(0, v.dtype)) if not isinstance(v, Ramp) else (v.base, v.stride)
+                 for v in (x, y) if isinstance(v, (Ramp, Broadcast, Const))]
+        if len(parts) != 2:
+            return None
+        (base_x, stride_x), (base_y, stride_y) = parts
+        return ramp(binary(op, base_x, base_y), binary(op, stride_x, stride_y), x.lanes)
+    if isinstance(x, Ramp) and isinstance(y, (Broadcast, Const)):
+        return ramp(x.base * _scalar(y), x.stride * _scalar(y), x.lanes)
+    if isinstance(y, Ramp) and isinstance(x, (Broadcast, Const)):
+        return ramp(y.base * _scalar(x), y.stride * _scalar(x), x.lanes)
+    return None
+
+
+def _scalar(x: Expr) -> Expr:
+    return x.x if isinstance(x, Broadcast) else Const(x.dtype, 1, x.value)  # type: ignore[attr-defined]
+
+
+_COMPARE_FOLD: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+}
+
+
+def compare(op: str, a: ExprLike, b: ExprLike) -> Expr:
+    x, y = unify(a, b)
+    if isinstance(x, Const) and isinstance(y, Const):
+        return const(_COMPARE_FOLD[op](x.value, y.value), "bool", x.lanes)
+    return Compare("bool", x.lanes, op, x, y)
+
+
+def select(condition: Expr, a: ExprLike, b: ExprLike) -> Expr:
+    x, y = unify(a, b)
+    if isinstance(condition, Const):
+        chosen = x if condition.value else y
+        return broadcast(chosen, max(chosen.lanes, condition.lanes))
+    lanes = max(condition.lanes, x.lanes)
+    return Select(x.dtype, lanes, broadcast(condition, lanes), broadcast(x, lanes), broadcast(y, lanes))
+
+
+def logical_and(a: Expr, b: Expr) -> Expr:
+    for x, y in ((a, b), (b, a)):
+        if isinstance(x, Const) and x.lanes <= y.lanes:
+            return y if x.value else const(False, "bool", y.lanes)
+    x, y = unify(a, b)
+    return Binary("bool", x.lanes, "and", x, y)
+
+
+def logical_not(a: Expr) -> Expr:
+    return compare("eq", a, const(False, "bool", a.lanes))
+
+
+def cast(x: Expr, dtype: str) -> Expr:
+    if x.dtype == dtype:
+        return x
+    return Cast(dtype, x.lanes, x)
+
+
+def negate(x: Expr) -> Expr:
+    """-x; keeps the sign of zero for floats."""
+    if isinstance(x, Const):
+        return const(-x.value, x.dtype, x.lanes)
+    if dtypes.is_float(x.dtype):
+        return binary("mul", x, const(-1.0, x.dtype, x.lanes))
+    return binary("sub", const(0, x.dtype, x.lanes), x)
+
+
+def call(name: str, *args: ExprLike, dtype: str | None = None, lanes: int | None = None) -> Expr:
+    """An intrinsic; Python numbers among ``args`` take the dtype of the first expression."""
+    first = next(a for a in args if isinstance(a, Expr))
+    exprs = [as_expr(a, first.dtype) for a in args]
+    if name in ("shuffle", "lane", "dot_u8s8") or name.startswith("reduce_"):
+        out_lanes = lanes if lanes is not None else (1 if name != "dot_u8s8" else exprs[0].lanes)
+    else:
+        out_lanes = max(e.lanes for e in exprs)
+        exprs = [broadcast(e, out_lanes) for e in exprs]
+    out = dtype or ("bool" if name in BOOL_INTRINSICS else exprs[0].dtype)
+    return Call(out, out_lanes, name, tuple(exprs))
+
+
+def load(buffer: Buffer, index: ExprLike, mask: Expr | None = None) -> Expr:
+    index = as_expr(index)
+    if isinstance(index, Broadcast) and mask is None:
+        return broadcast(load(buffer, index.x), index.lanes)
+    if isinstance(index, Const) and index.lanes > 1 and mask is None:
+        return broadcast(load(buffer, Const(index.dtype, 1, index.value)), index.lanes)
+    if isinstance(mask, Const) and mask.value:
+        mask = None
+    return Load(buffer.dtype, buffer.lanes * index.lanes, buffer, index, mask)
+
+
+def children(x: Expr) -> tuple[Expr, ...]:
+    """Direct sub-expressions, in evaluation order."""
+    match x:
+        case Binary(a=a, b=b) | Compare(a=a, b=b):
+            return (a, b)
+        case Select(condition=c, a=a, b=b):
+            return (c, a, b)
+        case Cast(x=y) | Broadcast(x=y) | Reduce(x=y):
+            return (y,)
+        case Call(args=args):
+            return args
+        case Read(indices=indices):
+            return indices
+        case Ramp(base=base, stride=stride):
+            return (base, stride)
+        case Load(index=index, mask=mask):
+            return (index,) if mask is None else (index, mask)
+    return ()
+
+
+def rebuild(x: Expr, parts: Sequence[Expr]) -> Expr:
+    """``x`` with its children replaced, simplified again; lanes follow the children."""
+    match x:
+        case Binary(op=op):
+            if x.dtype == "bool" and op == "and":
+                return logical_and(parts[0], parts[1])
+            return binary(op, parts[0], parts[1])
+        case Compare(op=op):
+            return compare(op, parts[0], parts[1])
+        case Select():
+            return select(parts[0], parts[1], parts[2])
+        case Cast():
+            return cast(parts[0], x.dtype)
+        case Broadcast():
+            return broadcast(parts[0], x.lanes)
+        case Call(name=name):
+            fixed = name in ("shuffle", "lane", "dot_u8s8") or name.startswith("reduce_")
+            return call(name, *parts, dtype=x.dtype, lanes=x.lanes if fixed else None)
+        case Read(tensor=tensor):
+            return Read(x.dtype, max(p.lanes for p in parts) if parts else 1, tensor, tuple(parts))
+        case Reduce(kind=kind, axes=axes):
+            return Reduce(x.dtype, parts[0].lanes, kind, parts[0], axes)
+        case Ramp():
+            return ramp(parts[0], parts[1], x.lanes)
+        case Load(buffer=buffer):
+            return load(buffer, parts[0], parts[1] if len(parts) > 1 else None)
+    return x
+
+
+def transform(x: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
+    """Rewrites top down: where ``rule`` returns an expression it is taken as is, else the children are visited.
+
+    Shared sub-expressions are visited once and stay shared.
+    """
+    done: dict[int, Expr] = {}
+
+    def visit(e: Expr) -> Expr:
+        result = done.get(id(e))
+        if result is None:
+            replaced = rule(e)
+            result = done[id(e)] = replaced if replaced is not None else _with_children(e, visit)
+        return result
+
+    return visit(x)
+
+
+def _with_children(x: Expr, visit: Callable[[Expr], Expr]) -> Expr:
+    old = children(x)
+    new = [visit(c) for c in old]
+    return x if all(a is b for a, b in zip(old, new)) else rebuild(x, new)
+
+
+def substitute(x: Expr, values: dict[Var, Expr]) -> Expr:
+    """Replaces variables. A variable replaced by a ``Ramp`` vectorises the expression around it."""
+    return transform(x, lambda e: values.get(e) if isinstance(e, Var) else None)

@@ -1,0 +1,135 @@
+"""Statements and functions of the loop IR.
+
+Grammar::
+
+    stmt = Seq(body...)
+         | For(var, begin, extent, body, kind)      kind: serial | parallel | unrolled | vectorized
+         | Store(buffer, index, value, mask)        a scalar index stores one element, a Ramp of stride 1 a vector, else scatter
+         | If(condition, then, otherwise)
+         | Let(var, value)                          binds for the rest of the enclosing Seq
+         | Allocate(buffer)                         a local buffer, for the rest of the enclosing Seq
+         | Evaluate(expr)
+         | CallKernel(name, buffers, scalars)       entry functions only: calls another function of the program
+
+A ``parallel`` loop stands at the top of a function's body (only Let before it, nothing after it); its iterations run in
+chunks on the host's thread pool. ``unrolled`` and ``vectorized`` loops have constant extents. Vectorised loops are gone
+(``tir.transform``) before code generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from forge.tir.expr import Buffer, Expr, ExprLike, Var, as_expr
+
+LOOP_KINDS = ("serial", "parallel", "unrolled", "vectorized")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stmt:
+    """Base class."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seq(Stmt):
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class For(Stmt):
+    var: Var
+    begin: Expr
+    extent: Expr
+    body: Stmt
+    kind: str = "serial"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store(Stmt):
+    buffer: Buffer
+    index: Expr
+    value: Expr
+    mask: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class If(Stmt):
+    condition: Expr
+    then: Stmt
+    otherwise: Stmt | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Let(Stmt):
+    var: Var
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocate(Stmt):
+    buffer: Buffer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluate(Stmt):
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Address:
+    """``base`` + ``offset`` bytes. ``base`` names one of the entry's pointers: ("input", i), ("output", i), ("weights",), ("arena",)."""
+
+    base: tuple[str, int]
+    offset: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallKernel(Stmt):
+    """Calls function ``name`` with pointers for its buffers and values for its scalars, in the order of its parameters.
+
+    A status other than 0 ends the entry with that status.
+    """
+
+    name: str
+    buffers: tuple[Address, ...]
+    scalars: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """One kernel. Native signature: ``int32 name(buffer pointers..., int64 scalars..., host*)``; 0 means success.
+
+    Buffers of one function do not overlap, unless two are the same ``Buffer`` object or are listed in ``aliases``
+    (pairs of an input and the output that overwrites it element by element).
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    scalars: tuple[Var, ...]
+    body: Stmt
+    aliases: tuple[tuple[Buffer, Buffer], ...] = field(default=())
+
+
+def seq(*body: Stmt | Iterable[Stmt]) -> Stmt:
+    """Statements in order; nested sequences are flattened."""
+    flat: list[Stmt] = []
+    for item in body:
+        for statement in [item] if isinstance(item, Stmt) else list(item):
+            flat.extend(statement.body if isinstance(statement, Seq) else [statement])
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def loop(var: Var, extent: ExprLike, body: Stmt, kind: str = "serial", begin: ExprLike = 0) -> Stmt:
+    if kind not in LOOP_KINDS:
+        raise ValueError(f"loop kind {kind!r}; expected one of {LOOP_KINDS}")
+    return For(var, as_expr(begin), as_expr(extent), body, kind)
+
+
+def store(buffer: Buffer, index: ExprLike, value: Expr, mask: Expr | None = None) -> Stmt:
+    index = as_expr(index)
+    if value.dtype != buffer.dtype:
+        raise TypeError(f"store of {value.dtype} into {buffer.name} of {buffer.dtype}")
+    if value.lanes != buffer.lanes * index.lanes:
+        raise ValueError(f"store of {value.lanes} lanes into {buffer.name} with {index.lanes} indices of {buffer.lanes} lanes")
+    return Store(buffer, index, value, mask)
