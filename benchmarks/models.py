@@ -7,11 +7,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import importlib
+import importlib.metadata
+import logging
 import os
 import tempfile
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -36,9 +40,6 @@ class Images:
 
     size: int
 
-    def shapes(self, length: int | None) -> dict[str, tuple[int, ...]]:
-        return {"image": (3, self.size, self.size)}
-
     def make(self, rng: np.random.Generator, batch: int, length: int | None) -> Inputs:
         coarse = rng.standard_normal((batch, 3, 4, 4)) * rng.uniform(0.5, 1.5, (batch, 3, 1, 1))
         repeats = -(-self.size // 4)
@@ -54,26 +55,18 @@ class Vectors:
     name: str
     shape: tuple[int, ...]
 
-    def shapes(self, length: int | None) -> dict[str, tuple[int, ...]]:
-        shape = self.shape if length is None or len(self.shape) < 2 else (length, *self.shape[1:])
-        return {self.name: shape}
-
     def make(self, rng: np.random.Generator, batch: int, length: int | None) -> Inputs:
-        shape = self.shapes(length)[self.name]
+        shape = self.shape if length is None or len(self.shape) < 2 else (length, *self.shape[1:])
         return {self.name: rng.standard_normal((batch, *shape)).astype(np.float32)}
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token ids ``(batch, length)`` int64 and, with ``masked``, a mask that hides the tail of each row and segment ids."""
+    """Token ids ``(batch, length)`` int64; with ``masked`` also segment ids and a mask over the tail of each row."""
 
     vocabulary: int
     length: int
     masked: bool
-
-    def shapes(self, length: int | None) -> dict[str, tuple[int, ...]]:
-        names = ("input_ids", "attention_mask", "token_type_ids") if self.masked else ("input_ids",)
-        return {name: (length or self.length,) for name in names}
 
     def make(self, rng: np.random.Generator, batch: int, length: int | None) -> Inputs:
         length = length or self.length
@@ -108,14 +101,14 @@ class BenchmarkModel:
     """A model of the benchmark in both sizes.
 
     Attributes:
-        outputs: Names of the outputs of the exported graph.
-        symbolic: Names of the leading dimensions of the inputs in a dynamic export.
+        symbolic: Names of the leading dimensions of all inputs in a dynamic export.
+        outputs: Names of the outputs, each with the number of those dimensions that it shares.
     """
 
     full: Variant
     small: Variant
-    outputs: tuple[str, ...] = ("logits",)
     symbolic: tuple[str, ...] = ("batch",)
+    outputs: tuple[tuple[str, int], ...] = (("logits", 1),)
 
     def variant(self, small: bool) -> Variant:
         return self.small if small else self.full
@@ -128,24 +121,25 @@ MODELS: Mapping[str, BenchmarkModel] = MappingProxyType(
         "mobilenetv2": BenchmarkModel(Variant("mobilenet:full", Images(224)), Variant("mobilenet:small", Images(32))),
         "vgg16": BenchmarkModel(Variant("vgg:full", Images(224)), Variant("vgg:small", Images(32))),
         "unet": BenchmarkModel(
-            Variant("unet:full", Images(256)), Variant("unet:small", Images(16)), outputs=("probability",)
+            Variant("unet:full", Images(256)), Variant("unet:small", Images(16)), outputs=(("probability", 1),)
         ),
         "bert": BenchmarkModel(
             Variant("bert:full", Tokens(30522, 128, masked=True)),
             Variant("bert:small", Tokens(97, 16, masked=True)),
-            outputs=("last_hidden_state", "pooler_output"),
             symbolic=("batch", "length"),
+            outputs=(("last_hidden_state", 2), ("pooler_output", 1)),
         ),
         "vit": BenchmarkModel(Variant("vit:full", Images(224)), Variant("vit:small", Images(32))),
         "gpt2": BenchmarkModel(
             Variant("gpt2:full", Tokens(50257, 64, masked=False)),
             Variant("gpt2:small", Tokens(97, 16, masked=False)),
             symbolic=("batch", "length"),
+            outputs=(("logits", 2),),
         ),
         "lstm": BenchmarkModel(
             Variant("recurrent:full", Vectors("sequence", (100, 128))),
             Variant("recurrent:small", Vectors("sequence", (10, 8))),
-            outputs=("logits", "states"),
+            outputs=(("logits", 1), ("states", 1)),
         ),
         "mlp": BenchmarkModel(
             Variant("mlp:full", Vectors("features", (784,))), Variant("mlp:small", Vectors("features", (20,)))
@@ -154,6 +148,7 @@ MODELS: Mapping[str, BenchmarkModel] = MappingProxyType(
             Variant("mlp:full", Vectors("features", (16, 784))),
             Variant("mlp:small", Vectors("features", (6, 20))),
             symbolic=("batch", "length"),
+            outputs=(("logits", 2),),
         ),
     }
 )
@@ -216,10 +211,8 @@ def cache_folder() -> Path:
 
 def _digest() -> str:
     """Changes with torch and with every source file that an exported model depends on."""
-    import torch
-
     folder = Path(__file__).parent
-    state = hashlib.sha256(torch.__version__.encode())
+    state = hashlib.sha256(importlib.metadata.version("torch").encode())
     for source in sorted([folder / "models.py", folder / "weights.py", *(folder / "networks").glob("*.py")]):
         state.update(source.read_bytes())
     return state.hexdigest()[:12]
@@ -228,31 +221,47 @@ def _digest() -> str:
 def _export(name: str, path: Path, *, batch: int, dynamic: bool, small: bool, exporter: Exporter) -> None:
     import torch
 
-    model = MODELS[name]
     # An exporter takes extents of 1 for constants: a dynamic export needs larger examples.
     example = inputs(name, 2 if dynamic else batch, small=small)
     arguments = tuple(torch.from_numpy(array) for array in example.values())
-    options: dict[str, Any] = {}
-    if dynamic and exporter == "dynamo":
-        options["dynamic_shapes"] = tuple(dict(enumerate(model.symbolic)) for _ in example)
-    elif dynamic:
-        axes = dict(enumerate(model.symbolic))
-        options["dynamic_axes"] = {tensor: axes for tensor in (*example, *model.outputs)}
     made = network(name, small=small)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder, _quiet_exporter():
         unfinished = Path(folder) / path.name
         torch.onnx.export(
             made,
             arguments,
             str(unfinished),
             input_names=list(example),
-            output_names=list(model.outputs),
+            output_names=[output for output, _ in MODELS[name].outputs],
             dynamo=exporter == "dynamo",
             external_data=False,
             verbose=False,
-            **options,
+            **(_symbolic_options(name, list(example), exporter) if dynamic else {}),
         )
         os.replace(unfinished, path)
+
+
+def _symbolic_options(name: str, input_names: list[str], exporter: Exporter) -> dict[str, Any]:
+    model = MODELS[name]
+    axes = dict(enumerate(model.symbolic))
+    if exporter == "dynamo":
+        return {"dynamic_shapes": tuple(axes for _ in input_names)}
+    shared = {output: dict(enumerate(model.symbolic[:count])) for output, count in model.outputs}
+    return {"dynamic_axes": dict.fromkeys(input_names, axes) | shared}
+
+
+@contextlib.contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """Torch warns about packages that these models don't use and about its own older exporter."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def main() -> None:
@@ -265,9 +274,7 @@ def main() -> None:
     parser.add_argument("--exporter", choices=("dynamo", "torchscript"))
     options = parser.parse_args()
     for name in options.names or MODELS:
-        path = build(
-            name, options.batch, dynamic=options.dynamic, small=options.small, exporter=options.exporter
-        )
+        path = build(name, options.batch, dynamic=options.dynamic, small=options.small, exporter=options.exporter)
         print(f"{name}: {path}")
 
 

@@ -45,7 +45,7 @@ class EncoderLayer(nn.Module):
 
 
 class Bert(nn.Module):
-    """Maps token ids, a 0/1 mask and segment ids, all ``(N, L)`` int64, to ``(N, L, width)`` and a pooled ``(N, width)``."""
+    """Maps token ids, a 0/1 mask and segment ids, all ``(N, L)`` int64, to ``(N, L, width)`` and ``(N, width)``."""
 
     def __init__(self, layers: int, width: int, heads: int, vocabulary: int, positions: int) -> None:
         super().__init__()

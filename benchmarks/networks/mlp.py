@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from torch import nn
@@ -10,7 +11,7 @@ from torch import nn
 def perceptron(widths: Sequence[int]) -> nn.Module:
     """Linear layers with ReLU between them; maps ``(N, widths[0])`` to ``(N, widths[-1])``."""
     layers: list[nn.Module] = []
-    for before, after in zip(widths[:-1], widths[1:], strict=True):
+    for before, after in itertools.pairwise(widths):
         layers += [nn.Linear(before, after), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 

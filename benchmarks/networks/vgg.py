@@ -9,7 +9,7 @@ from torch import nn
 
 
 class VGG(nn.Module):
-    """Maps images ``(N, 3, H, W)`` to logits ``(N, classes)``; ``stages`` lists output channels, pooling after each stage."""
+    """Maps images ``(N, 3, H, W)`` to logits ``(N, classes)``; a stage is a list of channels."""
 
     def __init__(self, stages: Sequence[Sequence[int]], pooled: int, hidden: int, classes: int) -> None:
         super().__init__()
