@@ -1,0 +1,173 @@
+"""What type inference of all operators shares: checks of operands, axes, broadcasting of symbolic shapes.
+
+Broadcasting rule for symbolic dimensions: two dimensions fit when they are provably equal or one is the number 1. A symbol is never
+taken for 1, so any other pair is an error. A model that means it says so with ``broadcast_to``, which is checked at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forge import dims, dtypes
+from forge.dims import Dim, DimExpr
+from forge.errors import TypeInferenceError
+from forge.ir.shapes import fresh_symbol
+from forge.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from forge.ir.nodes import Value
+
+Shape = tuple[Dim, ...]
+
+
+def fail(op: str, what: str, got: object, expected: object, hint: str = "") -> TypeInferenceError:
+    """The error to raise, in the catalogue's form."""
+    return TypeInferenceError(f"{op}: {what}; got {got}; expected {expected}" + (f"; {hint}" if hint else ""))
+
+
+def tensor(op: str, value: Value | None, name: str) -> TensorType:
+    """The tensor type of an operand.
+
+    Raises:
+        TypeInferenceError: it is absent or not a tensor of known rank.
+    """
+    if value is None:
+        raise fail(op, f"operand {name!r}", "nothing", "a tensor")
+    if not isinstance(value.type, TensorType):
+        raise fail(op, f"operand {name!r}", value.type, "a tensor of known rank")
+    return value.type
+
+
+def tensors(op: str, values: Iterable[Value | None]) -> list[TensorType]:
+    """The types of operands that must all be tensors."""
+    return [tensor(op, v, str(k)) for k, v in enumerate(values)]
+
+
+def same_dtype(op: str, types: Sequence[TensorType]) -> str:
+    """The common element type.
+
+    Raises:
+        TypeInferenceError: they differ.
+    """
+    different = [t.dtype for t in types if t.dtype != types[0].dtype]
+    if different:
+        raise fail(op, "element types differ", f"{types[0].dtype} and {different[0]}", "equal ones", "insert a cast")
+    return types[0].dtype
+
+
+DTYPE_CLASSES: dict[str, Callable[[str], bool]] = {
+    "any": lambda d: True,
+    "bool": lambda d: d == "bool",
+    "integer": dtypes.is_integer,
+    "float": dtypes.is_float,
+    "numeric": lambda d: dtypes.is_integer(d) or dtypes.is_float(d),
+    "integer or bool": lambda d: dtypes.is_integer(d) or d == "bool",
+    "numeric or bool": lambda d: dtypes.is_integer(d) or dtypes.is_float(d) or d == "bool",
+    "index": lambda d: d in ("int32", "int64", "uint8", "int8", "int16", "uint16", "uint32", "uint64"),
+}
+
+
+def expect_dtype(op: str, type_: TensorType, name: str, accepted: str) -> None:
+    """Checks the element type against a class of ``DTYPE_CLASSES`` or one dtype's name."""
+    test = DTYPE_CLASSES.get(accepted, lambda d: d == accepted)
+    if not test(type_.dtype):
+        raise fail(op, f"operand {name!r} has the wrong element type", type_.dtype, accepted)
+
+
+def expect_rank(op: str, type_: TensorType, name: str, ranks: int | Sequence[int]) -> None:
+    """Checks the rank against one or several allowed ones."""
+    allowed = (ranks,) if isinstance(ranks, int) else tuple(ranks)
+    if type_.rank not in allowed:
+        raise fail(op, f"operand {name!r} has the wrong rank", f"{type_} (rank {type_.rank})", f"rank {' or '.join(map(str, allowed))}")
+
+
+def normalize_axis(op: str, axis: int, rank: int) -> int:
+    """``axis`` counted from the front; -1 is the last one."""
+    if not -rank <= axis < rank:
+        raise fail(op, "axis out of range", axis, f"between {-rank} and {rank - 1}")
+    return axis + rank if axis < 0 else axis
+
+
+def normalize_axes(op: str, axes: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    """Axes counted from the front, in the given order; None is all of them.
+
+    Raises:
+        TypeInferenceError: one is out of range or appears twice.
+    """
+    if axes is None:
+        return tuple(range(rank))
+    given = (axes,) if isinstance(axes, int) else axes
+    result = tuple(normalize_axis(op, int(a), rank) for a in given)
+    if len(set(result)) != len(result):
+        raise fail(op, "an axis appears twice", tuple(given), "distinct axes")
+    return result
+
+
+def unify_dim(op: str, a: Dim, b: Dim, what: str) -> Dim:
+    """The dimension that ``a`` and ``b`` both are; a static one where only one is static and they may be equal.
+
+    Raises:
+        TypeInferenceError: they are not provably equal.
+    """
+    if dims.equal(a, b):
+        return a
+    raise fail(op, what, f"{a} and {b}", "equal dimensions", _symbol_hint(a, b))
+
+
+def broadcast_dim(op: str, a: Dim, b: Dim) -> Dim:
+    """The broadcast of two dimensions."""
+    if isinstance(b, int) and b == 1:
+        return a
+    if isinstance(a, int) and a == 1:
+        return b
+    return unify_dim(op, a, b, "shapes do not broadcast")
+
+
+def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
+    """NumPy's broadcast of symbolic shapes (see the module's rule).
+
+    Raises:
+        TypeInferenceError: two dimensions do not fit.
+    """
+    result: Shape = ()
+    for shape in shapes:
+        pairs = zip_longest(reversed(result), reversed(shape), fillvalue=1)
+        try:
+            result = tuple(reversed([broadcast_dim(op, a, b) for a, b in pairs]))
+        except TypeInferenceError as error:
+            raise TypeInferenceError(f"{error} (shapes {', '.join(format_shape(s) for s in shapes)})") from None
+    return result
+
+
+def _symbol_hint(a: Dim, b: Dim) -> str:
+    return "" if dims.is_static(a, b) else "give equal sizes the same symbol, or use broadcast_to"
+
+
+def format_shape(shape: Iterable[Dim]) -> str:
+    return f"({', '.join(str(d) for d in shape)})"
+
+
+def fresh_dims(prefix: str, count: int) -> tuple[DimExpr, ...]:
+    """Symbols for extents that depend on run-time data."""
+    return tuple(fresh_symbol(prefix) for _ in range(count))
+
+
+def static_length(op: str, value: Value | None, name: str) -> int:
+    """Number of elements of a vector operand (or scalar: 1), which must be known when compiling."""
+    type_ = tensor(op, value, name)
+    expect_rank(op, type_, name, (0, 1))
+    length = type_.shape[0] if type_.shape else 1
+    if not isinstance(length, int):
+        raise fail(op, f"length of operand {name!r}", length, "a length known when compiling")
+    return length
+
+
+def object_array(values: Sequence[Any], shape: Sequence[int] | None = None) -> np.ndarray:
+    """An array of dtype object with ``values``; a vector unless ``shape`` says otherwise."""
+    result = np.empty(len(values), dtype=object)
+    result[:] = values
+    return result if shape is None else result.reshape(tuple(shape))
