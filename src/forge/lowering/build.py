@@ -1,0 +1,199 @@
+"""From a fusion group to a loop function: readers with prologues, writers with epilogues, then the kernel family or schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from forge import dims, te
+from forge.errors import CompileError, ForgeError
+from forge.ir.nodes import Node, Value
+from forge.ir.types import TensorType
+from forge.kernels.contract import FAMILIES, KernelCall, Reader, Writer
+from forge.lowering.groups import Group, is_scalar_constant
+from forge.ops.base import Op
+from forge.schedule import build as schedule_build
+from forge.target import Target
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import Function, Stmt, store
+
+ARENA_ALIGNMENT = 64
+
+
+def build_function(group: Group, name: str, target: Target, alignment: Callable[[Value], int]) -> Function:
+    """The kernel of ``group``: parameters are its external operands, then the results of its sink; scalars its symbols.
+
+    Raises:
+        CompileError: an operator of the group has no native lowering.
+    """
+    return _GroupBuilder(group, name, target, alignment).build()
+
+
+def group_symbols(group: Group) -> list[str]:
+    """Symbols that the kernel needs, sorted."""
+    names: set[str] = set()
+    for node in group.nodes:
+        values = [*node.results, *[v for v in node.operands if v is not None]]
+        for value in values:
+            if isinstance(value.type, TensorType):
+                names.update(dims.symbols(*value.type.shape))
+        names.update(_attribute_symbols(node.attributes.values()))
+    return sorted(names)
+
+
+def _attribute_symbols(values: Any) -> list[str]:
+    found: list[str] = []
+    for value in values:
+        if isinstance(value, dims.DimExpr):
+            found.extend(dims.symbols(value))
+        elif isinstance(value, tuple):
+            found.extend(_attribute_symbols(value))
+    return found
+
+
+class _GroupBuilder:
+    def __init__(self, group: Group, name: str, target: Target, alignment: Callable[[Value], int]) -> None:
+        self.group = group
+        self.name = name
+        self.target = target
+        self.alignment = alignment
+        self.inlined = {node.results[0]: node for node in group.inlined}
+        self.buffers: dict[Value, Buffer] = {}
+        self.cache: dict[Node, tuple[te.Tensor, tuple[te.Tensor | None, ...]]] = {}
+
+    def build(self) -> Function:
+        group = self.group
+        for k, value in enumerate(group.external_operands()):
+            self.buffers[value] = self._buffer(f"in{k}", value, writable=False)
+        for k, value in enumerate(group.sink.results):
+            self.buffers[value] = self._buffer(f"out{k}", value, writable=True)
+        anchor = group.anchor
+        call = KernelCall(
+            name=self.name,
+            operator=anchor.op,
+            attrs=anchor.attrs,
+            operands=tuple(None if v is None else self.reader(v) for v in anchor.operands),
+            results=tuple(self.writer(v) for v in anchor.results),
+            buffers=tuple(self.buffers.values()),
+            scalars=tuple(te.symbol_var(s) for s in group_symbols(group)),
+            target=self.target,
+        )
+        try:
+            return self._generate(anchor, call)
+        except ForgeError:
+            raise
+        except (ValueError, TypeError, NotImplementedError, KeyError) as error:
+            raise CompileError(f"lowering: node {anchor.name or anchor.op} ({anchor.op}): {error!r}") from error
+
+    def _generate(self, anchor: Node, call: KernelCall) -> Function:
+        op = anchor.op_def
+        if not isinstance(op, Op):
+            raise CompileError(f"lowering: operator {anchor.op} has no native code")
+        if op.kernel is not None and op.kernel in FAMILIES:
+            return FAMILIES[op.kernel](call)
+        tensors, placeholders = lower_node(anchor)
+        return schedule_build(call, tensors, placeholders)
+
+    def _buffer(self, name: str, value: Value, writable: bool) -> Buffer:
+        type_ = value.tensor_type
+        return Buffer(name, type_.dtype, te.shape_of(type_.shape), alignment=self.alignment(value), writable=writable)
+
+    def reader(self, value: Value) -> Reader:
+        type_ = value.tensor_type
+        buffer = self.buffers.get(value)
+        return Reader(te.shape_of(type_.shape), type_.dtype, lambda indices, mask=None: self.read(value, indices, mask), buffer)
+
+    def read(self, value: Value, indices: Sequence[Expr], mask: Expr | None) -> Expr:
+        """The value at ``indices``; inlined producers are computed in place."""
+        if value in self.buffers:
+            buffer = self.buffers[value]
+            index = buffer.offset(*indices)
+            return E.load(buffer, index, _widen(mask, index))
+        if is_scalar_constant(value):
+            assert value.constant is not None
+            return E.const(value.constant.reshape(()).item(), value.dtype)
+        node = self.inlined[value]
+        tensor, placeholders = self._lowered(node)
+        sources = dict(zip(placeholders, node.operands))
+        return expand(tensor, indices, lambda t, i: self.read(_known(sources[t]), i, mask))
+
+    def _lowered(self, node: Node) -> tuple[te.Tensor, tuple[te.Tensor | None, ...]]:
+        if node not in self.cache:
+            tensors, placeholders = lower_node(node)
+            self.cache[node] = tensors[0], placeholders
+        return self.cache[node]
+
+    def writer(self, value: Value) -> Writer:
+        type_ = value.tensor_type
+        return Writer(te.shape_of(type_.shape), type_.dtype, lambda indices, x, mask=None: self.write(value, indices, x, mask))
+
+    def write(self, value: Value, indices: Sequence[Expr], x: Expr, mask: Expr | None) -> Stmt:
+        """Applies the epilogue to ``x``, the anchor's result at ``indices``, and stores."""
+        for node in self.group.epilogue:
+            x = self._apply(node, value, x, indices, mask)
+            value = node.results[0]
+        buffer = self.buffers[value]
+        index = buffer.offset(*indices)
+        return store(buffer, index, E.broadcast(x, index.lanes), _widen(mask, index))
+
+    def _apply(self, node: Node, previous: Value, x: Expr, indices: Sequence[Expr], mask: Expr | None) -> Expr:
+        tensor, placeholders = self._lowered(node)
+        sources = dict(zip(placeholders, node.operands))
+
+        def source(placeholder: te.Tensor, at: Sequence[Expr]) -> Expr:
+            operand = _known(sources[placeholder])
+            return x if operand is previous else self.read(operand, at, mask)
+
+        return expand(tensor, indices, source)
+
+
+def _known(value: Value | None) -> Value:
+    assert value is not None
+    return value
+
+
+def _widen(mask: Expr | None, index: Expr) -> Expr | None:
+    return mask if mask is None or mask.lanes == index.lanes else (E.broadcast(mask, index.lanes) if mask.lanes == 1 else mask)
+
+
+def lower_node(node: Node) -> tuple[Sequence[te.Tensor], tuple[te.Tensor | None, ...]]:
+    """The operator's tensor expressions, and the placeholders that stand for its operands.
+
+    Raises:
+        CompileError: the operator has no lowering.
+    """
+    op = node.op_def
+    placeholders = tuple(
+        None if v is None else te.placeholder(v.shape, v.dtype, f"{o}") for o, v in enumerate(node.operands)
+    )
+    if not isinstance(op, Op):
+        raise CompileError(f"lowering: operator {node.op} has no native code")
+    try:
+        return op.lower(placeholders, node.attrs, [v.tensor_type for v in node.results]), placeholders
+    except NotImplementedError as error:
+        raise CompileError(
+            f"lowering: node {node.name or node.op}: operator {node.op} cannot be compiled for these operands "
+            f"({', '.join(str(v.type) for v in node.operands if v is not None)}); run it with target='reference'"
+        ) from error
+
+
+def expand(tensor: te.Tensor, indices: Sequence[Expr], source: Callable[[te.Tensor, Sequence[Expr]], Expr]) -> Expr:
+    """The body of ``tensor`` at ``indices``; intermediate computes are inlined, placeholders given to ``source``.
+
+    A tensor read twice at the same place is expanded once, so expressions stay shared.
+    """
+    memo: dict[tuple[int, tuple[int, ...]], Expr] = {}
+
+    def replace(inner: te.Tensor, at: tuple[Expr, ...]) -> Expr:
+        key = (id(inner), tuple(id(i) for i in at))
+        if key not in memo:
+            memo[key] = source(inner, at) if inner.body is None else expand(inner, at, source)
+        return memo[key]
+
+    if tensor.body is None:
+        return source(tensor, indices)
+    return te.substitute_reads(te.inline(tensor, indices), replace)
+
+
+__all__ = ["ARENA_ALIGNMENT", "build_function", "expand", "group_symbols", "lower_node"]

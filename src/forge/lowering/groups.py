@@ -1,0 +1,197 @@
+"""Fusion groups: which nodes run inside one kernel.
+
+A group has an *anchor*, whose loops the kernel runs; an *epilogue*, a chain of element-wise consumers applied to the anchor's
+result before it is stored; and *inlined* producers, recomputed where they are read (in front of the anchor or beside the
+epilogue). Only the results of the last node of the chain are written to memory.
+
+A node joins the group of its consumers only if nobody else needs its result. Views (reshape and kin) cost nothing and belong to
+no group. The rules, in the order in which they are tried:
+
+1. every contraction, reduction and other anchor opens a group and takes the element-wise chain behind it;
+2. in reverse order, every other node is inlined into the one group that uses it, if that does not repeat costly work, or else
+   opens a group of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from forge import dims
+from forge.ir.nodes import Graph, Node, Value
+from forge.ir.types import TensorType
+from forge.ops.base import Kind, Op
+
+VIEW_OPERATORS = frozenset({"reshape", "expand_dims", "squeeze", "nn.batch_flatten"})
+
+MAX_NODES = 48
+"""Of one group: bounds the size of a kernel."""
+
+_READ_ONCE_KERNELS = {"softmax": (0,), "log_softmax": (0,), "layer_norm": (0,), "rms_norm": (0,), "argreduce": (0,), "cumulative": (0,)}
+_READ_ONCE_REDUCTIONS = frozenset(
+    "sum mean prod max min any all logsumexp reduce_l1 reduce_l2 nn.global_avg_pool2d nn.global_max_pool2d".split()
+)
+_COSTLY = frozenset(
+    "exp log log2 log10 log1p expm1 sqrt rsqrt erf sigmoid tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh atan2 power "
+    "divide nn.gelu nn.silu nn.mish nn.softplus nn.selu nn.elu nn.celu mod floor_mod floor_divide".split()
+)
+
+
+@dataclass(eq=False)
+class Group:
+    """One kernel. ``inlined`` is in topological order."""
+
+    anchor: Node
+    epilogue: list[Node] = field(default_factory=list)
+    inlined: list[Node] = field(default_factory=list)
+
+    @property
+    def sink(self) -> Node:
+        """The node whose results are written."""
+        return self.epilogue[-1] if self.epilogue else self.anchor
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [*self.inlined, self.anchor, *self.epilogue]
+
+    @property
+    def is_injective(self) -> bool:
+        return kind_of(self.anchor) in (Kind.ELEMENTWISE, Kind.INJECTIVE)
+
+    def external_operands(self) -> list[Value]:
+        """What the kernel reads from memory, in order of first use; scalar constants are part of the code."""
+        inside = {v for node in self.nodes for v in node.results}
+        used = (v for node in self.nodes for v in node.operands if v is not None and v not in inside)
+        return [v for v in dict.fromkeys(used) if not is_scalar_constant(v)]
+
+
+def kind_of(node: Node) -> Kind:
+    return node.op_def.kind if isinstance(node.op_def, Op) else Kind.OPAQUE
+
+
+def is_view(node: Node) -> bool:
+    return node.op in VIEW_OPERATORS
+
+
+def is_scalar_constant(value: Value) -> bool:
+    """A constant of one element that code generation can write as a literal."""
+    array = value.constant
+    return array is not None and array.size == 1 and array.dtype.kind in "biuf"
+
+
+def form_groups(graph: Graph, fuse: bool = True) -> list[Group]:
+    """Groups of all nodes that need code, in order of execution. ``fuse`` False: one group a node."""
+    return _Former(graph, fuse).run()
+
+
+class _Former:
+    def __init__(self, graph: Graph, fuse: bool) -> None:
+        self.graph = graph
+        self.fuse = fuse
+        self.outputs = set(graph.outputs)
+        self.member: dict[Node, Group] = {}
+
+    def run(self) -> list[Group]:
+        nodes = [n for n in self.graph.nodes if n.op != "constant" and not is_view(n)]
+        position = {n: i for i, n in enumerate(nodes)}
+        groups: list[Group] = []
+        for node in nodes:
+            if kind_of(node) not in (Kind.ELEMENTWISE, Kind.INJECTIVE):
+                groups.append(self._open(node))
+        for node in reversed(nodes):
+            if node in self.member:
+                continue
+            host = self._host(node) if self.fuse else None
+            if host is None:
+                groups.append(self._open(node))
+            else:
+                host.inlined.append(node)
+                self.member[node] = host
+        for group in groups:
+            group.inlined.sort(key=position.__getitem__)
+        return sorted(groups, key=lambda g: position[g.sink])
+
+    def _open(self, anchor: Node) -> Group:
+        group = Group(anchor)
+        self.member[anchor] = group
+        if self.fuse and not group.is_injective and len(anchor.results) == 1 and takes_epilogue(anchor):
+            self._extend(group)
+        return group
+
+    def _extend(self, group: Group) -> None:
+        """Rule 1: appends the element-wise chain behind the anchor."""
+        while len(group.nodes) < MAX_NODES:
+            value = group.sink.results[0]
+            user = self._only_user([value])
+            if user is None or user in self.member or kind_of(user) is not Kind.ELEMENTWISE:
+                return
+            if len(user.results) != 1 or not _same_shape(value, user.results[0]):
+                return
+            group.epilogue.append(user)
+            self.member[user] = group
+
+    def _only_user(self, values: Iterable[Value]) -> Node | None:
+        users = {user for value in values for user, _ in value.uses}
+        if len(users) != 1 or any(v in self.outputs for v in values):
+            return None
+        return users.pop()
+
+    def _host(self, node: Node) -> Group | None:
+        """Rule 2: the group that ``node`` is inlined into, if there is one."""
+        if len(node.results) != 1 or node.result in self.outputs or not node.result.uses:
+            return None
+        hosts = {self.member.get(user) for user, _ in node.result.uses}
+        if len(hosts) != 1:
+            return None
+        host = hosts.pop()
+        if host is None or len(host.nodes) >= MAX_NODES:
+            return None
+        allowed = all(self._reads_once(host, user, position) for user, position in node.result.uses)
+        return host if allowed and _affordable(node, host) else None
+
+    @staticmethod
+    def _reads_once(host: Group, user: Node, position: int) -> bool:
+        if user is not host.anchor or host.is_injective:
+            return True
+        if user.op in _READ_ONCE_REDUCTIONS:
+            return True
+        kernel = user.op_def.kernel if isinstance(user.op_def, Op) else None
+        return position in _READ_ONCE_KERNELS.get(kernel or "", ())
+
+
+def takes_epilogue(anchor: Node) -> bool:
+    """Opaque operators store their results themselves."""
+    return kind_of(anchor) is not Kind.OPAQUE
+
+
+def _same_shape(a: Value, b: Value) -> bool:
+    if not isinstance(a.type, TensorType) or not isinstance(b.type, TensorType):
+        return False
+    return len(a.shape) == len(b.shape) and all(dims.equal(x, y) for x, y in zip(a.shape, b.shape))
+
+
+def _affordable(node: Node, host: Group) -> bool:
+    """Costly element-wise work is inlined only where it is not repeated for several elements of the reader."""
+    if node.op not in _COSTLY:
+        return True
+    users = [user for user, _ in node.result.uses]
+    return all(_no_larger(user, node.result) for user in users) and all(
+        _no_larger(inner, node.result) for inner in host.inlined if inner in users
+    ) and _no_larger_domain(host, node.result)
+
+
+def _no_larger(user: Node, value: Value) -> bool:
+    if kind_of(user) in (Kind.REDUCTION, Kind.ANCHOR):
+        return True
+    return all(isinstance(v.type, TensorType) and _at_most(v.type.size, value.tensor_type.size) for v in user.results)
+
+
+def _no_larger_domain(host: Group, value: Value) -> bool:
+    if not host.is_injective:
+        return True
+    return all(isinstance(v.type, TensorType) and _at_most(v.type.size, value.tensor_type.size) for v in host.sink.results)
+
+
+def _at_most(a: dims.Dim, b: dims.Dim) -> bool:
+    low, _ = dims.bounds(b - a)
+    return low is not None and low >= 0

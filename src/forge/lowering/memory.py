@@ -1,0 +1,196 @@
+"""The memory plan: where every materialised value lives.
+
+Values that are views of one another share one *storage*. A storage is an input, an output, a part of the weights, or a block
+of the arena. Blocks whose lifetimes do not overlap share bytes: static ones greedily by size (largest first, lowest free
+offset), symbolic ones by reusing slots of provably sufficient size; their offsets are expressions evaluated at entry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from forge import dims, dtypes
+from forge.dims import Dim
+from forge.errors import CompileError
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph, Value
+from forge.ir.types import TensorType
+from forge.lowering.groups import Group, is_view
+
+ALIGNMENT = 64
+WEIGHT_ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Location:
+    """``base``: input, output, weights or arena; ``index`` of the input or output; ``offset`` in bytes."""
+
+    base: str
+    index: int
+    offset: Dim
+
+
+@dataclass
+class MemoryPlan:
+    locations: dict[Value, Location] = field(default_factory=dict)  # by root value
+    arena_size: Dim = 0
+    weights: list[tuple[int, np.ndarray]] = field(default_factory=list)  # (byte offset, contiguous array)
+    weights_size: int = 0
+    lower_bound: Dim = 0  # largest sum of live static blocks
+
+    def location(self, value: Value) -> Location:
+        return self.locations[view_root(value)]
+
+    def alignment(self, value: Value) -> int:
+        """Known alignment in bytes of the value's first element."""
+        base = self.location(value).base
+        return ALIGNMENT if base in ("weights", "arena") else 0
+
+
+@dataclass
+class _Block:
+    value: Value
+    size: Dim
+    first: int
+    last: int
+    offset: Dim = 0
+
+    def overlaps(self, other: _Block) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+def view_root(value: Value) -> Value:
+    """The value whose memory ``value`` is."""
+    while value.producer is not None and is_view(value.producer):
+        operand = value.producer.operands[0]
+        assert operand is not None
+        value = operand
+    return value
+
+
+def materialise_outputs(graph: Graph) -> None:
+    """Inserts ``copy`` where an output would share memory with an input, a constant or another output."""
+    taken: set[Value] = set()
+    outputs = list(graph.outputs)
+    for k, value in enumerate(outputs):
+        root = view_root(value)
+        if root in taken or root.producer is None or root.constant is not None:
+            outputs[k] = Builder(graph).call("copy", value)
+        taken.add(view_root(outputs[k]))
+    graph.outputs = outputs
+
+
+def plan_memory(graph: Graph, groups: Sequence[Group]) -> MemoryPlan:
+    """Places every value that a kernel reads or writes.
+
+    Raises:
+        CompileError: a value is not a ranked tensor of fixed-size elements.
+    """
+    plan = MemoryPlan()
+    for k, value in enumerate(graph.inputs):
+        plan.locations[value] = Location("input", k, 0)
+    for k, value in enumerate(graph.outputs):
+        plan.locations[view_root(value)] = Location("output", k, 0)
+    _place_weights(plan, groups)
+    blocks = _lifetimes(plan, groups)
+    _place_blocks(plan, blocks)
+    return plan
+
+
+def byte_size(value: Value) -> Dim:
+    """Bytes of the value's tensor."""
+    if not isinstance(value.type, TensorType) or value.type.dtype == "string":
+        raise CompileError(f"memory plan: value %{value.name}: got {value.type}; only tensors of numbers have native code")
+    return value.type.size * dtypes.itemsize(value.type.dtype)
+
+
+def _place_weights(plan: MemoryPlan, groups: Sequence[Group]) -> None:
+    known: dict[bytes, int] = {}
+    roots = dict.fromkeys(view_root(v) for g in groups for v in g.external_operands())
+    for value in roots:
+        if value.constant is None:
+            continue
+        array = np.ascontiguousarray(value.constant)
+        digest = hashlib.blake2b(array.view(np.uint8).data if array.size else b"", digest_size=16).digest()
+        if digest not in known:
+            plan.weights_size = -(-plan.weights_size // WEIGHT_ALIGNMENT) * WEIGHT_ALIGNMENT
+            known[digest] = plan.weights_size
+            plan.weights.append((plan.weights_size, array))
+            plan.weights_size += array.nbytes
+        plan.locations[value] = Location("weights", 0, known[digest])
+
+
+def _lifetimes(plan: MemoryPlan, groups: Sequence[Group]) -> list[_Block]:
+    blocks: dict[Value, _Block] = {}
+    for step, group in enumerate(groups):
+        for value in group.sink.results:
+            if value not in plan.locations:
+                blocks[value] = _Block(value, _aligned(byte_size(value)), step, step)
+        for value in group.external_operands():
+            root = view_root(value)
+            if root in blocks:
+                blocks[root].last = step
+            elif root not in plan.locations:
+                raise CompileError(f"memory plan: value %{root.name} ({root.type}) is read before any kernel writes it")
+    return list(blocks.values())
+
+
+def _aligned(size: Dim) -> Dim:
+    return dims.ceildiv(size, ALIGNMENT) * ALIGNMENT
+
+
+def _place_blocks(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
+    static = [b for b in blocks if isinstance(b.size, int)]
+    total: Dim = _place_static(static)
+    plan.lower_bound = max((sum(b.size for b in static if b.first <= s <= b.last) for s in {b.first for b in static}), default=0)  # type: ignore[misc]
+    total = _place_symbolic([b for b in blocks if not isinstance(b.size, int)], total)
+    plan.arena_size = total
+    for block in blocks:
+        plan.locations[block.value] = Location("arena", 0, block.offset)
+
+
+def _place_static(blocks: Sequence[_Block]) -> int:
+    """Largest first at the lowest offset that is free during its life; returns the bytes needed."""
+    placed: list[_Block] = []
+    for block in sorted(blocks, key=lambda b: (-_int(b.size), b.first)):
+        offset = 0
+        for other in sorted((o for o in placed if o.overlaps(block)), key=lambda o: _int(o.offset)):
+            if offset + _int(block.size) <= _int(other.offset):
+                break
+            offset = max(offset, _int(other.offset) + _int(other.size))
+        block.offset = offset
+        placed.append(block)
+    return max((_int(b.offset) + _int(b.size) for b in placed), default=0)
+
+
+def _place_symbolic(blocks: Sequence[_Block], start: Dim) -> Dim:
+    """Slots in order of first use; a free slot is reused when it is provably large enough."""
+    slots: list[tuple[_Block, int]] = []  # (block that defines offset and size, step after which it is free)
+    for block in sorted(blocks, key=lambda b: b.first):
+        for k, (owner, busy_until) in enumerate(slots):
+            if busy_until < block.first and _covers(owner.size, block.size):
+                block.offset = owner.offset
+                slots[k] = (owner, block.last)
+                break
+        else:
+            block.offset = start
+            start = start + block.size
+            slots.append((block, block.last))
+    return start
+
+
+def _covers(size: Dim, needed: Dim) -> bool:
+    low, _ = dims.bounds(size - needed)
+    return low is not None and low >= 0
+
+
+def _int(value: Dim) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+__all__ = ["ALIGNMENT", "Location", "MemoryPlan", "byte_size", "materialise_outputs", "plan_memory", "view_root"]

@@ -1,0 +1,29 @@
+"""What a graph pass is.
+
+A pass is a function ``run(graph, context) -> int`` in a module of its own; the file's name is the pass's name in dumps, on the
+command line and in documentation. It edits the graph in place, keeps it valid, and returns how many changes it made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from forge.ir.nodes import Graph
+from forge.target import Target
+
+
+@dataclass(frozen=True)
+class PassContext:
+    """What passes may depend on, besides the graph."""
+
+    target: Target
+    opt_level: int = 3
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class GraphPass(Protocol):
+    """``run`` of a pass module."""
+
+    def __call__(self, graph: Graph, context: PassContext) -> int: ...
