@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import dims, te
-from forge.codegen.program import Program, TensorSpec
+from forge.tir.program import Program, TensorSpec
 from forge.dims import DimExpr
 from forge.errors import CompileError
 from forge.ir.nodes import Graph, Node, Value

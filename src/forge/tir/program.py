@@ -1,0 +1,32 @@
+"""A whole program: kernels and the entry that calls them. What lowering hands to code generation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from forge.tir.expr import Expr, Var
+from forge.tir.stmt import Function, Stmt
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input or output; each dimension is a constant, one of the program's symbols, or an expression over them."""
+
+    name: str
+    dtype: str
+    dims: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """``entry`` holds CallKernel, Let and If over ``symbols`` (bound from the inputs' dimensions)."""
+
+    name: str
+    functions: tuple[Function, ...]
+    entry: Stmt
+    arena_size: Expr  # bytes
+    symbols: tuple[Var, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    weights_size: int  # bytes
+    cpu_features: tuple[str, ...]  # that the code may use
