@@ -38,11 +38,17 @@ class Seq(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class For(Stmt):
+    """``grain``: of a parallel loop, the least number of iterations that is worth a chunk of its own (None: 1).
+
+    A loop of at most ``grain`` iterations runs in the calling thread.
+    """
+
     var: Var
     begin: Expr
     extent: Expr
     body: Stmt
     kind: str = "serial"
+    grain: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,10 +126,12 @@ def seq(*body: Stmt | Iterable[Stmt]) -> Stmt:
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
-def loop(var: Var, extent: ExprLike, body: Stmt, kind: str = "serial", begin: ExprLike = 0) -> Stmt:
+def loop(
+    var: Var, extent: ExprLike, body: Stmt, kind: str = "serial", begin: ExprLike = 0, grain: ExprLike | None = None
+) -> Stmt:
     if kind not in LOOP_KINDS:
         raise ValueError(f"loop kind {kind!r}; expected one of {LOOP_KINDS}")
-    return For(var, as_expr(begin), as_expr(extent), body, kind)
+    return For(var, as_expr(begin), as_expr(extent), body, kind, None if grain is None else as_expr(grain))
 
 
 def store(buffer: Buffer, index: ExprLike, value: Expr, mask: Expr | None = None) -> Stmt:
