@@ -108,7 +108,7 @@ def normalize_axes(op: str, axes: int | Sequence[int] | None, rank: int) -> tupl
 
 
 def unify_dim(op: str, a: Dim, b: Dim, what: str) -> Dim:
-    """The dimension that ``a`` and ``b`` both are; a static one where only one is static and they may be equal.
+    """The dimension that ``a`` and ``b`` both are.
 
     Raises:
         TypeInferenceError: they are not provably equal.

@@ -15,10 +15,10 @@ from forge.te.tensor import (
     substitute_reads,
     symbol_var,
 )
-from forge.tir.expr import Axis, Expr, Var, call, cast, const, logical_and, logical_not, select
+from forge.tir.expr import Axis, Expr, Var, binary, call, cast, compare, const, is_const, logical_and, logical_not, negate, select
 
 __all__ = [
-    "Axis", "Expr", "Tensor", "Var", "broadcast_read", "call", "cast", "clamp", "compute", "const", "dim", "inline",
-    "logical_and", "logical_not", "placeholder", "reads", "reduce", "reduce_axis", "select", "shape_of", "substitute_reads",
-    "symbol_var",
+    "Axis", "Expr", "Tensor", "Var", "binary", "broadcast_read", "call", "cast", "clamp", "compare", "compute", "const", "dim", "inline",
+    "is_const", "logical_and", "logical_not", "negate", "placeholder", "reads", "reduce", "reduce_axis", "select", "shape_of",
+    "substitute_reads", "symbol_var",
 ]

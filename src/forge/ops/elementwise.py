@@ -1,0 +1,483 @@
+"""Elementwise operators without attributes, as rows of one table; then cast, clip, where and copy, whose types differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge import dims, dtypes, te
+from forge.dims import Dim
+from forge.ir.types import TensorType
+from forge.ops import numeric
+from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, Trait, register
+from forge.ops.elementwise_base import Row, apply_dims, broadcast_compute, register_rows
+from forge.ops.infer_helpers import broadcast_shapes, expect_dtype, fail, same_dtype, tensor
+from forge.ops.signatures import (
+    Array,
+    Arrays,
+    DimArray,
+    DimArrays,
+    Lowered,
+    OperandTypes,
+    Regions,
+    Tensors,
+    TensorTypes,
+    Types,
+    Values,
+)
+from forge.te import Expr, Tensor
+
+EXACT = Accuracy.EXACT
+BINARY = ("lhs", "rhs")
+
+
+def _is_float(x: Expr) -> bool:
+    return dtypes.is_float(x.dtype)
+
+
+def _intrinsic(name: str) -> Callable[[Expr], Expr]:
+    return lambda x: te.call(name, x)
+
+
+def _rounding(name: str) -> Callable[[Expr], Expr]:
+    """An intrinsic that leaves integers as they are."""
+    return lambda x: te.call(name, x) if _is_float(x) else x
+
+
+def _binary(op: str) -> Callable[[Expr, Expr], Expr]:
+    return lambda a, b: te.binary(op, a, b)
+
+
+def _by_type(floating: Callable[..., Expr], integer: Callable[..., Expr]) -> Callable[..., Expr]:
+    return lambda *x: floating(*x) if _is_float(x[0]) else integer(*x)
+
+
+def _abs(x: Expr) -> Expr:
+    if _is_float(x):
+        return te.call("abs", x)
+    return x if dtypes.is_unsigned(x.dtype) else te.select(x < 0, te.negate(x), x)
+
+
+def _sign(x: Expr) -> Expr:
+    positive = te.select(x > 0, te.const(1, x.dtype), x)
+    return positive if dtypes.is_unsigned(x.dtype) else te.select(x < 0, te.const(-1, x.dtype), positive)
+
+
+def _floor_mod(a: Expr, b: Expr) -> Expr:
+    """fmod, moved to the sign of ``b``."""
+    rest = te.call("fmod", a, b)
+    wrong_sign = te.logical_and(rest.ne(0.0), te.compare("ne", rest < 0.0, b < 0.0))
+    return te.select(wrong_sign, rest + b, rest)
+
+
+def _floor_divide(a: Expr, b: Expr) -> Expr:
+    """The rounded (a - mod) / b, so that a == b * q + mod as closely as floats allow; infinite or NaN for b == 0."""
+    quotient = te.call("round", (a - _floor_mod(a, b)) / b)
+    return te.select(b.eq(0.0), a / b, quotient)
+
+
+def _power(a: Expr, b: Expr) -> Expr:
+    if _is_float(a):
+        return te.call("pow", a, b)
+    wide = te.call("pow", te.cast(a, "float64"), te.cast(b, "float64"))
+    return te.cast(te.call("round", wide), a.dtype)
+
+
+def _bool_or(op: str) -> Callable[[Expr, Expr], Expr]:
+    """A bit operation that is a logical one on bool."""
+    return lambda a, b: logical(op, a, b) if a.dtype == "bool" else te.binary(op, a, b)
+
+
+def logical(op: str, a: Expr, b: Expr) -> Expr:
+    """and, or, xor of bools."""
+    if op == "xor":
+        return te.compare("ne", a, b)
+    return te.logical_and(a, b) if op == "and" else te.binary("or", a, b)
+
+
+def _bitwise_not(x: Expr) -> Expr:
+    return te.logical_not(x) if x.dtype == "bool" else te.binary("xor", x, te.const(-1, x.dtype))
+
+
+def _isinf(x: Expr) -> Expr:
+    return te.call("abs", x).eq(te.const(float("inf"), x.dtype))
+
+
+def _isfinite(x: Expr) -> Expr:
+    return te.call("abs", x) < te.const(float("inf"), x.dtype)
+
+
+def _decide(op: str) -> Callable[[Dim, Dim], bool | None]:
+    """A comparison of dimensions; None where it depends on the symbols."""
+
+    def compare(a: Dim, b: Dim) -> bool | None:
+        low, high = dims.bounds(a - b)
+        known = {
+            "equal": (dims.equal(a, b), dims.different(a, b)),
+            "less": (high is not None and high < 0, low is not None and low >= 0),
+            "less_equal": (high is not None and high <= 0, low is not None and low > 0),
+        }[op]
+        return True if known[0] else False if known[1] else None
+
+    return compare
+
+
+def _flipped(decide: Callable[[Dim, Dim], bool | None]) -> Callable[[Dim, Dim], bool | None]:
+    return lambda a, b: decide(b, a)
+
+
+def _negated(decide: Callable[[Dim, Dim], bool | None]) -> Callable[[Dim, Dim], bool | None]:
+    return lambda a, b: None if (known := decide(a, b)) is None else not known
+
+
+def _not_negative(d: Dim) -> bool:
+    low, _ = dims.bounds(d)
+    return low is not None and low >= 0
+
+
+def _truncated_quotient(a: Dim, b: Dim) -> Dim | None:
+    if isinstance(a, int) and isinstance(b, int):
+        return int(numeric.trunc_divide(np.int64(a), np.int64(b)))  # type: ignore[arg-type]
+    return dims.floordiv(a, b) if _not_negative(a) and _not_negative(b) else None
+
+
+def _truncated_rest(a: Dim, b: Dim) -> Dim | None:
+    if isinstance(a, int) and isinstance(b, int):
+        return int(numeric.trunc_mod(np.int64(a), np.int64(b)))  # type: ignore[arg-type]
+    return dims.floormod(a, b) if _not_negative(a) and _not_negative(b) else None
+
+
+def _absolute(d: Dim) -> Dim | None:
+    return abs(d) if isinstance(d, int) else d if _not_negative(d) else None
+
+
+def _known_sign(d: Dim) -> int | None:
+    if isinstance(d, int):
+        return (d > 0) - (d < 0)
+    low, _ = dims.bounds(d)
+    return 1 if low is not None and low > 0 else None
+
+
+def _arithmetic() -> list[Row]:
+    both = Trait.COMMUTATIVE
+    return [
+        Row("add", "lhs + rhs", np.add, _binary("add"), BINARY, traits=both, dims=lambda a, b: a + b),
+        Row("subtract", "lhs - rhs", np.subtract, _binary("sub"), BINARY, dims=lambda a, b: a - b),
+        Row("multiply", "lhs * rhs", np.multiply, _binary("mul"), BINARY, traits=both, dims=lambda a, b: a * b),
+        Row("divide", "lhs / rhs; integers truncate toward zero", numeric.divide,
+            _by_type(_binary("div"), _binary("truncdiv")), BINARY, dims=_truncated_quotient),
+        Row("floor_divide", "floor(lhs / rhs)", numeric.floor_divide,
+            _by_type(_floor_divide, _binary("floordiv")), BINARY, dims=dims.floordiv),
+        Row("trunc_divide", "trunc(lhs / rhs)", numeric.trunc_divide,
+            _by_type(lambda a, b: te.call("trunc", a / b), _binary("truncdiv")), BINARY, dims=_truncated_quotient),
+        Row("floor_mod", "lhs - floor(lhs / rhs) * rhs, with the sign of rhs", numeric.floor_mod,
+            _by_type(_floor_mod, _binary("floormod")), BINARY, dims=dims.floormod),
+        Row("mod", "lhs - trunc(lhs / rhs) * rhs, with the sign of lhs (as in C)", numeric.trunc_mod,
+            _by_type(lambda a, b: te.call("fmod", a, b), _binary("truncmod")), BINARY, dims=_truncated_rest),
+        Row("power", "lhs ** rhs; integers through float64, rounded and saturated", numeric.power, _power, BINARY),
+        Row("maximum", "max(lhs, rhs); NaN wins", np.maximum, _binary("max"), BINARY, accuracy=EXACT, traits=both, dims=dims.maximum),
+        Row("minimum", "min(lhs, rhs); NaN wins", np.minimum, _binary("min"), BINARY, accuracy=EXACT, traits=both, dims=dims.minimum),
+        Row("negative", "-data", np.negative, te.negate, accuracy=EXACT, dims=lambda a: -1 * a),
+        Row("abs", "|data|", np.abs, _abs, accuracy=EXACT, dims=_absolute),
+        Row("sign", "1, 0 or -1; NaN stays", np.sign, _sign, accuracy=EXACT, dims=_known_sign),
+        Row("reciprocal", "1 / data", lambda x: numeric.divide(np.ones_like(x), x),
+            lambda x: te.binary("div" if _is_float(x) else "truncdiv", te.const(1, x.dtype), x)),
+    ]
+
+
+def _comparisons() -> list[Row]:
+    equal, less, less_equal = _decide("equal"), _decide("less"), _decide("less_equal")
+
+    def row(name: str, doc: str, reference: Any, op: str, decide: Any, accepts: str = "numeric") -> Row:
+        return Row(name, doc, reference, lambda a, b: te.compare(op, a, b), BINARY, accepts, "bool", EXACT, dims=decide)
+
+    return [
+        row("equal", "lhs == rhs", np.equal, "eq", equal, "any"),
+        row("not_equal", "lhs != rhs", np.not_equal, "ne", _negated(equal), "any"),
+        row("less", "lhs < rhs", np.less, "lt", less),
+        row("less_equal", "lhs <= rhs", np.less_equal, "le", less_equal),
+        row("greater", "lhs > rhs", np.greater, "gt", _flipped(less)),
+        row("greater_equal", "lhs >= rhs", np.greater_equal, "ge", _flipped(less_equal)),
+    ]
+
+
+def _logic() -> list[Row]:
+    def row(name: str, doc: str, reference: Any, lower: Any, operands: tuple[str, ...], accepts: str, decide: Any = None) -> Row:
+        return Row(name, doc, reference, lower, operands, accepts, accuracy=EXACT, dims=decide)
+
+    one, bits = ("data",), "integer or bool"
+    return [
+        row("logical_and", "lhs and rhs", np.logical_and, lambda a, b: logical("and", a, b), BINARY, "bool", lambda a, b: a and b),
+        row("logical_or", "lhs or rhs", np.logical_or, lambda a, b: logical("or", a, b), BINARY, "bool", lambda a, b: a or b),
+        row("logical_xor", "lhs xor rhs", np.logical_xor, lambda a, b: logical("xor", a, b), BINARY, "bool", lambda a, b: a != b),
+        row("logical_not", "not data", np.logical_not, te.logical_not, one, "bool", lambda a: not a),
+        row("bitwise_and", "lhs & rhs", np.bitwise_and, _bool_or("and"), BINARY, bits),
+        row("bitwise_or", "lhs | rhs", np.bitwise_or, _bool_or("or"), BINARY, bits),
+        row("bitwise_xor", "lhs ^ rhs", np.bitwise_xor, _bool_or("xor"), BINARY, bits),
+        row("bitwise_not", "~data", np.invert, _bitwise_not, one, bits),
+        row("left_shift", "lhs << rhs; 0 when rhs is not below the width", numeric.left_shift, _binary("shl"), BINARY, "integer"),
+        row("right_shift", "lhs >> rhs; the sign when rhs is not below the width", numeric.right_shift, _binary("shr"), BINARY, "integer"),
+    ]
+
+
+def _keeping_integers(reference: Any) -> Callable[[Array], Array]:
+    return lambda x: x if numeric.is_integer(x) else reference(x)
+
+
+def _functions() -> list[Row]:
+    def whole(name: str, doc: str, reference: Any) -> Row:
+        return Row(name, doc, _keeping_integers(reference), _rounding(name), accuracy=EXACT, dims=lambda a: a)
+
+    def real(name: str, doc: str, reference: Any, lower: Any = None, flops: int = 10) -> Row:
+        return Row(name, doc, reference, lower or _intrinsic(name), accepts="float", flops=flops)
+
+    def test(name: str, doc: str, reference: Any, lower: Any) -> Row:
+        return Row(name, doc, reference, lower, accepts="float", result="bool", accuracy=EXACT)
+
+    return [
+        whole("ceil", "the smallest integer >= data", np.ceil),
+        whole("floor", "the largest integer <= data", np.floor),
+        whole("trunc", "data without its fraction", np.trunc),
+        whole("round", "the nearest integer, halves to the even one", np.round),
+        real("exp", "e ** data", np.exp),
+        real("expm1", "e ** data - 1, accurate near 0", np.expm1),
+        real("log", "ln(data)", np.log),
+        real("log2", "log2(data)", np.log2),
+        real("log10", "log10(data)", np.log10),
+        real("log1p", "ln(1 + data), accurate near 0", np.log1p),
+        real("sqrt", "the square root of data", np.sqrt, flops=1),
+        real("rsqrt", "1 / sqrt(data)", lambda x: 1 / np.sqrt(x), flops=2),
+        real("erf", "2 / sqrt(pi) * integral of exp(-t * t) from 0 to data", numeric.erf),
+        real("sigmoid", "1 / (1 + exp(-data))", numeric.sigmoid),
+        real("tanh", "tanh(data)", np.tanh),
+        real("sin", "sin(data), radians", np.sin),
+        real("cos", "cos(data), radians", np.cos),
+        real("tan", "tan(data), radians", np.tan),
+        real("asin", "arc sine, radians", np.arcsin),
+        real("acos", "arc cosine, radians", np.arccos),
+        real("atan", "arc tangent, radians", np.arctan),
+        real("sinh", "sinh(data)", np.sinh),
+        real("cosh", "cosh(data)", np.cosh),
+        real("asinh", "inverse of sinh", np.arcsinh),
+        real("acosh", "inverse of cosh", np.arccosh),
+        real("atanh", "inverse of tanh", np.arctanh),
+        Row("atan2", "angle of the point (rhs, lhs), radians", np.arctan2, lambda a, b: te.call("atan2", a, b), BINARY, "float", flops=10),
+        test("isnan", "whether data is NaN", np.isnan, _intrinsic("isnan")),
+        test("isinf", "whether data is infinite", np.isinf, _isinf),
+        test("isfinite", "whether data is neither infinite nor NaN", np.isfinite, _isfinite),
+    ]
+
+
+register_rows([*_arithmetic(), *_comparisons(), *_logic(), *_functions()])
+
+
+@register
+class Copy(Op[NoAttrs]):
+    """data, unchanged."""
+
+    name = "copy"
+    operands = (Operand("data"),)
+    kind = Kind.ELEMENTWISE
+
+    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
+        assert operands[0] is not None
+        return [operands[0].type]
+
+    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
+        return [operands[0]]
+
+    def lower(self, operands: Tensors, attrs: NoAttrs, results: TensorTypes) -> Lowered:
+        return [broadcast_compute(self.name, operands, results[0], lambda x: x)]
+
+    def evaluate_dims(self, operands: DimArrays, attrs: NoAttrs, types: OperandTypes) -> DimArray:
+        return operands[0]
+
+    def flops(self, operands: Sequence[Any], attrs: NoAttrs, results: TensorTypes) -> Any:
+        return 0
+
+
+def lower_cast(x: Expr, dtype: str) -> Expr:
+    """``x`` as ``dtype``; to bool: whether it is not 0."""
+    if x.dtype == dtype:
+        return x
+    return te.compare("ne", x, te.const(0, x.dtype)) if dtype == "bool" else te.cast(x, dtype)
+
+
+def _cast_dims(array: DimArray, dtype: str) -> DimArray:
+    if array is None or not (dtypes.is_integer(dtype) or dtype == "bool"):
+        return None
+    if dtype == "bool":
+        differs = _negated(_decide("equal"))
+        return apply_dims(lambda d: differs(d, 0), array)
+    return apply_dims(lambda d: dtypes.wrap_int(int(d), dtype) if isinstance(d, int) else d, array)
+
+
+@dataclass(frozen=True)
+class CastAttrs:
+    dtype: str
+    saturate: bool = True
+
+
+@register
+class Cast(Op[CastAttrs]):
+    """data as ``dtype``. Float to integer saturates, NaN -> 0; integers wrap; to bool: data != 0; ``saturate`` concerns float8 results
+    only: overflow gives the largest finite value instead of infinity or NaN."""
+
+    name = "cast"
+    operands = (Operand("data"),)
+    Attrs = CastAttrs
+    kind = Kind.ELEMENTWISE
+
+    def infer(self, operands: Values, attrs: CastAttrs, regions: Regions = ()) -> Types:
+        if attrs.dtype not in dtypes.NAMES:
+            raise fail(self.name, "attribute dtype", repr(attrs.dtype), f"one of {', '.join(dtypes.NAMES)}")
+        return [TensorType(tensor(self.name, operands[0], "data").shape, attrs.dtype)]
+
+    def reference(self, operands: Arrays, attrs: CastAttrs) -> Arrays:
+        return [numeric.convert(operands[0], attrs.dtype, attrs.saturate)]
+
+    def lower(self, operands: Tensors, attrs: CastAttrs, results: TensorTypes) -> Lowered:
+        return [broadcast_compute(self.name, operands, results[0], lambda x: lower_cast(x, attrs.dtype))]
+
+    def evaluate_dims(self, operands: DimArrays, attrs: CastAttrs, types: OperandTypes) -> DimArray:
+        return _cast_dims(operands[0], attrs.dtype)
+
+
+@register
+class CastLike(Op[NoAttrs]):
+    """data as the element type of dtype_like."""
+
+    name = "cast_like"
+    operands = (Operand("data"), Operand("dtype_like"))
+    kind = Kind.ELEMENTWISE
+
+    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
+        like = tensor(self.name, operands[1], "dtype_like")
+        return [TensorType(tensor(self.name, operands[0], "data").shape, like.dtype)]
+
+    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
+        return [numeric.convert(operands[0], dtypes.canonical(operands[1].dtype))]
+
+    def lower(self, operands: Tensors, attrs: NoAttrs, results: TensorTypes) -> Lowered:
+        return [broadcast_compute(self.name, operands[:1], results[0], lambda x: lower_cast(x, results[0].dtype))]
+
+    def evaluate_dims(self, operands: DimArrays, attrs: NoAttrs, types: OperandTypes) -> DimArray:
+        return _cast_dims(operands[0], types[1].dtype) if isinstance(types[1], TensorType) else None
+
+
+@register
+class Reinterpret(Op[CastAttrs]):
+    """The bits of data read as ``dtype``, which has the same width."""
+
+    name = "reinterpret"
+    operands = (Operand("data"),)
+    Attrs = CastAttrs
+    kind = Kind.ELEMENTWISE
+
+    def infer(self, operands: Values, attrs: CastAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        if dtypes.bits(data.dtype) != dtypes.bits(attrs.dtype):
+            raise fail(self.name, "element widths differ", f"{data.dtype} and {attrs.dtype}", "equal widths")
+        return [TensorType(data.shape, attrs.dtype)]
+
+    def reference(self, operands: Arrays, attrs: CastAttrs) -> Arrays:
+        return [np.ascontiguousarray(operands[0]).view(dtypes.numpy_dtype(attrs.dtype)).reshape(operands[0].shape)]
+
+    def lower(self, operands: Tensors, attrs: CastAttrs, results: TensorTypes) -> Lowered:
+        dtype = attrs.dtype
+        return [broadcast_compute(self.name, operands, results[0], lambda x: te.call("reinterpret", x, dtype=dtype))]
+
+
+@dataclass(frozen=True)
+class ClipAttrs:
+    a_min: float | None = None
+    a_max: float | None = None
+
+
+def _bound(value: float, dtype: str) -> float | int:
+    """A bound in the range of ``dtype``."""
+    if not dtypes.is_integer(dtype):
+        return float(value)
+    low, high = dtypes.integer_range(dtype)
+    return int(min(max(value, low), high))
+
+
+@register
+class Clip(Op[ClipAttrs]):
+    """min(max(data, a_min), a_max); a missing bound is none. Scalar operands take the place of missing attributes. NaN stays."""
+
+    name = "clip"
+    operands = (Operand("data"), Operand("min", optional=True), Operand("max", optional=True))
+    Attrs = ClipAttrs
+    kind = Kind.ELEMENTWISE
+
+    def infer(self, operands: Values, attrs: ClipAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        expect_dtype(self.name, data, "data", "numeric")
+        for operand, name in zip(operands[1:], ("min", "max")):
+            if operand is not None:
+                bound = tensor(self.name, operand, name)
+                same_dtype(self.name, [data, bound])
+                if bound.size != 1:
+                    raise fail(self.name, f"operand {name!r}", bound, "one element")
+        return [data]
+
+    def reference(self, operands: Arrays, attrs: ClipAttrs) -> Arrays:
+        data, low, high = [*operands, None, None][:3]
+        low = attrs.a_min if low is None else low.item()
+        high = attrs.a_max if high is None else high.item()
+        dtype = dtypes.canonical(data.dtype)
+        if low is not None:
+            data = np.maximum(data, np.asarray(_bound(low, dtype), dtype=data.dtype))
+        if high is not None:
+            data = np.minimum(data, np.asarray(_bound(high, dtype), dtype=data.dtype))
+        return [data]
+
+    def lower(self, operands: Tensors, attrs: ClipAttrs, results: TensorTypes) -> Lowered:
+        data, low, high = [*operands, None, None][:3]
+        dtype = results[0].dtype
+
+        def limit(x: Expr, op: str, bound: Tensor | None, value: float | None) -> Expr:
+            if bound is not None:
+                return te.binary(op, x, bound[tuple(te.const(0) for _ in bound.shape)])
+            return x if value is None else te.binary(op, x, te.const(_bound(value, dtype), dtype))
+
+        def body(x: Expr) -> Expr:
+            return limit(limit(x, "max", low, attrs.a_min), "min", high, attrs.a_max)
+
+        return [broadcast_compute(self.name, [data], results[0], body)]
+
+
+@register
+class Where(Op[NoAttrs]):
+    """x where condition holds, else y; all three broadcast."""
+
+    name = "where"
+    operands = (Operand("condition"), Operand("x"), Operand("y"))
+    kind = Kind.ELEMENTWISE
+
+    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
+        condition, x, y = (tensor(self.name, v, o.name) for v, o in zip(operands, self.operands))
+        expect_dtype(self.name, condition, "condition", "bool")
+        dtype = same_dtype(self.name, [x, y])
+        return [TensorType(broadcast_shapes(self.name, condition.shape, x.shape, y.shape), dtype)]
+
+    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
+        return [np.where(*operands)]
+
+    def lower(self, operands: Tensors, attrs: NoAttrs, results: TensorTypes) -> Lowered:
+        return [broadcast_compute(self.name, operands, results[0], te.select)]
+
+    def evaluate_dims(self, operands: DimArrays, attrs: NoAttrs, types: OperandTypes) -> DimArray:
+        condition, x, y = operands
+        if condition is None:
+            return None
+        static = [t.shape for t in types if isinstance(t, TensorType) and t.is_static]
+        if len(static) != 3:
+            return None
+        shape = np.broadcast_shapes(*static)  # type: ignore[arg-type]
+        sides = [np.full(shape, None) if a is None else np.broadcast_to(a, shape) for a in (x, y)]
+        return apply_dims(lambda c, a, b: a if c else b, np.broadcast_to(condition, shape), *sides)

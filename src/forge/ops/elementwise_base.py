@@ -1,0 +1,130 @@
+"""Elementwise operators are rows of a table; this is the class that a row becomes.
+
+A row's ``reference`` and ``lower`` take one array or expression per operand, and the attributes by keyword. Operands broadcast as
+in NumPy and have equal element types.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge import te
+from forge.errors import CompileError
+from forge.ir.types import TensorType
+from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, Trait, register
+from forge.ops.infer_helpers import broadcast_shapes, expect_dtype, same_dtype, tensors
+from forge.ops.numeric import widen
+from forge.ops.signatures import (
+    Array,
+    Arrays,
+    DimArray,
+    DimArrays,
+    Lowered,
+    OperandTypes,
+    Regions,
+    Tensors,
+    TensorTypes,
+    Types,
+    Values,
+)
+from forge.te import Expr, Tensor
+
+
+@dataclass(frozen=True)
+class Row:
+    """One elementwise operator.
+
+    ``doc`` is its equation. ``accepts`` is a class of ``infer_helpers.DTYPE_CLASSES``; ``result`` is "same" or a dtype. ``dims`` is its
+    meaning on dimensions, which may return None (undecidable).
+    """
+
+    name: str
+    doc: str
+    reference: Callable[..., Any]
+    lower: Callable[..., Expr]
+    operands: tuple[str, ...] = ("data",)
+    accepts: str = "numeric"
+    result: str = "same"
+    accuracy: Accuracy = Accuracy.ROUNDING
+    attrs: type[Any] = NoAttrs
+    traits: Trait = Trait.NONE
+    dims: Callable[..., Any] | None = None
+    flops: int = 1
+
+
+class Elementwise(Op[Any]):
+    """An operator that a ``Row`` describes."""
+
+    kind = Kind.ELEMENTWISE
+    row: Row
+
+    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
+        types = tensors(self.name, operands)
+        for type_, operand in zip(types, self.operands):
+            expect_dtype(self.name, type_, operand.name, self.row.accepts)
+        dtype = same_dtype(self.name, types)
+        shape = broadcast_shapes(self.name, *(t.shape for t in types))
+        return [TensorType(shape, dtype if self.row.result == "same" else self.row.result)]
+
+    def reference(self, operands: Arrays, attrs: Any) -> Arrays:
+        return [self.row.reference(*(widen(x) for x in operands), **keywords(attrs))]
+
+    def lower(self, operands: Tensors, attrs: Any, results: TensorTypes) -> Lowered:
+        return [broadcast_compute(self.name, operands, results[0], lambda *x: self.row.lower(*x, **keywords(attrs)))]
+
+    def evaluate_dims(self, operands: DimArrays, attrs: Any, types: OperandTypes) -> DimArray:
+        if self.row.dims is None or any(x is None for x in operands):
+            return None
+        return apply_dims(self.row.dims, *(x for x in operands if x is not None))
+
+    def flops(self, operands: Sequence[Any], attrs: Any, results: TensorTypes) -> Any:
+        return results[0].size * self.row.flops
+
+
+def keywords(attrs: Any) -> Mapping[str, Any]:
+    """The attributes as keyword arguments."""
+    return {f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs)}
+
+
+def broadcast_compute(
+    name: str, operands: Sequence[Tensor | None], result: TensorType, body: Callable[..., Expr]
+) -> Tensor:
+    """The compute whose element is ``body`` of the broadcast elements of the operands.
+
+    Raises:
+        CompileError: an operand is a string tensor, which lives on the host.
+    """
+    present = [t for t in operands if t is not None]
+    if result.dtype == "string" or any(t.dtype == "string" for t in present):
+        raise CompileError(f"lowering: operator {name}; got string tensors; expected numbers; evaluate it on the host")
+    return te.compute(
+        result.shape, lambda *i: body(*(te.broadcast_read(t, i) for t in present)), _identifier(name), result.dtype
+    )
+
+
+def _identifier(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def register_rows(rows: Sequence[Row]) -> None:
+    """Makes and registers the operators of a table."""
+    for row in rows:
+        members = {
+            "__doc__": row.doc, "name": row.name, "operands": tuple(Operand(n) for n in row.operands), "Attrs": row.attrs,
+            "traits": row.traits, "accuracy": row.accuracy, "row": row, "__module__": __name__,
+        }
+        register(type(f"Elementwise_{_identifier(row.name)}", (Elementwise,), members))
+
+
+def apply_dims(function: Callable[..., Any], *arrays: Array) -> DimArray:
+    """``function`` of dimensions, element by element; None when one element is None."""
+    result = np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), dtype=object)
+    return None if any(v is None for v in result.flat) else result
+
+
+__all__ = ["Elementwise", "Row", "apply_dims", "broadcast_compute", "keywords", "register_rows"]

@@ -1,0 +1,171 @@
+"""NumPy meanings of scalar arithmetic in its corner cases, shared by the operators' references.
+
+Integer division and modulo by zero give 0, INT_MIN / -1 wraps, a shift by at least the width gives 0 (the sign for a signed right shift),
+float to integer saturates with NaN -> 0. Narrow floats (16 bits and less) are computed in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from forge import dtypes
+
+Array = np.ndarray[Any, Any]
+
+
+def is_narrow_float(array: Array) -> bool:
+    """Whether the elements are floats of 16 bits or less."""
+    name = dtypes.canonical(array.dtype)
+    return dtypes.is_float(name) and dtypes.bits(name) <= 16
+
+
+def widen(array: Array) -> Array:
+    """``array`` with narrow floats as float32."""
+    return array.astype(np.float32) if is_narrow_float(array) else array
+
+
+def widest(array: Array) -> Array:
+    """``array`` with floats as float64, for sums of many terms."""
+    return array.astype(np.float64) if dtypes.is_float(dtypes.canonical(array.dtype)) else array
+
+
+def is_integer(array: Array) -> bool:
+    return dtypes.is_integer(dtypes.canonical(array.dtype))
+
+
+def convert(array: Array, dtype: str, saturate: bool = True) -> Array:
+    """Numeric conversion. To integers: from floats saturating, NaN -> 0, else wrapping. To float8: ``saturate`` maps overflow to the
+    largest finite value. To bool: not equal to 0."""
+    target = dtypes.numpy_dtype(dtype)
+    source = dtypes.canonical(array.dtype)
+    if source == dtype:
+        return array
+    if "string" in (source, dtype):
+        return _convert_string(array, source, dtype)
+    if dtype == "bool":
+        return np.asarray(widen(array) != 0)
+    if dtypes.is_integer(dtype):
+        return _to_integer(array, source, dtype)
+    if dtype.startswith("float8") or dtype.startswith("float4"):
+        return _to_tiny_float(array, dtype, saturate)
+    return widen(array).astype(target)
+
+
+def _to_integer(array: Array, source: str, dtype: str) -> Array:
+    low, high = dtypes.integer_range(dtype)
+    if dtypes.is_float(source):
+        wide = array.astype(np.float64)
+        whole = [0 if math.isnan(v) else low if v <= low else high if v >= high else int(v) for v in wide.ravel().tolist()]
+        return np.array(whole, dtype=object).reshape(array.shape).astype(_storage(dtype)).astype(dtypes.numpy_dtype(dtype))
+    if source == "bool":
+        return array.astype(np.int8).astype(dtypes.numpy_dtype(dtype))
+    bits = array.astype(np.int64) if dtypes.is_signed(source) else array.astype(np.uint64).view(np.int64)
+    if dtypes.bits(dtype) >= 8:
+        return bits.astype(dtypes.numpy_dtype(dtype))
+    return ((bits - low) % (high - low + 1) + low).astype(np.int8).astype(dtypes.numpy_dtype(dtype))
+
+
+def _storage(dtype: str) -> type[np.generic]:
+    if dtypes.bits(dtype) < 8:
+        return np.int8
+    return dtypes.numpy_dtype(dtype).type
+
+
+def _to_tiny_float(array: Array, dtype: str, saturate: bool) -> Array:
+    target = dtypes.numpy_dtype(dtype)
+    wide = array.astype(np.float32)
+    if not saturate:
+        return wide.astype(target)
+    import ml_dtypes
+
+    limit = float(ml_dtypes.finfo(target).max)
+    return np.clip(wide, -limit, limit).astype(target)
+
+
+def _convert_string(array: Array, source: str, dtype: str) -> Array:
+    flat = array.ravel().tolist()
+    if dtype == "string":
+        result = np.empty(len(flat), dtype=object)
+        result[:] = [_text(v, source) for v in flat]
+        return result.reshape(array.shape)
+    numbers = [v.decode() if isinstance(v, bytes) else str(v) for v in flat]
+    if dtypes.is_integer(dtype):
+        return np.array([int(v) for v in numbers], dtype=dtypes.numpy_dtype(dtype)).reshape(array.shape)
+    return np.array([float(v) for v in numbers], dtype=np.float64).reshape(array.shape).astype(dtypes.numpy_dtype(dtype))
+
+
+def _text(value: Any, source: str) -> str:
+    if dtypes.is_float(source):
+        return f"{np.float32(value):.8g}" if dtypes.bits(source) <= 32 else f"{value:.17g}"
+    return str(value)
+
+
+def _integer(function: Callable[[int, int], int], a: Array, b: Array) -> Array:
+    """``function`` of Python integers on every element, wrapped to the dtype."""
+    dtype = dtypes.canonical(a.dtype)
+    wrapped = np.frompyfunc(lambda x, y: dtypes.wrap_int(function(int(x), int(y)), dtype), 2, 1)
+    return np.asarray(wrapped(a, b), dtype=object).astype(a.dtype)
+
+
+def _truncated(a: int, b: int) -> int:
+    if b == 0:
+        return 0
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def trunc_divide(a: Array, b: Array) -> Array:
+    return _integer(_truncated, a, b) if is_integer(a) else np.trunc(a / b)
+
+
+def divide(a: Array, b: Array) -> Array:
+    return _integer(_truncated, a, b) if is_integer(a) else a / b
+
+
+def floor_divide(a: Array, b: Array) -> Array:
+    return _integer(lambda x, y: x // y if y else 0, a, b) if is_integer(a) else np.floor_divide(a, b)
+
+
+def floor_mod(a: Array, b: Array) -> Array:
+    return _integer(lambda x, y: x % y if y else 0, a, b) if is_integer(a) else np.mod(a, b)
+
+
+def trunc_mod(a: Array, b: Array) -> Array:
+    return _integer(lambda x, y: x - y * _truncated(x, y) if y else 0, a, b) if is_integer(a) else np.fmod(a, b)
+
+
+def power(a: Array, b: Array) -> Array:
+    """Integers: computed in float64, rounded, saturated (exact below 2**53)."""
+    if not is_integer(a):
+        return np.power(a, b)
+    return convert(np.round(np.power(a.astype(np.float64), b.astype(np.float64))), dtypes.canonical(a.dtype))
+
+
+def left_shift(a: Array, b: Array) -> Array:
+    width = dtypes.bits(dtypes.canonical(a.dtype))
+    return _integer(lambda x, y: x << y if 0 <= y < width else 0, a, b)
+
+
+def right_shift(a: Array, b: Array) -> Array:
+    width = dtypes.bits(dtypes.canonical(a.dtype))
+    return _integer(lambda x, y: x >> (y if 0 <= y < width else width), a, b)
+
+
+_ERF = np.frompyfunc(math.erf, 1, 1)
+
+
+def erf(x: Array) -> Array:
+    return np.asarray(_ERF(x.astype(np.float64)), dtype=np.float64).astype(x.dtype)
+
+
+def sigmoid(x: Array) -> Array:
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(x.dtype)
+
+
+def softplus(x: Array) -> Array:
+    return np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0)
