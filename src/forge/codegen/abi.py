@@ -1,0 +1,34 @@
+"""The structs of ``forge_runtime.h`` as generated code sees them: offsets of fields on a 64-bit machine."""
+
+from __future__ import annotations
+
+from forge.codegen.llvm import Builder
+
+ABI_VERSION = 1
+MAX_RANK = 8
+
+DTYPE_CODES: dict[str, int] = {
+    name: code for code, name in enumerate((
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32",
+        "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+        "float8_e8m0fnu", "float4_e2m1fn", "int2", "uint2", "int4", "uint4"))
+}
+"""``forge_dtype``."""
+
+HOST_OFFSETS = {"abi_version": 0, "state": 8, "alloc": 16, "free": 24, "parallel_for": 32, "report_error": 40,
+                "call_registered": 48}
+"""``forge_host``."""
+
+CALL_OFFSETS = {"inputs": 0, "outputs": 8, "weights": 16, "arena": 24, "symbols": 32, "host": 40, "out": 48}
+"""``forge_call``."""
+
+
+def field(builder: Builder, base: str, offset: int) -> str:
+    """The pointer stored ``offset`` bytes after ``base``."""
+    slot = builder.value(f"getelementptr i8, ptr {base}, i64 {offset}")
+    return builder.value(f"load ptr, ptr {slot}, align 8")
+
+
+def host_function(builder: Builder, host: str, name: str) -> str:
+    """A function of the host's table."""
+    return field(builder, host, HOST_OFFSETS[name])

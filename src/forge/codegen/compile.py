@@ -1,0 +1,201 @@
+"""Object code from LLVM IR text, in a persistent pool of worker processes."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from forge.codegen import worker as worker_script
+from forge.codegen.module import llvm_features
+from forge.codegen.worker import read_frame, write_frame
+from forge.errors import CompileError
+from forge.target import Target
+
+Progress = Callable[[int, int], None]
+"""Called with the number of finished modules and of all modules."""
+
+
+class Worker:
+    """One worker process, busy with at most one module."""
+
+    def __init__(self) -> None:
+        self._log: IO[bytes] = tempfile.TemporaryFile()
+        self._process = subprocess.Popen([_python(), worker_script.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                         stderr=self._log, env=_environment())
+        self.job: int | None = None
+
+    @property
+    def replies(self) -> BinaryIO:
+        return cast(BinaryIO, self._process.stdout)
+
+    def start(self, job: int, frames: Sequence[bytes]) -> bool:
+        """Sends a job; False where the process is dead."""
+        self.job = job
+        requests = cast(BinaryIO, self._process.stdin)
+        try:
+            for frame in frames:
+                write_frame(requests, frame)
+            requests.flush()
+        except BrokenPipeError:
+            return False
+        return True
+
+    def result(self) -> tuple[bytes, bytes] | None:
+        """The reply to the current job; None where the process died over it."""
+        self.job = None
+        kind, body = read_frame(self.replies), read_frame(self.replies)
+        return None if kind is None or body is None else (kind, body)
+
+    def last_words(self) -> str:
+        """How the process ended and what it wrote on its error stream."""
+        code = self._process.wait()
+        self._log.seek(0)
+        return f"exit status {code}; {self._log.read()[-2000:].decode(errors='replace').strip() or 'no message'}"
+
+    def close(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                _close_quietly(pipe)
+        self._process.terminate()
+        self._process.wait()
+        self._log.close()
+
+
+def _close_quietly(pipe: IO[bytes]) -> None:
+    try:
+        pipe.close()
+    except BrokenPipeError:
+        return
+
+
+def _python() -> str:
+    if not sys.executable:
+        raise CompileError("codegen: no Python interpreter to run compile workers with; sys.executable is empty; "
+                           "expected its path")
+    return sys.executable
+
+
+def _environment() -> dict[str, str]:
+    """The parent's environment, with llvmlite findable and nothing beside the script importable."""
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is None or spec.origin is None:
+        raise CompileError("codegen: the package llvmlite is not installed; install it with 'pip install llvmlite'")
+    paths = [os.environ.get("PYTHONPATH", ""), str(Path(spec.origin).parent.parent)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p), "PYTHONSAFEPATH": "1"}
+
+
+class Pool:
+    """Compiles modules in as many processes as there are CPUs; safe to call from many threads, one batch at a time."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._workers: list[Worker] = []
+        self._lock = threading.Lock()
+
+    def compile(self, jobs: Sequence[tuple[str, list[bytes]]], progress: Progress | None = None) -> list[bytes | str]:
+        """For each (name, frames): object code, or the message of what went wrong."""
+        with self._lock:
+            return _Batch(self, jobs, progress).run()
+
+    def grow(self, wanted: int) -> list[Worker]:
+        """The workers, at least one and at most ``wanted``."""
+        while len(self._workers) < min(self._size, wanted):
+            self._workers.append(Worker())
+        return self._workers[:wanted]
+
+    def replace(self, dead: Worker) -> Worker:
+        dead.close()
+        fresh = Worker()
+        self._workers[self._workers.index(dead)] = fresh
+        return fresh
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.close()
+        self._workers.clear()
+
+
+class _Batch:
+    def __init__(self, pool: Pool, jobs: Sequence[tuple[str, list[bytes]]], progress: Progress | None) -> None:
+        self.pool = pool
+        self.jobs = jobs
+        self.progress = progress
+        self.waiting = deque(sorted(range(len(jobs)), key=lambda i: -len(jobs[i][1][-1])))
+        self.results: dict[int, bytes | str] = {}
+        self.selector = selectors.DefaultSelector()
+
+    def run(self) -> list[bytes | str]:
+        with self.selector:
+            for worker in self.pool.grow(len(self.jobs)):
+                self._feed(worker)
+            while self.selector.get_map():
+                for key, _ in self.selector.select():
+                    self._collect(key.data)
+        return [self.results[i] for i in range(len(self.jobs))]
+
+    def _feed(self, worker: Worker) -> None:
+        while self.waiting:
+            job = self.waiting.popleft()
+            if worker.start(job, self.jobs[job][1]):
+                self.selector.register(worker.replies, selectors.EVENT_READ, worker)
+                return
+            worker = self._bury(worker, job)
+
+    def _collect(self, worker: Worker) -> None:
+        self.selector.unregister(worker.replies)
+        job = cast(int, worker.job)
+        reply = worker.result()
+        if reply is None:
+            worker = self._bury(worker, job)
+        else:
+            kind, body = reply
+            self._finish(job, body if kind == b"ok" else body.decode())
+        self._feed(worker)
+
+    def _bury(self, worker: Worker, job: int) -> Worker:
+        self._finish(job, f"the compile worker died: {worker.last_words()}")
+        return self.pool.replace(worker)
+
+    def _finish(self, job: int, result: bytes | str) -> None:
+        self.results[job] = result
+        if self.progress is not None:
+            self.progress(len(self.results), len(self.jobs))
+
+
+@cache
+def _pool_of(process: int) -> Pool:
+    pool = Pool(len(os.sched_getaffinity(0)))
+    atexit.register(pool.close)
+    return pool
+
+
+def shared_pool() -> Pool:
+    """The pool of this process; a forked child gets its own."""
+    return _pool_of(os.getpid())
+
+
+def compile_modules(modules: Sequence[tuple[str, str]], target: Target, opt_level: int = 3,
+                    progress: Progress | None = None) -> list[bytes]:
+    """Object code for each (name, LLVM IR text), in order.
+
+    Raises:
+        CompileError: LLVM refused modules or died over them; the message names all of them. The others were compiled.
+    """
+    machine = f"{target.cpu}|{llvm_features(target)}".encode()
+    jobs = [(name, [str(min(opt_level, 3)).encode(), machine, ir.encode()]) for name, ir in modules]
+    results = shared_pool().compile(jobs, progress)
+    failures = [f"{name}: {result}" for (name, _), result in zip(jobs, results) if isinstance(result, str)]
+    if failures:
+        raise CompileError("codegen: LLVM could not compile " + "; ".join(failures))
+    return [result for result in results if isinstance(result, bytes)]

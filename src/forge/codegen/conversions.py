@@ -1,0 +1,142 @@
+"""Conversions between element types in registers, and between registers and the bits in memory."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from forge import dtypes
+from forge.codegen.arithmetic import Typed
+from forge.codegen.llvm import NARROW_FLOATS, Operand, memory_type, register_dtype, scalar_type, text, vector_of
+
+if TYPE_CHECKING:
+    from forge.codegen.expressions import ExpressionEmitter
+
+
+def fold(value: int | float | bool, dtype: str) -> int | float | bool:
+    """A constant converted to ``dtype``: floats saturate into integers, NaN becomes 0."""
+    if dtype == "bool":
+        return bool(value)
+    if dtypes.is_float(dtype):
+        with np.errstate(all="ignore"):
+            return float(np.float64(value).astype(dtypes.numpy_dtype(dtype)))
+    if isinstance(value, float):
+        low, high = dtypes.integer_range(dtype)
+        return 0 if math.isnan(value) else int(min(max(value, low), high))
+    return dtypes.wrap_int(int(value), dtype)
+
+
+def convert(e: ExpressionEmitter, value: Operand, source: str, target: str, lanes: int, exact: bool = True) -> Operand:
+    """``value`` of dtype ``source`` as ``target``.
+
+    ``exact`` rounds narrow floats to their own precision; without it the caller rounds when it stores them.
+    """
+    if source == target:
+        return value
+    if not isinstance(value, str):
+        return fold(value, target)
+    register = register_dtype(target)
+    odd = target in NARROW_FLOATS and source == "float64"
+    if odd:
+        value = e.helper("narrow.to_odd", (value,), ("float64",), "float32", lanes)
+    else:
+        value = _between_registers(e, value, register_dtype(source), register, lanes)
+    if target in NARROW_FLOATS and exact and source != target:
+        return decode(e, encode(e, value, target, lanes), target, lanes)
+    return value
+
+
+def _between_registers(e: ExpressionEmitter, value: str, source: str, target: str, lanes: int) -> str:
+    if source == target:
+        return value
+    if target == "bool":
+        t = Typed(e.builder, source, lanes)
+        return t.compare("fcmp une" if dtypes.is_float(source) else "icmp ne", value, 0)
+    if dtypes.is_float(source) and dtypes.is_integer(target):
+        return _float_to_integer(e, value, source, target, lanes)
+    return _plain(e, _instruction(source, target), value, scalar_type(source), scalar_type(target), lanes)
+
+
+def _instruction(source: str, target: str) -> str:
+    if dtypes.is_float(source):
+        return "fpext" if target == "float64" else "fptrunc"
+    signed = dtypes.is_signed(source)
+    if dtypes.is_float(target):
+        return "sitofp" if signed else "uitofp"
+    wide, narrow = dtypes.bits(target), 1 if source == "bool" else dtypes.bits(source)
+    if wide == narrow:
+        return "bitcast"
+    return "trunc" if wide < narrow else ("sext" if signed else "zext")
+
+
+def _plain(e: ExpressionEmitter, name: str, value: str, source: str, target: str, lanes: int) -> str:
+    if source == target:
+        return value
+    return e.builder.pure(f"{name} {vector_of(source, lanes)} {value} to {vector_of(target, lanes)}")
+
+
+def _float_to_integer(e: ExpressionEmitter, value: str, source: str, target: str, lanes: int) -> str:
+    """Saturates; NaN gives 0. Clamps in floating point, so that vectors stay vectors."""
+    low, high = dtypes.integer_range(target)
+    narrow = dtypes.bits(target) < 32
+    through = "int32" if narrow else target
+    largest = _largest_below(high, source)
+    t = Typed(e.builder, source, lanes)
+    clamped = t.select(t.compare("fcmp ogt", value, float(low)), value, float(low))
+    clamped = t.select(t.compare("fcmp olt", clamped, largest), clamped, largest)
+    name = "fptosi" if narrow or dtypes.is_signed(target) else "fptoui"
+    whole: Operand = _plain(e, name, str(clamped), t.scalar, scalar_type(through), lanes)
+    r = Typed(e.builder, through, lanes)
+    if largest != high:
+        whole = r.select(t.compare("fcmp oge", value, float(high)), high, whole)
+    whole = r.select(t.compare("fcmp uno", value, 0.0), 0, whole)
+    return _plain(e, "trunc", str(whole), r.scalar, scalar_type(target), lanes)
+
+
+def _largest_below(high: int, dtype: str) -> float:
+    """The largest float of ``dtype`` that is at most ``high``."""
+    kind = dtypes.numpy_dtype(dtype).type
+    value = kind(high)
+    return float(value) if int(value) <= high else float(np.nextafter(value, kind(0)))
+
+
+def bits_dtype(dtype: str) -> str:
+    """The unsigned integer type as wide as ``dtype`` in memory."""
+    return f"uint{8 * dtypes.itemsize(dtype)}"
+
+
+def encode(e: ExpressionEmitter, value: Operand, dtype: str, lanes: int) -> Operand:
+    """A float32 in a register as the bits of narrow float ``dtype``."""
+    if dtype == "float16" and e.target.has("f16c"):
+        half = e.builder.pure(f"fptrunc {vector_of('float', lanes)} {text(value, 'float', lanes)} to {vector_of('half', lanes)}")
+        return e.builder.pure(f"bitcast {vector_of('half', lanes)} {half} to {vector_of('i16', lanes)}")
+    return e.helper(f"narrow.encode.{dtype}", (value,), ("float32",), bits_dtype(dtype), lanes)
+
+
+def decode(e: ExpressionEmitter, bits: Operand, dtype: str, lanes: int) -> Operand:
+    """Bits of narrow float ``dtype`` as a float32 in a register."""
+    if dtype == "float16" and e.target.has("f16c"):
+        kind = bits_dtype(dtype)
+        half = e.builder.pure(f"bitcast {vector_of('i16', lanes)} {Typed(e.builder, kind, lanes).text(bits)} to {vector_of('half', lanes)}")
+        return e.builder.pure(f"fpext {vector_of('half', lanes)} {half} to {vector_of('float', lanes)}")
+    return e.helper(f"narrow.decode.{dtype}", (bits,), (bits_dtype(dtype),), "float32", lanes)
+
+
+def to_memory(e: ExpressionEmitter, value: Operand, dtype: str, lanes: int) -> Operand:
+    """A register value as it lies in memory (an operand of ``memory_type``)."""
+    if dtype in NARROW_FLOATS:
+        return encode(e, value, dtype, lanes)
+    if not isinstance(value, str):
+        return value if value >= 0 or dtypes.itemsize(dtype) * 8 == dtypes.bits(dtype) else int(value) % (1 << dtypes.bits(dtype))
+    return _plain(e, "zext", value, scalar_type(dtype), memory_type(dtype), lanes)
+
+
+def from_memory(e: ExpressionEmitter, value: str, dtype: str, lanes: int) -> Operand:
+    """What ``to_memory`` wrote, back in a register. A bool is true for every byte but 0."""
+    if dtype in NARROW_FLOATS:
+        return decode(e, value, dtype, lanes)
+    if dtype == "bool":
+        return Typed(e.builder, "uint8", lanes).compare("icmp ne", value, 0)
+    return _plain(e, "trunc", value, memory_type(dtype), scalar_type(dtype), lanes)

@@ -1,0 +1,215 @@
+"""Expressions of the loop IR as LLVM instructions.
+
+Constants are folded on the way: a variable bound to a number (a loop that is unrolled) leaves no instruction behind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from forge import dtypes
+from forge.codegen import arithmetic, conversions, intrinsics, memory
+from forge.codegen.arithmetic import Typed
+from forge.codegen.llvm import NARROW_FLOATS, Builder, Operand, register_dtype, register_type, scalar_type, text
+from forge.errors import CompileError
+from forge.target import Target
+from forge.tir import expr as tir
+
+if TYPE_CHECKING:
+    from forge.codegen.module import ModuleEmitter
+
+
+class ExpressionEmitter:
+    """Values of expressions at one point of one LLVM function.
+
+    Attributes:
+        env: what variables are bound to.
+        pointers: where buffers are.
+        nonnegative_vars: variables that are never below zero.
+    """
+
+    def __init__(self, module: ModuleEmitter, builder: Builder) -> None:
+        self.module = module
+        self.builder = builder
+        self.env: dict[tir.Var, Operand] = {}
+        self.pointers: dict[tir.Buffer, str] = {}
+        self.nonnegative_vars: set[tir.Var] = set()
+        self._memo: dict[tir.Expr, Operand] = {}
+        self._affine_memo: dict[tir.Expr, tuple[Operand | None, int]] = {}
+
+    @property
+    def target(self) -> Target:
+        return self.module.target
+
+    def forget(self) -> None:
+        """Drops remembered values: memory, the block or a binding has changed."""
+        self._memo.clear()
+        self._affine_memo.clear()
+
+    def value(self, x: tir.Expr) -> Operand:
+        """The operand that holds ``x``, of the register type of its dtype and lanes."""
+        if isinstance(x, tir.Const):
+            return _constant(x)
+        known = self._memo.get(x)
+        if known is None:
+            rule = _RULES.get(type(x))
+            if rule is None:
+                raise CompileError(f"codegen: no machine code for expression {type(x).__name__}; expected a lowered loop function")
+            known = self._memo[x] = rule(self, x)
+        return known
+
+    def typed(self, x: tir.Expr) -> Typed:
+        return Typed(self.builder, register_dtype(x.dtype), x.lanes)
+
+    def text(self, x: tir.Expr) -> str:
+        """``x`` as an operand with its type."""
+        return f"{register_type(x.dtype, x.lanes)} {text(self.value(x), scalar_type(x.dtype), x.lanes)}"
+
+    def helper(self, name: str, args: tuple[Operand, ...], arg_dtypes: tuple[str, ...], result: str, lanes: int) -> Operand:
+        """Calls a function that codegen itself writes (``module.HELPERS``), on vectors."""
+        symbol = self.module.helper(name, arg_dtypes, result, lanes)
+        typed = (f"{register_type(d, lanes)} {text(a, scalar_type(d), lanes)}" for a, d in zip(args, arg_dtypes))
+        return self.builder.pure(f"call {register_type(result, lanes)} {symbol}({', '.join(typed)})")
+
+    def affine(self, index: tir.Expr) -> tuple[Operand | None, int]:
+        """``index`` (an integer scalar) as a value plus a constant; the value None is zero."""
+        known = self._affine_memo.get(index)
+        if known is None:
+            known = self._affine_memo[index] = self._split(index)
+        return known
+
+    def _split(self, index: tir.Expr) -> tuple[Operand | None, int]:
+        if isinstance(index, tir.Binary) and index.op in ("add", "sub", "mul") and index.dtype == tir.INDEX:
+            return self._split_binary(index)
+        value = self.value(index)
+        if not isinstance(value, str):
+            return None, int(value)
+        return conversions.convert(self, value, index.dtype, tir.INDEX, 1), 0
+
+    def _split_binary(self, x: tir.Binary) -> tuple[Operand | None, int]:
+        (a, a_constant), (b, b_constant) = self.affine(x.a), self.affine(x.b)
+        t = Typed(self.builder, tir.INDEX, 1)
+        if x.op == "mul":
+            if a is None:
+                a, a_constant, b, b_constant = b, b_constant, a, a_constant
+            if b is not None:
+                return self.value(x), 0
+            scaled = None if a is None or b_constant == 0 else arithmetic.integer(t, "mul", a, b_constant, False)
+            return scaled, a_constant * b_constant
+        constant = a_constant + b_constant if x.op == "add" else a_constant - b_constant
+        if b is None:
+            return a, constant
+        return arithmetic.integer(t, x.op, 0 if a is None else a, b, False), constant
+
+    def nonnegative(self, x: tir.Expr) -> bool:
+        """Whether ``x`` is certainly not below zero (index arithmetic is taken not to overflow)."""
+        match x:
+            case tir.Const(value=value):
+                return not isinstance(value, complex) and value >= 0
+            case tir.Var():
+                bound = self.env.get(x)
+                return x in self.nonnegative_vars or isinstance(bound, int) and bound >= 0
+            case tir.Binary(op="add" | "mul" | "floordiv" | "min" | "truncdiv", a=a, b=b) if x.dtype == tir.INDEX:
+                return self.nonnegative(a) and self.nonnegative(b)
+            case tir.Binary(op="max", a=a, b=b):
+                return self.nonnegative(a) or self.nonnegative(b)
+            case tir.Binary(op="floormod", b=b):
+                return self.nonnegative(b)
+            case tir.Ramp(base=base, stride=stride):
+                return self.nonnegative(base) and self.nonnegative(stride)
+            case tir.Broadcast(x=inner):
+                return self.nonnegative(inner)
+        return dtypes.is_unsigned(x.dtype)
+
+
+def _constant(x: tir.Const) -> Operand:
+    if isinstance(x.value, complex):
+        raise CompileError("codegen: complex constants have no machine type; split them into real and imaginary parts")
+    return conversions.fold(x.value, x.dtype) if x.dtype in NARROW_FLOATS else x.value
+
+
+def _var(e: ExpressionEmitter, x: tir.Var) -> Operand:
+    try:
+        return e.env[x]
+    except KeyError:
+        raise CompileError(f"codegen: variable {x.name!r} is not bound here; expected a loop, a Let or a parameter") from None
+
+
+def _binary(e: ExpressionEmitter, x: tir.Binary) -> Operand:
+    a, b = e.value(x.a), e.value(x.b)
+    t = e.typed(x)
+    if x.dtype == "bool":
+        return arithmetic.logic(t, x.op, a, b)
+    if dtypes.is_integer(x.dtype):
+        signed_division = x.op in _DIVISIONS and dtypes.is_signed(x.dtype)
+        return arithmetic.integer(t, x.op, a, b, signed_division and e.nonnegative(x.a) and e.nonnegative(x.b))
+    if x.op in ("add", "sub", "mul", "div", "min", "max"):
+        return arithmetic.floating(t, x.op, a, b)
+    if x.op not in _DIVISIONS:
+        raise CompileError(f"codegen: {x.op} of {x.dtype} operands; expected integers")
+    return e.helper(f"float.{x.op}", (a, b), (t.dtype, t.dtype), t.dtype, x.lanes)
+
+
+_DIVISIONS = frozenset({"truncdiv", "truncmod", "floordiv", "floormod"})
+
+
+def _compare(e: ExpressionEmitter, x: tir.Compare) -> Operand:
+    return arithmetic.compare(e.typed(x.a), x.op, e.value(x.a), e.value(x.b))
+
+
+def _select(e: ExpressionEmitter, x: tir.Select) -> Operand:
+    condition = e.value(x.condition)
+    if not isinstance(condition, str):
+        return e.value(x.a if condition else x.b)
+    a, b = e.value(x.a), e.value(x.b)
+    return a if _same(a, b) else e.typed(x).select(condition, a, b)
+
+
+def _same(a: Operand, b: Operand) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b and math.copysign(1.0, a) == math.copysign(1.0, b)
+    return a == b
+
+
+def _cast(e: ExpressionEmitter, x: tir.Cast) -> Operand:
+    return conversions.convert(e, e.value(x.x), x.x.dtype, x.dtype, x.lanes)
+
+
+def _broadcast(e: ExpressionEmitter, x: tir.Broadcast) -> Operand:
+    return splat(e, e.value(x.x), x.dtype, x.lanes)
+
+
+def splat(e: ExpressionEmitter, value: Operand, dtype: str, lanes: int) -> Operand:
+    """A scalar operand in all lanes."""
+    if not isinstance(value, str) or lanes == 1:
+        return value
+    vector = register_type(dtype, lanes)
+    first = e.builder.pure(f"insertelement {vector} poison, {scalar_type(dtype)} {value}, i64 0")
+    return e.builder.pure(f"shufflevector {vector} {first}, {vector} poison, <{lanes} x i32> zeroinitializer")
+
+
+def _ramp(e: ExpressionEmitter, x: tir.Ramp) -> Operand:
+    base, stride = (splat(e, e.value(part), x.dtype, x.lanes) for part in (x.base, x.stride))
+    t = e.typed(x)
+    if not isinstance(stride, str):
+        steps = "<" + ", ".join(f"{t.scalar} {dtypes.wrap_int(i * int(stride), x.dtype)}" for i in range(x.lanes)) + ">"
+    else:
+        counts = "<" + ", ".join(f"{t.scalar} {i}" for i in range(x.lanes)) + ">"
+        steps = t.op("mul", stride, counts)
+    return t.op("add", base, steps)
+
+
+def _load(e: ExpressionEmitter, x: tir.Load) -> Operand:
+    return memory.load(e, x)
+
+
+def _call(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    return intrinsics.emit(e, x)
+
+
+_RULES: dict[type[tir.Expr], Callable[[ExpressionEmitter, Any], Operand]] = {
+    tir.Var: _var, tir.Binary: _binary, tir.Compare: _compare, tir.Select: _select, tir.Cast: _cast,
+    tir.Broadcast: _broadcast, tir.Ramp: _ramp, tir.Load: _load, tir.Call: _call,
+}

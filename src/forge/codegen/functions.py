@@ -1,0 +1,286 @@
+"""Statements of the loop IR as LLVM functions.
+
+A kernel becomes ``i32 kernel(ptr buffers..., i64 scalars..., ptr host)``. The body of a parallel loop becomes a function of
+its own, which gets the same pointers (with the same no-alias promises) and a range of iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from forge import dtypes
+from forge.codegen import abi, conversions, memory
+from forge.codegen.expressions import ExpressionEmitter
+from forge.codegen.llvm import Builder, Operand, memory_type, register_type, scalar_type
+from forge.errors import CompileError
+from forge.tir import expr as tir
+from forge.tir import stmt, visit
+
+if TYPE_CHECKING:
+    from forge.codegen.module import ModuleEmitter
+
+LOCAL_ALIGNMENT = 64
+MAX_STACK_BYTES = 1 << 20
+
+
+class FunctionEmitter:
+    """Emits the statements of one LLVM function of type i32; ends it with ``finish``."""
+
+    def __init__(self, module: ModuleEmitter, symbol: str) -> None:
+        self.module = module
+        self.symbol = symbol
+        self.builder = Builder()
+        self.e = ExpressionEmitter(module, self.builder)
+        self.unaliased: dict[tir.Buffer, bool] = {}
+        self.in_parallel = False
+        self._stack_bytes = 0
+        self._chunks = 0
+
+    def finish(self, parameters: Iterable[str], linkage: str = "") -> None:
+        """Appends the function to the module."""
+        self.builder.effect("ret i32 0")
+        header = f"define {linkage}i32 {self.symbol}({', '.join(parameters)}) #0 {{"
+        self.module.add("\n".join([header, self.builder.body(), "}"]))
+
+    def emit(self, s: stmt.Stmt) -> None:
+        rule = _RULES.get(type(s))
+        if rule is None:
+            raise CompileError(f"codegen: {self.symbol}: no machine code for statement {type(s).__name__}")
+        rule(self, s)
+
+    def buffer_parameter(self, buffer: tir.Buffer) -> str:
+        """The declaration of the parameter that points to ``buffer``."""
+        attributes = ["noalias"] if self.unaliased.get(buffer, False) else []
+        if not buffer.writable:
+            attributes.append("readonly")
+        alignment = buffer.alignment or dtypes.itemsize(buffer.dtype)
+        return " ".join(["ptr", *attributes, "noundef", f"align {alignment}", self.e.pointers[buffer]])
+
+    def check_status(self, status: str) -> None:
+        """Returns from the function where ``status`` is not 0."""
+        b = self.builder
+        failed, passed = b.fresh("failed"), b.fresh("passed")
+        bad = b.value(f"icmp ne i32 {status}, 0")
+        b.effect(f"br i1 {bad}, label %{failed}, label %{passed}")
+        b.label(failed)
+        b.effect(f"ret i32 {status}")
+        b.label(passed)
+
+    def stack_buffer(self, buffer: tir.Buffer) -> str:
+        count: Operand = buffer.lanes
+        for extent in buffer.shape:
+            size = self.e.value(extent)
+            if isinstance(size, str):
+                raise CompileError(f"codegen: {self.symbol}: local buffer {buffer.name!r} has a size known only at run time")
+            count = int(count) * int(size)
+        self._stack_bytes += int(count) * dtypes.itemsize(buffer.dtype)
+        if self._stack_bytes > MAX_STACK_BYTES:
+            raise CompileError(f"codegen: {self.symbol}: local buffers take {self._stack_bytes} bytes; expected at most "
+                               f"{MAX_STACK_BYTES}; give {buffer.name!r} a place in the arena")
+        return self.builder.alloca(f"[{count} x {memory_type(buffer.dtype)}]", max(LOCAL_ALIGNMENT, buffer.alignment))
+
+
+def emit_kernel(module: ModuleEmitter, function: stmt.Function) -> None:
+    """Appends the LLVM function of one loop function to ``module``."""
+    f = FunctionEmitter(module, module.symbol(function.name))
+    shared = {b for pair in function.aliases for b in pair}
+    parameters = []
+    for position, buffer in enumerate(function.buffers):
+        repeated = function.buffers.count(buffer) > 1
+        if buffer in f.e.pointers:
+            parameters.append(f"ptr %unused{position}")
+            continue
+        f.e.pointers[buffer] = f"%buffer{position}"
+        f.unaliased[buffer] = buffer not in shared and not repeated
+        parameters.append(f.buffer_parameter(buffer))
+    for position, var in enumerate(function.scalars):
+        parameters.append(f"i64 noundef %scalar{position}")
+        f.e.env[var] = conversions.convert(f.e, f"%scalar{position}", tir.INDEX, var.dtype, 1)
+    f.emit(function.body)
+    f.finish([*parameters, "ptr noundef %host"])
+
+
+def _seq(f: FunctionEmitter, s: stmt.Seq) -> None:
+    for inner in s.body:
+        f.emit(inner)
+
+
+def _for(f: FunctionEmitter, s: stmt.For) -> None:
+    f.e.forget()
+    begin, extent = f.e.value(s.begin), f.e.value(s.extent)
+    if not isinstance(extent, str) and int(extent) <= 0:
+        return
+    if s.kind == "unrolled" or not isinstance(extent, str) and extent == 1:
+        _unrolled(f, s, begin, extent)
+    elif s.kind == "parallel" and not f.in_parallel:
+        _parallel(f, s, begin, extent)
+    elif s.kind in ("serial", "parallel"):
+        _serial(f, s, begin, extent)
+    else:
+        raise CompileError(f"codegen: {f.symbol}: {s.kind} loop over {s.var.name!r}; expected it to be lowered before code generation")
+
+
+def _bind(f: FunctionEmitter, var: tir.Var, value: Operand, nonnegative: bool) -> None:
+    f.e.forget()
+    f.e.env[var] = value
+    (f.e.nonnegative_vars.add if nonnegative else f.e.nonnegative_vars.discard)(var)
+
+
+def _unrolled(f: FunctionEmitter, s: stmt.For, begin: Operand, extent: Operand) -> None:
+    if isinstance(extent, str):
+        raise CompileError(f"codegen: {f.symbol}: unrolled loop over {s.var.name!r} has an extent known only at run time")
+    nonnegative = f.e.nonnegative(s.begin)
+    t = f.e.typed(s.var)
+    for i in range(int(extent)):
+        value = t.op("add", begin, i) if isinstance(begin, str) and i else begin if isinstance(begin, str) else int(begin) + i
+        _bind(f, s.var, value, nonnegative)
+        f.emit(s.body)
+    f.e.forget()
+
+
+def _serial(f: FunctionEmitter, s: stmt.For, begin: Operand, extent: Operand) -> None:
+    """A loop with its test at the end, behind a guard where the extent may be 0."""
+    b, type_ = f.builder, scalar_type(s.var.dtype)
+    nonnegative = f.e.nonnegative(s.begin)
+    head, body, after = b.fresh("loop"), b.fresh("body"), b.fresh("after")
+    last = begin if begin == 0 and not isinstance(begin, str) else None
+    end = extent if last is not None else b.value(f"add {type_} {begin}, {extent}")
+    b.effect(f"br label %{head}")
+    b.label(head)
+    if isinstance(extent, str):
+        some = b.value(f"icmp sgt {type_} {extent}, 0")
+        b.effect(f"br i1 {some}, label %{body}, label %{after}")
+    else:
+        b.effect(f"br label %{body}")
+    b.enter()
+    latch = b.fresh("latch")
+    name, following = b.fresh("%i"), b.fresh("%next")
+    b.label(body)
+    b.effect(f"{name} = phi {type_} [ {begin}, %{head} ], [ {following}, %{latch} ]")
+    _bind(f, s.var, name, nonnegative)
+    f.emit(s.body)
+    b.effect(f"br label %{latch}")
+    b.label(latch)
+    b.effect(f"{following} = add nsw {type_} {name}, 1")
+    again = b.value(f"icmp slt {type_} {following}, {end}")
+    b.effect(f"br i1 {again}, label %{body}, label %{after}")
+    b.leave()
+    b.label(after)
+    f.e.forget()
+
+
+def _parallel(f: FunctionEmitter, s: stmt.For, begin: Operand, extent: Operand) -> None:
+    """Hands the iterations to ``host->parallel_for``, with what the body uses in a closure on the stack."""
+    used, buffers = visit.free_names(s.body)
+    captured = [v for v in used if v is not s.var and isinstance(f.e.env.get(v), str)]
+    _check_captured(f, captured, buffers)
+    fields = [*(f"ptr {f.e.pointers[b]}" for b in buffers), *(f.e.text(v) for v in captured),
+              f"{scalar_type(s.var.dtype)} {begin}"]
+    symbol = _chunk_function(f, s, captured, buffers)
+    closure = f.builder.alloca(f"[{len(fields)} x i64]", 8)
+    for position, field in enumerate(fields):
+        slot = f.builder.value(f"getelementptr i64, ptr {closure}, i64 {position}")
+        f.builder.effect(f"store {field}, ptr {slot}, align 8")
+    run = abi.host_function(f.builder, "%host", "parallel_for")
+    f.check_status(f.builder.value(f"call i32 {run}(ptr %host, ptr {symbol}, ptr {closure}, i64 {extent}, i64 1)"))
+    f.e.forget()
+
+
+def _check_captured(f: FunctionEmitter, captured: list[tir.Var], buffers: list[tir.Buffer]) -> None:
+    for buffer in buffers:
+        if buffer not in f.e.pointers:
+            raise CompileError(f"codegen: {f.symbol}: buffer {buffer.name!r} is neither a parameter nor allocated here")
+    for var in captured:
+        if var.lanes > 1:
+            raise CompileError(f"codegen: {f.symbol}: a parallel loop uses vector {var.name!r} from outside; "
+                               "expected it to be bound inside the loop")
+
+
+def _chunk_function(f: FunctionEmitter, s: stmt.For, captured: list[tir.Var], buffers: list[tir.Buffer]) -> str:
+    """Emits the loop over a range of iterations and the thunk that unpacks the closure; returns the thunk's symbol."""
+    f._chunks += 1
+    chunk = FunctionEmitter(f.module, f'{f.symbol[:-1]}.chunk{f._chunks}"')
+    thunk = FunctionEmitter(f.module, f'{f.symbol[:-1]}.thunk{f._chunks}"')
+    chunk.in_parallel = True
+    chunk.e.env = dict(f.e.env)
+    chunk.e.nonnegative_vars = set(f.e.nonnegative_vars)
+    chunk.unaliased = f.unaliased
+    types = []
+    for position, buffer in enumerate(buffers):
+        chunk.e.pointers[buffer] = f"%buffer{position}"
+        types.append(chunk.buffer_parameter(buffer))
+    for position, var in enumerate(captured):
+        chunk.e.env[var] = f"%captured{position}"
+        types.append(f"{register_type(var.dtype, var.lanes)} noundef %captured{position}")
+    index = scalar_type(s.var.dtype)
+    first = chunk.builder.value(f"add {index} %base, %begin")
+    count = chunk.builder.value(f"sub {index} %end, %begin")
+    _serial(chunk, s, first, count)
+    chunk.finish([*types, f"{index} noundef %base", "i64 noundef %begin", "i64 noundef %end", "ptr noundef %host"], "internal ")
+    return _thunk(thunk, chunk.symbol, [*types, f"{index} noundef %base"])
+
+
+def _thunk(thunk: FunctionEmitter, chunk: str, parameters: list[str]) -> str:
+    b = thunk.builder
+    args = []
+    for position, parameter in enumerate(parameters):
+        type_ = parameter.split(" ", 1)[0]
+        slot = b.value(f"getelementptr i64, ptr %closure, i64 {position}")
+        args.append(f"{type_} {b.value(f'load {type_}, ptr {slot}, align 8')}")
+    status = b.value(f"call i32 {chunk}({', '.join([*args, 'i64 %begin', 'i64 %end', 'ptr null'])})")
+    thunk.check_status(status)
+    thunk.finish(["i64 noundef %begin", "i64 noundef %end", "ptr noundef %closure"], "internal ")
+    return thunk.symbol
+
+
+def _store(f: FunctionEmitter, s: stmt.Store) -> None:
+    f.e.forget()
+    memory.store(f.e, s)
+
+
+def _if(f: FunctionEmitter, s: stmt.If) -> None:
+    f.e.forget()
+    condition = f.e.value(s.condition)
+    if not isinstance(condition, str):
+        chosen = s.then if condition else s.otherwise
+        if chosen is not None:
+            f.emit(chosen)
+        return
+    b = f.builder
+    then, otherwise, after = b.fresh("then"), b.fresh("else"), b.fresh("after")
+    b.effect(f"br i1 {condition}, label %{then}, label %{otherwise if s.otherwise is not None else after}")
+    for label, branch in ((then, s.then), (otherwise, s.otherwise)):
+        if branch is not None:
+            b.enter()
+            b.label(label)
+            f.e.forget()
+            f.emit(branch)
+            b.effect(f"br label %{after}")
+            b.leave()
+    b.label(after)
+    f.e.forget()
+
+
+def _let(f: FunctionEmitter, s: stmt.Let) -> None:
+    f.e.forget()
+    nonnegative = f.e.nonnegative(s.value)
+    _bind(f, s.var, f.e.value(s.value), nonnegative)
+
+
+def _allocate(f: FunctionEmitter, s: stmt.Allocate) -> None:
+    if s.buffer not in f.e.pointers:
+        f.e.forget()
+        f.e.pointers[s.buffer] = f.stack_buffer(s.buffer)
+
+
+def _evaluate(f: FunctionEmitter, s: stmt.Evaluate) -> None:
+    f.e.forget()
+    f.e.value(s.value)
+
+
+_RULES: dict[type[stmt.Stmt], Callable[[FunctionEmitter, Any], None]] = {
+    stmt.Seq: _seq, stmt.For: _for, stmt.Store: _store, stmt.If: _if, stmt.Let: _let, stmt.Allocate: _allocate,
+    stmt.Evaluate: _evaluate,
+}
+

@@ -1,0 +1,211 @@
+"""Intrinsics of the loop IR: LLVM's own where every x86-64 level has an instruction, else a helper written in loop IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from forge import dtypes
+from forge.codegen import arithmetic, conversions
+from forge.codegen.arithmetic import Typed
+from forge.codegen.llvm import Operand, memory_type, register_dtype, register_type, scalar_type, text, vector_of
+from forge.errors import CompileError
+from forge.tir import expr as tir
+
+if TYPE_CHECKING:
+    from forge.codegen.expressions import ExpressionEmitter
+
+_ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven"}
+
+
+def emit(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    """The value of an intrinsic."""
+    rule = _RULES.get(x.name)
+    if rule is not None:
+        return rule(e, x)
+    dtype = register_dtype(x.dtype)
+    if dtype not in ("float32", "float64"):
+        raise CompileError(f"codegen: {x.name} of {x.dtype}; expected a float type")
+    args = tuple(e.value(a) for a in x.args)
+    return e.helper(f"float.{x.name}", args, (dtype,) * len(args), dtype, x.lanes)
+
+
+def _fma(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    a, b, c = (e.value(arg) for arg in x.args)
+    t = e.typed(x)
+    if not dtypes.is_float(x.dtype):
+        return arithmetic.integer(t, "add", arithmetic.integer(t, "mul", a, b, False), c, False)
+    return t.call("fma" if e.target.has("fma") else "fmuladd", a, b, c)
+
+
+def _abs(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    value, t = e.value(x.args[0]), e.typed(x)
+    if dtypes.is_float(x.dtype):
+        return t.call("fabs", value)
+    return t.call("abs", value, extra=", i1 false") if dtypes.is_signed(x.dtype) else value
+
+
+def _round(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    value, t = e.value(x.args[0]), e.typed(x)
+    if not dtypes.is_float(x.dtype):
+        return value
+    if e.target.has("sse4.1"):
+        return t.call(_ROUNDING[x.name], value)
+    return e.helper(f"float.{x.name}", (value,), (t.dtype,), t.dtype, x.lanes)
+
+
+def _sqrt(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    return e.typed(x).call("sqrt", e.value(x.args[0]))
+
+
+def _rsqrt(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    return e.typed(x).op("fdiv", 1.0, _sqrt(e, x))
+
+
+def _isnan(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    arg = x.args[0]
+    return e.typed(arg).compare("fcmp uno", e.value(arg), 0.0) if dtypes.is_float(arg.dtype) else False
+
+
+def _isinf(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    arg = x.args[0]
+    if not dtypes.is_float(arg.dtype):
+        return False
+    t = e.typed(arg)
+    return t.compare("fcmp oeq", t.call("fabs", e.value(arg)), float("inf"))
+
+
+def _popcount(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    return e.typed(x).call("ctpop", e.value(x.args[0]))
+
+
+def _clz(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    return e.typed(x).call("ctlz", e.value(x.args[0]), extra=", i1 false")
+
+
+_FOLDS: dict[str, str] = {
+    "reduce_add": "add", "reduce_mul": "mul", "reduce_max": "max", "reduce_min": "min", "reduce_and": "and", "reduce_or": "or",
+}
+
+
+def _reduce(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    """Halves the vector until one lane is left (an odd lane joins at the end): the same order on every CPU."""
+    vector = x.args[0]
+    value, lanes = e.value(vector), vector.lanes
+    rest: list[Operand] = []
+    while lanes > 1:
+        if lanes % 2:
+            rest.append(_extract(e, value, x.dtype, lanes, lanes - 1))
+        half = lanes // 2
+        low, high = (_slice(e, value, x.dtype, lanes, start, half) for start in (0, half))
+        value, lanes = _combine(e, _FOLDS[x.name], x.dtype, half, low, high), half
+    for odd in rest:
+        value = _combine(e, _FOLDS[x.name], x.dtype, 1, value, odd)
+    return value
+
+
+def _combine(e: ExpressionEmitter, op: str, dtype: str, lanes: int, a: Operand, b: Operand) -> Operand:
+    t = Typed(e.builder, register_dtype(dtype), lanes)
+    if dtype == "bool":
+        return arithmetic.logic(t, op, a, b)
+    return arithmetic.floating(t, op, a, b) if dtypes.is_float(dtype) else arithmetic.integer(t, op, a, b, False)
+
+
+def _slice(e: ExpressionEmitter, value: Operand, dtype: str, lanes: int, start: int, count: int) -> Operand:
+    if not isinstance(value, str):
+        return value
+    if count == 1:
+        return _extract(e, value, dtype, lanes, start)
+    return _shuffled(e, value, value, dtype, lanes, range(start, start + count))
+
+
+def _extract(e: ExpressionEmitter, value: Operand, dtype: str, lanes: int, lane: int) -> Operand:
+    if not isinstance(value, str) or lanes == 1:
+        return value
+    return e.builder.pure(f"extractelement {register_type(dtype, lanes)} {value}, i64 {lane}")
+
+
+def _shuffled(e: ExpressionEmitter, a: Operand, b: Operand, dtype: str, lanes: int, order: range | list[int]) -> str:
+    t = Typed(e.builder, dtype, lanes)
+    numbers = ", ".join(f"i32 {i}" for i in order)
+    return e.builder.pure(f"shufflevector {t.type} {t.text(a)}, {t.type} {t.text(b)}, <{len(order)} x i32> <{numbers}>")
+
+
+def _constant_int(e: ExpressionEmitter, x: tir.Expr, name: str) -> int:
+    value = e.value(x)
+    if isinstance(value, str):
+        raise CompileError(f"codegen: {name} with a lane number known only at run time; expected a constant")
+    return int(value)
+
+
+def _lane(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    vector, lane = x.args
+    return _extract(e, e.value(vector), x.dtype, vector.lanes, _constant_int(e, lane, "lane"))
+
+
+def _shuffle(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    a, b, *order = x.args
+    numbers = [_constant_int(e, number, "shuffle") for number in order]
+    if len(numbers) == 1:
+        source, lane = (a, numbers[0]) if numbers[0] < a.lanes else (b, numbers[0] - a.lanes)
+        return _extract(e, e.value(source), x.dtype, a.lanes, lane)
+    values = [e.value(a), e.value(b)]
+    if a.lanes == 1:
+        values = [_one_lane(e, value, x.dtype) for value in values]
+        vector = f"<1 x {scalar_type(x.dtype)}>"
+        picked = ", ".join(f"i32 {i}" for i in numbers)
+        return e.builder.pure(f"shufflevector {vector} {values[0]}, {vector} {values[1]}, <{len(numbers)} x i32> <{picked}>")
+    return _shuffled(e, values[0], values[1], x.dtype, a.lanes, numbers)
+
+
+def _one_lane(e: ExpressionEmitter, value: Operand, dtype: str) -> str:
+    scalar = scalar_type(dtype)
+    return e.builder.pure(f"insertelement <1 x {scalar}> poison, {scalar} {text(value, scalar)}, i64 0")
+
+
+def _reinterpret(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    source = x.args[0]
+    if dtypes.itemsize(source.dtype) * source.lanes != dtypes.itemsize(x.dtype) * x.lanes:
+        raise CompileError(f"codegen: reinterpret of {source.lanes} {source.dtype} as {x.lanes} {x.dtype}; expected equal sizes")
+    value = conversions.to_memory(e, e.value(source), source.dtype, source.lanes)
+    from_type, to_type = vector_of(memory_type(source.dtype), source.lanes), vector_of(memory_type(x.dtype), x.lanes)
+    operand = text(value, memory_type(source.dtype), source.lanes)
+    bits = e.builder.pure(f"bitcast {from_type} {operand} to {to_type}")
+    return conversions.from_memory(e, bits, x.dtype, x.lanes)
+
+
+def _dot_u8s8(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    accumulator, a, b = (e.value(arg) for arg in x.args)
+    lanes, t = x.lanes, e.typed(x)
+    if _has_dot_instruction(e, lanes):
+        bytes_ = f"<{4 * lanes} x i8>"
+        args = f"{t.type} {t.text(accumulator)}, {bytes_} {text(a, 'i8', 4 * lanes)}, {bytes_} {text(b, 'i8', 4 * lanes)}"
+        return e.builder.pure(f"call {t.type} @llvm.x86.avx512.vpdpbusd.{32 * lanes}({args})")
+    wide_a = conversions.convert(e, a, "uint8", "int32", 4 * lanes)
+    wide_b = conversions.convert(e, b, "int8", "int32", 4 * lanes)
+    products = arithmetic.integer(Typed(e.builder, "int32", 4 * lanes), "mul", wide_a, wide_b, False)
+    parts = [_slice_step(e, products, 4 * lanes, start) for start in range(4)]
+    pairs = (arithmetic.integer(t, "add", parts[0], parts[1], False), arithmetic.integer(t, "add", parts[2], parts[3], False))
+    return arithmetic.integer(t, "add", accumulator, arithmetic.integer(t, "add", *pairs, False), False)
+
+
+def _slice_step(e: ExpressionEmitter, value: Operand, lanes: int, start: int) -> Operand:
+    if not isinstance(value, str):
+        return value
+    if lanes == 4:
+        return _extract(e, value, "int32", lanes, start)
+    return _shuffled(e, value, value, "int32", lanes, range(start, lanes, 4))
+
+
+def _has_dot_instruction(e: ExpressionEmitter, lanes: int) -> bool:
+    if lanes == 16:
+        return e.target.has("avx512vnni")
+    short = e.target.has("avxvnni") or e.target.has("avx512vnni") and e.target.has("avx512vl")
+    return lanes in (4, 8) and short
+
+
+_RULES: dict[str, Callable[[ExpressionEmitter, tir.Call], Operand]] = {
+    "fma": _fma, "abs": _abs, "sqrt": _sqrt, "rsqrt": _rsqrt, "isnan": _isnan, "isinf": _isinf,
+    "popcount": _popcount, "clz": _clz, "lane": _lane, "shuffle": _shuffle, "reinterpret": _reinterpret,
+    "dot_u8s8": _dot_u8s8, **dict.fromkeys(_ROUNDING, _round), **dict.fromkeys(_FOLDS, _reduce),
+}

@@ -1,0 +1,213 @@
+"""Loads, stores, gathers and scatters."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from forge import dtypes
+from forge.codegen import conversions
+from forge.codegen.arithmetic import Typed
+from forge.codegen.llvm import Operand, memory_type, text, vector_of
+from forge.errors import CompileError
+from forge.tir import expr as tir
+from forge.tir import stmt
+
+if TYPE_CHECKING:
+    from forge.codegen.expressions import ExpressionEmitter
+
+
+def load(e: ExpressionEmitter, x: tir.Load) -> Operand:
+    """The register value of a load."""
+    access = Access(e, x.buffer, x.index, x.mask)
+    return conversions.from_memory(e, access.load(), x.buffer.dtype, x.lanes)
+
+
+def store(e: ExpressionEmitter, s: stmt.Store) -> None:
+    """Writes ``s.value``; a narrow float is rounded once."""
+    value, lanes = s.value, s.value.lanes
+    if isinstance(value, tir.Cast) and value.dtype == s.buffer.dtype:
+        operand = conversions.convert(e, e.value(value.x), value.x.dtype, value.dtype, lanes, exact=False)
+    else:
+        operand = e.value(value)
+    bits = conversions.to_memory(e, operand, s.buffer.dtype, lanes)
+    Access(e, s.buffer, s.index, s.mask).store(bits)
+
+
+class Access:
+    """One access to ``buffer``: contiguous, reversed, strided or by a vector of indices."""
+
+    def __init__(self, e: ExpressionEmitter, buffer: tir.Buffer, index: tir.Expr, mask: tir.Expr | None) -> None:
+        self.e = e
+        self.buffer = buffer
+        self.index = index
+        self.element = memory_type(buffer.dtype)
+        self.lanes = buffer.lanes * index.lanes
+        self.type = vector_of(self.element, self.lanes)
+        self.size = dtypes.itemsize(buffer.dtype)
+        self.mask = None if mask is None else self._mask(mask)
+        self.stride = self._stride()
+
+    def _mask(self, mask: tir.Expr) -> Operand | None:
+        operand = self.e.value(tir.broadcast(mask, self.lanes))
+        return None if operand is True else operand
+
+    def _stride(self) -> int | None:
+        """Elements from one lane to the next where that is a constant."""
+        if self.index.lanes == 1:
+            return 1
+        if self.buffer.lanes > 1 and not isinstance(self.index, tir.Ramp):
+            raise CompileError(f"codegen: gather from {self.buffer.name!r}, whose elements are vectors; expected a Ramp of stride 1")
+        if not isinstance(self.index, tir.Ramp):
+            return None
+        stride = self.e.value(self.index.stride)
+        return None if isinstance(stride, str) else int(stride)
+
+    def load(self) -> str:
+        if self.mask is False:
+            return self._zero()
+        if self.stride == 1:
+            return self._load_at(self._pointer(self._first()))
+        if self.stride == -1:
+            return self._reverse(self._load_at(self._pointer(self._first(), 1 - self.index.lanes), reverse_mask=True))
+        if self.stride is not None and self.mask is None:
+            return self._load_lanes(self.stride)
+        return self._gather()
+
+    def store(self, value: Operand) -> None:
+        if self.mask is False:
+            return
+        if self.stride == 1:
+            self._store_at(self._pointer(self._first()), text(value, self.element, self.lanes))
+        elif self.stride is not None and self.mask is None:
+            self._store_lanes(self.stride, value)
+        else:
+            self._scatter(text(value, self.element, self.lanes))
+
+    def _first(self) -> tir.Expr:
+        return self.index.base if isinstance(self.index, tir.Ramp) else self.index
+
+    def _pointer(self, index: tir.Expr, plus: int = 0) -> str:
+        """Address of scalar element ``index + plus``; equal dynamic parts share one address."""
+        dynamic, constant = self.e.affine(index)
+        pointer = self._base()
+        if dynamic is not None:
+            scaled = dynamic if self.buffer.lanes == 1 else Typed(self.e.builder, tir.INDEX, 1).op("mul", dynamic, self.buffer.lanes)
+            pointer = self._step(pointer, scaled)
+        offset = (constant + plus) * self.buffer.lanes
+        return self._step(pointer, offset) if offset else pointer
+
+    def _base(self) -> str:
+        try:
+            return self.e.pointers[self.buffer]
+        except KeyError:
+            raise CompileError(f"codegen: buffer {self.buffer.name!r} is neither a parameter nor allocated here") from None
+
+    def _step(self, pointer: str, elements: Operand) -> str:
+        return self.e.builder.pure(f"getelementptr {self.element}, ptr {pointer}, i64 {elements}")
+
+    def _alignment(self) -> int:
+        """Bytes that the address is certainly a multiple of."""
+        known = self.buffer.alignment or self.size
+        if self.stride != 1 or known <= self.size:
+            return self.size
+        return max(self.size, math.gcd(known, self.size * self.buffer.lanes * multiple_of(self.e, self._first(), known)))
+
+    def _zero(self) -> str:
+        return self.e.builder.value(f"freeze {self.type} zeroinitializer" if self.lanes > 1 else f"freeze {self.element} {_zero_text(self.element)}")
+
+    def _load_at(self, pointer: str, reverse_mask: bool = False) -> str:
+        align = self._alignment()
+        if self.mask is None:
+            return self.e.builder.value(f"load {self.type}, ptr {pointer}, align {align}")
+        mask = self._reverse_mask() if reverse_mask else self._mask_text()
+        vector = f"<{self.lanes} x {self.element}>"
+        name = f"@llvm.masked.load.v{self.lanes}{_short(self.element)}.p0"
+        loaded = self.e.builder.value(f"call {vector} {name}(ptr align {align} {pointer}, {mask}, {vector} zeroinitializer)")
+        return loaded if self.lanes > 1 else self.e.builder.value(f"extractelement {vector} {loaded}, i64 0")
+
+    def _store_at(self, pointer: str, value: str) -> None:
+        align = self._alignment()
+        if self.mask is None:
+            self.e.builder.effect(f"store {self.type} {value}, ptr {pointer}, align {align}")
+            return
+        vector = f"<{self.lanes} x {self.element}>"
+        if self.lanes == 1:
+            value = self.e.builder.pure(f"insertelement {vector} poison, {self.element} {value}, i64 0")
+        name = f"@llvm.masked.store.v{self.lanes}{_short(self.element)}.p0"
+        self.e.builder.effect(f"call void {name}({vector} {value}, ptr align {align} {pointer}, {self._mask_text()})")
+
+    def _mask_text(self) -> str:
+        mask = self.mask if self.mask is not None else True
+        if not isinstance(mask, str):
+            return f"<{self.lanes} x i1> splat (i1 {'true' if mask else 'false'})"
+        if self.lanes == 1:
+            mask = self.e.builder.pure(f"insertelement <1 x i1> poison, i1 {mask}, i64 0")
+        return f"<{self.lanes} x i1> {mask}"
+
+    def _reverse_mask(self) -> str:
+        return f"<{self.lanes} x i1> {self._shuffle_reversed(self._mask_text())}"
+
+    def _reverse(self, value: str) -> str:
+        if self.buffer.lanes > 1:
+            raise CompileError(f"codegen: reversed access to {self.buffer.name!r}, whose elements are vectors; expected stride 1")
+        return self._shuffle_reversed(f"{self.type} {value}")
+
+    def _shuffle_reversed(self, typed: str) -> str:
+        vector = typed[: typed.index(">") + 1]
+        order = ", ".join(f"i32 {i}" for i in reversed(range(self.lanes)))
+        return self.e.builder.pure(f"shufflevector {typed}, {vector} poison, <{self.lanes} x i32> <{order}>")
+
+    def _load_lanes(self, stride: int) -> str:
+        vector = "poison"
+        for lane in range(self.lanes):
+            pointer = self._pointer(self._first(), lane * stride)
+            element = self.e.builder.value(f"load {self.element}, ptr {pointer}, align {self.size}")
+            vector = self.e.builder.pure(f"insertelement {self.type} {vector}, {self.element} {element}, i64 {lane}")
+        return vector
+
+    def _store_lanes(self, stride: int, value: Operand) -> None:
+        for lane in range(self.lanes):
+            pointer = self._pointer(self._first(), lane * stride)
+            element = text(value, self.element)
+            if isinstance(value, str):
+                element = self.e.builder.pure(f"extractelement {self.type} {value}, i64 {lane}")
+            self.e.builder.effect(f"store {self.element} {element}, ptr {pointer}, align {self.size}")
+
+    def _pointers(self) -> str:
+        index = self.e.value(tir.cast(self.index, tir.INDEX))
+        typed = f"<{self.lanes} x i64> {text(index, 'i64', self.lanes)}"
+        return self.e.builder.pure(f"getelementptr {self.element}, ptr {self._base()}, {typed}")
+
+    def _gather(self) -> str:
+        name = f"@llvm.masked.gather.v{self.lanes}{_short(self.element)}.v{self.lanes}p0"
+        args = f"<{self.lanes} x ptr> align {self.size} {self._pointers()}, {self._mask_text()}, {self.type} zeroinitializer"
+        return self.e.builder.value(f"call {self.type} {name}({args})")
+
+    def _scatter(self, value: str) -> None:
+        name = f"@llvm.masked.scatter.v{self.lanes}{_short(self.element)}.v{self.lanes}p0"
+        pointers = f"<{self.lanes} x ptr> align {self.size} {self._pointers()}"
+        self.e.builder.effect(f"call void {name}({self.type} {value}, {pointers}, {self._mask_text()})")
+
+
+def _zero_text(element: str) -> str:
+    return "0.0" if element in ("float", "double") else "0"
+
+
+def _short(element: str) -> str:
+    return {"float": "f32", "double": "f64"}.get(element, element)
+
+
+def multiple_of(e: ExpressionEmitter, x: tir.Expr, limit: int) -> int:
+    """A power of two, at most ``limit``, that certainly divides integer ``x``."""
+    match x:
+        case tir.Binary(op="add" | "sub", a=a, b=b):
+            return min(multiple_of(e, a, limit), multiple_of(e, b, limit))
+        case tir.Binary(op="mul", a=a, b=b):
+            return min(limit, multiple_of(e, a, limit) * multiple_of(e, b, limit))
+        case tir.Const(value=value):
+            return math.gcd(int(value), limit) if isinstance(value, int) else 1
+        case tir.Var():
+            bound = e.env.get(x)
+            return math.gcd(bound, limit) if isinstance(bound, int) else 1
+    return 1

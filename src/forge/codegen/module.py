@@ -1,0 +1,91 @@
+"""Modules: several kernels and the helper functions they share, as one LLVM IR text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge.codegen import narrow, transcendental
+from forge.codegen.expressions import ExpressionEmitter
+from forge.codegen.functions import emit_kernel
+from forge.codegen.llvm import Builder, register_type, suffix
+from forge.errors import CompileError
+from forge.target import Target
+from forge.tir import expr as tir
+from forge.tir import stmt
+
+HELPERS = {**narrow.HELPERS, **transcendental.HELPERS}
+"""Functions written in loop IR: from argument expressions (of any lanes) to the result."""
+
+
+class ModuleEmitter:
+    """Collects the functions of one LLVM module."""
+
+    def __init__(self, target: Target) -> None:
+        target.require_codegen()
+        self.target = target
+        self._functions: list[str] = []
+        self._helpers: set[str] = set()
+
+    def symbol(self, name: str) -> str:
+        """The LLVM name of kernel ``name``; the prefix keeps it clear of the C library's."""
+        if '"' in name or "\\" in name:
+            raise CompileError(f"codegen: function name {name!r}; expected no quotes or backslashes")
+        return f'@"{kernel_symbol(name)}"'
+
+    def add(self, function: str) -> None:
+        self._functions.append(function)
+
+    def helper(self, name: str, arg_dtypes: tuple[str, ...], result: str, lanes: int) -> str:
+        """The symbol of a helper for these types, written into the module at its first use."""
+        symbol = f'@"forge.{name}.{suffix(arg_dtypes[0], lanes)}"'
+        if symbol not in self._helpers:
+            if name not in HELPERS:
+                raise CompileError(f"codegen: no lowering of {name} for {arg_dtypes[0]}")
+            self._helpers.add(symbol)
+            self._write_helper(symbol, name, arg_dtypes, result, lanes)
+        return symbol
+
+    def _write_helper(self, symbol: str, name: str, arg_dtypes: tuple[str, ...], result: str, lanes: int) -> None:
+        args = tuple(tir.Var(dtype, lanes, f"x{i}") for i, dtype in enumerate(arg_dtypes))
+        e = ExpressionEmitter(self, Builder())
+        e.env = {var: f"%x{i}" for i, var in enumerate(args)}
+        returned = e.text(HELPERS[name](*args))
+        parameters = ", ".join(f"{register_type(d, lanes)} %x{i}" for i, d in enumerate(arg_dtypes))
+        header = f"define internal {register_type(result, lanes)} {symbol}({parameters}) #1 {{"
+        self.add("\n".join([header, e.builder.body(), f"  ret {returned}", "}"]))
+
+    def text(self) -> str:
+        """The module as LLVM IR."""
+        attributes = _attributes(self.target)
+        return "\n\n".join([f'target triple = "{self.target.triple}"', *self._functions,
+                            f"attributes #0 = {{ nounwind {attributes} }}",
+                            f"attributes #1 = {{ alwaysinline nounwind memory(none) {attributes} }}"]) + "\n"
+
+
+def kernel_symbol(name: str) -> str:
+    """The linker's name of kernel ``name``."""
+    return f"forge_kernel_{name}"
+
+
+def emit_module(functions: Sequence[stmt.Function], target: Target) -> str:
+    """LLVM IR text that defines a native function for each of ``functions``.
+
+    Raises:
+        CompileError: a function uses what has no machine code.
+        TargetError: there is no code generator for the target's architecture.
+    """
+    module = ModuleEmitter(target)
+    for function in functions:
+        emit_kernel(module, function)
+    return module.text()
+
+
+def llvm_features(target: Target) -> str:
+    """The features in LLVM's notation."""
+    return ",".join(f"+{feature}" for feature in target.features)
+
+
+def _attributes(target: Target) -> str:
+    width = target.vector_bits
+    return (f'"target-cpu"="{target.cpu}" "target-features"="{llvm_features(target)}" '
+            f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"')

@@ -1,0 +1,83 @@
+"""The compile worker: LLVM IR text in, object code out, over pipes.
+
+Runs as a script in a process of its own, because LLVM holds one lock per process and aborts the process on fatal errors.
+Imports only llvmlite and the standard library.
+
+A request is three frames: optimisation level, "cpu|features", IR text. A reply is two frames: "ok" and the object, or
+"error" and a message. A frame is its length (8 bytes, little endian) and its bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from typing import Any, BinaryIO
+
+
+def read_frame(stream: BinaryIO) -> bytes | None:
+    """The next frame; None where the stream has ended."""
+    header = stream.read(8)
+    if len(header) < 8:
+        return None
+    (size,) = struct.unpack("<Q", header)
+    body = stream.read(size)
+    return body if len(body) == size else None
+
+
+def write_frame(stream: BinaryIO, body: bytes) -> None:
+    stream.write(struct.pack("<Q", len(body)))
+    stream.write(body)
+
+
+class Compiler:
+    """Compiles modules; keeps target machines."""
+
+    def __init__(self) -> None:
+        import llvmlite.binding as llvm  # here, so that the parent process can share the frame functions cheaply
+
+        self._llvm = llvm
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        self._machines: dict[tuple[str, int], Any] = {}
+
+    def compile(self, ir: str, machine: str, level: int) -> bytes:
+        """Object code of ``ir``. Raises RuntimeError where LLVM refuses the text."""
+        llvm = self._llvm
+        module = llvm.parse_assembly(ir)
+        module.verify()
+        target_machine = self._machine(machine, level, module.triple)
+        options = llvm.create_pipeline_tuning_options(speed_level=level)
+        options.loop_vectorization = level >= 2
+        options.loop_unrolling = level >= 2
+        passes = llvm.create_pass_builder(target_machine, options)
+        passes.getModulePassManager().run(module, passes)
+        return bytes(target_machine.emit_object(module))
+
+    def _machine(self, machine: str, level: int, triple: str) -> Any:
+        key = (machine, level)
+        if key not in self._machines:
+            cpu, _, features = machine.partition("|")
+            target = self._llvm.Target.from_triple(triple)
+            self._machines[key] = target.create_target_machine(
+                cpu=cpu, features=features, opt=level, reloc="pic", codemodel="small")
+        return self._machines[key]
+
+
+def serve(requests: BinaryIO, replies: BinaryIO) -> None:
+    """Answers requests until the stream of requests ends."""
+    compiler = Compiler()
+    while (level := read_frame(requests)) is not None:
+        machine, ir = read_frame(requests), read_frame(requests)
+        if machine is None or ir is None:
+            return
+        try:
+            reply = (b"ok", compiler.compile(ir.decode(), machine.decode(), int(level)))
+        except RuntimeError as error:
+            reply = (b"error", str(error).encode())
+        for frame in reply:
+            write_frame(replies, frame)
+        replies.flush()
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer, sys.stdout.buffer)

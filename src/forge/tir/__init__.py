@@ -1,0 +1,1 @@
+"""The loop IR: expressions, statements and functions over flat buffers."""
