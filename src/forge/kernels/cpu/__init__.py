@@ -1,0 +1,5 @@
+"""Hand-designed kernels for CPUs."""
+
+from forge.kernels.cpu import dense
+
+__all__ = ["dense"]

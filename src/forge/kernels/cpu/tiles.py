@@ -1,0 +1,125 @@
+"""Register tiles and blocks, chosen from the target.
+
+A register tile is ``rows`` x ``vectors`` accumulators: each step of the reduction multiplies one scalar per row (broadcast) with each of
+``vectors`` vector registers. The cost model counts the cycles of one step on a core with two multiply-add units of latency 4 and two
+load ports, which holds for every AVX2 and AVX-512 server core of the last ten years.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from forge import dtypes
+from forge.target import Target
+
+MAX_VECTORS = 4
+MULTIPLY_ADD_LATENCY = 4.0
+STACK_LIMIT = 768 << 10
+"""Bytes of stack that one kernel may take; threads have several MiB."""
+
+
+@dataclass(frozen=True)
+class RegisterTile:
+    """``rows`` x ``vectors`` accumulators of ``lanes`` elements of ``dtype``."""
+
+    rows: int
+    vectors: int
+    lanes: int
+    dtype: str
+
+    @property
+    def width(self) -> int:
+        """Elements of one row."""
+        return self.vectors * self.lanes
+
+
+def accumulator_dtype(*operands: str) -> str:
+    """The dtype in which products of these operand dtypes are summed."""
+    if any(dtypes.is_float(d) for d in operands):
+        return "float64" if "float64" in operands else "float32"
+    return "int64" if any(dtypes.bits(d) == 64 for d in operands) else "int32"
+
+
+def fits(rows: int, vectors: int, registers: int) -> bool:
+    """Whether the accumulators, one step's vectors and one broadcast fit into the registers."""
+    return rows * vectors + vectors + 1 <= registers
+
+
+def step_cycles(rows: int, vectors: int) -> float:
+    """Cycles of one reduction step of a tile."""
+    return max(rows * vectors / 2, (rows + vectors) / 2, MULTIPLY_ADD_LATENCY)
+
+
+def largest_rows(vectors: int, registers: int) -> int:
+    """Most rows of a tile of ``vectors`` vectors that fit into the registers."""
+    return max(1, (registers - 1 - vectors) // vectors)
+
+
+def vector_lanes(width: int, target: Target, dtype: str) -> int:
+    """Lanes of the widest vector that divides ``width`` elements evenly."""
+    lanes = target.lanes(dtype)
+    while width % lanes:
+        lanes //= 2
+    return lanes
+
+
+def divisors(number: int, limit: int) -> list[int]:
+    """Divisors of ``number`` up to ``limit``, largest first."""
+    return [d for d in range(min(number, limit), 0, -1) if number % d == 0]
+
+
+def dense_panel(target: Target, dtype: str, units: int) -> int:
+    """Columns of one packed weight panel for ``units`` outputs: a multiple of the vector's lanes with little padding."""
+    lanes = target.lanes(accumulator_dtype(dtype))
+    return lanes * min((1, 2, 3), key=lambda vectors: (_padded(units, lanes * vectors) * _panel_penalty(vectors), -vectors))
+
+
+def _padded(extent: int, block: int) -> int:
+    return -(-extent // block) * block
+
+
+def _panel_penalty(vectors: int) -> float:
+    """Relative time of a step: few vectors need more loads per multiply-add."""
+    return {1: 1.15, 2: 1.02, 3: 1.0}[vectors]
+
+
+def channel_block(target: Target, dtype: str = "float32") -> int:
+    """Channels in the inner block of a blocked activation."""
+    return target.lanes(accumulator_dtype(dtype))
+
+
+def rows_for(extent: int | None, vectors: int, registers: int, limit: int = 8) -> int:
+    """Rows of the main tile over ``extent`` rows (None: known at run time only)."""
+    most = min(largest_rows(vectors, registers), limit)
+    if extent is None:
+        return most
+    return min(range(1, min(most, extent) + 1), key=lambda rows: (_rows_cost(extent, rows, vectors), -rows))
+
+
+def _rows_cost(extent: int, rows: int, vectors: int) -> float:
+    """Cycles of a step over all rows; a remainder is a variant of its own, whose code costs a little."""
+    full, rest = divmod(extent, rows)
+    return full * step_cycles(rows, vectors) + (1.02 * step_cycles(rest, vectors) if rest else 0)
+
+
+def unroll_for(tile_size: int, extent: int | None, budget: int = 128) -> int:
+    """Reduction steps in one loop body: about ``budget`` multiply-adds, dividing ``extent`` where it can."""
+    most = max(1, min(16, budget // tile_size))
+    if extent is None:
+        return min(most, 4)
+    best = max(divisors(extent, most), default=1)
+    return best if 2 * best >= min(most, extent) else most
+
+
+def even_blocks(extent: int, largest: int) -> int:
+    """Size of blocks of at most ``largest`` that cover ``extent`` evenly."""
+    count = -(-extent // max(1, largest))
+    return -(-extent // count)
+
+
+def product(factors: Iterable[int]) -> int:
+    result = 1
+    for factor in factors:
+        result *= factor
+    return result
