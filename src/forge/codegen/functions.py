@@ -1,6 +1,6 @@
 """Statements of the loop IR as LLVM functions.
 
-A kernel becomes ``i32 kernel(ptr buffers..., i64 scalars..., ptr host)``. The body of a parallel loop becomes a function of
+A kernel becomes ``i32 kernel(ptr buffers..., i64 scalars..., ptr host)``; its scalars are sizes, never negative. The body of a parallel loop becomes a function of
 its own, which gets the same pointers (with the same no-alias promises) and a range of iterations.
 """
 
@@ -97,8 +97,9 @@ def emit_kernel(module: ModuleEmitter, function: stmt.Function) -> None:
     for position, var in enumerate(function.scalars):
         parameters.append(f"i64 noundef %scalar{position}")
         f.e.env[var] = conversions.convert(f.e, f"%scalar{position}", tir.INDEX, var.dtype, 1)
+        f.e.nonnegative_vars.add(var)
     f.emit(function.body)
-    f.finish([*parameters, "ptr noundef %host"])
+    f.finish([*parameters, "ptr noundef %host"], "hidden ")
 
 
 def _seq(f: FunctionEmitter, s: stmt.Seq) -> None:
@@ -182,8 +183,9 @@ def _parallel(f: FunctionEmitter, s: stmt.For, begin: Operand, extent: Operand) 
     for position, field in enumerate(fields):
         slot = f.builder.value(f"getelementptr i64, ptr {closure}, i64 {position}")
         f.builder.effect(f"store {field}, ptr {slot}, align 8")
+    grain = 1 if s.grain is None else f.e.value(s.grain)
     run = abi.host_function(f.builder, "%host", "parallel_for")
-    f.check_status(f.builder.value(f"call i32 {run}(ptr %host, ptr {symbol}, ptr {closure}, i64 {extent}, i64 1)"))
+    f.check_status(f.builder.value(f"call i32 {run}(ptr %host, ptr {symbol}, ptr {closure}, i64 {extent}, i64 {grain})"))
     f.e.forget()
 
 

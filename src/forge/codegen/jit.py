@@ -1,4 +1,4 @@
-"""Objects linked into this process."""
+"""Objects linked into this process: no linker needed."""
 
 from __future__ import annotations
 

@@ -1,0 +1,143 @@
+"""Shared libraries, with the system's C compiler driver as assembler and linker."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from forge.codegen.entry import WEIGHTS_SYMBOL
+from forge.errors import CompileError, ToolchainError
+
+WEIGHTS_SECTION = ".forge.weights"
+METADATA_SECTION = ".forge.meta"
+PAGE = 4096
+
+Data = bytes | bytearray | memoryview
+
+_RUNTIME_FLAGS = ("-O2", "-std=c11", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections")
+_LINK_FLAGS = ("-shared", "-fPIC", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-Wl,-z,now", "-Wl,--no-undefined",
+               "-Wl,--build-id=none", "-s")
+_LIBRARIES = ("-lm", "-lpthread")
+
+
+def find_compiler() -> str:
+    """Path of the C compiler: ``$CC``, else cc, gcc or clang.
+
+    Raises:
+        ToolchainError: there is none.
+    """
+    chosen = os.environ.get("CC")
+    names = [chosen] if chosen else ["cc", "gcc", "clang"]
+    for name in names:
+        found = shutil.which(name)
+        if found:
+            return found
+    raise ToolchainError(f"link: no C compiler; looked for {', '.join(names)} on PATH; install one, such as the package 'gcc' "
+                         "or 'clang', or set CC; running in this process (get_inference_function) needs none")
+
+
+def link_library(objects: Sequence[bytes], weights: Data | None, runtime_sources: Path, out: Path, metadata: bytes) -> None:
+    """Writes the shared library ``out`` from object files, weights, the C runtime and metadata.
+
+    ``weights`` become symbol ``forge_weights``, aligned to a page. ``metadata`` becomes a section that is not loaded. ``out``
+    appears complete or not at all.
+
+    Raises:
+        ToolchainError: no C compiler, or it failed.
+        OSError: ``out`` cannot be written.
+    """
+    compiler = find_compiler()
+    runtime = _runtime_objects(compiler, runtime_sources)
+    with tempfile.TemporaryDirectory(prefix="forge-link-") as folder:
+        work = Path(folder)
+        inputs = [_write(work / f"kernel{i}.o", code) for i, code in enumerate(objects)]
+        inputs.append(_data_object(compiler, work, weights, metadata))
+        built = work / "library.so"
+        _run([compiler, *_LINK_FLAGS, "-o", str(built), *map(str, inputs), *map(str, runtime), *_LIBRARIES], "link the library")
+        _replace(out, built)
+
+
+def _write(path: Path, data: Data) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def _data_object(compiler: str, work: Path, weights: Data | None, metadata: bytes) -> Path:
+    """An object with the weights and the metadata, taken from files by the assembler."""
+    lines = []
+    if weights is not None and len(weights):
+        path = _write(work / "weights.bin", weights)
+        lines += [f'.section {WEIGHTS_SECTION}, "a", @progbits', f".balign {PAGE}", f".globl {WEIGHTS_SYMBOL}",
+                  f".hidden {WEIGHTS_SYMBOL}", f".type {WEIGHTS_SYMBOL}, @object",
+                  f".size {WEIGHTS_SYMBOL}, {len(weights)}", f"{WEIGHTS_SYMBOL}:", f'.incbin "{path.name}"']
+    meta = _write(work / "metadata.json", metadata)
+    lines += [f'.section {METADATA_SECTION}, "R", @progbits', f'.incbin "{meta.name}"', '.section .note.GNU-stack, "", @progbits']
+    source = _write(work / "data.s", "\n".join([*lines, ""]).encode())
+    built = work / "data.o"
+    _run([compiler, "-c", source.name, "-o", built.name], "assemble the weights", work)
+    return built
+
+
+def _runtime_objects(compiler: str, sources: Path) -> list[Path]:
+    """Objects of the C runtime, from a cache keyed by sources, compiler and flags."""
+    files = sorted(sources.glob("forge_*.c"))
+    if not files:
+        raise CompileError(f"link: no runtime sources in {sources}; expected forge_*.c; reinstall forge-runtime")
+    folder = _cache_folder() / _digest(compiler, sources)
+    objects = [folder / f"{source.stem}.o" for source in files]
+    for source, built in zip(files, objects):
+        if not built.exists():
+            _compile_runtime(compiler, source, built)
+    return objects
+
+
+def _compile_runtime(compiler: str, source: Path, built: Path) -> None:
+    built.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="forge-runtime-", dir=built.parent) as folder:
+        fresh = Path(folder) / built.name
+        _run([compiler, *_RUNTIME_FLAGS, "-c", str(source), "-o", str(fresh)], f"compile {source.name}")
+        os.replace(fresh, built)
+
+
+def _digest(compiler: str, sources: Path) -> str:
+    digest = hashlib.sha256(repr((compiler, _compiler_version(compiler), _RUNTIME_FLAGS)).encode())
+    for path in sorted([*sources.glob("forge_*.c"), *sources.glob("*.h")]):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:32]
+
+
+def _compiler_version(compiler: str) -> str:
+    return _run([compiler, "--version"], "tell its version")
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "forge" / "runtime"
+
+
+def _run(command: list[str], purpose: str, folder: Path | None = None) -> str:
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ToolchainError(f"link: {command[0]} could not {purpose}: {error}; set CC to a working C compiler") from error
+    if done.returncode:
+        raise ToolchainError(f"link: {command[0]} failed to {purpose} (exit status {done.returncode}): {done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+def _replace(out: Path, built: Path) -> None:
+    """Moves ``built`` to ``out`` in one step, also between file systems."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
+    os.close(descriptor)
+    try:
+        shutil.copyfile(built, name)
+        os.chmod(name, 0o755)
+        os.replace(name, out)
+    finally:
+        Path(name).unlink(missing_ok=True)
