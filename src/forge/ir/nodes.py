@@ -294,6 +294,7 @@ class Module:
     def __init__(self, main: Graph | None = None, params: Mapping[str, np.ndarray] | None = None) -> None:
         self.graphs: dict[str, Graph] = {"main": main if main is not None else Graph()}
         self.params: dict[str, np.ndarray] = dict(params or {})
+        self.show_types = False
 
     @property
     def main(self) -> Graph:
@@ -304,10 +305,17 @@ class Module:
         clone.graphs = {name: graph.copy() for name, graph in self.graphs.items()}
         return clone
 
+    def with_types(self) -> Module:
+        """The same graphs, not copied; prints with types."""
+        view = Module(params=self.params)
+        view.graphs = self.graphs
+        view.show_types = True
+        return view
+
     def __str__(self) -> str:
         from forge.ir.printer import print_module
 
-        return print_module(self)
+        return print_module(self, types=self.show_types)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

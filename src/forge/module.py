@@ -1,0 +1,318 @@
+"""``IRModule``: the model as users hold it. Load it, look at it, edit it, compile it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from forge import dims
+from forge.dims import Dim, DimExpr
+from forge.errors import ForgeError, InvalidGraphError
+from forge.ir import hashing, retype, serialize
+from forge.ir.interp import run_module
+from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.types import TensorType
+from forge.ir.verifier import verify
+from forge.passes import fold_batch_norm, fold_constants, inline_calls
+from forge.passes.base import PassContext
+from forge.target import Target
+
+TargetLike = str | Mapping[str, Any] | Target
+
+
+class IRModule:
+    """A model: graphs in Forge's IR and the weights that are not frozen into them.
+
+    Args:
+        mod: an ``ir.Module``, text of one, or another ``IRModule`` (copied).
+        params: values for inputs of ``main``, by name: weights that stay outside the graph.
+        inline_partitions: inline every function that ``main`` calls.
+        fold_constants: evaluate what depends on constants only.
+        fold_batch_norms: fold batch normalisations into the convolution or dense layer before them.
+
+    Raises:
+        ParseError: ``mod`` is text that cannot be parsed.
+        InvalidGraphError: the module breaks a rule of the IR, or ``params`` names no input or has the wrong type.
+    """
+
+    def __init__(
+        self,
+        mod: Module | IRModule | str,
+        params: Mapping[str, np.ndarray] | None = None,
+        inline_partitions: bool = False,
+        fold_constants: bool = True,
+        fold_batch_norms: bool = True,
+    ) -> None:
+        self._module = _as_module(mod)
+        self._bind(params or {})
+        verify(self._module)
+        self._simplify(inline_partitions, fold_constants, fold_batch_norms)
+
+    def _bind(self, params: Mapping[str, np.ndarray]) -> None:
+        by_name = {v.name: v for v in self._module.main.inputs}
+        for name, value in params.items():
+            if name not in by_name:
+                raise InvalidGraphError(f"params: {name!r} names no input of main; expected one of: {', '.join(by_name)}")
+            array = np.asarray(value)
+            retype.check_fits(by_name[name], array)
+            self._module.params[name] = array
+
+    def _simplify(self, inline: bool, constants: bool, batch_norms: bool) -> None:
+        context = PassContext(Target.parse("llvm"))
+        for graph in self._module.graphs.values():
+            if inline:
+                inline_calls.run(graph, PassContext(context.target, options={"module": self._module}))
+            if constants:
+                fold_constants.run(graph, context)
+            if batch_norms:
+                fold_batch_norm.run(graph, context)
+
+    @property
+    def mod(self) -> Module:
+        """The module; prints as text without types."""
+        return self._module
+
+    @property
+    def typed_mod(self) -> Module:
+        """The module after verification; prints as text with types.
+
+        Raises:
+            InvalidGraphError: it breaks a rule of the IR.
+        """
+        verify(self._module)
+        return self._module.with_types()
+
+    @property
+    def graphs(self) -> dict[str, Graph]:
+        """All graphs by name, ``main`` first."""
+        return self._module.graphs
+
+    @property
+    def main(self) -> Graph:
+        return self._module.main
+
+    @property
+    def graph_count(self) -> int:
+        return len(self.graphs)
+
+    @property
+    def subgraph_count(self) -> int:
+        """Graphs other than ``main``."""
+        return len(self.graphs) - 1
+
+    @property
+    def params(self) -> dict[str, np.ndarray]:
+        """Weights that are not frozen into the graph, by input name."""
+        return self._module.params
+
+    @property
+    def operators(self) -> dict[str, int]:
+        """How often each operator occurs, regions included, the most frequent first."""
+        counts = Counter(n.op for g in self.graphs.values() for n in g.walk() if n.op != "constant")
+        return dict(counts.most_common())
+
+    @property
+    def input_nodes(self) -> list[Value]:
+        """The model's inputs; those that ``params`` binds are left out."""
+        return [v for v in self.main.inputs if v.name not in self.params]
+
+    @property
+    def input_count(self) -> int:
+        return len(self.input_nodes)
+
+    @property
+    def input_names(self) -> list[str]:
+        return [v.name for v in self.input_nodes]
+
+    @property
+    def input_shapes(self) -> list[tuple[Dim, ...]]:
+        """Shapes; symbolic dimensions print as their expression."""
+        return [v.shape for v in self.input_nodes]
+
+    @property
+    def input_dtypes(self) -> list[str]:
+        return [v.dtype for v in self.input_nodes]
+
+    @property
+    def output_node(self) -> Node:
+        """The node of the first output.
+
+        Raises:
+            InvalidGraphError: the first output is an input.
+        """
+        producer = self.main.outputs[0].producer
+        if producer is None:
+            raise InvalidGraphError("output_node: the first output is an input of the graph")
+        return producer
+
+    @property
+    def output_count(self) -> int:
+        return len(self.main.outputs)
+
+    @property
+    def output_names(self) -> list[str]:
+        return [v.name for v in self.main.outputs]
+
+    @property
+    def output_shapes(self) -> list[tuple[Dim, ...]]:
+        return [v.shape for v in self.main.outputs]
+
+    @property
+    def output_dtypes(self) -> list[str]:
+        return [v.dtype for v in self.main.outputs]
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether the model holds quantised operators."""
+        return any(n.op.startswith("qnn.") for g in self.graphs.values() for n in g.walk())
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of structure and contents: equal for identical models, in every process."""
+        return hashing.fingerprint(self._module)
+
+    def __hash__(self) -> int:
+        return hashing.structural_hash(self._module)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IRModule) and hash(self) == hash(other)
+
+    def __iter__(self) -> Iterator[Node]:
+        """The nodes of ``main`` in topological order."""
+        return iter(self.main)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{v.name}: {v.type}" for v in self.input_nodes)
+        outputs = ", ".join(str(v.type) for v in self.main.outputs)
+        return f"<forge.IRModule ({inputs}) -> ({outputs}); {sum(self.operators.values())} operators>"
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<pre>{html.escape(str(self.mod))}</pre>"
+
+    def copy(self) -> IRModule:
+        """A deep copy; weights are shared until one of the copies replaces them."""
+        return IRModule(self._module.copy(), fold_constants=False, fold_batch_norms=False)
+
+    def set_batch_size(self, batch_size: int) -> None:
+        """Sets the first dimension of every input that has the batch dimension of the first input. In place.
+
+        Raises:
+            ValueError: ``batch_size`` is not a positive integer, or the model fixes its batch (the message names the node).
+        """
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"set_batch_size: got {batch_size!r}; expected a positive integer")
+        inputs = [v for v in self.input_nodes if isinstance(v.type, TensorType) and v.rank > 0]
+        if not inputs:
+            raise ValueError("set_batch_size: the model has no input with a dimension")
+        old = inputs[0].shape[0]
+        if isinstance(old, DimExpr):
+            self._module = retype.substitute_symbols(self._module, _solve(old, batch_size))
+        else:
+            self._module = retype.replace_batch(self._module, inputs, old, batch_size)
+
+    def get_inference_function(self, target: TargetLike = "llvm") -> Callable[..., Any]:
+        """A callable: arrays in by position (or by name), an array or a list of arrays out.
+
+        ``target="reference"`` interprets the graph with NumPy; any other target compiles in memory.
+        """
+        if target == "reference":
+            return self._reference
+        from forge.driver import compile_module
+
+        return compile_module(self._module, target=target).runtime()
+
+    def _reference(self, *inputs: Any, **named: Any) -> Any:
+        names = [v.name for v in self.input_nodes]
+        if len(inputs) > len(names):
+            raise ForgeError(f"inference: got {len(inputs)} inputs; expected {len(names)} ({', '.join(names)})")
+        values = {**dict(zip(names, inputs)), **named}
+        results = run_module(self._module, {k: np.asarray(v) for k, v in values.items()})
+        return results[0] if len(results) == 1 else results
+
+    def compile(
+        self,
+        target: TargetLike = "llvm",
+        host: TargetLike | None = None,
+        output_path: str | PathLike[str] | None = "./compile_output",
+        opt_level: int = 3,
+        set_float16: bool = False,
+        set_channel_layout: str | None = None,
+        export_relay: bool = False,
+        export_metadata: bool = False,
+        force_overwrite: bool = False,
+        uuid: str | None = None,
+        encrypt_password: str | None = None,
+    ) -> None:
+        """Compiles to a directory that holds ``modelLibrary.so``, ready to deploy.
+
+        Args:
+            target: text (``"llvm"`` is this machine; ``"llvm -mcpu=x86-64-v3"``), tag, dictionary, JSON or ``Target``.
+            host: description of the host; must agree with the target's architecture.
+            output_path: the directory to create.
+            opt_level: 0 to 4; ``docs/opt_levels.md`` tells what each turns on.
+            set_float16: compute in float16 where that is safe; inputs and outputs keep their types.
+            set_channel_layout: inner layout of convolutions, "first" or "last"; None lets the compiler choose.
+            export_relay: also write the text of the module, ``model.relay``.
+            export_metadata: also write ``metadata.json``.
+            force_overwrite: replace ``output_path`` if it exists.
+            uuid: identifier to record; None: a random one.
+            encrypt_password: encrypt the library; ``modelLibrary.key`` is written beside it, and loading needs both.
+
+        Raises:
+            ValueError: a bad argument, or ``output_path`` exists and ``force_overwrite`` is off.
+            CompileError: an operator cannot be compiled; ToolchainError: no C compiler.
+        """
+        from forge.driver import artifact, compile_module
+
+        options = artifact.Options(
+            output_path, export_relay, export_metadata, force_overwrite, uuid, encrypt_password
+        )
+        options.check()
+        compiled = compile_module(
+            self._module, target=target, host=host, opt_level=opt_level, float16=set_float16, channel_layout=set_channel_layout
+        )
+        artifact.write(compiled, self._module, options)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes text and weights to one file (``.forge``), read back by ``forge.load``."""
+        serialize.save(self._module, path)
+
+
+RelayModule = IRModule
+
+
+def load(path: str | PathLike[str]) -> IRModule:
+    """Reads a module that ``IRModule.save`` wrote.
+
+    Raises:
+        ImportModelError: the file is missing, damaged or of a newer format.
+    """
+    return IRModule(serialize.load(path), fold_constants=False, fold_batch_norms=False)
+
+
+def _as_module(mod: Module | IRModule | str) -> Module:
+    if isinstance(mod, IRModule):
+        return mod.mod.copy()
+    if isinstance(mod, str):
+        from forge.ir.parser import parse_module
+
+        return parse_module(mod)
+    if not isinstance(mod, Module):
+        raise InvalidGraphError(f"IRModule: got {type(mod).__name__}; expected an ir.Module, an IRModule or text; load models with forge.from_onnx")
+    return mod
+
+
+def _solve(dim: DimExpr, size: int) -> dict[str, Dim]:
+    names = dims.symbols(dim)
+    if names != [str(dim)]:
+        raise ValueError(f"set_batch_size: the batch dimension is {dim}; expected a plain symbol or a number")
+    return {names[0]: size}
+
+
+__all__ = ["IRModule", "RelayModule", "load"]
