@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 _NORMALISATIONS = (nn.BatchNorm2d, nn.LayerNorm)
+_RESIDUAL_SCALE = 0.4
 
 
 def randomise(network: nn.Module, calibration: Sequence[torch.Tensor], seed: int = 0) -> None:
@@ -29,6 +30,7 @@ def randomise(network: nn.Module, calibration: Sequence[torch.Tensor], seed: int
         for module in network.modules():
             for name, parameter in module.named_parameters(recurse=False):
                 _fill(module, name, parameter, generator)
+        _soften_residuals(network)
         _measure_statistics(network, calibration)
         _centre_head(network, calibration)
 
@@ -58,6 +60,16 @@ def _fan_in(module: nn.Module, parameter: nn.Parameter) -> int:
     if hasattr(module, "weights_are_input_major"):
         return parameter.shape[0]
     return math.prod(parameter.shape[1:])
+
+
+def _soften_residuals(network: nn.Module) -> None:
+    """Trained residual branches add little to their input; at full strength depth amplifies rounding errors."""
+    for module in network.modules():
+        branch = getattr(module, "residual", None)
+        if isinstance(branch, nn.Sequential):
+            last = [norm for norm in branch.modules() if isinstance(norm, nn.BatchNorm2d)][-1]
+            last.weight.mul_(_RESIDUAL_SCALE)
+            last.bias.mul_(_RESIDUAL_SCALE)
 
 
 def _measure_statistics(network: nn.Module, calibration: Sequence[torch.Tensor]) -> None:

@@ -1,7 +1,7 @@
 """Trains the classifier of the demo on scikit-learn's 8x8 digits and exports it to ONNX.
 
-Needs torch, onnxscript and scikit-learn (extra ``test-all``); takes half a minute on one core. Writes ``digits.onnx`` and
-``digits_test.npz`` beside itself, which are committed: `demo.py` needs neither torch nor this script.
+Needs torch, onnxscript and scikit-learn (extra ``test-all``); takes ten seconds on one core. Writes beside itself
+``digits.onnx`` and ``digits_test.npz``, which are committed: `demo.py` needs neither torch nor this script.
 """
 
 from __future__ import annotations

@@ -1,0 +1,94 @@
+"""The runtimes that Forge is compared with, each brought to the same terms: float32, a number of threads, one stream.
+
+A loader takes an ONNX file, its inputs and the number of threads and returns a function that runs the model once.
+The libraries are optional and imported by their loader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Feed = Mapping[str, NDArray[Any]]
+Outputs = Sequence[NDArray[Any]]
+Call = Callable[[], Outputs]
+Loader = Callable[[Path, Feed, int], Call]
+
+
+def load_onnxruntime(path: Path, feed: Feed, threads: int) -> Call:
+    """ONNX Runtime on the CPU with all its optimisations."""
+    return _onnxruntime_call(path, feed, threads, optimised=True)
+
+
+def load_reference(path: Path, feed: Feed, threads: int) -> Call:
+    """ONNX Runtime with its optimisations off: the operators as the file has them. What outputs are compared with."""
+    return _onnxruntime_call(path, feed, threads, optimised=False)
+
+
+def _onnxruntime_call(path: Path, feed: Feed, threads: int, *, optimised: bool) -> Call:
+    import onnxruntime
+
+    levels = onnxruntime.GraphOptimizationLevel
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Its workers would otherwise spin on while another library is being timed.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    inputs = dict(feed)
+    return lambda: session.run(None, inputs)  # type: ignore[no-any-return]
+
+
+def load_openvino(path: Path, feed: Feed, threads: int) -> Call:
+    """OpenVINO on the CPU, one stream, and float32 also where the CPU has bfloat16."""
+    import openvino
+
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": 1,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    request = openvino.Core().compile_model(str(path), "CPU", settings).create_infer_request()
+    inputs = dict(feed)
+
+    def call() -> Outputs:
+        results = request.infer(inputs, share_inputs=True, share_outputs=True)
+        return [results[index] for index in range(len(results))]
+
+    return call
+
+
+LOADERS: Mapping[str, Loader] = MappingProxyType({"onnxruntime": load_onnxruntime, "openvino": load_openvino})
+"""Peers that read ONNX files, by the name of their package."""
+
+
+def as_list(outputs: NDArray[Any] | Outputs) -> list[NDArray[Any]]:
+    """The outputs of a call that gives one array or a sequence of arrays."""
+    return [outputs] if isinstance(outputs, np.ndarray) else list(outputs)
+
+
+def disagreement(found: Outputs, expected: Outputs) -> float:
+    """``max|found - expected| / max|expected|`` of the worst output.
+
+    Infinite where shapes differ or one of the two is not finite.
+    """
+    if [one.shape for one in found] != [one.shape for one in expected]:
+        return float("inf")
+    return max((_relative(one, other) for one, other in zip(found, expected, strict=True)), default=0.0)
+
+
+def _relative(found: NDArray[Any], expected: NDArray[Any]) -> float:
+    if expected.size == 0:
+        return 0.0
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    largest = float(np.abs(found - expected).max())
+    if not np.isfinite(largest):
+        return float("inf")
+    return largest / (float(np.abs(expected).max()) or 1.0)
