@@ -1,0 +1,471 @@
+"""Pooling: over sliding windows, over everything, and to a given size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from forge import dims, dtypes, te
+from forge.dims import Dim
+from forge.ir.types import TensorType
+from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.layout import Layout, parse_layout
+from forge.ops.nn_common import (
+    Window,
+    accumulator_dtype,
+    cast_result,
+    fail,
+    lowest,
+    padded_read,
+    require_positive,
+    sliding_windows,
+    tensor_type,
+    tuple_of,
+    wide,
+    windows,
+)
+from forge.te import Expr, Tensor
+from forge.tir.expr import binary
+
+if TYPE_CHECKING:
+    from forge.ir.nodes import Graph, Value
+
+
+@dataclass(frozen=True)
+class MaxPool2DAttrs:
+    pool_size: tuple[int, ...]
+    strides: tuple[int, ...] = (1, 1)
+    dilation: tuple[int, ...] = (1, 1)
+    padding: tuple[Dim, ...] = (0, 0)
+    layout: str = "NCHW"
+    out_layout: str = ""
+    ceil_mode: bool = False
+
+
+@dataclass(frozen=True)
+class MaxPool1DAttrs(MaxPool2DAttrs):
+    strides: tuple[int, ...] = (1,)
+    dilation: tuple[int, ...] = (1,)
+    padding: tuple[Dim, ...] = (0,)
+    layout: str = "NCW"
+
+
+@dataclass(frozen=True)
+class MaxPool3DAttrs(MaxPool2DAttrs):
+    strides: tuple[int, ...] = (1, 1, 1)
+    dilation: tuple[int, ...] = (1, 1, 1)
+    padding: tuple[Dim, ...] = (0, 0, 0)
+    layout: str = "NCDHW"
+
+
+@dataclass(frozen=True)
+class AvgPool2DAttrs(MaxPool2DAttrs):
+    count_include_pad: bool = False
+
+
+@dataclass(frozen=True)
+class AvgPool1DAttrs(MaxPool1DAttrs):
+    count_include_pad: bool = False
+
+
+@dataclass(frozen=True)
+class AvgPool3DAttrs(MaxPool3DAttrs):
+    count_include_pad: bool = False
+
+
+def spatial_axes(op: str, layout: Layout, spatial: str) -> list[int]:
+    """Positions of the axes that are pooled over; blocks of other axes may be anywhere.
+
+    Raises:
+        TypeInferenceError: the layout lacks one, or has other letters.
+    """
+    if sorted(layout.letters) != sorted("NC" + spatial) or any(layout.block(s) > 1 for s in spatial):
+        raise fail(op, "layout", repr(layout.text), f"the axes NC{spatial}, blocks of N and C only")
+    return [layout.index(s) for s in spatial]
+
+
+class _Pool(Op[Any]):
+    """What pools over sliding windows share."""
+
+    operands = (Operand("data"),)
+    kind = Kind.REDUCTION
+    spatial: ClassVar[str]
+
+    def windows(self, attrs: Any) -> tuple[Window, ...]:
+        sizes = tuple_of(self.name, "pool_size", attrs.pool_size, len(self.spatial))
+        return windows(self.name, sizes, attrs.strides, attrs.dilation, attrs.padding)
+
+    def axes(self, attrs: Any) -> list[int]:
+        if attrs.out_layout not in ("", attrs.layout):
+            raise fail(self.name, "out_layout", repr(attrs.out_layout), f"'' or the layout {attrs.layout!r}")
+        return spatial_axes(self.name, parse_layout(attrs.layout), self.spatial)
+
+    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+        axes = self.axes(attrs)
+        data = tensor_type(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
+        shape = list(data.shape)
+        for axis, window in zip(axes, self.windows(attrs)):
+            shape[axis] = window.positions(shape[axis], attrs.ceil_mode)
+        require_positive(self.name, f"window over {data}", [shape[axis] for axis in axes])
+        return [TensorType(tuple(shape), data.dtype)]
+
+    def view(self, x: np.ndarray, attrs: Any, fill: Any) -> np.ndarray:
+        """``x`` with the taps of every window as new last axes; ``fill`` in the padding."""
+        axes, spec = self.axes(attrs), self.windows(attrs)
+        counts = [w.positions(x.shape[a], attrs.ceil_mode) for a, w in zip(axes, spec)]
+        return sliding_windows(x, axes, spec, counts, fill)
+
+    def reduce(self, data: Tensor, attrs: Any, kind: str, fill: float | int | bool, out: Sequence[Expr]) -> Tensor:
+        """The reduction over all taps as a compute of extents ``out``, in the accumulator's dtype."""
+        axes, spec = self.axes(attrs), self.windows(attrs)
+        taps = [te.reduce_axis(w.size, f"r{k}") for k, w in enumerate(spec)]
+        overhang = [False] * data.ndim
+        for axis, w in zip(axes, spec):
+            overhang[axis] = w.may_overhang(attrs.ceil_mode)
+
+        def body(*indices: Expr) -> Expr:
+            source = list(indices)
+            for axis, w, tap in zip(axes, spec, taps):
+                source[axis] = w.position(indices[axis], tap.var)
+            value = padded_read(data, source, overhang, fill)
+            return te.reduce(kind, te.cast(value, accumulator_dtype(data.dtype)), taps)
+
+        return te.compute(out, body, name=f"pool_{kind}")
+
+    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+        return results[0].size * dims.product(w.size for w in self.windows(attrs))
+
+
+class _MaxPool(_Pool):
+    """Maximum over sliding windows: ``out[.., p, ..] = max over taps k of data[.., p * stride + k * dilation - padding, ..]``.
+
+    Padding never wins. With ``ceil_mode`` windows that overhang the end count if they start before it. ``layout`` may block C.
+    """
+
+    accuracy = Accuracy.EXACT
+
+    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
+        x = operands[0]
+        taps = tuple(range(-len(self.spatial), 0))
+        return [np.max(self.view(x, attrs, lowest(dtypes.canonical(x.dtype))), axis=taps)]
+
+    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+        (data,) = operands
+        assert data is not None
+        out = te.shape_of(results[0].shape)
+        return [cast_result(self.reduce(data, attrs, "max", lowest(data.dtype), out), data.dtype)]
+
+
+class _AvgPool(_Pool):
+    """Mean over sliding windows (positions as in max pooling).
+
+    The divisor is the number of taps inside of the data or, with ``count_include_pad``, inside of the padded data.
+    Integers are divided towards zero.
+    """
+
+    accuracy = Accuracy.ACCUMULATING
+
+    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
+        x = wide(operands[0])
+        total = np.sum(self.view(x, attrs, 0), axis=tuple(range(-len(self.spatial), 0)), dtype=x.dtype)
+        divisor = np.ones([1] * x.ndim, np.int64)
+        for axis, window in zip(self.axes(attrs), self.windows(attrs)):
+            counts = [_count_taps(window, x.shape[axis], p, attrs.count_include_pad) for p in range(total.shape[axis])]
+            divisor = divisor * np.reshape(counts, [-1 if k == axis else 1 for k in range(x.ndim)])
+        quotient = total / np.maximum(divisor, 1)
+        return [np.trunc(quotient) if np.issubdtype(x.dtype, np.integer) else quotient]
+
+    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+        (data,) = operands
+        assert data is not None
+        total = self.reduce(data, attrs, "sum", 0, te.shape_of(results[0].shape))
+        axes, spec = self.axes(attrs), self.windows(attrs)
+
+        def mean(*indices: Expr) -> Expr:
+            divisor: Expr = te.const(1)
+            for axis, window in zip(axes, spec):
+                divisor = divisor * _divisor(window, data.shape[axis], indices[axis], attrs)
+            op = "div" if dtypes.is_float(total.dtype) else "truncdiv"
+            return te.cast(binary(op, total[indices], te.cast(divisor, total.dtype)), data.dtype)
+
+        return [te.compute(total.shape, mean, name="pool_mean")]
+
+
+def _count_taps(window: Window, extent: int, position: int, include_pad: bool) -> int:
+    """Taps of the window at output ``position`` that count."""
+    low, high = (-window.before, extent + window.after) if include_pad else (0, extent)
+    first = position * window.stride - window.before
+    return sum(low <= first + k * window.dilation < high for k in range(window.size))
+
+
+def _divisor(window: Window, extent: Expr, position: Expr, attrs: Any) -> Expr:
+    """``_count_taps``, at least 1, as an expression; a number where all taps count."""
+    whole = attrs.count_include_pad or (window.before == 0 and window.after == 0)
+    if whole and not attrs.ceil_mode:
+        return te.dim(window.size)
+    before, after = te.dim(window.before), te.dim(window.after)
+    low, high = (-before, extent + after) if attrs.count_include_pad else (te.const(0), extent)
+    first = position * window.stride - before
+    begin = binary("max", (low - first + (window.dilation - 1)) // window.dilation, 0)
+    end = binary("min", (high - first + (window.dilation - 1)) // window.dilation, te.dim(window.size))
+    return binary("max", end - begin, 1)
+
+
+@register
+class MaxPool1D(_MaxPool):
+    __doc__ = _MaxPool.__doc__
+    name = "nn.max_pool1d"
+    Attrs = MaxPool1DAttrs
+    spatial = "W"
+
+
+@register
+class MaxPool2D(_MaxPool):
+    __doc__ = _MaxPool.__doc__
+    name = "nn.max_pool2d"
+    Attrs = MaxPool2DAttrs
+    spatial = "HW"
+
+
+@register
+class MaxPool3D(_MaxPool):
+    __doc__ = _MaxPool.__doc__
+    name = "nn.max_pool3d"
+    Attrs = MaxPool3DAttrs
+    spatial = "DHW"
+
+
+@register
+class AvgPool1D(_AvgPool):
+    __doc__ = _AvgPool.__doc__
+    name = "nn.avg_pool1d"
+    Attrs = AvgPool1DAttrs
+    spatial = "W"
+
+
+@register
+class AvgPool2D(_AvgPool):
+    __doc__ = _AvgPool.__doc__
+    name = "nn.avg_pool2d"
+    Attrs = AvgPool2DAttrs
+    spatial = "HW"
+
+
+@register
+class AvgPool3D(_AvgPool):
+    __doc__ = _AvgPool.__doc__
+    name = "nn.avg_pool3d"
+    Attrs = AvgPool3DAttrs
+    spatial = "DHW"
+
+
+@dataclass(frozen=True)
+class AdaptivePool2DAttrs:
+    output_size: tuple[Dim, ...] = ()
+    layout: str = "NCHW"
+    out_layout: str = ""
+
+
+@dataclass(frozen=True)
+class AdaptivePool1DAttrs(AdaptivePool2DAttrs):
+    layout: str = "NCW"
+
+
+@dataclass(frozen=True)
+class AdaptivePool3DAttrs(AdaptivePool2DAttrs):
+    layout: str = "NCDHW"
+
+
+@dataclass(frozen=True)
+class GlobalPool2DAttrs:
+    layout: str = "NCHW"
+    out_layout: str = ""
+
+
+class _AdaptivePool(Op[Any]):
+    """Pools to ``output_size``: cell ``p`` of ``n`` covers ``floor(p * extent / n)`` to ``ceil((p + 1) * extent / n)``.
+
+    An empty ``output_size`` keeps the extents. ``layout`` may block C.
+    """
+
+    operands = (Operand("data"),)
+    kind = Kind.REDUCTION
+    spatial: ClassVar[str]
+    reduction: ClassVar[str]  # "max" or "sum" (of a mean)
+
+    def sizes(self, shape: Sequence[Any], attrs: Any) -> list[tuple[int, Any]]:
+        """(axis, output extent) of the axes that are pooled."""
+        axes = spatial_axes(self.name, parse_layout(attrs.layout), self.spatial)
+        if not attrs.output_size:
+            return [(axis, shape[axis]) for axis in axes]
+        return list(zip(axes, tuple_of(self.name, "output_size", attrs.output_size, len(axes))))
+
+    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+        data = tensor_type(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
+        if attrs.out_layout not in ("", attrs.layout):
+            raise fail(self.name, "out_layout", repr(attrs.out_layout), f"'' or the layout {attrs.layout!r}")
+        shape = list(data.shape)
+        for axis, size in self.sizes(data.shape, attrs):
+            shape[axis] = size
+        require_positive(self.name, "output_size", [size for _, size in self.sizes(data.shape, attrs)])
+        return [TensorType(tuple(shape), data.dtype)]
+
+    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
+        x = operands[0]
+        function: Callable[..., Any] = np.max if self.reduction == "max" else np.mean
+        sizes = self.sizes(x.shape, attrs)
+        shape = list(x.shape)
+        for axis, size in sizes:
+            shape[axis] = size
+        out = np.empty(shape, x.dtype)
+        for cell in np.ndindex(*(size for _, size in sizes)):
+            source, target = [slice(None)] * x.ndim, [slice(None)] * x.ndim
+            for (axis, size), p in zip(sizes, cell):
+                extent = x.shape[axis]
+                source[axis] = slice(p * extent // size, -(-(p + 1) * extent // size))
+                target[axis] = slice(p, p + 1)
+            out[tuple(target)] = function(wide(x[tuple(source)]), axis=tuple(a for a, _ in sizes), keepdims=True)
+        return [out]
+
+    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+        (data,) = operands
+        assert data is not None
+        dtype = accumulator_dtype(data.dtype)
+        shape = te.shape_of(results[0].shape)
+        cells = [(axis, *_cell(data.shape[axis], shape[axis])) for axis, _ in self.sizes(data.shape, attrs)]
+        taps = [te.reduce_axis(longest, f"r{k}") for k, (_, longest, _) in enumerate(cells)]
+        fill = lowest(data.dtype) if self.reduction == "max" else 0
+
+        def total(*indices: Expr) -> Expr:
+            source = list(indices)
+            valid: Expr = te.const(True, "bool")
+            for (axis, _, exact), tap in zip(cells, taps):
+                begin, end = _bounds(indices[axis], data.shape[axis], shape[axis])
+                source[axis] = begin + tap.var
+                if not exact:
+                    valid = te.logical_and(valid, source[axis] < end)
+                    source[axis] = binary("min", source[axis], data.shape[axis] - 1)
+            value = te.select(valid, data[tuple(source)], te.const(fill, data.dtype))
+            return te.reduce(self.reduction, te.cast(value, dtype), taps)
+
+        reduced = te.compute(shape, total, name=f"adaptive_{self.reduction}")
+        if self.reduction == "max":
+            return [cast_result(reduced, data.dtype)]
+
+        def mean(*indices: Expr) -> Expr:
+            count: Expr = te.const(1)
+            for axis, longest, exact in cells:
+                begin, end = _bounds(indices[axis], data.shape[axis], shape[axis])
+                count = count * (longest if exact else end - begin)
+            return te.cast(reduced[indices] / te.cast(count, dtype), data.dtype)
+
+        return [te.compute(shape, mean, name="adaptive_mean")]
+
+    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+        data = operands[0].type if hasattr(operands[0], "type") else operands[0]
+        return data.size
+
+
+def _bounds(cell: Expr, extent: Expr, cells: Expr) -> tuple[Expr, Expr]:
+    """First element of a cell, and the one behind its last."""
+    return cell * extent // cells, ((cell + 1) * extent + (cells - 1)) // cells
+
+
+def _cell(extent: Expr, cells: Expr) -> tuple[Expr, bool]:
+    """The most elements of a cell, and whether every cell has that many."""
+    size, count = getattr(extent, "value", None), getattr(cells, "value", None)
+    if count == 1:
+        return extent, True
+    if isinstance(size, int) and isinstance(count, int):
+        longest = max(-(-(p + 1) * size // count) - p * size // count for p in range(count))
+        return te.const(longest), size % count == 0
+    return (extent + (cells - 1)) // cells + 1, False
+
+
+class _AdaptiveMax(_AdaptivePool):
+    __doc__ = f"Maximum of every cell. {_AdaptivePool.__doc__}"
+    reduction = "max"
+    accuracy = Accuracy.EXACT
+
+
+class _AdaptiveAvg(_AdaptivePool):
+    __doc__ = f"Mean of every cell. {_AdaptivePool.__doc__}"
+    reduction = "sum"
+    accuracy = Accuracy.ACCUMULATING
+
+
+@register
+class AdaptiveMaxPool1D(_AdaptiveMax):
+    __doc__ = _AdaptiveMax.__doc__
+    name = "nn.adaptive_max_pool1d"
+    Attrs = AdaptivePool1DAttrs
+    spatial = "W"
+
+
+@register
+class AdaptiveMaxPool2D(_AdaptiveMax):
+    __doc__ = _AdaptiveMax.__doc__
+    name = "nn.adaptive_max_pool2d"
+    Attrs = AdaptivePool2DAttrs
+    spatial = "HW"
+
+
+@register
+class AdaptiveMaxPool3D(_AdaptiveMax):
+    __doc__ = _AdaptiveMax.__doc__
+    name = "nn.adaptive_max_pool3d"
+    Attrs = AdaptivePool3DAttrs
+    spatial = "DHW"
+
+
+@register
+class AdaptiveAvgPool1D(_AdaptiveAvg):
+    __doc__ = _AdaptiveAvg.__doc__
+    name = "nn.adaptive_avg_pool1d"
+    Attrs = AdaptivePool1DAttrs
+    spatial = "W"
+
+
+@register
+class AdaptiveAvgPool2D(_AdaptiveAvg):
+    __doc__ = _AdaptiveAvg.__doc__
+    name = "nn.adaptive_avg_pool2d"
+    Attrs = AdaptivePool2DAttrs
+    spatial = "HW"
+
+
+@register
+class AdaptiveAvgPool3D(_AdaptiveAvg):
+    __doc__ = _AdaptiveAvg.__doc__
+    name = "nn.adaptive_avg_pool3d"
+    Attrs = AdaptivePool3DAttrs
+    spatial = "DHW"
+
+
+class _GlobalPool(_AdaptivePool):
+    spatial = "HW"
+    Attrs = GlobalPool2DAttrs
+
+    def sizes(self, shape: Sequence[Any], attrs: Any) -> list[tuple[int, Any]]:
+        return [(axis, 1) for axis in spatial_axes(self.name, parse_layout(attrs.layout), self.spatial)]
+
+
+@register
+class GlobalMaxPool2D(_GlobalPool):
+    """``out[n, c, 0, 0] = max over h, w of data[n, c, h, w]``. ``layout`` may block C."""
+
+    name = "nn.global_max_pool2d"
+    reduction = "max"
+    accuracy = Accuracy.EXACT
+
+
+@register
+class GlobalAvgPool2D(_GlobalPool):
+    """``out[n, c, 0, 0] = mean over h, w of data[n, c, h, w]``. ``layout`` may block C."""
+
+    name = "nn.global_avg_pool2d"
+    reduction = "sum"
+    accuracy = Accuracy.ACCUMULATING
