@@ -1,0 +1,42 @@
+"""Builds the CPython extension; everything else is declared in pyproject.toml."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+CSRC = "src/forge_runtime/csrc"
+FILES = ("_native.c", "forge_runtime.c", "forge_pool.c", "forge_cpu.c", "forge_host.c", "forge_load.c")
+
+
+class BuildExtension(build_ext):
+    """Names the missing header before the C compiler does."""
+
+    def run(self) -> None:
+        folder = sysconfig.get_path("include")
+        if not (Path(folder) / "Python.h").is_file():
+            sys.exit(
+                f"forge-runtime: Python.h not found in {folder}; it is needed to build the extension; "
+                "install the headers of your Python (Debian, Ubuntu: apt install python3-dev; Fedora: dnf install python3-devel)"
+            )
+        super().run()
+
+
+setup(
+    cmdclass={"build_ext": BuildExtension},
+    ext_modules=[
+        Extension(
+            "forge_runtime._native",
+            sources=[f"{CSRC}/{name}" for name in FILES],
+            depends=[f"{CSRC}/forge_runtime.h", f"{CSRC}/forge_internal.h"],
+            define_macros=[("Py_LIMITED_API", "0x030b0000")],
+            extra_compile_args=["-std=c11", "-O2", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"],
+            extra_link_args=["-pthread"],
+            py_limited_api=True,
+        )
+    ],
+)

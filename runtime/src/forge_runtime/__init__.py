@@ -1,0 +1,49 @@
+"""Loads and runs models that Forge compiled. Needs NumPy only; encrypted models also need ``cryptography``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from forge_runtime._native import num_threads, set_num_threads
+from forge_runtime.artifact import read_metadata
+from forge_runtime.errors import (
+    ArtifactError,
+    CpuFeatureError,
+    ExecutionError,
+    ForgeRuntimeError,
+    InputError,
+    InternalError,
+    OutOfMemoryError,
+    PasswordError,
+)
+from forge_runtime.runtime import Runtime
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArtifactError",
+    "CpuFeatureError",
+    "ExecutionError",
+    "ForgeRuntimeError",
+    "InputError",
+    "InternalError",
+    "OutOfMemoryError",
+    "PasswordError",
+    "Runtime",
+    "include_directory",
+    "num_threads",
+    "read_metadata",
+    "set_num_threads",
+    "static_sources",
+]
+
+
+def include_directory() -> Path:
+    """The folder of ``forge_runtime.h``."""
+    return Path(__file__).parent / "csrc"
+
+
+def static_sources() -> list[Path]:
+    """The C files of the built-in host and ``forge_run``, to be linked into a model library (C11, ``-pthread``)."""
+    names = ("forge_runtime.c", "forge_pool.c", "forge_cpu.c", "forge_host.c", "forge_load.c")
+    return [include_directory() / name for name in names]

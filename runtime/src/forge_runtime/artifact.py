@@ -1,0 +1,383 @@
+"""Reading and sealing ``modelLibrary.so`` without running any of it.
+
+The metadata lies in the ELF section ``.forge.meta``, which the loader of the system ignores:
+
+====== ===== ============================================================================
+offset bytes content
+====== ===== ============================================================================
+0      8     magic ``\\x7fFORGEMD``
+8      4     format version, little-endian
+12     4     size of the JSON text, little-endian
+16     32    SHA-256 of the whole file with these 32 bytes set to zero
+48     ...   JSON object, UTF-8
+====== ===== ============================================================================
+
+The digest covers code, weights and metadata alike: any damaged byte is found before code is loaded. It guards against
+damage, not against an attacker, who could compute it anew; for that, encrypt (``forge_runtime.encryption``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from forge_runtime.errors import ArtifactError
+
+FORMAT_VERSION = 1
+LIBRARY_NAME = "modelLibrary.so"
+SECTION_NAME = ".forge.meta"
+
+Metadata = dict[str, Any]
+
+_MAGIC = b"\x7fFORGEMD"
+_HEADER = struct.Struct("<8sII32s")
+_DIGEST_OFFSET = 16
+_DIGEST_SIZE = 32
+_MAX_JSON = 64 << 20
+_CHUNK = 1 << 20
+
+_ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
+_SHT_PROGBITS = 1
+_ET_DYN = 3
+_ELFCLASS64 = 2
+_LITTLE_ENDIAN = 1
+_MAX_SECTIONS = 0xFF00
+_MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64", 21: "ppc64le", 22: "s390x", 258: "loongarch64"}
+
+
+class _ElfHeader(NamedTuple):
+    ident: bytes
+    type: int
+    machine: int
+    version: int
+    entry: int
+    program_offset: int
+    section_offset: int
+    flags: int
+    header_size: int
+    program_entry_size: int
+    program_count: int
+    section_entry_size: int
+    section_count: int
+    names_index: int
+
+
+class _Section(NamedTuple):
+    name: int
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+    entry_size: int
+
+
+@dataclass(frozen=True)
+class _File:
+    """An open file, read with bounds checks; ``where`` names it in messages."""
+
+    fd: int
+    where: str
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+    def read(self, offset: int, size: int, what: str) -> bytes:
+        if offset < 0 or size < 0 or offset + size > self.size:
+            raise ArtifactError(
+                f"{self.where}: truncated or damaged; {what} would end at byte {offset + size}, "
+                f"the file has {self.size}; copy or compile it again"
+            )
+        data = b"".join(self.chunks(offset, size))
+        if len(data) != size:
+            raise ArtifactError(f"{self.where}: {what} changed while it was read; try again")
+        return data
+
+    def chunks(self, offset: int, size: int) -> Iterator[bytes]:
+        """The bytes from ``offset`` on, fewer if the file ends before."""
+        end = offset + size
+        while offset < end:
+            chunk = os.pread(self.fd, min(_CHUNK, end - offset), offset)
+            if not chunk:
+                return
+            offset += len(chunk)
+            yield chunk
+
+
+def _elf_header(file: _File) -> _ElfHeader:
+    if file.size < _ELF_HEADER.size or file.read(0, 4, "the ELF magic") != b"\x7fELF":
+        raise ArtifactError(f"{file.where}: not a compiled model; expected {LIBRARY_NAME}, an ELF shared library that Forge made")
+    header = _ElfHeader(*_ELF_HEADER.unpack(file.read(0, _ELF_HEADER.size, "the ELF header")))
+    if header.ident[4] != _ELFCLASS64 or header.ident[5] != _LITTLE_ENDIAN or header.type != _ET_DYN:
+        raise ArtifactError(f"{file.where}: not a model for this runtime; expected a 64-bit little-endian shared library")
+    if header.section_entry_size != _SECTION_HEADER.size or not 0 < header.section_count < _MAX_SECTIONS:
+        raise ArtifactError(f"{file.where}: damaged or stripped; it has no readable section table; compile it again")
+    return header
+
+
+def _sections(file: _File, header: _ElfHeader) -> list[_Section]:
+    table = file.read(header.section_offset, header.section_count * _SECTION_HEADER.size, "the section table")
+    return [_Section(*fields) for fields in _SECTION_HEADER.iter_unpack(table)]
+
+
+def _section_names(file: _File, header: _ElfHeader, sections: list[_Section]) -> bytes:
+    if header.names_index >= len(sections):
+        raise ArtifactError(f"{file.where}: damaged; section name table {header.names_index} of {len(sections)}; compile it again")
+    names = sections[header.names_index]
+    return file.read(names.offset, names.size, "the section names")
+
+
+def _find_section(file: _File, header: _ElfHeader) -> _Section | None:
+    sections = _sections(file, header)
+    names = _section_names(file, header, sections)
+    wanted = SECTION_NAME.encode() + b"\0"
+    for section in sections:
+        if names[section.name : section.name + len(wanted)] == wanted:
+            return section
+    return None
+
+
+def _metadata_section(file: _File, header: _ElfHeader) -> _Section:
+    section = _find_section(file, header)
+    if section is None:
+        raise ArtifactError(f"{file.where}: not a model that Forge compiled; it has no section {SECTION_NAME}")
+    if section.size < _HEADER.size:
+        raise ArtifactError(f"{file.where}: damaged; the metadata has {section.size} bytes; compile it again")
+    return section
+
+
+def _parse_json(file: _File, text: bytes) -> Metadata:
+    try:
+        metadata = json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"{file.where}: damaged; its metadata is not JSON ({error}); compile it again") from error
+    if not isinstance(metadata, dict):
+        raise ArtifactError(f"{file.where}: damaged; its metadata is not a JSON object; compile it again")
+    return metadata
+
+
+def _check_version(file: _File, version: object) -> None:
+    if not isinstance(version, int) or version < 1:
+        raise ArtifactError(f"{file.where}: damaged; format version {version!r}; compile it again")
+    if version > FORMAT_VERSION:
+        raise ArtifactError(
+            f"{file.where}: its format is newer than this runtime; got version {version}; expected at most {FORMAT_VERSION}; "
+            "update forge-runtime"
+        )
+
+
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "format_version": int,
+    "uuid": str,
+    "fingerprint": str,
+    "created": str,
+    "target": str,
+    "cpu_features": str,
+    "precision": str,
+    "inputs": list,
+    "outputs": list,
+    "options": dict,
+    "versions": dict,
+    "weights_file": (str, type(None)),
+    "weights_size": int,
+    "weights_sha256": str,
+}
+
+
+def _check_fields(where: str, metadata: Mapping[str, Any]) -> None:
+    for name, expected in _FIELDS.items():
+        if name in metadata and not isinstance(metadata[name], expected):
+            raise ArtifactError(f"{where}: metadata field {name!r}; got {metadata[name]!r:.100}; expected {expected}")
+    for tensor in (*metadata.get("inputs", ()), *metadata.get("outputs", ())):
+        if not (isinstance(tensor, dict) and isinstance(tensor.get("name"), str) and isinstance(tensor.get("dtype"), str)):
+            raise ArtifactError(f"{where}: metadata of a tensor; got {tensor!r:.100}; expected name, dtype and shape")
+
+
+def _read_metadata(file: _File) -> Metadata:
+    section = _metadata_section(file, _elf_header(file))
+    magic, version, json_size, digest = _HEADER.unpack(file.read(section.offset, _HEADER.size, "the metadata header"))
+    if magic != _MAGIC:
+        raise ArtifactError(f"{file.where}: damaged; its metadata does not begin as it should; compile it again")
+    _check_version(file, version)
+    if json_size > min(section.size - _HEADER.size, _MAX_JSON):
+        raise ArtifactError(f"{file.where}: damaged; metadata of {json_size} bytes in {section.size}; compile it again")
+    metadata = _parse_json(file, file.read(section.offset + _HEADER.size, json_size, "the metadata"))
+    _check_version(file, metadata.get("format_version"))
+    _check_fields(file.where, metadata)
+    return {**metadata, "sha256": digest.hex()}
+
+
+def read_metadata(path: str | os.PathLike[str]) -> Metadata:
+    """The metadata of an artifact (a directory or the library itself), whatever machine it was compiled for.
+
+    The field ``sha256`` is the digest the file claims; ``verify`` compares it.
+
+    Raises:
+        ArtifactError: missing, damaged, no artifact, or of a newer format.
+    """
+    fd, where = open_library(path)
+    try:
+        return _read_metadata(_File(fd, where))
+    finally:
+        os.close(fd)
+
+
+def open_library(path: str | os.PathLike[str]) -> tuple[int, str]:
+    """A read-only descriptor of the library at ``path`` or in the directory ``path``, and its name for messages."""
+    library = Path(path)
+    if library.is_dir():
+        library = library / LIBRARY_NAME
+    try:
+        fd = os.open(library, os.O_RDONLY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ArtifactError(f"{library}: cannot be opened: {reason}; expected a compiled model or its directory") from error
+    return fd, str(library)
+
+
+def _digest(file: _File, digest_offset: int) -> bytes:
+    digest = hashlib.sha256()
+    for chunk in file.chunks(0, digest_offset):
+        digest.update(chunk)
+    digest.update(bytes(_DIGEST_SIZE))
+    for chunk in file.chunks(digest_offset + _DIGEST_SIZE, file.size - digest_offset - _DIGEST_SIZE):
+        digest.update(chunk)
+    return digest.digest()
+
+
+def verify(fd: int, where: str) -> Metadata:
+    """The metadata of the open artifact, after its SHA-256 was found right.
+
+    Raises:
+        ArtifactError: as ``read_metadata``, or a byte of the file is not what was written.
+    """
+    file = _File(fd, where)
+    metadata = _read_metadata(file)
+    section = _metadata_section(file, _elf_header(file))
+    got = _digest(file, section.offset + _DIGEST_OFFSET).hex()
+    if got != metadata["sha256"]:
+        raise ArtifactError(
+            f"{where}: damaged; its SHA-256 is {got[:16]}..., the metadata says {metadata['sha256'][:16]}...; copy or compile it again"
+        )
+    return metadata
+
+
+def check_machine(fd: int, where: str) -> None:
+    """Refuses a library of another architecture than this process's.
+
+    Raises:
+        ArtifactError: it names both.
+    """
+    machine = _elf_header(_File(fd, where)).machine
+    name = _MACHINES.get(machine, f"ELF machine {machine}")
+    if name != platform.machine():
+        raise ArtifactError(
+            f"{where}: compiled for another architecture; got {name}; expected {platform.machine()}; compile it for this machine"
+        )
+
+
+def check_weights_name(name: str, where: str) -> None:
+    """Refuses names that could lead out of the artifact's folder."""
+    if name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
+        raise ArtifactError(f"{where}: weights file {name!r}; expected a plain file name beside the library")
+
+
+def open_weights(library: str, metadata: Metadata, check: bool) -> int | None:
+    """A descriptor of the weights beside the library; None where the weights are inside it.
+
+    Raises:
+        ArtifactError: missing, of the wrong size, or (``check``) with another SHA-256 than the metadata says.
+    """
+    name = metadata.get("weights_file")
+    if name is None:
+        return None
+    check_weights_name(name, library)
+    path = Path(library).parent / name
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be opened: {error.strerror}; it holds the weights of {library}") from error
+    try:
+        _check_weights(_File(fd, str(path)), metadata, check)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _check_weights(file: _File, metadata: Metadata, check: bool) -> None:
+    size = metadata.get("weights_size")
+    if file.size != size:
+        raise ArtifactError(f"{file.where}: truncated or damaged; got {file.size} bytes; expected {size}; copy or compile it again")
+    if not check:
+        return
+    digest = hashlib.sha256()
+    for chunk in file.chunks(0, file.size):
+        digest.update(chunk)
+    if digest.hexdigest() != metadata.get("weights_sha256"):
+        raise ArtifactError(f"{file.where}: damaged; its SHA-256 is not what the metadata says; copy or compile it again")
+
+
+def seal(path: str | os.PathLike[str], metadata: Mapping[str, Any]) -> None:
+    """Appends ``metadata`` and the SHA-256 of the whole file to a freshly linked library.
+
+    Args:
+        path: an ELF64 shared library without metadata; it is changed in place, so seal before renaming to the final name.
+        metadata: a JSON object; ``format_version`` is set, ``sha256`` computed.
+
+    Raises:
+        ArtifactError: not such a library, sealed already, or a field has the wrong type.
+    """
+    where = str(path)
+    content = {**metadata, "format_version": FORMAT_VERSION}
+    content.pop("sha256", None)
+    _check_fields(where, content)
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    with open(path, "r+b") as stream:
+        file = _File(stream.fileno(), where)
+        payload_offset = _append_section(file, _HEADER.pack(_MAGIC, FORMAT_VERSION, len(text), bytes(_DIGEST_SIZE)) + text)
+        digest_offset = payload_offset + _DIGEST_OFFSET
+        os.pwrite(file.fd, _digest(file, digest_offset), digest_offset)
+
+
+def _append_section(file: _File, payload: bytes) -> int:
+    """Adds a section that is not loaded: payload, names and section table go to the end of the file. Returns its offset."""
+    header = _elf_header(file)
+    if _find_section(file, header) is not None:
+        raise ArtifactError(f"{file.where}: sealed already; link it again")
+    sections = _sections(file, header)
+    old_names = _section_names(file, header, sections)
+    names = old_names + SECTION_NAME.encode() + b"\0"
+    payload_offset = _aligned(file.size)
+    names_offset = payload_offset + len(payload)
+    table_offset = _aligned(names_offset + len(names))
+    sections[header.names_index] = sections[header.names_index]._replace(offset=names_offset, size=len(names))
+    sections.append(_Section(len(old_names), _SHT_PROGBITS, 0, 0, payload_offset, len(payload), 0, 0, 8, 0))
+    tail = (payload + names).ljust(table_offset - payload_offset, b"\0")
+    table = b"".join(_SECTION_HEADER.pack(*section) for section in sections)
+    _write(file.fd, tail + table, payload_offset)
+    _write(file.fd, _ELF_HEADER.pack(*header._replace(section_offset=table_offset, section_count=len(sections))), 0)
+    return payload_offset
+
+
+def _aligned(offset: int) -> int:
+    return (offset + 7) & ~7
+
+
+def _write(fd: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view, offset = view[written:], offset + written

@@ -1,0 +1,28 @@
+/* What the runtime's own files share. Not part of the interface. */
+#ifndef FORGE_INTERNAL_H
+#define FORGE_INTERNAL_H
+#include "forge_runtime.h"
+#include <stdbool.h>
+
+#define FORGE_LOCAL __attribute__((visibility("hidden")))
+#define FORGE_PAGE_SIZE ((size_t)2 << 20)
+
+enum { FORGE_MODEL_CHECKED = 1 }; /* in forge_model.reserved */
+
+/* Fills *error (may be NULL), cutting the message at a character of UTF-8, and returns status. */
+FORGE_LOCAL int32_t forge_fail(forge_error *error, int32_t status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* FORGE_OK if this runtime can run the model on this CPU; cheap from the second call on. */
+FORGE_LOCAL int32_t forge_check_model(const forge_model *model, forge_error *error);
+
+/* Memory on huge pages where the system has them, aligned to FORGE_PAGE_SIZE; release with free(). */
+FORGE_LOCAL void *forge_alloc_pages(size_t bytes);
+
+/* CPUs that this process may use: affinity mask and cgroup quota. At least 1. */
+FORGE_LOCAL int32_t forge_usable_cpus(void);
+
+/* forge_host.parallel_for on the process's pool; threads 0: forge_num_threads(). */
+FORGE_LOCAL int32_t forge_pool_run(int32_t threads, forge_parallel_body body, void *closure, int64_t count, int64_t grain);
+
+#endif

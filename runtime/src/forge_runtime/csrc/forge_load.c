@@ -1,0 +1,168 @@
+/* Bringing a model into the process: from a file, a descriptor or memory; weights into huge pages. */
+#define _GNU_SOURCE
+#include "forge_internal.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { NAME_SIZE = 256, NAME_BITS = 32 };
+
+static const int64_t COPY_MINIMUM = (int64_t)4 << 20; /* smaller weights gain nothing from huge pages */
+
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x10U
+#endif
+
+typedef struct {
+  forge_model model; /* first: callers hold a pointer to it */
+  void *pages;       /* the copy of the weights, or NULL */
+} prepared_model;
+
+struct forge_library {
+  void *handle;
+  forge_model *model;
+};
+
+static void *copy_weights(const void *weights, int64_t size) {
+  void *pages = forge_alloc_pages((size_t)size);
+  if (pages) memcpy(pages, weights, (size_t)size);
+  return pages;
+}
+
+static int32_t attach_weights(prepared_model *prepared, const void *weights, int64_t size, bool copy, forge_error *error) {
+  const char *name = prepared->model.name;
+  if (size != prepared->model.weights_size)
+    return forge_fail(error, FORGE_ERROR_FILE, "model '%s': wrong size of weights; got %lld bytes; expected %lld", name,
+                      (long long)size, (long long)prepared->model.weights_size);
+  prepared->model.weights = weights;
+  if (!copy || size == 0) return FORGE_OK;
+  prepared->pages = copy_weights(weights, size);
+  if (prepared->pages == NULL) return forge_fail(error, FORGE_ERROR_MEMORY, "model '%s': no memory for %lld bytes of weights", name, (long long)size);
+  prepared->model.weights = prepared->pages;
+  return FORGE_OK;
+}
+
+forge_model *forge_prepare_weights(const forge_model *model, const void *weights, int64_t size, int32_t copy, forge_error *error) {
+  if (forge_check_model(model, error) != FORGE_OK) return NULL;
+  const bool misaligned = (uintptr_t)weights % FORGE_ALIGNMENT != 0;
+  prepared_model *prepared = calloc(1, sizeof *prepared);
+  if (prepared == NULL) {
+    forge_fail(error, FORGE_ERROR_MEMORY, "model '%s': out of memory", model->name);
+    return NULL;
+  }
+  prepared->model = *model;
+  prepared->model.reserved |= FORGE_MODEL_CHECKED;
+  if (attach_weights(prepared, weights, size, copy || misaligned, error) == FORGE_OK) return &prepared->model;
+  free(prepared);
+  return NULL;
+}
+
+forge_model *forge_prepare(const forge_model *model, forge_error *error) {
+  if (forge_check_model(model, error) != FORGE_OK) return NULL;
+  const bool copy = model->weights != NULL && model->weights_size > COPY_MINIMUM;
+  return forge_prepare_weights(model, model->weights, model->weights_size, copy, error);
+}
+
+void forge_release(forge_model *model) {
+  if (model == NULL) return;
+  prepared_model *prepared = (prepared_model *)model;
+  free(prepared->pages);
+  free(prepared);
+}
+
+/* A path to the open file that no library in this process was ever loaded by: the dynamic loader compares names before files, and
+ * would give back an older library for a name it knows, though descriptor numbers and paths are used again. "//" and "/./" mean "/".
+ */
+static void unique_name(int fd, char *name) {
+  static atomic_uint loads;
+  const uint64_t number = (uint64_t)(uintptr_t)&loads << NAME_BITS | atomic_fetch_add(&loads, 1);
+  size_t length = (size_t)snprintf(name, NAME_SIZE, "/proc/self/fd");
+  for (int32_t bit = 0; bit < 64; bit++) length += (size_t)snprintf(name + length, NAME_SIZE - length, number >> bit & 1 ? "/." : "/");
+  snprintf(name + length, NAME_SIZE - length, "/%d", fd);
+}
+
+static forge_library *load_model(void *handle, forge_error *error) {
+  const forge_model *(*get)(void) = NULL;
+  void *symbol = dlsym(handle, "forge_model_get");
+  memcpy(&get, &symbol, sizeof get);
+  forge_library *library = get ? calloc(1, sizeof *library) : NULL;
+  if (library == NULL) {
+    forge_fail(error, get ? FORGE_ERROR_MEMORY : FORGE_ERROR_FILE,
+               get ? "forge_load: out of memory" : "forge_load: the library has no forge_model_get; it is not a model that Forge compiled");
+    return NULL;
+  }
+  library->handle = handle;
+  library->model = forge_prepare(get(), error);
+  if (library->model) return library;
+  free(library);
+  return NULL;
+}
+
+forge_library *forge_load_fd(int fd, forge_error *error) {
+  char name[NAME_SIZE];
+  unique_name(fd, name);
+  void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (handle == NULL) {
+    const char *reason = dlerror();
+    forge_fail(error, FORGE_ERROR_FILE, "forge_load: the system cannot load the library: %s", reason ? reason : "unknown reason");
+    return NULL;
+  }
+  forge_library *library = load_model(handle, error);
+  if (library == NULL) dlclose(handle);
+  return library;
+}
+
+forge_library *forge_load(const char *path, forge_error *error) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    forge_fail(error, FORGE_ERROR_FILE, "%s: cannot be opened: %s", path, strerror(errno));
+    return NULL;
+  }
+  forge_library *library = forge_load_fd(fd, error);
+  close(fd);
+  return library;
+}
+
+/* Systems of before Linux 6.3 do not know MFD_EXEC and need no flag. */
+static int open_memory(void) {
+  const int fd = memfd_create("forge-model", MFD_CLOEXEC | MFD_EXEC);
+  return fd < 0 && errno == EINVAL ? memfd_create("forge-model", MFD_CLOEXEC) : fd;
+}
+
+static bool write_all(int fd, const char *bytes, size_t size) {
+  while (size > 0) {
+    const ssize_t written = write(fd, bytes, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    bytes += written;
+    size -= (size_t)written;
+  }
+  return true;
+}
+
+forge_library *forge_load_memory(const void *bytes, size_t size, forge_error *error) {
+  const int fd = open_memory();
+  if (fd < 0 || !write_all(fd, bytes, size)) {
+    forge_fail(error, FORGE_ERROR_MEMORY, "forge_load_memory: no memory file of %zu bytes: %s", size, strerror(errno));
+    if (fd >= 0) close(fd);
+    return NULL;
+  }
+  forge_library *library = forge_load_fd(fd, error);
+  close(fd);
+  return library;
+}
+
+const forge_model *forge_library_model(const forge_library *library) { return library->model; }
+
+void forge_unload(forge_library *library) {
+  if (library == NULL) return;
+  forge_release(library->model);
+  dlclose(library->handle);
+  free(library);
+}

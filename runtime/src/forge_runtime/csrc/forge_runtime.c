@@ -1,0 +1,515 @@
+/* Running a model: checks, binding of symbols, memory of one call. */
+#include "forge_internal.h"
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { UNBOUND = -1, TEXT_SIZE = 256, SCRATCH_SIZE = 2048 };
+
+typedef struct {
+  const char *name;
+  int32_t size;
+  int32_t alignment;
+} dtype_info;
+
+static const dtype_info DTYPES[] = {
+    [FORGE_BOOL] = {"bool", 1, 1},
+    [FORGE_INT8] = {"int8", 1, 1},
+    [FORGE_INT16] = {"int16", 2, 2},
+    [FORGE_INT32] = {"int32", 4, 4},
+    [FORGE_INT64] = {"int64", 8, 8},
+    [FORGE_UINT8] = {"uint8", 1, 1},
+    [FORGE_UINT16] = {"uint16", 2, 2},
+    [FORGE_UINT32] = {"uint32", 4, 4},
+    [FORGE_UINT64] = {"uint64", 8, 8},
+    [FORGE_FLOAT16] = {"float16", 2, 2},
+    [FORGE_BFLOAT16] = {"bfloat16", 2, 2},
+    [FORGE_FLOAT32] = {"float32", 4, 4},
+    [FORGE_FLOAT64] = {"float64", 8, 8},
+    [FORGE_COMPLEX64] = {"complex64", 8, 4},
+    [FORGE_COMPLEX128] = {"complex128", 16, 8},
+    [FORGE_FLOAT8_E4M3FN] = {"float8_e4m3fn", 1, 1},
+    [FORGE_FLOAT8_E4M3FNUZ] = {"float8_e4m3fnuz", 1, 1},
+    [FORGE_FLOAT8_E5M2] = {"float8_e5m2", 1, 1},
+    [FORGE_FLOAT8_E5M2FNUZ] = {"float8_e5m2fnuz", 1, 1},
+    [FORGE_FLOAT8_E8M0FNU] = {"float8_e8m0fnu", 1, 1},
+    [FORGE_FLOAT4_E2M1FN] = {"float4_e2m1fn", 1, 1},
+    [FORGE_INT2] = {"int2", 1, 1},
+    [FORGE_UINT2] = {"uint2", 1, 1},
+    [FORGE_INT4] = {"int4", 1, 1},
+    [FORGE_UINT4] = {"uint4", 1, 1},
+};
+
+static const dtype_info *find_dtype(int32_t dtype) {
+  static const dtype_info unknown = {"an unknown dtype", 0, 1};
+  const int32_t known = (int32_t)(sizeof DTYPES / sizeof *DTYPES);
+  return dtype >= 0 && dtype < known ? &DTYPES[dtype] : &unknown;
+}
+
+const char *forge_dtype_name(int32_t dtype) { return find_dtype(dtype)->name; }
+
+size_t forge_dtype_size(int32_t dtype) { return (size_t)find_dtype(dtype)->size; }
+
+int32_t forge_fail(forge_error *error, int32_t status, const char *format, ...) {
+  if (error == NULL) return status;
+  error->status = status;
+  va_list arguments;
+  va_start(arguments, format);
+  const int needed = vsnprintf(error->message, sizeof error->message, format, arguments);
+  va_end(arguments);
+  if (needed >= (int)sizeof error->message) {
+    size_t end = sizeof error->message - 1;
+    while (end > 0 && ((unsigned char)error->message[end - 1] & 0xC0) == 0x80) end--;
+    if (end > 0 && (unsigned char)error->message[end - 1] >= 0xC0) end--;
+    error->message[end] = '\0';
+  }
+  return status;
+}
+
+static void clear(forge_error *error) {
+  if (error == NULL) return;
+  error->status = FORGE_OK;
+  error->message[0] = '\0';
+}
+
+/* One call: what is known of it while it is checked and run. */
+typedef struct {
+  const forge_model *model;
+  const forge_tensor *inputs;
+  forge_tensor *outputs;
+  int64_t *symbols;
+  int64_t *dims;
+  forge_error *error;
+} binding;
+
+static void append(char *text, size_t *length, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void append(char *text, size_t *length, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  const int needed = vsnprintf(text + *length, TEXT_SIZE - *length, format, arguments);
+  va_end(arguments);
+  if (needed > 0) *length += (size_t)needed;
+  if (*length >= TEXT_SIZE) *length = TEXT_SIZE - 1;
+}
+
+static const char *shape_text(const forge_tensor *tensor, char *text) {
+  size_t length = 0;
+  append(text, &length, "[");
+  for (int32_t d = 0; d < tensor->ndim; d++) append(text, &length, d ? ", %lld" : "%lld", (long long)tensor->shape[d]);
+  append(text, &length, "]");
+  return text;
+}
+
+static const char *spec_text(const forge_model *model, const forge_tensor_spec *spec, char *text) {
+  size_t length = 0;
+  append(text, &length, "[");
+  for (int32_t d = 0; d < spec->ndim; d++) {
+    const forge_dim *dim = &spec->dims[d];
+    if (d) append(text, &length, ", ");
+    if (dim->size >= 0) append(text, &length, "%lld", (long long)dim->size);
+    else if (dim->size == -1) append(text, &length, "%s", model->symbol_names[dim->symbol]);
+    else append(text, &length, "(expression)");
+  }
+  append(text, &length, "]");
+  return text;
+}
+
+/* Bytes of the tensor; -1 where they exceed int64. */
+static int64_t byte_count(const forge_tensor *tensor) {
+  int64_t bytes = find_dtype(tensor->dtype)->size;
+  bool empty = false;
+  for (int32_t d = 0; d < tensor->ndim; d++) empty |= tensor->shape[d] == 0;
+  if (empty) return 0;
+  for (int32_t d = 0; d < tensor->ndim; d++)
+    if (__builtin_mul_overflow(bytes, tensor->shape[d], &bytes)) return -1;
+  return bytes;
+}
+
+static int32_t shape_error(const binding *b, int32_t input, int32_t d) {
+  char got[TEXT_SIZE], expected[TEXT_SIZE];
+  const forge_tensor_spec *spec = &b->model->inputs[input];
+  return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': wrong shape; got %s; expected %s; see dimension %d",
+                    b->model->name, spec->name, shape_text(&b->inputs[input], got), spec_text(b->model, spec, expected), d);
+}
+
+static int32_t check_input(const binding *b, int32_t input) {
+  const forge_tensor *tensor = &b->inputs[input];
+  const forge_tensor_spec *spec = &b->model->inputs[input];
+  char got[TEXT_SIZE], expected[TEXT_SIZE];
+  if (tensor->dtype != spec->dtype)
+    return forge_fail(b->error, FORGE_ERROR_INPUT,
+                      "model '%s': input '%s': wrong dtype; got %s; expected %s; convert it, nothing is converted silently",
+                      b->model->name, spec->name, forge_dtype_name(tensor->dtype), forge_dtype_name(spec->dtype));
+  if (tensor->ndim < 0 || tensor->ndim > FORGE_MAX_RANK)
+    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': rank out of range; got %d; expected at most %d",
+                      b->model->name, spec->name, tensor->ndim, FORGE_MAX_RANK);
+  if (spec->ndim >= 0 && tensor->ndim != spec->ndim)
+    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': wrong rank; got %d, shape %s; expected %d, shape %s",
+                      b->model->name, spec->name, tensor->ndim, shape_text(tensor, got), spec->ndim,
+                      spec_text(b->model, spec, expected));
+  for (int32_t d = 0; d < tensor->ndim; d++)
+    if (tensor->shape[d] < 0) return shape_error(b, input, d);
+  if (byte_count(tensor) < 0)
+    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': shape %s has more bytes than 64 bits count",
+                      b->model->name, spec->name, shape_text(tensor, got));
+  return FORGE_OK;
+}
+
+static int32_t check_input_data(const binding *b, int32_t input) {
+  const forge_tensor *tensor = &b->inputs[input];
+  const dtype_info *dtype = find_dtype(tensor->dtype);
+  if (tensor->data == NULL && byte_count(tensor) > 0)
+    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': data is NULL; expected %lld bytes", b->model->name,
+                      b->model->inputs[input].name, (long long)byte_count(tensor));
+  if ((uintptr_t)tensor->data % (uintptr_t)dtype->alignment)
+    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': data at %p is not aligned; expected a multiple of %d",
+                      b->model->name, b->model->inputs[input].name, tensor->data, dtype->alignment);
+  return FORGE_OK;
+}
+
+/* The input dimension that bound a symbol; the caller knows that there is one. */
+static void find_binder(const forge_model *model, int64_t symbol, int32_t *input, int32_t *dimension) {
+  for (*input = 0; *input < model->n_inputs; ++*input) {
+    const forge_tensor_spec *spec = &model->inputs[*input];
+    for (*dimension = 0; *dimension < spec->ndim; ++*dimension)
+      if (spec->dims[*dimension].size == -1 && spec->dims[*dimension].symbol == symbol) return;
+  }
+}
+
+static int32_t symbol_error(const binding *b, int32_t input, int32_t d) {
+  const forge_tensor_spec *spec = &b->model->inputs[input];
+  const int64_t symbol = spec->dims[d].symbol;
+  int32_t first = 0, first_d = 0;
+  find_binder(b->model, symbol, &first, &first_d);
+  return forge_fail(b->error, FORGE_ERROR_INPUT,
+                    "model '%s': input '%s', dimension %d: symbol '%s' has two values; got %lld; expected %lld, the size of "
+                    "input '%s', dimension %d",
+                    b->model->name, spec->name, d, b->model->symbol_names[symbol], (long long)b->inputs[input].shape[d],
+                    (long long)b->symbols[symbol], b->model->inputs[first].name, first_d);
+}
+
+static int32_t bind_dimension(const binding *b, int32_t input, int32_t d) {
+  const forge_dim *dim = &b->model->inputs[input].dims[d];
+  const int64_t size = b->inputs[input].shape[d];
+  if (dim->size >= 0) return dim->size == size ? FORGE_OK : shape_error(b, input, d);
+  if (dim->size != -1) return FORGE_OK;
+  int64_t *symbol = &b->symbols[dim->symbol];
+  if (*symbol == UNBOUND) *symbol = size;
+  return *symbol == size ? FORGE_OK : symbol_error(b, input, d);
+}
+
+static int32_t expression_error(const binding *b, int32_t input, int32_t d) {
+  const forge_tensor_spec *spec = &b->model->inputs[input];
+  char values[TEXT_SIZE] = "";
+  size_t length = 0;
+  for (int32_t s = 0; s < b->model->n_symbols; s++)
+    if (b->symbols[s] != UNBOUND)
+      append(values, &length, length ? ", %s = %lld" : "%s = %lld", b->model->symbol_names[s], (long long)b->symbols[s]);
+  return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s', dimension %d: wrong size; got %lld; expected %lld for %s",
+                    b->model->name, spec->name, d, (long long)b->inputs[input].shape[d],
+                    (long long)b->dims[spec->dims[d].symbol], values);
+}
+
+static int32_t check_expressions(const binding *b) {
+  for (int32_t i = 0; i < b->model->n_inputs; i++) {
+    const forge_tensor_spec *spec = &b->model->inputs[i];
+    for (int32_t d = 0; d < spec->ndim; d++)
+      if (spec->dims[d].size == -2 && b->dims[spec->dims[d].symbol] != b->inputs[i].shape[d]) return expression_error(b, i, d);
+  }
+  return FORGE_OK;
+}
+
+static int32_t bind_inputs(const binding *b) {
+  const forge_model *model = b->model;
+  for (int32_t s = 0; s < model->n_symbols; s++) b->symbols[s] = UNBOUND;
+  for (int32_t i = 0; i < model->n_inputs; i++) {
+    int32_t status = check_input(b, i);
+    for (int32_t d = 0; status == FORGE_OK && d < model->inputs[i].ndim; d++) status = bind_dimension(b, i, d);
+    if (status != FORGE_OK) return status;
+  }
+  if (model->n_dims == 0) return FORGE_OK;
+  model->dims(b->symbols, b->dims);
+  return check_expressions(b);
+}
+
+static int64_t resolve(const binding *b, const forge_dim *dim) {
+  if (dim->size >= 0) return dim->size;
+  return dim->size == -1 ? b->symbols[dim->symbol] : b->dims[dim->symbol];
+}
+
+static bool is_data_dependent(const forge_tensor *tensor) {
+  for (int32_t d = 0; d < tensor->ndim; d++)
+    if (tensor->shape[d] == UNBOUND) return true;
+  return tensor->ndim < 0;
+}
+
+static int32_t resolve_output(const binding *b, int32_t index) {
+  const forge_tensor_spec *spec = &b->model->outputs[index];
+  forge_tensor *tensor = &b->outputs[index];
+  char text[TEXT_SIZE];
+  tensor->dtype = spec->dtype;
+  tensor->ndim = spec->ndim;
+  for (int32_t d = 0; d < spec->ndim; d++) {
+    tensor->shape[d] = resolve(b, &spec->dims[d]);
+    if (tensor->shape[d] < 0 && spec->dims[d].size != -1)
+      return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': output '%s', dimension %d would have %lld elements for these inputs",
+                        b->model->name, spec->name, d, (long long)tensor->shape[d]);
+  }
+  if (!is_data_dependent(tensor) && byte_count(tensor) < 0)
+    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': output '%s' would have shape %s, more bytes than 64 bits count",
+                      b->model->name, spec->name, shape_text(tensor, text));
+  return FORGE_OK;
+}
+
+static int32_t bind(const binding *b) {
+  int32_t status = bind_inputs(b);
+  for (int32_t i = 0; status == FORGE_OK && i < b->model->n_outputs; i++) status = resolve_output(b, i);
+  return status;
+}
+
+int32_t forge_check_model(const forge_model *model, forge_error *error) {
+  if (model == NULL) return forge_fail(error, FORGE_ERROR_ABI, "forge_run: the model is NULL");
+  if (model->abi_version != FORGE_ABI_VERSION)
+    return forge_fail(error, FORGE_ERROR_ABI,
+                      "model: interface version; got %d; expected %d; update the runtime, or compile the model again",
+                      model->abi_version, FORGE_ABI_VERSION);
+  if (model->reserved & FORGE_MODEL_CHECKED) return FORGE_OK;
+  if (model->n_inputs < 0 || model->n_outputs < 0 || model->n_symbols < 0 || model->n_dims < 0 || model->entry == NULL)
+    return forge_fail(error, FORGE_ERROR_ABI, "model: its descriptor is damaged; compile the model again");
+  return forge_check_cpu(model->cpu_features, error);
+}
+
+/* The host a model sees: the caller's, with errors directed to this call. */
+typedef struct {
+  forge_host host;
+  const forge_host *outer;
+  const forge_model *model;
+  forge_error *error;
+  atomic_flag reported;
+} call_host;
+
+static void *call_alloc(const forge_host *host, size_t bytes, size_t alignment) {
+  const forge_host *outer = ((const call_host *)host)->outer;
+  return outer->alloc(outer, bytes, alignment);
+}
+
+static void call_free(const forge_host *host, void *memory, size_t bytes) {
+  const forge_host *outer = ((const call_host *)host)->outer;
+  outer->free(outer, memory, bytes);
+}
+
+static int32_t call_parallel_for(const forge_host *host, forge_parallel_body body, void *closure, int64_t count, int64_t grain) {
+  const forge_host *outer = ((const call_host *)host)->outer;
+  if (count <= 0) return FORGE_OK;
+  if (outer->parallel_for == NULL || count == 1) return body(0, count, closure);
+  return outer->parallel_for(outer, body, closure, count, grain);
+}
+
+static void call_report_error(const forge_host *host, int32_t status, const char *message) {
+  call_host *call = (call_host *)(uintptr_t)host;
+  if (atomic_flag_test_and_set(&call->reported)) return;
+  forge_fail(call->error, status, "model '%s': %s", call->model->name, message);
+  if (call->outer->report_error) call->outer->report_error(call->outer, status, message);
+}
+
+static int32_t call_registered(const forge_host *host, const char *name, const forge_tensor *in, int32_t n_in, forge_tensor *out,
+                               int32_t n_out) {
+  const forge_host *outer = ((const call_host *)host)->outer;
+  if (outer->call_registered) return outer->call_registered(outer, name, in, n_in, out, n_out);
+  char message[TEXT_SIZE];
+  snprintf(message, sizeof message, "the function '%s' is not registered with this host", name);
+  call_report_error(host, FORGE_ERROR_VALUE, message);
+  return FORGE_ERROR_VALUE;
+}
+
+static void init_call_host(call_host *call, const binding *b, const forge_host *outer) {
+  *call = (call_host){.host = {FORGE_ABI_VERSION, outer->state, call_alloc, call_free, call_parallel_for, call_report_error,
+                               call_registered},
+                      .outer = outer,
+                      .model = b->model,
+                      .error = b->error,
+                      .reported = ATOMIC_FLAG_INIT};
+}
+
+static bool overlap(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes) {
+  const uintptr_t a_begin = (uintptr_t)a, b_begin = (uintptr_t)b;
+  return a_bytes > 0 && b_bytes > 0 && a_begin < b_begin + (uintptr_t)b_bytes && b_begin < a_begin + (uintptr_t)a_bytes;
+}
+
+static int32_t check_overlap(const binding *b, int32_t index) {
+  const forge_tensor *output = &b->outputs[index];
+  const char *other = NULL;
+  for (int32_t i = 0; other == NULL && i < b->model->n_inputs; i++)
+    if (overlap(output->data, byte_count(output), b->inputs[i].data, byte_count(&b->inputs[i]))) other = b->model->inputs[i].name;
+  for (int32_t i = 0; other == NULL && i < index; i++)
+    if (overlap(output->data, byte_count(output), b->outputs[i].data, byte_count(&b->outputs[i]))) other = b->model->outputs[i].name;
+  if (other == NULL) return FORGE_OK;
+  return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': the memory of output '%s' overlaps that of '%s'; give it its own",
+                    b->model->name, b->model->outputs[index].name, other);
+}
+
+static int32_t check_given_output(const binding *b, int32_t index) {
+  const forge_tensor *tensor = &b->outputs[index];
+  const char *name = b->model->outputs[index].name;
+  const dtype_info *dtype = find_dtype(tensor->dtype);
+  char text[TEXT_SIZE];
+  if (is_data_dependent(tensor))
+    return forge_fail(b->error, FORGE_ERROR_INPUT,
+                      "model '%s': output '%s' has a size that depends on data; pass NULL, the runtime allocates it",
+                      b->model->name, name);
+  if (tensor->capacity < byte_count(tensor))
+    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': output '%s' is too small; got %lld bytes; expected %lld for shape %s of %s",
+                      b->model->name, name, (long long)tensor->capacity, (long long)byte_count(tensor), shape_text(tensor, text),
+                      dtype->name);
+  if ((uintptr_t)tensor->data % (uintptr_t)dtype->alignment)
+    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': output '%s': data at %p is not aligned; expected a multiple of %d",
+                      b->model->name, name, tensor->data, dtype->alignment);
+  return check_overlap(b, index);
+}
+
+static int32_t allocate_output(const binding *b, int32_t index, const forge_host *host) {
+  forge_tensor *tensor = &b->outputs[index];
+  const int64_t bytes = byte_count(tensor) ? byte_count(tensor) : 1;
+  tensor->data = host->alloc(host, (size_t)bytes, FORGE_ALIGNMENT);
+  if (tensor->data == NULL)
+    return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': output '%s': no memory for %lld bytes", b->model->name,
+                      b->model->outputs[index].name, (long long)bytes);
+  tensor->capacity = bytes;
+  return FORGE_OK;
+}
+
+void forge_free_output(const forge_host *host, forge_tensor *output) {
+  if (host == NULL) host = forge_default_host();
+  if (output->data) host->free(host, output->data, (size_t)output->capacity);
+  output->data = NULL;
+  output->capacity = 0;
+}
+
+/* Pointer tables of a call. */
+typedef struct {
+  void **inputs;
+  void **outputs;
+  bool *allocated; /* by this call: freed if it fails */
+} call_tables;
+
+static int32_t check_produced(const binding *b) {
+  for (int32_t i = 0; i < b->model->n_outputs; i++)
+    if (b->outputs[i].data == NULL)
+      return forge_fail(b->error, FORGE_ERROR_INTERNAL, "model '%s': output '%s' was not produced; this is a defect of the compiler",
+                        b->model->name, b->model->outputs[i].name);
+  return FORGE_OK;
+}
+
+static int32_t enter(const binding *b, const call_tables *tables, const forge_host *host) {
+  const forge_model *model = b->model;
+  const int64_t arena_size = model->arena_size ? model->arena_size(b->symbols) : 0;
+  if (arena_size < 0)
+    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': these shapes need more memory than 64 bits count", model->name);
+  void *arena = arena_size ? host->alloc(host, (size_t)arena_size, FORGE_ALIGNMENT) : NULL;
+  if (arena_size && arena == NULL)
+    return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': no memory for an arena of %lld bytes", model->name, (long long)arena_size);
+  call_host seen;
+  init_call_host(&seen, b, host);
+  const forge_call call = {tables->inputs, tables->outputs, model->weights, arena, b->symbols, &seen.host, b->outputs};
+  const int32_t status = model->entry(&call);
+  if (arena) host->free(host, arena, (size_t)arena_size);
+  if (status == FORGE_OK) return check_produced(b);
+  if (!atomic_flag_test_and_set(&seen.reported))
+    return forge_fail(b->error, status, "model '%s': an operator failed with status %d", model->name, status);
+  if (b->error) b->error->status = status;
+  return status;
+}
+
+static int32_t prepare_outputs(const binding *b, const call_tables *tables, const forge_host *host) {
+  for (int32_t i = 0; i < b->model->n_outputs; i++) tables->allocated[i] = b->outputs[i].data == NULL;
+  for (int32_t i = 0; i < b->model->n_outputs; i++) {
+    int32_t status = FORGE_OK;
+    if (!tables->allocated[i]) status = check_given_output(b, i);
+    else if (!is_data_dependent(&b->outputs[i])) status = allocate_output(b, i, host);
+    if (status != FORGE_OK) return status;
+    tables->outputs[i] = b->outputs[i].data;
+  }
+  return FORGE_OK;
+}
+
+static int32_t run_bound(const binding *b, const call_tables *tables, const forge_host *host) {
+  for (int32_t i = 0; i < b->model->n_inputs; i++) {
+    const int32_t status = check_input_data(b, i);
+    if (status != FORGE_OK) return status;
+    tables->inputs[i] = b->inputs[i].data;
+  }
+  int32_t status = prepare_outputs(b, tables, host);
+  if (status == FORGE_OK) status = enter(b, tables, host);
+  for (int32_t i = 0; status != FORGE_OK && i < b->model->n_outputs; i++)
+    if (tables->allocated[i]) forge_free_output(host, &b->outputs[i]);
+  return status;
+}
+
+static size_t scratch_size(const forge_model *model) {
+  return sizeof(int64_t) * ((size_t)model->n_symbols + (size_t)model->n_dims) +
+         sizeof(void *) * ((size_t)model->n_inputs + (size_t)model->n_outputs) + (size_t)model->n_outputs;
+}
+
+/* Binds and, if `host` is given, runs with `scratch` as the memory of all tables. */
+static int32_t call_with_scratch(binding *b, const forge_host *host, void *scratch) {
+  const forge_model *model = b->model;
+  b->symbols = scratch;
+  b->dims = b->symbols + model->n_symbols;
+  const int32_t status = bind(b);
+  if (status != FORGE_OK || host == NULL) return status;
+  call_tables tables = {.inputs = (void **)(b->dims + model->n_dims)};
+  tables.outputs = tables.inputs + model->n_inputs;
+  tables.allocated = (bool *)(tables.outputs + model->n_outputs);
+  return run_bound(b, &tables, host);
+}
+
+static int32_t call_model(binding *b, const forge_host *host) {
+  _Alignas(16) char stack[SCRATCH_SIZE];
+  const size_t size = scratch_size(b->model);
+  if (size <= sizeof stack) return call_with_scratch(b, host, stack);
+  const forge_host *memory = host ? host : forge_default_host();
+  void *heap = memory->alloc(memory, size, FORGE_ALIGNMENT);
+  if (heap == NULL) return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': no memory for %zu bytes", b->model->name, size);
+  const int32_t status = call_with_scratch(b, host, heap);
+  memory->free(memory, heap, size);
+  return status;
+}
+
+/* What must hold before the first tensor is looked at. */
+static int32_t check_arguments(const forge_model *model, const void *inputs, const void *outputs, forge_error *error) {
+  const int32_t status = forge_check_model(model, error);
+  if (status != FORGE_OK) return status;
+  if ((inputs == NULL && model->n_inputs) || (outputs == NULL && model->n_outputs))
+    return forge_fail(error, FORGE_ERROR_INPUT, "model '%s': the tensors are NULL; expected %d inputs and %d outputs", model->name,
+                      model->n_inputs, model->n_outputs);
+  return FORGE_OK;
+}
+
+static int32_t check_run(const forge_model *model, const forge_host *host, forge_error *error) {
+  if (host->abi_version != FORGE_ABI_VERSION || host->alloc == NULL || host->free == NULL)
+    return forge_fail(error, FORGE_ERROR_ABI, "forge_run: unusable host; got interface version %d; expected %d, with alloc and free",
+                      host->abi_version, FORGE_ABI_VERSION);
+  if (model->weights == NULL && model->weights_size > 0)
+    return forge_fail(error, FORGE_ERROR_FILE, "model '%s': its weights are not loaded; use forge_prepare_weights", model->name);
+  return FORGE_OK;
+}
+
+int32_t forge_run(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, const forge_host *host,
+                  forge_error *error) {
+  if (host == NULL) host = forge_default_host();
+  clear(error);
+  int32_t status = check_arguments(model, inputs, outputs, error);
+  if (status == FORGE_OK) status = check_run(model, host, error);
+  if (status != FORGE_OK) return status;
+  binding b = {.model = model, .inputs = inputs, .outputs = outputs, .error = error};
+  return call_model(&b, host);
+}
+
+int32_t forge_output_shapes(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, forge_error *error) {
+  clear(error);
+  const int32_t status = check_arguments(model, inputs, outputs, error);
+  if (status != FORGE_OK) return status;
+  binding b = {.model = model, .inputs = inputs, .outputs = outputs, .error = error};
+  return call_model(&b, NULL);
+}

@@ -1,0 +1,166 @@
+/* The native interface of a compiled model. Versioned by FORGE_ABI_VERSION.
+ *
+ * A model library holds one `forge_model`: tables that describe it and three generated functions. Nothing in a model has
+ * state: memory, threads and error text come from the `forge_host` table that the caller passes (NULL: the built-in host).
+ */
+#ifndef FORGE_RUNTIME_H
+#define FORGE_RUNTIME_H
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FORGE_ABI_VERSION 1
+#define FORGE_MAX_RANK 8
+#define FORGE_ALIGNMENT 64 /* of weights and arena; inputs and outputs need only their element's alignment */
+
+#if defined(__GNUC__)
+#define FORGE_API __attribute__((visibility("default")))
+#else
+#define FORGE_API
+#endif
+
+/* Element types. The order is part of the ABI. Sub-byte types take one byte an element. */
+typedef enum {
+  FORGE_BOOL = 0,
+  FORGE_INT8 = 1, FORGE_INT16 = 2, FORGE_INT32 = 3, FORGE_INT64 = 4,
+  FORGE_UINT8 = 5, FORGE_UINT16 = 6, FORGE_UINT32 = 7, FORGE_UINT64 = 8,
+  FORGE_FLOAT16 = 9, FORGE_BFLOAT16 = 10, FORGE_FLOAT32 = 11, FORGE_FLOAT64 = 12,
+  FORGE_COMPLEX64 = 13, FORGE_COMPLEX128 = 14,
+  FORGE_FLOAT8_E4M3FN = 15, FORGE_FLOAT8_E4M3FNUZ = 16, FORGE_FLOAT8_E5M2 = 17, FORGE_FLOAT8_E5M2FNUZ = 18,
+  FORGE_FLOAT8_E8M0FNU = 19, FORGE_FLOAT4_E2M1FN = 20,
+  FORGE_INT2 = 21, FORGE_UINT2 = 22, FORGE_INT4 = 23, FORGE_UINT4 = 24
+} forge_dtype;
+
+typedef enum {
+  FORGE_OK = 0,
+  FORGE_ERROR_INPUT = 1,    /* wrong number, dtype, rank or shape of the tensors */
+  FORGE_ERROR_MEMORY = 2,   /* allocation failed */
+  FORGE_ERROR_CPU = 3,      /* the CPU lacks a feature that the model was compiled for */
+  FORGE_ERROR_ABI = 4,      /* the model needs another version of this interface */
+  FORGE_ERROR_VALUE = 5,    /* an operator met a value that it cannot handle (an index out of range, say) */
+  FORGE_ERROR_INTERNAL = 6,
+  FORGE_ERROR_FILE = 7,     /* missing, damaged, newer format, wrong password */
+} forge_status;
+
+typedef struct {
+  void *data;                     /* C-contiguous, row-major */
+  int32_t dtype;                  /* forge_dtype */
+  int32_t ndim;
+  int64_t shape[FORGE_MAX_RANK];
+  int64_t capacity;               /* outputs: bytes available at data; data NULL: forge_run allocates with host->alloc */
+} forge_tensor;                   /* inputs need no capacity; outputs need only data and capacity, the rest is filled in */
+
+typedef struct {
+  int32_t status;
+  char message[1020];             /* UTF-8, always terminated: where: what; got; expected; next step */
+} forge_error;
+
+/* What a model asks of the process it runs in. All functions may be called from many threads at once. */
+typedef struct forge_host forge_host;
+typedef int32_t (*forge_parallel_body)(int64_t begin, int64_t end, void *closure);
+struct forge_host {
+  int32_t abi_version;
+  void *state;
+  void *(*alloc)(const forge_host *host, size_t bytes, size_t alignment); /* NULL when out of memory */
+  void (*free)(const forge_host *host, void *memory, size_t bytes);
+  /* Runs body over [0, count) in chunks of at least `grain`, on this and other threads; returns the first status that is not 0.
+   * NULL: forge_run runs every loop on the calling thread. */
+  int32_t (*parallel_for)(const forge_host *host, forge_parallel_body body, void *closure, int64_t count, int64_t grain);
+  /* Told of an error that an operator met, from the thread that met it. May be NULL: forge_run has filled forge_error already. */
+  void (*report_error)(const forge_host *host, int32_t status, const char *message);
+  /* Functions registered by name by the embedding program (custom operators). Reserved: NULL today. */
+  int32_t (*call_registered)(const forge_host *host, const char *name, const forge_tensor *in, int32_t n_in, forge_tensor *out, int32_t n_out);
+};
+
+/* One dimension of an input or output. A symbol is bound by the first input dimension that is that symbol (size -1), so every
+ * symbol in an input's expression also occurs as a plain dimension of some input. An output extent known only after the run is a
+ * symbol that no input binds. */
+typedef struct {
+  int64_t size;                   /* >= 0: this many. -1: the value of symbol `symbol`. -2: expression number `symbol` of `dims` */
+  int64_t symbol;
+} forge_dim;
+
+typedef struct {
+  const char *name;
+  int32_t dtype;
+  int32_t ndim;                   /* -1: rank known only after the run */
+  forge_dim dims[FORGE_MAX_RANK];
+} forge_tensor_spec;
+
+/* What the generated entry is called with. Its `host` lives as long as the call. For an output of data-dependent size the entry
+ * allocates with host->alloc and fills data, ndim, shape and capacity (the bytes it asked for) of `out`. */
+typedef struct {
+  void *const *inputs;            /* data pointers */
+  void *const *outputs;           /* data pointers; NULL where the entry itself must allocate (data-dependent size) */
+  const void *weights;
+  void *arena;
+  const int64_t *symbols;         /* -1: bound by no input */
+  const forge_host *host;
+  forge_tensor *out;              /* the caller's output descriptors, for data-dependent sizes */
+} forge_call;
+
+typedef struct {
+  int32_t abi_version;
+  int32_t n_inputs, n_outputs, n_symbols, n_dims;
+  int32_t reserved;               /* 0; forge_prepare marks here that the CPU was checked */
+  const char *name;
+  const char *cpu_features;       /* comma-separated LLVM feature names that the code needs, "" for the baseline */
+  const char *const *symbol_names;
+  const forge_tensor_spec *inputs;
+  const forge_tensor_spec *outputs;
+  const void *weights;            /* aligned to FORGE_ALIGNMENT; NULL: supplied by the loader (weights.bin) */
+  int64_t weights_size;
+  int64_t (*arena_size)(const int64_t *symbols);
+  void (*dims)(const int64_t *symbols, int64_t *values); /* fills n_dims expression values; NULL when n_dims is 0 */
+  int32_t (*entry)(const forge_call *call);
+} forge_model;
+
+/* The model inside this library. */
+FORGE_API const forge_model *forge_model_get(void);
+
+/* Checks the inputs, binds symbols, allocates outputs whose data is NULL, runs. Thread-safe.
+ * `inputs` and `outputs` hold n_inputs and n_outputs tensors; outputs overlap neither each other nor inputs.
+ * Returns a forge_status and fills *error (may be NULL). On failure no output is left allocated. */
+FORGE_API int32_t forge_run(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs,
+                            const forge_host *host, forge_error *error);
+
+/* Shapes that the outputs will have for these inputs' shapes (data is not read). Data-dependent extents are -1. */
+FORGE_API int32_t forge_output_shapes(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, forge_error *error);
+
+FORGE_API const char *forge_dtype_name(int32_t dtype); /* "float32"; "an unknown dtype" for other numbers */
+FORGE_API size_t forge_dtype_size(int32_t dtype);      /* bytes of an element in memory; 0 for other numbers */
+
+/* The built-in host: cached aligned memory and one thread pool for the process. */
+FORGE_API const forge_host *forge_default_host(void);
+/* The built-in host with a number of threads of its own; 0: the process's number. */
+FORGE_API forge_host forge_host_with_threads(int32_t threads);
+/* Threads that a call of the built-in host uses; 0: FORGE_NUM_THREADS, else as many as the CPUs this process may use. */
+FORGE_API void forge_set_num_threads(int32_t threads);
+FORGE_API int32_t forge_num_threads(void);
+FORGE_API void forge_free_output(const forge_host *host, forge_tensor *output);
+
+/* FORGE_OK if this CPU has all the features ("+avx2,+fma" or "avx2,fma"; names after '-' are skipped), else FORGE_ERROR_CPU. */
+FORGE_API int32_t forge_check_cpu(const char *features, forge_error *error);
+
+/* A checked copy of the descriptor whose weights, when large, lie in huge pages. Free with forge_release. NULL: see *error. */
+FORGE_API forge_model *forge_prepare(const forge_model *model, forge_error *error);
+/* The same with weights from elsewhere (weights.bin, a JIT): copied, or (copy 0) used in place, where they must then stay. */
+FORGE_API forge_model *forge_prepare_weights(const forge_model *model, const void *weights, int64_t size, int32_t copy,
+                                             forge_error *error);
+FORGE_API void forge_release(forge_model *model);
+
+/* A model library loaded into this process. The bytes are trusted: check their origin and SHA-256 first. */
+typedef struct forge_library forge_library;
+FORGE_API forge_library *forge_load(const char *path, forge_error *error);
+FORGE_API forge_library *forge_load_memory(const void *bytes, size_t size, forge_error *error); /* nothing touches the disk */
+FORGE_API forge_library *forge_load_fd(int fd, forge_error *error);                            /* fd stays the caller's */
+FORGE_API const forge_model *forge_library_model(const forge_library *library); /* as forge_prepare leaves it */
+FORGE_API void forge_unload(forge_library *library);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

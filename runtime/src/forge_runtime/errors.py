@@ -1,0 +1,35 @@
+"""The exceptions of the runtime. Every message reads ``where: what; got ...; expected ...; next step``."""
+
+from __future__ import annotations
+
+
+class ForgeRuntimeError(Exception):
+    """Base class of every error that the runtime raises on purpose."""
+
+
+class InputError(ForgeRuntimeError, ValueError):
+    """Inputs or given outputs have the wrong number, name, dtype, rank or shape."""
+
+
+class ArtifactError(ForgeRuntimeError, ValueError):
+    """A compiled model cannot be loaded: missing, damaged, foreign, of a newer format or for another architecture."""
+
+
+class PasswordError(ArtifactError):
+    """An encrypted model was opened without its key file or password, or with wrong ones."""
+
+
+class CpuFeatureError(ArtifactError):
+    """The model was compiled for instructions that this CPU lacks."""
+
+
+class ExecutionError(ForgeRuntimeError, RuntimeError):
+    """An operator met a value that it cannot handle, such as an index out of range."""
+
+
+class OutOfMemoryError(ForgeRuntimeError, MemoryError):
+    """The memory for a call could not be allocated."""
+
+
+class InternalError(ForgeRuntimeError, RuntimeError):
+    """The compiled code or the runtime broke its own rules: a defect of Forge."""

@@ -1,0 +1,312 @@
+"""``Runtime``: a compiled model as a Python callable."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forge_runtime import _native, artifact, encryption
+from forge_runtime.arrays import Array, numpy_dtype
+from forge_runtime.errors import ArtifactError, InputError, PasswordError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Shape = tuple[int | str | None, ...]
+PathLike = str | os.PathLike[str]
+
+
+class Runtime:
+    """A loaded model. Calls are thread-safe and run without the interpreter lock.
+
+    Inputs are NumPy arrays or anything with ``__dlpack__`` or ``__array__``; their memory is read in place, except that a
+    strided or misaligned one is copied once. A dtype is never converted. Outputs are fresh NumPy arrays.
+
+    Args:
+        path: the directory that holds ``modelLibrary.so``, or the file itself.
+        password: of an encrypted model.
+        key: path of the key file of an encrypted model.
+        num_threads: threads of this model's calls; None: the number of the process (``set_num_threads``).
+        verify: compare the SHA-256 of the files before any code is loaded (about 0.6 s per GB).
+        copy_weights: weights in a file of their own are memory-mapped and shared between processes; True copies them to
+            huge pages instead, which large matrix-vector products read up to twice as fast.
+
+    Raises:
+        ArtifactError: missing, damaged, newer, or for another architecture.
+        CpuFeatureError: this CPU lacks an instruction set the model needs.
+        PasswordError: encrypted, and password or key file are missing or wrong.
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        password: str | None = None,
+        key: PathLike | None = None,
+        num_threads: int | None = None,
+        verify: bool = True,
+        copy_weights: bool = False,
+    ) -> None:
+        with _opened(path, password, key) as (fd, where):
+            metadata = artifact.verify(fd, where) if verify else artifact.read_metadata(f"/proc/self/fd/{fd}")
+            artifact.check_machine(fd, where)
+            _native.check_cpu(metadata.get("cpu_features", ""))
+            weights = _map_weights(where, metadata, verify)
+            model = _native.load(fd) if weights is None else _native.load(fd, weights, copy_weights)
+        self._init(model, metadata, num_threads)
+
+    @classmethod
+    def from_jit(
+        cls,
+        address: int,
+        keepalive: object,
+        weights: Buffer | None = None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        num_threads: int | None = None,
+        copy_weights: bool = True,
+    ) -> Runtime:
+        """A runtime over a ``forge_model`` that lies at ``address`` in this process.
+
+        Args:
+            keepalive: held as long as the runtime; it owns the code.
+            weights: bytes for a model whose own ``weights`` is NULL.
+            copy_weights: False uses ``weights`` in place where it is aligned to 64 bytes.
+        """
+        runtime = cls.__new__(cls)
+        runtime._init(_native.wrap(address, keepalive, weights, copy_weights), dict(metadata or {}), num_threads)
+        return runtime
+
+    def _init(self, model: _native.Model, metadata: dict[str, Any], num_threads: int | None) -> None:
+        self._model = model
+        self._description = model.describe()
+        self._metadata = metadata
+        self._positions = {name: index for index, (name, _, _) in enumerate(self._description["inputs"])}
+        self._single = len(self._description["outputs"]) == 1
+        self._last: tuple[Array, ...] = ()
+        if num_threads is not None:
+            model.set_threads(num_threads)
+
+    def __call__(self, /, *inputs: Any, **named: Any) -> Any:
+        """Runs the model on positional and named inputs, or on one list, tuple or dict of them.
+
+        Returns:
+            The output, or a list if the model has several.
+
+        Raises:
+            InputError: wrong number, name, dtype, rank or shape.
+            ExecutionError: an operator met a value that it cannot handle.
+        """
+        if named:
+            inputs = self._arrange(inputs, named)
+        elif len(inputs) == 1 and isinstance(inputs[0], (list, tuple, dict)):
+            inputs = self._sequence(inputs[0])
+        results = self._model.run(inputs)
+        return results[0] if self._single else list(results)
+
+    def run(
+        self, inputs: Mapping[str, Any] | Sequence[Any], outputs: Mapping[str, Array] | Sequence[Array | None] | None = None
+    ) -> list[Array]:
+        """Runs the model; outputs that are given are written in place (C-contiguous, exact dtype and shape).
+
+        Returns:
+            All outputs in order.
+
+        Raises:
+            InputError: as ``__call__``; also for given outputs.
+        """
+        given = None
+        if isinstance(outputs, Mapping):
+            given = _named(outputs, self.output_names, self._where("output"))
+        elif outputs is not None:
+            given = tuple(outputs)
+        return list(self._model.run(self._sequence(inputs), given))
+
+    def _sequence(self, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
+        return self._arrange((), inputs) if isinstance(inputs, Mapping) else tuple(inputs)
+
+    def _where(self, what: str) -> str:
+        return f"model '{self.name}': {what}"
+
+    def _arrange(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Inputs in the model's order; positional ones come first."""
+        names = self.input_names
+        unknown = [name for name in named if name not in self._positions]
+        if unknown:
+            raise InputError(f"{self._where('input')}: no such name; got {unknown}; expected names of {names}")
+        twice = [name for name in names[: len(positional)] if name in named]
+        if twice:
+            raise InputError(f"{self._where('input')}: given by position and by name: {twice}")
+        missing = [name for name in names[len(positional) :] if name not in named]
+        if missing:
+            raise InputError(f"{self._where('input')}: missing {missing}; expected all of {names}")
+        return (*positional, *(named[name] for name in names[len(positional) :]))
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._description["name"]
+
+    @property
+    def symbols(self) -> list[str]:
+        """Names of the dimensions whose size is known only at run time."""
+        return list(self._description["symbols"])
+
+    @property
+    def input_names(self) -> list[str]:
+        return [name for name, _, _ in self._description["inputs"]]
+
+    @property
+    def input_dtypes(self) -> list[str]:
+        return [dtype for _, dtype, _ in self._description["inputs"]]
+
+    @property
+    def input_shapes(self) -> list[Shape | None]:
+        """Sizes, symbol names, or None for a size computed from symbols."""
+        return [shape for _, _, shape in self._description["inputs"]]
+
+    @property
+    def input_layouts(self) -> list[str]:
+        return self._layouts("inputs")
+
+    @property
+    def output_names(self) -> list[str]:
+        return [name for name, _, _ in self._description["outputs"]]
+
+    @property
+    def output_dtypes(self) -> list[str]:
+        return [dtype for _, dtype, _ in self._description["outputs"]]
+
+    @property
+    def output_shapes(self) -> list[Shape | None]:
+        """Sizes, symbol names, or None for a size computed from symbols; None in place of a shape of unknown rank."""
+        return [shape for _, _, shape in self._description["outputs"]]
+
+    @property
+    def output_layouts(self) -> list[str]:
+        return self._layouts("outputs")
+
+    def _layouts(self, which: str) -> list[str]:
+        return [str(tensor.get("layout") or "") for tensor in self._metadata.get(which, ())]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the compiler recorded: target, options, versions, tensors, SHA-256."""
+        return self._metadata
+
+    def get_metadata(self) -> dict[str, Any]:
+        """The same as ``metadata``."""
+        return self._metadata
+
+    @property
+    def model_id(self) -> str:
+        """The UUID given when the model was compiled."""
+        return str(self._metadata.get("uuid", ""))
+
+    @property
+    def model_precision(self) -> str:
+        """The precision the model was compiled for."""
+        return str(self._metadata.get("precision", ""))
+
+    @property
+    def device_type(self) -> str:
+        return "cpu"
+
+    def set_model_precision(self, precision: str) -> None:
+        """Accepts the precision the model was compiled for.
+
+        Raises:
+            ValueError: any other: a compiled model has one.
+        """
+        if precision != self.model_precision:
+            raise ValueError(
+                f"model '{self.name}': precision; got {precision!r}; expected {self.model_precision!r}, which it was compiled for; "
+                "compile it again for another"
+            )
+
+    def set_num_threads(self, threads: int) -> None:
+        """Threads of this model's calls; 0: the number of the process."""
+        self._model.set_threads(threads)
+
+    def infer(self, inputs: Any) -> None:
+        """Runs the model on one array, a sequence or a dict, and keeps the outputs for ``get_outputs``."""
+        many = isinstance(inputs, (list, tuple, Mapping))
+        self._last = self._model.run(self._sequence(inputs) if many else (inputs,))
+
+    def get_outputs(self) -> list[Array]:
+        """The outputs of the last ``infer``; each also serves ``np.from_dlpack`` and ``torch.from_dlpack``."""
+        return list(self._last)
+
+    def get_output(self, index: int) -> Array:
+        """One output of the last ``infer``."""
+        if not 0 <= index < len(self._last):
+            raise IndexError(f"model '{self.name}': output {index}; expected one of {len(self._last)} kept by infer")
+        return self._last[index]
+
+    def warm_up(self, n: int = 10, inputs: Mapping[str, Any] | Sequence[Any] | None = None) -> None:
+        """Runs the model ``n`` times, on zeros with every symbol 1 unless inputs are given.
+
+        Raises:
+            InputError: an input's size is computed from symbols, and no inputs are given.
+        """
+        example = self._sequence(inputs) if inputs is not None else tuple(self._zeros(i) for i in range(len(self._positions)))
+        for _ in range(n):
+            self._model.run(example)
+
+    def _zeros(self, index: int) -> Array:
+        name, dtype, shape = self._description["inputs"][index]
+        if shape is None or None in shape:
+            raise InputError(f"{self._where('input')} '{name}': its size is computed from symbols; pass inputs to warm_up")
+        return np.zeros([size if isinstance(size, int) else 1 for size in shape], numpy_dtype(dtype))
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name}: {dtype}{_shape_text(shape)}" for name, dtype, shape in self._description["inputs"])
+        outputs = ", ".join(f"{name}: {dtype}{_shape_text(shape)}" for name, dtype, shape in self._description["outputs"])
+        return f"<Runtime {self.name}({inputs}) -> {outputs}>"
+
+
+def _shape_text(shape: Shape | None) -> str:
+    return "[...]" if shape is None else f"[{', '.join('?' if size is None else str(size) for size in shape)}]"
+
+
+def _named(values: Mapping[str, Any], names: list[str], where: str) -> tuple[Any, ...]:
+    unknown = [name for name in values if name not in names]
+    if unknown:
+        raise InputError(f"{where}: no such name; got {unknown}; expected names of {names}")
+    return tuple(values.get(name) for name in names)
+
+
+@contextmanager
+def _opened(path: PathLike, password: str | None, key: PathLike | None) -> Iterator[tuple[int, str]]:
+    """A descriptor of the plain library: the file itself, or memory that holds it decrypted."""
+    fd, where = artifact.open_library(path)
+    try:
+        if os.path.isfile(where) and encryption.is_encrypted(where):
+            os.close(fd)
+            fd = -1
+            if password is None or key is None:
+                raise PasswordError(f"{where}: encrypted; expected both password= and key= (the path of its key file)")
+            fd = encryption.decrypt_to_memfd(where, key, password)
+        elif password is not None or key is not None:
+            raise ArtifactError(f"{where}: not encrypted; got a password or key; expected neither")
+        yield fd, where
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def _map_weights(library: str, metadata: dict[str, Any], check: bool) -> mmap.mmap | None:
+    fd = artifact.open_weights(library, metadata, check)
+    if fd is None:
+        return None
+    try:
+        return mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"{library}: its weights cannot be mapped: {error}") from error
+    finally:
+        os.close(fd)

@@ -1,0 +1,67 @@
+"""Builds the hand-written models of ``models.c`` as sealed artifacts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forge_runtime import artifact, include_directory, static_sources
+
+SOURCE = Path(__file__).parent / "models.c"
+FLAGS = ["-std=c11", "-O1", "-fPIC", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{include_directory()}"]
+
+Build = Callable[..., Path]
+
+
+def compile_c(*arguments: str | Path) -> None:
+    result = subprocess.run(["cc", *FLAGS, *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def metadata(**fields: Any) -> dict[str, Any]:
+    return {"uuid": "0000-test", "precision": "float32", "target": "llvm", "cpu_features": "", **fields}
+
+
+@pytest.fixture(scope="session")
+def runtime_objects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("static")
+    objects = []
+    for source in static_sources():
+        objects.append(folder / f"{source.stem}.o")
+        compile_c("-c", source, "-o", objects[-1])
+    return objects
+
+
+@pytest.fixture(scope="session")
+def linked(tmp_path_factory: pytest.TempPathFactory, runtime_objects: list[Path]) -> Callable[..., Path]:
+    """``linked(name, features="", inside=True)``: an unsealed model library, built once."""
+    folder = tmp_path_factory.mktemp("models")
+
+    def link(name: str, features: str = "", inside: bool = True) -> Path:
+        path = folder / f"{name}-{features}-{inside}.so"
+        if not path.exists():
+            defines = [f"-DMODEL_{name.upper()}", f'-DFEATURES="{features}"', f"-DINSIDE={int(inside)}"]
+            compile_c(*defines, "-shared", SOURCE, *runtime_objects, "-lm", "-o", path)
+        return path
+
+    return link
+
+
+@pytest.fixture
+def build(tmp_path: Path, linked: Callable[..., Path]) -> Build:
+    """``build(name, metadata..., features=, inside=)``: the directory of a sealed artifact."""
+
+    def make(name: str, features: str = "", inside: bool = True, **fields: Any) -> Path:
+        folder = tmp_path / f"{name}-build"
+        folder.mkdir(exist_ok=True)
+        library = folder / artifact.LIBRARY_NAME
+        shutil.copy(linked(name, features, inside), library)
+        artifact.seal(library, metadata(**fields))
+        return folder
+
+    return make
