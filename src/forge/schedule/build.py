@@ -1,0 +1,58 @@
+"""From tensor expressions of one operator to its loop function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge.kernels.contract import KernelCall
+from forge.schedule.injective import schedule_injective
+from forge.schedule.loops import Loop
+from forge.schedule.reduction import schedule_reductions
+from forge.schedule.stages import Stages
+from forge.te.tensor import Tensor
+from forge.tir import expr as E
+from forge.tir.expr import Expr
+from forge.tir.stmt import Function, Stmt, seq
+
+
+def build(call: KernelCall, tensors: Sequence[Tensor], placeholders: Sequence[Tensor | None]) -> Function:
+    """The loop function that computes ``tensors`` and hands their elements to ``call.results``, in order.
+
+    Args:
+        call: what to build; ``operands[k]`` gives the contents of ``placeholders[k]``.
+        tensors: one per result. Their bodies read placeholders, or computes between, which are inlined; a reduction between is
+            computed once per element that reads it, so it must not depend on more axes than the reading element.
+        placeholders: what the bodies read; None for an absent operand.
+
+    Raises:
+        CompileError: the expressions need several passes over memory.
+    """
+    nests: list[Stmt] = []
+    pending = list(range(len(tensors)))
+    while pending:
+        first = tensors[pending[0]]
+        together = [k for k in pending if _same_shape(first, tensors[k])]
+        pending = [k for k in pending if k not in together]
+        nests.append(_nest(call, [(k, tensors[k]) for k in together], placeholders))
+    return call.function(seq(*nests))
+
+
+def _nest(call: KernelCall, tensors: Sequence[tuple[int, Tensor]], placeholders: Sequence[Tensor | None]) -> Stmt:
+    """One loop nest for tensors of one shape; each comes with the number of its result."""
+    stages = Stages(call, placeholders)
+    loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(tensors[0][1].shape)]
+    for axis in loops:
+        axis.declare(stages.algebra)
+    indices = [axis.var for axis in loops]
+    body = seq(*(call.results[k].write(indices, stages.value(tensor, indices)) for k, tensor in tensors))
+    if stages.reductions:
+        return schedule_reductions(call, loops, stages.reductions, body, stages.algebra)
+    return schedule_injective(call, loops, body, stages.algebra)
+
+
+def _same_shape(a: Tensor, b: Tensor) -> bool:
+    return len(a.shape) == len(b.shape) and all(_same(x, y) for x, y in zip(a.shape, b.shape))
+
+
+def _same(a: Expr, b: Expr) -> bool:
+    return a is b or (isinstance(a, E.Const) and isinstance(b, E.Const) and a.value == b.value)

@@ -1,0 +1,127 @@
+"""Loop nests of injective expressions: every element of the results is computed by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge.kernels.contract import KernelCall
+from forge.schedule.access import OTHER, UNIT, Accesses, analyse, collapse, pattern, vector_cost
+from forge.schedule.algebra import Algebra
+from forge.schedule.loops import (
+    PARALLEL_WORK,
+    Loop,
+    element_size,
+    memory_sizes,
+    parallel_nest,
+    round_up,
+    statement_cost,
+    supports_masks,
+    vector_loop,
+)
+from forge.schedule.rewrite import IndexSimplifier, Vectorizer, map_expressions, stores, substitute
+from forge.schedule.transpose import TransposedLoads
+from forge.target import Target
+from forge.tir import expr as E
+from forge.tir.expr import Expr
+from forge.tir.stmt import Stmt
+
+BLOCK_BYTES = 16384
+"""Of one flat loop that is cut for several threads: bytes of the widest element stream in a block."""
+
+CHEAP = 12
+"""Vector operations per vector below which a loop is unrolled."""
+
+
+def schedule_injective(call: KernelCall, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
+    """Vectorised and parallel loops over ``loops`` around the scalar statement ``body``."""
+    body = IndexSimplifier(algebra).stmt(body)
+    collapsed = collapse(loops, analyse((), (body,), algebra), algebra)
+    body = IndexSimplifier(algebra).stmt(collapsed.statement(body))
+    if not collapsed.loops:
+        return body
+    return _Injective(call.target, collapsed.loops, body, algebra).build()
+
+
+class _Injective:
+    def __init__(self, target: Target, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> None:
+        self.target = target
+        self.loops = tuple(loops)
+        self.body = body
+        self.algebra = algebra
+        self.accesses: Accesses = analyse((), (body,), algebra)
+        sizes = memory_sizes(body)
+        self.lanes = target.vector_bits // (8 * max(*sizes, *(element_size(s.value) for s in stores(body))))
+        self.masked = supports_masks(target, sizes)
+        self.cost = statement_cost(body)
+
+    def build(self) -> Stmt:
+        axis = self._vector_axis()
+        tile = self._tile_axis(axis)
+        if tile is not None:
+            return TransposedLoads(self.target, self.loops, axis, tile, self.body, self.algebra, self.accesses).build()
+        outer = [other for other in self.loops if other is not axis]
+        if self._must_cut(axis, outer):
+            return self._blocked(axis, outer)
+        work = E.const(self.cost) * ((axis.extent + (self.lanes - 1)) // self.lanes)
+        return parallel_nest(outer, self._inner(self.body, axis, axis.extent), work)
+
+    def _vector_axis(self) -> Loop:
+        """The axis with the cheapest accesses; of equal ones the last."""
+        return min(reversed(self.loops), key=lambda axis: vector_cost(self.accesses, axis, self.lanes, self.algebra))
+
+    def _tile_axis(self, axis: Loop) -> Loop | None:
+        """An axis along which loads are contiguous that are strided along ``axis``, while stores are not."""
+        strides = self.accesses.strides(self.algebra, axis.var)
+        if any(item.node is None and pattern(stride) != UNIT for item, stride in zip(self.accesses.items, strides)):
+            return None
+        strided = [k for k, s in enumerate(strides) if pattern(s) == OTHER]
+        if any(self.accesses.items[k].masked for k in strided):
+            return None
+        return self._common_unit_axis(axis, strided)
+
+    def _common_unit_axis(self, axis: Loop, strided: Sequence[int]) -> Loop | None:
+        if not strided or axis.assumed < 4:
+            return None
+        for other in self.loops:
+            strides = self.accesses.strides(self.algebra, other.var)
+            if other is not axis and other.assumed >= 4 and all(pattern(strides[k]) == UNIT for k in strided):
+                return other
+        return None
+
+    def _inner(self, body: Stmt, axis: Loop, extent: Expr) -> Stmt:
+        lanes = self.lanes
+        if axis.static is not None:
+            while lanes > 1 and lanes // 2 >= axis.static:
+                lanes //= 2
+        unroll = 4 if self.cost <= CHEAP // 2 else 2 if self.cost <= CHEAP else 1
+        return vector_loop(extent, lanes, lambda at, width, mask: _vectorised(body, axis, at, width, mask), unroll, self.masked)
+
+    def _must_cut(self, axis: Loop, outer: Sequence[Loop]) -> bool:
+        """Whether threads need more iterations than the outer loops give."""
+        total = self.cost * axis.assumed // self.lanes
+        iterations = 1
+        for other in outer:
+            total *= other.assumed
+            iterations *= other.static or 1
+        if all(loop_.static is not None for loop_ in self.loops) and total < 2 * PARALLEL_WORK:
+            return False
+        return iterations < 16 and (axis.static is None or axis.static > self._block())
+
+    def _block(self) -> int:
+        return round_up(max(1, BLOCK_BYTES // max(memory_sizes(self.body))), 4 * self.lanes)
+
+    def _blocked(self, axis: Loop, outer: Sequence[Loop]) -> Stmt:
+        """``for i in n``  -->  ``parallel b in ceil(n / B): for i in [b*B, min(n, b*B + B))``."""
+        size = self._block()
+        block = Loop(E.var("b"), (axis.extent + (size - 1)) // size)
+        start = block.var * size
+        body = map_expressions(self.body, lambda x: substitute(x, {axis.var: start + axis.var}))
+        extent = E.binary("min", E.const(size), axis.extent - start)
+        inner = self._inner(body, Loop(axis.var, extent), extent)
+        return parallel_nest([*outer, block], inner, E.const(max(1, self.cost * size // self.lanes)))
+
+
+def _vectorised(body: Stmt, axis: Loop, at: Expr, lanes: int, mask: Expr | None) -> Stmt:
+    if lanes == 1:
+        return map_expressions(body, lambda x: substitute(x, {axis.var: at}))
+    return Vectorizer(axis.var, at, lanes, mask).stmt(body)

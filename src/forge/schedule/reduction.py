@@ -1,0 +1,3 @@
+"""wip"""
+from typing import Any
+def schedule_reductions(*args: Any) -> Any: raise NotImplementedError

@@ -1,0 +1,101 @@
+"""From tensor expressions to scalar loop expressions: reads of operands become loads, intermediate tensors are inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from forge.errors import CompileError
+from forge.kernels.contract import KernelCall
+from forge.schedule.algebra import Algebra, Poly, free_variables
+from forge.schedule.loops import Loop
+from forge.schedule.rewrite import Rewriter
+from forge.te.tensor import Tensor
+from forge.tir import expr as E
+from forge.tir.expr import Expr, Var
+
+@dataclass(eq=False)
+class Reduction:
+    """One reduction whose value ``result`` stands for: ``result = kind(value for axes)``.
+
+    ``value`` may use the results of reductions that come earlier.
+    """
+
+    result: Var
+    kind: str
+    value: Expr
+    axes: list[Loop]
+
+
+@dataclass
+class Stages:
+    """Expands the tensors of one operator into scalar expressions over the output axes.
+
+    Reads of reductions become variables; ``reductions`` holds what computes them, in order.
+    """
+
+    call: KernelCall
+    placeholders: Sequence[Tensor | None]
+    algebra: Algebra = field(default_factory=Algebra)
+    reductions: list[Reduction] = field(default_factory=list)
+    _known: dict[tuple[int, tuple[Poly, ...]], Expr] = field(default_factory=dict)
+
+    def value(self, tensor: Tensor, indices: Sequence[Expr]) -> Expr:
+        """The element of ``tensor`` at ``indices``; equal elements are one object."""
+        key = (id(tensor), tuple(self.algebra.poly(i) for i in indices))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._element(tensor, indices)
+        return known
+
+    def _element(self, tensor: Tensor, indices: Sequence[Expr]) -> Expr:
+        position = self._position(tensor)
+        if position is not None:
+            return self._read_operand(position, tensor, indices)
+        if tensor.body is None or tensor.axes is None:
+            raise CompileError(f"schedule: {self.call.operator}: tensor {tensor.name} is neither an operand nor computed")
+        if isinstance(tensor.body, E.Reduce):
+            return self._add_reduction(tensor, tensor.body, tuple(indices))
+        return self._expand(tensor.body, dict(zip(tensor.axes, indices)))
+
+    def _position(self, tensor: Tensor) -> int | None:
+        return next((k for k, p in enumerate(self.placeholders) if p is tensor), None)
+
+    def _read_operand(self, position: int, tensor: Tensor, indices: Sequence[Expr]) -> Expr:
+        reader = self.call.operands[position]
+        if reader is None:
+            raise CompileError(f"schedule: {self.call.operator}: operand {position} ({tensor.name}) is read but absent")
+        return reader.read(tuple(indices))
+
+    def _expand(self, body: Expr, bound: dict[Var, Expr]) -> Expr:
+        def rule(x: Expr) -> Expr | None:
+            if isinstance(x, Var):
+                return bound.get(x)
+            if isinstance(x, E.Read):
+                return self.value(x.tensor, tuple(rewrite(i) for i in x.indices))
+            return None
+
+        rewrite = Rewriter(rule)
+        return rewrite(body)
+
+    def _add_reduction(self, tensor: Tensor, body: E.Reduce, indices: tuple[Expr, ...]) -> Var:
+        assert tensor.axes is not None
+        axes = [Loop(E.var(axis.var.name), axis.extent) for axis in body.axes]
+        bound: dict[Var, Expr] = dict(zip(tensor.axes, indices))
+        bound.update({axis.var: own.var for axis, own in zip(body.axes, axes)})
+        for axis in axes:
+            axis.declare(self.algebra)
+        value = self._expand(body.x, bound)
+        self._require_outer(tensor, axes)
+        result = E.Var(body.dtype, 1, f"{tensor.name}_value")
+        self.reductions.append(Reduction(result, body.kind, value, axes))
+        return result
+
+    def _require_outer(self, tensor: Tensor, axes: Sequence[Loop]) -> None:
+        """Reductions inside this one must not depend on its own reduction axes."""
+        inner = {axis.var for axis in axes}
+        for reduction in self.reductions:
+            if not free_variables(reduction.value).isdisjoint(inner - {a.var for a in reduction.axes}):
+                raise CompileError(
+                    f"schedule: {self.call.operator}: the reduction {tensor.name} reads another reduction at every step; expected the inner "
+                    "one not to depend on the axes of the outer one; decompose the operator into two")
