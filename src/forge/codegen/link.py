@@ -14,7 +14,6 @@ from forge.codegen.entry import WEIGHTS_SYMBOL
 from forge.errors import CompileError, ToolchainError
 
 WEIGHTS_SECTION = ".forge.weights"
-METADATA_SECTION = ".forge.meta"
 PAGE = 4096
 
 Data = bytes | bytearray | memoryview
@@ -41,11 +40,11 @@ def find_compiler() -> str:
                          "or 'clang', or set CC; running in this process (get_inference_function) needs none")
 
 
-def link_library(objects: Sequence[bytes], weights: Data | None, runtime_sources: Path, out: Path, metadata: bytes) -> None:
-    """Writes the shared library ``out`` from object files, weights, the C runtime and metadata.
+def link_library(objects: Sequence[bytes], weights: Data | None, runtime_sources: Path, out: Path) -> None:
+    """Writes the shared library ``out`` from object files, weights and the C runtime.
 
-    ``weights`` become symbol ``forge_weights``, aligned to a page. ``metadata`` becomes a section that is not loaded. ``out``
-    appears complete or not at all.
+    ``weights`` become symbol ``forge_weights``, aligned to a page. ``out`` appears complete or not at all. Its metadata are
+    added by ``forge_runtime.artifact.seal``.
 
     Raises:
         ToolchainError: no C compiler, or it failed.
@@ -56,7 +55,7 @@ def link_library(objects: Sequence[bytes], weights: Data | None, runtime_sources
     with tempfile.TemporaryDirectory(prefix="forge-link-") as folder:
         work = Path(folder)
         inputs = [_write(work / f"kernel{i}.o", code) for i, code in enumerate(objects)]
-        inputs.append(_data_object(compiler, work, weights, metadata))
+        inputs.append(_data_object(compiler, work, weights))
         built = work / "library.so"
         _run([compiler, *_LINK_FLAGS, "-o", str(built), *map(str, inputs), *map(str, runtime), *_LIBRARIES], "link the library")
         _replace(out, built)
@@ -67,16 +66,15 @@ def _write(path: Path, data: Data) -> Path:
     return path
 
 
-def _data_object(compiler: str, work: Path, weights: Data | None, metadata: bytes) -> Path:
-    """An object with the weights and the metadata, taken from files by the assembler."""
+def _data_object(compiler: str, work: Path, weights: Data | None) -> Path:
+    """An object with the weights, taken from a file by the assembler."""
     lines = []
     if weights is not None and len(weights):
         path = _write(work / "weights.bin", weights)
         lines += [f'.section {WEIGHTS_SECTION}, "a", @progbits', f".balign {PAGE}", f".globl {WEIGHTS_SYMBOL}",
                   f".hidden {WEIGHTS_SYMBOL}", f".type {WEIGHTS_SYMBOL}, @object",
                   f".size {WEIGHTS_SYMBOL}, {len(weights)}", f"{WEIGHTS_SYMBOL}:", f'.incbin "{path.name}"']
-    meta = _write(work / "metadata.json", metadata)
-    lines += [f'.section {METADATA_SECTION}, "R", @progbits', f'.incbin "{meta.name}"', '.section .note.GNU-stack, "", @progbits']
+    lines.append('.section .note.GNU-stack, "", @progbits')
     source = _write(work / "data.s", "\n".join([*lines, ""]).encode())
     built = work / "data.o"
     _run([compiler, "-c", source.name, "-o", built.name], "assemble the weights", work)
