@@ -56,9 +56,9 @@ def _gain(module: nn.Module) -> float:
 def _fan_in(module: nn.Module, parameter: nn.Parameter) -> int:
     """Number of terms summed into one output element."""
     if isinstance(module, nn.ConvTranspose2d):
-        return module.in_channels
+        return int(module.in_channels)
     if hasattr(module, "weights_are_input_major"):
-        return parameter.shape[0]
+        return int(parameter.shape[0])
     return math.prod(parameter.shape[1:])
 
 

@@ -42,7 +42,7 @@ def _onnxruntime_call(path: Path, feed: Feed, threads: int, *, optimised: bool) 
     options.add_session_config_entry("session.force_spinning_stop", "1")
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     inputs = dict(feed)
-    return lambda: session.run(None, inputs)  # type: ignore[no-any-return]
+    return lambda: session.run(None, inputs)
 
 
 def load_openvino(path: Path, feed: Feed, threads: int) -> Call:

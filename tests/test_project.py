@@ -1,0 +1,105 @@
+"""Rules for the source tree that no linter knows, and the machinery around the tests themselves."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import check_machine
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "runtime" / "src").rglob("*.py")])
+MOST_LINES = 700
+MOST_FUNCTION_LINES = 80
+FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "onnx", "onnxruntime", "openvino"}
+
+
+def tracked_files() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def test_files_are_short() -> None:
+    lengths = {path.relative_to(ROOT): path.read_text().count("\n") for path in SOURCES}
+    assert not {str(path): lines for path, lines in lengths.items() if lines > MOST_LINES}
+
+
+def test_functions_are_short() -> None:
+    long = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > MOST_FUNCTION_LINES:
+                    long[f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"] = lines
+    assert not long
+
+
+def test_no_path_of_a_machine_is_committed() -> None:
+    folder = re.compile(rb"(?<![\w.])/(?:work|root|home|farm|opt/pypi)/[\w.-]+")
+    found = {}
+    for path in tracked_files():
+        content = path.read_bytes()
+        if b"\0" not in content and path != Path(__file__) and (match := folder.search(content)):
+            found[str(path.relative_to(ROOT))] = match.group().decode()
+    assert not found
+
+
+def test_import_brings_no_framework() -> None:
+    code = f"import sys, forge; print(*({FRAMEWORKS} & set(sys.modules)))"
+    imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not imported
+
+
+def test_missing_packages_fail_a_run_that_requires_them(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_module.py").write_text("import pytest\npytest.importorskip('no_such_package')\n")
+    (tmp_path / "test_function.py").write_text(
+        "import pytest\ndef test_it(): pytest.importorskip('no_such_package')\n"
+        "def test_other(): pytest.skip('for a reason of its own')\ndef test_passes(): pass\n"
+    )
+
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert run().returncode == 0
+    for workers in ("0", "2"):
+        required = run("--require-optional", "-n", workers)
+        assert required.returncode == 1, required.stdout
+        named = {line.split()[3].rstrip(":") for line in required.stdout.splitlines() if line.startswith("REQUIRED")}
+        assert named == {"test_module.py", "test_function.py::test_it"}
+
+
+def test_machine_check_runs_under_an_old_python() -> None:
+    source = Path(check_machine.__file__).read_text()
+    ast.parse(source, feature_version=(3, 5))
+    assert not re.search(r"\bf[\"']", source)
+
+
+def test_machine_check_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = ".".join(map(str, sys.version_info[:2]))
+    problem = check_machine.header_problem(str(tmp_path))
+    assert problem is not None
+    assert f"{tmp_path}/Python.h does not exist" in problem
+    assert f"python{version}-dev" in problem
+    problem = check_machine.compiler_problem("no-such-compiler -m64")
+    assert problem is not None
+    assert "no program 'no-such-compiler'" in problem
+    monkeypatch.setattr(check_machine, "MINIMUM", (99, 0))
+    problem = check_machine.python_problem()
+    assert problem is not None
+    assert "make PYTHON=" in problem
+
+
+def test_machine_check_passes_here() -> None:
+    assert check_machine.main() == 0
