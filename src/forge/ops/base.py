@@ -13,7 +13,7 @@ or ``kind`` HOST for what works on strings and sequences.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from forge.ir.builder import Builder
     from forge.ir.nodes import Value
     from forge.te.tensor import Tensor
+    from forge.tir.expr import Expr
 
 
 class Kind(Enum):
@@ -49,6 +50,15 @@ class Op(OpDef[A]):
         Shapes of ``operands`` are loop-IR expressions; dimensions of ``results`` are turned into them by ``te.shape_of_type``.
         """
         raise NotImplementedError
+
+    def define_symbols(
+        self, operands: Sequence[Tensor | None], attrs: A, results: Sequence[TensorType]
+    ) -> Mapping[str, Expr]:
+        """What the symbols are that ``results`` introduces: scalar expressions over elements of the operands.
+
+        An operator whose result sizes depend on run-time contents of its operands overrides this, unless a kernel counts them.
+        """
+        return {}
 
     def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: A) -> Sequence[Value] | None:
         """Builds the same meaning out of other operators; None: this operator lowers itself."""
