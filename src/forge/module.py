@@ -155,7 +155,7 @@ class IRModule:
 
     @property
     def output_names(self) -> list[str]:
-        return [v.name for v in self.main.outputs]
+        return self.main.output_names
 
     @property
     def output_shapes(self) -> list[tuple[Dim, ...]]:

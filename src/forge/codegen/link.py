@@ -40,11 +40,12 @@ def find_compiler() -> str:
                          "or 'clang', or set CC; running in this process (get_inference_function) needs none")
 
 
-def link_library(objects: Sequence[bytes], weights: Data | None, runtime_sources: Path, out: Path) -> None:
+def link_library(objects: Sequence[bytes], weights: Data | None, runtime_sources: Path, out: Path,
+                 scratch: Path | None = None) -> None:
     """Writes the shared library ``out`` from object files, weights and the C runtime.
 
     ``weights`` become symbol ``forge_weights``, aligned to a page. ``out`` appears complete or not at all. Its metadata are
-    added by ``forge_runtime.artifact.seal``.
+    added by ``forge_runtime.artifact.seal``. ``scratch``: where to put intermediate files.
 
     Raises:
         ToolchainError: no C compiler, or it failed.
@@ -52,7 +53,7 @@ def link_library(objects: Sequence[bytes], weights: Data | None, runtime_sources
     """
     compiler = find_compiler()
     runtime = _runtime_objects(compiler, runtime_sources)
-    with tempfile.TemporaryDirectory(prefix="forge-link-") as folder:
+    with tempfile.TemporaryDirectory(prefix="forge-link-", dir=scratch) as folder:
         work = Path(folder)
         inputs = [_write(work / f"kernel{i}.o", code) for i, code in enumerate(objects)]
         inputs.append(_data_object(compiler, work, weights))

@@ -12,7 +12,6 @@ import shutil
 import tempfile
 import time
 import uuid as uuids
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import PathLike
@@ -100,30 +99,38 @@ def write(compiled: CompiledModel, module: Module, options: Options) -> Path:
 
 
 def _fill(work: Path, compiled: CompiledModel, module: Module, options: Options) -> None:
-    library = work / LIBRARY_NAME
     metadata = describe(compiled, module, options.uuid)
-    objects = [*compiled.objects, compiled.entry_object(embedded_weights=True)]
-    link_library(objects, memoryview(compiled.weights), include_directory(), library)
-    format_.seal(library, metadata)
-    if options.encrypt_password is not None:
-        _encrypt(library, work / KEY_NAME, options.encrypt_password)
+    if options.encrypt_password is None:
+        _link(work / LIBRARY_NAME, compiled, metadata, None)
+    else:
+        with tempfile.TemporaryDirectory(prefix="forge-", dir=_memory_folder()) as private:
+            plain = Path(private) / LIBRARY_NAME
+            _link(plain, compiled, metadata, Path(private))
+            with plain.open("rb") as stream:
+                pieces = iter(lambda: stream.read(1 << 20), b"")
+                encryption.encrypt_file(pieces, work / LIBRARY_NAME, work / KEY_NAME, options.encrypt_password)
     if options.export_relay:
         (work / "model.relay").write_text(print_module(module, types=True, names=True), encoding="utf-8")
     if options.export_metadata:
         (work / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
 
 
-def _encrypt(library: Path, key: Path, password: str) -> None:
-    """Replaces the library by its encrypted form. The plain file was in a directory of mode 700 and is removed first."""
-    plain = library.read_bytes()
-    library.unlink()
-    encryption.encrypt_file(_pieces(plain), library, key, password)
+def _link(library: Path, compiled: CompiledModel, metadata: dict[str, Any], scratch: Path | None) -> None:
+    objects = [*compiled.objects, compiled.entry_object(embedded_weights=True)]
+    link_library(objects, memoryview(compiled.weights), include_directory(), library, scratch)
+    format_.seal(library, metadata)
 
 
-def _pieces(data: bytes) -> Iterator[bytes]:
-    step = 1 << 20
-    for start in range(0, len(data), step):
-        yield data[start : start + step]
+def _memory_folder() -> Path:
+    """A folder in memory, so that what will be encrypted never lies on a disk.
+
+    Raises:
+        CompileError: the system has none.
+    """
+    folder = Path("/dev/shm")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise CompileError("compile: encrypt_password: needs the memory file system /dev/shm to link in; mount it, or compile without")
+    return folder
 
 
 def _replace(work: Path, final: Path, overwrite: bool) -> None:
@@ -154,8 +161,8 @@ def describe(compiled: CompiledModel, module: Module, uuid: str | None = None) -
         "target": str(compiled.target),
         "cpu_features": ",".join(compiled.target.features),
         "precision": "float16" if compiled.options.get("float16") else _precision(module),
-        "inputs": [_tensor(v) for v in inputs],
-        "outputs": [_tensor(v) for v in module.main.outputs],
+        "inputs": [_tensor(v, v.name) for v in inputs],
+        "outputs": list(map(_tensor, module.main.outputs, module.main.output_names)),
         "options": compiled.options,
         "versions": {"forge": __version__},
         "weights_size": compiled.lowered.program.weights_size,
@@ -181,10 +188,10 @@ def _precision(module: Module) -> str:
     return max(counts, key=counts.__getitem__) if counts else "float32"
 
 
-def _tensor(value: Value) -> dict[str, Any]:
+def _tensor(value: Value, name: str) -> dict[str, Any]:
     layout = {3: "NCW", 4: "NCHW", 5: "NCDHW"}.get(value.rank, "")
     return {
-        "name": value.name,
+        "name": name,
         "dtype": value.dtype,
         "shape": [d if isinstance(d, int) else str(d) for d in value.shape],
         "layout": layout,

@@ -143,6 +143,14 @@ class Graph:
         self.outputs: list[Value] = []
         self.attributes: dict[str, Any] = {}  # of a function: its backend, say
 
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the outputs; ``output_0``, ... where a value has none or an output is listed twice."""
+        names: list[str] = []
+        for k, value in enumerate(self.outputs):
+            names.append(value.name if value.name and value.name not in names else f"output_{k}")
+        return names
+
     def add_input(self, type_: Type, name: str = "") -> Value:
         value = Value(type_, name)
         self.inputs.append(value)

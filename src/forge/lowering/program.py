@@ -41,6 +41,7 @@ def lower_graph(graph: Graph, name: str, target: Target, fuse: bool = True, prog
         CompileError: an operator or type has no native code; the message names the node.
     """
     _check_inputs(graph)
+    names = graph.output_names
     materialise_outputs(graph)
     groups = form_groups(graph, fuse)
     plan = plan_memory(graph, groups)
@@ -61,8 +62,8 @@ def lower_graph(graph: Graph, name: str, target: Target, fuse: bool = True, prog
         entry=seq(calls),
         arena_size=te.dim(plan.arena_size),
         symbols=tuple(te.symbol_var(s) for s in symbols),
-        inputs=tuple(_spec(v) for v in graph.inputs),
-        outputs=tuple(_spec(v) for v in graph.outputs),
+        inputs=tuple(_spec(v, v.name) for v in graph.inputs),
+        outputs=tuple(map(_spec, graph.outputs, names)),
         weights_size=plan.weights_size,
         cpu_features=target.features,
     )
@@ -120,8 +121,8 @@ def _address(value: Value, plan: MemoryPlan) -> Address:
     return Address((location.base, location.index), te.dim(location.offset))
 
 
-def _spec(value: Value) -> TensorSpec:
-    return TensorSpec(value.name, value.dtype, te.shape_of(value.shape))
+def _spec(value: Value, name: str) -> TensorSpec:
+    return TensorSpec(name, value.dtype, te.shape_of(value.shape))
 
 
 def _input_symbols(graph: Graph) -> list[str]:
