@@ -1,0 +1,54 @@
+"""Blocked convolutions equal the plain ones, with channel counts that no block divides and junk in padded lanes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from forge.errors import TypeInferenceError
+from tests.ops.nn_check import check, random, single
+
+
+def blocked(x: np.ndarray, block: int, junk: float = 0.0) -> np.ndarray:
+    n, c, h, w = x.shape
+    padded = np.pad(x, ((0, 0), (0, -c % block), (0, 0), (0, 0)), constant_values=junk)
+    return np.ascontiguousarray(padded.reshape(n, -1, block, h, w).transpose(0, 1, 3, 4, 2))
+
+
+def packed(w: np.ndarray, inner: int, outer: int) -> np.ndarray:
+    return check("layout_transform", [w], src_layout="OIHW", dst_layout=f"OIHW{inner}i{outer}o")
+
+
+@pytest.mark.parametrize("channels", [1, 3, 8, 12])
+def test_blocked_equals_plain(channels: int) -> None:
+    x, w = random(2, channels, 6, 5), random(10, channels, 3, 3, seed=1)
+    expected = check("nn.conv2d", [x, w], padding=(1, 1), strides=(2, 1))
+    inner = min(4, channels)
+    got = check("nn.contrib_conv2d_NCHWc", [blocked(x, inner, np.nan), packed(w, inner, 4)], padding=(1, 1), strides=(2, 1),
+                channels=10, in_channels=channels, kernel_size=(3, 3))
+    plain = check("layout_transform", [got], src_layout="NCHW4c", dst_layout="NCHW", channels=10)
+    np.testing.assert_allclose(plain, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [4, 6])
+def test_blocked_depthwise_equals_plain(channels: int) -> None:
+    x, w = random(1, channels, 6, 5), random(channels, 1, 3, 3, seed=1)
+    expected = check("nn.conv2d", [x, w], padding=(1, 1), strides=(2, 1), groups=channels)
+    weight = check("layout_transform", [w.reshape(channels, 3, 3)], src_layout="CHW", dst_layout="CHW4c")
+    got = check("nn.contrib_depthwise_conv2d_NCHWc", [blocked(x, 4), weight], padding=(1, 1), strides=(2, 1), groups=channels,
+                channels=channels, in_channels=channels)
+    plain = check("layout_transform", [got], src_layout="NCHW4c", dst_layout="NCHW", channels=channels)
+    np.testing.assert_allclose(plain, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_symbolic_batch_and_extents() -> None:
+    x, w = blocked(random(2, 8, 6, 5), 4), packed(random(4, 8, 3, 3), 4, 4)
+    check("nn.contrib_conv2d_NCHWc", [x, w], [("n", 2, "h", "w", 4), None], padding=(1, 1), channels=4, in_channels=8)
+
+
+def test_true_channels_are_required() -> None:
+    x, w = blocked(random(2, 8, 6, 5), 4), packed(random(4, 8, 3, 3), 4, 4)
+    with pytest.raises(TypeInferenceError, match="in_channels None"):
+        single("nn.contrib_conv2d_NCHWc", [x, w], channels=4)
+    with pytest.raises(TypeInferenceError, match="blocks of 9 input channels"):
+        single("nn.contrib_conv2d_NCHWc", [x, w], channels=4, in_channels=9)
