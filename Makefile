@@ -5,9 +5,9 @@ SHELL := /bin/bash
 
 VENV ?= .venv
 BIN := $(VENV)/bin
-NEWEST_PYTHON := $(shell command -v python3.14 python3.13 python3.12 python3.11 2>/dev/null | head -n 1)
-PYTHON ?= $(shell python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo python3 || \
-	echo $(or $(NEWEST_PYTHON),python3))
+SUITABLE_PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+PYTHON ?= $(or $(SUITABLE_PYTHON),python3)
 WORKERS ?= auto
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
