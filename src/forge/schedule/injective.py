@@ -12,6 +12,7 @@ from forge.schedule.loops import (
     Loop,
     element_size,
     memory_sizes,
+    nest,
     parallel_nest,
     round_up,
     statement_cost,
@@ -42,6 +43,11 @@ def schedule_injective(call: KernelCall, loops: Sequence[Loop], body: Stmt, alge
     return _Injective(call.target, collapsed.loops, body, algebra).build()
 
 
+def serial_nest(target: Target, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
+    """Loops over ``loops`` around a body with canonical indices, in vectors along one axis, in the calling thread."""
+    return _Injective(target, loops, body, algebra).serial()
+
+
 class _Injective:
     def __init__(self, target: Target, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> None:
         self.target = target
@@ -64,6 +70,10 @@ class _Injective:
             return self._blocked(axis, outer)
         work = E.const(self.cost) * ((axis.extent + (self.lanes - 1)) // self.lanes)
         return parallel_nest(outer, self._inner(self.body, axis, axis.extent), work)
+
+    def serial(self) -> Stmt:
+        axis = self._vector_axis()
+        return nest([other for other in self.loops if other is not axis], self._inner(self.body, axis, axis.extent))
 
     def _vector_axis(self) -> Loop:
         """The axis with the cheapest accesses; of equal ones the last."""

@@ -1,3 +1,274 @@
-"""wip"""
-from typing import Any
-def schedule_reductions(*args: Any) -> Any: raise NotImplementedError
+"""Loop nests of reductions with element-wise code after them.
+
+Output axes that a reduction depends on are *outer*; the others (a reduction that is broadcast back) are *rest*. Two shapes::
+
+    inner: for outer: for each reduction: vector accumulators along a reduction axis, summed up at the end
+                      for rest: body
+    outer: for outer, a vector of one axis at a time: for each reduction: for its axes: one accumulator per vector
+                      for rest: body
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forge.kernels.contract import KernelCall
+from forge.schedule.access import INVARIANT, UNIT, Accesses, analyse, collapse, pattern, vector_cost
+from forge.schedule.accumulate import Accumulators
+from forge.schedule.algebra import Algebra, free_variables
+from forge.schedule.injective import serial_nest
+from forge.schedule.loops import (
+    PARALLEL_WORK,
+    Loop,
+    element_size,
+    expression_cost,
+    group_loop,
+    memory_sizes,
+    nest,
+    next_power_of_two,
+    parallel_nest,
+    product,
+    statement_cost,
+    supports_masks,
+)
+from forge.schedule.rewrite import IndexSimplifier, Rewriter, Vectorizer, map_expressions, stores
+from forge.schedule.stages import Reduction
+from forge.target import Target
+from forge.tir import expr as E
+from forge.tir.expr import Expr, Var
+from forge.tir.stmt import Evaluate, Let, Stmt, loop, seq
+
+UNROLLED_STEPS = 9
+"""Reductions of at most this many steps in all are written out."""
+
+INNER_ACCUMULATORS = 4
+OUTER_VECTORS = 4
+MAX_ACCUMULATORS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Canonical and collapsed: reductions over outer axes, then ``body`` over outer and rest axes."""
+
+    target: Target
+    algebra: Algebra
+    outer: tuple[Loop, ...]
+    rest: tuple[Loop, ...]
+    reductions: tuple[Reduction, ...]
+    body: Stmt
+
+    @property
+    def lanes(self) -> int:
+        sizes = [element_size(r.value) for r in self.reductions] + [element_size(s.value) for s in stores(self.body)]
+        return max(1, self.target.vector_bits // (8 * max(*sizes, *self.memory_sizes)))
+
+    @property
+    def memory_sizes(self) -> set[int]:
+        return memory_sizes(seq(self.body, *(Evaluate(r.value) for r in self.reductions)))
+
+    @property
+    def masked(self) -> bool:
+        return supports_masks(self.target, self.memory_sizes)
+
+    def accesses(self, reduction: Reduction) -> Accesses:
+        return analyse((reduction.value,), (), self.algebra)
+
+
+def schedule_reductions(call: KernelCall, loops: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra) -> Stmt:
+    """Loops around ``body``, which uses the results of ``reductions``."""
+    problem = prepare(call.target, loops, reductions, body, algebra)
+    axis = _outer_vector_axis(problem)
+    return _OuterVectors(problem, axis).build() if axis is not None else _inner_vectors(problem)
+
+
+def prepare(target: Target, loops: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra) -> Problem:
+    """Finds the outer axes, brings indices to canonical form and collapses axes."""
+    simplify = IndexSimplifier(algebra)
+    body = simplify.stmt(body)
+    reductions = [Reduction(r.result, r.kind, simplify.expr(r.value), r.axes) for r in reductions]
+    used = set[Var]().union(*(free_variables(r.value) for r in reductions))
+    outer = [axis for axis in loops if axis.var in used]
+    rest = [axis for axis in loops if axis.var not in used]
+    gone: dict[Var, Expr] = {}
+    everything = analyse([r.value for r in reductions], (body,), algebra)
+    groups = []
+    for group in (outer, rest, *(r.axes for r in reductions)):
+        collapsed = collapse(group, everything, algebra)
+        gone.update(collapsed.substitution)
+        groups.append(collapsed.loops)
+    if gone:
+        simplify = IndexSimplifier(algebra)
+        rename = Rewriter(lambda x: gone.get(x) if isinstance(x, Var) else None)
+        body = simplify.stmt(map_expressions(body, rename))
+        reductions = [Reduction(r.result, r.kind, simplify.expr(rename(r.value)), r.axes) for r in reductions]
+    merged = tuple(Reduction(r.result, r.kind, r.value, list(axes)) for r, axes in zip(reductions, groups[2:]))
+    return Problem(target, algebra, groups[0], groups[1], merged, body)
+
+
+def _steps(reduction: Reduction) -> int:
+    return math.prod(axis.assumed for axis in reduction.axes)
+
+
+def _outer_vector_axis(problem: Problem) -> Loop | None:
+    """The outer axis to vectorise, or None where vectors along the reduction axes are cheaper."""
+    if not problem.outer:
+        return None
+    best = min(reversed(problem.outer), key=lambda axis: _outer_cost(problem, axis))
+    return best if _outer_cost(problem, best) < _inner_cost(problem) else None
+
+
+def _outer_cost(problem: Problem, axis: Loop) -> float:
+    """Per output element of the outer axes."""
+    lanes = min(problem.lanes, next_power_of_two(axis.assumed))
+    after = vector_cost(analyse((), (problem.body,), problem.algebra), axis, lanes, problem.algebra)
+    total = after * math.prod(r.assumed for r in problem.rest)
+    for r in problem.reductions:
+        total += _steps(r) * (vector_cost(problem.accesses(r), axis, lanes, problem.algebra) + expression_cost(r.value) / lanes)
+    return total
+
+
+def _inner_cost(problem: Problem) -> float:
+    total = 1.0
+    for r in problem.reductions:
+        axis = _reduction_vector_axis(problem, r)
+        if axis is None:
+            total += _steps(r) * (1 + expression_cost(r.value))
+            continue
+        lanes = min(problem.lanes, next_power_of_two(axis.assumed))
+        per_step = vector_cost(problem.accesses(r), axis, lanes, problem.algebra) + expression_cost(r.value) / lanes
+        total += _steps(r) * per_step + 2 * lanes.bit_length()
+    return total
+
+
+def _reduction_vector_axis(problem: Problem, reduction: Reduction) -> Loop | None:
+    if not reduction.axes:
+        return None
+    accesses = problem.accesses(reduction)
+    return min(reversed(reduction.axes), key=lambda axis: vector_cost(accesses, axis, problem.lanes, problem.algebra))
+
+
+def _reduction_nest(axes: Sequence[Loop], body: Stmt) -> Stmt:
+    """Loops over reduction axes; few steps are written out."""
+    steps = math.prod(axis.static if axis.static is not None else UNROLLED_STEPS + 1 for axis in axes)
+    if steps > UNROLLED_STEPS:
+        return nest(axes, body)
+    for axis in reversed(axes):
+        body = loop(axis.var, axis.extent, body, "unrolled")
+    return body
+
+
+def _inner_vectors(problem: Problem) -> Stmt:
+    parts = [part for r in problem.reductions for part in _inner_reduction(problem, r)]
+    work = E.const(0)
+    for r in problem.reductions:
+        work = work + product(axis.extent for axis in r.axes) * max(1, expression_cost(r.value)) // problem.lanes
+    after = product(axis.extent for axis in problem.rest) * statement_cost(problem.body)
+    return parallel_nest(problem.outer, seq(*parts, rest_loops(problem)), work + after // (problem.lanes if problem.rest else 1) + 1)
+
+
+def _inner_reduction(problem: Problem, r: Reduction) -> list[Stmt]:
+    """Reduces with vectors along one reduction axis and binds the result."""
+    axis = _reduction_vector_axis(problem, r)
+    if axis is None:
+        return [Let(r.result, r.value)]
+    lanes = min(problem.lanes, next_power_of_two(axis.assumed))
+    count = min(INNER_ACCUMULATORS, max(1, axis.assumed // lanes))
+    vectors = Accumulators.create(r.kind, r.result.dtype, lanes, count, problem.target)
+    left_over = None if problem.masked or lanes == 1 else Accumulators.create(r.kind, r.result.dtype, 1, 1, problem.target)
+
+    def steps(at: Expr, width: int, mask: Expr | None, group: int) -> Stmt:
+        into = vectors if width == lanes or left_over is None else left_over
+        values = (Vectorizer(axis.var, at + u * width, width, mask).expr(r.value) for u in range(group))
+        return seq(*(into.step(u, value, mask) for u, value in enumerate(values)))
+
+    around = [other for other in r.axes if other is not axis]
+    loops = nest(around, group_loop(axis.extent, lanes, steps, count, problem.masked))
+    starts = [vectors.start(), *([] if left_over is None else [left_over.start()])]
+    return [*starts, loops, Let(r.result, vectors.total(left_over))]
+
+
+class _OuterVectors:
+    """Vectors along outer axis ``axis``; several vectors, and several steps of one more axis, are reduced side by side."""
+
+    def __init__(self, problem: Problem, axis: Loop) -> None:
+        self.problem = problem
+        self.axis = axis
+        self.lanes = min(problem.lanes, next_power_of_two(axis.assumed))
+        self.others = [other for other in problem.outer if other is not axis]
+        self.block_axis, self.block = self._register_block()
+        most = max(1, MAX_ACCUMULATORS // (self.block * len(problem.reductions)))
+        self.vectors = max(1, min(OUTER_VECTORS, most, axis.assumed // self.lanes))
+
+    def _register_block(self) -> tuple[Loop | None, int]:
+        """An axis along which loads repeat, and how many of its steps share them."""
+        if len(self.problem.reductions) != 1 or self.problem.rest:
+            return None, 1
+        accesses = self.problem.accesses(self.problem.reductions[0])
+        for other in reversed(self.others):
+            along = [pattern(s) for s in accesses.strides(self.problem.algebra, other.var)]
+            across = [pattern(s) for s in accesses.strides(self.problem.algebra, self.axis.var)]
+            shared = any(a == INVARIANT and b == UNIT for a, b in zip(along, across))
+            factor = next((f for f in (6, 7, 5, 4, 8, 3, 2) if other.static is not None and other.static % f == 0), 1)
+            if shared and factor > 1:
+                return other, factor
+        return None, 1
+
+    def build(self) -> Stmt:
+        loops = [Loop(o.var, E.const((o.static or 0) // self.block)) if o is self.block_axis else o for o in self.others]
+        strip = self.lanes * self.vectors
+        if self._must_cut(loops, strip):
+            block = Loop(E.var("b"), (self.axis.extent + (strip - 1)) // strip)
+            start = block.var * strip
+            extent = E.binary("min", E.const(strip), self.axis.extent - start)
+            return parallel_nest([*loops, block], self._strips(extent, start), self._work(E.const(strip)))
+        return parallel_nest(loops, self._strips(self.axis.extent, None), self._work(self.axis.extent))
+
+    def _must_cut(self, loops: Sequence[Loop], strip: int) -> bool:
+        iterations = math.prod(o.static or 1 for o in loops)
+        if self.axis.static is not None and (self.axis.static <= strip or all(o.static is not None for o in loops) and self._small()):
+            return False
+        return iterations < 16
+
+    def _small(self) -> bool:
+        total = product([*(o.extent for o in self.others), self._work(self.axis.extent)])
+        return isinstance(total, E.Const) and int(total.value) < 2 * PARALLEL_WORK  # type: ignore[arg-type]
+
+    def _work(self, extent: Expr) -> Expr:
+        per_element = product(axis.extent for axis in self.problem.rest) * statement_cost(self.problem.body)
+        for r in self.problem.reductions:
+            per_element = per_element + product(axis.extent for axis in r.axes) * max(1, expression_cost(r.value))
+        return per_element * ((extent + (self.lanes - 1)) // self.lanes) * self.block
+
+    def _strips(self, extent: Expr, begin: Expr | None) -> Stmt:
+        return group_loop(extent, self.lanes, self._group, self.vectors, self.problem.masked, begin, narrow=True)
+
+    def _group(self, at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
+        """All reductions and the body for ``count`` vectors from ``at`` on, times the steps of the register block."""
+        slots = [(self._block_values(step), at + u * lanes) for step in range(self.block) for u in range(count)]
+        bound: list[dict[Var, Expr]] = [dict(values) for values, _ in slots]
+        parts: list[Stmt] = []
+        for r in self.problem.reductions:
+            accumulators = Accumulators.create(r.kind, r.result.dtype, lanes, len(slots), self.problem.target)
+            values = [Vectorizer(self.axis.var, first, lanes, mask, known).expr(r.value) for (_, first), known in zip(slots, bound)]
+            steps = seq(*(accumulators.step(k, value) for k, value in enumerate(values)))
+            parts += [accumulators.start(), _reduction_nest(r.axes, steps)]
+            for k, known in enumerate(bound):
+                result = E.Var(r.result.dtype, lanes, r.result.name)
+                parts.append(Let(result, accumulators.load(k)))
+                known[r.result] = result
+        for (_, first), known in zip(slots, bound):
+            body = Vectorizer(self.axis.var, first, lanes, mask, known).stmt(self.problem.body)
+            parts.append(nest(self.problem.rest, body))
+        return seq(*parts)
+
+    def _block_values(self, step: int) -> dict[Var, Expr]:
+        if self.block_axis is None:
+            return {}
+        return {self.block_axis.var: self.block_axis.var * self.block + step}
+
+
+def rest_loops(problem: Problem) -> Stmt:
+    """The body over the rest axes, in vectors along the cheapest of them."""
+    return serial_nest(problem.target, problem.rest, problem.body, problem.algebra) if problem.rest else problem.body
