@@ -33,6 +33,7 @@ from benchmarks import models
 from forge.cli import peers
 from forge.cli.latency import Latencies, measure
 from forge.errors import ForgeError
+from forge_runtime import ForgeRuntimeError
 
 FORGE = "forge"
 _PAUSE = 0.01
@@ -78,7 +79,7 @@ def load_forge(case: Case) -> peers.Call:
     with tempfile.TemporaryDirectory() as folder, all_cpus():
         module.compile(output_path=folder, force_overwrite=True)
         runtime = forge.Runtime(folder)
-    forge.set_num_threads(case.threads)
+    runtime.set_num_threads(case.threads)
     arrays = [case.feed[name] for name in runtime.input_names]
     return lambda: peers.as_list(runtime(*arrays))
 
@@ -141,7 +142,7 @@ def _load(library: str, case: Case, expected: peers.Outputs) -> tuple[Result, pe
     try:
         call = LOADERS[library](case)
         outputs = call()
-    except ForgeError as failure:
+    except (ForgeError, ForgeRuntimeError) as failure:
         return Result(library, failure=str(failure)), None
     seconds = time.perf_counter() - start
     return Result(library, seconds, error=peers.disagreement(outputs, expected)), call

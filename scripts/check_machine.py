@@ -41,7 +41,8 @@ def header_problem(include_folder=None):  # type: (str | None) -> str | None
     version = "%d.%d" % sys.version_info[:2]
     return (
         "python: %s does not exist; expected the headers of Python %s; "
-        "install the package python%s-dev (Debian, Ubuntu) or python%s-devel (Fedora)" % (header, version, version, version)
+        "install the package python%s-dev (Debian, Ubuntu) or python%s-devel (Fedora)"
+        % (header, version, version, version)
     )
 
 

@@ -67,7 +67,7 @@ def run_c_program(images: Array) -> Array:
     """Builds `main.c` with the library, runs it on ``images`` and returns the logits it writes."""
     program, pictures, logits = BUILD / "classify", BUILD / "pictures.f32", BUILD / "logits.f32"
     compiler = os.environ.get("CC", "cc").split()
-    sources = ["-I", str(_header_folder()), str(FOLDER / "main.c"), str(LIBRARY)]
+    sources = ["-I", str(forge_runtime.include_directory()), str(FOLDER / "main.c"), str(LIBRARY)]
     subprocess.run([*compiler, "-O2", *sources, f"-Wl,-rpath,{BUILD}", "-o", str(program)], check=True)
     images.tofile(pictures)
     subprocess.run([program, pictures, logits], check=True)
@@ -141,10 +141,6 @@ def _duration(seconds: float) -> str:
 
 def _first(outputs: Array | list[Array]) -> Array:
     return outputs if isinstance(outputs, np.ndarray) else outputs[0]
-
-
-def _header_folder() -> Path:
-    return Path(forge_runtime.__file__).parent / "csrc"
 
 
 if __name__ == "__main__":
