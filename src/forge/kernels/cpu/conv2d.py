@@ -1,0 +1,307 @@
+"""Kernel family ``conv2d_nchwc``: direct convolution over blocked channels.
+
+Operands: data [N][C/c][H][W][c], weight [O/o][I/i][kh][kw][i][o]; result [N][O/o][OH][OW][o]. ``attrs``: strides, padding, dilation,
+in_channels (the true number; lanes of the last block past it are never used). The block i of the weight is c, or less where there
+is one input block.
+
+A register tile covers output positions and vectors of output channels; each step broadcasts one input element per position.
+Accumulators stay in registers over all taps and channels. Padding costs a copy of the input under a task into a padded patch, one or
+two per cent of the arithmetic, and leaves the inner loops without a branch; it also applies a prologue once per element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from forge.errors import CompileError
+from forge.kernels.contract import KernelCall, kernel
+from forge.kernels.cpu import micro, tiles
+from forge.kernels.cpu.conv_plan import ConvPlan, Problem, plan_convolution
+from forge.kernels.cpu.micro import Accumulators
+from forge.kernels.cpu.spatial import static_shape, window_of
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import Allocate, Function, Stmt, seq, store
+
+SERIAL_WORK = 250_000
+"""Multiply-adds below which threads cost more than they save."""
+
+
+@kernel("conv2d_nchwc")
+def conv2d_nchwc(call: KernelCall) -> Function:
+    """Direct convolution over blocked channels."""
+    plan = plan_convolution(_problem(call))
+    window = plan.window
+    extents = [window.batch, *map(E.const, (plan.row_blocks, plan.column_blocks, plan.group_blocks))]
+
+    def task(index: Expr) -> Stmt:
+        lets, parts = [], []
+        for name, part in zip(("image", "row_block", "column_block", "group_block"), micro.unravel(index, extents)):
+            let, variable = micro.bind(name, part)
+            lets.append(seq(let))
+            parts.append(variable)
+        return seq(lets, _Task(plan, *parts).statement())
+
+    work = window.height.out * window.width.out * plan.total_groups * plan.vectors * plan.lanes * plan.in_channels
+    known = micro.static(window.batch)
+    worthwhile = known is None or known * work * window.height.kernel * window.width.kernel > SERIAL_WORK
+    return call.function(micro.parallel(micro.product(extents), task, worthwhile))
+
+
+def _problem(call: KernelCall) -> Problem:
+    _, in_blocks, kernel_h, kernel_w, in_block, out_block = static_shape(
+        call, call.operands[1], 6, "[O/o][I/i][kh][kw][i][o]")
+    window = window_of(call, (kernel_h, kernel_w))
+    if in_block != window.block and in_blocks > 1 or out_block != window.out_block:
+        raise CompileError(f"{call.name}: weight blocks i={in_block}, o={out_block}; expected those of data and result, "
+                           f"{window.block} and {window.out_block}")
+    dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
+    in_channels = int(call.attrs.in_channels or in_blocks * in_block)
+    staged = window.padded or window.data.buffer is None or window.data.dtype != dtype
+    return Problem(window, call.target, dtype, in_channels, in_block, in_blocks, staged)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Input of a task: element x of row r of channel block b is at ``base + b * block_stride + r * row_stride + x``."""
+
+    buffer: Buffer
+    base: Expr
+    block_stride: int
+    row_stride: int
+
+    def element(self, block: Expr, row: Expr, x: Expr) -> Expr:
+        return E.load(self.buffer, self.base + block * self.block_stride + row * self.row_stride + x)
+
+
+class _Task:
+    """Statements of one task."""
+
+    def __init__(self, plan: ConvPlan, image: Expr, row_block: Expr, column_block: Expr, group_block: Expr) -> None:
+        self.plan = plan
+        self.window = plan.window
+        self.image = image
+        self.first_row = row_block * plan.row_block
+        self.first_column = column_block * plan.column_block
+        self.rows = _extent(self.window.height.out, plan.row_block, self.first_row)
+        self.columns = _extent(self.window.width.out, plan.column_block, self.first_column)
+        self.first_group = group_block * plan.groups
+        self.patch_height = self.window.height.span(plan.row_block)
+        self.patch_width = self.window.width.span(plan.column_block)
+        partial = plan.groups * plan.row_block * plan.column_block * plan.vectors
+        self.partial = micro.local("partial", plan.dtype, partial, plan.lanes) if plan.chunks > 1 else None
+
+    def statement(self) -> Stmt:
+        if not self.plan.staged:
+            return self._all_tiles(self._direct_source(), E.const(0))
+        row_size = self.patch_width * self.window.block
+        patch = micro.local("patch", self.plan.dtype, self.plan.chunk * self.patch_height * row_size)
+        source = _Source(patch, E.const(0), self.patch_height * row_size, row_size)
+
+        def chunk(index: Expr) -> Stmt:
+            lets, first_block = micro.bind("first_block", index * self.plan.chunk)
+            return seq(lets, self._copy(source, first_block), self._all_tiles(source, first_block))
+
+        if self.partial is None:
+            return seq(Allocate(patch), chunk(E.const(0)))
+        zero = E.const(0, self.plan.dtype, self.plan.lanes)
+        partial = self.partial
+        clear = micro.serial("p", partial.shape[0], lambda i: store(partial, i, zero))
+        return seq(Allocate(patch), Allocate(partial), clear, micro.serial("chunk", self.plan.chunks, chunk),
+                   self._write_partial())
+
+    def _direct_source(self) -> _Source:
+        window = self.window
+        if window.data.buffer is None:
+            raise CompileError("conv2d_nchwc: input without a buffer was not staged")
+        row_stride = window.width.extent * window.block
+        block_stride = window.height.extent * row_stride
+        base = (self.image * window.data.shape[1] * block_stride + self.first_row * (window.height.stride * row_stride)
+                + self.first_column * (window.width.stride * window.block))
+        return _Source(window.data.buffer, base, block_stride, row_stride)
+
+    def _copy(self, source: _Source, first_block: Expr) -> Stmt:
+        """Fills the patch with the input of a chunk of channel blocks, zeros where there is none."""
+        window = self.window
+        first_h = self.first_row * window.height.stride - window.height.before
+        first_w = self.first_column * window.width.stride - window.width.before
+        width = E.const(self.patch_width)
+        low = _clamp(E.const(0) - first_w, width)
+        high = _clamp(E.const(window.width.extent) - first_w, width)
+
+        def row(block: Expr, r: Expr) -> Stmt:
+            lets, base = micro.bind("patch_row", block * source.block_stride + r * source.row_stride)
+            h = first_h + r
+            data = seq(self._zero(source, base, E.const(0), low), self._copy_row(source, base, first_block + block, h, first_w, low, high),
+                       self._zero(source, base, high, width))
+            return seq(lets, micro.guarded(E.logical_and(h >= 0, h < window.height.extent), data,
+                                           self._zero(source, base, E.const(0), width)))
+
+        return micro.serial("block", self.plan.chunk, lambda block: micro.serial(
+            "r", self.patch_height, lambda r: row(block, r)))
+
+    def _zero(self, source: _Source, base: Expr, begin: Expr, end: Expr) -> Stmt:
+        """Zeros at columns [begin, end)."""
+        lanes, block, dtype = self.plan.target.lanes(self.plan.dtype), self.window.block, self.plan.dtype
+        if E.is_const(end - begin, 0):
+            return seq()
+        return micro.each_vector("x", (end - begin) * block, lanes, lambda x, mask: store(
+            source.buffer, base + begin * block + x, E.const(0, dtype, x.lanes), mask))
+
+    def _copy_row(self, source: _Source, base: Expr, block: Expr, h: Expr, first_w: Expr, low: Expr, high: Expr) -> Stmt:
+        """Columns [low, high) of one row of the patch, from the data."""
+        data, size, dtype = self.window.data, self.window.block, self.plan.dtype
+        if data.buffer is not None:
+            lanes = self.plan.target.lanes(dtype)
+            start = data.buffer.offset(self.image, block, h, first_w + low, 0)
+            buffer = data.buffer
+            return micro.each_vector("x", (high - low) * size, lanes, lambda x, mask: store(
+                source.buffer, base + low * size + x, E.cast(E.load(buffer, start + x, mask), dtype), mask))
+        lanes = tiles.vector_lanes(size, self.plan.target, dtype)
+
+        def column(w: Expr) -> Stmt:
+            return micro.each_vector("lane", size, lanes, lambda lane, mask: store(
+                source.buffer, base + w * size + lane,
+                E.cast(data.read([self.image, block, h, first_w + w, lane], mask), dtype), mask))
+
+        return micro.serial("w", high - low, column, low)
+
+    def _all_tiles(self, source: _Source, first_block: Expr) -> Stmt:
+        plan = self.plan
+
+        def tile(group: Expr, row: Expr, height: int, column: Expr, width: int) -> Stmt:
+            return self._tile(source, first_block, group, row, height, column, width)
+
+        return micro.serial("group", plan.groups, lambda group: _cover(
+            "row_tile", self.rows, self.window.height.out, plan.tile_height, lambda row, height: _cover(
+                "column_tile", self.columns, self.window.width.out, plan.tile_width,
+                lambda column, width: tile(group, row, height, column, width))))
+
+    def _tile(self, source: _Source, first_block: Expr, group: Expr, row: Expr, height: int, column: Expr, width: int) -> Stmt:
+        """One register tile at local position (row, column)."""
+        window, plan = self.window, self.plan
+        acc = Accumulators(plan.tile(height, width))
+        lets_row, source_row = micro.bind("source_row", row * window.height.stride)
+        lets_column, source_x = micro.bind("source_x", column * (window.width.stride * window.block))
+
+        def scalar(block: Expr, tap: Expr, x: Expr) -> Callable[[Expr], Expr]:
+            def at(position: Expr) -> Expr:
+                i, j = position // width, position % width
+                return source.element(block, source_row + i * window.height.stride + tap * window.height.dilation,
+                                      source_x + j * (window.width.stride * window.block) + x)
+            return at
+
+        reduce = self._reduction(acc, first_block, group, scalar)
+        if self.partial is None:
+            return seq(acc.allocate(), lets_row, lets_column, acc.clear(), reduce,
+                       acc.each(lambda p, v: self._write(group, row + p // width, column + p % width, v, acc.get(p, v))))
+        return seq(acc.allocate(), lets_row, lets_column, self._exchange(acc, group, row, column, width, load=True), reduce,
+                   self._exchange(acc, group, row, column, width, load=False))
+
+    def _exchange(self, acc: Accumulators, group: Expr, row: Expr, column: Expr, width: int, load: bool) -> Stmt:
+        """Reads or writes the partial sums of a tile."""
+        partial = self.partial
+        if partial is None:
+            return seq()
+
+        def one(position: Expr, vector: int) -> Stmt:
+            index = self._partial_index(group, row + position // width, column + position % width, vector)
+            return acc.set(position, vector, E.load(partial, index)) if load else store(partial, index, acc.get(position, vector))
+
+        return acc.each(one)
+
+    def _partial_index(self, group: Expr, row: Expr, column: Expr, vector: int) -> Expr:
+        return ((group * self.plan.row_block + row) * self.plan.column_block + column) * self.plan.vectors + vector
+
+    def _write_partial(self) -> Stmt:
+        """Hands the finished sums of all chunks to the writer."""
+        partial = self.partial
+        if partial is None:
+            return seq()
+
+        def position(group: Expr, row: Expr, column: Expr) -> Stmt:
+            return seq(self._write(group, row, column, v, E.load(partial, self._partial_index(group, row, column, v)))
+                       for v in range(self.plan.vectors))
+
+        return micro.serial("group", self.plan.groups, lambda group: micro.serial(
+            "row", self.rows, lambda row: micro.serial("column", self.columns, lambda column: position(group, row, column))))
+
+    def _reduction(self, acc: Accumulators, first_block: Expr, group: Expr,
+                   scalar: Callable[[Expr, Expr, Expr], Callable[[Expr], Expr]]) -> Stmt:
+        """All taps and channels of the chunk of blocks from ``first_block``."""
+        plan = self.plan
+        full_blocks, rest = divmod(plan.in_channels, plan.in_block)
+        count = E.binary("min", E.const(plan.chunk), E.const(full_blocks) - first_block)
+
+        def block_taps(channels: int) -> Callable[[Expr], Stmt]:
+            return lambda block: micro.serial("tap_row", self.window.height.kernel, lambda tap: self._tap_row(
+                acc, first_block, block, tap, channels, group, scalar))
+
+        body = micro.serial("in_block", count, block_taps(plan.in_block)) if full_blocks else seq()
+        if rest == 0:
+            return body
+        last = E.const(full_blocks) - first_block
+        return seq(body, micro.guarded(last < plan.chunk, block_taps(rest)(last)))
+
+    def _tap_row(self, acc: Accumulators, first_block: Expr, block: Expr, tap: Expr, channels: int, group: Expr,
+                 scalar: Callable[[Expr, Expr, Expr], Callable[[Expr], Expr]]) -> Stmt:
+        """One row of taps. Undilated taps of whole blocks are neighbours in input and weight: one loop over both."""
+        plan, width = self.plan, self.window.width
+        size = tiles.product((width.kernel, plan.in_block))
+
+        def step(x: Expr, k: Expr) -> Stmt:
+            return acc.update(scalar(block, tap, x), lambda v: self._weight(group, first_block + block, tap, k, v))
+
+        if width.kernel == 1 or width.dilation == 1 and channels == plan.in_block == self.window.block:
+            extent = size if channels == plan.in_block else channels
+            return micro.reduction("k", extent, tiles.unroll_for(acc.tile.rows * plan.vectors, extent), lambda k: step(k, k))
+        unroll = tiles.unroll_for(acc.tile.rows * plan.vectors, channels)
+        shift = width.dilation * self.window.block
+        return micro.serial("tap", width.kernel, lambda t: micro.reduction(
+            "k", channels, unroll, lambda k: step(t * shift + k, t * plan.in_block + k)))
+
+    def _channel(self, group: Expr, vector: int) -> tuple[Expr, Expr]:
+        """Output block and channel inside it of a vector of a (task-local) group."""
+        plan, per_block = self.plan, self.window.out_block // self.plan.lanes
+        absolute = self.first_group + group
+        if plan.vectors % per_block == 0:
+            block = absolute * (plan.vectors // per_block) + vector // per_block
+            return block, E.const(vector % per_block * plan.lanes)
+        per_group = per_block // plan.vectors
+        return absolute // per_group, (absolute % per_group * plan.vectors + vector) * plan.lanes
+
+    def _weight(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
+        """Weights of a vector of output channels; ``k`` counts columns of taps and channels together."""
+        plan, window = self.plan, self.window
+        out_block, lane = self._channel(group, vector)
+        columns = E.ramp(lane, 1, plan.lanes)
+        if window.weight.buffer is None:
+            raise CompileError("conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
+        row = (out_block * plan.in_blocks + block) * window.height.kernel + tap
+        index = (row * (window.width.kernel * plan.in_block) + k) * window.out_block + columns
+        return E.cast(E.load(window.weight.buffer, index), plan.dtype)
+
+    def _write(self, group: Expr, row: Expr, column: Expr, vector: int, value: Expr) -> Stmt:
+        block, lane = self._channel(group, vector)
+        result = self.window.result
+        indices = [self.image, block, self.first_row + row, self.first_column + column, E.ramp(lane, 1, self.plan.lanes)]
+        return result.write(indices, E.cast(value, result.dtype))
+
+
+def _extent(total: int, block: int, first: Expr) -> Expr:
+    """Elements of the block that starts at ``first``."""
+    return E.const(block) if total % block == 0 else E.binary("min", E.const(block), E.const(total) - first)
+
+
+def _clamp(x: Expr, high: Expr) -> Expr:
+    return E.binary("max", E.binary("min", x, high), E.const(0))
+
+
+def _cover(name: str, count: Expr, total: int, tile: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
+    """``body(first, size)`` over ``count`` elements in tiles; only the last block of ``total`` may leave a rest."""
+    rest = total % tile
+    full = micro.serial(name, count // tile, lambda i: body(i * tile, tile)) if total >= tile else seq()
+    if rest == 0:
+        return full
+    return seq(full, micro.guarded((count % tile).ne(0), body(count - rest, rest)))

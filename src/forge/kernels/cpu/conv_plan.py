@@ -1,0 +1,200 @@
+"""Tiles and blocks of a blocked convolution: which register tile, which part of the work is one task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from forge import dtypes
+from forge.kernels.cpu import tiles
+from forge.kernels.cpu.spatial import Window
+from forge.kernels.cpu.tiles import RegisterTile
+from forge.target import Target
+
+MAX_TILE_ROWS = 4
+TASK_OVERHEAD = 3000.0
+"""Cycles to start a task."""
+COPY_CYCLES = 2.5
+"""Cycles to copy one vector of the input."""
+STREAM_BYTES = 16.0
+"""Bytes of weights that arrive from the outer caches in a cycle."""
+TILE_OVERHEAD = 24.0
+"""Cycles of a register tile outside its reduction, but for one per accumulator."""
+
+
+@dataclass(frozen=True)
+class ConvPlan:
+    """How one convolution is computed.
+
+    A register tile is ``tile_height`` x ``tile_width`` output positions by ``vectors`` vectors of output channels. A task is
+    ``row_block`` x ``column_block`` positions by ``groups`` groups of ``vectors`` vectors. Where ``staged``, it first copies
+    the input under it into a padded local patch, ``chunk`` channel blocks at a time.
+    """
+
+    window: Window
+    target: Target
+    dtype: str
+    lanes: int
+    in_channels: int
+    in_block: int
+    in_blocks: int
+    tile_height: int
+    tile_width: int
+    vectors: int
+    row_block: int
+    column_block: int
+    groups: int
+    chunk: int
+    staged: bool
+
+    @property
+    def total_groups(self) -> int:
+        return _blocks_out(self.window) * self.window.out_block // (self.vectors * self.lanes)
+
+    @property
+    def row_blocks(self) -> int:
+        return -(-self.window.height.out // self.row_block)
+
+    @property
+    def column_blocks(self) -> int:
+        return -(-self.window.width.out // self.column_block)
+
+    @property
+    def group_blocks(self) -> int:
+        return self.total_groups // self.groups
+
+    @property
+    def chunks(self) -> int:
+        return self.in_blocks // self.chunk
+
+    def tile(self, height: int, width: int) -> RegisterTile:
+        return RegisterTile(height * width, self.vectors, self.lanes, self.dtype)
+
+
+def _blocks_out(window: Window) -> int:
+    return int(window.result.shape[1].value)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What the choice of a plan depends on."""
+
+    window: Window
+    target: Target
+    dtype: str
+    in_channels: int
+    in_block: int
+    in_blocks: int
+    staged: bool
+
+    @property
+    def lanes(self) -> int:
+        return tiles.vector_lanes(self.window.out_block, self.target, self.dtype)
+
+    @property
+    def out_vectors(self) -> int:
+        return _blocks_out(self.window) * self.window.out_block // self.lanes
+
+    @property
+    def steps(self) -> int:
+        """Reduction steps of one output."""
+        return self.in_channels * self.window.height.kernel * self.window.width.kernel
+
+    @property
+    def batch(self) -> int:
+        """Images, 1 where known at run time only."""
+        value = getattr(self.window.batch, "value", 1)
+        return int(value)
+
+    def patch_bytes(self, rows: int, columns: int, blocks: int) -> int:
+        """Bytes of input under ``rows`` x ``columns`` outputs."""
+        area = self.window.height.span(rows) * self.window.width.span(columns)
+        return area * blocks * self.window.block * dtypes.itemsize(self.dtype)
+
+
+def plan_convolution(problem: Problem) -> ConvPlan:
+    """The cheapest plan by the cost model."""
+    height, width, vectors = _choose_tile(problem)
+    row_block, column_block, groups, chunk = _choose_task(problem, height, width, vectors)
+    return ConvPlan(problem.window, problem.target, problem.dtype, problem.lanes, problem.in_channels, problem.in_block,
+                    problem.in_blocks, height, width, vectors, row_block, column_block, groups, chunk, problem.staged)
+
+
+def _choose_tile(problem: Problem) -> tuple[int, int, int]:
+    return min(_tiles(problem), key=lambda tile: _tile_cost(problem, *tile))
+
+
+def _tiles(problem: Problem) -> Iterator[tuple[int, int, int]]:
+    """Candidate (height, width, vectors) that fit into the registers."""
+    registers = problem.target.vector_registers
+    per_block = problem.window.out_block // problem.lanes
+    for vectors in tiles.divisors(problem.out_vectors, 6):
+        if vectors % per_block and per_block % vectors:
+            continue
+        for height in range(1, min(MAX_TILE_ROWS, problem.window.height.out) + 1):
+            for width in range(1, min(registers, problem.window.width.out) + 1):
+                if height * width == 1 or tiles.fits(height * width, vectors, registers):
+                    yield height, width, vectors
+
+
+def _tile_cost(problem: Problem, height: int, width: int, vectors: int) -> float:
+    """Cycles of all outputs of an image; each tile shape is code, which costs a little too."""
+    (full_h, rest_h), (full_w, rest_w) = divmod(problem.window.height.out, height), divmod(problem.window.width.out, width)
+    shapes = [(full_h * full_w, height * width), (full_h, height * rest_w), (full_w, rest_h * width), (1, rest_h * rest_w)]
+    used = [(count, rows) for count, rows in shapes if count * rows]
+    cycles = sum(count * _one_tile(problem, rows, vectors) for count, rows in used)
+    return cycles * problem.out_vectors / vectors * (1 + 0.01 * len(used) + 0.005 * (height - 1))
+
+
+def _one_tile(problem: Problem, rows: int, vectors: int) -> float:
+    weight_stream = vectors * problem.target.vector_bits / 8 / STREAM_BYTES
+    return problem.steps * max(tiles.step_cycles(rows, vectors), weight_stream) + TILE_OVERHEAD + rows * vectors
+
+
+def _choose_task(problem: Problem, height: int, width: int, vectors: int) -> tuple[int, int, int, int]:
+    """(row_block, column_block, groups, chunk) of a task."""
+    limit = min(problem.target.l2_cache, tiles.STACK_LIMIT) // 2
+    out_h, out_w = problem.window.height.out, problem.window.width.out
+    groups = problem.out_vectors // vectors
+    fitting = [(rows, count) for rows in _row_blocks(out_h, height) for count in tiles.divisors(groups, groups)
+               if problem.patch_bytes(rows, out_w, problem.in_blocks) <= limit]
+    if fitting:
+        rows, count = min(fitting, key=lambda task: _makespan(problem, vectors, *task))
+        return rows, out_w, count, problem.in_blocks
+    if not problem.staged:
+        return height, out_w, groups, problem.in_blocks
+    return _narrow_task(problem, height, width, vectors, limit)
+
+
+def _row_blocks(out: int, height: int) -> list[int]:
+    """Numbers of rows that share a task: whole tiles, evenly spread."""
+    tile_rows = -(-out // height)
+    return sorted({min(out, tiles.even_blocks(tile_rows, count) * height) for count in range(1, tile_rows + 1)})
+
+
+def _makespan(problem: Problem, vectors: int, rows: int, groups: int) -> float:
+    """Cycles until the last core has finished."""
+    window, cores = problem.window, problem.target.num_cores
+    tasks = problem.batch * -(-window.height.out // rows) * (problem.out_vectors // vectors // groups)
+    compute = rows * window.width.out * groups * vectors * problem.steps / 2
+    copied = problem.patch_bytes(rows, window.width.out, problem.in_blocks) / (problem.target.vector_bits / 8)
+    task = compute + TASK_OVERHEAD + (COPY_CYCLES * copied if problem.staged else 0)
+    return -(-tasks // cores) * task
+
+
+def _narrow_task(problem: Problem, height: int, width: int, vectors: int, limit: int) -> tuple[int, int, int, int]:
+    """A task of one row of tiles whose input, or whose share of the channels, fits."""
+    out_w = problem.window.width.out
+    for chunk in tiles.divisors(problem.in_blocks, problem.in_blocks):
+        if problem.patch_bytes(height, out_w, chunk) <= limit:
+            return height, out_w, _partial_groups(problem, height * out_w, vectors, limit), chunk
+    columns = width
+    while problem.patch_bytes(height, 2 * columns, 1) <= limit:
+        columns *= 2
+    return height, columns, _partial_groups(problem, height * columns, vectors, limit), 1
+
+
+def _partial_groups(problem: Problem, positions: int, vectors: int, limit: int) -> int:
+    """Most groups whose partial sums fit beside the patch."""
+    size = positions * vectors * problem.lanes * dtypes.itemsize(problem.dtype)
+    return tiles.divisors(problem.out_vectors // vectors, max(1, limit // size))[0]
