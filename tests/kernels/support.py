@@ -1,0 +1,110 @@
+"""Buffers, layouts and targets for kernel tests."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+
+import numpy as np
+
+from forge import dtypes
+from forge.codegen.testing import build
+from forge.kernels.testing import Case
+from forge.target import Target
+from forge.target.features import host_features
+
+TARGETS = ("llvm", "llvm -mcpu=x86-64-v3 -num-cores=2", "llvm -mcpu=x86-64 -num-cores=3")
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PAGE = mmap.PAGESIZE
+
+
+def targets_here() -> list[str]:
+    """The targets whose code this machine can run."""
+    here = set(host_features())
+    return [t for t in TARGETS if set(Target.parse(t).features) <= here]
+
+
+def guarded(values: np.ndarray, dtype: str = "float32") -> np.ndarray:
+    """A copy that ends right before an inaccessible page: reading or writing past it kills the process."""
+    kind = dtypes.numpy_dtype(dtype)
+    size = values.size * kind.itemsize
+    pages = -(-size // _PAGE)
+    memory = mmap.mmap(-1, (pages + 1) * _PAGE)
+    view = np.frombuffer(memory, np.uint8)
+    end = view.ctypes.data + pages * _PAGE
+    if _LIBC.mprotect(ctypes.c_void_p(end), ctypes.c_size_t(_PAGE), mmap.PROT_NONE if hasattr(mmap, "PROT_NONE") else 0):
+        raise OSError(ctypes.get_errno(), "mprotect")
+    array = view[pages * _PAGE - size:pages * _PAGE].view(kind).reshape(values.shape)
+    array[...] = values
+    return array
+
+
+def run(case: Case, arrays: list[np.ndarray], target: str, scalars: tuple[int, ...] = (), result_shape: tuple[int, ...] = ()) -> np.ndarray:
+    """What the kernel of ``case`` computes from ``arrays`` (operands, then extras)."""
+    function = case.function(target)
+    buffers = function.buffers
+    inputs = [guarded(a, b.dtype) for a, b in zip(arrays, buffers, strict=False)]
+    shape = result_shape or tuple(e.value for e in buffers[-1].shape)
+    result = guarded(np.full(shape, 77, dtypes.numpy_dtype(buffers[-1].dtype)), buffers[-1].dtype)
+    build(function, target)(*inputs, result, *scalars)
+    return result
+
+
+def block_channels(data: np.ndarray, block: int, pad: float = np.nan) -> np.ndarray:
+    """[N, C, H, W] as [N, C/c, H, W, c]; lanes past C are ``pad``."""
+    n, c, h, w = data.shape
+    blocks = -(-c // block)
+    padded = np.full((n, blocks * block, h, w), pad, data.dtype)
+    padded[:, :c] = data
+    return np.ascontiguousarray(padded.reshape(n, blocks, block, h, w).transpose(0, 1, 3, 4, 2))
+
+
+def unblock_channels(data: np.ndarray, channels: int) -> np.ndarray:
+    """The first ``channels`` of [N, C/c, H, W, c] as [N, C, H, W]."""
+    n, blocks, h, w, block = data.shape
+    return data.transpose(0, 1, 4, 2, 3).reshape(n, blocks * block, h, w)[:, :channels]
+
+
+def pack_convolution(weight: np.ndarray, in_block: int, out_block: int) -> np.ndarray:
+    """[O, I, kh, kw] as [O/o, I/i, kh, kw, i, o], zeros in the padding."""
+    out, inner, kh, kw = weight.shape
+    o, i = -(-out // out_block), -(-inner // in_block)
+    padded = np.zeros((o * out_block, i * in_block, kh, kw), weight.dtype)
+    padded[:out, :inner] = weight
+    return np.ascontiguousarray(padded.reshape(o, out_block, i, in_block, kh, kw).transpose(0, 2, 4, 5, 3, 1))
+
+
+def pack_dense(weight: np.ndarray, panel: int) -> np.ndarray:
+    """[N, K] as [N/n, K, n], zeros in the padding."""
+    units, depth = weight.shape
+    panels = -(-units // panel)
+    padded = np.zeros((panels * panel, depth), weight.dtype)
+    padded[:units] = weight
+    return np.ascontiguousarray(padded.reshape(panels, panel, depth).transpose(0, 2, 1))
+
+
+def convolve(data: np.ndarray, weight: np.ndarray, strides: tuple[int, int], padding: tuple[int, int, int, int],
+             dilation: tuple[int, int], groups: int = 1) -> np.ndarray:
+    """Cross-correlation in float64: the truth that kernels are compared with."""
+    top, left, bottom, right = padding
+    x = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
+    out, per_group, kh, kw = weight.shape
+    oh = (x.shape[2] - (kh - 1) * dilation[0] - 1) // strides[0] + 1
+    ow = (x.shape[3] - (kw - 1) * dilation[1] - 1) // strides[1] + 1
+    result = np.zeros((x.shape[0], groups, out // groups, oh, ow))
+    grouped = weight.astype(np.float64).reshape(groups, out // groups, per_group, kh, kw)
+    for i in range(kh):
+        for j in range(kw):
+            top_row, left_column = i * dilation[0], j * dilation[1]
+            window = x[:, :, top_row:top_row + (oh - 1) * strides[0] + 1:strides[0],
+                       left_column:left_column + (ow - 1) * strides[1] + 1:strides[1]]
+            result += np.einsum("ngchw,goc->ngohw", window.reshape(x.shape[0], groups, per_group, oh, ow), grouped[..., i, j])
+    return result.reshape(x.shape[0], out, oh, ow)
+
+
+def assert_close(got: np.ndarray, want: np.ndarray, depth: int) -> None:
+    """Equal up to the rounding of a float32 sum of ``depth`` products."""
+    scale = np.abs(want).max()
+    error = np.abs(got.astype(np.float64) - want).max() / scale
+    assert error <= 2e-7 * max(4.0, np.sqrt(depth)), f"relative error {error:.1e}"

@@ -1,0 +1,146 @@
+"""Direct blocked convolution against NumPy, on odd sizes, at every vector width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forge.codegen.testing import build
+from forge.errors import CompileError
+from forge.kernels.cpu import conv_plan
+from forge.kernels.testing import Case, Spec
+from forge.target import Target
+from forge.tir import expr as E
+from tests.kernels.support import (
+    assert_close, block_channels, convolve, guarded, pack_convolution, run, targets_here, unblock_channels,
+)
+
+RNG = np.random.default_rng(5)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One convolution: channels, size, kernel, ..."""
+
+    inner: int
+    out: int
+    image: tuple[int, int]
+    kernel: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    batch: int = 1
+    in_block: int = 0
+    out_block: int = 0
+
+    def case(self, target: str, batch: Any = None, **options: Any) -> Case:
+        lanes = Target.parse(target).lanes("float32")
+        i, o = self.in_block or min(lanes, self.inner), self.out_block or lanes
+        out_shape = [self.output(axis) for axis in (0, 1)]
+        n = self.batch if batch is None else batch
+        return Case("conv2d_nchwc", [Spec((n, -(-self.inner // i), *self.image, i)),
+                                     Spec((-(-self.out // o), -(-self.inner // i), *self.kernel, i, o))],
+                    Spec((n, -(-self.out // o), *out_shape, o)),
+                    {"strides": self.strides, "padding": self.padding, "dilation": self.dilation, "in_channels": self.inner},
+                    **options)
+
+    def output(self, axis: int) -> int:
+        padded = self.image[axis] + self.padding[axis] + self.padding[axis + 2]
+        return (padded - (self.kernel[axis] - 1) * self.dilation[axis] - 1) // self.strides[axis] + 1
+
+    def check(self, target: str, case: Case, before: Any = None, after: Any = None, extras: tuple[np.ndarray, ...] = ()) -> None:
+        x, w = normal(self.batch, self.inner, *self.image), normal(self.out, self.inner, *self.kernel)
+        i, o = case.operands[0].shape[-1], case.result.shape[-1]
+        got = run(case, [block_channels(x, i), pack_convolution(w, i, o), *extras], target)
+        want = convolve(x if before is None else before(x), w, self.strides, self.padding, self.dilation)
+        want = want if after is None else after(want)
+        assert_close(unblock_channels(got, self.out), want, self.inner * self.kernel[0] * self.kernel[1])
+
+
+ROWS = {
+    "one channel": Row(1, 3, (9, 9), (3, 3), padding=(1, 1, 1, 1)),
+    "image": Row(3, 24, (23, 21), (7, 7), (2, 2), (3, 3, 3, 3), batch=2),
+    "trimmed last block": Row(24, 40, (13, 13), (3, 3), padding=(1, 1, 1, 1)),
+    "trimmed, strided, asymmetric": Row(40, 72, (11, 15), (3, 3), (2, 2), (0, 1, 2, 1)),
+    "dilated": Row(72, 24, (17, 19), (3, 2), (1, 1), (2, 1, 1, 0), (2, 3)),
+    "pointwise": Row(72, 40, (7, 7), (1, 1)),
+    "pointwise strided": Row(32, 32, (9, 10), (1, 1), (2, 2), batch=3),
+    "one by one image": Row(40, 24, (1, 1), (1, 1)),
+    "valid": Row(16, 16, (6, 29), (3, 3)),
+    "row kernel": Row(16, 32, (5, 31), (1, 7), padding=(0, 3, 0, 3)),
+    "channels in one narrow block": Row(3, 16, (8, 8), (3, 3), padding=(1, 1, 1, 1), in_block=4, out_block=16),
+    "wide blocks": Row(32, 64, (10, 10), (3, 3), padding=(1, 1, 1, 1), in_block=16, out_block=32),
+    "kernel larger than image": Row(8, 8, (2, 3), (5, 5), padding=(2, 2, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize("name", ROWS)
+def test_matches_numpy(target: str, name: str) -> None:
+    row = ROWS[name]
+    row.check(target, row.case(target))
+
+
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize("name", ["trimmed last block", "image", "pointwise"])
+def test_prologue_and_epilogue(target: str, name: str) -> None:
+    """relu(x + 1) before (padding stays 0), bias, residual and relu after."""
+    row = ROWS[name]
+    lanes = Target.parse(target).lanes("float32")
+    blocks = -(-row.out // lanes)
+    shape = (row.batch, blocks, row.output(0), row.output(1), lanes)
+    bias, residual = normal(blocks, 1, 1, lanes), normal(*shape)
+    case = row.case(target, prologues={0: lambda v: E.binary("max", v + 1.0, 0.0)},
+                    epilogue=lambda v, extra: E.binary("max", v + extra(0) + extra(1), 0.0),
+                    extras=[Spec(bias.shape), Spec(shape)])
+    added = unblock_channels(np.broadcast_to(bias, shape), row.out) + unblock_channels(residual, row.out)
+    row.check(target, case, lambda x: np.maximum(x + 1, 0), lambda y: np.maximum(y + added, 0), (bias, residual))
+
+
+def test_symbolic_batch() -> None:
+    n = E.var("n")
+    row = ROWS["trimmed last block"]
+    case = row.case("llvm", batch=n, symbols=(n,))
+    kernel = build(case.function("llvm"), "llvm")
+    lanes = case.result.shape[-1]
+    w = normal(row.out, row.inner, *row.kernel)
+    for batch in (1, 3):
+        x = normal(batch, row.inner, *row.image)
+        y = guarded(np.zeros((batch, *(int(d) for d in case.result.shape[1:])), np.float32))
+        kernel(guarded(block_channels(x, lanes)), guarded(pack_convolution(w, lanes, lanes)), y, batch)
+        assert_close(unblock_channels(y, row.out), convolve(x, w, row.strides, row.padding, row.dilation), row.inner * 9)
+
+
+@pytest.mark.parametrize("name", ["trimmed last block", "dilated", "pointwise", "image"])
+def test_small_patch_splits_channels_columns_and_groups(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With almost no room for the patch: partial sums over chunks of channels, blocks of columns."""
+    monkeypatch.setattr(conv_plan.tiles, "STACK_LIMIT", 6 << 10)
+    row = ROWS[name]
+    case = row.case("llvm -mcpu=x86-64-v3", prologues={0: lambda v: v + 1.0})
+    row.check("llvm -mcpu=x86-64-v3", case, lambda x: x + 1)
+
+
+def test_integers_and_float64() -> None:
+    row = Row(16, 16, (6, 7), (3, 3), padding=(1, 1, 1, 1))
+    x = RNG.integers(-3, 4, (1, 16, *row.image))
+    w = RNG.integers(-3, 4, (16, 16, 3, 3))
+    for dtype, result in (("int8", "int32"), ("float64", "float64"), ("float16", "float32")):
+        case = Case("conv2d_nchwc", [Spec((1, 1, *row.image, 16), dtype), Spec((1, 1, 3, 3, 16, 16), dtype)],
+                    Spec((1, 1, 6, 7, 16), result), row.case("llvm").attrs)
+        got = run(case, [block_channels(x, 16, 0), pack_convolution(w, 16, 16)], "llvm")
+        np.testing.assert_array_equal(unblock_channels(got, 16), convolve(x, w, (1, 1), row.padding, (1, 1)))
+
+
+def test_symbolic_image_is_refused() -> None:
+    h = E.var("h")
+    case = Case("conv2d_nchwc", [Spec((1, 1, h, 8, 16)), Spec((1, 1, 1, 1, 16, 16))], Spec((1, 1, h, 8, 16)),
+                {"strides": (1, 1), "padding": (0, 0), "dilation": (1, 1), "in_channels": 16}, symbols=(h,))
+    with pytest.raises(CompileError, match="symbolic spatial extents"):
+        case.function("llvm")
