@@ -1,0 +1,55 @@
+"""Forge compiles trained models into small, fast native libraries.
+
+    ir = forge.from_onnx("model.onnx")
+    ir.compile(output_path="build")
+    y = forge.Runtime("build")(x)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from forge._version import __version__
+
+if TYPE_CHECKING:
+    from forge import errors
+    from forge.errors import ForgeError, OpAttributeInvalid, OpNotImplemented, TVMError
+    from forge.loaders import from_onnx
+    from forge.module import IRModule, RelayModule, load
+    from forge.target import Target
+    from forge_runtime import Runtime
+
+_HOMES = {
+    "IRModule": "forge.module",
+    "RelayModule": "forge.module",
+    "load": "forge.module",
+    "from_onnx": "forge.loaders",
+    "Runtime": "forge_runtime",
+    "Target": "forge.target",
+    "ForgeError": "forge.errors",
+    "TVMError": "forge.errors",
+    "OpNotImplemented": "forge.errors",
+    "OpAttributeInvalid": "forge.errors",
+    "errors": "",
+}
+
+__all__ = [
+    "ForgeError", "IRModule", "OpAttributeInvalid", "OpNotImplemented", "RelayModule", "Runtime", "TVMError", "Target",
+    "__version__", "errors", "from_onnx", "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads what is asked for, so that ``import forge`` stays quick."""
+    import importlib
+
+    if name not in _HOMES:
+        raise AttributeError(f"module 'forge' has no attribute {name!r}")
+    home = _HOMES[name]
+    value = getattr(importlib.import_module(home), name) if home else importlib.import_module(f"forge.{name}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from forge.codegen.compile import compile_modules
-from forge.codegen.entry import emit_program_entry
+from forge.codegen.entry import MODEL_SYMBOL, emit_program_entry
 from forge.codegen.jit import JitLibrary
 from forge.codegen.module import emit_module
 from forge.driver.pipeline import FUSION_LEVEL, Observer, run_graph_stages
@@ -74,8 +74,8 @@ class CompiledModel:
         missing = self.target.missing_on_host()
         if missing:
             raise TargetError(f"run: this CPU lacks {', '.join(missing)}, which target {self.target} uses; compile for 'llvm'")
-        library = JitLibrary([*self.objects, self.entry_object(embedded_weights=False)], ["forge_model_get"])
-        return Runtime.from_jit(library.addresses["forge_model_get"], library, self.weights, **options)
+        library = JitLibrary([*self.objects, self.entry_object(embedded_weights=False)], [MODEL_SYMBOL])
+        return Runtime.from_jit(library.addresses[MODEL_SYMBOL], library, self.weights, **options)
 
 
 def compile_module(
