@@ -1,0 +1,132 @@
+"""Converts the nodes of a graph, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import onnx
+
+from forge.errors import ForgeError, ImportModelError, OpNotImplemented, TypeInferenceError
+from forge.frontends.onnx import functions, registry
+from forge.frontends.onnx.context import Context
+from forge.frontends.onnx.fold import prune
+from forge.frontends.onnx.scope import Region, Scope
+from forge.frontends.onnx.tensors import attribute_value
+from forge.ir.nodes import Graph, Value
+from forge.ir.types import Type
+
+MAX_NESTING = 64
+_MODEL_FAULTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, MemoryError)
+
+
+def convert_nodes(scope: Scope, nodes: Iterable[onnx.NodeProto]) -> None:
+    """Converts ``nodes`` into the scope's graph.
+
+    Raises:
+        ForgeError: a node cannot be converted; the message names node, operator and opset.
+    """
+    for index, node in enumerate(nodes):
+        with located(_location(scope, node, index)):
+            convert_node(scope, node, index)
+
+
+def convert_node(scope: Scope, node: onnx.NodeProto, index: int) -> None:
+    opset = node_opset(scope, node)
+    operands = [scope.lookup(name) if name else None for name in node.input]
+    context = Context(scope, node, opset, scope.prefix + node_name(node, index))
+    start = len(scope.graph.nodes)
+    converter = registry.lookup(node.domain, node.op_type, opset)
+    if converter is not None and functions.find(scope, node) is None:
+        attributes = {a.name: attribute_value(a, scope.options.reader) for a in node.attribute}
+        results = as_list(converter.call(context, operands, attributes))
+    else:
+        results = functions.expand(scope, node, operands, opset, context.name, convert_nodes)
+    _bind(scope, node, results, start, context.name)
+
+
+def node_name(node: onnx.NodeProto, index: int) -> str:
+    """The node's name; without one, its operator and position."""
+    return node.name or f"{node.op_type}_{index}"
+
+
+def node_opset(scope: Scope, node: onnx.NodeProto) -> int:
+    """The version of the node's domain that is imported; 1 for domains that nothing imports."""
+    return scope.opsets.get(registry.canonical_domain(node.domain), 1)
+
+
+def as_list(results: Any) -> list[Value | None]:
+    return list(results) if isinstance(results, list | tuple) else [results]
+
+
+def _bind(scope: Scope, node: onnx.NodeProto, results: Sequence[Value | None], start: int, name: str) -> None:
+    named = [(i, output) for i, output in enumerate(node.output) if output]
+    if named and named[-1][0] >= len(results):
+        raise ImportModelError(f"got {len(node.output)} outputs; expected at most {len(results)}")
+    created = {id(n) for n in scope.graph.nodes[start:]}
+    for index, output in named:
+        value = results[index]
+        if value is None:
+            raise ImportModelError(f"output {index} ({output!r}) is read but this conversion does not give it")
+        if value.producer is not None and id(value.producer) in created and not value.name:
+            value.name = scope.unique(output)
+            value.producer.name = value.producer.name or name
+        scope.define(output, value)
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Puts ``where`` in front of the messages of errors that arise inside; faults of the model become ImportModelError."""
+    try:
+        yield
+    except ForgeError as error:
+        kind = ImportModelError if isinstance(error, TypeInferenceError) else type(error)
+        raise kind(f"{where}: {error}") from error
+    except _MODEL_FAULTS as error:
+        raise ImportModelError(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def _location(scope: Scope, node: onnx.NodeProto, index: int) -> str:
+    domain = f"{node.domain}." if node.domain else ""
+    return f"node {scope.prefix + node_name(node, index)!r} ({domain}{node.op_type}, opset {node_opset(scope, node)})"
+
+
+def build_region(scope: Scope, graph: onnx.GraphProto, input_types: Sequence[Type], prefix: str = "") -> Region:
+    """Converts a sub-graph with inputs of the given types into a closed region.
+
+    Raises:
+        ImportModelError: it has another number of inputs, or graphs are nested too deeply.
+    """
+    if len(graph.input) != len(input_types):
+        raise ImportModelError(f"sub-graph {graph.name!r}: got {len(graph.input)} inputs; expected {len(input_types)}")
+    if nesting(scope) >= MAX_NESTING:
+        raise ImportModelError(f"sub-graph {graph.name!r}: graphs are nested more than {MAX_NESTING} deep")
+    inner = Scope(Graph(name=graph.name), scope.options, scope.opsets, scope, prefix, scope.function_depth)
+    for declared, type_ in zip(graph.input, input_types):
+        inner.define(declared.name, inner.graph.add_input(type_, inner.unique(declared.name)))
+    for tensor in (*graph.initializer, *graph.sparse_initializer):
+        inner.initializers.setdefault(tensor.name if isinstance(tensor, onnx.TensorProto) else tensor.values.name, tensor)
+    convert_nodes(inner, graph.node)
+    inner.graph.outputs = [required(inner, output.name) for output in graph.output]
+    prune(inner.graph)
+    return Region(inner.graph, list(inner.captures))
+
+
+def required(scope: Scope, name: str) -> Value:
+    """The value of a graph output."""
+    value = scope.lookup(name)
+    if value is None:
+        raise ImportModelError(f"output {name!r} is an absent optional value; expected one")
+    return value
+
+
+def nesting(scope: Scope) -> int:
+    """Number of graphs around this one."""
+    depth, outer = 0, scope.parent
+    while outer is not None:
+        depth, outer = depth + 1, outer.parent
+    return depth
+
+
+__all__ = ["OpNotImplemented", "build_region", "convert_node", "convert_nodes", "node_name", "required"]

@@ -1,0 +1,26 @@
+"""The built-in converters, grouped by kind of operator. Importing a module adds its rows to the table."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+MODULES = (
+    "elementwise",
+    "reduction",
+    "movement",
+    "indexing",
+    "creation",
+    "contraction",
+    "pooling",
+    "normalization",
+    "recurrent",
+    "resize",
+    "quantization",
+    "control",
+)
+
+
+def load_all() -> None:
+    """Imports every module of converters."""
+    for module in MODULES:
+        import_module(f"{__name__}.{module}")

@@ -1,0 +1,238 @@
+"""Matrix products and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from forge import dims
+from forge.dims import Dim
+from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.registry import converts
+
+
+@converts("MatMul", since=1)
+def matmul(g: Context, a: Value, b: Value) -> Value:
+    """NumPy's product. A constant matrix on the right becomes the weight of ``nn.dense``."""
+    if b.rank == 2 and a.rank >= 1 and g.array(b) is not None:
+        return dense(g, a, b, transposed=False)
+    if a.rank == 3 and b.rank == 3 and g.convert_config.get("use_nt_batch_matmul"):
+        return g.call("nn.batch_matmul", a, g.call("transpose", b, axes=(0, 2, 1)), transpose_b=True)
+    return product(g, a, b)
+
+
+def product(g: Context, a: Value, b: Value) -> Value:
+    """NumPy's product of operands of any rank from 1 on."""
+    if a.rank == 0 or b.rank == 0:
+        raise g.invalid("got a scalar; expected rank 1 or more")
+    left = g.reshape(a, (1, *a.shape)) if a.rank == 1 else a
+    right = g.reshape(b, (*b.shape, 1)) if b.rank == 1 else b
+    result = g.call("nn.matmul", left, right)
+    shape = list(result.shape)
+    if b.rank == 1:
+        del shape[-1]
+    if a.rank == 1:
+        del shape[-1 if b.rank == 1 else -2]
+    return g.reshape(result, shape)
+
+
+def dense(g: Context, x: Value, weight: Value, transposed: bool) -> Value:
+    """``x`` times a matrix, given as [K, N], or [N, K] when ``transposed``."""
+    rows = weight if transposed else transposed_matrix(g, weight)
+    return g.call("nn.dense", x, rows, units=rows.shape[0])
+
+
+def transposed_matrix(g: Context, matrix: Value) -> Value:
+    """The transpose; of a constant, a constant."""
+    if matrix.constant is None:
+        return g.call("transpose", matrix, axes=(1, 0))
+    value = g.constant(np.ascontiguousarray(matrix.constant.T))
+    value.name = g.scope.unique(f"{matrix.name}_transposed") if matrix.name else ""
+    return value
+
+
+@converts("Gemm", since=1)
+def gemm_1(
+    g: Context, a: Value, b: Value, c: Value, *, alpha: float = 1.0, beta: float = 1.0, broadcast: int = 0,
+    transA: int = 0, transB: int = 0,  # noqa: N803
+) -> Value:
+    return gemm(g, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+
+
+@converts("Gemm", since=7)
+def gemm(
+    g: Context, a: Value, b: Value, c: Value | None = None, *, alpha: float = 1.0, beta: float = 1.0,
+    transA: int = 0, transB: int = 0,  # noqa: N803
+) -> Value:
+    if a.rank != 2 or b.rank != 2:
+        raise g.invalid(f"got ranks {a.rank} and {b.rank}; expected matrices")
+    left = g.call("transpose", a, axes=(1, 0)) if transA else a
+    result = _scaled(g, dense(g, left, b, bool(transB)), alpha)
+    if c is None or beta == 0.0:
+        return result
+    return g.call("add", result, _scaled(g, c, beta))
+
+
+def _scaled(g: Context, x: Value, factor: float) -> Value:
+    return x if factor == 1.0 else g.call("multiply", x, g.scalar(factor, x))
+
+
+@converts("Einsum", since=12)
+def einsum(g: Context, *values: Value, equation: str) -> Value:
+    return g.call("einsum", *values, equation=equation.replace(" ", ""))
+
+
+def window(
+    g: Context,
+    kernel: Sequence[Dim],
+    strides: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Strides and dilations, one for each axis of the kernel."""
+    count = len(kernel)
+    found = []
+    for what, given in (("strides", strides), ("dilations", dilations)):
+        values = (1,) * count if not given else tuple(given)
+        if len(values) != count or min(values) < 1:
+            raise g.invalid(f"attribute {what!r}: got {list(values)}; expected {count} positive numbers")
+        found.append(values)
+    return found[0], found[1]
+
+
+def padding(
+    g: Context,
+    auto_pad: str,
+    pads: Sequence[int] | None,
+    spatial: Sequence[Dim],
+    kernel: Sequence[Dim],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> tuple[Dim, ...]:
+    """Padding before all spatial axes, then after them."""
+    if auto_pad in ("NOTSET", ""):
+        given = (0,) * (2 * len(spatial)) if not pads else tuple(pads)
+        if len(given) != 2 * len(spatial):
+            raise g.invalid(f"attribute 'pads': got {list(given)}; expected {2 * len(spatial)} numbers")
+        return given
+    if auto_pad == "VALID":
+        return (0,) * (2 * len(spatial))
+    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+        raise g.invalid(f"attribute 'auto_pad': got {auto_pad!r}; expected NOTSET, VALID, SAME_UPPER or SAME_LOWER")
+    totals = [same_total(*axis) for axis in zip(spatial, kernel, strides, dilations)]
+    return halves(totals, upper=auto_pad == "SAME_UPPER")
+
+
+def same_total(size: Dim, kernel: Dim, stride: int, dilation: int) -> Dim:
+    """Padding with which the output has size / stride elements, rounded up."""
+    outputs = dims.ceildiv(size, stride)
+    return dims.maximum((outputs - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
+
+
+def halves(totals: Sequence[Dim], upper: bool) -> tuple[Dim, ...]:
+    """Totals split into parts before and after; the odd element goes to the end when ``upper``."""
+    small = [dims.floordiv(t, 2) for t in totals]
+    large = [t - s for t, s in zip(totals, small)]
+    return (*small, *large) if upper else (*large, *small)
+
+
+def kernel_sizes(g: Context, weight: Value, kernel_shape: Sequence[int] | None) -> tuple[Dim, ...]:
+    """The kernel's spatial sizes; the attribute must agree with the weight."""
+    sizes = tuple(weight.shape[2:])
+    if kernel_shape and (len(kernel_shape) != len(sizes) or any(dims.different(a, b) for a, b in zip(kernel_shape, sizes))):
+        raise g.invalid(f"attribute 'kernel_shape': got {list(kernel_shape)}; the weight has {[str(s) for s in sizes]}; expected equal sizes")
+    return sizes
+
+
+def spatial_rank(g: Context, x: Value, most: int = 3) -> int:
+    """Number of spatial axes of a batch of images."""
+    if not 3 <= x.rank <= most + 2:
+        raise g.unsupported(f"got rank {x.rank}; supported: 3 to {most + 2}")
+    return x.rank - 2
+
+
+@converts("Conv", since=1)
+def conv(
+    g: Context,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: tuple[int, ...] | None = None,
+    group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Value:
+    rank = spatial_rank(g, x)
+    if weight.rank != x.rank:
+        raise g.invalid(f"weight: got rank {weight.rank}; expected {x.rank}, that of the data")
+    kernel = kernel_sizes(g, weight, kernel_shape)
+    steps, holes = window(g, kernel, strides, dilations)
+    around = padding(g, auto_pad, pads, x.shape[2:], kernel, steps, holes)
+    result = g.call(
+        f"nn.conv{rank}d", x, weight, strides=steps, padding=around, dilation=holes, groups=group, kernel_size=kernel
+    )
+    return result if bias is None else g.call("nn.bias_add", result, bias)
+
+
+@converts("ConvTranspose", since=1)
+def conv_transpose(
+    g: Context,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: tuple[int, ...] | None = None,
+    group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None,
+    output_padding: tuple[int, ...] | None = None,
+    output_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Value:
+    rank = spatial_rank(g, x)
+    kernel = kernel_sizes(g, weight, kernel_shape)
+    steps, holes = window(g, kernel, strides, dilations)
+    extra: tuple[Dim, ...] = tuple(output_padding or (0,) * rank)
+    if output_shape:
+        wanted = list(output_shape)[-rank:]
+    elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        wanted = [size * step for size, step in zip(x.shape[2:], steps)]
+    else:
+        wanted = []
+    if wanted:
+        around, extra = _transposed_padding(x.shape[2:], kernel, steps, holes, extra, wanted, auto_pad == "SAME_UPPER")
+    else:
+        around = padding(g, auto_pad, pads, x.shape[2:], kernel, steps, holes)
+    result = g.call(
+        f"nn.conv{rank}d_transpose", x, weight, kernel_size=kernel, strides=steps, output_padding=extra, padding=around,
+        dilation=holes, groups=group,
+    )
+    return result if bias is None else g.call("nn.bias_add", result, bias)
+
+
+def _transposed_padding(
+    spatial: Sequence[Dim], kernel: Sequence[Dim], strides: Sequence[int], dilations: Sequence[int],
+    extra: Sequence[Dim], wanted: Sequence[Dim], upper: bool,
+) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
+    """Padding and output padding that give the wanted output sizes."""
+    totals: list[Dim] = []
+    added: list[Dim] = []
+    for size, taps, stride, dilation, more, target in zip(spatial, kernel, strides, dilations, extra, wanted):
+        missing = stride * (size - 1) + more + (taps - 1) * dilation + 1 - target
+        totals.append(dims.maximum(missing, 0))
+        added.append(more + dims.maximum(-1 * missing, 0))
+    return halves(totals, upper), tuple(added)
+
+
+def padded_by_zero_point(g: Context, x: Value, around: Sequence[Dim], zero: Value | None) -> Value:
+    """Integer data padded so that a padded element means zero."""
+    rank = x.rank - 2
+    pairs = ((0, 0), (0, 0), *zip(around[:rank], around[rank:]))
+    if all(isinstance(d, int) and d == 0 for pair in pairs for d in pair):
+        return x
+    fill = g.scalar(0, x) if zero is None else g.reshape(zero, ())
+    return g.call("nn.pad", x, fill, pad_width=pairs, pad_mode="constant")

@@ -1,0 +1,130 @@
+"""Constants, shapes, ranges and other tensors made from nothing or from sizes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from forge import dims
+from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.registry import converts
+from forge.frontends.onnx.tensors import element_dtype
+
+
+@converts("Constant", since=1)
+def constant_1(g: Context, *, value: np.ndarray) -> Value:
+    return g.constant(value)
+
+
+@converts("Constant", since=11)
+def constant_11(g: Context, *, value: np.ndarray | None = None, sparse_value: np.ndarray | None = None) -> Value:
+    return constant(g, value=value, sparse_value=sparse_value)
+
+
+@converts("Constant", since=12)
+def constant(
+    g: Context,
+    *,
+    value: np.ndarray | None = None,
+    sparse_value: np.ndarray | None = None,
+    value_float: float | None = None,
+    value_floats: tuple[float, ...] | None = None,
+    value_int: int | None = None,
+    value_ints: tuple[int, ...] | None = None,
+    value_string: str | None = None,
+    value_strings: tuple[str, ...] | None = None,
+) -> Value:
+    forms = (
+        (value, None),
+        (sparse_value, None),
+        (value_float, "float32"),
+        (value_floats, "float32"),
+        (value_int, "int64"),
+        (value_ints, "int64"),
+        (value_string, "string"),
+        (value_strings, "string"),
+    )
+    given = [form for form in forms if form[0] is not None]
+    if len(given) != 1:
+        raise g.invalid(f"got {len(given)} values; expected exactly one of the value attributes")
+    return g.constant(*given[0])
+
+
+@converts("Shape", since=1)
+def shape_1(g: Context, x: Value) -> Value:
+    return g.call("shape_of", x, dtype="int64")
+
+
+@converts("Shape", since=15)
+def shape(g: Context, x: Value, *, start: int = 0, end: int | None = None) -> Value:
+    sizes = g.call("shape_of", x, dtype="int64")
+    first, last, _ = slice(start, end).indices(x.rank)
+    if (first, last) == (0, x.rank):
+        return sizes
+    return g.call("strided_slice", sizes, begin=(first,), end=(max(first, last),), strides=(1,), axes=(0,))
+
+
+@converts("Size", since=1)
+def size(g: Context, x: Value) -> Value:
+    return g.call("ndarray_size", x, dtype="int64")
+
+
+@converts("ConstantOfShape", since=9)
+def constant_of_shape(g: Context, shape: Value, *, value: np.ndarray | None = None) -> Value:
+    fill = np.zeros((), np.float32) if value is None else value.reshape(())
+    known = g.dims(shape)
+    if known is None:
+        return g.call("full", g.constant(fill), shape, shape=None)
+    if dims.is_static(*known) and math.prod(known) <= 1024:  # type: ignore[arg-type]
+        return g.constant(np.full(known, fill))  # type: ignore[arg-type]
+    return g.call("full", g.constant(fill), shape=known)
+
+
+@converts("Range", since=11)
+def range_11(g: Context, start: Value, limit: Value, delta: Value) -> Value:
+    start, limit, delta = (g.reshape(v, ()) for v in (start, limit, delta))
+    return g.call("arange", start, limit, delta, dtype=start.dtype)
+
+
+@converts("Range", since=27)
+def range_27(g: Context, start: Value, limit: Value, delta: Value, *, stash_type: int = 1) -> Value:
+    if start.dtype not in ("float16", "bfloat16"):
+        return range_11(g, start, limit, delta)
+    wide = element_dtype(stash_type, "attribute 'stash_type'")
+    return g.cast(range_11(g, *(g.cast(v, wide) for v in (start, limit, delta))), start.dtype)
+
+
+@converts("EyeLike", since=9)
+def eye_like(g: Context, x: Value, *, dtype: int | None = None, k: int = 0) -> Value:
+    if x.rank != 2:
+        raise g.invalid(f"got rank {x.rank}; expected a matrix")
+    kind = x.dtype if dtype is None else element_dtype(dtype, "attribute 'dtype'")
+    rows, columns = (_positions(g, x, axis) for axis in (0, 1))
+    shifted = g.call("add", g.reshape(rows, (x.shape[0], 1)), g.constant(k, "int64"))
+    return g.cast(g.call("equal", shifted, g.reshape(columns, (1, x.shape[1]))), kind)
+
+
+def _positions(g: Context, x: Value, axis: int) -> Value:
+    """0, 1, ... along ``axis`` of ``x``."""
+    from forge.frontends.onnx.converters.reduction import size_value
+
+    stop = size_value(g, x, axis, "int64")
+    return g.call("arange", g.constant(0, "int64"), stop, g.constant(1, "int64"), dtype="int64")
+
+
+@converts("OneHot", since=9)
+def one_hot(g: Context, indices: Value, depth: Value, values: Value, *, axis: int = -1) -> Value:
+    """``values`` holds the off value and the on value; negative indices count from the end, others beyond ``depth`` give off."""
+    known = g.dims(depth)
+    count = g.reshape(g.cast(depth, "int64"), ()) if known is None else g.constant(known[0], "int64") if isinstance(known[0], int) else None
+    if count is None:
+        raise g.unsupported(f"depth: got the symbolic size {known}; expected a number or a run-time value")
+    place = g.axis(axis, indices.rank + 1)
+    wide = g.cast(indices, "int64")
+    wrapped = g.call("where", g.call("less", wide, g.constant(0, "int64")), g.call("add", wide, count), wide)
+    off, on = g.multi("split", values, indices_or_sections=2, axis=0)
+    off, on = g.reshape(off, ()), g.reshape(on, ())
+    if known is None:
+        return g.call("one_hot", wrapped, on, off, count, depth=None, axis=place, dtype=values.dtype)
+    return g.call("one_hot", wrapped, on, off, depth=known[0], axis=place, dtype=values.dtype)

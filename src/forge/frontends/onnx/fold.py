@@ -1,0 +1,88 @@
+"""Computes small constants while a model is imported, so that operands which stand for attributes become known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from forge import dims, dtypes
+from forge.errors import ForgeError
+from forge.ir import interp
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph, Node, Value
+from forge.ir.op import Trait
+from forge.ir.shapes import MAX_ELEMENTS, known_dims
+from forge.ir.types import TensorType
+
+
+def fold(builder: Builder, node: Node) -> list[Value]:
+    """The results of ``node``, which was just appended; replaced by constants when they are small and known."""
+    arrays = _from_dims(node)
+    if arrays is None:
+        arrays = _from_constants(node)
+    if arrays is None:
+        return node.results
+    drop_last(builder.graph, node)
+    return [builder.constant(array) for array in arrays]
+
+
+def drop_last(graph: Graph, node: Node) -> None:
+    """Removes ``node``, the last one, whose results are unused."""
+    graph.nodes.pop()
+    for position, operand in enumerate(node.operands):
+        if operand is not None:
+            operand.uses.remove((node, position))
+    node.graph = None
+
+
+def _from_dims(node: Node) -> list[np.ndarray] | None:
+    if len(node.results) != 1 or not node.op_def.is_pure:
+        return None
+    known = known_dims(node.results[0])
+    if known is None or not dims.is_static(*known.ravel()):
+        return None
+    return [np.asarray(known, dtypes.numpy_dtype(node.results[0].dtype))]
+
+
+def _from_constants(node: Node) -> list[Any] | None:
+    op = node.op_def
+    if not op.is_pure or op.traits & Trait.HOST or node.regions or not all(_is_small(v) for v in node.results):
+        return None
+    operands = [None if v is None else v.constant for v in node.operands]
+    if any(c is None and v is not None for c, v in zip(operands, node.operands)) or not any(o is not None for o in operands):
+        return None
+    if sum(o.size for o in operands if o is not None) > MAX_ELEMENTS:
+        return None
+    try:
+        return list(interp.evaluate(node, operands, {}, lambda *_: []))
+    except (ForgeError, KeyError, ValueError, IndexError):
+        return None
+
+
+def _is_small(value: Value) -> bool:
+    if not isinstance(value.type, TensorType) or not value.type.is_static:
+        return False
+    return np.prod([1, *value.type.shape], dtype=object) <= MAX_ELEMENTS
+
+
+def prune(graph: Graph) -> None:
+    """Removes nodes that nothing needs, of regions too; stateful ones stay."""
+    live: set[int] = {id(v) for v in graph.outputs}
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if node.op_def.traits & Trait.STATEFUL or any(id(v) in live for v in node.results):
+            kept.append(node)
+            live.update(id(v) for v in node.operands if v is not None)
+            for region in node.regions:
+                prune(region)
+        else:
+            _unlink(node)
+    graph.nodes = kept[::-1]
+
+
+def _unlink(node: Node) -> None:
+    for position, operand in enumerate(node.operands):
+        if operand is not None:
+            operand.uses.remove((node, position))
+    node.graph = None

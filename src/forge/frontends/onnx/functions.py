@@ -1,0 +1,131 @@
+"""Operators given as functions: those of the model, and those whose schema has a body. They are expanded in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import onnx
+
+from forge.errors import ImportModelError, OpNotImplemented
+from forge.frontends.onnx import registry
+from forge.frontends.onnx.scope import FunctionKey, Scope
+from forge.frontends.onnx.tensors import element_code
+from forge.ir.nodes import Value
+from forge.ir.types import TensorType
+
+MAX_DEPTH = 32
+
+ConvertNodes = Callable[[Scope, Iterable[onnx.NodeProto]], None]
+
+
+def key(node: onnx.NodeProto) -> FunctionKey:
+    return (registry.canonical_domain(node.domain), node.op_type, node.overload)
+
+
+def find(scope: Scope, node: onnx.NodeProto) -> onnx.FunctionProto | None:
+    """The model's own function that ``node`` calls."""
+    return scope.options.functions.get(key(node))
+
+
+def expand(
+    scope: Scope, node: onnx.NodeProto, operands: Sequence[Value | None], opset: int, name: str, convert_nodes: ConvertNodes
+) -> list[Value | None]:
+    """Converts the body of the function that ``node`` stands for and returns its outputs.
+
+    Raises:
+        OpNotImplemented: there is none.
+        ImportModelError: functions call each other without end, or the call does not fit.
+    """
+    function = find(scope, node) or schema_body(node, opset, operands)
+    if function is None:
+        raise OpNotImplemented(f"no converter; register one: forge.frontends.onnx.register({node.op_type!r}, ..., domain={node.domain!r})")
+    if scope.function_depth >= MAX_DEPTH:
+        raise ImportModelError(f"functions are nested more than {MAX_DEPTH} deep; expected no recursion")
+    if len(operands) > len(function.input):
+        raise ImportModelError(f"got {len(operands)} inputs; expected at most {len(function.input)}")
+    inner = Scope(scope.graph, scope.options, _opsets(function, scope), None, f"{name}/", scope.function_depth + 1)
+    padded = [*operands, *[None] * (len(function.input) - len(operands))]
+    for formal, value in zip(function.input, padded):
+        inner.define(formal, value)
+    convert_nodes(inner, bind_attributes(function, node))
+    return [inner.lookup(output) if index < len(node.output) and node.output[index] else None for index, output in enumerate(function.output)]
+
+
+def schema_body(node: onnx.NodeProto, opset: int, operands: Sequence[Value | None] = ()) -> onnx.FunctionProto | None:
+    """The body in the operator's schema; types of operands matter for some."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, opset, registry.canonical_domain(node.domain))
+    except onnx.defs.SchemaError:
+        return None
+    if schema.has_function:
+        return _parsed(schema.get_function_with_opset_version(_body_version(schema.function_opset_versions, opset)))
+    if schema.has_context_dependent_function:
+        version = _body_version(schema.context_dependent_function_opset_versions, opset)
+        types = [_type_proto(v).SerializeToString() for v in operands]
+        return _parsed(schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types))
+    return None
+
+
+def has_schema_body(node: onnx.NodeProto, opset: int) -> bool:
+    """Whether the operator's schema has a body, of any kind."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, opset, registry.canonical_domain(node.domain))
+    except onnx.defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def bind_attributes(function: onnx.FunctionProto, node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """The function's nodes with references to its attributes replaced by the call's values."""
+    values = {a.name: a for a in function.attribute_proto}
+    values.update({a.name: a for a in node.attribute})
+    return [_bound(inner, values) for inner in function.node]
+
+
+def _bound(node: onnx.NodeProto, values: dict[str, onnx.AttributeProto]) -> onnx.NodeProto:
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    del copy.attribute[:]
+    for attribute in node.attribute:
+        if not attribute.ref_attr_name:
+            copy.attribute.append(_bound_graphs(attribute, values))
+        elif attribute.ref_attr_name in values:
+            actual = onnx.AttributeProto()
+            actual.CopyFrom(values[attribute.ref_attr_name])
+            actual.name = attribute.name
+            copy.attribute.append(actual)
+    return copy
+
+
+def _bound_graphs(attribute: onnx.AttributeProto, values: dict[str, onnx.AttributeProto]) -> onnx.AttributeProto:
+    if attribute.type != onnx.AttributeProto.GRAPH:
+        return attribute
+    copy = onnx.AttributeProto()
+    copy.CopyFrom(attribute)
+    nodes = [_bound(node, values) for node in attribute.g.node]
+    del copy.g.node[:]
+    copy.g.node.extend(nodes)
+    return copy
+
+
+def _body_version(versions: Sequence[int], opset: int) -> int:
+    fitting = [v for v in versions if v <= opset]
+    return max(fitting) if fitting else min(versions)
+
+
+def _parsed(data: bytes) -> onnx.FunctionProto | None:
+    function = onnx.FunctionProto()
+    function.ParseFromString(data)
+    return function if function.node else None
+
+
+def _type_proto(value: Value | None) -> onnx.TypeProto:
+    if value is None or not isinstance(value.type, TensorType):
+        return onnx.TypeProto()
+    shape = [d if isinstance(d, int) else str(d) for d in value.shape]
+    return onnx.helper.make_tensor_type_proto(element_code(value.dtype), shape)
+
+
+def _opsets(function: onnx.FunctionProto, scope: Scope) -> dict[str, int]:
+    imported = {registry.canonical_domain(o.domain): o.version for o in function.opset_import}
+    return {**scope.opsets, **imported}

@@ -1,0 +1,311 @@
+"""From an ONNX model to a module of the graph IR."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx
+
+from forge import dims, dtypes
+from forge.dims import Dim
+from forge.errors import ImportModelError
+from forge.frontends.onnx import converters, registry
+from forge.frontends.onnx.convert import convert_nodes, located, node_name, required
+from forge.frontends.onnx.fold import prune
+from forge.frontends.onnx.loader import LoadedModel, load
+from forge.frontends.onnx.scope import Options, Scope
+from forge.frontends.onnx.support import check_supported, missing_operators, subgraphs
+from forge.frontends.onnx.tensors import declared_type
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph, Module, Value
+from forge.ir.types import TensorType, Type, UnrankedType, substitute
+
+ShapeDict = Mapping[str, Sequence[Any]]
+CONVERT_CONFIG = {"use_nt_batch_matmul": False}
+
+converters.load_all()
+
+
+def import_model(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
+    shape: ShapeDict | None = None,
+    dtype: str | Mapping[str, str] = "float32",
+    opset: int | None = None,
+    freeze_params: bool = True,
+    convert_config: Mapping[str, Any] | None = None,
+    export_node_renamed_model_path: str | os.PathLike[str] | None = None,
+) -> Module:
+    """Converts an ONNX model.
+
+    Args:
+        model: a path, the bytes of a file, or an ``onnx.ModelProto``. External data is read from the path's folder.
+        shape: sizes of inputs by name, where the model leaves them open: numbers, names of symbols, or None to keep.
+        dtype: element types of inputs by name; a single one is for inputs whose type the model leaves open.
+        opset: version of the default operator set, instead of what the model says.
+        freeze_params: weights become constants; otherwise inputs of main after the model's own, with their values in
+            ``Module.params`` (small integer vectors, which steer operators, are constants all the same).
+        convert_config: ``use_nt_batch_matmul``: products of rank 3 become ``nn.batch_matmul`` with a transposed right side.
+        export_node_renamed_model_path: writes the model there, with a name for each node.
+
+    Raises:
+        ImportModelError: the model cannot be read, contradicts itself or ``shape``.
+        OpNotImplemented: operators are not supported; all of them are listed.
+        OpAttributeInvalid, OpAttributeUnimplemented: an attribute is wrong, or not supported.
+    """
+    loaded = load(model)
+    options = _options(loaded, freeze_params, convert_config)
+    opsets = model_opsets(loaded, opset)
+    if export_node_renamed_model_path is not None:
+        save_with_node_names(loaded.proto, export_node_renamed_model_path)
+    with located(loaded.where):
+        check_supported(loaded.proto.graph, options, opsets)
+        return _convert(loaded.proto.graph, options, opsets, shape or {}, dtype)
+
+
+def from_onnx(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
+    shape_dict: ShapeDict | None = None,
+    dtype_dict: str | Mapping[str, str] | None = "float32",
+    opset: int | None = None,
+    keep_params_in_input: bool = False,
+    sanitize_input_names: bool = True,
+) -> Module:
+    """Converts an ONNX model, in the calling form of Relax.
+
+    ``keep_params_in_input`` is the opposite of ``freeze_params`` of ``import_model``. With ``sanitize_input_names``, inputs get
+    names that are identifiers: other characters become ``_``, and a first one that is no letter gets ``input_`` before it.
+    ``shape_dict`` and ``dtype_dict`` go by the model's own names. Raises what ``import_model`` raises.
+    """
+    module = import_model(model, shape_dict, dtype_dict or "float32", opset, not keep_params_in_input)
+    if sanitize_input_names:
+        _sanitize(module)
+    return module
+
+
+def unsupported_operators(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> list[str]:
+    """Names of operators of a model that cannot be converted, domain first, in order of first use."""
+    loaded = load(model)
+    missing = missing_operators(loaded.proto.graph, _options(loaded, True, None), model_opsets(loaded, None))
+    return [f"{m.domain or 'ai.onnx'}.{m.op}" for m in missing]
+
+
+def model_opsets(loaded: LoadedModel, override: int | None) -> dict[str, int]:
+    """Versions of operator sets by domain.
+
+    Raises:
+        ImportModelError: a version is newer than the onnx package, or is no version.
+    """
+    opsets = {registry.canonical_domain(o.domain): o.version for o in loaded.proto.opset_import}
+    opsets.setdefault("", 1)
+    if override is not None:
+        opsets[""] = override
+    newest = onnx.defs.onnx_opset_version()
+    if not 1 <= opsets[""] <= newest:
+        raise ImportModelError(
+            f"{loaded.where}: got opset {opsets['']}; expected 1 to {newest} (onnx {onnx.__version__}); "
+            "upgrade the onnx package, or export for an older opset"
+        )
+    return opsets
+
+
+def save_with_node_names(model: onnx.ModelProto, path: str | os.PathLike[str]) -> None:
+    """Writes a copy of ``model`` in which every node has a name.
+
+    Raises:
+        ImportModelError: the file cannot be written.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    _name_nodes(copy.graph)
+    try:
+        onnx.save(copy, os.fspath(path))
+    except OSError as error:
+        raise ImportModelError(f"{path}: cannot be written: {error.strerror}; choose another path") from error
+
+
+def _name_nodes(graph: onnx.GraphProto) -> None:
+    for index, node in enumerate(graph.node):
+        node.name = node_name(node, index)
+        for inner in subgraphs(node):
+            _name_nodes(inner)
+
+
+def _options(loaded: LoadedModel, freeze_params: bool, convert_config: Mapping[str, Any] | None) -> Options:
+    unknown = [name for name in convert_config or {} if name not in CONVERT_CONFIG]
+    if unknown:
+        raise ImportModelError(f"convert_config: unknown entry {unknown[0]!r}; expected {', '.join(CONVERT_CONFIG)}")
+    own = {(registry.canonical_domain(f.domain), f.name, f.overload): f for f in loaded.proto.functions}
+    config = {**CONVERT_CONFIG, **(convert_config or {})}
+    return Options(loaded.reader, freeze_params, config, own)
+
+
+def _convert(
+    proto: onnx.GraphProto, options: Options, opsets: dict[str, int], shape: ShapeDict, dtype: str | Mapping[str, str]
+) -> Module:
+    scope = Scope(Graph(name="main"), options, opsets)
+    _add_initializers(scope, proto)
+    _add_inputs(scope, proto, shape, dtype)
+    convert_nodes(scope, proto.node)
+    scope.graph.outputs = [required(scope, output.name) for output in proto.output]
+    _name_outputs(scope, [output.name for output in proto.output])
+    prune(scope.graph)
+    _drop_unused_parameters(scope)
+    return Module(scope.graph, {name: options.params[name] for name in scope.parameters})
+
+
+def _add_initializers(scope: Scope, proto: onnx.GraphProto) -> None:
+    for tensor in proto.initializer:
+        if not tensor.name:
+            raise ImportModelError(f"an initializer has no name; expected one; the model is invalid")
+        scope.initializers[tensor.name] = tensor
+    for sparse in proto.sparse_initializer:
+        scope.initializers[sparse.values.name] = sparse
+
+
+def _add_inputs(scope: Scope, proto: onnx.GraphProto, shape: ShapeDict, dtype: str | Mapping[str, str]) -> None:
+    inputs = [i for i in proto.input if i.name not in scope.initializers]
+    names = [i.name for i in inputs]
+    for what, given in (("shape", shape), ("dtype", dtype if isinstance(dtype, Mapping) else {})):
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise ImportModelError(f"{what}= names {unknown[0]!r}; expected an input: {', '.join(names) or 'none'}")
+    types = [_input_type(scope, position, info, shape, dtype) for position, info in enumerate(inputs)]
+    sizes = _Sizes()
+    for info, type_ in zip(inputs, types):
+        if info.name in shape:
+            sizes.unify(info.name, type_, shape[info.name])
+    for info, type_ in zip(inputs, types):
+        scope.define(info.name, scope.graph.add_input(substitute(type_, sizes.values), scope.unique(info.name)))
+
+
+def _input_type(
+    scope: Scope, position: int, info: onnx.ValueInfoProto, shape: ShapeDict, dtype: str | Mapping[str, str]
+) -> Type:
+    where = f"input {info.name!r}"
+
+    def name_dim(axis: int, proto: onnx.TensorShapeProto.Dimension) -> Dim:
+        if proto.HasField("dim_value") and proto.dim_value >= 0:
+            return int(proto.dim_value)
+        return scope.options.dimension_names.parse(proto.dim_param or f"input_{position}_dim{axis}")
+
+    proto = onnx.TypeProto()
+    proto.CopyFrom(info.type)
+    override = _dtype_override(dtype, info.name, proto)
+    if override is not None and proto.WhichOneof("value") in (None, "tensor_type"):
+        proto.tensor_type.elem_type = _element_code(override, where)
+    type_ = declared_type(proto, name_dim, where)
+    if not isinstance(type_, UnrankedType):
+        return type_
+    if info.name not in shape:
+        raise ImportModelError(f"{where}: the model declares no shape; expected its rank; pass shape={{{info.name!r}: (...)}}")
+    return TensorType(tuple(dims.symbol(f"input_{position}_dim{axis}") for axis in range(len(shape[info.name]))), type_.dtype)
+
+
+def _dtype_override(dtype: str | Mapping[str, str], name: str, proto: onnx.TypeProto) -> str | None:
+    if isinstance(dtype, Mapping):
+        return dtype.get(name)
+    declared = proto.WhichOneof("value") is not None and (
+        proto.WhichOneof("value") != "tensor_type" or proto.tensor_type.elem_type != onnx.TensorProto.UNDEFINED
+    )
+    return None if declared else dtype
+
+
+def _element_code(dtype: str, where: str) -> int:
+    from forge.frontends.onnx.tensors import element_code
+
+    try:
+        return element_code(dtypes.canonical(dtype))
+    except TypeError as error:
+        raise ImportModelError(f"{where}: {error}") from error
+
+
+class _Sizes:
+    """Values that ``shape=`` gives to the symbols of the model."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Dim] = {}
+        self._given_by: dict[str, str] = {}
+
+    def unify(self, name: str, type_: Type, given: Sequence[Any]) -> None:
+        """Binds symbols of ``type_`` so that it has the sizes ``given``.
+
+        Raises:
+            ImportModelError: it cannot; the message names both sides.
+        """
+        where = f"input {name!r}"
+        if not isinstance(type_, TensorType):
+            raise ImportModelError(f"{where}: shape= gives {tuple(given)}; the model declares {type_}, which has no shape")
+        if len(given) != type_.rank:
+            raise ImportModelError(f"{where}: shape= gives {tuple(given)}; the model declares {type_} of rank {type_.rank}")
+        for axis, (declared, size) in enumerate(zip(type_.shape, given)):
+            if size is not None and size != -1:
+                self._bind(f"{where}, axis {axis}", declared, _as_dim(size, where))
+
+    def _bind(self, where: str, declared: Dim, size: Dim) -> None:
+        names = dims.symbols(declared)
+        if names != [str(declared)]:
+            present = dims.substitute(declared, self.values)
+            if not dims.equal(present, size):
+                raise ImportModelError(f"{where}: shape= gives {size}; the model declares {declared}; expected them to be equal")
+            return
+        present = self.values.setdefault(names[0], size)
+        if not dims.equal(present, size):
+            raise ImportModelError(
+                f"{where}: shape= gives {size} for {names[0]!r}; {self._given_by[names[0]]} gives {present}; expected one size"
+            )
+        self._given_by.setdefault(names[0], where)
+
+
+def _as_dim(size: Any, where: str) -> Dim:
+    if isinstance(size, dims.DimExpr):
+        return size
+    if isinstance(size, str):
+        return dims.parse(size)
+    try:
+        number = int(size)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0 or number != size:
+        raise ImportModelError(f"{where}: shape= gives {size!r}; expected a size, the name of a symbol, or None")
+    return number
+
+
+def _name_outputs(scope: Scope, names: Sequence[str]) -> None:
+    """Gives each output its own value with the model's name; inputs and repeated values are copied."""
+    graph = scope.graph
+    seen: set[int] = set()
+    for position, name in enumerate(names):
+        value = graph.outputs[position]
+        if value.producer is None or id(value) in seen or value.constant is not None and value.name != name:
+            value = Builder(graph).call("copy", value)
+            graph.outputs[position] = value
+        value.name = name
+        seen.add(id(value))
+
+
+def _drop_unused_parameters(scope: Scope) -> None:
+    """Keeps parameters that are used, in the order of the model."""
+    outputs = {id(v) for v in scope.graph.outputs}
+    used = {n: v for n, v in scope.parameters.items() if v.uses or id(v) in outputs}
+    parameters = {id(v) for v in scope.parameters.values()}
+    scope.parameters = {name: used[name] for name in scope.initializers if name in used}
+    own = [v for v in scope.graph.inputs if id(v) not in parameters]
+    scope.graph.inputs = [*own, *scope.parameters.values()]
+
+
+def _sanitize(module: Module) -> None:
+    import re
+
+    taken: set[str] = set()
+    for value in module.main.inputs:
+        old = value.name
+        name = re.sub(r"\W", "_", old.removeprefix("onnx::") if old in module.params else old, flags=re.ASCII)
+        name = name if name[:1].isalpha() else f"input_{name}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        value.name = name
+        if old in module.params and old != name:
+            module.params[name] = module.params.pop(old)

@@ -1,0 +1,138 @@
+"""Reads ONNX models from a path, bytes or a ModelProto, and refuses what is not one.
+
+Nothing read from a file is trusted: sizes are compared with the file before memory is taken, external data stays inside the
+model's folder, and nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from forge.errors import ImportModelError
+from forge.frontends.onnx.tensors import TensorReader
+
+logger = logging.getLogger(__name__)
+
+MAX_MESSAGE_BYTES = (1 << 31) - 1
+_CHECKED_TENSOR_BYTES = 4096
+_FOREIGN = (  # (offset, magic, what it is, what to do)
+    (0, b"PK\x03\x04", "a zip archive (a PyTorch checkpoint or a Keras model?)", "use forge.from_torch or forge.from_keras"),
+    (0, b"\x89HDF", "an HDF5 file (a Keras model?)", "use forge.from_keras"),
+    (4, b"TFL3", "a TFLite model", "use forge.from_tflite"),
+    (0, b"\x7fELF", "a native library", "use forge.Runtime for a compiled model"),
+    (0, b"\x80\x02", "a Python pickle, which Forge never loads", "export the model to ONNX"),
+    (0, b"version https://git-lfs", "a Git LFS pointer, not the file itself", "run 'git lfs pull'"),
+    (0, b"<", "a text file (HTML or XML)", "download the model itself"),
+)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model with what its messages need: a name for error messages and a reader of its tensors."""
+
+    proto: onnx.ModelProto
+    where: str
+    reader: TensorReader
+
+
+def load(model: Any) -> LoadedModel:
+    """Reads and checks a model given as a path, bytes or an ``onnx.ModelProto``.
+
+    Raises:
+        ImportModelError: it cannot be read, is damaged, is no ONNX model, or is newer than the onnx package.
+    """
+    if isinstance(model, onnx.ModelProto):
+        loaded = LoadedModel(model, model.graph.name or "model", TensorReader())
+    elif isinstance(model, bytes | bytearray | memoryview):
+        loaded = LoadedModel(_parse(bytes(model), "model"), "model", TensorReader())
+    elif isinstance(model, str | os.PathLike):
+        loaded = _load_file(Path(model))
+    else:
+        raise ImportModelError(f"from_onnx: got {type(model).__name__}; expected a path, bytes or an onnx.ModelProto")
+    _check_header(loaded.proto, loaded.where)
+    _run_checker(loaded.proto, loaded.where)
+    return loaded
+
+
+def _load_file(path: Path) -> LoadedModel:
+    where = path.name
+    if path.is_dir():
+        raise ImportModelError(f"{path}: is a folder; expected an .onnx file; pass the file inside it")
+    try:
+        size = path.stat().st_size
+        if size > MAX_MESSAGE_BYTES:
+            raise ImportModelError(f"{path}: got {size} bytes; expected less than 2 GiB in one file; save its weights as external data")
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise ImportModelError(f"{path}: no such file; expected an .onnx file; check the path") from error
+    except OSError as error:
+        raise ImportModelError(f"{path}: cannot be read: {error.strerror}; check its permissions") from error
+    folders = tuple(dict.fromkeys((path.absolute().parent, path.resolve().parent)))
+    return LoadedModel(_parse(data, where), where, TensorReader(folders))
+
+
+def _parse(data: bytes, where: str) -> onnx.ModelProto:
+    for offset, magic, kind, advice in _FOREIGN:
+        if data[offset : offset + len(magic)] == magic:
+            raise ImportModelError(f"{where}: got {kind}; expected an ONNX model; {advice}")
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise ImportModelError(
+            f"{where}: not an ONNX model, or truncated or damaged ({len(data)} bytes); export or download it again"
+        ) from error
+    return proto
+
+
+def _check_header(proto: onnx.ModelProto, where: str) -> None:
+    if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
+        raise ImportModelError(f"{where}: holds no graph; expected an ONNX model; it is empty, truncated or of another format")
+    if proto.ir_version > onnx.IR_VERSION:
+        raise ImportModelError(
+            f"{where}: ONNX IR version {proto.ir_version}; expected at most {onnx.IR_VERSION} (onnx {onnx.__version__}); "
+            "upgrade the onnx package, or export for an older version"
+        )
+    if proto.ir_version < 1:
+        raise ImportModelError(f"{where}: got ONNX IR version {proto.ir_version}; expected 1 or more; the file is damaged")
+
+
+def _run_checker(proto: onnx.ModelProto, where: str) -> None:
+    """Logs what onnx's own checker says; the importer decides itself what it cannot take."""
+    try:
+        onnx.checker.check_model(_without_weights(proto).SerializeToString())
+    except (onnx.checker.ValidationError, ValueError, RuntimeError, MemoryError) as error:
+        logger.warning("%s: onnx.checker: %s", where, error)
+
+
+def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy in which large initializers are inputs, so that checking costs nothing."""
+    copy = onnx.ModelProto()
+    for field, value in proto.ListFields():
+        if field.name != "graph":
+            _assign(copy, field.name, value)
+    for field, value in proto.graph.ListFields():
+        if field.name != "initializer":
+            _assign(copy.graph, field.name, value)
+    declared = {i.name for i in proto.graph.input}
+    for tensor in proto.graph.initializer:
+        if tensor.data_location != onnx.TensorProto.EXTERNAL and tensor.ByteSize() <= _CHECKED_TENSOR_BYTES:
+            copy.graph.initializer.append(tensor)
+        elif tensor.name not in declared:
+            copy.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+    return copy
+
+
+def _assign(message: Any, name: str, value: Any) -> None:
+    target = getattr(message, name)
+    if hasattr(target, "MergeFrom"):
+        target.MergeFrom(value)
+    else:
+        setattr(message, name, value)

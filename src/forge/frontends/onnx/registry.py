@@ -1,0 +1,180 @@
+"""The table of ONNX converters.
+
+A converter is a function ``convert(g, *operands, *, attributes)``: ``g`` is the :class:`~forge.frontends.onnx.context.Context`
+it builds with, its positional parameters are the operator's inputs (None where an optional one is absent), its keyword-only
+parameters are the operator's attributes with the format's defaults. It returns the values of the outputs.
+
+A row holds from opset ``since`` to the next row of the same operator; the first row must reach down to the first version of
+the operator, so that there are neither overlaps nor holes (``holes`` lists violations; a test keeps it empty).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import onnx
+
+from forge.errors import OpAttributeInvalid
+
+DEFAULT_DOMAIN = ""
+_DOMAIN_ALIASES = {"ai.onnx": DEFAULT_DOMAIN}
+TABLE_OPSETS = {DEFAULT_DOMAIN: 28, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1, "ai.onnx.preview": 1}
+_IGNORED_ATTRIBUTES = frozenset({"consumed_inputs"})  # a memory hint of opset 1
+
+ConverterFunction = Callable[..., Any]
+F = TypeVar("F", bound=ConverterFunction)
+
+
+@dataclass(frozen=True)
+class Converter:
+    """One row of the table."""
+
+    domain: str
+    op: str
+    since: int
+    function: ConverterFunction
+    min_operands: int
+    max_operands: int | None  # None: any number
+    attributes: dict[str, Any]  # name -> default; ``inspect.Parameter.empty`` when required
+
+    def call(self, context: Any, operands: list[Any], attributes: dict[str, Any]) -> Any:
+        """Converts one node.
+
+        Raises:
+            OpAttributeInvalid: wrong number of operands, an unknown attribute, or a missing one.
+        """
+        self._check_operands(operands)
+        known = {n: v for n, v in attributes.items() if n not in _IGNORED_ATTRIBUTES or n in self.attributes}
+        for name in known:
+            if name not in self.attributes:
+                raise OpAttributeInvalid(f"got attribute {name!r}; expected one of: {', '.join(self.attributes) or 'none'}")
+        for name, default in self.attributes.items():
+            if default is inspect.Parameter.empty and name not in known:
+                raise OpAttributeInvalid(f"attribute {name!r} is missing; it is required")
+        return self.function(context, *operands, **known)
+
+    def _check_operands(self, operands: list[Any]) -> None:
+        most = self.max_operands
+        if len(operands) < self.min_operands or (most is not None and len(operands) > most):
+            expected = f"{self.min_operands} or more" if most is None else f"{self.min_operands} to {most}"
+            raise OpAttributeInvalid(f"got {len(operands)} inputs; expected {expected}")
+        for position, operand in enumerate(operands[: self.min_operands]):
+            if operand is None:
+                raise OpAttributeInvalid(f"input {position} is absent; it is required")
+
+
+_TABLE: dict[tuple[str, str], list[Converter]] = {}
+
+
+def canonical_domain(domain: str) -> str:
+    return _DOMAIN_ALIASES.get(domain, domain)
+
+
+def converts(*ops: str, since: int = 1, domain: str = DEFAULT_DOMAIN) -> Callable[[F], F]:
+    """Decorator: the function converts operators ``ops`` from opset ``since`` on, up to the next row of the same operator."""
+
+    def add(function: F) -> F:
+        for op in ops:
+            add_row(op, function, since, domain)
+        return function
+
+    return add
+
+
+def add_row(op: str, function: ConverterFunction, since: int = 1, domain: str = DEFAULT_DOMAIN, replace: bool = False) -> None:
+    """Adds a row to the table.
+
+    Raises:
+        ValueError: there is one for this version already and ``replace`` is off.
+    """
+    rows = _TABLE.setdefault((canonical_domain(domain), op), [])
+    present = [row for row in rows if row.since == since]
+    if present and not replace:
+        raise ValueError(f"onnx converter {domain or 'ai.onnx'}.{op} since {since} is registered already; pass replace=True")
+    rows[:] = [row for row in rows if row.since != since]
+    rows.append(_describe(canonical_domain(domain), op, since, function))
+    rows.sort(key=lambda row: row.since)
+
+
+def register(op: str, convert: ConverterFunction | None = None, *, domain: str = DEFAULT_DOMAIN, since: int = 1) -> Any:
+    """Registers a converter of one's own, over a built-in one if need be; without ``convert``, a decorator.
+
+    Example:
+        >>> @register("Twice", domain="com.acme")
+        ... def twice(g, x, *, bias=0.0):
+        ...     return g.call("add", x, x)
+    """
+
+    def add(function: F) -> F:
+        add_row(op, function, since, domain, replace=True)
+        return function
+
+    return add if convert is None else add(convert)
+
+
+def unregister(op: str, *, domain: str = DEFAULT_DOMAIN, since: int = 1) -> None:
+    """Removes a row; unknown ones are ignored."""
+    rows = _TABLE.get((canonical_domain(domain), op), [])
+    rows[:] = [row for row in rows if row.since != since]
+
+
+def lookup(domain: str, op: str, opset: int) -> Converter | None:
+    """The row for an operator of a model that imports version ``opset`` of the domain; None when there is none.
+
+    A version of the operator newer than this table knows has no row either: its meaning may have changed.
+    """
+    domain = canonical_domain(domain)
+    fitting = [row for row in _TABLE.get((domain, op), ()) if row.since <= opset]
+    known = TABLE_OPSETS.get(domain)
+    if known is not None and opset > known and schema_version(domain, op, opset) > known:
+        return None
+    return fitting[-1] if fitting else None
+
+
+def schema_version(domain: str, op: str, opset: int) -> int:
+    """The version of the operator that ``opset`` stands for, 0 when the onnx package does not know it."""
+    try:
+        return int(onnx.defs.get_schema(op, opset, domain).since_version)
+    except onnx.defs.SchemaError:
+        return 0
+
+
+def rows() -> Iterator[Converter]:
+    """All rows, by domain, operator and version."""
+    for key in sorted(_TABLE):
+        yield from _TABLE[key]
+
+
+def holes() -> list[str]:
+    """Rows that start at no version of their operator, and operators whose first versions have no row."""
+    versions: dict[tuple[str, str], set[int]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        versions.setdefault((schema.domain, schema.name), set()).add(schema.since_version)
+    found = []
+    for (domain, op), converters in sorted(_TABLE.items()):
+        known = versions.get((domain, op))
+        if not known or not converters:
+            continue
+        if converters[0].since > min(known):
+            found.append(f"{domain or 'ai.onnx'}.{op}: no row for version {min(known)}; the first is {converters[0].since}")
+        found += [f"{op}: row {row.since} is no version; expected one of {sorted(known)}" for row in converters if row.since not in known]
+    return found
+
+
+def _describe(domain: str, op: str, since: int, function: ConverterFunction) -> Converter:
+    parameters = list(inspect.signature(function).parameters.values())
+    kinds = inspect.Parameter
+    positional = [p for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)][1:]
+    variadic = any(p.kind is kinds.VAR_POSITIONAL for p in parameters)
+    return Converter(
+        domain,
+        op,
+        since,
+        function,
+        sum(p.default is kinds.empty for p in positional),
+        None if variadic else len(positional),
+        {p.name: p.default for p in parameters if p.kind is kinds.KEYWORD_ONLY},
+    )

@@ -1,0 +1,151 @@
+"""Names in scope while a graph is converted, and regions with what they capture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+
+from forge.errors import ImportModelError
+from forge.frontends.onnx.tensors import DimensionNames, TensorReader
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph, Value
+from forge.ir.types import TensorType, Type
+
+FunctionKey = tuple[str, str, str]  # domain, name, overload
+
+
+@dataclass
+class Options:
+    """What is the same for the whole import of one model."""
+
+    reader: TensorReader
+    freeze_params: bool = True
+    convert_config: dict[str, Any] = field(default_factory=dict)
+    functions: dict[FunctionKey, onnx.FunctionProto] = field(default_factory=dict)
+    dimension_names: DimensionNames = field(default_factory=DimensionNames)
+    params: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+class Scope:
+    """Values by the model's names. A name that a nested graph lacks is captured from ``parent``."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        options: Options,
+        opsets: dict[str, int],
+        parent: Scope | None = None,
+        prefix: str = "",
+        function_depth: int = 0,
+    ) -> None:
+        self.graph = graph
+        self.options = options
+        self.opsets = opsets
+        self.parent = parent
+        self.prefix = prefix
+        self.function_depth = function_depth
+        self.values: dict[str, Value | None] = {}
+        self.initializers: dict[str, onnx.TensorProto | onnx.SparseTensorProto] = {}
+        self.parameters: dict[str, Value] = {}
+        self.captures: dict[Value, Value] = {}  # value of the parent -> input of this graph
+        self._taken: set[str] = set()
+
+    def define(self, name: str, value: Value | None) -> None:
+        """Binds ``name``.
+
+        Raises:
+            ImportModelError: it is bound already.
+        """
+        if name in self.values or name in self.initializers:
+            raise ImportModelError(f"value {name!r} is defined twice; expected single assignment; the model is invalid")
+        self.values[name] = value
+
+    def lookup(self, name: str) -> Value | None:
+        """The value called ``name``; None when it stands for an absent optional input of a function.
+
+        Raises:
+            ImportModelError: nothing defines it.
+        """
+        if name in self.values:
+            return self.values[name]
+        if name in self.initializers:
+            self.values[name] = self._materialise(name)
+            return self.values[name]
+        if self.parent is not None:
+            outer = self.parent.lookup(name)
+            return None if outer is None else self.capture(outer)
+        raise ImportModelError(
+            f"value {name!r} is used but nothing before its use defines it; expected topological order"
+        )
+
+    def capture(self, outer: Value) -> Value:
+        """``outer``, of the parent scope, as a value of this graph: a constant again, or one more input."""
+        if outer not in self.captures:
+            if outer.constant is not None:
+                return Builder(self.graph).constant(outer.constant, name=self.unique(outer.name))
+            self.captures[outer] = self.graph.add_input(outer.type, self.unique(outer.name))
+        return self.captures[outer]
+
+    def frozen_value(self, value: Value) -> np.ndarray | None:
+        """The array of a parameter that is an input of main."""
+        if value.producer is not None or self.parameters.get(value.name) is not value:
+            return None
+        return self.options.params.get(value.name)
+
+    def unique(self, name: str) -> str:
+        """``name`` with the scope's prefix, numbered if it is taken in this graph."""
+        wanted = self.prefix + name if name else ""
+        unique, number = wanted, 1
+        while unique and unique in self._taken:
+            unique, number = f"{wanted}_{number}", number + 1
+        self._taken.add(unique)
+        return unique
+
+    def _materialise(self, name: str) -> Value:
+        tensor = self.initializers[name]
+        reader = self.options.reader
+        array = reader.sparse_array(tensor) if isinstance(tensor, onnx.SparseTensorProto) else reader.array(tensor)
+        if self.parent is None and not self.options.freeze_params and _is_weight(array):
+            self.options.params[name] = array
+            value = self.graph.add_input(TensorType(tuple(array.shape), _dtype(array)), name)
+            self.parameters[name] = value
+            return value
+        return Builder(self.graph).constant(array, name=self.unique(name))
+
+
+def _is_weight(array: np.ndarray) -> bool:
+    """Whether an initializer is a parameter of the model; small integers say what an operator does and stay constants."""
+    return array.dtype != object and not (array.dtype.kind in "iub" and array.ndim <= 1)
+
+
+def _dtype(array: np.ndarray) -> str:
+    from forge import dtypes
+
+    return dtypes.canonical(array.dtype)
+
+
+@dataclass
+class Region:
+    """A converted sub-graph: its own inputs come first, then one input for each captured value."""
+
+    graph: Graph
+    captured: list[Value]  # values of the enclosing graph
+
+    def with_captures(self, captured: Sequence[Value], own_inputs: int) -> Graph:
+        """The graph with exactly these captured inputs, in this order, after its own ones."""
+        present = dict(zip(self.captured, self.graph.inputs[own_inputs:], strict=True))
+        inputs = [present.get(v) or Value(v.type, v.name) for v in captured]
+        self.graph.inputs = [*self.graph.inputs[:own_inputs], *inputs]
+        return self.graph
+
+
+def merged_captures(regions: Sequence[Region]) -> list[Value]:
+    """Values that any of the regions captures, each once, in order of first use."""
+    return list(dict.fromkeys(v for region in regions for v in region.captured))
+
+
+RegionBuilder = Callable[[onnx.GraphProto, Sequence[Type]], Region]

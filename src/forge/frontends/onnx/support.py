@@ -1,0 +1,95 @@
+"""Finds every operator of a model that nothing can convert, before conversion starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import onnx
+
+from forge.errors import OpNotImplemented
+from forge.frontends.onnx import functions, registry
+from forge.frontends.onnx.scope import FunctionKey, Options
+
+_MAX_NODES = 10_000_000
+
+
+@dataclass
+class Missing:
+    """An operator without a converter."""
+
+    domain: str
+    op: str
+    opset: int
+    first_node: str
+    count: int = 0
+
+
+@dataclass
+class _Search:
+    own: Mapping[FunctionKey, onnx.FunctionProto]
+    found: dict[tuple[str, str], Missing] = field(default_factory=dict)
+    visited: set[tuple[FunctionKey, tuple[tuple[str, int], ...]]] = field(default_factory=set)
+
+    def nodes(self, nodes: Iterable[onnx.NodeProto], opsets: dict[str, int], prefix: str = "") -> None:
+        for index, node in enumerate(nodes):
+            name = prefix + (node.name or f"{node.op_type}_{index}")
+            self.node(node, opsets, name)
+            for graph in subgraphs(node):
+                self.nodes(graph.node, opsets, f"{name}/")
+
+    def node(self, node: onnx.NodeProto, opsets: dict[str, int], name: str) -> None:
+        domain = registry.canonical_domain(node.domain)
+        opset = opsets.get(domain, 1)
+        function = self.own.get(functions.key(node))
+        if function is None:
+            if registry.lookup(domain, node.op_type, opset) is not None:
+                return
+            if functions.has_schema_body(node, opset):
+                function = _typeless_body(node, opset)
+                if function is None:
+                    return
+        if function is None:
+            missing = self.found.setdefault((domain, node.op_type), Missing(domain, node.op_type, opset, name))
+            missing.count += 1
+            return
+        inner = {**opsets, **{registry.canonical_domain(o.domain): o.version for o in function.opset_import}}
+        visit = (functions.key(node), tuple(sorted(inner.items())))
+        if visit not in self.visited:
+            self.visited.add(visit)
+            self.nodes(function.node, inner, f"{name}/")
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Graphs among the node's attributes."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def missing_operators(graph: onnx.GraphProto, options: Options, opsets: dict[str, int]) -> list[Missing]:
+    """Operators without converter or function body, in order of first use; sub-graphs and functions included."""
+    search = _Search(options.functions)
+    search.nodes(graph.node, opsets)
+    return list(search.found.values())
+
+
+def check_supported(graph: onnx.GraphProto, options: Options, opsets: dict[str, int]) -> None:
+    """Raises OpNotImplemented that lists all of ``missing_operators``."""
+    missing = missing_operators(graph, options, opsets)
+    if not missing:
+        return
+    lines = [f"  {m.domain or 'ai.onnx'}.{m.op} (opset {m.opset}): {m.count}x, first at node {m.first_node!r}" for m in missing]
+    first = missing[0]
+    domain = f", domain={first.domain!r}" if first.domain else ""
+    raise OpNotImplemented(
+        f"{len(missing)} operators are not supported:\n" + "\n".join(lines) + "\n"
+        f"'forge support onnx' lists what is; register a converter: @forge.frontends.onnx.register({first.op!r}{domain})"
+    )
+
+
+def _typeless_body(node: onnx.NodeProto, opset: int) -> onnx.FunctionProto | None:
+    """The schema's body when it does not depend on types; None when it does."""
+    schema = onnx.defs.get_schema(node.op_type, opset, registry.canonical_domain(node.domain))
+    return functions.schema_body(node, opset) if schema.has_function else None

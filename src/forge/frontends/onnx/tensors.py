@@ -1,0 +1,259 @@
+"""ONNX element types, tensors, types and attributes as NumPy arrays, Forge types and Python values."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from forge import dims, dtypes
+from forge.dims import Dim, DimExpr
+from forge.errors import ImportModelError, ParseError
+from forge.ir.shapes import fresh_symbol
+from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
+
+MAX_SPARSE_BYTES = 1 << 31
+
+_ELEMENT_TYPES = {
+    "FLOAT": "float32",
+    "DOUBLE": "float64",
+    "FLOAT16": "float16",
+    "BFLOAT16": "bfloat16",
+    "FLOAT8E4M3FN": "float8_e4m3fn",
+    "FLOAT8E4M3FNUZ": "float8_e4m3fnuz",
+    "FLOAT8E5M2": "float8_e5m2",
+    "FLOAT8E5M2FNUZ": "float8_e5m2fnuz",
+    "FLOAT8E8M0": "float8_e8m0fnu",
+    "FLOAT4E2M1": "float4_e2m1fn",
+    "BOOL": "bool",
+    "STRING": "string",
+    "COMPLEX64": "complex64",
+    "COMPLEX128": "complex128",
+    **{f"{sign}INT{bits}": f"{sign.lower()}int{bits}" for sign in ("", "U") for bits in (2, 4, 8, 16, 32, 64)},
+}
+
+
+def element_dtype(code: int, where: str = "tensor") -> str:
+    """The Forge dtype of an ``onnx.TensorProto.DataType``.
+
+    Raises:
+        ImportModelError: the code is undefined, or an element type that Forge lacks.
+    """
+    if code in onnx.TensorProto.DataType.values():
+        name = onnx.TensorProto.DataType.Name(code)
+        if name in _ELEMENT_TYPES:
+            return _ELEMENT_TYPES[name]
+    else:
+        name = str(code)
+    raise ImportModelError(f"{where}: unsupported element type; got {name}; expected one of {', '.join(_ELEMENT_TYPES)}")
+
+
+def element_code(dtype: str) -> int:
+    """The ``onnx.TensorProto.DataType`` of a Forge dtype."""
+    name = next(n for n, d in _ELEMENT_TYPES.items() if d == dtype)
+    return int(onnx.TensorProto.DataType.Value(name))
+
+
+class TensorReader:
+    """Reads tensors of one model. External data comes from ``folders``; without any it is refused."""
+
+    def __init__(self, folders: tuple[Path, ...] = ()) -> None:
+        self.folders = folders
+        self._maps: dict[Path, np.ndarray] = {}
+
+    def array(self, tensor: onnx.TensorProto) -> np.ndarray:
+        """The contents; read-only where they are memory-mapped or live in the message.
+
+        Raises:
+            ImportModelError: shape, element type and stored bytes do not fit together, or external data is out of reach.
+        """
+        where = f"tensor {tensor.name!r}"
+        dtype = element_dtype(tensor.data_type, where)
+        if any(d < 0 for d in tensor.dims):
+            raise ImportModelError(f"{where}: negative dimension; got {list(tensor.dims)}; expected sizes; re-export the model")
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            return self._external(tensor, dtype, where)
+        try:
+            return np.asarray(numpy_helper.to_array(tensor))
+        except (ValueError, TypeError, OverflowError, MemoryError) as error:
+            raise ImportModelError(
+                f"{where}: contents do not fit; got shape {list(tensor.dims)} of {dtype} with {len(tensor.raw_data)} raw "
+                f"bytes ({error}); the file is damaged: export or download it again"
+            ) from error
+
+    def sparse_array(self, sparse: onnx.SparseTensorProto) -> np.ndarray:
+        """A sparse tensor as a dense array."""
+        where = f"sparse tensor {sparse.values.name!r}"
+        values, indices = self.array(sparse.values), self.array(sparse.indices)
+        shape = tuple(sparse.dims)
+        if any(d < 0 for d in shape) or math.prod(shape) * max(1, values.itemsize) > MAX_SPARSE_BYTES:
+            raise ImportModelError(f"{where}: got shape {list(shape)}; expected at most {MAX_SPARSE_BYTES} bytes when dense")
+        flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), shape) if len(indices) else indices[:, 0]
+        if len(flat) and (flat.min() < 0 or flat.max() >= math.prod(shape)):
+            raise ImportModelError(f"{where}: an index is outside of shape {list(shape)}; the file is damaged")
+        dense = np.zeros(math.prod(shape), values.dtype)
+        dense[flat] = values
+        return dense.reshape(shape)
+
+    def _external(self, tensor: onnx.TensorProto, dtype: str, where: str) -> np.ndarray:
+        entries = {e.key: e.value for e in tensor.external_data}
+        location = entries.get("location", "")
+        path = self._checked_path(location, where)
+        offset, length = (_number(entries.get(key, "0"), key, where) for key in ("offset", "length"))
+        count = math.prod(tensor.dims)
+        needed = _stored_bytes(dtype, count, where)
+        if "length" in entries and length != needed:
+            raise ImportModelError(f"{where}: external data: got {length} bytes; expected {needed} for {list(tensor.dims)} of {dtype}")
+        size = path.stat().st_size
+        if offset + needed > size:
+            raise ImportModelError(
+                f"{where}: external data: got a file of {size} bytes ({location}); expected at least {offset + needed}; "
+                "it is truncated: copy it again"
+            )
+        data = self._mapped(path)[offset : offset + needed]
+        if dtypes.bits(dtype) >= 8:
+            return data.view(dtypes.numpy_dtype(dtype)).reshape(tuple(tensor.dims)) if needed else _empty(tensor, dtype)
+        inline = onnx.TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=data.tobytes())
+        return np.asarray(numpy_helper.to_array(inline))
+
+    def _mapped(self, path: Path) -> np.ndarray:
+        if path not in self._maps:
+            with path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+            self._maps[path] = np.frombuffer(mapped, np.uint8)
+        return self._maps[path]
+
+    def _checked_path(self, location: str, where: str) -> Path:
+        """The file of an external tensor: a plain file below one of the model's folders, symbolic links followed."""
+        if not self.folders:
+            raise ImportModelError(f"{where}: data is in the external file {location!r}; got a model without a folder; load it by path")
+        relative = Path(location)
+        if not location or relative.is_absolute() or ".." in relative.parts or "\0" in location or "\\" in location:
+            raise ImportModelError(f"{where}: external data location {location!r}; expected a relative path without '..'")
+        path = (self.folders[0] / relative).resolve()
+        if not any(path.is_relative_to(folder.resolve()) for folder in self.folders):
+            raise ImportModelError(f"{where}: external data {location!r} leads to {path}; expected a file inside {self.folders[0]}")
+        if not path.is_file():
+            raise ImportModelError(f"{where}: external data file {location!r} is missing in {self.folders[0]}; copy it beside the model")
+        return path
+
+
+def _number(text: str, key: str, where: str) -> int:
+    if re.fullmatch(r"[0-9]{1,18}", text):
+        return int(text)
+    raise ImportModelError(f"{where}: external data {key}: got {text!r}; expected a number of bytes")
+
+
+def _stored_bytes(dtype: str, count: int, where: str) -> int:
+    if dtype == "string":
+        raise ImportModelError(f"{where}: strings in external data are not part of the format; expected them in the model file")
+    return (count * dtypes.bits(dtype) + 7) // 8
+
+
+def _empty(tensor: onnx.TensorProto, dtype: str) -> np.ndarray:
+    return np.empty(tuple(tensor.dims), dtypes.numpy_dtype(dtype))
+
+
+class DimensionNames:
+    """Turns dimension texts of a model into symbolic dimensions; the same text gives the same dimension."""
+
+    def __init__(self) -> None:
+        self._by_text: dict[str, Dim] = {}
+        self._taken: dict[str, str] = {}
+
+    def parse(self, text: str) -> Dim:
+        """The dimension called ``text``: an integer expression, else one symbol."""
+        if text not in self._by_text:
+            self._by_text[text] = self._read(text)
+        return self._by_text[text]
+
+    def _read(self, text: str) -> Dim:
+        try:
+            dim = dims.parse(text)
+        except ParseError:
+            return self._symbol(text)
+        self._taken.update({name: name for name in dims.symbols(dim)})
+        return dim
+
+    def _symbol(self, text: str) -> DimExpr:
+        name = re.sub(r"\W", "_", text, flags=re.ASCII)
+        name = name if name and not name[0].isdigit() else f"d_{name}"
+        unique, number = name, 1
+        while self._taken.get(unique, text) != text:
+            unique, number = f"{name}_{number}", number + 1
+        self._taken[unique] = text
+        return dims.symbol(unique)
+
+
+def declared_type(proto: onnx.TypeProto, name_dim: Callable[[int, onnx.TensorShapeProto.Dimension], Dim], where: str) -> Type:
+    """The type that a model declares; ``name_dim`` gives the dimension of an axis.
+
+    Raises:
+        ImportModelError: it is a map, a sparse tensor or nothing.
+    """
+    kind = proto.WhichOneof("value")
+    if kind == "tensor_type":
+        dtype = element_dtype(proto.tensor_type.elem_type, where)
+        if not proto.tensor_type.HasField("shape"):
+            return UnrankedType(dtype)
+        return TensorType(tuple(name_dim(i, d) for i, d in enumerate(proto.tensor_type.shape.dim)), dtype)
+    if kind == "sequence_type":
+        return SequenceType(declared_type(proto.sequence_type.elem_type, name_dim, where))
+    if kind == "optional_type":
+        return OptionalType(declared_type(proto.optional_type.elem_type, name_dim, where))
+    raise ImportModelError(f"{where}: got type {kind or 'undefined'}; expected a tensor, a sequence or an optional")
+
+
+def anonymous_dim(_axis: int, proto: onnx.TensorShapeProto.Dimension) -> Dim:
+    """A declared size, else a fresh symbol."""
+    return int(proto.dim_value) if proto.HasField("dim_value") else fresh_symbol("d")
+
+
+def attribute_value(proto: onnx.AttributeProto, reader: TensorReader) -> Any:
+    """An attribute as a Python value: number, str, array, GraphProto, TypeProto, or a tuple of them.
+
+    A float is the shortest decimal of the stored single-precision number.
+    """
+    kind = onnx.AttributeProto.AttributeType.Name(proto.type)
+    match kind:
+        case "INT":
+            return int(proto.i)
+        case "FLOAT":
+            return shortest_float(proto.f)
+        case "STRING":
+            return _text(proto.s)
+        case "INTS":
+            return tuple(int(i) for i in proto.ints)
+        case "FLOATS":
+            return tuple(shortest_float(f) for f in proto.floats)
+        case "STRINGS":
+            return tuple(_text(s) for s in proto.strings)
+        case "TENSOR":
+            return reader.array(proto.t)
+        case "TENSORS":
+            return tuple(reader.array(t) for t in proto.tensors)
+        case "SPARSE_TENSOR":
+            return reader.sparse_array(proto.sparse_tensor)
+        case "GRAPH":
+            return proto.g
+        case "TYPE_PROTO":
+            return proto.tp
+    raise ImportModelError(f"attribute {proto.name!r}: got kind {kind}; expected a number, text, tensor, type or graph")
+
+
+def shortest_float(value: float) -> float:
+    """The shortest decimal that names the same single-precision number."""
+    return float(str(np.float32(value)))
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", errors="surrogateescape")
