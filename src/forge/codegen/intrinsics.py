@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from forge import dtypes
-from forge.codegen import arithmetic, conversions
+from forge.codegen import arithmetic, conversions, floats
 from forge.codegen.arithmetic import Typed
 from forge.codegen.llvm import Operand, memory_type, register_dtype, register_type, scalar_type, text, vector_of
 from forge.errors import CompileError
@@ -204,8 +204,23 @@ def _has_dot_instruction(e: ExpressionEmitter, lanes: int) -> bool:
     return lanes in (4, 8) and short
 
 
+def _scale(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    """``floats.scale``, which only helpers call: one instruction with AVX-512."""
+    value, t = x.args
+    bits = 8 * dtypes.itemsize(x.dtype) * x.lanes
+    widths = (128, 256, 512) if e.target.has("avx512vl") else (512,) if e.target.has("avx512f") else ()
+    if bits not in widths:
+        return e.value(floats.scale_in_steps(value, t))
+    typed = e.typed(x)
+    mask = f"i{max(8, x.lanes)} -1" + (", i32 4" if bits == 512 else "")
+    kind = "ps" if x.dtype == "float32" else "pd"
+    args = (f"{typed.type} {typed.text(e.value(part))}" for part in (value, floats.unshifted(t)))
+    call = f"call {typed.type} @llvm.x86.avx512.mask.scalef.{kind}.{bits}"
+    return e.builder.pure(f"{call}({', '.join(args)}, {typed.type} zeroinitializer, {mask})")
+
+
 _RULES: dict[str, Callable[[ExpressionEmitter, tir.Call], Operand]] = {
     "fma": _fma, "abs": _abs, "sqrt": _sqrt, "rsqrt": _rsqrt, "isnan": _isnan, "isinf": _isinf,
     "popcount": _popcount, "clz": _clz, "lane": _lane, "shuffle": _shuffle, "reinterpret": _reinterpret,
-    "dot_u8s8": _dot_u8s8, **dict.fromkeys(_ROUNDING, _round), **dict.fromkeys(_FOLDS, _reduce),
+    "dot_u8s8": _dot_u8s8, "scale": _scale, **dict.fromkeys(_ROUNDING, _round), **dict.fromkeys(_FOLDS, _reduce),
 }
