@@ -20,7 +20,6 @@ from forge.errors import ForgeError, TargetError
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
 from forge.lowering.program import LoweredProgram, lower_graph
-from forge.passes import convert_layout, to_float16
 from forge.passes.base import PassContext
 from forge.target import Target
 from forge_runtime import Runtime
@@ -102,12 +101,8 @@ def compile_module(
     resolved = check_options(target, host, opt_level, channel_layout)
     began = time.perf_counter()
     graph = _bound_main(module)
-    options = {"module": module, "channel_layout": channel_layout}
+    options = {"module": module, "channel_layout": channel_layout, "float16": float16}
     context = PassContext(resolved, opt_level, options)
-    if float16:
-        to_float16.run(graph, context)
-    if channel_layout is not None:
-        convert_layout.run(graph, context)
     run_graph_stages(graph, context, stop_after, observer)
     optimised = time.perf_counter()
     lowered = lower_graph(graph, name, resolved, fuse=opt_level >= FUSION_LEVEL, progress=progress)

@@ -14,6 +14,7 @@ from forge.ir.nodes import Graph
 from forge.passes import (
     canonicalize,
     choose_layouts,
+    convert_layout,
     decompose,
     eliminate_common_subexpr,
     eliminate_dead_code,
@@ -23,6 +24,7 @@ from forge.passes import (
     fuse_patterns,
     inline_calls,
     pack_weights,
+    to_float16,
 )
 from forge.passes.base import GraphPass, PassContext
 
@@ -37,7 +39,14 @@ class Stage:
     purpose: str
 
 
+def _choose_layouts(graph: Graph, context: PassContext) -> int:
+    """Blocked layouts, unless the user chose one."""
+    return choose_layouts.run(graph, context) if context.options.get("channel_layout") is None else 0
+
+
 GRAPH_STAGES: tuple[Stage, ...] = (
+    Stage("to_float16", 0, to_float16.run_if_asked, "set_float16: safe operators compute in float16"),
+    Stage("convert_layout", 0, convert_layout.run, "set_channel_layout: the layout that the user asked for"),
     Stage("inline_calls", 0, inline_calls.run, "functions of the module become part of main"),
     Stage("canonicalize", 1, canonicalize.run, "one form for equal things; no-ops go"),
     Stage("fold_constants", 1, fold_constants.run, "what depends on constants only is evaluated"),
@@ -47,7 +56,7 @@ GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("fold_scale", 2, fold_scale.run, "constant scales and shifts go into weights"),
     Stage("decompose", 0, decompose.run, "composite operators become simpler ones"),
     Stage("simplify", 1, canonicalize.run, "again, for what decomposition left"),
-    Stage("choose_layouts", 2, choose_layouts.run, "convolutions get blocked layouts"),
+    Stage("choose_layouts", 2, _choose_layouts, "convolutions get blocked layouts"),
     Stage("pack_weights", 2, pack_weights.run, "matrix products get packed weights"),
     Stage("fold_weights", 1, fold_constants.run, "weights are packed now"),
     Stage("merge", 1, eliminate_common_subexpr.run, "equal layout changes are merged"),

@@ -1,0 +1,52 @@
+"""Merges nodes that compute the same: ``%1 = exp(%x); %2 = exp(%x); add(%1, %2)`` --> ``%1 = exp(%x); add(%1, %1)``.
+
+Equal means: operator, attributes and operands are equal (in either order where the operator commutes). Constants are equal when
+they hold the same bytes. Nodes that draw random numbers, keep state or have regions are left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from forge.ir.nodes import Graph, Node
+from forge.ir.op import Trait
+from forge.passes.base import PassContext
+from forge.passes.rewriting import is_mergeable, on_all_graphs, replace
+
+
+def run(graph: Graph, context: PassContext) -> int:
+    return on_all_graphs(graph, _merge)
+
+
+def _merge(graph: Graph) -> int:
+    seen: dict[Any, Node] = {}
+    count = 0
+    for node in list(graph.nodes):
+        if not is_mergeable(node):
+            continue
+        key = _key(node)
+        first = seen.setdefault(key, node)
+        if first is not node and replace(graph, node, *first.results):
+            count += 1
+    return count
+
+
+def _key(node: Node) -> Any:
+    operands = [None if v is None else id(v) for v in node.operands]
+    if node.op_def.traits & Trait.COMMUTATIVE:
+        operands[:2] = sorted(operands[:2], key=str)
+    return (node.op, tuple(operands), tuple((k, _frozen(v)) for k, v in node.attributes.items()), len(node.results))
+
+
+def _frozen(value: Any) -> Any:
+    """``value`` as a hashable key that keeps 0, 0.0, -0.0 and False apart."""
+    if isinstance(value, np.ndarray):
+        if value.dtype == object:
+            return id(value)
+        return (str(value.dtype), value.shape, hashlib.sha256(np.ascontiguousarray(value).view(np.uint8).data).digest())
+    if isinstance(value, tuple):
+        return tuple(map(_frozen, value))
+    return (type(value).__name__, repr(value))

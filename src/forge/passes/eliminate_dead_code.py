@@ -1,0 +1,39 @@
+"""Removes nodes that no output needs: ``%1 = exp(%x); %2 = abs(%x); %2`` --> ``%2 = abs(%x); %2``.
+
+A node is needed when it keeps state, when a needed node or an output uses a result, or when it introduces a symbol (a size that
+depends on data) which types or attributes of needed nodes mention.
+"""
+
+from __future__ import annotations
+
+from forge.ir.nodes import Graph, Node
+from forge.ir.op import Trait
+from forge.passes.base import PassContext
+from forge.passes.rewriting import attribute_symbols, new_symbols, on_all_graphs, value_symbols
+
+
+def run(graph: Graph, context: PassContext) -> int:
+    return on_all_graphs(graph, _remove_dead)
+
+
+def _remove_dead(graph: Graph) -> int:
+    needed = set(graph.outputs)
+    symbols = {s for v in graph.outputs for s in value_symbols(v)}
+    dead: list[Node] = []
+    for node in reversed(graph.nodes):
+        used = any(v in needed for v in node.results) or any(s in symbols for s in new_symbols(node))
+        if not used and not _keeps_state(node):
+            dead.append(node)
+            continue
+        needed.update(v for v in node.operands if v is not None)
+        values = [*node.results, *(v for v in node.operands if v is not None)]
+        symbols.update(s for v in values for s in value_symbols(v))
+        symbols.update(attribute_symbols(node.attributes))
+    for node in dead:
+        graph.remove(node)
+    return len(dead)
+
+
+def _keeps_state(node: Node) -> bool:
+    inner = (n for region in node.regions for n in region.walk())
+    return any(n.op_def.traits & Trait.STATEFUL for n in (node, *inner))

@@ -1,0 +1,80 @@
+"""Evaluates what depends on constants only: ``%1 = multiply(2f, 3f); add(%x, %1)`` --> ``add(%x, 6f)``.
+
+Pure nodes are evaluated with their NumPy meaning. Results larger than ``MAX_BYTES`` and than all operands together stay as they
+are. Small integer tensors whose contents type inference knows (shapes of static tensors) become constants, too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forge import dtypes
+from forge.ir.interp import evaluate
+from forge.ir.nodes import CONSTANT, Graph, Node, Value
+from forge.ir.op import Trait
+from forge.ir.shapes import known_dims
+from forge.ir.types import TensorType
+from forge.passes.base import PassContext
+from forge.passes.rewriting import attribute_symbols, before, on_all_graphs, replace
+
+MAX_BYTES = 64 << 20
+
+
+def run(graph: Graph, context: PassContext) -> int:
+    return on_all_graphs(graph, _fold)
+
+
+def _fold(graph: Graph) -> int:
+    count = 0
+    for node in list(graph.nodes):
+        arrays = _evaluated(node) or _inferred(node)
+        if arrays is None:
+            continue
+        builder = before(graph, node)
+        constants = [builder.constant(array) for array in arrays]
+        if replace(graph, node, *constants):
+            count += 1
+            continue
+        for value in constants:
+            if value.producer is not None:
+                graph.remove(value.producer)
+    return count
+
+
+def _evaluated(node: Node) -> list[np.ndarray] | None:
+    """Results of a pure node on constants."""
+    if not _is_foldable(node):
+        return None
+    operands = [None if v is None else v.constant for v in node.operands]
+    limit = max(MAX_BYTES, sum(a.nbytes for a in operands if a is not None))
+    if any(_known_bytes(v) > limit for v in node.results):
+        return None
+    results = evaluate(node, operands, {}, _no_regions)
+    return results if sum(a.nbytes for a in results) <= limit else None
+
+
+def _is_foldable(node: Node) -> bool:
+    if node.op_def is CONSTANT or node.regions or not node.op_def.is_pure or node.op_def.traits & Trait.HOST:
+        return False
+    if any(v is not None and v.constant is None for v in node.operands) or not all(isinstance(v.type, TensorType) for v in node.results):
+        return False
+    return not any(attribute_symbols(node.attributes))
+
+
+def _known_bytes(value: Value) -> int:
+    size = value.tensor_type.size
+    return size * dtypes.itemsize(value.dtype) if isinstance(size, int) else 0
+
+
+def _inferred(node: Node) -> list[np.ndarray] | None:
+    """The result of a node in shape arithmetic, when all of it is numbers."""
+    if node.op_def is CONSTANT or len(node.results) != 1 or not node.op_def.is_pure:
+        return None
+    contents = known_dims(node.result)
+    if contents is None or not all(isinstance(d, int | bool | np.integer | np.bool_) for d in contents.ravel()):
+        return None
+    return [contents.astype(dtypes.numpy_dtype(node.result.dtype))]
+
+
+def _no_regions(*_: object) -> list[np.ndarray]:
+    raise AssertionError("a node with regions is never folded")
