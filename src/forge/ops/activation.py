@@ -1,0 +1,200 @@
+"""Activation functions: elementwise rows, most with attributes; and prelu, whose slope is an operand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge import dims, te
+from forge.ops import numeric
+from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, register
+from forge.ops.elementwise_base import Row, register_rows
+from forge.ops.infer_helpers import expect_dtype, expect_rank, fail, normalize_axis, same_dtype, tensor, unify_dim
+from forge.ops.lower_helpers import injective, is_one
+from forge.ops.movement import present
+from forge.ops.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.te import Expr
+
+SQRT_HALF = 0.7071067811865476
+SQRT_2_OVER_PI = 0.7978845608028654
+TANH_CUBIC = 0.044715
+
+
+@dataclass(frozen=True)
+class LeakyReluAttrs:
+    alpha: float = 0.25
+
+
+@dataclass(frozen=True)
+class GeluAttrs:
+    approximate: str = "none"
+
+
+@dataclass(frozen=True)
+class HardSigmoidAttrs:
+    alpha: float = 0.2
+    beta: float = 0.5
+
+
+@dataclass(frozen=True)
+class AlphaAttrs:
+    alpha: float = 1.0
+
+
+@dataclass(frozen=True)
+class SeluAttrs:
+    alpha: float = 1.6732632423543772
+    gamma: float = 1.0507009873554805
+
+
+@dataclass(frozen=True)
+class ShrinkAttrs:
+    lambd: float = 0.5
+    bias: float = 0.0
+
+
+def _max(a: Expr, b: Expr | float) -> Expr:
+    return te.binary("max", a, b)
+
+
+def _min(a: Expr, b: Expr | float) -> Expr:
+    return te.binary("min", a, b)
+
+
+def _zero(x: Expr) -> Expr:
+    return te.const(0, x.dtype)
+
+
+def _check_approximate(approximate: str) -> None:
+    if approximate not in ("none", "tanh"):
+        raise fail("nn.gelu", "attribute approximate", repr(approximate), "'none' or 'tanh'")
+
+
+def _gelu(x: Array, approximate: str) -> Array:
+    _check_approximate(approximate)
+    if approximate == "none":
+        return np.asarray(0.5 * x * (1 + numeric.erf(x * np.asarray(SQRT_HALF, x.dtype))))
+    return np.asarray(0.5 * x * (1 + np.tanh(SQRT_2_OVER_PI * (x + TANH_CUBIC * x * x * x))))
+
+
+def _lower_gelu(x: Expr, approximate: str) -> Expr:
+    _check_approximate(approximate)
+    if approximate == "none":
+        return x * 0.5 * (te.call("erf", x * SQRT_HALF) + 1.0)
+    inner = (x + x * x * x * TANH_CUBIC) * SQRT_2_OVER_PI
+    return x * 0.5 * (te.call("tanh", inner) + 1.0)
+
+
+def _lower_softplus(x: Expr) -> Expr:
+    return te.call("log1p", te.call("exp", te.negate(te.call("abs", x)))) + _max(x, 0.0)
+
+
+def _expm1_below(x: Expr) -> Expr:
+    """exp(x) - 1 for negative x, else 0; never overflows."""
+    return te.call("expm1", _min(x, 0.0))
+
+
+def _lower_celu(x: Expr, alpha: float) -> Expr:
+    return te.select(x > 0.0, x, _expm1_below(x * (1.0 / alpha)) * alpha)
+
+
+def _celu(x: Array, alpha: float) -> Array:
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / np.asarray(alpha, x.dtype)))
+
+
+def _lower_selu(x: Expr, alpha: float, gamma: float) -> Expr:
+    return te.select(x > 0.0, x * gamma, _expm1_below(x) * (alpha * gamma))
+
+
+def _lower_shrink(x: Expr, lambd: float, bias: float) -> Expr:
+    """Attributes are exact in float64 only; the comparison uses the operand's type."""
+    return te.select(x < -lambd, x + bias, te.select(x > lambd, x - bias, _zero(x)))
+
+
+def _shrink(x: Array, lambd: float, bias: float) -> Array:
+    limit, shift = np.asarray(lambd).astype(x.dtype), np.asarray(bias).astype(x.dtype)
+    return np.where(x < -limit, x + shift, np.where(x > limit, x - shift, np.zeros_like(x)))
+
+
+def _row(
+    name: str, doc: str, reference: Callable[..., Any], lower: Callable[..., Expr], attrs: type[Any] = NoAttrs, flops: int = 4,
+    accepts: str = "float", accuracy: Accuracy = Accuracy.ROUNDING,
+) -> Row:
+    return Row(f"nn.{name}", doc, reference, lower, accepts=accepts, attrs=attrs, flops=flops, accuracy=accuracy)
+
+
+register_rows([
+    _row("relu", "max(data, 0)", lambda x: np.maximum(x, np.zeros((), x.dtype)), lambda x: _max(x, _zero(x)), flops=1,
+         accepts="numeric", accuracy=Accuracy.EXACT),
+    _row("leaky_relu", "data if data > 0 else alpha * data", lambda x, alpha: np.where(x > 0, x, np.asarray(alpha, x.dtype) * x),
+         lambda x, alpha: te.select(x > 0.0, x, x * alpha), LeakyReluAttrs, 2),
+    _row("gelu", "data / 2 * (1 + erf(data / sqrt(2))); 'tanh': data / 2 * (1 + tanh(sqrt(2 / pi) * (data + 0.044715 * data ** 3)))",
+         _gelu, _lower_gelu, GeluAttrs, 14),
+    _row("silu", "data * sigmoid(data)", lambda x: x * numeric.sigmoid(x), lambda x: x * te.call("sigmoid", x), flops=12),
+    _row("hardswish", "data * min(max(data / 6 + 1 / 2, 0), 1)", lambda x: x * np.clip(x * np.asarray(1 / 6, x.dtype) + 0.5, 0, 1),
+         lambda x: x * _min(_max(x * (1 / 6) + 0.5, 0.0), 1.0)),
+    _row("hard_sigmoid", "min(max(alpha * data + beta, 0), 1)", lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1),
+         lambda x, alpha, beta: _min(_max(x * alpha + beta, 0.0), 1.0), HardSigmoidAttrs),
+    _row("elu", "data if data > 0 else alpha * (exp(data) - 1)", lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
+         lambda x, alpha: te.select(x > 0.0, x, _expm1_below(x) * alpha), AlphaAttrs, 12),
+    _row("selu", "gamma * (data if data > 0 else alpha * (exp(data) - 1))",
+         lambda x, alpha, gamma: gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))), _lower_selu, SeluAttrs, 12),
+    _row("celu", "data if data > 0 else alpha * (exp(data / alpha) - 1)", _celu, _lower_celu, AlphaAttrs, 12),
+    _row("softplus", "log(1 + exp(data))", numeric.softplus, _lower_softplus, flops=22),
+    _row("softsign", "data / (1 + |data|)", lambda x: x / (1 + np.abs(x)), lambda x: x / (te.call("abs", x) + 1.0)),
+    _row("mish", "data * tanh(softplus(data))", lambda x: x * np.tanh(numeric.softplus(x)),
+         lambda x: x * te.call("tanh", _lower_softplus(x)), flops=33),
+    _row("thresholded_relu", "data if data > alpha else 0",
+         lambda x, alpha: np.where(x > np.asarray(alpha, x.dtype), x, np.zeros_like(x)),
+         lambda x, alpha: te.select(x > alpha, x, _zero(x)), AlphaAttrs, 1, accuracy=Accuracy.EXACT),
+    _row("shrink", "data + bias if data < -lambd else data - bias if data > lambd else 0", _shrink, _lower_shrink, ShrinkAttrs, 2),
+])
+
+
+@dataclass(frozen=True)
+class PReluAttrs:
+    axis: int = 1
+
+
+@register
+class PRelu(Op[PReluAttrs]):
+    """data if data > 0 else alpha[c] * data, with c the index along ``axis``; alpha is a vector of one element or one a channel."""
+
+    name = "nn.prelu"
+    operands = (Operand("data"), Operand("alpha"))
+    Attrs = PReluAttrs
+    kind = Kind.ELEMENTWISE
+    accuracy = Accuracy.ROUNDING
+
+    def infer(self, operands: Values, attrs: PReluAttrs, regions: Regions = ()) -> Types:
+        data, alpha = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "alpha")
+        expect_dtype(self.name, data, "data", "float")
+        same_dtype(self.name, [data, alpha])
+        expect_rank(self.name, alpha, "alpha", 1)
+        if not dims.equal(alpha.shape[0], 1):
+            axis = normalize_axis(self.name, attrs.axis, data.rank)
+            unify_dim(self.name, data.shape[axis], alpha.shape[0], "channels of data and alpha")
+        return [data]
+
+    def reference(self, operands: Arrays, attrs: PReluAttrs) -> Arrays:
+        data, alpha = (numeric.widen(x) for x in operands)
+        if alpha.size > 1:
+            shape = [1] * data.ndim
+            shape[attrs.axis] = alpha.size
+            alpha = alpha.reshape(shape)
+        return [np.where(data > 0, data, alpha * data)]
+
+    def lower(self, operands: Tensors, attrs: PReluAttrs, results: TensorTypes) -> Lowered:
+        data, alpha = present(operands)
+
+        def body(i: Sequence[Expr]) -> Expr:
+            slope = alpha[te.const(0) if is_one(alpha.shape[0]) else i[attrs.axis]]
+            value = data[tuple(i)]
+            return te.select(value > 0.0, value, value * slope)
+
+        return [injective(self.name, results[0], body)]
+
+

@@ -1,0 +1,481 @@
+"""Reductions over axes. The plain ones are rows of a table; argmax, argmin, logsumexp and variance follow.
+
+``axis`` None means all dimensions, ``exclude`` turns the choice around. With ``axis`` None and operand ``axes`` given, the axes arrive
+at run time; their number is known. Sums of 16-bit floats accumulate in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from forge import dims, dtypes, te
+from forge.dims import Dim
+from forge.ir.builder import Builder
+from forge.ir.nodes import Value
+from forge.ir.shapes import known_dims
+from forge.ir.types import TensorType
+from forge.ops import numeric
+from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.elementwise_base import apply_dims
+from forge.ops.infer_helpers import Shape, expect_dtype, fail, fresh_dims, normalize_axes, static_length, tensor
+from forge.ops.lower_helpers import as_dim, identifier, new_symbols
+from forge.ops.movement import present
+from forge.ops.shape_ops import names_axis, optional_operand
+from forge.ops.signatures import (
+    Array,
+    Arrays,
+    DimArray,
+    DimArrays,
+    Lowered,
+    OperandTypes,
+    Regions,
+    Tensors,
+    TensorTypes,
+    Types,
+    Values,
+)
+from forge.te import Expr, Tensor
+
+
+@dataclass(frozen=True)
+class ReduceAttrs:
+    axis: int | tuple[int, ...] | None = None
+    keepdims: bool = False
+    exclude: bool = False
+
+
+def reduced_axes(op: str, attrs: Any, rank: int) -> tuple[int, ...]:
+    """The axes that are reduced, ascending."""
+    chosen = normalize_axes(op, attrs.axis, rank)
+    if attrs.exclude and attrs.axis is not None:
+        return tuple(k for k in range(rank) if k not in chosen)
+    return tuple(sorted(chosen))
+
+
+def reduced_shape(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
+    if keepdims:
+        return tuple(1 if k in axes else d for k, d in enumerate(shape))
+    return tuple(d for k, d in enumerate(shape) if k not in axes)
+
+
+def reduce_compute(
+    name: str, data: Tensor, axes: Sequence[int], keepdims: bool, kind: str, result: TensorType,
+    element: Callable[[Expr], Expr] = lambda x: x,
+) -> Tensor:
+    """A compute with one ``Reduce`` of ``element`` of the operand's elements."""
+    variables = {k: te.reduce_axis(data.shape[k], f"r{k}") for k in axes}
+
+    def body(*i: Expr) -> Expr:
+        kept = list(i) if keepdims else _spread(i, axes, data.ndim)
+        indices = tuple(variables[k].var if k in variables else kept[k] for k in range(data.ndim))
+        return te.reduce(kind, element(data[indices]), list(variables.values()))
+
+    return te.compute(result.shape, body, identifier(name), result.dtype)
+
+
+def _spread(indices: Sequence[Expr], axes: Sequence[int], rank: int) -> list[Expr]:
+    """Indices of the kept dimensions at their places."""
+    rest = iter(indices)
+    return [te.const(0) if k in axes else next(rest) for k in range(rank)]
+
+
+class Reduction(Op[ReduceAttrs]):
+    """A reduction that is one te reduction; see the rows below."""
+
+    operands = (Operand("data"), Operand("axes", optional=True))
+    Attrs = ReduceAttrs
+    kind = Kind.REDUCTION
+    te_kind: str
+    accepts = "numeric"
+
+    def infer(self, operands: Values, attrs: ReduceAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        expect_dtype(self.name, data, "data", self.accepts)
+        attrs = with_known_axes(attrs, optional_operand(operands, 1))
+        if (axes := run_time_axes(operands, attrs)) is not None:
+            kept = data.rank if attrs.keepdims else data.rank - static_length(self.name, axes, "axes")
+            return [TensorType(fresh_dims("reduce", kept), data.dtype)]
+        chosen = reduced_axes(self.name, attrs, data.rank)
+        return [TensorType(reduced_shape(data.shape, chosen, attrs.keepdims), data.dtype)]
+
+    def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:
+        """The reduction of an array with dimensions kept."""
+        raise NotImplementedError
+
+    def reference(self, operands: Arrays, attrs: ReduceAttrs) -> Arrays:
+        data, axes = operands[0], optional_operand(operands, 1)
+        if attrs.axis is None and axes is not None:
+            attrs = replace(attrs, axis=tuple(axes.reshape(-1).tolist()))
+        chosen = reduced_axes(self.name, attrs, data.ndim)
+        result = self.numpy(data, chosen)
+        return [result.reshape(reduced_shape(data.shape, chosen, attrs.keepdims))]
+
+    def element(self, x: Expr, count: Dim) -> Expr:
+        """What is reduced, for ``count`` elements a result."""
+        return x
+
+    def lower(self, operands: Tensors, attrs: ReduceAttrs, results: TensorTypes) -> Lowered:
+        data = present(operands)[0]
+        if attrs.axis is None and optional_operand(operands, 1) is not None:
+            return [self._lower_run_time(data, results[0])]
+        axes = reduced_axes(self.name, attrs, data.ndim)
+        count = dims.product(as_dim(data.shape[k]) for k in axes)
+        return [
+            reduce_compute(
+                self.name, data, axes, attrs.keepdims, self.te_kind, results[0], lambda x: self.element(x, count)
+            )
+        ]
+
+    def _lower_run_time(self, data: Tensor, result: TensorType) -> Tensor:
+        """Dimensions kept. Along every axis either the result or the reduction runs over the whole extent, the other over 1."""
+        axes = [te.reduce_axis(e // te.dim(d), f"r{k}") for k, (e, d) in enumerate(zip(data.shape, result.shape, strict=True))]
+        count = dims.product(dims.floordiv(as_dim(e), d) for e, d in zip(data.shape, result.shape, strict=True))
+
+        def body(*i: Expr) -> Expr:
+            value = data[tuple(x + a.var for x, a in zip(i, axes, strict=True))]
+            return te.reduce(self.te_kind, self.element(value, count), axes)
+
+        return te.compute(result.shape, body, identifier(self.name), result.dtype)
+
+    def define_symbols(self, operands: Tensors, attrs: ReduceAttrs, results: TensorTypes) -> Mapping[str, Expr]:
+        data, axes = operands[0], optional_operand(operands, 1)
+        if attrs.axis is not None or axes is None or data is None or not attrs.keepdims:
+            return {}
+        flags = [names_axis(axes, k, data.ndim) for k in range(data.ndim)]
+        return new_symbols(results[0], [te.select(f, te.const(1), e) for f, e in zip(flags, data.shape, strict=True)])
+
+    def decompose(self, builder: Builder, operands: Values, attrs: ReduceAttrs) -> Sequence[Value] | None:
+        data, axes = operands[0], run_time_axes(operands, attrs)
+        assert data is not None
+        if axes is not None and not attrs.keepdims:
+            kept = builder.call(self, data, axes, axis=None, keepdims=True, exclude=False)
+            return [builder.call("squeeze", kept, axes)]
+        if self.accuracy is Accuracy.ACCUMULATING and data.dtype in ("float16", "bfloat16"):
+            wide = builder.call("cast", data, dtype="float32")
+            result = builder.call(self, wide, *operands[1:], **vars_of(attrs))
+            return [builder.call("cast", result, dtype=data.dtype)]
+        return None
+
+    def evaluate_dims(self, operands: DimArrays, attrs: ReduceAttrs, types: OperandTypes) -> DimArray:
+        data, fold = operands[0], _DIM_FOLDS.get(self.name)
+        if data is None or fold is None or len(operands) > 1:
+            return None
+        axes = reduced_axes(self.name, attrs, data.ndim)
+        rows = np.moveaxis(data, axes, range(len(axes))).reshape(-1, *[data.shape[k] for k in range(data.ndim) if k not in axes])
+        if len(rows) == 0:
+            return None
+        result: DimArray = rows[0]
+        for row in rows[1:]:
+            result = None if result is None else apply_dims(fold, np.asarray(result, object), np.asarray(row, object))
+        shape = reduced_shape(data.shape, axes, attrs.keepdims)
+        return None if result is None else np.asarray(result, dtype=object).reshape(shape)
+
+    def flops(self, operands: Sequence[Any], attrs: ReduceAttrs, results: TensorTypes) -> Any:
+        return operands[0].tensor_type.size
+
+
+_DIM_FOLDS: dict[str, Callable[[Dim, Dim], Dim]] = {
+    "sum": lambda a, b: a + b,
+    "prod": lambda a, b: a * b,
+    "max": dims.maximum,
+    "min": dims.minimum,
+}
+
+
+def vars_of(attrs: Any) -> dict[str, Any]:
+    """The attributes by name."""
+    return {name: getattr(attrs, name) for name in attrs.__dataclass_fields__}
+
+
+def with_known_axes(attrs: ReduceAttrs, axes: Value | None) -> ReduceAttrs:
+    """``attrs`` with the contents of the operand ``axes`` where they are known."""
+    known = known_dims(axes) if attrs.axis is None else None
+    return attrs if known is None else replace(attrs, axis=tuple(int(a) for a in known.reshape(-1)))
+
+
+def run_time_axes(operands: Values, attrs: ReduceAttrs) -> Value | None:
+    """The operand ``axes``, when it decides."""
+    axes: Value | None = optional_operand(operands, 1)
+    return axes if attrs.axis is None else None
+
+
+def _wide(reduction: Callable[..., Any]) -> Callable[[Array, tuple[int, ...]], Array]:
+    """A NumPy sum or product that accumulates floats in float64 and wraps integers."""
+
+    def run(data: Array, axes: tuple[int, ...]) -> Array:
+        wide = numeric.widest(data)
+        return np.asarray(reduction(wide, axis=axes, dtype=wide.dtype, keepdims=True))
+
+    return run
+
+
+def _mean(data: Array, axes: tuple[int, ...]) -> Array:
+    total = _wide(np.sum)(data, axes)
+    count = data.size // max(1, total.size)
+    if numeric.is_integer(data):
+        return numeric.trunc_divide(total, np.asarray(count).astype(data.dtype))
+    return np.asarray(total / count)
+
+
+def _extreme(reduction: Callable[..., Any], largest: bool) -> Callable[[Array, tuple[int, ...]], Array]:
+    def run(data: Array, axes: tuple[int, ...]) -> Array:
+        dtype = dtypes.canonical(data.dtype)
+        if dtypes.is_float(dtype):
+            initial: float = float("-inf") if largest else float("inf")
+            return np.asarray(reduction(numeric.widen(data), axis=axes, keepdims=True, initial=initial))
+        low, high = dtypes.integer_range(dtype)
+        return np.asarray(reduction(data, axis=axes, keepdims=True, initial=low if largest else high))
+
+    return run
+
+
+def _logic(reduction: Callable[..., Any]) -> Callable[[Array, tuple[int, ...]], Array]:
+    return lambda data, axes: np.asarray(reduction(data, axis=axes, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    doc: str
+    te_kind: str
+    numpy: Callable[[Array, tuple[int, ...]], Array]
+    accuracy: Accuracy = Accuracy.ACCUMULATING
+    accepts: str = "numeric"
+
+
+ROWS = (
+    Row("sum", "The sum; 0 of nothing. Integers wrap.", "sum", _wide(np.sum)),
+    Row("prod", "The product; 1 of nothing. Integers wrap.", "prod", _wide(np.prod)),
+    Row("max", "The largest element; the smallest value of the type for nothing. NaN wins.", "max", _extreme(np.max, True), Accuracy.EXACT),
+    Row("min", "The smallest element; the largest value of the type for nothing. NaN wins.", "min", _extreme(np.min, False), Accuracy.EXACT),
+    Row("all", "Whether all elements hold.", "and", _logic(np.all), Accuracy.EXACT, "bool"),
+    Row("any", "Whether an element holds.", "or", _logic(np.any), Accuracy.EXACT, "bool"),
+)
+
+
+def _register_rows() -> None:
+    for row in ROWS:
+        members = {
+            "__doc__": row.doc, "__module__": __name__, "name": row.name, "te_kind": row.te_kind, "accuracy": row.accuracy,
+            "accepts": row.accepts, "numpy": staticmethod(row.numpy),
+        }
+        register(type(f"Reduce_{row.name}", (Reduction,), members))
+
+
+_register_rows()
+
+
+@register
+class Mean(Reduction):
+    """The sum over the number of elements; integers truncate."""
+
+    name = "mean"
+    te_kind = "sum"
+    accuracy = Accuracy.ACCUMULATING
+
+    def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:
+        return _mean(data, axes)
+
+    def element(self, x: Expr, count: Dim) -> Expr:
+        if isinstance(count, int):
+            return x * te.const(1.0 / count if count else float("nan"), x.dtype)
+        return x * (te.const(1.0, x.dtype) / te.cast(te.dim(count), x.dtype))
+
+    def decompose(self, builder: Builder, operands: Values, attrs: ReduceAttrs) -> Sequence[Value] | None:
+        data = operands[0]
+        assert data is not None
+        if not dtypes.is_integer(data.dtype):
+            return super().decompose(builder, operands, attrs)
+        total = builder.call("sum", *operands, **vars_of(attrs))
+        sizes = [builder.call("ndarray_size", v) for v in (data, total)]
+        count = builder.call("cast", builder.call("floor_divide", *sizes), dtype=data.dtype)
+        return [builder.call("trunc_divide", total, count)]
+
+
+@register
+class LogSumExp(Reduction):
+    """log(sum(exp(data))), computed relative to the largest element."""
+
+    name = "logsumexp"
+    kind = Kind.ANCHOR
+    accepts = "float"
+    accuracy = Accuracy.ACCUMULATING
+
+    def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:
+        wide = numeric.widest(data)
+        top = np.max(wide, axis=axes, keepdims=True, initial=float("-inf"))
+        top = np.where(np.isfinite(top), top, 0)
+        return np.asarray(np.log(np.sum(np.exp(wide - top), axis=axes, keepdims=True)) + top)
+
+    def decompose(self, builder: Builder, operands: Values, attrs: ReduceAttrs) -> Sequence[Value] | None:
+        data = operands[0]
+        assert data is not None
+        kept = {**vars_of(attrs), "keepdims": True}
+        zero = builder.constant(0.0, data.dtype)
+        top = builder.call("max", *operands, **kept)
+        top = builder.call("where", builder.call("isfinite", top), top, zero)
+        powers = builder.call("exp", builder.call("subtract", data, top))
+        total = builder.call("log", builder.call("sum", powers, *operands[1:], **kept))
+        return [drop_reduced(builder, builder.call("add", total, top), operands, attrs)]
+
+
+def drop_reduced(builder: Builder, kept: Value, operands: Values, attrs: Any) -> Value:
+    """``kept``, a result with dimensions kept, without them where ``attrs`` says so."""
+    data, axes = operands[0], optional_operand(operands, 1)
+    assert data is not None
+    if attrs.keepdims:
+        return kept
+    if attrs.axis is None and axes is not None:
+        return builder.call("squeeze", kept, axes)
+    return builder.call("squeeze", kept, axis=reduced_axes("squeeze", attrs, data.rank))
+
+
+@dataclass(frozen=True)
+class VarianceAttrs:
+    axis: int | tuple[int, ...] | None = None
+    keepdims: bool = False
+    exclude: bool = False
+    unbiased: bool = False
+
+
+@register
+class Variance(Op[VarianceAttrs]):
+    """mean((data - mean(data)) ** 2); ``unbiased`` divides by one less."""
+
+    name = "variance"
+    operands = (Operand("data"),)
+    Attrs = VarianceAttrs
+    kind = Kind.ANCHOR
+    accuracy = Accuracy.ACCUMULATING
+
+    def infer(self, operands: Values, attrs: VarianceAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        expect_dtype(self.name, data, "data", "float")
+        axes = reduced_axes(self.name, attrs, data.rank)
+        return [TensorType(reduced_shape(data.shape, axes, attrs.keepdims), data.dtype)]
+
+    def reference(self, operands: Arrays, attrs: VarianceAttrs) -> Arrays:
+        axes = reduced_axes(self.name, attrs, operands[0].ndim)
+        wide = numeric.widest(operands[0])
+        return [np.var(wide, axis=axes, keepdims=attrs.keepdims, ddof=int(attrs.unbiased))]
+
+    def decompose(self, builder: Builder, operands: Values, attrs: VarianceAttrs) -> Sequence[Value]:
+        data = operands[0]
+        assert data is not None
+        axes = reduced_axes(self.name, attrs, data.rank)
+        wide = data if dtypes.bits(data.dtype) >= 32 else builder.call("cast", data, dtype="float32")
+        centred = builder.call("subtract", wide, builder.call("mean", wide, axis=axes, keepdims=True))
+        square = builder.call("multiply", centred, centred)
+        if not attrs.unbiased:
+            result = builder.call("mean", square, axis=axes, keepdims=attrs.keepdims)
+        else:
+            total = builder.call("sum", square, axis=axes, keepdims=attrs.keepdims)
+            count = dims.product(data.shape[k] for k in axes)
+            result = builder.call("divide", total, _one_less(builder, data, total, count, wide.dtype))
+        return [builder.call("cast", result, dtype=data.dtype)] if wide is not data else [result]
+
+
+def _one_less(builder: Builder, data: Value, total: Value, count: Dim, dtype: str) -> Value:
+    """``count`` - 1 as a scalar; for a symbolic count out of the sizes of the two tensors."""
+    if isinstance(count, int):
+        return builder.constant(count - 1, dtype)
+    sizes = [builder.call("ndarray_size", v) for v in (data, total)]
+    less = builder.call("subtract", builder.call("floor_divide", *sizes), builder.constant(1, "int64"))
+    return builder.call("cast", less, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class ArgReduceAttrs:
+    axis: int | tuple[int, ...] | None = None
+    keepdims: bool = False
+    select_last_index: bool = False
+    exclude: bool = False
+
+
+class ArgReduction(Op[ArgReduceAttrs]):
+    """The position of an extreme element along one axis, or in row-major order over all dimensions if ``axis`` is None."""
+
+    operands = (Operand("data"),)
+    Attrs = ArgReduceAttrs
+    kind = Kind.ANCHOR
+    kernel = "argreduce"
+    te_kind: str
+
+    def _axis(self, attrs: ArgReduceAttrs, rank: int) -> int | None:
+        if attrs.axis is None:
+            return None
+        axes = reduced_axes(self.name, attrs, rank)
+        if len(axes) != 1:
+            raise fail(self.name, "attribute axis", attrs.axis, "one axis, or None for all")
+        return axes[0]
+
+    def infer(self, operands: Values, attrs: ArgReduceAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        expect_dtype(self.name, data, "data", "numeric")
+        axis = self._axis(attrs, data.rank)
+        axes = range(data.rank) if axis is None else (axis,)
+        return [TensorType(reduced_shape(data.shape, axes, attrs.keepdims), "int64")]
+
+    def reference(self, operands: Arrays, attrs: ArgReduceAttrs) -> Arrays:
+        data = numeric.widen(operands[0])
+        axis = self._axis(attrs, data.ndim)
+        choose = np.argmax if self.te_kind == "max" else np.argmin
+        if not attrs.select_last_index:
+            return [choose(data, axis=axis, keepdims=attrs.keepdims)]
+        extent = data.size if axis is None else data.shape[axis]
+        return [extent - 1 - choose(np.flip(data, axis), axis=axis, keepdims=attrs.keepdims)]
+
+    def lower(self, operands: Tensors, attrs: ArgReduceAttrs, results: TensorTypes) -> Lowered:
+        """Two stages: the extreme value, then the first (or last) position that has it."""
+        (data,) = present(operands)
+        axis = self._axis(attrs, data.ndim)
+        if axis is None:
+            raise NotImplementedError("argmax over all dimensions is decomposed first")
+        extent = data.shape[axis]
+        kept = TensorType(reduced_shape(tuple(as_dim(e) for e in data.shape), (axis,), True), data.dtype)
+        best = reduce_compute(f"{self.name}_value", data, (axis,), True, self.te_kind, kept)
+        place = te.reduce_axis(extent, "r")
+
+        def body(*i: Expr) -> Expr:
+            at = list(i) if attrs.keepdims else _spread(i, (axis,), data.ndim)
+            value = data[tuple(place.var if k == axis else x for k, x in enumerate(at))]
+            top = best[tuple(te.const(0) if k == axis else x for k, x in enumerate(at))]
+            hit = value.eq(top)
+            if dtypes.is_float(value.dtype):
+                hit = te.binary("or", hit, te.call("isnan", value))
+            miss = te.const(0) if attrs.select_last_index else extent - 1
+            return te.reduce("max" if attrs.select_last_index else "min", te.select(hit, place.var, miss), [place])
+
+        return [te.compute(results[0].shape, body, self.name, "int64")]
+
+    def decompose(self, builder: Builder, operands: Values, attrs: ArgReduceAttrs) -> Sequence[Value] | None:
+        data = operands[0]
+        assert data is not None
+        if attrs.axis is not None:
+            return None
+        flat = builder.call("reshape", data, newshape=(-1,))
+        place = builder.call(self, flat, axis=0, select_last_index=attrs.select_last_index)
+        return [builder.call("reshape", place, newshape=(1,) * data.rank) if attrs.keepdims else place]
+
+    def flops(self, operands: Sequence[Any], attrs: ArgReduceAttrs, results: TensorTypes) -> Any:
+        return operands[0].tensor_type.size
+
+
+@register
+class ArgMax(ArgReduction):
+    """The position of the largest element: the first, or the last if ``select_last_index``; NaN is larger than all."""
+
+    name = "argmax"
+    te_kind = "max"
+
+
+@register
+class ArgMin(ArgReduction):
+    """The position of the smallest element: the first, or the last if ``select_last_index``; NaN is smaller than all."""
+
+    name = "argmin"
+    te_kind = "min"
