@@ -1,0 +1,182 @@
+"""Kernel family ``depthwise_conv2d_nchwc``: each channel has its own window.
+
+Operands: data [N][C/c][H][W][c], weight [C/c][kh][kw][c]; result [N][C/c][OH][OW][c]. ``attrs``: strides, padding, dilation.
+
+Vectors run over channels. A tile is a few neighbouring outputs of one row; each input column under it is loaded once per row of taps
+and multiplied with all taps that meet it. Rows of taps outside the data are left out by the bounds of their loop, columns outside
+by building the first and the last tiles of a row separately.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from forge.errors import CompileError
+from forge.kernels.contract import KernelCall, kernel
+from forge.kernels.cpu import micro, tiles
+from forge.kernels.cpu.micro import Accumulators
+from forge.kernels.cpu.spatial import Axis, Window, static_shape, window_of
+from forge.kernels.cpu.tiles import RegisterTile
+from forge.tir import expr as E
+from forge.tir.expr import Expr
+from forge.tir.stmt import Function, Stmt, seq
+
+SERIAL_WORK = 60_000
+"""Multiply-adds below which threads cost more than they save."""
+TASKS_PER_CORE = 4
+
+TileBuilder = Callable[[Expr, int, "int | None"], Stmt]
+
+
+@dataclass(frozen=True)
+class DepthwisePlan:
+    """``width`` outputs of one vector of channels are a tile; ``row_block`` rows of one channel block are a task."""
+
+    window: Window
+    blocks: int
+    lanes: int
+    dtype: str
+    width: int
+    row_block: int
+
+
+@kernel("depthwise_conv2d_nchwc")
+def depthwise_conv2d_nchwc(call: KernelCall) -> Function:
+    """Depthwise convolution over blocked channels."""
+    plan = _plan(call)
+    window = plan.window
+    row_blocks = -(-window.height.out // plan.row_block)
+    extents = [window.batch, E.const(plan.blocks), E.const(row_blocks)]
+
+    def task(index: Expr) -> Stmt:
+        image, block, row_block = micro.unravel(index, extents)
+        lets_image, image = micro.bind("image", image)
+        lets_block, block = micro.bind("block", block)
+        lets_row, first = micro.bind("first_row", row_block * plan.row_block)
+        rows = E.binary("min", E.const(plan.row_block), E.const(window.height.out) - first)
+        body = micro.serial("row", rows, lambda row: _row(plan, image, block, row), first)
+        return seq(lets_image, lets_block, lets_row, body)
+
+    taps = window.height.kernel * window.width.kernel
+    known = micro.static(window.batch)
+    work = plan.blocks * window.block * window.height.out * window.width.out * taps
+    return call.function(micro.parallel(micro.product(extents), task, known is None or known * work > SERIAL_WORK))
+
+
+def _plan(call: KernelCall) -> DepthwisePlan:
+    blocks, kernel_h, kernel_w, block = static_shape(call, call.operands[1], 4, "[C/c][kh][kw][c]")
+    window = window_of(call, (kernel_h, kernel_w))
+    if not block == window.block == window.out_block:
+        raise CompileError(f"{call.name}: channel blocks of data, weight and result are {window.block}, {block} and "
+                           f"{window.out_block}; expected equal ones")
+    dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
+    width = min(window.width.out, 8 if call.target.vector_registers >= 32 else 6)
+    images = micro.static(window.batch) or 1
+    wanted = -(-TASKS_PER_CORE * call.target.num_cores // (images * blocks))
+    row_block = -(-window.height.out // min(wanted, window.height.out))
+    return DepthwisePlan(window, blocks, tiles.vector_lanes(block, call.target, dtype), dtype, width, row_block)
+
+
+def _row(plan: DepthwisePlan, image: Expr, block: Expr, row: Expr) -> Stmt:
+    """One output row of one channel block."""
+    let_row, out_row = micro.bind("out_row", row)
+    lets, (first_tap, last_tap) = _taps_inside(plan.window.height, out_row)
+
+    def tile(lane: Expr, first: Expr, width: int, border: int | None) -> Stmt:
+        return _Tile(plan, image, block, out_row, lane, first, width, border).statement(first_tap, last_tap)
+
+    def vector(index: Expr) -> Stmt:
+        lane = index * plan.lanes
+        return seq(_run(plan, begin, end, lambda first, width, border: tile(lane, first, width, border))
+                   for begin, end in _runs(plan.window.width, plan.width))
+
+    return seq(let_row, lets, micro.serial("vector", plan.window.block // plan.lanes, vector))
+
+
+def _taps_inside(axis: Axis, position: Expr) -> tuple[list[Stmt], tuple[Expr, Expr]]:
+    """Bounds of the taps that lie on data at this position."""
+    if not axis.padded:
+        return [], (E.const(0), E.const(axis.kernel))
+    start = position * axis.stride - axis.before
+    lets_first, first = micro.bind("first_tap", E.binary("max", E.const(0), micro.ceildiv(E.const(0) - start, axis.dilation)))
+    lets_last, last = micro.bind("last_tap", E.binary(
+        "min", E.const(axis.kernel), micro.ceildiv(E.const(axis.extent) - start, axis.dilation)))
+    return lets_first + lets_last, (first, last)
+
+
+def _runs(axis: Axis, width: int) -> list[tuple[int, int]]:
+    """Tiles of a row as ranges [begin, end) of positions: neighbouring whole tiles off the border share one range."""
+    runs: list[tuple[int, int]] = []
+    whole = axis.out - axis.out % width
+    for begin in range(0, axis.out, width):
+        end = min(begin + width, axis.out)
+        inner = begin < whole and not _on_border(axis, begin, end)
+        if inner and runs and not _on_border(axis, *runs[-1]) and runs[-1][1] == begin:
+            runs[-1] = (runs[-1][0], end)
+        else:
+            runs.append((begin, end))
+    return runs
+
+
+def _on_border(axis: Axis, begin: int, end: int) -> bool:
+    return not (axis.inside(begin, 0) and axis.inside(end - 1, axis.kernel - 1))
+
+
+def _run(plan: DepthwisePlan, begin: int, end: int, tile: TileBuilder) -> Stmt:
+    if _on_border(plan.window.width, begin, end) or end - begin <= plan.width:
+        return tile(E.const(begin), end - begin, begin)
+    return micro.serial("tile", (end - begin) // plan.width, lambda i: tile(i * plan.width + begin, plan.width, None))
+
+
+class _Tile:
+    """``width`` neighbouring outputs of one row; ``border`` is their static position where taps may lie outside."""
+
+    def __init__(self, plan: DepthwisePlan, image: Expr, block: Expr, row: Expr, lane: Expr, first: Expr, width: int,
+                 border: int | None) -> None:
+        self.plan = plan
+        self.window = plan.window
+        self.image = image
+        self.block = block
+        self.row = row
+        self.lanes = E.ramp(lane, 1, plan.lanes)
+        self.first = first
+        self.width = width
+        self.border = border
+        self.acc = Accumulators(RegisterTile(width, 1, plan.lanes, plan.dtype))
+
+    def statement(self, first_tap: Expr, last_tap: Expr) -> Stmt:
+        reduce = micro.serial("tap_row", last_tap - first_tap, self._tap_row, first_tap)
+        return seq(self.acc.allocate(), self.acc.clear(), reduce, self.acc.each(lambda p, _: self._write(p)))
+
+    def _write(self, position: Expr) -> Stmt:
+        result = self.window.result
+        value = E.cast(self.acc.get(position, 0), result.dtype)
+        return result.write([self.image, self.block, self.row, self.first + position, self.lanes], value)
+
+    def _tap_row(self, tap: Expr) -> Stmt:
+        """One row of taps: each input column once."""
+        height, width = self.window.height, self.window.width
+        lets, h = micro.bind("h", self.row * height.stride + (tap * height.dilation - height.before))
+        body: list[Stmt] = [*lets]
+        weights: list[Expr] = []
+        for k in range(width.kernel):
+            let, weight = micro.bind(f"weight{k}", E.cast(self.window.weight.read([self.block, tap, E.const(k), self.lanes]), self.plan.dtype))
+            body += let
+            weights.append(weight)
+        for column, meeting in self._columns().items():
+            w = self.first * width.stride + (column - width.before)
+            let, x = micro.bind("x", E.cast(self.window.data.read([self.image, self.block, h, w, self.lanes]), self.plan.dtype))
+            body += let
+            body += [self.acc.set(p, 0, micro.multiply_add(x, weights[k], self.acc.get(p, 0))) for p, k in meeting]
+        return seq(body)
+
+    def _columns(self) -> dict[int, list[tuple[int, int]]]:
+        """Input columns under the tile (counted from its first tap), each with the (position, tap) pairs that read it."""
+        axis = self.window.width
+        columns: dict[int, list[tuple[int, int]]] = {}
+        for position in range(self.width):
+            for tap in range(axis.kernel):
+                if self.border is None or axis.inside(self.border + position, tap):
+                    columns.setdefault(position * axis.stride + tap * axis.dilation, []).append((position, tap))
+        return dict(sorted(columns.items()))
