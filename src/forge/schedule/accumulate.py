@@ -13,7 +13,10 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Stmt, seq, store
 
-_HORIZONTAL = {"sum": "reduce_add", "prod": "reduce_mul", "max": "reduce_max", "min": "reduce_min", "and": "reduce_and", "or": "reduce_or"}
+LARGEST_NUMBER = "largest_number"
+"""A maximum of one instruction a step, for kernels that let NaN through by other ways: a NaN may be dropped."""
+
+_HORIZONTAL = {LARGEST_NUMBER: "reduce_max", "sum": "reduce_add", "prod": "reduce_mul", "max": "reduce_max", "min": "reduce_min", "and": "reduce_and", "or": "reduce_or"}
 _STEP = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "and": "and", "or": "or"}
 
 
@@ -24,6 +27,8 @@ def identity(kind: str, dtype: str, lanes: int = 1) -> Expr:
     if kind in ("and", "or"):
         everything = True if dtype == "bool" else -1
         return E.const(everything if kind == "and" else 0, dtype, lanes)
+    if kind == LARGEST_NUMBER:
+        kind = "max"
     if kind not in ("max", "min"):
         raise CompileError(f"schedule: reduction kind {kind!r}; expected one of {', '.join(_STEP)}")
     return E.const(_lowest(dtype) if kind == "max" else _highest(dtype), dtype, lanes)
@@ -45,6 +50,8 @@ def combine(kind: str, accumulator: Expr, value: Expr, target: Target | None = N
     """One step of a reduction; a product that is summed becomes a fused multiply-add where ``target`` has one."""
     if kind in ("max", "min") and value.dtype == "bool":
         return E.binary("or" if kind == "max" else "and", accumulator, value)
+    if kind == LARGEST_NUMBER:
+        return E.select(E.compare("gt", accumulator, value), accumulator, value)
     if kind == "sum" and _is_product(value) and target is not None and target.has("fma"):
         assert isinstance(value, E.Binary)
         return E.call("fma", value.a, value.b, accumulator)

@@ -1,16 +1,18 @@
 """Kernels that work row by row: what softmax, normalisations and searches along an axis share.
 
-A *row* is what one reduction runs over. Vectors lie along the row where it is contiguous (``Rows``), else across rows that are
-neighbours in memory (one row a lane). Both offer the same steps: loops over the row, reductions, a scratch copy of the row.
+A *row* is what one reduction runs over. Vectors lie along the row where it is contiguous (``AlongRow``), else across rows that are
+neighbours in memory (``AcrossRows``). Both offer the same steps: loops over the row, reductions, a scratch copy of the row.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from forge import dtypes
 from forge.kernels.contract import KernelCall
-from forge.schedule.access import OTHER, analyse, collapse, pattern
+from forge.schedule.access import OTHER, analyse, collapse, pattern, vector_cost
 from forge.schedule.accumulate import Accumulators
 from forge.schedule.algebra import Algebra
 from forge.schedule.loops import (
@@ -24,17 +26,24 @@ from forge.schedule.loops import (
     product,
     round_up,
     supports_masks,
+    vector_loop,
 )
-from forge.schedule.rewrite import IndexSimplifier, Rewriter, Vectorizer, map_expressions
+from forge.schedule.rewrite import IndexSimplifier, Rewriter, Vectorizer, map_expressions, stores
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
-from forge.tir.stmt import Allocate, Evaluate, Function, If, Let, Stmt, loop, seq, store
+from forge.tir.stmt import Allocate, Evaluate, Function, If, Let, Stmt, seq, store
 
 SCRATCH_BYTES = 16384
 """Longest row that is copied to the stack."""
 
 ACCUMULATORS = 4
+
+WRITTEN_OUT = 8
+"""Rows of at most this many vectors are written out."""
+
+STRIP = 4
+"""Vectors of neighbouring rows that make one iteration of a parallel loop."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +64,17 @@ class RowProblem:
     reads: Mapping[str, Expr]
     result: Var
     write: Stmt
+
+    def lanes(self, dtype: str) -> int:
+        """Elements in a vector of what is read, computed (as ``dtype``) and written."""
+        widest = max(dtypes.itemsize(dtype), 4, *(element_size(x) for x in self.reads.values()),
+                     *(element_size(s.value) for s in stores(self.write)))
+        return max(1, self.target.vector_bits // (8 * widest))
+
+    @property
+    def masked(self) -> bool:
+        """Whether tails run under a mask."""
+        return supports_masks(self.target, memory_sizes(seq(self.write, *(Evaluate(x) for x in self.reads.values()))))
 
     @property
     def length(self) -> Expr:
@@ -88,29 +108,207 @@ def row_problem(call: KernelCall, axes: Sequence[int], reads: Callable[[Sequence
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Vectors along the innermost row axis, or across rows along ``across``.
+class Position:
+    """``lanes`` elements that a body handles at once: ``at`` is the index of the first along the innermost row axis."""
 
-    Values in a body are made by ``read`` and handed to ``reduce`` and ``write``; a body gets a ``Position``.
-    """
+    at: Expr
+    lanes: int
+    mask: Expr | None
 
-    problem: RowProblem
-    dtype: str
-    across: Loop | None
 
-    @staticmethod
-    def create(problem: RowProblem, dtype: str) -> Rows:
-        """``dtype``: of the values that the kernel computes with."""
-        return Rows(problem, dtype, _across_axis(problem))
+RowBody = Callable[[Position], tuple[Sequence[Stmt], Sequence[Expr]]]
+"""Statements to run at a position, then the values to reduce (one per reduction)."""
 
-    @property
-    def lanes(self) -> int:
-        sizes = [element_size(x) for x in self.problem.reads.values()]
-        axis = self.problem.row[-1] if self.across is None else self.across
-        widest = max(*sizes, *memory_sizes(self.problem.write), element_size(E.Var(self.dtype, 1, "x") + 0))
-        return min(self.problem.target.vector_bits // (8 * widest), next_power_of_two(axis.assumed))
 
-    @property
-    def masked(self) -> bool:
-        reads = seq(self.problem.write, *(Evaluate(x) for x in self.problem.reads.values()))
-        return supports_masks(self.problem.target, memory_sizes(reads))
+class Row(ABC):
+    """The row (or the vector of rows) that a kernel works on. ``cached``: its data is kept on the stack after the first read."""
+
+    def __init__(self, problem: RowProblem, dtype: str, cached: bool) -> None:
+        self.problem = problem
+        self.dtype = dtype
+        self.cached = cached
+        self.scratch: Buffer | None = None
+
+    @abstractmethod
+    def allocate(self, elements: int) -> Stmt:
+        """Makes room for rows of at most ``elements``."""
+
+    @abstractmethod
+    def reduce(self, kinds: Sequence[str], body: RowBody) -> tuple[Stmt, list[Expr]]:
+        """Runs over the row; the results are scalars, or one lane a row."""
+
+    @abstractmethod
+    def each(self, body: Callable[[Position], Stmt]) -> Stmt:
+        """Runs over the row."""
+
+    @abstractmethod
+    def read(self, name: str, position: Position) -> Expr:
+        """The value ``name`` at ``position``, as the dtype of the computation."""
+
+    @abstractmethod
+    def write(self, value: Expr, position: Position) -> Stmt:
+        """Stores the result."""
+
+    @abstractmethod
+    def _slot(self, position: Position) -> Expr:
+        """Where the scratch holds ``position``."""
+
+    def first(self, name: str, position: Position) -> tuple[list[Stmt], Expr]:
+        """Reads ``name`` for the first time, and keeps it."""
+        value = E.Var(self.dtype, position.lanes, name)
+        parts: list[Stmt] = [Let(value, self.read(name, position))]
+        return [*parts, *self.keep(value, position)], value
+
+    def again(self, name: str, position: Position) -> Expr:
+        """What ``first`` read or ``keep`` kept, else reads again."""
+        return self.kept(position) if self.cached else self.read(name, position)
+
+    def kept(self, position: Position) -> Expr:
+        assert self.scratch is not None
+        return E.load(self.scratch, self._slot(position))
+
+    def keep(self, value: Expr, position: Position) -> list[Stmt]:
+        """Replaces what the scratch holds; nothing if there is none."""
+        return [] if self.scratch is None else [store(self.scratch, self._slot(position), value)]
+
+
+class AlongRow(Row):
+    """Vectors along the innermost row axis, with a masked tail."""
+
+    def __init__(self, problem: RowProblem, dtype: str, cached: bool) -> None:
+        super().__init__(problem, dtype, cached)
+        self.axis = problem.row[-1]
+        self.lanes = min(problem.lanes(dtype), next_power_of_two(self.axis.assumed))
+        vectors = -(-self.axis.assumed // self.lanes)
+        self.unroll = vectors if self.axis.static is not None and vectors <= WRITTEN_OUT else ACCUMULATORS
+
+    def allocate(self, elements: int) -> Stmt:
+        size = round_up(elements, self.lanes)
+        self.scratch = Buffer("row", self.dtype, (E.const(size),), scope="local", alignment=64)
+        return Allocate(self.scratch)
+
+    def _loops(self, body: Callable[[Position, int], Stmt]) -> Stmt:
+        def group(at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
+            return seq(*(body(Position(at + u * lanes, lanes, mask), u) for u in range(count)))
+
+        inner = group_loop(self.axis.extent, self.lanes, group, self.unroll, self.problem.masked)
+        return nest(self.problem.row[:-1], inner)
+
+    def each(self, body: Callable[[Position], Stmt]) -> Stmt:
+        return self._loops(lambda position, _: body(position))
+
+    def reduce(self, kinds: Sequence[str], body: RowBody) -> tuple[Stmt, list[Expr]]:
+        count = min(self.unroll, ACCUMULATORS)
+        target = self.problem.target
+        wide = [Accumulators.create(kind, self.dtype, self.lanes, count, target) for kind in kinds]
+        narrow = [] if self.problem.masked or self.lanes == 1 else [Accumulators.create(kind, self.dtype, 1, 1, target) for kind in kinds]
+
+        def step(position: Position, u: int) -> Stmt:
+            parts, values = body(position)
+            into = wide if position.lanes == self.lanes or not narrow else narrow
+            return seq(*parts, *(a.step(u % a.count, value, position.mask) for a, value in zip(into, values)))
+
+        loops = self._loops(step)
+        totals = [E.Var(self.dtype, 1, kind) for kind in kinds]
+        rests = narrow or [None] * len(kinds)
+        lets = [Let(name, a.total(rest)) for name, a, rest in zip(totals, wide, rests)]
+        return seq(*(a.start() for a in (*wide, *narrow)), loops, *lets), list(totals)
+
+    def read(self, name: str, position: Position) -> Expr:
+        value = Vectorizer(self.axis.var, position.at, position.lanes, position.mask).expr(self.problem.reads[name])
+        return E.broadcast(E.cast(value, self.dtype), position.lanes)
+
+    def write(self, value: Expr, position: Position) -> Stmt:
+        bound = {self.problem.result: E.cast(value, self.problem.result.dtype)}
+        return Vectorizer(self.axis.var, position.at, position.lanes, position.mask, bound).stmt(self.problem.write)
+
+    def _slot(self, position: Position) -> Expr:
+        return E.ramp(position.at, 1, position.lanes)
+
+
+class AcrossRows(Row):
+    """One row a lane: ``lanes`` rows that are neighbours along ``axis``, from row ``first`` on."""
+
+    def __init__(self, problem: RowProblem, dtype: str, cached: bool, axis: Loop, first: Position) -> None:
+        super().__init__(problem, dtype, cached)
+        self.axis = axis
+        self.first_row = first
+        self.lanes = first.lanes
+
+    def allocate(self, elements: int) -> Stmt:
+        self.scratch = Buffer("rows", self.dtype, (E.const(elements),), scope="local", lanes=self.lanes, alignment=64)
+        return Allocate(self.scratch)
+
+    def each(self, body: Callable[[Position], Stmt]) -> Stmt:
+        return nest(self.problem.row, body(Position(self.problem.row[-1].var, self.lanes, None)))
+
+    def reduce(self, kinds: Sequence[str], body: RowBody) -> tuple[Stmt, list[Expr]]:
+        accumulators = [Accumulators.create(kind, self.dtype, self.lanes, 1, self.problem.target) for kind in kinds]
+        parts, values = body(Position(self.problem.row[-1].var, self.lanes, None))
+        loops = nest(self.problem.row, seq(*parts, *(a.step(0, value) for a, value in zip(accumulators, values))))
+        totals = [E.Var(self.dtype, self.lanes, kind) for kind in kinds]
+        lets = [Let(name, a.load(0)) for name, a in zip(totals, accumulators)]
+        return seq(*(a.start() for a in accumulators), loops, *lets), list(totals)
+
+    def read(self, name: str, position: Position) -> Expr:
+        value = self._vectorizer({}).expr(self.problem.reads[name])
+        return E.broadcast(E.cast(value, self.dtype), self.lanes)
+
+    def write(self, value: Expr, position: Position) -> Stmt:
+        return self._vectorizer({self.problem.result: E.cast(value, self.problem.result.dtype)}).stmt(self.problem.write)
+
+    def _vectorizer(self, bound: Mapping[Var, Expr]) -> Vectorizer:
+        return Vectorizer(self.axis.var, self.first_row.at, self.lanes, self.first_row.mask, bound)
+
+    def _slot(self, position: Position) -> Expr:
+        return position.at
+
+
+RowKernel = Callable[[Row], Stmt]
+
+
+def row_function(call: KernelCall, problem: RowProblem, dtype: str, kernel: RowKernel, cost: int) -> Function:
+    """The loop function that runs ``kernel`` on every row; ``cost``: vector operations per vector of a row."""
+    across = _across_axis(problem)
+    work = problem.length * cost
+    if across is None:
+        lanes = min(problem.lanes(dtype), next_power_of_two(problem.row[-1].assumed))
+        body = _variants(problem, dtype, lambda cached: AlongRow(problem, dtype, cached), kernel, 1)
+        return call.function(parallel_nest(problem.outer, body, work // lanes + 1))
+    lanes = min(problem.lanes(dtype), next_power_of_two(across.assumed))
+
+    def tile(at: Expr, width: int, mask: Expr | None) -> Stmt:
+        first = Position(at, width, mask)
+        return _variants(problem, dtype, lambda cached: AcrossRows(problem, dtype, cached, across, first), kernel, width)
+
+    others = [axis for axis in problem.outer if axis is not across]
+    strip = Loop(E.var("b"), (across.extent + (lanes * STRIP - 1)) // (lanes * STRIP))
+    start = strip.var * (lanes * STRIP)
+    if across.static is not None and across.static <= lanes * STRIP:
+        return call.function(parallel_nest(others, vector_loop(across.extent, lanes, tile, 1, problem.masked), work * STRIP))
+    extent = E.binary("min", E.const(lanes * STRIP), across.extent - start)
+    return call.function(parallel_nest([*others, strip], vector_loop(extent, lanes, tile, 1, problem.masked, start), work * STRIP))
+
+
+def _variants(problem: RowProblem, dtype: str, make: Callable[[bool], Row], kernel: RowKernel, rows: int) -> Stmt:
+    """With the row on the stack where it fits, decided at run time for symbolic rows."""
+    limit = SCRATCH_BYTES // (dtypes.itemsize(dtype) * rows)
+    length = problem.row[0].extent
+    if len(problem.row) > 1 or (isinstance(length, E.Const) and int(length.value) > limit):  # type: ignore[arg-type]
+        return kernel(make(False))
+    kept = make(True)
+    elements = int(length.value) if isinstance(length, E.Const) else limit  # type: ignore[arg-type]
+    cached = seq(kept.allocate(elements), kernel(kept))
+    return cached if isinstance(length, E.Const) else If(E.compare("le", length, limit), cached, kernel(make(False)))
+
+
+def _across_axis(problem: RowProblem) -> Loop | None:
+    """The axis across rows to vectorise where rows are strided in memory and their neighbours are not."""
+    accesses = analyse(problem.reads.values(), (problem.write,), problem.algebra)
+    along = accesses.strides(problem.algebra, problem.row[-1].var)
+    if not any(pattern(s) == OTHER for s in along):
+        return None
+    costs = [(vector_cost(accesses, axis, problem.lanes(problem.result.dtype), problem.algebra), -k, axis)
+             for k, axis in enumerate((*problem.outer, problem.row[-1]))]
+    best = min(costs, key=lambda item: item[:2])[2]
+    return None if best is problem.row[-1] else best

@@ -1,0 +1,94 @@
+"""Layer normalisation and its form without mean (RMS).
+
+Mean first, then the sum of squared differences: as accurate as the numbers allow, and cheap with the row kept on the stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from forge.kernels.contract import KernelCall, Reader, kernel
+from forge.kernels.cpu.rows import Position, Row, row_function, row_problem
+from forge.tir import expr as E
+from forge.tir.expr import Expr
+from forge.tir.stmt import Function, Let, Stmt, seq
+
+COST = 10
+
+
+@kernel("layer_norm")
+def layer_norm(call: KernelCall) -> Function:
+    """Family of ``nn.layer_norm`` and ``nn.rms_norm`` over all axes from attribute axis to the last.
+
+    Operands: data, gamma (or None), beta (or None, or not there); attributes axis, epsilon, and optionally scale and center, which turn
+    gamma and beta off. ``(x - mean) / sqrt(variance + epsilon) * gamma + beta``; ``nn.rms_norm`` takes the mean for 0. float16 and
+    bfloat16 are computed in float32.
+    """
+    data = call.operands[0]
+    assert data is not None
+    gamma = _parameter(call, 1, "scale")
+    beta = _parameter(call, 2, "center")
+
+    def reads(indices: Sequence[Expr]) -> Mapping[str, Expr]:
+        values = {"data": data.read(tuple(indices))}
+        values |= {name: _broadcast_read(p, indices) for name, p in (("gamma", gamma), ("beta", beta)) if p is not None}
+        return values
+
+    rank = len(data.shape)
+    problem = row_problem(call, range(call.attrs.axis % rank, rank), reads)
+    dtype = data.dtype if data.dtype == "float64" else "float32"
+    centred = call.operator != "nn.rms_norm"
+    scale = E.const(1.0, dtype) / E.cast(problem.length, dtype)
+    return row_function(call, problem, dtype, lambda row: _normalise(row, scale, call.attrs.epsilon, centred), COST)
+
+
+def _parameter(call: KernelCall, position: int, switch: str) -> Reader | None:
+    present = position < len(call.operands) and getattr(call.attrs, switch, True)
+    return call.operands[position] if present else None
+
+
+def _broadcast_read(parameter: Reader, indices: Sequence[Expr]) -> Expr:
+    own = indices[len(indices) - len(parameter.shape) :]
+    return parameter.read(tuple(E.const(0) if E.is_const(extent, 1) else i for i, extent in zip(own, parameter.shape)))
+
+
+def _normalise(row: Row, scale: Expr, epsilon: float, centred: bool) -> Stmt:
+    parts: list[Stmt] = []
+    mean = _mean(row, scale, parts) if centred else None
+
+    def difference(position: Position) -> tuple[list[Stmt], Expr]:
+        if mean is None:
+            return row.first("data", position)
+        d = E.Var(row.dtype, position.lanes, "d")
+        return [Let(d, row.again("data", position) - mean)], d
+
+    def squares(position: Position) -> tuple[Sequence[Stmt], Sequence[Expr]]:
+        lets, d = difference(position)
+        return lets, [d * d]
+
+    second, (total,) = row.reduce(["sum"], squares)
+    factor = E.Var(row.dtype, total.lanes, "factor")
+    deviation = E.call("sqrt", total * scale + E.const(epsilon, row.dtype))
+    parts += [second, Let(factor, E.const(1.0, row.dtype, total.lanes) / deviation)]
+    return seq(*parts, row.each(lambda position: _result(row, position, mean, factor)))
+
+
+def _mean(row: Row, scale: Expr, parts: list[Stmt]) -> Expr:
+    def body(position: Position) -> tuple[Sequence[Stmt], Sequence[Expr]]:
+        lets, x = row.first("data", position)
+        return lets, [x]
+
+    first, (total,) = row.reduce(["sum"], body)
+    mean = E.Var(row.dtype, total.lanes, "mean")
+    parts += [first, Let(mean, total * scale)]
+    return mean
+
+
+def _result(row: Row, position: Position, mean: Expr | None, factor: Expr) -> Stmt:
+    x = row.again("data", position)
+    y = (x if mean is None else x - mean) * factor
+    if "gamma" in row.problem.reads:
+        y = y * row.read("gamma", position)
+    if "beta" in row.problem.reads:
+        y = y + row.read("beta", position)
+    return row.write(y, position)

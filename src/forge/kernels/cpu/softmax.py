@@ -1,0 +1,72 @@
+"""Softmax and log-softmax along one axis.
+
+Three passes over a row: the largest value; exponentials and their sum; the result. With the row kept on the stack, operands are read
+and exponentials computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge.kernels.contract import KernelCall, kernel
+from forge.kernels.cpu.rows import Position, Row, row_function, row_problem
+from forge.schedule.accumulate import LARGEST_NUMBER
+from forge.tir import expr as E
+from forge.tir.expr import Expr
+from forge.tir.stmt import Function, Let, Stmt, seq
+
+COST = 24
+
+
+@kernel("softmax")
+def softmax(call: KernelCall) -> Function:
+    """Family of ``nn.softmax`` and ``nn.log_softmax``: operand data; attribute axis.
+
+    ``exp(x - max) / sum(exp(x - max))``, or ``x - max - log(sum(exp(x - max)))``. NaN anywhere in a row makes the whole row NaN, and so
+    does a row of nothing but -inf. float16 and bfloat16 are computed in float32.
+    """
+    (data,) = call.operands
+    assert data is not None
+    axis = call.attrs.axis % len(data.shape)
+    problem = row_problem(call, (axis,), lambda indices: {"data": data.read(tuple(indices))})
+    dtype = data.dtype if data.dtype == "float64" else "float32"
+    form = _log_softmax if call.operator.endswith("log_softmax") else _softmax
+    return row_function(call, problem, dtype, form, COST)
+
+
+def _largest(row: Row) -> tuple[Stmt, Expr]:
+    def body(position: Position) -> tuple[Sequence[Stmt], Sequence[Expr]]:
+        parts, x = row.first("data", position)
+        return parts, [x]
+
+    passed, (largest,) = row.reduce([LARGEST_NUMBER], body)
+    return passed, largest
+
+
+def _exponential(row: Row, largest: Expr, position: Position) -> Expr:
+    return E.call("exp", row.again("data", position) - largest)
+
+
+def _softmax(row: Row) -> Stmt:
+    first, largest = _largest(row)
+
+    def exponentials(position: Position) -> tuple[Sequence[Stmt], Sequence[Expr]]:
+        e = E.Var(row.dtype, position.lanes, "e")
+        return [Let(e, _exponential(row, largest, position)), *row.keep(e, position)], [e]
+
+    second, (total,) = row.reduce(["sum"], exponentials)
+    factor = E.Var(row.dtype, total.lanes, "factor")
+
+    def result(position: Position) -> Stmt:
+        e = row.kept(position) if row.cached else _exponential(row, largest, position)
+        return row.write(e * factor, position)
+
+    return seq(first, second, Let(factor, E.const(1.0, row.dtype, total.lanes) / total), row.each(result))
+
+
+def _log_softmax(row: Row) -> Stmt:
+    first, largest = _largest(row)
+    second, (total,) = row.reduce(["sum"], lambda position: ([], [_exponential(row, largest, position)]))
+    offset = E.Var(row.dtype, total.lanes, "offset")
+    last = row.each(lambda position: row.write(row.again("data", position) - largest - offset, position))
+    return seq(first, second, Let(offset, E.call("log", total)), last)
