@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx
 
-from forge import dims, dtypes
+from forge import dims, dtypes, ops  # noqa: F401
 from forge.dims import Dim
 from forge.errors import ImportModelError
 from forge.frontends.onnx import converters, registry

@@ -1,1 +1,174 @@
-"""Pending."""
+"""Recurrent layers: LSTM, GRU and RNN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.registry import add_row, converts
+
+Names = tuple[str, ...]
+Floats = tuple[float, ...]
+
+_ACTIVATIONS = {  # lower case -> (name, default alpha, default beta)
+    "relu": ("relu", None, None),
+    "tanh": ("tanh", None, None),
+    "sigmoid": ("sigmoid", None, None),
+    "affine": ("affine", 1.0, 0.0),
+    "leakyrelu": ("leaky_relu", 0.01, None),
+    "thresholdedrelu": ("thresholded_relu", 1.0, None),
+    "scaledtanh": ("scaled_tanh", 1.0, 1.0),
+    "hardsigmoid": ("hard_sigmoid", 0.2, 0.5),
+    "elu": ("elu", 1.0, None),
+    "softsign": ("softsign", None, None),
+    "softplus": ("softplus", None, None),
+}
+_DIRECTIONS = ("forward", "reverse", "bidirectional")
+
+
+@dataclass(frozen=True)
+class Activations:
+    """What the gates apply, one entry for each gate function and direction."""
+
+    activations: Names
+    activation_alpha: Floats
+    activation_beta: Floats
+
+
+def activations(g: Context, names: Names | None, alpha: Floats | None, beta: Floats | None, default: Names, directions: int) -> Activations:
+    """The activations with their parameters; parameters are given only for functions that have one, in order."""
+    chosen = tuple(names) if names else default * directions
+    if len(chosen) != len(default) * directions:
+        raise g.invalid(f"attribute 'activations': got {len(chosen)} names; expected {len(default) * directions}")
+    alphas, betas = list(alpha or ()), list(beta or ())
+    found: list[tuple[str, float, float]] = []
+    for name in chosen:
+        if name.lower() not in _ACTIVATIONS:
+            raise g.invalid(f"attribute 'activations': got {name!r}; expected one of {', '.join(_ACTIVATIONS)}")
+        kind, default_alpha, default_beta = _ACTIVATIONS[name.lower()]
+        found.append((kind, _parameter(alphas, default_alpha), _parameter(betas, default_beta)))
+    columns = list(zip(*found))
+    return Activations(columns[0], columns[1], columns[2])  # type: ignore[arg-type]
+
+
+def _parameter(given: list[float], default: float | None) -> float:
+    if default is None:
+        return 0.0
+    return given.pop(0) if given else default
+
+
+def direction_count(g: Context, direction: str) -> int:
+    """2 for both directions, else 1."""
+    if direction not in _DIRECTIONS:
+        raise g.invalid(f"attribute 'direction': got {direction!r}; expected one of {', '.join(_DIRECTIONS)}")
+    return 2 if direction == "bidirectional" else 1
+
+
+@converts("LSTM", since=1)
+def lstm(
+    g: Context,
+    x: Value,
+    w: Value,
+    r: Value,
+    bias: Value | None = None,
+    lengths: Value | None = None,
+    h0: Value | None = None,
+    c0: Value | None = None,
+    peephole: Value | None = None,
+    *,
+    activation_alpha: Floats | None = None,
+    activation_beta: Floats | None = None,
+    activations: Names | None = None,
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    input_forget: int = 0,
+    layout: int = 0,
+    output_sequence: int = 0,
+) -> list[Value]:
+    attributes = _attributes(
+        g, r, activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh", "Tanh"), clip, direction, hidden_size, layout
+    )
+    return g.multi("nn.lstm", x, w, r, bias, lengths, h0, c0, peephole, input_forget=bool(input_forget), **attributes)
+
+
+@converts("GRU", since=3)
+def gru(
+    g: Context,
+    x: Value,
+    w: Value,
+    r: Value,
+    bias: Value | None = None,
+    lengths: Value | None = None,
+    h0: Value | None = None,
+    *,
+    activation_alpha: Floats | None = None,
+    activation_beta: Floats | None = None,
+    activations: Names | None = None,
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    layout: int = 0,
+    linear_before_reset: int = 0,
+    output_sequence: int = 0,
+) -> list[Value]:
+    attributes = _attributes(
+        g, r, activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh"), clip, direction, hidden_size, layout
+    )
+    return g.multi("nn.gru", x, w, r, bias, lengths, h0, linear_before_reset=bool(linear_before_reset), **attributes)
+
+
+@converts("RNN", since=1)
+def rnn(
+    g: Context,
+    x: Value,
+    w: Value,
+    r: Value,
+    bias: Value | None = None,
+    lengths: Value | None = None,
+    h0: Value | None = None,
+    *,
+    activation_alpha: Floats | None = None,
+    activation_beta: Floats | None = None,
+    activations: Names = ("Tanh", "Tanh"),
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    layout: int = 0,
+    output_sequence: int = 0,
+) -> list[Value]:
+    names = activations[: direction_count(g, direction)]
+    attributes = _attributes(g, r, names, activation_alpha, activation_beta, ("Tanh",), clip, direction, hidden_size, layout)
+    return g.multi("nn.rnn", x, w, r, bias, lengths, h0, **attributes)
+
+
+add_row("GRU", gru, 1)
+
+
+def _attributes(
+    g: Context,
+    r: Value,
+    names: Names | None,
+    alpha: Floats | None,
+    beta: Floats | None,
+    default: Names,
+    clip: float | None,
+    direction: str,
+    hidden_size: int | None,
+    layout: int,
+) -> dict[str, object]:
+    direction = {"foward": "forward"}.get(direction, direction)
+    count = direction_count(g, direction)
+    if hidden_size is not None and r.shape[-1] != hidden_size:
+        raise g.invalid(f"attribute 'hidden_size': got {hidden_size}; the recurrence weight has {r.shape[-1]}; expected equal sizes")
+    chosen = activations(g, names, alpha, beta, default, count)
+    return {"direction": direction, "clip": clip, "layout": layout, **_chosen(chosen, default, count)}
+
+
+def _chosen(chosen: Activations, default: Sequence[str], count: int) -> dict[str, object]:
+    return {
+        "activations": chosen.activations,
+        "activation_alpha": chosen.activation_alpha,
+        "activation_beta": chosen.activation_beta,
+    }

@@ -1,0 +1,62 @@
+"""Runs the ONNX backend suite from the command line.
+
+    python -m tests.onnx_backend                       # what differs from the pass-lists
+    python -m tests.onnx_backend --update              # write the pass-lists anew
+    python -m tests.onnx_backend -k 'test_conv*'       # some cases, with messages
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import sys
+from collections import Counter
+
+from tests.onnx_backend import cases
+from tests.onnx_backend.pool import Outcome, run_cases
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.onnx_backend", description=__doc__)
+    parser.add_argument("--runtime", choices=cases.RUNTIMES, action="append", help="only this one")
+    parser.add_argument("-k", dest="pattern", default="*", help="only cases whose name matches")
+    parser.add_argument("--update", action="store_true", help="write the pass-lists")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=60.0, help="per case")
+    parser.add_argument("--failing", action="store_true", help="only cases that are not in the pass-list")
+    options = parser.parse_args()
+    return max(run(runtime, options) for runtime in options.runtime or cases.RUNTIMES)
+
+
+def run(runtime: str, options: argparse.Namespace) -> int:
+    """Runs the cases, prints what failed without a listed reason, and updates the list if asked."""
+    listed = cases.pass_list(runtime)
+    names = [n for n in cases.case_names() if fnmatch.fnmatchcase(n, options.pattern)]
+    if options.failing:
+        names = [n for n in names if n not in listed]
+    outcomes = run_cases(names, runtime, options.workers, options.seconds)
+    passed = {n for n, o in outcomes.items() if o.passed}
+    failed = [o for o in outcomes.values() if not o.passed]
+    report(runtime, failed, listed)
+    if options.update:
+        cases.write_pass_list(runtime, (listed - set(names)) | passed)
+    wrong = sorted((listed ^ passed) & set(names))
+    print(f"{runtime}: {len(passed)} of {len(names)} pass; {len(wrong)} differ from the pass-list")
+    return 1 if wrong and not options.update else 0
+
+
+def report(runtime: str, failed: list[Outcome], listed: set[str]) -> None:
+    """Prints failures that are listed as passing, or that no exclusion explains."""
+    reasons: Counter[str] = Counter()
+    for outcome in sorted(failed, key=lambda o: o.case):
+        reason = cases.reason_for(runtime, outcome.case)
+        if reason is not None and outcome.case not in listed:
+            reasons[reason] += 1
+        else:
+            print(f"{outcome.case}: {outcome.message}")
+    for reason, count in reasons.most_common():
+        print(f"{count:5} excluded: {reason}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

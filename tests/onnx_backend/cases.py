@@ -1,0 +1,72 @@
+"""The node cases of the onnx package's backend suite, made in memory, and the lists that say what is expected of them."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import warnings
+import zlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RUNTIMES = ("interpreter", "compiled")
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Cases that need not pass, and why."""
+
+    runtimes: tuple[str, ...]
+    pattern: str
+    reason: str
+
+    def covers(self, runtime: str, case: str) -> bool:
+        return runtime in self.runtimes and fnmatch.fnmatchcase(case, self.pattern)
+
+
+@cache
+def collect() -> dict[str, Any]:
+    """All cases by name; takes some seconds."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+
+        return {case.name: case for case in collect_testcases(None)}
+
+
+def case_names() -> list[str]:
+    """Names of all cases, sorted."""
+    return sorted(collect())
+
+
+def shard(names: list[str], count: int, index: int = 0) -> list[str]:
+    """One of ``count`` parts of ``names``, chosen by a stable hash."""
+    return [n for n in names if zlib.crc32(n.encode()) % count == index]
+
+
+def pass_list(runtime: str) -> set[str]:
+    """Cases that must pass."""
+    return set((HERE / f"{runtime}.txt").read_text().split())
+
+
+def write_pass_list(runtime: str, names: set[str]) -> None:
+    (HERE / f"{runtime}.txt").write_text("".join(f"{name}\n" for name in sorted(names)))
+
+
+def exclusions() -> list[Exclusion]:
+    """``excluded.txt``: lines ``runtime | pattern | reason``; the runtime ``*`` stands for all."""
+    found = []
+    for line in (HERE / "excluded.txt").read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            runtime, pattern, reason = (part.strip() for part in line.split("|", 2))
+            found.append(Exclusion(RUNTIMES if runtime == "*" else (runtime,), pattern, reason))
+    return found
+
+
+def reason_for(runtime: str, case: str) -> str | None:
+    """Why the case need not pass; None when it must."""
+    return next((e.reason for e in exclusions() if e.covers(runtime, case)), None)

@@ -1,0 +1,64 @@
+"""The ways to run a case. Each imports the model anew and evaluates it on one set of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from forge.frontends.onnx import import_model
+from forge.ir import interp
+from forge.ir.nodes import Module
+from forge.ir.op import all_ops
+
+Prepared = Callable[[Sequence[Any]], list[Any]]
+
+
+def prepare_interpreter(model: bytes) -> Prepared:
+    """Imports; evaluates with the operators' NumPy meanings."""
+    module = import_model(model)
+    names = [v.name for v in module.main.inputs]
+    return lambda inputs: interp.run_module(module, dict(zip(names, inputs, strict=True)))
+
+
+def prepare_compiled(model: bytes) -> Prepared:
+    """Imports and compiles, before any input is known; what is returned runs without the operators' NumPy meanings."""
+    from forge.driver.compiler import compile_module
+
+    module = import_model(model)
+    runtime = compile_module(module).runtime()
+    names = [v.name for v in module.main.inputs]
+
+    def run(inputs: Sequence[Any]) -> list[Any]:
+        with without_references():
+            outputs = runtime(**{n: np.ascontiguousarray(x) for n, x in zip(names, inputs, strict=True)})
+        return as_outputs(module, outputs)
+
+    return run
+
+
+def as_outputs(module: Module, outputs: Any) -> list[Any]:
+    return [outputs] if len(module.main.outputs) == 1 and not isinstance(outputs, list | tuple) else list(outputs)
+
+
+@contextmanager
+def without_references() -> Iterator[None]:
+    """Makes every ``reference`` raise."""
+
+    def forbidden(*_: Any, **__: Any) -> Any:
+        raise AssertionError("compiled code called an operator's NumPy meaning")
+
+    ops: list[Any] = list(all_ops())
+    for op in ops:
+        op.__dict__["reference"] = forbidden
+        op.__dict__["reference_regions"] = forbidden
+    try:
+        yield
+    finally:
+        for op in ops:
+            del op.__dict__["reference"], op.__dict__["reference_regions"]
+
+
+PREPARE: dict[str, Callable[[bytes], Prepared]] = {"interpreter": prepare_interpreter, "compiled": prepare_compiled}
