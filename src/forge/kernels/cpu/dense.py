@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from forge import dtypes
 from forge.errors import CompileError
 from forge.kernels.contract import KernelCall, Reader, Writer, kernel
-from forge.kernels.cpu import micro, tiles
-from forge.kernels.cpu.micro import Accumulators
+from forge.kernels.cpu import gemm, micro, tiles
+from forge.kernels.cpu.gemm import Product, Rows, RowValue
 from forge.kernels.cpu.tiles import RegisterTile
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Function, Stmt, seq, store
 
-SMALL_TILE_ROWS = 4
 ROW_BLOCK = 256
 """Rows that share one pass over a column tile: enough that weights may come from main memory at full speed."""
 SERIAL_WORK = 250_000
@@ -95,17 +94,7 @@ def plan_dense(call: KernelCall) -> DensePlan:
     depth_bytes = depth * dtypes.itemsize(dtype)
     staged = data.buffer is None and tile_rows * depth_bytes <= tiles.STACK_LIMIT // 2
     return DensePlan(data, weight, result, call.target, rows, depth, units, panel, RegisterTile(tile_rows, vectors, lanes, dtype),
-                     _row_block(rows, tile_rows, depth_bytes if staged else 0), staged)
-
-
-def _row_block(rows: Expr, tile_rows: int, staged_depth_bytes: int) -> int:
-    """Rows of one task, in whole tiles; a staged block must fit on the stack."""
-    most = max(1, ROW_BLOCK // tile_rows)
-    if staged_depth_bytes:
-        most = min(most, max(1, tiles.STACK_LIMIT // 2 // (staged_depth_bytes * tile_rows)))
-    known = micro.static(rows)
-    tile_count = most if known is None else tiles.even_blocks(-(-known // tile_rows), most)
-    return tile_count * tile_rows
+                     gemm.row_block(rows, tile_rows, min(ROW_BLOCK, tiles.STACK_LIMIT // 2 // depth_bytes) if staged else ROW_BLOCK), staged)
 
 
 @kernel("dense_pack")
@@ -123,48 +112,37 @@ def dense_pack(call: KernelCall) -> Function:
 
 
 def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
-    lets, begin = micro.bind("row_begin", block * plan.row_block)
-    lets_count, count = micro.bind("row_count", _rows_in_block(plan, begin))
-    stage, element = _data_element(plan, begin, count)
+    lets, rows = Rows.of_block(block, plan.row_block, plan.rows)
+    stage, scalar = _data_element(plan, rows)
 
-    def column_tile(column: Expr) -> Stmt:
-        bound, tile_index = micro.bind("column_tile", column)
-        general = _row_tiles(plan, element, begin, count, tile_index)
-        if plan.static_rows == 1:
-            return seq(bound, _vector_product(plan, element, tile_index))
-        if plan.static_rows is not None:
-            return seq(bound, general)
-        return seq(bound, micro.guarded(plan.rows.eq(1), _vector_product(plan, element, tile_index), general))
+    def column_tile(number: Expr) -> Stmt:
+        bound, tile = micro.bind("column_tile", number)
+        product = Product(plan.tile, E.const(plan.depth), scalar, lambda k, v: _weight_vector(plan, tile, k, v),
+                          lambda row, value: _write(plan, row, tile, value))
+        return seq(bound, gemm.any_rows(product, rows, plan.rows))
 
     groups = plan.column_groups
     if groups == plan.column_tiles:
-        return seq(lets, lets_count, stage, column_tile(group))
+        return seq(lets, stage, column_tile(group))
     first, last = group * plan.column_tiles // groups, (group + 1) * plan.column_tiles // groups
-    return seq(lets, lets_count, stage, micro.serial("column", last - first, column_tile, first))
+    return seq(lets, stage, micro.serial("column", last - first, column_tile, first))
 
 
-def _rows_in_block(plan: DensePlan, begin: Expr) -> Expr:
-    known = plan.static_rows
-    if known is not None and known % plan.row_block == 0:
-        return E.const(plan.row_block)
-    return E.binary("min", E.const(plan.row_block), plan.rows - begin)
-
-
-def _data_element(plan: DensePlan, begin: Expr, count: Expr) -> tuple[Stmt, Element]:
+def _data_element(plan: DensePlan, rows: Rows) -> tuple[Stmt, Element]:
     """What copies the rows of a task, and the function that gives a (row, k) element in the accumulators' dtype."""
     lead, dtype = plan.data.shape[:-1], plan.tile.dtype
     if not plan.staged:
         return seq(), lambda row, k: E.cast(_read_row(plan.data, row, k), dtype)
-    rows = micro.local("rows", dtype, plan.row_block * plan.depth)
+    copy = micro.local("rows", dtype, plan.row_block * plan.depth)
     lanes = plan.target.lanes(dtype)
 
     def copy_row(row: Expr) -> Stmt:
-        indices = micro.unravel(begin + row, lead)
+        indices = micro.unravel(rows.begin + row, lead)
         return micro.each_vector("k", plan.depth, lanes, lambda k, mask: store(
-            rows, row * plan.depth + k, E.cast(plan.data.read([*indices, k], mask), dtype), mask))
+            copy, row * plan.depth + k, E.cast(plan.data.read([*indices, k], mask), dtype), mask))
 
-    return (seq(Allocate(rows), micro.serial("row", count, copy_row)),
-            lambda row, k: E.load(rows, (row - begin) * plan.depth + k))
+    return (seq(Allocate(copy), micro.serial("row", rows.count, copy_row)),
+            lambda row, k: E.load(copy, (row - rows.begin) * plan.depth + k))
 
 
 def _read_row(data: Reader, row: Expr, k: Expr) -> Expr:
@@ -181,84 +159,15 @@ def _weight_vector(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> 
     return E.cast(plan.weight.read([panel, k, columns]), plan.tile.dtype)
 
 
-def _row_tiles(plan: DensePlan, element: Element, begin: Expr, count: Expr, column: Expr) -> Stmt:
-    """All rows of a block: full tiles, then what is left over in smaller ones."""
-    rows = plan.tile.rows
-    full = micro.serial("row_tile", count // rows,
-                        lambda i: _row_tile(plan, element, begin + i * rows, rows, None, column))
-    known = plan.static_rows
-    if known is not None:
-        rest = known % plan.row_block % rows
-        if rest == 0:
-            return full
-        tail = _row_tile(plan, element, begin + (count - rest), rest, None, column)
-        return seq(full, micro.guarded((count % rows).ne(0), tail))
-    first = begin + count // rows * rows
-    small = min(SMALL_TILE_ROWS, rows)
-    return seq(full, micro.serial("small_tile", micro.ceildiv(count % rows, small),
-                                  lambda i: _row_tile(plan, element, first + i * small, small, begin + count, column)))
-
-
-def _row_tile(plan: DensePlan, element: Element, first: Expr, rows: int, limit: Expr | None, column: Expr) -> Stmt:
-    """``rows`` rows from ``first``; those from ``limit`` on are computed from the last real row and not written."""
-    acc = Accumulators(RegisterTile(rows, plan.tile.vectors, plan.tile.lanes, plan.tile.dtype))
-    lets, base = micro.bind("first_row", first)
-
-    def source_row(row: Expr) -> Expr:
-        return base + row if limit is None else E.binary("min", base + row, limit - 1)
-
-    def step(k: Expr) -> Stmt:
-        return acc.update(lambda row: element(source_row(row), k), lambda v: _weight_vector(plan, column, k, v))
-
-    def write_row(row: Expr) -> Stmt:
-        written = _write(plan, base + row, column, lambda v: acc.get(row, v))
-        return written if limit is None else micro.guarded(base + row < limit, written)
-
-    unroll = tiles.unroll_for(rows * plan.tile.vectors, plan.depth)
-    return seq(acc.allocate(), lets, acc.clear(), micro.reduction("k", plan.depth, unroll, step),
-               micro.unrolled("row", rows, write_row))
-
-
-def _vector_product(plan: DensePlan, element: Element, column: Expr) -> Stmt:
-    """One row: the accumulators of consecutive k are apart, so that multiply-adds overlap."""
-    vectors = plan.tile.vectors
-    splits = max(1, 8 // vectors)
-    acc = Accumulators(RegisterTile(splits, vectors, plan.tile.lanes, plan.tile.dtype))
-
-    def add(k: Expr, split: Expr) -> Stmt:
-        lets, a = micro.bind("a", E.broadcast(element(E.const(0), k), plan.tile.lanes))
-        return seq(lets, (acc.set(split, v, micro.multiply_add(a, _weight_vector(plan, column, k, v), acc.get(split, v)))
-                          for v in range(vectors)))
-
-    def total(vector: int) -> Expr:
-        value = acc.get(0, vector)
-        for split in range(1, splits):
-            value = value + acc.get(split, vector)
-        return value
-
-    whole, rest = divmod(plan.depth, splits)
-    main = micro.reduction("k", whole, 2, lambda k: micro.unrolled("split", splits, lambda s: add(k * splits + s, s)))
-    tail = micro.unrolled("split", rest, lambda s: add(s + whole * splits, s)) if rest else seq()
-    return seq(acc.allocate(), acc.clear(), main, tail, _write(plan, E.const(0), column, total))
-
-
-def _write(plan: DensePlan, row: Expr, column: Expr, value: Callable[[int], Expr]) -> Stmt:
-    """Writes one row of a column tile; vectors past the last unit are masked or left out."""
+def _write(plan: DensePlan, row: Expr, column_tile: Expr, value: RowValue) -> Stmt:
+    """Writes one row of a column tile."""
     tile, result = plan.tile, plan.result
     lets, flat = micro.bind("row_index", row)
     indices = micro.unravel(flat, result.shape[:-1])
+    column = column_tile * tile.width
 
     def vector(v: int, mask: Expr | None) -> Stmt:
-        columns = E.ramp(column * tile.width + v * tile.lanes, 1, tile.lanes)
+        columns = E.ramp(column + v * tile.lanes, 1, tile.lanes)
         return result.write([*indices, columns], E.cast(value(v), result.dtype), mask)
 
-    whole = seq(vector(v, None) for v in range(tile.vectors))
-    rest = plan.units % tile.width
-    if rest == 0:
-        return seq(lets, whole)
-    partial: list[Stmt] = []
-    for v in range(tile.vectors):
-        valid = rest - v * tile.lanes
-        if valid > 0:
-            partial.append(vector(v, None if valid >= tile.lanes else E.ramp(0, 1, tile.lanes) < valid))
-    return seq(lets, micro.guarded(column.ne(plan.column_tiles - 1), whole, seq(partial)))
+    return seq(lets, gemm.column_vectors(tile.vectors, tile.lanes, column, E.const(plan.units), vector))

@@ -1,0 +1,154 @@
+"""Rows of register tiles: the part that all matrix products share.
+
+A ``Product`` says where the operands of one column tile come from: ``scalar(row, k)`` and ``vector(k, v)``, and who takes finished rows.
+``row_tiles`` runs register tiles over a range of rows; ``single_row`` is the matrix-vector product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from forge.kernels.cpu import micro, tiles
+from forge.kernels.cpu.micro import Accumulators
+from forge.kernels.cpu.tiles import RegisterTile
+from forge.tir import expr as E
+from forge.tir.expr import Expr
+from forge.tir.stmt import Stmt, seq
+
+SMALL_TILE_ROWS = 4
+
+RowValue = Callable[[int], Expr]
+
+
+@dataclass(frozen=True)
+class Product:
+    """One column tile of a matrix product.
+
+    Attributes:
+        tile: the main register tile.
+        depth: extent of the reduction.
+        scalar: left element (row, k), in the accumulators' dtype.
+        vector: right vector (k, number of the vector), in the accumulators' dtype.
+        finish: takes one row: ``finish(row, value)`` with ``value(v)`` the sums of vector v.
+        start: sums that a row begins with, ``start(row, v)``; None: zero.
+    """
+
+    tile: RegisterTile
+    depth: Expr
+    scalar: Callable[[Expr, Expr], Expr]
+    vector: Callable[[Expr, int], Expr]
+    finish: Callable[[Expr, RowValue], Stmt]
+    start: Callable[[Expr, int], Expr] | None = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows [begin, begin + count) of one block; ``total`` is the number of all rows where known, ``block`` that of a block."""
+
+    begin: Expr
+    count: Expr
+    total: int | None
+    block: int
+
+    @staticmethod
+    def of_block(number: Expr, block: int, total: Expr) -> tuple[list[Stmt], Rows]:
+        """The rows of block ``number``, and the statements that bind them."""
+        known = micro.static(total)
+        lets_begin, begin = micro.bind("row_begin", number * block)
+        whole = known is not None and known % block == 0
+        lets_count, count = micro.bind("row_count", E.const(block) if whole else E.binary("min", E.const(block), total - begin))
+        return lets_begin + lets_count, Rows(begin, count, known, block)
+
+
+def row_block(total: Expr, tile_rows: int, most: int) -> int:
+    """Rows of one task: at most about ``most``, in whole tiles, evenly spread."""
+    tile_count = max(1, most // tile_rows)
+    known = micro.static(total)
+    return tile_rows * (tile_count if known is None else tiles.even_blocks(-(-known // tile_rows), tile_count))
+
+
+def row_tiles(product: Product, rows: Rows) -> Stmt:
+    """All rows: full tiles, then what is left over in smaller ones."""
+    size = product.tile.rows
+    full = micro.serial("row_tile", rows.count // size, lambda i: row_tile(product, rows.begin + i * size, size))
+    if rows.total is not None:
+        rest = rows.total % rows.block % size
+        if rest == 0:
+            return full
+        tail = row_tile(product, rows.begin + (rows.count - rest), rest)
+        return seq(full, micro.guarded((rows.count % size).ne(0), tail))
+    lets, first = micro.bind("first_left", rows.begin + rows.count // size * size)
+    small = min(SMALL_TILE_ROWS, size)
+    limit = rows.begin + rows.count
+    return seq(full, lets, micro.serial("small_tile", micro.ceildiv(rows.count % size, small),
+                                        lambda i: row_tile(product, first + i * small, small, limit)))
+
+
+def row_tile(product: Product, first: Expr, rows: int, limit: Expr | None = None) -> Stmt:
+    """``rows`` rows from ``first``; those from ``limit`` on are computed from the last real row and not written."""
+    tile = product.tile
+    acc = Accumulators(RegisterTile(rows, tile.vectors, tile.lanes, tile.dtype))
+    lets, base = micro.bind("first_row", first)
+
+    def source_row(row: Expr) -> Expr:
+        return base + row if limit is None else E.binary("min", base + row, limit - 1)
+
+    def finish_row(row: Expr) -> Stmt:
+        finished = product.finish(base + row, lambda v: acc.get(row, v))
+        return finished if limit is None else micro.guarded(base + row < limit, finished)
+
+    start = product.start
+    begin = acc.clear() if start is None else acc.each(lambda row, v: acc.set(row, v, start(source_row(row), v)))
+    unroll = tiles.unroll_for(rows * tile.vectors, micro.static(product.depth))
+    steps = micro.reduction("k", product.depth, unroll, lambda k: acc.update(
+        lambda row: product.scalar(source_row(row), k), lambda v: product.vector(k, v)))
+    return seq(acc.allocate(), lets, begin, steps, micro.unrolled("row", rows, finish_row))
+
+
+def single_row(product: Product, row: Expr) -> Stmt:
+    """One row: the accumulators of consecutive k are apart, so that multiply-adds overlap."""
+    tile = product.tile
+    splits = max(1, 8 // tile.vectors)
+    acc = Accumulators(RegisterTile(splits, tile.vectors, tile.lanes, tile.dtype))
+
+    def add(k: Expr, split: Expr) -> Stmt:
+        lets, a = micro.bind("a", E.broadcast(product.scalar(row, k), tile.lanes))
+        return seq(lets, (acc.set(split, v, micro.multiply_add(a, product.vector(k, v), acc.get(split, v)))
+                          for v in range(tile.vectors)))
+
+    def total(vector: int) -> Expr:
+        value = acc.get(0, vector) if product.start is None else product.start(row, vector) + acc.get(0, vector)
+        for split in range(1, splits):
+            value = value + acc.get(split, vector)
+        return value
+
+    whole = product.depth // splits
+    main = micro.reduction("k", whole, 2, lambda k: micro.unrolled("split", splits, lambda s: add(k * splits + s, s)))
+    tail = micro.serial("k", product.depth - whole * splits, lambda k: add(k, E.const(0)), whole * splits)
+    return seq(acc.allocate(), acc.clear(), main, tail, product.finish(row, total))
+
+
+def any_rows(product: Product, rows: Rows, total: Expr) -> Stmt:
+    """``row_tiles``, or ``single_row`` where there is one row in all, which may be known at run time only."""
+    if E.is_const(total, 1):
+        return single_row(product, E.const(0))
+    if rows.total is not None:
+        return row_tiles(product, rows)
+    return micro.guarded(total.eq(1), single_row(product, E.const(0)), row_tiles(product, rows))
+
+
+def column_vectors(vectors: int, lanes: int, column: Expr, columns: Expr, write: Callable[[int, Expr | None], Stmt]) -> Stmt:
+    """``write(v, mask)`` for each vector of the tile at ``column``; those past ``columns`` are masked or left out."""
+    width = vectors * lanes
+    whole = seq(write(v, None) for v in range(vectors))
+    known = micro.static(columns)
+    if known is not None and known % width == 0:
+        return whole
+    last: list[Stmt] = []
+    for v in range(vectors):
+        valid = columns - (column + v * lanes) if known is None else E.const(known % width - v * lanes)
+        fixed = micro.static(valid)
+        if fixed is None or fixed > 0:
+            last.append(write(v, None if fixed is not None and fixed >= lanes else E.ramp(0, 1, lanes) < valid))
+    return micro.guarded(column + width <= columns, whole, seq(last))
