@@ -223,7 +223,7 @@ def acosh(x: Expr) -> Expr:
     huge = x > _huge(x)
     t = select(huge, constant(x, 1.0), x - 1.0)
     near = log1p(t + tir.call("sqrt", fma(t, t, t * 2.0)))
-    return select(huge, log(x) + math.log(2), near)
+    return select(x < 1.0, constant(x, NAN), select(huge, log(x) + math.log(2), near))
 
 
 def _huge(x: Expr) -> float:

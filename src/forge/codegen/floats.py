@@ -83,7 +83,7 @@ def from_bits(x: Expr, dtype: str) -> Expr:
 def copy_sign(magnitude: Expr, sign: Expr) -> Expr:
     """``magnitude`` (of any sign) with the sign of ``sign``."""
     f = format_of(magnitude)
-    sign_bit = -(1 << (f.mantissa + f.bias.bit_length()))
+    sign_bit = -(1 << (f.mantissa + f.max_exponent_bits.bit_length()))
     both = (bits_of(magnitude) & ~sign_bit) | (bits_of(sign) & sign_bit)
     return from_bits(both, magnitude.dtype)
 

@@ -219,8 +219,25 @@ def _scale(e: ExpressionEmitter, x: tir.Call) -> Operand:
     return e.builder.pure(f"{call}({', '.join(args)}, {typed.type} zeroinitializer, {mask})")
 
 
+def _product_error(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    """a * b - round(a * b), exactly; only helpers call it. Without fma by Dekker's splitting of both factors."""
+    a, b = x.args
+    if e.target.has("fma"):
+        return e.value(tir.call("fma", a, b, -(a * b)))
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    return e.value(((a_high * b_high - a * b) + a_high * b_low + a_low * b_high) + a_low * b_low)
+
+
+def _halves(x: tir.Expr) -> tuple[tir.Expr, tir.Expr]:
+    """``x`` as a sum of two numbers with half its bits: the upper bits, and the rest."""
+    f = floats.format_of(x)
+    upper = floats.from_bits(floats.bits_of(x) & -(1 << (f.mantissa // 2 + 1)), x.dtype)
+    return upper, x - upper
+
+
 _RULES: dict[str, Callable[[ExpressionEmitter, tir.Call], Operand]] = {
     "fma": _fma, "abs": _abs, "sqrt": _sqrt, "rsqrt": _rsqrt, "isnan": _isnan, "isinf": _isinf,
     "popcount": _popcount, "clz": _clz, "lane": _lane, "shuffle": _shuffle, "reinterpret": _reinterpret,
-    "dot_u8s8": _dot_u8s8, "scale": _scale, **dict.fromkeys(_ROUNDING, _round), **dict.fromkeys(_FOLDS, _reduce),
+    "dot_u8s8": _dot_u8s8, "scale": _scale,
+    "product_error": _product_error, **dict.fromkeys(_ROUNDING, _round), **dict.fromkeys(_FOLDS, _reduce),
 }

@@ -98,6 +98,8 @@ class Access:
         return self._step(pointer, offset) if offset else pointer
 
     def _base(self) -> str:
+        if self.buffer.scope == "constant":
+            return self.e.module.table(self.buffer)
         try:
             return self.e.pointers[self.buffer]
         except KeyError:

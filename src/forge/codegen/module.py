@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from forge.codegen import narrow, transcendental
 from forge.codegen.expressions import ExpressionEmitter
 from forge.codegen.functions import emit_kernel
-from forge.codegen.llvm import Builder, register_type, suffix
+from forge.codegen.llvm import Builder, memory_type, register_type, suffix
+from forge.codegen.transcendental import Guarded, Helper
 from forge.errors import CompileError
 from forge.target import Target
 from forge.tir import expr as tir
 from forge.tir import stmt
 
-HELPERS = {**narrow.HELPERS, **transcendental.HELPERS}
-"""Functions written in loop IR: from argument expressions (of any lanes) to the result."""
+HELPERS: dict[str, Helper | Guarded] = {**narrow.HELPERS, **transcendental.HELPERS}
+"""Functions written in loop IR."""
 
 
 class ModuleEmitter:
@@ -49,17 +50,46 @@ class ModuleEmitter:
         args = tuple(tir.Var(dtype, lanes, f"x{i}") for i, dtype in enumerate(arg_dtypes))
         e = ExpressionEmitter(self, Builder())
         e.env = {var: f"%x{i}" for i, var in enumerate(args)}
-        returned = e.text(HELPERS[name](*args))
+        helper = HELPERS[name]
+        if isinstance(helper, Guarded):
+            _emit_guarded(e, helper, args)
+        else:
+            e.builder.effect(f"ret {e.text(helper(*args))}")
         parameters = ", ".join(f"{register_type(d, lanes)} %x{i}" for i, d in enumerate(arg_dtypes))
-        header = f"define internal {register_type(result, lanes)} {symbol}({parameters}) #1 {{"
-        self.add("\n".join([header, e.builder.body(), f"  ret {returned}", "}"]))
+        attributes = "#2" if isinstance(helper, Guarded) else "#1"
+        header = f"define internal {register_type(result, lanes)} {symbol}({parameters}) {attributes} {{"
+        self.add("\n".join([header, e.builder.body(), "}"]))
+
+    def table(self, buffer: tir.Buffer) -> str:
+        """The symbol of a constant table, written into the module at its first use."""
+        symbol = f"@forge.table.{buffer.name}"
+        if symbol not in self._helpers:
+            self._helpers.add(symbol)
+            element, values = memory_type(buffer.dtype), transcendental.TABLES[buffer]
+            items = ", ".join(f"{element} {value}" for value in values)
+            self.add(f"{symbol} = internal unnamed_addr constant [{len(values)} x {element}] [{items}], align 64")
+        return symbol
 
     def text(self) -> str:
         """The module as LLVM IR."""
         attributes = _attributes(self.target)
         return "\n\n".join([f'target triple = "{self.target.triple}"', *self._functions,
                             f"attributes #0 = {{ nounwind {attributes} }}",
-                            f"attributes #1 = {{ alwaysinline nounwind memory(none) {attributes} }}"]) + "\n"
+                            f"attributes #1 = {{ alwaysinline nounwind memory(none) {attributes} }}",
+                            f"attributes #2 = {{ nounwind memory(none) {attributes} }}"]) + "\n"
+
+
+def _emit_guarded(e: ExpressionEmitter, helper: Guarded, args: tuple[tir.Expr, ...]) -> None:
+    """One branch: the rare form for the whole vector where any lane needs it."""
+    condition = helper.rare(*args)
+    rare = e.value(condition if condition.lanes == 1 else tir.call("reduce_or", condition))
+    e.builder.effect(f"br i1 {rare}, label %far, label %near")
+    for label, form in (("near", helper.usual), ("far", helper.always)):
+        e.builder.enter()
+        e.builder.label(label)
+        e.forget()
+        e.builder.effect(f"ret {e.text(form(*args))}")
+        e.builder.leave()
 
 
 def kernel_symbol(name: str) -> str:
