@@ -19,7 +19,14 @@ def run_case(case: Any, runtime: str) -> None:
 
     run = PREPARE[runtime](case.model.SerializeToString())
     for inputs, outputs in case.data_sets:
-        check_outputs(outputs, run(inputs), case.rtol, case.atol)
+        check_outputs(as_values(outputs), run(as_values(inputs)), case.rtol, case.atol)
+
+
+def as_values(data: Any) -> list[Any]:
+    """Arrays in place of tensor messages."""
+    from onnx import TensorProto, numpy_helper
+
+    return [numpy_helper.to_array(x) if isinstance(x, TensorProto) else x for x in data]
 
 
 def main(runtime: str) -> None:

@@ -11,12 +11,14 @@ import onnx
 from forge import dims, dtypes
 from forge.dims import Dim
 from forge.errors import OpAttributeInvalid, OpAttributeUnimplemented
+from forge.frontends.onnx.broadcast import aligned
 from forge.frontends.onnx.fold import fold
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.op import get_op
 from forge.ir.shapes import known_dims
 from forge.ir.types import Type
+from forge.ops.elementwise_base import Elementwise
 
 if TYPE_CHECKING:
     from forge.frontends.onnx.scope import Scope
@@ -52,7 +54,10 @@ class Context:
 
     def multi(self, op: str, *operands: Value | None, regions: Sequence[Graph] = (), **attributes: Any) -> list[Value]:
         """Applies a Forge operator with any number of results."""
-        node = self.builder.node(get_op(op), trimmed(operands), attributes, regions)
+        present = trimmed(operands)
+        if op == "where" or isinstance(get_op(op), Elementwise):
+            present = list(aligned(self.builder, [v for v in present if v is not None]))
+        node = self.builder.node(get_op(op), present, attributes, regions)
         return fold(self.builder, node)
 
     def constant(self, value: Any, dtype: str | None = None) -> Value:

@@ -1,0 +1,65 @@
+"""Lines up symbolic shapes that the operators would not broadcast on their own.
+
+Two different symbolic sizes may turn out equal, or one of them 1, at run time. The operators take a symbol neither for 1 nor for
+another symbol, so the importer spells the broadcast out with ``broadcast_to``, which is checked at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge import dims
+from forge.dims import Dim, DimExpr, Operation
+from forge.ir.builder import Builder
+from forge.ir.nodes import Value
+
+
+def aligned(builder: Builder, values: Sequence[Value]) -> list[Value]:
+    """``values`` with shapes that provably broadcast."""
+    if all(dims.is_static(*v.shape) for v in values):
+        return list(values)
+    rank = max(v.rank for v in values)
+    columns = [[v.shape[axis - rank + v.rank] for v in values if axis >= rank - v.rank] for axis in range(rank)]
+    target = [common_size(column) for column in columns]
+    return [_stretched(builder, v, target[rank - v.rank :]) for v in values]
+
+
+def common_size(sizes: Sequence[Dim]) -> Dim:
+    """The size to which all of ``sizes`` broadcast, if they do at run time."""
+    wide = [s for s in sizes if not (isinstance(s, int) and s == 1)]
+    if not wide:
+        return 1
+    numbers = [s for s in wide if isinstance(s, int)]
+    if numbers:
+        return numbers[0]
+    result = wide[0]
+    for size in wide[1:]:
+        result = _larger(result, size)
+    return result
+
+
+def _larger(a: Dim, b: Dim) -> Dim:
+    """The size of the broadcast of two symbolic sizes."""
+    if dims.equal(a, b) or _is_cut_from(b, a):
+        return a
+    return b if _is_cut_from(a, b) else dims.maximum(a, b)
+
+
+def _is_cut_from(small: Dim, large: Dim) -> bool:
+    """Whether ``small`` is min(large, ...)."""
+    if not isinstance(small, DimExpr) or len(small.terms) != 1:
+        return False
+    monomial, coefficient = small.terms[0]
+    if coefficient != 1 or len(monomial) != 1 or not isinstance(monomial[0], Operation):
+        return False
+    operation = monomial[0]
+    return operation.op == "min" and (dims.equal(operation.a, large) or dims.equal(operation.b, large))
+
+
+def _stretched(builder: Builder, value: Value, target: Sequence[Dim]) -> Value:
+    """``value`` broadcast along axes whose size is not provably 1 or that of ``target``."""
+    shape = tuple(
+        own if dims.equal(own, wanted) or (isinstance(own, int) and (own == 1 or isinstance(wanted, int))) else wanted
+        for own, wanted in zip(value.shape, target)
+    )
+    return value if shape == value.shape else builder.call("broadcast_to", value, shape=shape)
