@@ -21,12 +21,13 @@ class BuildExtension(build_ext):
         if not (Path(folder) / "Python.h").is_file():
             sys.exit(
                 f"forge-runtime: Python.h not found in {folder}; it is needed to build the extension; "
-                "install the headers of your Python (Debian, Ubuntu: apt install python3-dev; Fedora: dnf install python3-devel)"
+                "install your Python's headers (Debian, Ubuntu: apt install python3-dev; Fedora: python3-devel)"
             )
         super().run()
 
 
 setup(
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
     cmdclass={"build_ext": BuildExtension},
     ext_modules=[
         Extension(

@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from forge_runtime import artifact, include_directory, static_sources
-
-SOURCE = Path(__file__).parent / "models.c"
-FLAGS = ["-std=c11", "-O1", "-fPIC", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{include_directory()}"]
-
-Build = Callable[..., Path]
-
-
-def compile_c(*arguments: str | Path) -> None:
-    result = subprocess.run(["cc", *FLAGS, *map(str, arguments)], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-
-
-def metadata(**fields: Any) -> dict[str, Any]:
-    return {"uuid": "0000-test", "precision": "float32", "target": "llvm", "cpu_features": "", **fields}
+from forge_runtime import artifact, static_sources
+from tests.runtime.building import SOURCE, Build, compile_c, metadata
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,9 @@ def main(arguments: list[str] | None = None) -> int:
     info.add_argument("path", help="modelLibrary.so or its directory")
     options = parser.parse_args(arguments)
     try:
-        print(json.dumps(read_metadata(options.path), indent=2))
+        sys.stdout.write(json.dumps(read_metadata(options.path), indent=2) + "\n")
     except ForgeRuntimeError as error:
-        print(f"error: {error}", file=sys.stderr)
+        sys.stderr.write(f"error: {error}\n")
         return 1
     return 0
 

@@ -1,5 +1,6 @@
-from typing_extensions import Buffer
 from typing import Any, TypedDict
+
+from typing_extensions import Buffer
 
 from forge_runtime.arrays import Array
 

@@ -1,7 +1,7 @@
 """Element types and NumPy arrays at the border of native code.
 
-Native code reads arrays through the buffer protocol. Types that only ``ml_dtypes`` knows (bfloat16, float8, four and two
-bits) have no buffer format; they cross the border as views of unsigned integers of the same size.
+Native code reads arrays through the buffer protocol. Types that only ``ml_dtypes`` knows (bfloat16, float8, four and
+two bits) have no buffer format; they cross the border as views of unsigned integers of the same size.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         import ml_dtypes
     except ImportError as error:
         raise ArtifactError(f"model: its element type {name} needs ml_dtypes; pip install ml_dtypes") from error
-    return np.dtype(getattr(ml_dtypes, name))
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return dtype
 
 
 def output_dtypes(name: str) -> tuple[np.dtype[Any], np.dtype[Any] | None]:

@@ -134,7 +134,9 @@ def _sections(file: _File, header: _ElfHeader) -> list[_Section]:
 
 def _section_names(file: _File, header: _ElfHeader, sections: list[_Section]) -> bytes:
     if header.names_index >= len(sections):
-        raise ArtifactError(f"{file.where}: damaged; section name table {header.names_index} of {len(sections)}; compile it again")
+        raise ArtifactError(
+            f"{file.where}: damaged; section name table {header.names_index} of {len(sections)}; compile it again"
+        )
     names = sections[header.names_index]
     return file.read(names.offset, names.size, "the section names")
 
@@ -173,8 +175,8 @@ def _check_version(file: _File, version: object) -> None:
         raise ArtifactError(f"{file.where}: damaged; format version {version!r}; compile it again")
     if version > FORMAT_VERSION:
         raise ArtifactError(
-            f"{file.where}: its format is newer than this runtime; got version {version}; expected at most {FORMAT_VERSION}; "
-            "update forge-runtime"
+            f"{file.where}: its format is newer than this runtime; got version {version}; "
+            f"expected at most {FORMAT_VERSION}; update forge-runtime"
         )
 
 
@@ -269,7 +271,8 @@ def verify(fd: int, where: str) -> Metadata:
     got = _digest(file, section.offset + _DIGEST_OFFSET).hex()
     if got != metadata["sha256"]:
         raise ArtifactError(
-            f"{where}: damaged; its SHA-256 is {got[:16]}..., the metadata says {metadata['sha256'][:16]}...; copy or compile it again"
+            f"{where}: damaged; its SHA-256 is {got[:16]}..., the metadata says {metadata['sha256'][:16]}...; "
+            "copy or compile it again"
         )
     return metadata
 
@@ -320,7 +323,9 @@ def open_weights(library: str, metadata: Metadata, check: bool) -> int | None:
 def _check_weights(file: _File, metadata: Metadata, check: bool) -> None:
     size = metadata.get("weights_size")
     if file.size != size:
-        raise ArtifactError(f"{file.where}: truncated or damaged; got {file.size} bytes; expected {size}; copy or compile it again")
+        raise ArtifactError(
+            f"{file.where}: truncated or damaged; got {file.size} bytes; expected {size}; copy or compile it again"
+        )
     if not check:
         return
     digest = hashlib.sha256()
@@ -334,7 +339,7 @@ def seal(path: str | os.PathLike[str], metadata: Mapping[str, Any]) -> None:
     """Appends ``metadata`` and the SHA-256 of the whole file to a freshly linked library.
 
     Args:
-        path: an ELF64 shared library without metadata; it is changed in place, so seal before renaming to the final name.
+        path: an ELF64 shared library without metadata; changed in place, so seal before renaming it.
         metadata: a JSON object; ``format_version`` is set, ``sha256`` computed.
 
     Raises:
@@ -353,7 +358,7 @@ def seal(path: str | os.PathLike[str], metadata: Mapping[str, Any]) -> None:
 
 
 def _append_section(file: _File, payload: bytes) -> int:
-    """Adds a section that is not loaded: payload, names and section table go to the end of the file. Returns its offset."""
+    """Adds an unloaded section, whose payload, names and table go to the end of the file; returns its offset."""
     header = _elf_header(file)
     if _find_section(file, header) is not None:
         raise ArtifactError(f"{file.where}: sealed already; link it again")

@@ -24,8 +24,8 @@ PathLike = str | os.PathLike[str]
 class Runtime:
     """A loaded model. Calls are thread-safe and run without the interpreter lock.
 
-    Inputs are NumPy arrays or anything with ``__dlpack__`` or ``__array__``; their memory is read in place, except that a
-    strided or misaligned one is copied once. A dtype is never converted. Outputs are fresh NumPy arrays.
+    Inputs are NumPy arrays or anything with ``__dlpack__`` or ``__array__``; their memory is read in place, except that
+    a strided or misaligned one is copied once. A dtype is never converted. Outputs are fresh NumPy arrays.
 
     Args:
         path: the directory that holds ``modelLibrary.so``, or the file itself.
@@ -110,7 +110,9 @@ class Runtime:
         return results[0] if self._single else list(results)
 
     def run(
-        self, inputs: Mapping[str, Any] | Sequence[Any], outputs: Mapping[str, Array] | Sequence[Array | None] | None = None
+        self,
+        inputs: Mapping[str, Any] | Sequence[Any],
+        outputs: Mapping[str, Array] | Sequence[Array | None] | None = None,
     ) -> list[Array]:
         """Runs the model; outputs that are given are written in place (C-contiguous, exact dtype and shape).
 
@@ -225,8 +227,8 @@ class Runtime:
         """
         if precision != self.model_precision:
             raise ValueError(
-                f"model '{self.name}': precision; got {precision!r}; expected {self.model_precision!r}, which it was compiled for; "
-                "compile it again for another"
+                f"model '{self.name}': precision; got {precision!r}; expected {self.model_precision!r}, "
+                "which it was compiled for; compile it again for another"
             )
 
     def set_num_threads(self, threads: int) -> None:

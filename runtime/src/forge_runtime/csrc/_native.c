@@ -23,8 +23,7 @@ typedef struct {
 } output_plan;
 
 typedef struct {
-  PyObject_HEAD
-  forge_library *library;
+  PyObject_HEAD forge_library *library;
   forge_model *prepared;
   const forge_model *model;
   forge_host host;
@@ -34,8 +33,7 @@ typedef struct {
 } model_object;
 
 typedef struct {
-  PyObject_HEAD
-  forge_tensor tensor;
+  PyObject_HEAD forge_tensor tensor;
 } memory_object;
 
 static PyObject *raise_error(const module_state *state, const forge_error *error) {
@@ -105,17 +103,26 @@ static int32_t signed_dtype(Py_ssize_t size) {
 static int32_t buffer_dtype(const Py_buffer *view) {
   const char *format = view->format ? view->format : "B";
   if (*format == '@' || *format == '=' || *format == '<') format++;
-  if (format[0] == 'Z' && format[1] && !format[2]) return format[1] == 'f' ? FORGE_COMPLEX64 : format[1] == 'd' ? FORGE_COMPLEX128 : -1;
+  if (format[0] == 'Z' && format[1] && !format[2])
+    return format[1] == 'f' ? FORGE_COMPLEX64 : format[1] == 'd' ? FORGE_COMPLEX128 : -1;
   if (format[0] == '\0' || format[1] != '\0') return -1;
   const int32_t integer = signed_dtype(view->itemsize);
   switch (*format) {
-    case '?': return FORGE_BOOL;
-    case 'e': return FORGE_FLOAT16;
-    case 'f': return FORGE_FLOAT32;
-    case 'd': return FORGE_FLOAT64;
-    case 'b': case 'h': case 'i': case 'l': case 'q': return integer;
-    case 'B': case 'H': case 'I': case 'L': case 'Q': return integer < 0 ? -1 : integer - FORGE_INT8 + FORGE_UINT8;
-    default: return -1;
+  case '?': return FORGE_BOOL;
+  case 'e': return FORGE_FLOAT16;
+  case 'f': return FORGE_FLOAT32;
+  case 'd': return FORGE_FLOAT64;
+  case 'b':
+  case 'h':
+  case 'i':
+  case 'l':
+  case 'q': return integer;
+  case 'B':
+  case 'H':
+  case 'I':
+  case 'L':
+  case 'Q': return integer < 0 ? -1 : integer - FORGE_INT8 + FORGE_UINT8;
+  default: return -1;
   }
 }
 
@@ -145,7 +152,8 @@ static void fill_tensor(forge_tensor *tensor, const Py_buffer *view, int32_t dty
   tensor->dtype = dtype;
   tensor->ndim = view->ndim;
   tensor->capacity = view->len;
-  for (int32_t d = 0; d < view->ndim && d < FORGE_MAX_RANK; d++) tensor->shape[d] = view->shape[d];
+  for (int32_t d = 0; d < view->ndim && d < FORGE_MAX_RANK; d++)
+    tensor->shape[d] = view->shape[d];
 }
 
 static bool is_plain(const Py_buffer *view) {
@@ -154,17 +162,20 @@ static bool is_plain(const Py_buffer *view) {
 }
 
 /* Asks Python for an array with the same elements whose buffer can be read, or an InputError that names what is wrong. */
-static int adapt_input(const module_state *state, const forge_model *model, const forge_tensor_spec *spec, held_tensor *held) {
+static int adapt_input(const module_state *state, const forge_model *model, const forge_tensor_spec *spec,
+                       held_tensor *held) {
   PyErr_Clear();
-  PyObject *array = PyObject_CallFunction(state->adapt, "Osss", held->object, model->name, spec->name, forge_dtype_name(spec->dtype));
+  PyObject *array =
+      PyObject_CallFunction(state->adapt, "Osss", held->object, model->name, spec->name, forge_dtype_name(spec->dtype));
   return replace_object(held, array);
 }
 
-static int hold_input(const module_state *state, const forge_model *model, int32_t index, held_tensor *held, forge_tensor *tensor) {
+static int hold_input(const module_state *state, const forge_model *model, int32_t index, held_tensor *held,
+                      forge_tensor *tensor) {
   const forge_tensor_spec *spec = &model->inputs[index];
   const int32_t storage = storage_dtype(spec->dtype);
-  const bool direct = storage == spec->dtype && Py_TYPE(held->object) == (PyTypeObject *)state->ndarray && get_buffer(held, 0) == 0 &&
-                      buffer_dtype(&held->view) == storage;
+  const bool direct = storage == spec->dtype && Py_TYPE(held->object) == (PyTypeObject *)state->ndarray &&
+                      get_buffer(held, 0) == 0 && buffer_dtype(&held->view) == storage;
   if (!direct && adapt_input(state, model, spec, held) < 0) return -1;
   if (!is_plain(&held->view) &&
       replace_object(held, PyObject_CallFunctionObjArgs(state->copy_contiguous, held->object, NULL)) < 0)
@@ -202,15 +213,17 @@ static PyObject *check_given(const module_state *state, const forge_model *model
   const forge_tensor_spec *spec = &model->outputs[index];
   PyObject *shape = shape_tuple(tensor);
   if (shape == NULL) return NULL;
-  PyObject *array = PyObject_CallFunction(state->check_output, "OsssO", given, model->name, spec->name, forge_dtype_name(spec->dtype), shape);
+  PyObject *array = PyObject_CallFunction(state->check_output, "OsssO", given, model->name, spec->name,
+                                          forge_dtype_name(spec->dtype), shape);
   Py_DECREF(shape);
   return array;
 }
 
-static int hold_output(const module_state *state, const model_object *self, int32_t index, PyObject *given, held_tensor *held,
-                       forge_tensor *tensor) {
+static int hold_output(const module_state *state, const model_object *self, int32_t index, PyObject *given,
+                       held_tensor *held, forge_tensor *tensor) {
   if (given == NULL && has_unknown_size(tensor)) return 0;
-  held->object = given ? check_given(state, self->model, index, given, tensor) : new_array(state, &self->outputs[index], tensor);
+  held->object =
+      given ? check_given(state, self->model, index, given, tensor) : new_array(state, &self->outputs[index], tensor);
   if (held->object == NULL || get_buffer(held, PyBUF_WRITABLE) < 0) return -1;
   tensor->data = held->view.buf;
   tensor->capacity = held->view.len;
@@ -226,14 +239,15 @@ static PyObject *wrap_memory(const module_state *state, const model_object *self
   PyObject *shape = shape_tuple(tensor);
   PyObject *array = NULL;
   if (shape)
-    array = PyObject_CallFunction(state->from_memory, "OsO", memory, forge_dtype_name(self->model->outputs[index].dtype), shape);
+    array = PyObject_CallFunction(state->from_memory, "OsO", memory,
+                                  forge_dtype_name(self->model->outputs[index].dtype), shape);
   Py_XDECREF(shape);
   Py_DECREF(memory);
   return array;
 }
 
-static PyObject *result_of(const module_state *state, const model_object *self, int32_t index, PyObject *given, held_tensor *held,
-                           forge_tensor *tensor) {
+static PyObject *result_of(const module_state *state, const model_object *self, int32_t index, PyObject *given,
+                           held_tensor *held, forge_tensor *tensor) {
   if (held->object == NULL) return wrap_memory(state, self, index, tensor);
   PyBuffer_Release(&held->view);
   held->view.obj = NULL;
@@ -255,7 +269,8 @@ static PyObject *given_output(PyObject *outputs, int32_t index) {
   return given == Py_None ? NULL : given;
 }
 
-static int hold_all(const module_state *state, const model_object *self, PyObject *inputs, PyObject *outputs, const call_frame *frame) {
+static int hold_all(const module_state *state, const model_object *self, PyObject *inputs, PyObject *outputs,
+                    const call_frame *frame) {
   const forge_model *model = self->model;
   forge_error error;
   for (int32_t i = 0; i < model->n_inputs; i++) {
@@ -269,16 +284,19 @@ static int hold_all(const module_state *state, const model_object *self, PyObjec
     return -1;
   }
   for (int32_t i = 0; i < model->n_outputs; i++)
-    if (hold_output(state, self, i, given_output(outputs, i), &frame->held[model->n_inputs + i], &out[i]) < 0) return -1;
+    if (hold_output(state, self, i, given_output(outputs, i), &frame->held[model->n_inputs + i], &out[i]) < 0)
+      return -1;
   return 0;
 }
 
-static PyObject *collect(const module_state *state, const model_object *self, PyObject *outputs, const call_frame *frame) {
+static PyObject *collect(const module_state *state, const model_object *self, PyObject *outputs,
+                         const call_frame *frame) {
   const forge_model *model = self->model;
   PyObject *results = PyTuple_New(model->n_outputs);
   for (int32_t i = 0; i < model->n_outputs; i++) {
     const int32_t at = model->n_inputs + i;
-    PyObject *result = results ? result_of(state, self, i, given_output(outputs, i), &frame->held[at], &frame->tensors[at]) : NULL;
+    PyObject *result =
+        results ? result_of(state, self, i, given_output(outputs, i), &frame->held[at], &frame->tensors[at]) : NULL;
     if (result == NULL || PyTuple_SetItem(results, i, result) < 0) Py_CLEAR(results);
     if (results == NULL && frame->held[at].object == NULL) forge_free_output(&self->host, &frame->tensors[at]);
   }
@@ -290,10 +308,9 @@ static PyObject *run_frame(const model_object *self, PyObject *inputs, PyObject 
   if (hold_all(state, self, inputs, outputs, frame) < 0) return NULL;
   forge_error error;
   int32_t status;
-  Py_BEGIN_ALLOW_THREADS
-  status = forge_run(self->model, frame->tensors, frame->tensors + self->model->n_inputs, &self->host, &error);
-  Py_END_ALLOW_THREADS
-  if (status != FORGE_OK) {
+  Py_BEGIN_ALLOW_THREADS status =
+      forge_run(self->model, frame->tensors, frame->tensors + self->model->n_inputs, &self->host, &error);
+  Py_END_ALLOW_THREADS if (status != FORGE_OK) {
     error.status = status;
     return raise_error(state, &error);
   }
@@ -303,14 +320,15 @@ static PyObject *run_frame(const model_object *self, PyObject *inputs, PyObject 
 static int check_count(const model_object *self, PyObject *tensors, const char *what, int32_t expected) {
   const Py_ssize_t got = PyTuple_Check(tensors) ? PyTuple_Size(tensors) : -1;
   if (got == expected) return 0;
-  PyErr_Format(state_of((PyObject *)self)->errors[FORGE_ERROR_INPUT], "model '%s': wrong number of %s; got %zd; expected %d", self->model->name,
-               what, got, expected);
+  PyErr_Format(state_of((PyObject *)self)->errors[FORGE_ERROR_INPUT],
+               "model '%s': wrong number of %s; got %zd; expected %d", self->model->name, what, got, expected);
   return -1;
 }
 
 static PyObject *model_run(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   const model_object *self = (const model_object *)object;
-  if (count < 1 || count > 2) return PyErr_Format(PyExc_TypeError, "run takes a tuple of inputs and, optionally, one of outputs");
+  if (count < 1 || count > 2)
+    return PyErr_Format(PyExc_TypeError, "run takes a tuple of inputs and, optionally, one of outputs");
   PyObject *outputs = count == 2 && arguments[1] != Py_None ? arguments[1] : NULL;
   if (check_count(self, arguments[0], "inputs", self->model->n_inputs) < 0) return NULL;
   if (outputs && check_count(self, outputs, "outputs", self->model->n_outputs) < 0) return NULL;
@@ -327,7 +345,8 @@ static PyObject *model_run(PyObject *object, PyObject *const *arguments, Py_ssiz
       frame.held[i].object = frame.held[i].view.obj = NULL;
     }
     results = run_frame(self, arguments[0], outputs, &frame);
-    for (size_t i = 0; i < n; i++) drop(&frame.held[i]);
+    for (size_t i = 0; i < n; i++)
+      drop(&frame.held[i]);
   } else {
     PyErr_NoMemory();
   }
@@ -389,14 +408,16 @@ static PyObject *model_describe(PyObject *object, PyObject *unused) {
     Py_XDECREF(outputs);
     return NULL;
   }
-  return Py_BuildValue("{s:s,s:s,s:L,s:N,s:N,s:N}", "name", model->name, "cpu_features", model->cpu_features ? model->cpu_features : "",
-                       "weights_size", (long long)model->weights_size, "inputs", inputs, "outputs", outputs, "symbols", symbols);
+  return Py_BuildValue("{s:s,s:s,s:L,s:N,s:N,s:N}", "name", model->name, "cpu_features",
+                       model->cpu_features ? model->cpu_features : "", "weights_size", (long long)model->weights_size,
+                       "inputs", inputs, "outputs", outputs, "symbols", symbols);
 }
 
 static PyObject *model_set_threads(PyObject *object, PyObject *number) {
   const long threads = PyLong_AsLong(number);
   if (threads == -1 && PyErr_Occurred()) return NULL;
-  if (threads < 0 || threads > INT32_MAX) return PyErr_Format(PyExc_ValueError, "num_threads: got %ld; expected 0 or more", threads);
+  if (threads < 0 || threads > INT32_MAX)
+    return PyErr_Format(PyExc_ValueError, "num_threads: got %ld; expected 0 or more", threads);
   ((model_object *)object)->host = forge_host_with_threads((int32_t)threads);
   Py_RETURN_NONE;
 }
@@ -422,8 +443,10 @@ static void model_dealloc(PyObject *object) {
 
 static PyMethodDef model_methods[] = {
     {"run", (PyCFunction)(void (*)(void))model_run, METH_FASTCALL, "run(inputs, outputs=None) -> tuple of arrays"},
-    {"describe", model_describe, METH_NOARGS, "describe() -> dict of name, cpu_features, weights_size, inputs, outputs, symbols"},
-    {"set_threads", model_set_threads, METH_O, "set_threads(n): threads of this model's calls; 0 for the process's number"},
+    {"describe", model_describe, METH_NOARGS,
+     "describe() -> dict of name, cpu_features, weights_size, inputs, outputs, symbols"},
+    {"set_threads", model_set_threads, METH_O,
+     "set_threads(n): threads of this model's calls; 0 for the process's number"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -461,7 +484,8 @@ static int plan_output(const module_state *state, const forge_tensor_spec *spec,
   if (!parsed) return -1;
   if (!is_static(spec)) return 0;
   forge_tensor tensor = {.ndim = spec->ndim};
-  for (int32_t d = 0; d < spec->ndim; d++) tensor.shape[d] = spec->dims[d].size;
+  for (int32_t d = 0; d < spec->ndim; d++)
+    tensor.shape[d] = spec->dims[d].size;
   PyObject *shape = shape_tuple(&tensor);
   plan->arguments = shape ? Py_BuildValue("(NO)", shape, plan->storage_dtype) : NULL;
   return plan->arguments ? 0 : -1;
@@ -480,16 +504,16 @@ static int plan_outputs(const module_state *state, model_object *self) {
 }
 
 /* Points the model at weights from a buffer: copied, or kept and used in place. */
-static int attach_weights(const module_state *state, model_object *self, const forge_model *model, PyObject *weights, int copy) {
+static int attach_weights(const module_state *state, model_object *self, const forge_model *model, PyObject *weights,
+                          int copy) {
   forge_error error;
   if (PyObject_GetBuffer(weights, &self->weights, PyBUF_SIMPLE) < 0) {
     self->weights.obj = NULL;
     return -1;
   }
-  Py_BEGIN_ALLOW_THREADS
-  self->prepared = forge_prepare_weights(model, self->weights.buf, self->weights.len, copy, &error);
-  Py_END_ALLOW_THREADS
-  if (self->prepared && self->prepared->weights == self->weights.buf) return 0;
+  Py_BEGIN_ALLOW_THREADS self->prepared =
+      forge_prepare_weights(model, self->weights.buf, self->weights.len, copy, &error);
+  Py_END_ALLOW_THREADS if (self->prepared && self->prepared->weights == self->weights.buf) return 0;
   PyBuffer_Release(&self->weights);
   self->weights.obj = NULL;
   if (self->prepared) return 0;
@@ -497,13 +521,12 @@ static int attach_weights(const module_state *state, model_object *self, const f
   return -1;
 }
 
-static int prepare(const module_state *state, model_object *self, const forge_model *model, PyObject *weights, int copy) {
+static int prepare(const module_state *state, model_object *self, const forge_model *model, PyObject *weights,
+                   int copy) {
   if (weights != Py_None) return attach_weights(state, self, model, weights, copy);
   forge_error error;
-  Py_BEGIN_ALLOW_THREADS
-  self->prepared = forge_prepare(model, &error);
-  Py_END_ALLOW_THREADS
-  if (self->prepared) return 0;
+  Py_BEGIN_ALLOW_THREADS self->prepared = forge_prepare(model, &error);
+  Py_END_ALLOW_THREADS if (self->prepared) return 0;
   raise_error(state, &error);
   return -1;
 }
@@ -531,10 +554,8 @@ static PyObject *native_load(PyObject *module, PyObject *arguments) {
   if (!PyArg_ParseTuple(arguments, "i|Op", &fd, &weights, &copy)) return NULL;
   model_object *self = new_model(state, NULL);
   if (self == NULL) return NULL;
-  Py_BEGIN_ALLOW_THREADS
-  self->library = forge_load_fd(fd, &error);
-  Py_END_ALLOW_THREADS
-  if (self->library == NULL) {
+  Py_BEGIN_ALLOW_THREADS self->library = forge_load_fd(fd, &error);
+  Py_END_ALLOW_THREADS if (self->library == NULL) {
     Py_DECREF(self);
     return raise_error(state, &error);
   }
@@ -577,7 +598,8 @@ static PyObject *native_set_num_threads(PyObject *module, PyObject *number) {
   (void)module;
   const long threads = PyLong_AsLong(number);
   if (threads == -1 && PyErr_Occurred()) return NULL;
-  if (threads < 0 || threads > INT32_MAX) return PyErr_Format(PyExc_ValueError, "num_threads: got %ld; expected 0 or more", threads);
+  if (threads < 0 || threads > INT32_MAX)
+    return PyErr_Format(PyExc_ValueError, "num_threads: got %ld; expected 0 or more", threads);
   forge_set_num_threads((int32_t)threads);
   Py_RETURN_NONE;
 }
@@ -590,9 +612,11 @@ static PyObject *native_num_threads(PyObject *module, PyObject *unused) {
 
 static PyMethodDef native_methods[] = {
     {"load", native_load, METH_VARARGS, "load(fd, weights=None, copy=True) -> Model of the library in an open file"},
-    {"wrap", native_wrap, METH_VARARGS, "wrap(address, keepalive, weights=None, copy=True) -> Model of a forge_model in memory"},
+    {"wrap", native_wrap, METH_VARARGS,
+     "wrap(address, keepalive, weights=None, copy=True) -> Model of a forge_model in memory"},
     {"check_cpu", native_check_cpu, METH_O, "check_cpu(features): CpuFeatureError if this CPU lacks one"},
-    {"set_num_threads", native_set_num_threads, METH_O, "set_num_threads(n): threads of the process; 0 for the default"},
+    {"set_num_threads", native_set_num_threads, METH_O,
+     "set_num_threads(n): threads of the process; 0 for the default"},
     {"num_threads", native_num_threads, METH_NOARGS, "num_threads() -> int"},
     {NULL, NULL, 0, NULL},
 };
@@ -605,8 +629,9 @@ static PyObject *get_attribute(const char *module_name, const char *name) {
 }
 
 static int import_errors(module_state *state) {
-  static const char *const names[N_STATUS] = {"ForgeRuntimeError", "InputError", "OutOfMemoryError", "CpuFeatureError",
-                                              "ArtifactError", "ExecutionError", "InternalError", "ArtifactError"};
+  static const char *const names[N_STATUS] = {"ForgeRuntimeError", "InputError",    "OutOfMemoryError",
+                                              "CpuFeatureError",   "ArtifactError", "ExecutionError",
+                                              "InternalError",     "ArtifactError"};
   for (int32_t i = 0; i < N_STATUS; i++)
     if ((state->errors[i] = get_attribute("forge_runtime.errors", names[i])) == NULL) return -1;
   return 0;
@@ -632,7 +657,8 @@ static void native_free(void *module) {
   module_state *state = PyModule_GetState(module);
   if (state == NULL) return;
   PyObject **objects = (PyObject **)state;
-  for (size_t i = 0; i < sizeof *state / sizeof *objects; i++) Py_CLEAR(objects[i]);
+  for (size_t i = 0; i < sizeof *state / sizeof *objects; i++)
+    Py_CLEAR(objects[i]);
 }
 
 static PyModuleDef_Slot native_slots[] = {{Py_mod_exec, native_exec}, {0, NULL}};

@@ -7,8 +7,8 @@
 
 enum { CACHE_SLOTS = 16 };
 
-static const size_t CACHE_MINIMUM = (size_t)32 << 10;    /* smaller blocks: malloc is as fast */
-static const size_t CACHE_LIMIT = (size_t)1 << 30;       /* of all kept blocks together */
+static const size_t CACHE_MINIMUM = (size_t)32 << 10; /* smaller blocks: malloc is as fast */
+static const size_t CACHE_LIMIT = (size_t)1 << 30;    /* of all kept blocks together */
 static const size_t HUGE_MINIMUM = (size_t)4 << 20;
 
 /* Lies in the 64 bytes before what the model gets. */
@@ -36,8 +36,10 @@ static block *new_block(size_t bytes, size_t alignment) {
   const size_t offset = alignment > FORGE_ALIGNMENT ? alignment : FORGE_ALIGNMENT;
   if (bytes > PTRDIFF_MAX - offset) return NULL;
   void *base = NULL;
-  if (bytes >= HUGE_MINIMUM && offset <= FORGE_PAGE_SIZE) base = forge_alloc_pages(bytes + offset);
-  else if (posix_memalign(&base, offset, bytes + offset)) return NULL;
+  if (bytes >= HUGE_MINIMUM && offset <= FORGE_PAGE_SIZE)
+    base = forge_alloc_pages(bytes + offset);
+  else if (posix_memalign(&base, offset, bytes + offset))
+    return NULL;
   if (base == NULL) return NULL;
   block *header = (block *)((char *)base + offset - FORGE_ALIGNMENT);
   *header = (block){base, bytes};
@@ -48,7 +50,8 @@ static block *new_block(size_t bytes, size_t alignment) {
 static bool put(block *header) {
   for (int32_t i = 0; i < CACHE_SLOTS; i++) {
     block *none = NULL;
-    if (atomic_load_explicit(&cache[i], memory_order_relaxed) == NULL && atomic_compare_exchange_strong(&cache[i], &none, header))
+    if (atomic_load_explicit(&cache[i], memory_order_relaxed) == NULL &&
+        atomic_compare_exchange_strong(&cache[i], &none, header))
       return true;
   }
   return false;
@@ -92,7 +95,8 @@ static void host_free(const forge_host *host, void *memory, size_t bytes) {
   if (memory) give_back((block *)((char *)memory - FORGE_ALIGNMENT));
 }
 
-static int32_t host_parallel_for(const forge_host *host, forge_parallel_body body, void *closure, int64_t count, int64_t grain) {
+static int32_t host_parallel_for(const forge_host *host, forge_parallel_body body, void *closure, int64_t count,
+                                 int64_t grain) {
   return forge_pool_run((int32_t)(intptr_t)host->state, body, closure, count, grain);
 }
 
@@ -105,10 +109,8 @@ forge_host forge_host_with_threads(int32_t threads) {
 }
 
 const forge_host *forge_default_host(void) {
-  static const forge_host host = {.abi_version = FORGE_ABI_VERSION,
-                                  .alloc = host_alloc,
-                                  .free = host_free,
-                                  .parallel_for = host_parallel_for};
+  static const forge_host host = {
+      .abi_version = FORGE_ABI_VERSION, .alloc = host_alloc, .free = host_free, .parallel_for = host_parallel_for};
   return &host;
 }
 

@@ -35,7 +35,8 @@ static void *copy_weights(const void *weights, int64_t size) {
   return pages;
 }
 
-static int32_t attach_weights(prepared_model *prepared, const void *weights, int64_t size, bool copy, forge_error *error) {
+static int32_t attach_weights(prepared_model *prepared, const void *weights, int64_t size, bool copy,
+                              forge_error *error) {
   const char *name = prepared->model.name;
   if (size != prepared->model.weights_size)
     return forge_fail(error, FORGE_ERROR_FILE, "model '%s': wrong size of weights; got %lld bytes; expected %lld", name,
@@ -43,12 +44,15 @@ static int32_t attach_weights(prepared_model *prepared, const void *weights, int
   prepared->model.weights = weights;
   if (!copy || size == 0) return FORGE_OK;
   prepared->pages = copy_weights(weights, size);
-  if (prepared->pages == NULL) return forge_fail(error, FORGE_ERROR_MEMORY, "model '%s': no memory for %lld bytes of weights", name, (long long)size);
+  if (prepared->pages == NULL)
+    return forge_fail(error, FORGE_ERROR_MEMORY, "model '%s': no memory for %lld bytes of weights", name,
+                      (long long)size);
   prepared->model.weights = prepared->pages;
   return FORGE_OK;
 }
 
-forge_model *forge_prepare_weights(const forge_model *model, const void *weights, int64_t size, int32_t copy, forge_error *error) {
+forge_model *forge_prepare_weights(const forge_model *model, const void *weights, int64_t size, int32_t copy,
+                                   forge_error *error) {
   if (forge_check_model(model, error) != FORGE_OK) return NULL;
   const bool misaligned = (uintptr_t)weights % FORGE_ALIGNMENT != 0;
   prepared_model *prepared = calloc(1, sizeof *prepared);
@@ -83,7 +87,8 @@ static void unique_name(int fd, char *name) {
   static atomic_uint loads;
   const uint64_t number = (uint64_t)(uintptr_t)&loads << NAME_BITS | atomic_fetch_add(&loads, 1);
   size_t length = (size_t)snprintf(name, NAME_SIZE, "/proc/self/fd");
-  for (int32_t bit = 0; bit < 64; bit++) length += (size_t)snprintf(name + length, NAME_SIZE - length, number >> bit & 1 ? "/." : "/");
+  for (int32_t bit = 0; bit < 64; bit++)
+    length += (size_t)snprintf(name + length, NAME_SIZE - length, number >> bit & 1 ? "/." : "/");
   snprintf(name + length, NAME_SIZE - length, "/%d", fd);
 }
 
@@ -94,7 +99,8 @@ static forge_library *load_model(void *handle, forge_error *error) {
   forge_library *library = get ? calloc(1, sizeof *library) : NULL;
   if (library == NULL) {
     forge_fail(error, get ? FORGE_ERROR_MEMORY : FORGE_ERROR_FILE,
-               get ? "forge_load: out of memory" : "forge_load: the library has no forge_model_get; it is not a model that Forge compiled");
+               get ? "forge_load: out of memory"
+                   : "forge_load: the library has no forge_model_get; it is not a model that Forge compiled");
     return NULL;
   }
   library->handle = handle;
@@ -110,7 +116,8 @@ forge_library *forge_load_fd(int fd, forge_error *error) {
   void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (handle == NULL) {
     const char *reason = dlerror();
-    forge_fail(error, FORGE_ERROR_FILE, "forge_load: the system cannot load the library: %s", reason ? reason : "unknown reason");
+    forge_fail(error, FORGE_ERROR_FILE, "forge_load: the system cannot load the library: %s",
+               reason ? reason : "unknown reason");
     return NULL;
   }
   forge_library *library = load_model(handle, error);

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_THREADS = 1024, CHUNKS_PER_THREAD = 4, SPIN_NANOSECONDS = 100000, SPINS_PER_LOOK_AT_THE_CLOCK = 32 };
+enum { MAX_THREADS = 1024, CHUNKS_PER_THREAD = 4, SPIN_NANOSECONDS = 100000, SPINS_PER_YIELD = 64 };
 
 #define GATE_INSIDE 0x0fffu
 #define GATE_OPEN 0x1000u
@@ -30,17 +31,18 @@ typedef struct {
 } work_range;
 
 static struct {
-  _Alignas(64) atomic_uint gate;     /* futex of sleeping workers */
-  _Alignas(64) atomic_uint left;     /* futex of a waiting caller: changes when the last worker leaves a closed gate */
+  _Alignas(64) atomic_uint gate; /* futex of sleeping workers */
+  _Alignas(64) atomic_uint left; /* futex of a waiting caller: changes when the last worker leaves a closed gate */
   atomic_uint sleepers;
   atomic_bool caller_sleeps;
-  _Alignas(64) atomic_bool busy;     /* held by the caller whose job runs */
-  atomic_int requested;              /* set by forge_set_num_threads */
+  _Alignas(64) atomic_bool busy; /* held by the caller whose job runs */
+  atomic_int requested;          /* set by forge_set_num_threads */
   atomic_int cpus;
-  int32_t workers;                   /* this and the job below belong to the holder of `busy` */
+  int32_t workers; /* this and the job below belong to the holder of `busy` */
   bool fork_handled;
   int32_t threads;
   bool spin;
+  int32_t caller_cpu;
   forge_parallel_body body;
   void *closure;
   int64_t count, grain, units, step;
@@ -72,14 +74,17 @@ static int64_t now(void) {
   return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* Spins until the word differs from `seen` or the time is over; tells whether it differs. */
+/* Spins until the word differs from `seen` or the time is over; tells whether it differs. Yields now and then: what it waits for may
+ * need this very CPU.
+ */
 static bool spin_while(atomic_uint *word, uint32_t seen) {
   const int64_t deadline = now() + SPIN_NANOSECONDS;
   do {
-    for (int32_t i = 0; i < SPINS_PER_LOOK_AT_THE_CLOCK; i++) {
+    for (int32_t i = 0; i < SPINS_PER_YIELD; i++) {
       if (atomic_load_explicit(word, memory_order_acquire) != seen) return true;
       pause_cpu();
     }
+    sched_yield();
   } while (now() < deadline);
   return false;
 }
@@ -136,6 +141,19 @@ static void join_next_job(uint32_t *seen, bool spin) {
   }
 }
 
+/* Moves this thread to another CPU if it woke up on the caller's, where the scheduler likes to put it and may leave it for
+ * milliseconds while other CPUs are idle.
+ */
+static void avoid_caller_cpu(void) {
+  cpu_set_t allowed, others;
+  const int32_t cpu = sched_getcpu();
+  if (cpu != pool.caller_cpu || cpu < 0 || sched_getaffinity(0, sizeof allowed, &allowed)) return;
+  others = allowed;
+  CPU_CLR((size_t)cpu, &others);
+  if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others)) return;
+  (void)sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 static void *worker_main(void *argument) {
   const int32_t thread = (int32_t)(intptr_t)argument;
   uint32_t seen = UINT32_MAX;
@@ -145,6 +163,7 @@ static void *worker_main(void *argument) {
     join_next_job(&seen, spin);
     const bool takes_part = thread < pool.threads;
     spin = takes_part && pool.spin;
+    if (spin) avoid_caller_cpu();
     if (takes_part) work(thread);
     leave();
   }
@@ -186,9 +205,11 @@ static void ensure_workers(int32_t wanted) {
   prepare_first_worker();
   sigset_t blocked, before;
   sigfillset(&blocked);
-  for (size_t i = 0; i < sizeof own_faults / sizeof *own_faults; i++) sigdelset(&blocked, own_faults[i]);
+  for (size_t i = 0; i < sizeof own_faults / sizeof *own_faults; i++)
+    sigdelset(&blocked, own_faults[i]);
   pthread_sigmask(SIG_BLOCK, &blocked, &before);
-  while (pool.workers < wanted && start_worker(pool.workers + 1)) pool.workers++;
+  while (pool.workers < wanted && start_worker(pool.workers + 1))
+    pool.workers++;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -201,7 +222,9 @@ static int32_t usable_cpus(void) {
   return cpus;
 }
 
-static int32_t clamp_threads(int64_t threads) { return (int32_t)(threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads); }
+static int32_t clamp_threads(int64_t threads) {
+  return (int32_t)(threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads);
+}
 
 static int32_t default_threads(void) {
   const char *text = getenv("FORGE_NUM_THREADS");
@@ -222,7 +245,9 @@ int32_t forge_num_threads(void) {
   return threads;
 }
 
-void forge_set_num_threads(int32_t threads) { atomic_store(&pool.requested, threads <= 0 ? 0 : clamp_threads(threads)); }
+void forge_set_num_threads(int32_t threads) {
+  atomic_store(&pool.requested, threads <= 0 ? 0 : clamp_threads(threads));
+}
 
 static void divide_units(void) {
   const int64_t share = (pool.units + pool.threads - 1) / pool.threads;
@@ -258,6 +283,7 @@ static void close_gate(void) {
 static int32_t run_job(void) {
   atomic_store_explicit(&pool.status, FORGE_OK, memory_order_relaxed);
   pool.spin = pool.threads <= usable_cpus();
+  pool.caller_cpu = pool.spin ? sched_getcpu() : -1;
   divide_units();
   inside_job = true;
   open_gate();

@@ -60,7 +60,8 @@ int32_t forge_fail(forge_error *error, int32_t status, const char *format, ...) 
   va_end(arguments);
   if (needed >= (int)sizeof error->message) {
     size_t end = sizeof error->message - 1;
-    while (end > 0 && ((unsigned char)error->message[end - 1] & 0xC0) == 0x80) end--;
+    while (end > 0 && ((unsigned char)error->message[end - 1] & 0xC0) == 0x80)
+      end--;
     if (end > 0 && (unsigned char)error->message[end - 1] >= 0xC0) end--;
     error->message[end] = '\0';
   }
@@ -96,7 +97,8 @@ static void append(char *text, size_t *length, const char *format, ...) {
 static const char *shape_text(const forge_tensor *tensor, char *text) {
   size_t length = 0;
   append(text, &length, "[");
-  for (int32_t d = 0; d < tensor->ndim; d++) append(text, &length, d ? ", %lld" : "%lld", (long long)tensor->shape[d]);
+  for (int32_t d = 0; d < tensor->ndim; d++)
+    append(text, &length, d ? ", %lld" : "%lld", (long long)tensor->shape[d]);
   append(text, &length, "]");
   return text;
 }
@@ -107,9 +109,12 @@ static const char *spec_text(const forge_model *model, const forge_tensor_spec *
   for (int32_t d = 0; d < spec->ndim; d++) {
     const forge_dim *dim = &spec->dims[d];
     if (d) append(text, &length, ", ");
-    if (dim->size >= 0) append(text, &length, "%lld", (long long)dim->size);
-    else if (dim->size == -1) append(text, &length, "%s", model->symbol_names[dim->symbol]);
-    else append(text, &length, "(expression)");
+    if (dim->size >= 0)
+      append(text, &length, "%lld", (long long)dim->size);
+    else if (dim->size == -1)
+      append(text, &length, "%s", model->symbol_names[dim->symbol]);
+    else
+      append(text, &length, "(expression)");
   }
   append(text, &length, "]");
   return text;
@@ -119,7 +124,8 @@ static const char *spec_text(const forge_model *model, const forge_tensor_spec *
 static int64_t byte_count(const forge_tensor *tensor) {
   int64_t bytes = find_dtype(tensor->dtype)->size;
   bool empty = false;
-  for (int32_t d = 0; d < tensor->ndim; d++) empty |= tensor->shape[d] == 0;
+  for (int32_t d = 0; d < tensor->ndim; d++)
+    empty |= tensor->shape[d] == 0;
   if (empty) return 0;
   for (int32_t d = 0; d < tensor->ndim; d++)
     if (__builtin_mul_overflow(bytes, tensor->shape[d], &bytes)) return -1;
@@ -129,8 +135,9 @@ static int64_t byte_count(const forge_tensor *tensor) {
 static int32_t shape_error(const binding *b, int32_t input, int32_t d) {
   char got[TEXT_SIZE], expected[TEXT_SIZE];
   const forge_tensor_spec *spec = &b->model->inputs[input];
-  return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': wrong shape; got %s; expected %s; see dimension %d",
-                    b->model->name, spec->name, shape_text(&b->inputs[input], got), spec_text(b->model, spec, expected), d);
+  return forge_fail(b->error, FORGE_ERROR_INPUT,
+                    "model '%s': input '%s': wrong shape; got %s; expected %s; see dimension %d", b->model->name,
+                    spec->name, shape_text(&b->inputs[input], got), spec_text(b->model, spec, expected), d);
 }
 
 static int32_t check_input(const binding *b, int32_t input) {
@@ -138,15 +145,18 @@ static int32_t check_input(const binding *b, int32_t input) {
   const forge_tensor_spec *spec = &b->model->inputs[input];
   char got[TEXT_SIZE], expected[TEXT_SIZE];
   if (tensor->dtype != spec->dtype)
-    return forge_fail(b->error, FORGE_ERROR_INPUT,
-                      "model '%s': input '%s': wrong dtype; got %s; expected %s; convert it, nothing is converted silently",
-                      b->model->name, spec->name, forge_dtype_name(tensor->dtype), forge_dtype_name(spec->dtype));
+    return forge_fail(
+        b->error, FORGE_ERROR_INPUT,
+        "model '%s': input '%s': wrong dtype; got %s; expected %s; convert it, nothing is converted silently",
+        b->model->name, spec->name, forge_dtype_name(tensor->dtype), forge_dtype_name(spec->dtype));
   if (tensor->ndim < 0 || tensor->ndim > FORGE_MAX_RANK)
-    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': rank out of range; got %d; expected at most %d",
-                      b->model->name, spec->name, tensor->ndim, FORGE_MAX_RANK);
+    return forge_fail(b->error, FORGE_ERROR_INPUT,
+                      "model '%s': input '%s': rank out of range; got %d; expected at most %d", b->model->name,
+                      spec->name, tensor->ndim, FORGE_MAX_RANK);
   if (spec->ndim >= 0 && tensor->ndim != spec->ndim)
-    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': wrong rank; got %d, shape %s; expected %d, shape %s",
-                      b->model->name, spec->name, tensor->ndim, shape_text(tensor, got), spec->ndim,
+    return forge_fail(b->error, FORGE_ERROR_INPUT,
+                      "model '%s': input '%s': wrong rank; got %d, shape %s; expected %d, shape %s", b->model->name,
+                      spec->name, tensor->ndim, shape_text(tensor, got), spec->ndim,
                       spec_text(b->model, spec, expected));
   for (int32_t d = 0; d < tensor->ndim; d++)
     if (tensor->shape[d] < 0) return shape_error(b, input, d);
@@ -160,11 +170,12 @@ static int32_t check_input_data(const binding *b, int32_t input) {
   const forge_tensor *tensor = &b->inputs[input];
   const dtype_info *dtype = find_dtype(tensor->dtype);
   if (tensor->data == NULL && byte_count(tensor) > 0)
-    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': data is NULL; expected %lld bytes", b->model->name,
-                      b->model->inputs[input].name, (long long)byte_count(tensor));
+    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': data is NULL; expected %lld bytes",
+                      b->model->name, b->model->inputs[input].name, (long long)byte_count(tensor));
   if ((uintptr_t)tensor->data % (uintptr_t)dtype->alignment)
-    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': data at %p is not aligned; expected a multiple of %d",
-                      b->model->name, b->model->inputs[input].name, tensor->data, dtype->alignment);
+    return forge_fail(b->error, FORGE_ERROR_INPUT,
+                      "model '%s': input '%s': data at %p is not aligned; expected a multiple of %d", b->model->name,
+                      b->model->inputs[input].name, tensor->data, dtype->alignment);
   return FORGE_OK;
 }
 
@@ -182,11 +193,12 @@ static int32_t symbol_error(const binding *b, int32_t input, int32_t d) {
   const int64_t symbol = spec->dims[d].symbol;
   int32_t first = 0, first_d = 0;
   find_binder(b->model, symbol, &first, &first_d);
-  return forge_fail(b->error, FORGE_ERROR_INPUT,
-                    "model '%s': input '%s', dimension %d: symbol '%s' has two values; got %lld; expected %lld, the size of "
-                    "input '%s', dimension %d",
-                    b->model->name, spec->name, d, b->model->symbol_names[symbol], (long long)b->inputs[input].shape[d],
-                    (long long)b->symbols[symbol], b->model->inputs[first].name, first_d);
+  return forge_fail(
+      b->error, FORGE_ERROR_INPUT,
+      "model '%s': input '%s', dimension %d: symbol '%s' has two values; got %lld; expected %lld, the size of "
+      "input '%s', dimension %d",
+      b->model->name, spec->name, d, b->model->symbol_names[symbol], (long long)b->inputs[input].shape[d],
+      (long long)b->symbols[symbol], b->model->inputs[first].name, first_d);
 }
 
 static int32_t bind_dimension(const binding *b, int32_t input, int32_t d) {
@@ -205,27 +217,32 @@ static int32_t expression_error(const binding *b, int32_t input, int32_t d) {
   size_t length = 0;
   for (int32_t s = 0; s < b->model->n_symbols; s++)
     if (b->symbols[s] != UNBOUND)
-      append(values, &length, length ? ", %s = %lld" : "%s = %lld", b->model->symbol_names[s], (long long)b->symbols[s]);
-  return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s', dimension %d: wrong size; got %lld; expected %lld for %s",
-                    b->model->name, spec->name, d, (long long)b->inputs[input].shape[d],
-                    (long long)b->dims[spec->dims[d].symbol], values);
+      append(values, &length, length ? ", %s = %lld" : "%s = %lld", b->model->symbol_names[s],
+             (long long)b->symbols[s]);
+  return forge_fail(b->error, FORGE_ERROR_INPUT,
+                    "model '%s': input '%s', dimension %d: wrong size; got %lld; expected %lld for %s", b->model->name,
+                    spec->name, d, (long long)b->inputs[input].shape[d], (long long)b->dims[spec->dims[d].symbol],
+                    values);
 }
 
 static int32_t check_expressions(const binding *b) {
   for (int32_t i = 0; i < b->model->n_inputs; i++) {
     const forge_tensor_spec *spec = &b->model->inputs[i];
     for (int32_t d = 0; d < spec->ndim; d++)
-      if (spec->dims[d].size == -2 && b->dims[spec->dims[d].symbol] != b->inputs[i].shape[d]) return expression_error(b, i, d);
+      if (spec->dims[d].size == -2 && b->dims[spec->dims[d].symbol] != b->inputs[i].shape[d])
+        return expression_error(b, i, d);
   }
   return FORGE_OK;
 }
 
 static int32_t bind_inputs(const binding *b) {
   const forge_model *model = b->model;
-  for (int32_t s = 0; s < model->n_symbols; s++) b->symbols[s] = UNBOUND;
+  for (int32_t s = 0; s < model->n_symbols; s++)
+    b->symbols[s] = UNBOUND;
   for (int32_t i = 0; i < model->n_inputs; i++) {
     int32_t status = check_input(b, i);
-    for (int32_t d = 0; status == FORGE_OK && d < model->inputs[i].ndim; d++) status = bind_dimension(b, i, d);
+    for (int32_t d = 0; status == FORGE_OK && d < model->inputs[i].ndim; d++)
+      status = bind_dimension(b, i, d);
     if (status != FORGE_OK) return status;
   }
   if (model->n_dims == 0) return FORGE_OK;
@@ -253,18 +270,21 @@ static int32_t resolve_output(const binding *b, int32_t index) {
   for (int32_t d = 0; d < spec->ndim; d++) {
     tensor->shape[d] = resolve(b, &spec->dims[d]);
     if (tensor->shape[d] < 0 && spec->dims[d].size != -1)
-      return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': output '%s', dimension %d would have %lld elements for these inputs",
+      return forge_fail(b->error, FORGE_ERROR_INPUT,
+                        "model '%s': output '%s', dimension %d would have %lld elements for these inputs",
                         b->model->name, spec->name, d, (long long)tensor->shape[d]);
   }
   if (!is_data_dependent(tensor) && byte_count(tensor) < 0)
-    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': output '%s' would have shape %s, more bytes than 64 bits count",
-                      b->model->name, spec->name, shape_text(tensor, text));
+    return forge_fail(b->error, FORGE_ERROR_INPUT,
+                      "model '%s': output '%s' would have shape %s, more bytes than 64 bits count", b->model->name,
+                      spec->name, shape_text(tensor, text));
   return FORGE_OK;
 }
 
 static int32_t bind(const binding *b) {
   int32_t status = bind_inputs(b);
-  for (int32_t i = 0; status == FORGE_OK && i < b->model->n_outputs; i++) status = resolve_output(b, i);
+  for (int32_t i = 0; status == FORGE_OK && i < b->model->n_outputs; i++)
+    status = resolve_output(b, i);
   return status;
 }
 
@@ -299,7 +319,8 @@ static void call_free(const forge_host *host, void *memory, size_t bytes) {
   outer->free(outer, memory, bytes);
 }
 
-static int32_t call_parallel_for(const forge_host *host, forge_parallel_body body, void *closure, int64_t count, int64_t grain) {
+static int32_t call_parallel_for(const forge_host *host, forge_parallel_body body, void *closure, int64_t count,
+                                 int64_t grain) {
   const forge_host *outer = ((const call_host *)host)->outer;
   if (count <= 0) return FORGE_OK;
   if (outer->parallel_for == NULL || count == 1) return body(0, count, closure);
@@ -313,8 +334,8 @@ static void call_report_error(const forge_host *host, int32_t status, const char
   if (call->outer->report_error) call->outer->report_error(call->outer, status, message);
 }
 
-static int32_t call_registered(const forge_host *host, const char *name, const forge_tensor *in, int32_t n_in, forge_tensor *out,
-                               int32_t n_out) {
+static int32_t call_registered(const forge_host *host, const char *name, const forge_tensor *in, int32_t n_in,
+                               forge_tensor *out, int32_t n_out) {
   const forge_host *outer = ((const call_host *)host)->outer;
   if (outer->call_registered) return outer->call_registered(outer, name, in, n_in, out, n_out);
   char message[TEXT_SIZE];
@@ -324,8 +345,8 @@ static int32_t call_registered(const forge_host *host, const char *name, const f
 }
 
 static void init_call_host(call_host *call, const binding *b, const forge_host *outer) {
-  *call = (call_host){.host = {FORGE_ABI_VERSION, outer->state, call_alloc, call_free, call_parallel_for, call_report_error,
-                               call_registered},
+  *call = (call_host){.host = {FORGE_ABI_VERSION, outer->state, call_alloc, call_free, call_parallel_for,
+                               call_report_error, call_registered},
                       .outer = outer,
                       .model = b->model,
                       .error = b->error,
@@ -341,12 +362,15 @@ static int32_t check_overlap(const binding *b, int32_t index) {
   const forge_tensor *output = &b->outputs[index];
   const char *other = NULL;
   for (int32_t i = 0; other == NULL && i < b->model->n_inputs; i++)
-    if (overlap(output->data, byte_count(output), b->inputs[i].data, byte_count(&b->inputs[i]))) other = b->model->inputs[i].name;
+    if (overlap(output->data, byte_count(output), b->inputs[i].data, byte_count(&b->inputs[i])))
+      other = b->model->inputs[i].name;
   for (int32_t i = 0; other == NULL && i < index; i++)
-    if (overlap(output->data, byte_count(output), b->outputs[i].data, byte_count(&b->outputs[i]))) other = b->model->outputs[i].name;
+    if (overlap(output->data, byte_count(output), b->outputs[i].data, byte_count(&b->outputs[i])))
+      other = b->model->outputs[i].name;
   if (other == NULL) return FORGE_OK;
-  return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': the memory of output '%s' overlaps that of '%s'; give it its own",
-                    b->model->name, b->model->outputs[index].name, other);
+  return forge_fail(b->error, FORGE_ERROR_INPUT,
+                    "model '%s': the memory of output '%s' overlaps that of '%s'; give it its own", b->model->name,
+                    b->model->outputs[index].name, other);
 }
 
 static int32_t check_given_output(const binding *b, int32_t index) {
@@ -359,12 +383,14 @@ static int32_t check_given_output(const binding *b, int32_t index) {
                       "model '%s': output '%s' has a size that depends on data; pass NULL, the runtime allocates it",
                       b->model->name, name);
   if (tensor->capacity < byte_count(tensor))
-    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': output '%s' is too small; got %lld bytes; expected %lld for shape %s of %s",
-                      b->model->name, name, (long long)tensor->capacity, (long long)byte_count(tensor), shape_text(tensor, text),
-                      dtype->name);
+    return forge_fail(b->error, FORGE_ERROR_INPUT,
+                      "model '%s': output '%s' is too small; got %lld bytes; expected %lld for shape %s of %s",
+                      b->model->name, name, (long long)tensor->capacity, (long long)byte_count(tensor),
+                      shape_text(tensor, text), dtype->name);
   if ((uintptr_t)tensor->data % (uintptr_t)dtype->alignment)
-    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': output '%s': data at %p is not aligned; expected a multiple of %d",
-                      b->model->name, name, tensor->data, dtype->alignment);
+    return forge_fail(b->error, FORGE_ERROR_INPUT,
+                      "model '%s': output '%s': data at %p is not aligned; expected a multiple of %d", b->model->name,
+                      name, tensor->data, dtype->alignment);
   return check_overlap(b, index);
 }
 
@@ -396,8 +422,9 @@ typedef struct {
 static int32_t check_produced(const binding *b) {
   for (int32_t i = 0; i < b->model->n_outputs; i++)
     if (b->outputs[i].data == NULL)
-      return forge_fail(b->error, FORGE_ERROR_INTERNAL, "model '%s': output '%s' was not produced; this is a defect of the compiler",
-                        b->model->name, b->model->outputs[i].name);
+      return forge_fail(b->error, FORGE_ERROR_INTERNAL,
+                        "model '%s': output '%s' was not produced; this is a defect of the compiler", b->model->name,
+                        b->model->outputs[i].name);
   return FORGE_OK;
 }
 
@@ -405,10 +432,12 @@ static int32_t enter(const binding *b, const call_tables *tables, const forge_ho
   const forge_model *model = b->model;
   const int64_t arena_size = model->arena_size ? model->arena_size(b->symbols) : 0;
   if (arena_size < 0)
-    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': these shapes need more memory than 64 bits count", model->name);
+    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': these shapes need more memory than 64 bits count",
+                      model->name);
   void *arena = arena_size ? host->alloc(host, (size_t)arena_size, FORGE_ALIGNMENT) : NULL;
   if (arena_size && arena == NULL)
-    return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': no memory for an arena of %lld bytes", model->name, (long long)arena_size);
+    return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': no memory for an arena of %lld bytes", model->name,
+                      (long long)arena_size);
   call_host seen;
   init_call_host(&seen, b, host);
   const forge_call call = {tables->inputs, tables->outputs, model->weights, arena, b->symbols, &seen.host, b->outputs};
@@ -422,11 +451,14 @@ static int32_t enter(const binding *b, const call_tables *tables, const forge_ho
 }
 
 static int32_t prepare_outputs(const binding *b, const call_tables *tables, const forge_host *host) {
-  for (int32_t i = 0; i < b->model->n_outputs; i++) tables->allocated[i] = b->outputs[i].data == NULL;
+  for (int32_t i = 0; i < b->model->n_outputs; i++)
+    tables->allocated[i] = b->outputs[i].data == NULL;
   for (int32_t i = 0; i < b->model->n_outputs; i++) {
     int32_t status = FORGE_OK;
-    if (!tables->allocated[i]) status = check_given_output(b, i);
-    else if (!is_data_dependent(&b->outputs[i])) status = allocate_output(b, i, host);
+    if (!tables->allocated[i])
+      status = check_given_output(b, i);
+    else if (!is_data_dependent(&b->outputs[i]))
+      status = allocate_output(b, i, host);
     if (status != FORGE_OK) return status;
     tables->outputs[i] = b->outputs[i].data;
   }
@@ -470,7 +502,8 @@ static int32_t call_model(binding *b, const forge_host *host) {
   if (size <= sizeof stack) return call_with_scratch(b, host, stack);
   const forge_host *memory = host ? host : forge_default_host();
   void *heap = memory->alloc(memory, size, FORGE_ALIGNMENT);
-  if (heap == NULL) return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': no memory for %zu bytes", b->model->name, size);
+  if (heap == NULL)
+    return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': no memory for %zu bytes", b->model->name, size);
   const int32_t status = call_with_scratch(b, host, heap);
   memory->free(memory, heap, size);
   return status;
@@ -481,17 +514,19 @@ static int32_t check_arguments(const forge_model *model, const void *inputs, con
   const int32_t status = forge_check_model(model, error);
   if (status != FORGE_OK) return status;
   if ((inputs == NULL && model->n_inputs) || (outputs == NULL && model->n_outputs))
-    return forge_fail(error, FORGE_ERROR_INPUT, "model '%s': the tensors are NULL; expected %d inputs and %d outputs", model->name,
-                      model->n_inputs, model->n_outputs);
+    return forge_fail(error, FORGE_ERROR_INPUT, "model '%s': the tensors are NULL; expected %d inputs and %d outputs",
+                      model->name, model->n_inputs, model->n_outputs);
   return FORGE_OK;
 }
 
 static int32_t check_run(const forge_model *model, const forge_host *host, forge_error *error) {
   if (host->abi_version != FORGE_ABI_VERSION || host->alloc == NULL || host->free == NULL)
-    return forge_fail(error, FORGE_ERROR_ABI, "forge_run: unusable host; got interface version %d; expected %d, with alloc and free",
+    return forge_fail(error, FORGE_ERROR_ABI,
+                      "forge_run: unusable host; got interface version %d; expected %d, with alloc and free",
                       host->abi_version, FORGE_ABI_VERSION);
   if (model->weights == NULL && model->weights_size > 0)
-    return forge_fail(error, FORGE_ERROR_FILE, "model '%s': its weights are not loaded; use forge_prepare_weights", model->name);
+    return forge_fail(error, FORGE_ERROR_FILE, "model '%s': its weights are not loaded; use forge_prepare_weights",
+                      model->name);
   return FORGE_OK;
 }
 
@@ -506,7 +541,8 @@ int32_t forge_run(const forge_model *model, const forge_tensor *inputs, forge_te
   return call_model(&b, host);
 }
 
-int32_t forge_output_shapes(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, forge_error *error) {
+int32_t forge_output_shapes(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs,
+                            forge_error *error) {
   clear(error);
   const int32_t status = check_arguments(model, inputs, outputs, error);
   if (status != FORGE_OK) return status;
