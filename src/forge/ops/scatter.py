@@ -1,0 +1,125 @@
+"""Operators that write by index: scatter_elements and scatter_nd.
+
+Indices out of range are moved to the nearest element, after negative ones were counted from the end. Updates are applied in row-major
+order of the indices; with reduction "update" the last one stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge.errors import TypeInferenceError
+from forge.ir.types import TensorType
+from forge.ops import numeric
+from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.indexing import check_element_indices, element_positions, tuple_length, tuple_positions
+from forge.ops.infer_helpers import expect_rank, fail, same_dtype, tensor, unify_dim
+from forge.ops.signatures import Array, Arrays, Regions, Types, Values
+
+_AT: dict[str, Callable[..., Any]] = {
+    "add": np.add.at,
+    "mul": np.multiply.at,
+    "min": np.minimum.at,
+    "max": np.maximum.at,
+}
+REDUCTIONS = ("update", *_AT, "mean")
+
+
+@dataclass(frozen=True)
+class ScatterElementsAttrs:
+    axis: int = 0
+    reduction: str = "update"
+
+
+@dataclass(frozen=True)
+class ScatterNdAttrs:
+    mode: str = "update"
+
+
+def _check_reduction(op: str, reduction: str, dtype: str) -> None:
+    if reduction not in REDUCTIONS:
+        raise fail(op, "attribute reduction", repr(reduction), f"one of {', '.join(REDUCTIONS)}")
+    if dtype in ("bool", "string") and reduction != "update":
+        raise fail(op, f"reduction {reduction!r} of element type", dtype, "a numeric type")
+
+
+def scatter(data: Array, positions: tuple[Array, ...], updates: Array, reduction: str) -> Array:
+    """A copy of ``data`` with ``updates`` applied at NumPy indices."""
+    narrow = data.dtype != object and numeric.is_narrow_float(data)
+    result, updates = (numeric.widen(x) if narrow else x for x in (data.copy(), updates))
+    if reduction == "update":
+        for place in np.ndindex(*np.broadcast_shapes(*(p.shape for p in positions))):
+            result[tuple(np.broadcast_to(p, updates.shape[: len(place)])[place] for p in positions)] = updates[place]
+        return result
+    _AT["add" if reduction == "mean" else reduction](result, positions, updates)
+    if reduction == "mean":
+        count = np.ones(data.shape, np.int64)
+        np.add.at(count, positions, 1)
+        return np.asarray(result // count.astype(data.dtype) if numeric.is_integer(data) else result / count)
+    return result
+
+
+@register
+class ScatterElements(Op[ScatterElementsAttrs]):
+    """data, with out[j] = reduction(out[j], updates[i]) for all i, where j is i but for j[axis] = indices[i].
+
+    ``reduction``: update (replaces), add, mul, min, max, mean (of data and its updates).
+    """
+
+    name = "scatter_elements"
+    operands = (Operand("data"), Operand("indices"), Operand("updates"))
+    Attrs = ScatterElementsAttrs
+    kind = Kind.OPAQUE
+    kernel = "scatter_elements"
+    accuracy = Accuracy.ACCUMULATING
+
+    def infer(self, operands: Values, attrs: ScatterElementsAttrs, regions: Regions = ()) -> Types:
+        data, indices, updates = (tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True))
+        check_element_indices(self.name, data, indices, attrs.axis)
+        expect_rank(self.name, updates, "updates", indices.rank)
+        for a, b in zip(indices.shape, updates.shape, strict=True):
+            unify_dim(self.name, a, b, "shapes of indices and updates")
+        _check_reduction(self.name, attrs.reduction, same_dtype(self.name, [data, updates]))
+        return [data]
+
+    def reference(self, operands: Arrays, attrs: ScatterElementsAttrs) -> Arrays:
+        data, indices, updates = operands
+        return [scatter(data, element_positions(indices, data.shape, attrs.axis), updates, attrs.reduction)]
+
+
+@register
+class ScatterNd(Op[ScatterNdAttrs]):
+    """data, with out[indices[:, y..], x..] = mode(out[indices[:, y..], x..], updates[y.., x..]) for all y and x.
+
+    The first dimension of indices holds the index tuple. ``mode``: the reductions of scatter_elements.
+    """
+
+    name = "scatter_nd"
+    operands = (Operand("data"), Operand("indices"), Operand("updates"))
+    Attrs = ScatterNdAttrs
+    kind = Kind.OPAQUE
+    kernel = "scatter_nd"
+    accuracy = Accuracy.ACCUMULATING
+
+    def infer(self, operands: Values, attrs: ScatterNdAttrs, regions: Regions = ()) -> Types:
+        data, indices, updates = (tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True))
+        depth = tuple_length(self.name, data, indices)
+        _check_reduction(self.name, attrs.mode, same_dtype(self.name, [data, updates]))
+        self._check_updates(updates, TensorType((*indices.shape[1:], *data.shape[depth:]), data.dtype))
+        return [data]
+
+    def _check_updates(self, updates: TensorType, expected: TensorType) -> None:
+        expect_rank(self.name, updates, "updates", expected.rank)
+        try:
+            for a, b in zip(updates.shape, expected.shape, strict=True):
+                unify_dim(self.name, a, b, "shape of updates")
+        except TypeInferenceError as error:
+            raise TypeInferenceError(f"{error} (updates {updates}, expected {expected})") from None
+
+    def reference(self, operands: Arrays, attrs: ScatterNdAttrs) -> Arrays:
+        data, indices, updates = operands
+        return [scatter(data, tuple_positions(indices, data.shape), updates, attrs.mode)]
