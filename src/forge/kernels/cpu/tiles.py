@@ -97,6 +97,19 @@ def rows_for(extent: int | None, vectors: int, registers: int, limit: int = 8) -
     return min(range(1, min(most, extent) + 1), key=lambda rows: (_rows_cost(extent, rows, vectors), -rows))
 
 
+def product_tile(rows: int | None, columns: int | None, lanes: int, registers: int) -> tuple[int, int]:
+    """(vectors, rows) of the main tile of a product of these sizes (None: known at run time only)."""
+    candidates = [(vectors, rows_for(rows, vectors, registers)) for vectors in range(1, MAX_VECTORS + 1)]
+
+    def cost(candidate: tuple[int, int]) -> float:
+        vectors, tile_rows = candidate
+        extent = 8 * tile_rows if rows is None else rows
+        padding = 1.0 if columns is None else _padded(columns, vectors * lanes) / columns
+        return _rows_cost(extent, tile_rows, vectors) / (extent * vectors) * padding
+
+    return min(candidates, key=cost)
+
+
 def _rows_cost(extent: int, rows: int, vectors: int) -> float:
     """Cycles of a step over all rows; a remainder is a variant of its own, whose code costs a little."""
     full, rest = divmod(extent, rows)

@@ -1,0 +1,279 @@
+"""Kernel family ``matmul``: products of (stacks of) matrices that are both known at run time only.
+
+Operands: a [..., M, K] (``transpose_a``: [..., K, M]) and b [..., K, N] (``transpose_b``: [..., N, K]), the axes before broadcast as in
+NumPy; result [..., M, N].
+
+One task is a block of rows of one product and one column tile. The columns of b are copied into a local panel (a transposed b in
+registers, square by square), unless they lie in rows that may be read as they are. Where K does not fit, the panel holds a part of
+it and partial sums wait on the stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from forge import dtypes
+from forge.errors import CompileError
+from forge.kernels.contract import KernelCall, Reader, Writer, kernel
+from forge.kernels.cpu import gemm, micro, tiles
+from forge.kernels.cpu.gemm import Product, Rows, RowValue
+from forge.kernels.cpu.tiles import RegisterTile
+from forge.kernels.cpu.transpose import transpose_square
+from forge.target import Target
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import Allocate, Function, Stmt, seq, store
+
+ROW_BLOCK = 256
+PANEL_BYTES = 192 << 10
+"""Of a local panel of b, or of a copy of rows of a."""
+PART_DEPTH = 512
+"""Rows of a panel that holds a part of K."""
+DIRECT_STRIDE_BYTES = 2048
+"""Longest row of b that is read in place; longer ones fall on the same few cache sets."""
+SERIAL_WORK = 250_000
+"""Multiply-adds below which threads cost more than they save."""
+
+
+@dataclass(frozen=True)
+class MatmulPlan:
+    """Sizes and choices of one call."""
+
+    a: Reader
+    b: Reader
+    result: Writer
+    transpose_a: bool
+    transpose_b: bool
+    target: Target
+    batch: tuple[Expr, ...]
+    rows: Expr
+    columns: Expr
+    depth: Expr
+    tile: RegisterTile
+    row_block: int
+    depth_block: int
+    direct: bool
+    staged: bool
+
+    @property
+    def column_tiles(self) -> Expr:
+        return micro.ceildiv(self.columns, self.tile.width)
+
+    @property
+    def split(self) -> bool:
+        """Whether K is worked off in parts."""
+        known = micro.static(self.depth)
+        return known is None or known > self.depth_block
+
+    @property
+    def worthwhile(self) -> bool:
+        work = micro.static(micro.product((*self.batch, self.rows, self.columns, self.depth)))
+        return work is None or work > SERIAL_WORK
+
+    def read_a(self, batch: Sequence[Expr], row: Expr, k: Expr, mask: Expr | None = None) -> Expr:
+        matrix = [k, row] if self.transpose_a else [row, k]
+        return E.cast(self.a.read([*_broadcast(batch, self.a.shape[:-2]), *matrix], mask), self.tile.dtype)
+
+    def read_b(self, batch: Sequence[Expr], k: Expr, column: Expr, mask: Expr | None = None) -> Expr:
+        matrix = [column, k] if self.transpose_b else [k, column]
+        return E.cast(self.b.read([*_broadcast(batch, self.b.shape[:-2]), *matrix], mask), self.tile.dtype)
+
+
+def _broadcast(batch: Sequence[Expr], shape: Sequence[Expr]) -> list[Expr]:
+    """Indices of an operand whose axes of 1 are repeated."""
+    aligned = batch[len(batch) - len(shape):] if shape else []
+    return [E.const(0) if E.is_const(extent, 1) else i for i, extent in zip(aligned, shape, strict=True)]
+
+
+@kernel("matmul")
+def matmul(call: KernelCall) -> Function:
+    """a @ b over the last two axes."""
+    plan = _plan(call)
+    row_blocks = micro.ceildiv(plan.rows, plan.row_block)
+    extents = [*plan.batch, row_blocks, plan.column_tiles]
+
+    def task(index: Expr) -> Stmt:
+        lets, parts = [], []
+        for position, part in enumerate(micro.unravel(index, extents)):
+            let, variable = micro.bind(f"part{position}", part)
+            lets.append(seq(let))
+            parts.append(variable)
+        *batch, row_block, column_tile = parts
+        return seq(lets, _task(plan, batch, row_block, column_tile))
+
+    return call.function(micro.parallel(micro.product(extents), task, plan.worthwhile))
+
+
+def _plan(call: KernelCall) -> MatmulPlan:
+    a, b, result = call.operands[0], call.operands[1], call.results[0]
+    if a is None or b is None or len(a.shape) < 2 or len(b.shape) < 2:
+        raise CompileError(f"{call.name}: matrix product; expected two operands of rank 2 or more")
+    transpose_a, transpose_b = bool(call.attrs.transpose_a), bool(call.attrs.transpose_b)
+    rows, columns = result.shape[-2:]
+    depth = a.shape[-2 if transpose_a else -1]
+    dtype = tiles.accumulator_dtype(a.dtype, b.dtype)
+    lanes, registers = call.target.lanes(dtype), call.target.vector_registers
+    vectors, tile_rows = tiles.product_tile(micro.static(rows), micro.static(columns), lanes, registers)
+    known_depth = micro.static(depth)
+    element = dtypes.itemsize(dtype)
+    whole = known_depth is not None and known_depth * vectors * lanes * element <= PANEL_BYTES
+    block = known_depth if known_depth is not None and whole else PART_DEPTH
+    staged = not is_view(lambda row, k: a.read([*_zeros(a), *([k, row] if transpose_a else [row, k])]))
+    most = max(tile_rows, PANEL_BYTES // (block * element)) if staged else ROW_BLOCK
+    return MatmulPlan(a, b, result, transpose_a, transpose_b, call.target, result.shape[:-2], rows, columns, depth,
+                      RegisterTile(tile_rows, vectors, lanes, dtype), gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), block,
+                      _read_in_place(call.target, b, transpose_b, dtype, vectors * lanes), staged)
+
+
+def _zeros(operand: Reader) -> list[Expr]:
+    return [E.const(0)] * (len(operand.shape) - 2)
+
+
+def is_view(read: Callable[[Expr, Expr], Expr]) -> bool:
+    """Whether reading is a plain load at an index without divisions: cheap enough to repeat."""
+    value = read(E.var("row"), E.var("k"))
+    return isinstance(value, E.Load) and not any(
+        isinstance(x, E.Load) or isinstance(x, E.Binary) and x.op not in ("add", "mul", "sub") for x in _inner(value.index))
+
+
+def _inner(x: Expr) -> list[Expr]:
+    """``x`` and everything below it."""
+    found = [x]
+    for child in E.children(x):
+        found += _inner(child)
+    return found
+
+
+def contiguous(read: Callable[[Expr], Expr], lanes: int) -> bool:
+    """Whether neighbouring values of the index are neighbours in memory."""
+    value = read(E.ramp(E.var("i"), 1, lanes))
+    return isinstance(value, E.Load) and (lanes == 1 or isinstance(value.index, E.Ramp) and E.is_const(value.index.stride, 1))
+
+
+def _read_in_place(target: Target, b: Reader, transposed: bool, dtype: str, width: int) -> bool:
+    """Whether b's rows serve as they are: short, in whole column tiles, few enough for the second-level cache."""
+    rows, columns = micro.static(b.shape[-2]), micro.static(b.shape[-1])
+    if transposed or rows is None or columns is None or columns % width or b.dtype != dtype:
+        return False
+    row_bytes = columns * dtypes.itemsize(dtype)
+    plain = contiguous(lambda n: b.read([*_zeros(b), E.var("k"), n]), target.lanes(dtype))
+    return plain and row_bytes <= DIRECT_STRIDE_BYTES and rows * row_bytes <= target.l2_cache // 4
+
+
+def _task(plan: MatmulPlan, batch: Sequence[Expr], row_block: Expr, column_tile: Expr) -> Stmt:
+    lets, rows = Rows.of_block(row_block, plan.row_block, plan.rows)
+    lets_column, column = micro.bind("column", column_tile * plan.tile.width)
+    if plan.split:
+        return seq(lets, lets_column, _in_parts(plan, batch, rows, column))
+
+    def finish(row: Expr, value: RowValue) -> Stmt:
+        return _write(plan, batch, row, column, value)
+
+    return seq(lets, lets_column, _part(plan, batch, rows, column, E.const(0), plan.depth, finish, None))
+
+
+def _in_parts(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr) -> Stmt:
+    """K in parts, the sums of which wait in a local buffer."""
+    vectors, lanes, dtype = plan.tile.vectors, plan.tile.lanes, plan.tile.dtype
+    partial = micro.local("partial", dtype, plan.row_block * vectors, lanes)
+
+    def at(row: Expr, vector: int) -> Expr:
+        return (row - rows.begin) * vectors + vector
+
+    def keep(row: Expr, value: RowValue) -> Stmt:
+        return seq(store(partial, at(row, v), value(v)) for v in range(vectors))
+
+    def part(number: Expr) -> Stmt:
+        lets, first = micro.bind("first_k", number * plan.depth_block)
+        lets_count, count = micro.bind("k_count", E.binary("min", E.const(plan.depth_block), plan.depth - first))
+        return seq(lets, lets_count, _part(plan, batch, rows, column, first, count, keep,
+                                           lambda row, v: E.load(partial, at(row, v))))
+
+    clear = micro.serial("p", rows.count * vectors, lambda i: store(partial, i, E.const(0, dtype, lanes)))
+    write = micro.serial("row", rows.count, lambda row: _write(
+        plan, batch, rows.begin + row, column, lambda v: E.load(partial, at(rows.begin + row, v))))
+    return seq(Allocate(partial), clear, micro.serial("part", micro.ceildiv(plan.depth, plan.depth_block), part), write)
+
+
+def _part(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr, first: Expr, count: Expr,
+          finish: Callable[[Expr, RowValue], Stmt], start: Callable[[Expr, int], Expr] | None) -> Stmt:
+    """All rows of a task over k in [first, first + count)."""
+    pack, vector = _right(plan, batch, column, first, count)
+    stage, scalar = _left(plan, batch, rows, first, count)
+    product = Product(plan.tile, count, scalar, vector, finish, start)
+    return seq(pack, stage, gemm.any_rows(product, rows, plan.rows))
+
+
+def _left(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, first: Expr, count: Expr) -> tuple[Stmt, Callable[[Expr, Expr], Expr]]:
+    """The copy of the rows of a that a costly prologue needs, and the function that reads an element."""
+    if not plan.staged:
+        return seq(), lambda row, k: plan.read_a(batch, row, first + k)
+    copy = micro.local("rows", plan.tile.dtype, plan.row_block * plan.depth_block)
+    lanes = 1 if plan.transpose_a else plan.tile.lanes
+
+    def copy_row(row: Expr) -> Stmt:
+        return micro.each_vector("k", count, lanes, lambda k, mask: store(
+            copy, row * plan.depth_block + k, plan.read_a(batch, rows.begin + row, first + k, mask), mask))
+
+    return (seq(Allocate(copy), micro.serial("row", rows.count, copy_row)),
+            lambda row, k: E.load(copy, (row - rows.begin) * plan.depth_block + k))
+
+
+def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, count: Expr) -> tuple[Stmt, Callable[[Expr, int], Expr]]:
+    """The packing of a column tile of b, and the function that reads a vector of it."""
+    tile = plan.tile
+    if plan.direct:
+        return seq(), lambda k, v: plan.read_b(batch, first + k, E.ramp(column + v * tile.lanes, 1, tile.lanes))
+    panel = micro.local("panel", tile.dtype, -(-plan.depth_block // tile.lanes) * tile.lanes * tile.width)
+
+    def vector(k: Expr, v: int) -> Expr:
+        return E.load(panel, E.ramp(k * tile.width + v * tile.lanes, 1, tile.lanes))
+
+    along_depth = contiguous(lambda k: plan.read_b(batch, k, E.var("n")), tile.lanes)
+    along_columns = contiguous(lambda n: plan.read_b(batch, E.var("k"), n), tile.lanes)
+    pack = _pack_squares if along_depth and not along_columns and tile.lanes > 1 else _pack_rows
+    return seq(Allocate(panel), pack(plan, batch, panel, column, first, count)), vector
+
+
+def _pack_rows(plan: MatmulPlan, batch: Sequence[Expr], panel: Buffer, column: Expr, first: Expr, count: Expr) -> Stmt:
+    """Row by row; columns past the last are zero."""
+    tile = plan.tile
+
+    def row(k: Expr) -> Stmt:
+        def vector(v: int, mask: Expr | None) -> Stmt:
+            columns = E.ramp(column + v * tile.lanes, 1, tile.lanes)
+            return store(panel, E.ramp(k * tile.width + v * tile.lanes, 1, tile.lanes), plan.read_b(batch, first + k, columns, mask))
+
+        return gemm.column_vectors(tile.vectors, tile.lanes, column, plan.columns, vector)
+
+    return micro.reduction("k", count, 2, row)
+
+
+def _pack_squares(plan: MatmulPlan, batch: Sequence[Expr], panel: Buffer, column: Expr, first: Expr, count: Expr) -> Stmt:
+    """A b whose columns are contiguous, in transposed squares. Columns past the last repeat it: they are never written."""
+    tile, lanes = plan.tile, plan.tile.lanes
+
+    def square(v: Expr, k: Expr, mask: Expr | None) -> Stmt:
+        def source(i: int) -> Expr:
+            wanted = column + v * lanes + i
+            inside = E.is_const(plan.columns % tile.width, 0)
+            n = wanted if inside else E.binary("min", wanted, plan.columns - 1)
+            return plan.read_b(batch, first + k, n, mask)
+
+        base = k.base if isinstance(k, E.Ramp) else k
+        return transpose_square(lanes, source, lambda i, row: store(
+            panel, E.ramp((base + i) * tile.width + v * lanes, 1, lanes), row))
+
+    return micro.serial("v", tile.vectors, lambda v: micro.each_vector("k", count, lanes, lambda k, mask: square(v, k, mask)))
+
+
+def _write(plan: MatmulPlan, batch: Sequence[Expr], row: Expr, column: Expr, value: RowValue) -> Stmt:
+    """Writes one row of a column tile."""
+    tile, result = plan.tile, plan.result
+
+    def vector(v: int, mask: Expr | None) -> Stmt:
+        columns = E.ramp(column + v * tile.lanes, 1, tile.lanes)
+        return result.write([*batch, row, columns], E.cast(value(v), result.dtype), mask)
+
+    return gemm.column_vectors(tile.vectors, tile.lanes, column, plan.columns, vector)
