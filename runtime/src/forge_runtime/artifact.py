@@ -171,7 +171,7 @@ def _parse_json(file: _File, text: bytes) -> Metadata:
 
 
 def _check_version(file: _File, version: object) -> None:
-    if not isinstance(version, int) or version < 1:
+    if type(version) is not int or version < 1:
         raise ArtifactError(f"{file.where}: damaged; format version {version!r}; compile it again")
     if version > FORMAT_VERSION:
         raise ArtifactError(

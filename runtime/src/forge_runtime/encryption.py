@@ -33,7 +33,7 @@ _FILE_HEADER = struct.Struct("<8sII16s")
 _KEY_MAGIC = b"FORGEKEY"
 _KEY_HEADER = struct.Struct("<8sII16s16s12s")
 _KEY_SIZE = 32
-_MAX_LOG2_COST = 20
+_MAX_LOG2_COST = 19
 _MAX_CHUNK = 1 << 28
 _MFD_EXEC = 0x10
 
