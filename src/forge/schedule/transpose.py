@@ -50,10 +50,10 @@ class TransposedLoads:
         left_i, left_j = self.axis.extent - i, self.across.extent - j
         whole = seq(*self._tile(i, j, None, None))
         if all(a.static is not None and a.static % t == 0 for a in (self.axis, self.across)):
-            return parallel_nest([*self.outer, rows, columns], whole, E.const(cost))
+            return parallel_nest([*self.outer, columns, rows], whole, E.const(cost))
         rest = self._partial(i, j, left_i, left_j)
         inside = E.logical_and(E.compare("ge", left_i, t), E.compare("ge", left_j, t))
-        return parallel_nest([*self.outer, rows, columns], If(inside, whole, rest), E.const(cost))
+        return parallel_nest([*self.outer, columns, rows], If(inside, whole, rest), E.const(cost))
 
     def _partial(self, i: Expr, j: Expr, left_i: Expr, left_j: Expr) -> Stmt:
         if self.masked:
