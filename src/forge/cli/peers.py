@@ -92,3 +92,19 @@ def _relative(found: NDArray[Any], expected: NDArray[Any]) -> float:
     if not np.isfinite(largest):
         return float("inf")
     return largest / (float(np.abs(expected).max()) or 1.0)
+
+
+def load_torch_program(path: Path, feed: Feed, threads: int) -> Call:
+    """Eager torch on a program that ``torch.export.save`` wrote. Open only files that you trust: torch may run code in them."""
+    import torch
+
+    torch.set_num_threads(threads)
+    network = torch.export.load(str(path)).module()
+    tensors = [torch.from_numpy(array) for array in feed.values()]
+
+    def call() -> Outputs:
+        with torch.inference_mode():
+            outputs = network(*tensors)
+        return [output.numpy() for output in (outputs if isinstance(outputs, tuple | list) else (outputs,))]
+
+    return call

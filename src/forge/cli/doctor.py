@@ -1,0 +1,78 @@
+"""``forge doctor``: what this machine offers."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from forge._version import __version__
+from forge.cli import source
+from forge.errors import ForgeError
+from forge.target import Target
+
+EXAMPLE = "Example: `forge doctor`"
+
+_OPTIONAL = ("torch", "onnxruntime", "openvino", "tensorflow", "keras", "jax", "matplotlib")
+_REQUIRED = ("numpy", "ml_dtypes", "llvmlite", "onnx", "safetensors", "rich", "typer", "cryptography", "forge-runtime")
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
+    """Reports the C compiler, the CPU, huge pages and installed packages, and what to do about what is missing."""
+    facts = _facts()
+    if as_json:
+        source.print_json(facts)
+        return
+    shown = source.table("doctor", "what", "found")
+    for key, value in facts.items():
+        shown.add_row(key, value)
+    Console().print(shown)
+
+
+def _facts() -> dict[str, str]:
+    target = Target.parse("llvm")
+    facts = {
+        "forge": __version__,
+        "python": f"{platform.python_version()} ({sys.executable})",
+        "system": f"{platform.system()} {platform.machine()}",
+        "C compiler": _compiler(),
+        "CPU": f"{target.cpu}; vectors of {target.vector_bits} bits; {len(os.sched_getaffinity(0))} usable CPUs",
+        "CPU features": " ".join(target.features),
+        "caches": ", ".join(f"L{n} {source.bytes_text(s)}" for n, s in enumerate((target.l1_cache, target.l2_cache, target.l3_cache), 1)),
+        "huge pages": _huge_pages(),
+    }
+    for name in (*_REQUIRED, *_OPTIONAL):
+        facts[name] = _version(name)
+    return facts
+
+
+def _compiler() -> str:
+    from forge.codegen.link import find_compiler
+
+    try:
+        return find_compiler()
+    except ForgeError as error:
+        return str(error)
+
+
+def _huge_pages() -> str:
+    path = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    try:
+        chosen = path.read_text(encoding="ascii").split("[")[1].split("]")[0]
+    except (OSError, IndexError):
+        return "not available; large models read their weights more slowly"
+    advice = "" if chosen in ("always", "madvise") else "; 'madvise' lets large models read their weights faster"
+    return f"{chosen}{advice}"
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "missing; reinstall Forge" if package in _REQUIRED else "not installed (optional)"
