@@ -1,0 +1,73 @@
+"""The comparer of all operator tests. Its tolerance comes from the accuracy class and the element type, never from a test.
+
+- EXACT, and every result that is not floating point: equal bit for bit (NaN equals NaN, -0 equals 0);
+- ROUNDING: every element is a few units in the last place of itself, or of the largest element, away;
+- ACCUMULATING: errors are measured against the largest element, as cancellation may leave few digits of a small one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from forge import dtypes
+from forge.ops.base import Accuracy
+
+RELATIVE = {Accuracy.ROUNDING: 16, Accuracy.ACCUMULATING: 16}
+TO_LARGEST = {Accuracy.ROUNDING: 4, Accuracy.ACCUMULATING: 64}
+NARROW_RELATIVE = 3
+"""Of types of 16 bits and less, which are computed in float32 and rounded a few times at most."""
+
+
+def epsilon(dtype: str) -> float:
+    """Distance from 1 to the next number."""
+    return float(ml_dtypes.finfo(dtypes.numpy_dtype(dtype)).eps)
+
+
+def tolerance(accuracy: Accuracy, dtype: str) -> tuple[float, float]:
+    """Error allowed relative to the element, and relative to the largest element."""
+    if accuracy is Accuracy.EXACT or not dtypes.is_float(dtype):
+        return 0.0, 0.0
+    if dtypes.bits(dtype) <= 16:
+        return NARROW_RELATIVE * epsilon(dtype), epsilon(dtype) / 2
+    return RELATIVE[accuracy] * epsilon(dtype), TO_LARGEST[accuracy] * epsilon(dtype)
+
+
+def mismatch(actual: Any, expected: Any, accuracy: Accuracy, dtype: str | None = None) -> str | None:
+    """What is wrong with ``actual``; None if it agrees. ``dtype`` takes the place of the expected one for the tolerance."""
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    if actual.shape != expected.shape:
+        return f"shape {actual.shape}; expected {expected.shape}"
+    if actual.dtype != expected.dtype:
+        return f"dtype {actual.dtype}; expected {expected.dtype}"
+    name = dtypes.canonical(expected.dtype)
+    relative, to_largest = tolerance(accuracy, dtype or name)
+    if not dtypes.is_float(name):
+        return _first(actual, expected, actual == expected)
+    return _close(actual.astype(np.float64), expected.astype(np.float64), relative, to_largest)
+
+
+def _close(actual: np.ndarray, expected: np.ndarray, relative: float, to_largest: float) -> str | None:
+    special = ~np.isfinite(expected) | ~np.isfinite(actual)
+    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+    finite = np.abs(expected[~special])
+    largest = float(finite.max()) if finite.size else 0.0
+    with np.errstate(invalid="ignore"):
+        close = np.abs(actual - expected) <= relative * np.abs(expected) + to_largest * largest
+    return _first(actual, expected, np.where(special, same, close))
+
+
+def _first(actual: np.ndarray, expected: np.ndarray, good: Any) -> str | None:
+    bad = np.argwhere(~np.asarray(good, dtype=bool))
+    if not len(bad):
+        return None
+    place = tuple(int(k) for k in bad[0])
+    return f"{len(bad)} of {expected.size} elements differ; at {place}: {actual[place]!r}; expected {expected[place]!r}"
+
+
+def check(actual: Any, expected: Any, accuracy: Accuracy, where: str = "") -> None:
+    """Fails the test unless ``actual`` agrees with ``expected``."""
+    wrong = mismatch(actual, expected, accuracy)
+    assert wrong is None, f"{where}: {wrong}"

@@ -1,0 +1,147 @@
+"""Runs a case: with the reference, with its lowering evaluated by NumPy, compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from forge import dims, dtypes, te
+from forge.dims import Dim
+from forge.ir.builder import Builder
+from forge.ir.interp import bind_symbols, concrete_attrs, run_graph
+from forge.ir.nodes import Graph, Node, Value
+from forge.ir.op import ReferenceValue
+from forge.ir.types import TensorType
+from forge.ops.base import Op
+from forge.te.evaluate import evaluate
+from tests.ops.case import Case, Constant
+
+
+class NotLowered(Exception):
+    """An operator has no lowering that NumPy could evaluate: it has a kernel only, or none at all."""
+
+
+def build_graph(case: Case, symbolic: bool = False) -> Graph:
+    """A graph of one node; operands are inputs, but for constants. ``symbolic``: extents above 1 are symbols."""
+    builder = Builder()
+    operands = [_operand(builder, spec, array, symbolic) for spec, array in zip(case.operands, case.arrays(), strict=True)]
+    return builder.output(*builder.call_multi(case.op, *operands, **case.attrs))
+
+
+def _operand(builder: Builder, spec: Any, array: np.ndarray | None, symbolic: bool) -> Value | None:
+    if array is None:
+        return None
+    if isinstance(spec, Constant):
+        return builder.constant(array)
+    shape: tuple[Dim, ...] = tuple(dims.symbol(f"s{d}") if symbolic and d > 1 else d for d in array.shape)
+    return builder.input(TensorType(shape, dtypes.canonical(array.dtype)))
+
+
+def input_arrays(case: Case) -> list[np.ndarray]:
+    """The contents of the graph's inputs."""
+    pairs = zip(case.operands, case.arrays(), strict=True)
+    return [a for spec, a in pairs if a is not None and not isinstance(spec, Constant)]
+
+
+def run_reference(case: Case, symbolic: bool = False) -> list[ReferenceValue]:
+    """Results of the interpreter."""
+    return run_graph(build_graph(case, symbolic), input_arrays(case))
+
+
+def run_lowered(case: Case, symbolic: bool = False) -> list[np.ndarray]:
+    """Results of the tensor expressions.
+
+    Raises:
+        NotLowered: an operator has none.
+    """
+    return evaluate_graph(build_graph(case, symbolic), input_arrays(case))
+
+
+def evaluate_graph(graph: Graph, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Outputs of ``graph`` through decompositions and lowerings only."""
+    decompose_all(graph)
+    values: dict[Value, Any] = {}
+    symbols: dict[str, int] = {}
+    for value, array in zip(graph.inputs, inputs, strict=True):
+        values[value] = array
+        bind_symbols(value, array, symbols)
+    for node in graph.nodes:
+        constant = node.results[0].constant
+        results = [constant] if constant is not None else _evaluate_node(node, values, symbols)
+        for value, array in zip(node.results, results, strict=True):
+            values[value] = array
+    return [values[v] for v in graph.outputs]
+
+
+def decompose_all(graph: Graph) -> None:
+    """Replaces nodes by their decompositions until none has one."""
+    changed = True
+    while changed:
+        changed = False
+        for node in graph:
+            op = node.op_def
+            if not isinstance(op, Op):
+                continue
+            parts = op.decompose(Builder(graph, before=node), node.operands, node.attrs)
+            if parts is None:
+                continue
+            for old, new in zip(node.results, parts, strict=True):
+                assert new.type == old.type or not _is_static(new) or not _is_static(old), f"{node.op}: {old.type} became {new.type}"
+                for user, position in list(old.uses):
+                    user.set_operand(position, new)
+                graph.outputs = [new if v is old else v for v in graph.outputs]
+            graph.remove(node)
+            changed = True
+
+
+def _is_static(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.is_static
+
+
+def _evaluate_node(node: Node, values: Mapping[Value, Any], symbols: dict[str, int]) -> list[np.ndarray]:
+    op = node.op_def
+    if not isinstance(op, Op):
+        raise NotLowered(node.op)
+    placeholders = [None if v is None else te.placeholder(v.shape, v.dtype, f"x{k}") for k, v in enumerate(node.operands)]
+    inputs = {p: values[v] for p, v in zip(placeholders, node.operands, strict=True) if p is not None and v is not None}
+    types = [v.tensor_type for v in node.results]
+    for name, definition in op.define_symbols(placeholders, node.attrs, types).items():
+        symbols[name] = evaluate_scalar(definition, inputs, symbols)
+    try:
+        tensors = op.lower(placeholders, node.attrs, types)
+    except NotImplementedError as error:
+        raise NotLowered(node.op) from error
+    results = []
+    for tensor, type_ in zip(tensors, types, strict=True):
+        assert tensor.dtype == type_.dtype, f"{node.op}: lowering gives {tensor.dtype}; type is {type_}"
+        results.append(evaluate(tensor, inputs, symbols))
+        expected = tuple(dims.evaluate(d, symbols) for d in type_.shape)
+        assert results[-1].shape == expected, f"{node.op}: lowering gives {results[-1].shape}; type is {type_} = {expected}"
+    return results
+
+
+def evaluate_scalar(x: te.Expr, inputs: Mapping[te.Tensor, np.ndarray], symbols: Mapping[str, int]) -> int:
+    """The value of an expression over elements of operands."""
+    return int(evaluate(te.compute((), lambda: x, "scalar"), inputs, symbols))
+
+
+def reference_of(case: Case) -> list[ReferenceValue]:
+    """The operator's ``reference`` called directly on the case's operands."""
+    graph = build_graph(case)
+    node = graph.nodes[-1]
+    return list(node.op_def.reference(case.arrays(), concrete_attrs(node.attrs, {})))
+
+
+def compile_and_run(graph: Graph, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Outputs of the compiled graph.
+
+    Raises:
+        NotLowered: there is no driver in this tree.
+    """
+    from forge import driver
+
+    if not hasattr(driver, "compile_graph"):
+        raise NotLowered("driver")
+    return list(driver.compile_graph(graph)(*inputs))

@@ -1,0 +1,71 @@
+"""Every row of ``tests/ops/cases``: reference against oracle, lowering against reference, static and symbolic."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import numpy as np
+import pytest
+
+import forge.ops  # noqa: F401
+import tests.ops.cases
+from forge.ir.op import get_op
+from tests.ops import harness
+from tests.ops.case import Case
+from tests.ops.compare import check
+
+
+def all_cases() -> list[Case]:
+    """The rows of all modules of ``tests.ops.cases``, in order of the modules' names."""
+    names = sorted(m.name for m in pkgutil.iter_modules(tests.ops.cases.__path__))
+    return [case for name in names for case in importlib.import_module(f"tests.ops.cases.{name}").CASES]
+
+
+CASES = all_cases()
+WITH_ORACLE = [c for c in CASES if c.oracle is not None]
+SYMBOLIC = [c for c in CASES if c.symbolic]
+
+
+def by_id(cases: list[Case]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", cases, ids=[c.id for c in cases])
+
+
+def results_of(value: object) -> list[np.ndarray]:
+    return [np.asarray(v) for v in value] if isinstance(value, list | tuple) else [np.asarray(value)]
+
+
+def test_ids_are_unique() -> None:
+    ids = [c.id for c in CASES]
+    assert len(ids) == len(set(ids)), sorted({i for i in ids if ids.count(i) > 1})
+
+
+@by_id(WITH_ORACLE)
+def test_reference_agrees_with_oracle(case: Case) -> None:
+    assert case.oracle is not None
+    with np.errstate(all="ignore"):
+        expected = results_of(case.oracle(*case.arrays()))
+    actual = harness.run_reference(case)
+    assert len(actual) == len(expected)
+    for result, wanted in zip(actual, expected, strict=True):
+        check(result, wanted.astype(result.dtype), get_op(case.op).accuracy, case.id)
+
+
+@by_id(CASES)
+def test_lowering_agrees_with_reference(case: Case) -> None:
+    check_lowering(case, symbolic=False)
+
+
+@by_id(SYMBOLIC)
+def test_symbolic_lowering_agrees_with_reference(case: Case) -> None:
+    check_lowering(case, symbolic=True)
+
+
+def check_lowering(case: Case, symbolic: bool) -> None:
+    expected = harness.run_reference(case, symbolic)
+    try:
+        actual = harness.run_lowered(case, symbolic)
+    except harness.NotLowered as missing:
+        pytest.skip(f"{missing} has no tensor expressions")
+    for result, wanted in zip(actual, expected, strict=True):
+        check(result, wanted, get_op(case.op).accuracy, case.id)
