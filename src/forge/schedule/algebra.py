@@ -149,7 +149,21 @@ class Algebra:
             slope.append((tuple(place for place in monomial if place != using[0]), factor))
         return collect(slope)
 
+    def divisors(self, p: Poly, variable: Var) -> set[int]:
+        """Numbers greater than 1 that ``variable`` itself is divided by inside ``p``."""
+        found: set[int] = set()
+        own = self.poly(variable)
+        for monomial, _ in p.terms:
+            for atom in (self._atoms[place] for place in monomial):
+                if variable not in atom.variables or atom.kind in ("var", "opaque"):
+                    continue
+                if atom.kind == "floordiv" and atom.a == own and atom.b.constant is not None:
+                    found.add(atom.b.constant)
+                found |= self.divisors(atom.a, variable) | self.divisors(atom.b, variable)
+        return found
+
     def floordiv(self, a: Poly, b: Poly) -> Poly:
+        """``a // b`` for ``b > 0``."""
         if a.constant is not None and b.constant is not None:
             return number(a.constant // b.constant if b.constant else 0)
         if b.constant == 1:

@@ -19,12 +19,12 @@ from forge.schedule.loops import (
     supports_masks,
     vector_loop,
 )
-from forge.schedule.rewrite import IndexSimplifier, Vectorizer, map_expressions, stores, substitute
+from forge.schedule.rewrite import IndexSimplifier, Rewriter, Vectorizer, map_expressions, stores, substitute
 from forge.schedule.transpose import TransposedLoads
 from forge.target import Target
 from forge.tir import expr as E
-from forge.tir.expr import Expr
-from forge.tir.stmt import Stmt
+from forge.tir.expr import Expr, Var
+from forge.tir.stmt import Stmt, seq
 
 BLOCK_BYTES = 16384
 """Of one flat loop that is cut for several threads: bytes of the widest element stream in a block."""
@@ -36,11 +36,47 @@ CHEAP = 12
 def schedule_injective(call: KernelCall, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
     """Vectorised and parallel loops over ``loops`` around the scalar statement ``body``."""
     body = IndexSimplifier(algebra).stmt(body)
+    return seq(*(_nest(call.target, *part, algebra) for part in _split(tuple(loops), body, algebra)))
+
+
+def _nest(target: Target, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
     collapsed = collapse(loops, analyse((), (body,), algebra), algebra)
     body = IndexSimplifier(algebra).stmt(collapsed.statement(body))
-    if not collapsed.loops:
-        return body
-    return _Injective(call.target, collapsed.loops, body, algebra).build()
+    return _Injective(target, collapsed.loops, body, algebra).build() if collapsed.loops else body
+
+
+def _split(loops: tuple[Loop, ...], body: Stmt, algebra: Algebra) -> list[tuple[tuple[Loop, ...], Stmt]]:
+    """Splits axes that indices divide, so that the indices become affine; what is left over gets a nest of its own.
+
+    ``for c in 24: A[c // 16, c % 16]``  -->  ``for o in 1: for i in 16: A[o, i]``; ``for i in 8: A[1, i]``
+    """
+    accesses = analyse((), (body,), algebra)
+    for k, axis in enumerate(loops):
+        divisors = set[int]().union(*(algebra.divisors(item.index, axis.var) for item in accesses.items))
+        if axis.static is not None and divisors and axis.var not in accesses.value_uses:
+            return _split_axis(loops, k, axis.static, min(divisors), body, algebra)
+    return [(loops, body)]
+
+
+def _split_axis(
+    loops: tuple[Loop, ...], k: int, extent: int, factor: int, body: Stmt, algebra: Algebra
+) -> list[tuple[tuple[Loop, ...], Stmt]]:
+    whole, rest = divmod(extent, factor)
+    parts = []
+    for first, outer_extent, inner_extent in ((0, whole, factor), (whole, 1, rest)):
+        if outer_extent == 0 or inner_extent == 0:
+            continue
+        outer, inner = Loop(E.var("o"), E.const(outer_extent)), Loop(E.var("i"), E.const(inner_extent))
+        outer.declare(algebra)
+        inner.declare(algebra)
+        rename = _renaming(loops[k].var, (outer.var + first) * factor + inner.var)
+        moved = IndexSimplifier(algebra).stmt(map_expressions(body, rename))
+        parts += _split((*loops[:k], outer, inner, *loops[k + 1 :]), moved, algebra)
+    return parts
+
+
+def _renaming(variable: Var, value: Expr) -> Rewriter:
+    return Rewriter(lambda x: value if x is variable else None)
 
 
 def serial_nest(target: Target, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
