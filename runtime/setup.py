@@ -35,7 +35,7 @@ setup(
             sources=[f"{CSRC}/{name}" for name in FILES],
             depends=[f"{CSRC}/forge_runtime.h", f"{CSRC}/forge_internal.h"],
             define_macros=[("Py_LIMITED_API", "0x030b0000")],
-            extra_compile_args=["-std=c11", "-O2", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"],
+            extra_compile_args=["-std=c11", "-O2", "-g0", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"],
             extra_link_args=["-pthread"],
             py_limited_api=True,
         )

@@ -66,10 +66,11 @@ def _rechunk(source: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
     """Pieces of exactly ``CHUNK_SIZE`` bytes, and whether one is the last; only the last may be shorter, or empty."""
     buffer = bytearray()
     for piece in source:
-        buffer += piece
-        while len(buffer) > CHUNK_SIZE:
-            yield bytes(buffer[:CHUNK_SIZE]), False
-            del buffer[:CHUNK_SIZE]
+        for start in range(0, len(piece), CHUNK_SIZE):
+            buffer += piece[start : start + CHUNK_SIZE]
+            if len(buffer) > CHUNK_SIZE:
+                yield bytes(buffer[:CHUNK_SIZE]), False
+                del buffer[:CHUNK_SIZE]
     yield bytes(buffer), True
 
 
