@@ -24,9 +24,6 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, Stmt, seq, store
 
-SERIAL_WORK = 250_000
-"""Multiply-adds below which threads cost more than they save."""
-
 
 @kernel("conv2d_nchwc")
 def conv2d_nchwc(call: KernelCall) -> Function:
@@ -43,10 +40,9 @@ def conv2d_nchwc(call: KernelCall) -> Function:
             parts.append(variable)
         return seq(lets, _Task(plan, *parts).statement())
 
-    work = window.height.out * window.width.out * plan.total_groups * plan.vectors * plan.lanes * plan.in_channels
-    known = micro.static(window.batch)
-    worthwhile = known is None or known * work * window.height.kernel * window.width.kernel > SERIAL_WORK
-    return call.function(micro.parallel(micro.product(extents), task, worthwhile))
+    positions = plan.row_block * plan.column_block
+    work = positions * plan.groups * plan.vectors * plan.lanes * plan.in_channels * window.height.kernel * window.width.kernel
+    return call.function(micro.parallel(micro.product(extents), work, task))
 
 
 def _problem(call: KernelCall) -> Problem:

@@ -25,8 +25,6 @@ from forge.tir.stmt import Allocate, Function, Stmt, seq, store
 
 ROW_BLOCK = 256
 """Rows that share one pass over a column tile: enough that weights may come from main memory at full speed."""
-SERIAL_WORK = 250_000
-"""Multiply-adds below which threads cost more than they save."""
 
 Element = Callable[[Expr, Expr], Expr]
 
@@ -68,11 +66,6 @@ class DensePlan:
         needed = self.target.num_cores if known is None else -(-self.target.num_cores // known)
         return min(self.column_tiles, needed)
 
-    @property
-    def worthwhile(self) -> bool:
-        """Whether the work is worth distributing over threads."""
-        return self.static_rows is None or self.static_rows * self.depth * self.units > SERIAL_WORK
-
 
 def plan_dense(call: KernelCall) -> DensePlan:
     """Chooses tile and blocks.
@@ -108,7 +101,9 @@ def dense_pack(call: KernelCall) -> Function:
         lets_group, group = micro.bind("group", index % groups)
         return seq(lets, lets_group, _task(plan, block, group))
 
-    return call.function(micro.parallel(plan.row_blocks * groups, task, plan.worthwhile))
+    rows = E.binary("min", E.const(plan.row_block), plan.rows)
+    work = rows * (plan.depth * -(-plan.column_tiles // groups) * plan.tile.width)
+    return call.function(micro.parallel(plan.row_blocks * groups, work, task))
 
 
 def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:

@@ -22,9 +22,9 @@ from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Function, Stmt, seq
 
-SERIAL_WORK = 60_000
-"""Multiply-adds below which threads cost more than they save."""
 TASKS_PER_CORE = 4
+MEMORY_FACTOR = 3
+"""A multiply-add here takes as long as so many in a kernel that reuses its operands."""
 
 TileBuilder = Callable[[Expr, int, "int | None"], Stmt]
 
@@ -59,9 +59,8 @@ def depthwise_conv2d_nchwc(call: KernelCall) -> Function:
         return seq(lets_image, lets_block, lets_row, body)
 
     taps = window.height.kernel * window.width.kernel
-    known = micro.static(window.batch)
-    work = plan.blocks * window.block * window.height.out * window.width.out * taps
-    return call.function(micro.parallel(micro.product(extents), task, known is None or known * work > SERIAL_WORK))
+    work = plan.row_block * window.width.out * window.block * taps
+    return call.function(micro.parallel(micro.product(extents), work * MEMORY_FACTOR, task))
 
 
 def _plan(call: KernelCall) -> DepthwisePlan:

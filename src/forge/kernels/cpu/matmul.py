@@ -32,8 +32,6 @@ PART_DEPTH = 512
 """Rows of a panel that holds a part of K."""
 DIRECT_STRIDE_BYTES = 2048
 """Longest row of b that is read in place; longer ones fall on the same few cache sets."""
-SERIAL_WORK = 250_000
-"""Multiply-adds below which threads cost more than they save."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +64,6 @@ class MatmulPlan:
         known = micro.static(self.depth)
         return known is None or known > self.depth_block
 
-    @property
-    def worthwhile(self) -> bool:
-        work = micro.static(micro.product((*self.batch, self.rows, self.columns, self.depth)))
-        return work is None or work > SERIAL_WORK
-
     def read_a(self, batch: Sequence[Expr], row: Expr, k: Expr, mask: Expr | None = None) -> Expr:
         matrix = [k, row] if self.transpose_a else [row, k]
         return E.cast(self.a.read([*_broadcast(batch, self.a.shape[:-2]), *matrix], mask), self.tile.dtype)
@@ -102,7 +95,8 @@ def matmul(call: KernelCall) -> Function:
         *batch, row_block, column_tile = parts
         return seq(lets, _task(plan, batch, row_block, column_tile))
 
-    return call.function(micro.parallel(micro.product(extents), task, plan.worthwhile))
+    work = E.binary("min", E.const(plan.row_block), plan.rows) * plan.depth * plan.tile.width
+    return call.function(micro.parallel(micro.product(extents), work, task))
 
 
 def _plan(call: KernelCall) -> MatmulPlan:

@@ -13,6 +13,9 @@ from forge.tir.stmt import Allocate, If, Let, Stmt, loop, seq, store
 
 IndexFunction = Callable[[Expr], Expr]
 
+CHUNK_WORK = 200_000
+"""Multiply-adds that are worth waking a thread: a few microseconds."""
+
 
 def vector_var(name: str, like: Expr) -> Var:
     """A variable of the dtype and lanes of ``like``."""
@@ -135,10 +138,11 @@ def serial(name: str, extent: ExprLike, body: Callable[[Expr], Stmt], begin: Exp
     return loop(index, extent, body(index), "serial", begin)
 
 
-def parallel(extent: ExprLike, body: Callable[[Expr], Stmt], worthwhile: bool = True) -> Stmt:
-    """The outermost loop of a kernel; serial where threads would cost more than they save."""
+def parallel(extent: ExprLike, work: ExprLike, body: Callable[[Expr], Stmt]) -> Stmt:
+    """The outermost loop of a kernel; ``work`` is the number of multiply-adds of one iteration."""
     index = E.var("task")
-    return loop(index, extent, body(index), "parallel" if worthwhile else "serial")
+    grain = E.binary("max", E.const(1), E.const(CHUNK_WORK) // E.binary("max", E.const(1), E.as_expr(work)))
+    return loop(index, extent, body(index), "parallel", grain=grain)
 
 
 def reduction(name: str, extent: ExprLike, unroll: int, step: Callable[[Expr], Stmt]) -> Stmt:
