@@ -1,4 +1,4 @@
-"""The command line: ``forge inspect | compile | run | bench | support | doctor``."""
+"""The command line: ``forge inspect | compile | run | bench | support | cache | doctor``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import click
 import typer
 
 from forge._version import __version__
-from forge.cli import bench, compile as compile_, doctor, inspect, run, support
+from forge.cli import bench, cache, doctor, inspect, run, support
+from forge.cli import compile as compile_
 from forge.errors import ForgeError
 from forge_runtime import ForgeRuntimeError
 
@@ -28,6 +29,7 @@ app.command("compile", epilog=compile_.EXAMPLE)(compile_.compile_)
 app.command("run", epilog=run.EXAMPLE)(run.run)
 app.command("bench", epilog=bench.EXAMPLE)(bench.bench)
 app.command("support", epilog=support.EXAMPLE)(support.support)
+app.command("cache", epilog=cache.EXAMPLE)(cache.cache)
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
 
 

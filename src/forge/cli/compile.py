@@ -62,14 +62,13 @@ def _report(final: Path, compiled: CompiledModel, seconds: float, as_json: bool)
     size = (final / artifact.LIBRARY_NAME).stat().st_size
     if as_json:
         source.print_json({
-            "output": str(final), "library_bytes": size, "seconds": seconds, "kernels": len(compiled.lowered.program.functions),
-            "groups": len(compiled.lowered.groups), "phases": compiled.seconds,
+            "output": str(final), "library_bytes": size, "seconds": seconds, **compiled.summary,
+            "phases": compiled.seconds,
         })
         return
-    kernels = len(compiled.lowered.program.functions)
     Console().print(
-        f"wrote {final / artifact.LIBRARY_NAME} ({source.bytes_text(size)}, {len(compiled.lowered.groups)} kernel calls, "
-        f"{kernels} kernels) in {seconds:.1f} s", highlight=False, soft_wrap=True,
+        f"wrote {final / artifact.LIBRARY_NAME} ({source.bytes_text(size)}, {compiled.summary['groups']} kernel calls, "
+        f"{compiled.summary['kernels']} kernels) in {seconds:.1f} s", highlight=False, soft_wrap=True,
     )
 
 

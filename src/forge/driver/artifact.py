@@ -21,7 +21,7 @@ from typing import Any
 from forge import dtypes
 from forge._version import __version__
 from forge.codegen.link import find_compiler, link_library
-from forge.driver.compiler import CompiledModel
+from forge.driver.compiled import CompiledModel
 from forge.errors import CompileError, OutputExistsError
 from forge.ir import hashing
 from forge.ir.nodes import Module, Value
@@ -116,7 +116,7 @@ def _fill(work: Path, compiled: CompiledModel, module: Module, options: Options)
 
 
 def _link(library: Path, compiled: CompiledModel, metadata: dict[str, Any], scratch: Path | None) -> None:
-    objects = [*compiled.objects, compiled.entry_object(embedded_weights=True)]
+    objects = [*compiled.kernels, compiled.embedded_entry]
     link_library(objects, memoryview(compiled.weights), include_directory(), library, scratch)
     format_.seal(library, metadata)
 
@@ -165,8 +165,8 @@ def describe(compiled: CompiledModel, module: Module, uuid: str | None = None) -
         "outputs": list(map(_tensor, module.main.outputs, module.main.output_names)),
         "options": compiled.options,
         "versions": {"forge": __version__},
-        "weights_size": compiled.lowered.program.weights_size,
-        "arena_size": str(compiled.lowered.plan.arena_size),
+        "weights_size": compiled.weights.size,
+        "arena_size": compiled.summary["arena_size"],
         "annotations": dict(compiled.target.annotations),
     }
 

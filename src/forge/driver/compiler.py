@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from forge.codegen.compile import compile_modules
-from forge.codegen.entry import MODEL_SYMBOL, emit_program_entry
-from forge.codegen.jit import JitLibrary
+from forge.codegen.entry import emit_program_entry
 from forge.codegen.module import emit_module
+from forge.driver import cache
+from forge.driver.compiled import CompiledModel
 from forge.driver.pipeline import FUSION_LEVEL, Observer, run_graph_stages
 from forge.errors import ForgeError, TargetError
 from forge.ir.builder import Builder
@@ -22,59 +20,11 @@ from forge.ir.nodes import Graph, Module
 from forge.lowering.program import LoweredProgram, lower_graph
 from forge.passes.base import PassContext
 from forge.target import Target
-from forge_runtime import Runtime
 
 TargetLike = str | Mapping[str, Any] | Target
 Progress = Callable[[str, int, int], None]
 
-
-@dataclass
-class CompiledModel:
-    """Object code of a model's kernels, and what the entry needs.
-
-    Attributes:
-        lowered: kernels, entry, groups, memory plan, weights.
-        objects: object files of the kernels.
-        seconds: time spent by phase.
-    """
-
-    lowered: LoweredProgram
-    target: Target
-    opt_level: int
-    objects: list[bytes]
-    options: dict[str, Any] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @cached_property
-    def weights(self) -> np.ndarray:
-        """All weights in one array of bytes, aligned to a page."""
-        size = self.lowered.program.weights_size
-        backing = np.empty(size + 4096, np.uint8)
-        start = -backing.ctypes.data % 4096
-        blob = backing[start : start + size]
-        end = 0
-        for offset, array in self.lowered.weights:
-            blob[end:offset] = 0
-            end = offset + array.nbytes
-            blob[offset:end] = array.reshape(-1).view(np.uint8)
-        return blob
-
-    def entry_object(self, embedded_weights: bool) -> bytes:
-        """Object code of the entry and the model's tables."""
-        text = emit_program_entry(self.lowered.program, self.target, embedded_weights)
-        return compile_modules([("entry", text)], self.target, min(self.opt_level, 1))[0]
-
-    def runtime(self, **options: Any) -> Runtime:
-        """The model linked into this process, ready to call.
-
-        Raises:
-            TargetError: the code needs CPU features that this machine lacks.
-        """
-        missing = self.target.missing_on_host()
-        if missing:
-            raise TargetError(f"run: this CPU lacks {', '.join(missing)}, which target {self.target} uses; compile for 'llvm'")
-        library = JitLibrary([*self.objects, self.entry_object(embedded_weights=False)], [MODEL_SYMBOL])
-        return Runtime.from_jit(library.addresses[MODEL_SYMBOL], library, self.weights, **options)
+PAGE = 4096
 
 
 def compile_module(
@@ -89,32 +39,65 @@ def compile_module(
     stop_after: str | None = None,
     observer: Observer | None = None,
     progress: Progress | None = None,
+    use_cache: bool = True,
 ) -> CompiledModel:
-    """Compiles ``main`` of ``module``, which is not changed.
+    """Compiles ``main`` of ``module``, which is not changed. Equal modules with equal options come from the compile cache.
 
     Args:
+        observer: sees the graph after every stage (and turns the cache off).
         progress: called with phase, number done, number in all.
 
     Raises:
         ValueError: a bad option; TargetError: a bad target; CompileError: an operator has no native code.
     """
     resolved = check_options(target, host, opt_level, channel_layout)
+    recorded = {"opt_level": opt_level, "float16": float16, "channel_layout": channel_layout}
+    key = cache.key(module, resolved, {**recorded, "name": name}) if use_cache and observer is None and stop_after is None else None
+    if key is not None:
+        known = cache.load(key, resolved)
+        if known is not None:
+            return known
+    compiled = _compile(module, resolved, recorded, name, stop_after, observer, progress)
+    if key is not None:
+        cache.store(key, compiled)
+    return compiled
+
+
+def _compile(
+    module: Module, target: Target, options: dict[str, Any], name: str, stop_after: str | None, observer: Observer | None,
+    progress: Progress | None,
+) -> CompiledModel:
     began = time.perf_counter()
     graph = _bound_main(module)
-    options = {"module": module, "channel_layout": channel_layout, "float16": float16}
-    context = PassContext(resolved, opt_level, options)
+    level = options["opt_level"]
+    context = PassContext(target, level, {**options, "module": module})
     run_graph_stages(graph, context, stop_after, observer)
     optimised = time.perf_counter()
-    lowered = lower_graph(graph, name, resolved, fuse=opt_level >= FUSION_LEVEL, progress=progress)
+    lowered = lower_graph(graph, name, target, fuse=level >= FUSION_LEVEL, progress=progress)
     built = time.perf_counter()
-    texts = [(f.name, emit_module([f], resolved)) for f in lowered.program.functions]
+    texts = [(f.name, emit_module([f], target)) for f in lowered.program.functions]
+    texts += [(f"entry{embedded:d}", emit_program_entry(lowered.program, target, embedded)) for embedded in (False, True)]
     emitted = time.perf_counter()
-    objects = compile_modules(texts, resolved, opt_level, None if progress is None else _phase(progress, "compile"))
-    seconds = {
-        "graph": optimised - began, "lower": built - optimised, "emit": emitted - built, "llvm": time.perf_counter() - emitted,
-    }
-    recorded = {"opt_level": opt_level, "float16": float16, "channel_layout": channel_layout}
-    return CompiledModel(lowered, resolved, opt_level, objects, recorded, seconds)
+    *kernels, entry, embedded_entry = compile_modules(texts, target, level, None if progress is None else _phase(progress, "compile"))
+    done = time.perf_counter()
+    weights = weights_blob(lowered)
+    seconds = {"graph": optimised - began, "lower": built - optimised, "emit": emitted - built, "llvm": done - emitted}
+    summary = {"groups": len(lowered.groups), "kernels": len(kernels), "arena_size": str(lowered.plan.arena_size)}
+    return CompiledModel(target, kernels, entry, embedded_entry, weights, options, summary, seconds, lowered)
+
+
+def weights_blob(lowered: LoweredProgram) -> np.ndarray:
+    """All weights in one array of bytes, aligned to a page."""
+    size = lowered.program.weights_size
+    backing = np.empty(size + PAGE, np.uint8)
+    start = -backing.ctypes.data % PAGE
+    blob = backing[start : start + size]
+    end = 0
+    for offset, array in lowered.weights:
+        blob[end:offset] = 0
+        end = offset + array.nbytes
+        blob[offset:end] = array.reshape(-1).view(np.uint8)
+    return blob
 
 
 def _phase(progress: Progress, phase: str) -> Callable[[int, int], None]:

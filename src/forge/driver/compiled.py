@@ -1,0 +1,54 @@
+"""A compiled model: machine code, weights and tables, ready to be loaded or written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from forge.codegen.entry import MODEL_SYMBOL
+from forge.codegen.jit import JitLibrary
+from forge.errors import TargetError
+from forge.lowering.program import LoweredProgram
+from forge.target import Target
+from forge_runtime import Runtime
+
+
+@dataclass
+class CompiledModel:
+    """The result of compilation.
+
+    Attributes:
+        kernels: object files of the kernels.
+        entry: object file of the entry whose weights the loader supplies.
+        embedded_entry: object file of the entry whose weights are symbol ``forge_weights``.
+        weights: bytes, aligned to a page.
+        options: effective options.
+        summary: numbers for reports: groups, kernels, arena_size.
+        seconds: time spent by phase; empty when the model came from the cache.
+        lowered: groups, memory plan and loop functions; None when the model came from the cache.
+    """
+
+    target: Target
+    kernels: list[bytes]
+    entry: bytes
+    embedded_entry: bytes
+    weights: np.ndarray
+    options: dict[str, Any]
+    summary: dict[str, Any]
+    seconds: dict[str, float] = field(default_factory=dict)
+    lowered: LoweredProgram | None = None
+
+    def runtime(self, **options: Any) -> Runtime:
+        """The model linked into this process, ready to call.
+
+        Raises:
+            TargetError: the code needs CPU features that this machine lacks.
+        """
+        missing = self.target.missing_on_host()
+        if missing:
+            raise TargetError(f"run: this CPU lacks {', '.join(missing)}, which target {self.target} uses; compile for 'llvm'")
+        library = JitLibrary([*self.kernels, self.entry], [MODEL_SYMBOL])
+        weights = self.weights if self.weights.size else None
+        return Runtime.from_jit(library.addresses[MODEL_SYMBOL], library, weights, **options)

@@ -1,0 +1,44 @@
+"""The settings that come from the environment, all in one place. ``docs/settings.md`` is generated from this list."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from forge.errors import ForgeError
+
+
+@dataclass(frozen=True)
+class Knob:
+    """An environment variable with its default and meaning."""
+
+    name: str
+    default: str
+    meaning: str
+
+    @property
+    def text(self) -> str:
+        return os.environ.get(self.name, self.default)
+
+    @property
+    def flag(self) -> bool:
+        """Raises ForgeError unless the value is 0 or 1."""
+        if self.text not in ("0", "1"):
+            raise ForgeError(f"{self.name}: got {self.text!r}; expected 0 or 1")
+        return self.text == "1"
+
+    @property
+    def number(self) -> int:
+        """Raises ForgeError unless the value is a whole number."""
+        if not self.text.isdigit():
+            raise ForgeError(f"{self.name}: got {self.text!r}; expected a whole number")
+        return int(self.text)
+
+
+CACHE = Knob("FORGE_CACHE", "1", "0 turns the compile cache off")
+CACHE_DIR = Knob("FORGE_CACHE_DIR", "", "folder of the compile cache; default: forge in the user's cache folder")
+CACHE_LIMIT = Knob("FORGE_CACHE_LIMIT_MB", "4096", "the compile cache's size in MiB; the entries that were not used for longest go")
+NUM_THREADS = Knob("FORGE_NUM_THREADS", "", "threads of the runtime; default: the CPUs that the process may use")
+PASSWORD = Knob("FORGE_PASSWORD", "", "password of encrypted models for the command line; default: it asks")
+
+KNOBS = (CACHE, CACHE_DIR, CACHE_LIMIT, NUM_THREADS, PASSWORD)
