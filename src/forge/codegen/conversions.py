@@ -31,15 +31,15 @@ def fold(value: int | float | bool, dtype: str) -> int | float | bool:
 def convert(e: ExpressionEmitter, value: Operand, source: str, target: str, lanes: int, exact: bool = True) -> Operand:
     """``value`` of dtype ``source`` as ``target``.
 
-    ``exact`` rounds narrow floats to their own precision; without it the caller rounds when it stores them.
+    ``exact`` rounds narrow floats to their own precision; without it the caller rounds when it stores them. float64 becomes
+    float16 in one rounding, and the other narrow types by way of float32 (as NumPy and ml_dtypes have it).
     """
     if source == target:
         return value
     if not isinstance(value, str):
         return fold(value, target)
     register = register_dtype(target)
-    odd = target in NARROW_FLOATS and source == "float64"
-    if odd:
+    if target == "float16" and source == "float64":
         value = e.helper("narrow.to_odd", (value,), ("float64",), "float32", lanes)
     else:
         value = _between_registers(e, value, register_dtype(source), register, lanes)

@@ -25,7 +25,7 @@ _EXP = {
 }
 
 # (2^r - 1) / r for |r| <= 1/2
-_EXP2 = {
+EXP2 = {
     "float32": (0.6931471824645996, 0.24022650718688965, 0.055504102259874344, 0.00961803738027811, 0.0013333938550204039,
                 0.00015467008051928133, 1.5195931155176368e-05),
     "float64": (0.6931471805599453, 0.24022650695910072, 0.05550410866482169, 0.009618129107628326, 0.001333355814639212,
@@ -78,7 +78,7 @@ def exp2(x: Expr) -> Expr:
     x = floats.clamp(x, *_EXP2_RANGE[x.dtype])
     t = floats.shifted(x, 1.0)
     r = x - floats.unshifted(t)
-    return floats.scale(fma(r, polynomial(r, _EXP2[x.dtype]), 1.0), t)
+    return floats.scale(fma(r, polynomial(r, EXP2[x.dtype]), 1.0), t)
 
 
 def expm1(x: Expr) -> Expr:
@@ -91,7 +91,7 @@ def expm1(x: Expr) -> Expr:
     return select(x.eq(0.0), x, result)
 
 
-def _split(x: Expr) -> tuple[Expr, Expr]:
+def split(x: Expr) -> tuple[Expr, Expr]:
     """(e, m) with x = m 2^e and m in [sqrt(1/2), sqrt(2)), for positive finite ``x``, also subnormal; ``e`` is a float."""
     f = format_of(x)
     tiny = x < f.smallest_normal
@@ -121,7 +121,7 @@ def _log_parts(f: Expr) -> tuple[Expr, Expr]:
 
 def _log_with_base(x: Expr, correction: Expr | None, high: float, low: float, unit: float) -> Expr:
     """log(x) * unit with exponents weighted by high + low; ``correction`` is added to log(m)."""
-    e, m = _split(x)
+    e, m = split(x)
     f = m - 1.0
     half, rest = _log_parts(f)
     if correction is not None:

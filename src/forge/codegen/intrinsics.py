@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from forge.codegen.expressions import ExpressionEmitter
 
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven"}
+"""LLVM's intrinsics, an instruction each from SSE4.1 on."""
 
 
 def emit(e: ExpressionEmitter, x: tir.Call) -> Operand:
@@ -228,6 +229,36 @@ def _product_error(e: ExpressionEmitter, x: tir.Call) -> Operand:
     return e.value(((a_high * b_high - a * b) + a_high * b_low + a_low * b_high) + a_low * b_low)
 
 
+def _residual(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    """c - a * b where that is exact but for the last bit; only helpers call it."""
+    a, b, c = x.args
+    if e.target.has("fma"):
+        return e.value(tir.call("fma", -a, b, c))
+    return e.value((c - a * b) - tir.call("product_error", a, b))
+
+
+def _pow(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    """Constant exponents that a multiplication or square root gives exactly need no logarithm."""
+    base, exponent = x.args
+    value = e.value(exponent)
+    t = e.typed(x)
+    if isinstance(value, str) or value not in _SIMPLE_POWERS:
+        return e.helper("float.pow", (e.value(base), value), (t.dtype, t.dtype), t.dtype, x.lanes)
+    return e.value(_SIMPLE_POWERS[value](base))
+
+
+def _power_half(x: tir.Expr) -> tir.Expr:
+    """Unlike a square root, 0 for -0 and infinity for -infinity."""
+    infinity = tir.const(float("inf"), x.dtype, x.lanes)
+    return tir.select(x.eq(-float("inf")), infinity, tir.call("sqrt", x) + 0.0)
+
+
+_SIMPLE_POWERS: dict[Operand, Callable[[tir.Expr], tir.Expr]] = {
+    0.0: lambda x: tir.const(1.0, x.dtype, x.lanes), 1.0: lambda x: x, 2.0: lambda x: x * x, 3.0: lambda x: x * x * x,
+    4.0: lambda x: (x * x) * (x * x), -1.0: lambda x: 1.0 / x, -2.0: lambda x: 1.0 / (x * x), 0.5: _power_half,
+}
+
+
 def _halves(x: tir.Expr) -> tuple[tir.Expr, tir.Expr]:
     """``x`` as a sum of two numbers with half its bits: the upper bits, and the rest."""
     f = floats.format_of(x)
@@ -239,5 +270,5 @@ _RULES: dict[str, Callable[[ExpressionEmitter, tir.Call], Operand]] = {
     "fma": _fma, "abs": _abs, "sqrt": _sqrt, "rsqrt": _rsqrt, "isnan": _isnan, "isinf": _isinf,
     "popcount": _popcount, "clz": _clz, "lane": _lane, "shuffle": _shuffle, "reinterpret": _reinterpret,
     "dot_u8s8": _dot_u8s8, "scale": _scale,
-    "product_error": _product_error, **dict.fromkeys(_ROUNDING, _round), **dict.fromkeys(_FOLDS, _reduce),
+    "product_error": _product_error, "residual": _residual, "pow": _pow, **dict.fromkeys(_ROUNDING, _round), **dict.fromkeys(_FOLDS, _reduce),
 }

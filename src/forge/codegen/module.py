@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from forge.codegen import narrow, transcendental
 from forge.codegen.expressions import ExpressionEmitter
-from forge.codegen.functions import emit_kernel
-from forge.codegen.llvm import Builder, memory_type, register_type, suffix
-from forge.codegen.transcendental import Guarded, Helper
+from forge.codegen.functions import FunctionEmitter, emit_kernel
+from forge.codegen.llvm import memory_type, register_type, scalar_type, suffix
+from forge.codegen.transcendental import AnyHelper, ByFormat, Guarded, Looped
 from forge.errors import CompileError
 from forge.target import Target
 from forge.tir import expr as tir
 from forge.tir import stmt
 
-HELPERS: dict[str, Helper | Guarded] = {**narrow.HELPERS, **transcendental.HELPERS}
+HELPERS: dict[str, AnyHelper] = {**narrow.HELPERS, **transcendental.HELPERS}
 """Functions written in loop IR."""
 
 
@@ -48,17 +48,21 @@ class ModuleEmitter:
 
     def _write_helper(self, symbol: str, name: str, arg_dtypes: tuple[str, ...], result: str, lanes: int) -> None:
         args = tuple(tir.Var(dtype, lanes, f"x{i}") for i, dtype in enumerate(arg_dtypes))
-        e = ExpressionEmitter(self, Builder())
-        e.env = {var: f"%x{i}" for i, var in enumerate(args)}
         helper = HELPERS[name]
+        if isinstance(helper, ByFormat):
+            helper = helper.single if arg_dtypes[0] == "float32" else helper.double
+        f = FunctionEmitter(self, symbol)
+        f.e.env = {var: f"%x{i}" for i, var in enumerate(args)}
         if isinstance(helper, Guarded):
-            _emit_guarded(e, helper, args)
+            _emit_guarded(f.e, helper, args)
+        elif isinstance(helper, Looped):
+            _emit_looped(f, helper, name, args, result)
         else:
-            e.builder.effect(f"ret {e.text(helper(*args))}")
+            f.builder.effect(f"ret {f.e.text(helper(*args))}")
         parameters = ", ".join(f"{register_type(d, lanes)} %x{i}" for i, d in enumerate(arg_dtypes))
-        attributes = "#2" if isinstance(helper, Guarded) else "#1"
+        attributes = "#2" if isinstance(helper, (Guarded, Looped)) else "#1"
         header = f"define internal {register_type(result, lanes)} {symbol}({parameters}) {attributes} {{"
-        self.add("\n".join([header, e.builder.body(), "}"]))
+        self.add("\n".join([header, f.builder.body(), "}"]))
 
     def table(self, buffer: tir.Buffer) -> str:
         """The symbol of a constant table, written into the module at its first use."""
@@ -90,6 +94,23 @@ def _emit_guarded(e: ExpressionEmitter, helper: Guarded, args: tuple[tir.Expr, .
         e.forget()
         e.builder.effect(f"ret {e.text(form(*args))}")
         e.builder.leave()
+
+
+def _emit_looped(f: FunctionEmitter, helper: Looped, name: str, args: tuple[tir.Var, ...], result: str) -> None:
+    """The loop itself for scalars; for vectors a call for each lane."""
+    lanes = args[0].lanes
+    if lanes == 1:
+        body, returned = helper.build(*args)
+        f.emit(body)
+        f.e.forget()
+        f.builder.effect(f"ret {f.e.text(returned)}")
+        return
+    vector, scalar, whole = register_type(result, lanes), scalar_type(result), "poison"
+    for lane in range(lanes):
+        parts = tuple(f.e.value(tir.call("lane", arg, tir.const(lane))) for arg in args)
+        value = f.e.helper(name, parts, tuple(arg.dtype for arg in args), result, 1)
+        whole = f.builder.pure(f"insertelement {vector} {whole}, {scalar} {value}, i64 {lane}")
+    f.builder.effect(f"ret {vector} {whole}")
 
 
 def kernel_symbol(name: str) -> str:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from forge.codegen import exponential, trigonometry
+from forge.codegen import division, exponential, powers, trigonometry
+from forge.tir import expr as tir
 from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import Stmt
 
 Helper = Callable[..., Expr]
 """From argument expressions (of any lanes) to the result."""
@@ -22,17 +24,37 @@ class Guarded:
     always: Helper
 
 
+@dataclass(frozen=True)
+class Looped:
+    """A function of scalars with loops in it; vectors are taken apart. ``build`` gives the statements and then the result."""
+
+    build: Callable[..., tuple[Stmt, Expr]]
+
+
+@dataclass(frozen=True)
+class ByFormat:
+    """Different functions for float32 and float64."""
+
+    single: Helper
+    double: Helper | Looped
+
+
+AnyHelper = Helper | Guarded | Looped | ByFormat
+
 _PLAIN: tuple[Helper, ...] = (
     exponential.exp, exponential.exp2, exponential.expm1, exponential.log, exponential.log2, exponential.log10,
     exponential.log1p, exponential.sigmoid, exponential.tanh, exponential.erf, exponential.sinh, exponential.cosh,
     exponential.asinh, exponential.acosh, exponential.atanh, trigonometry.asin, trigonometry.acos, trigonometry.atan,
-    trigonometry.atan2)
+    trigonometry.atan2, division.trunc, division.floor, division.ceil, division.truncdiv, division.floormod, division.floordiv)
 
 _PERIODIC: tuple[Helper, ...] = (trigonometry.sin, trigonometry.cos, trigonometry.tan)
 
-HELPERS: dict[str, Helper | Guarded] = {
+HELPERS: dict[str, AnyHelper] = {
     **{f"float.{f.__name__}": f for f in _PLAIN},
     **{f"float.{f.__name__}": Guarded(trigonometry.is_far, f, partial(f, far=True)) for f in _PERIODIC},
+    "float.pow": powers.power, "float.round": division.round_half_even,
+    "float.fmod": ByFormat(division.fmod_single, Looped(division.fmod_loop)),
+    "float.truncmod": lambda x, y: tir.call("fmod", x, y),
 }
 
 TABLES: dict[Buffer, tuple[int, ...]] = trigonometry.TABLES
