@@ -27,11 +27,12 @@ def substitute_symbols(module: Module, values: Mapping[str, Dim]) -> Module:
     """A copy of ``module`` with symbolic dimensions replaced in all types and attributes."""
     clone = module.copy()
     for graph in clone.graphs.values():
-        _substitute_graph(graph, values)
+        substitute_in_graph(graph, values)
     return clone
 
 
-def _substitute_graph(graph: Graph, values: Mapping[str, Dim]) -> None:
+def substitute_in_graph(graph: Graph, values: Mapping[str, Dim]) -> None:
+    """Replaces symbols in all types and attributes of a graph and its regions, in place."""
     for value in graph.inputs:
         value.type = T.substitute(value.type, values)
     for node in graph.nodes:
@@ -39,7 +40,7 @@ def _substitute_graph(graph: Graph, values: Mapping[str, Dim]) -> None:
         for value in node.results:
             value.type = T.substitute(value.type, values)
         for region in node.regions:
-            _substitute_graph(region, values)
+            substitute_in_graph(region, values)
 
 
 def _substitute_attrs(attrs: Any, values: Mapping[str, Dim]) -> Any:

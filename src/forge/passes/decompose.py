@@ -20,7 +20,7 @@ def _decompose(graph: Graph) -> int:
     count = 0
     while pending:
         node = pending.pop()
-        parts = _replaced(graph, node)
+        parts = _replaced(graph, node) if node.graph is graph else None
         if parts is not None:
             pending.extend(parts)
             count += 1
@@ -38,8 +38,6 @@ def _replaced(graph: Graph, node: Node) -> list[Node] | None:
     if values is None:
         return None
     parts = graph.nodes[position : position + len(graph.nodes) - known]
-    values = [v if v.producer in parts else builder.call("copy", v) for v in values]
     if not replace(graph, node, *values):
-        values = [builder.call("copy", v) for v in values]
-        replace(graph, node, *values)
+        replace(graph, node, *(builder.call("copy", v) for v in values))
     return parts

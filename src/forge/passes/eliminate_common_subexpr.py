@@ -14,7 +14,7 @@ import numpy as np
 from forge.ir.nodes import Graph, Node
 from forge.ir.op import Trait
 from forge.passes.base import PassContext
-from forge.passes.rewriting import is_mergeable, on_all_graphs, replace
+from forge.passes.rewriting import is_mergeable, live_nodes, on_all_graphs, replace
 
 
 def run(graph: Graph, context: PassContext) -> int:
@@ -24,7 +24,7 @@ def run(graph: Graph, context: PassContext) -> int:
 def _merge(graph: Graph) -> int:
     seen: dict[Any, Node] = {}
     count = 0
-    for node in list(graph.nodes):
+    for node in live_nodes(graph):
         if not is_mergeable(node):
             continue
         key = _key(node)

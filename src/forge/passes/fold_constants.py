@@ -15,7 +15,7 @@ from forge.ir.op import Trait
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.passes.base import PassContext
-from forge.passes.rewriting import attribute_symbols, before, on_all_graphs, replace
+from forge.passes.rewriting import attribute_symbols, before, live_nodes, on_all_graphs, remove_unused, replace
 
 MAX_BYTES = 64 << 20
 
@@ -26,7 +26,7 @@ def run(graph: Graph, context: PassContext) -> int:
 
 def _fold(graph: Graph) -> int:
     count = 0
-    for node in list(graph.nodes):
+    for node in live_nodes(graph):
         arrays = _evaluated(node) or _inferred(node)
         if arrays is None:
             continue
@@ -36,8 +36,8 @@ def _fold(graph: Graph) -> int:
             count += 1
             continue
         for value in constants:
-            if value.producer is not None:
-                graph.remove(value.producer)
+            assert value.producer is not None
+            remove_unused(graph, value.producer)
     return count
 
 

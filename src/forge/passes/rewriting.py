@@ -23,7 +23,9 @@ def on_all_graphs(graph: Graph, edit: Callable[[Graph], int]) -> int:
 
 
 def replace(graph: Graph, node: Node, *values: Value) -> bool:
-    """Uses of the results of ``node`` become uses of ``values``, and the node goes; names and symbols are carried over.
+    """Uses of the results of ``node`` become uses of ``values``; the node goes, and what was there for it only.
+
+    Names and symbols are carried over.
 
     False, and nothing changes, where an output of the graph would lose its name: its value would be an input or another output.
     """
@@ -37,8 +39,26 @@ def replace(graph: Graph, node: Node, *values: Value) -> bool:
         graph.replace_uses(old, new)
         if renamed:
             substitute_in_graph(graph, renamed)
-    graph.remove(node)
+    remove_unused(graph, node)
     return True
+
+
+def remove_unused(graph: Graph, node: Node) -> None:
+    """Removes ``node`` if nothing uses it, and then what was there for it only."""
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        if node.graph is not graph or any(graph.use_count(v) for v in node.results) or node.op_def.traits & Trait.STATEFUL:
+            continue
+        pending.extend(p for p in node.pred if not new_symbols(p) and not p.regions)
+        graph.remove(node)
+
+
+def live_nodes(graph: Graph) -> Iterator[Node]:
+    """The nodes that are in the graph now, in order, without those that are removed before their turn."""
+    for node in list(graph.nodes):
+        if node.graph is graph:
+            yield node
 
 
 def _is_taken(graph: Graph, value: Value) -> bool:

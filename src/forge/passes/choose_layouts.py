@@ -1,0 +1,264 @@
+"""Convolutions get the blocked layout of the target's kernels, and tensors stay in it as long as they can.
+
+``nn.conv2d(%x, w)`` --> ``nn.contrib_conv2d_NCHWc(layout_transform(%x), p)`` with channels in blocks of the target's vector width
+and packed weights. Element-wise operators, pools, concatenations, resizing and padding follow their operand into the blocked layout;
+everything else reads a tensor that is transformed back, once. Images of symbolic size, weights that are not constant and other
+groupings than depthwise keep the plain layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from forge.dims import Dim, is_static
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph, Node, Value
+from forge.ir.types import TensorType
+from forge.ops.base import Kind, Op
+from forge.passes.base import PassContext
+from forge.passes.rewriting import before, live_nodes, on_all_graphs, remove_unused
+from forge.target.blocking import channel_block
+
+POOLS = (
+    "nn.max_pool2d", "nn.avg_pool2d", "nn.global_max_pool2d", "nn.global_avg_pool2d", "nn.adaptive_max_pool2d",
+    "nn.adaptive_avg_pool2d",
+)
+RESIZES = ("image.resize2d", "nn.upsampling")
+
+
+def run(graph: Graph, context: PassContext) -> int:
+    block = channel_block(context.target)
+    return on_all_graphs(graph, lambda g: _Blocking(g, block).run())
+
+
+class _Blocking:
+    """One graph on its way to the blocked layout.
+
+    ``blocked`` holds the values that exist in it, by original value and block; ``plain`` those that were transformed back.
+    """
+
+    def __init__(self, graph: Graph, block: int) -> None:
+        self.graph = graph
+        self.block = block
+        self.layout = f"NCHW{block}c"
+        self.blocked: dict[tuple[Value, int], Value] = {}
+        self.plain: dict[Value, Value] = {}
+
+    def run(self) -> int:
+        replaced: list[Node] = []
+        for node in live_nodes(self.graph):
+            value = self._follow(node)
+            if value is None:
+                self._read_plain(node)
+                continue
+            self.blocked[node.result, self.block] = value
+            replaced.append(node)
+        self._restore_outputs()
+        for node in reversed(replaced):
+            remove_unused(self.graph, node)
+        return len(replaced)
+
+    def _follow(self, node: Node) -> Value | None:
+        """The result of ``node`` in the blocked layout; None where the node stays as it is."""
+        if node.op == "nn.conv2d":
+            return self._convolution(node) if _is_eligible(node) else None
+        if not any(self._is_blocked(v) for v in node.operands) or not _is_image(node):
+            return None
+        if node.op in POOLS or node.op in RESIZES:
+            return self._layout_attribute(node)
+        if node.op in self.RULES:
+            return self.RULES[node.op](self, node)
+        return self._elementwise(node) if _is_elementwise(node) else None
+
+    def _is_blocked(self, value: Value | None) -> bool:
+        return value is not None and (value, self.block) in self.blocked
+
+    def _read_plain(self, node: Node) -> None:
+        for position, value in enumerate(node.operands):
+            if value is not None and self._is_blocked(value):
+                node.set_operand(position, self._restored(value, before(self.graph, node)))
+
+    def _restore_outputs(self) -> None:
+        for value in dict.fromkeys(self.graph.outputs):
+            if self._is_blocked(value):
+                restored = self._restored(value, Builder(self.graph))
+                self.graph.outputs = [restored if out is value else out for out in self.graph.outputs]
+                restored.name, value.name = value.name, ""
+
+    def _restored(self, value: Value, builder: Builder) -> Value:
+        """``value`` in the plain layout again."""
+        if value not in self.plain:
+            source = self.blocked[value, self.block]
+            if value.shape[2:] == (1, 1) and value.shape[1] % self.block == 0:
+                self.plain[value] = builder.call("reshape", source, newshape=value.shape)
+            else:
+                self.plain[value] = builder.call(
+                    "layout_transform", source, src_layout=self.layout, dst_layout="NCHW", channels=value.shape[1])
+        return self.plain[value]
+
+    def _in_blocks(self, value: Value, builder: Builder, block: int) -> Value:
+        """``value`` with its channels in blocks of ``block``."""
+        if (value, block) not in self.blocked:
+            self.blocked[value, block] = builder.call(
+                "layout_transform", value, src_layout="NCHW", dst_layout=f"NCHW{block}c")
+        return self.blocked[value, block]
+
+    def _convolution(self, node: Node) -> Value:
+        data, weight = node.operands
+        assert data is not None and weight is not None and weight.constant is not None
+        attributes, channels = node.attributes, data.shape[1]
+        builder = before(self.graph, node)
+        depthwise = attributes["groups"] > 1
+        whole = channels < self.block and not depthwise and not self._is_blocked(data)
+        block = channels if whole else self.block
+        if depthwise:
+            op, packed = "nn.contrib_depthwise_conv2d_NCHWc", pack_depthwise(weight.constant, block)
+        else:
+            op, packed = "nn.contrib_conv2d_NCHWc", pack_kernel(weight.constant, block, self.block)
+        layouts = {"data_layout": f"NCHW{block}c", "out_layout": self.layout,
+                   "kernel_layout": f"OHW{block}o" if depthwise else f"OIHW{block}i{self.block}o"}
+        sizes = {"channels": weight.shape[0], "in_channels": channels, "kernel_size": weight.shape[2:]}
+        source = self._in_blocks(data, builder, block)
+        return builder.call(op, source, builder.constant(packed, name=weight.name), name=node.name,
+                            **{**attributes, **layouts, **sizes})
+
+    def _layout_attribute(self, node: Node) -> Value | None:
+        attributes = node.attributes
+        if attributes["layout"] != "NCHW" or attributes.get("out_layout", "") not in ("", "NCHW"):
+            return None
+        changed = {"layout": self.layout, **({"out_layout": ""} if "out_layout" in attributes else {})}
+        return self._call(node, [self._blocked_data(node), *node.operands[1:]], {**attributes, **changed})
+
+    def _blocked_data(self, node: Node) -> Value:
+        data = node.operands[0]
+        assert data is not None
+        return self.blocked[data, self.block]
+
+    def _call(self, node: Node, operands: Sequence[Value | None], attributes: dict[str, Any]) -> Value:
+        return before(self.graph, node).call(node.op, *operands, name=node.name, **attributes)
+
+    def _bias_add(self, node: Node) -> Value | None:
+        bias = node.operands[1]
+        assert bias is not None
+        channels = node.result.shape[1]
+        if node.attributes["axis"] % 4 != 1 or (bias.constant is None and channels % self.block):
+            return None
+        builder = before(self.graph, node)
+        shape = (-(-channels // self.block), 1, 1, self.block)
+        if bias.constant is None:
+            vector = builder.call("reshape", bias, newshape=shape)
+        else:
+            vector = builder.constant(_padded(bias.constant, self.block).reshape(shape), name=bias.name)
+        return builder.call("add", self._blocked_data(node), vector, name=node.name)
+
+    def _concatenate(self, node: Node) -> Value | None:
+        operands = [v for v in node.operands if v is not None]
+        whole = all(isinstance(v.shape[1], int) and v.shape[1] % self.block == 0 for v in operands)
+        if node.attributes["axis"] % 4 != 1 or not whole:
+            return None
+        builder = before(self.graph, node)
+        return self._call(node, [self._in_blocks(v, builder, self.block) for v in operands], {"axis": 1})
+
+    def _pad(self, node: Node) -> Value | None:
+        widths = node.attributes["pad_width"]
+        if widths is None or not self._is_blocked(node.operands[0]) or tuple(widths[1]) != (0, 0):
+            return None
+        return self._call(node, [self._blocked_data(node), *node.operands[1:]], {**node.attributes, "pad_width": (*widths, (0, 0))})
+
+    def _elementwise(self, node: Node) -> Value | None:
+        channels = node.result.shape[1]
+        operands = [None if v is None else _aligned(v, channels) for v in node.operands]
+        if any(v is not None and shape is None for v, shape in zip(node.operands, operands)):
+            return None
+        builder = before(self.graph, node)
+        blocked = [None if v is None else self._operand(v, channels, builder) for v in node.operands]
+        return self._call(node, blocked, node.attributes)
+
+    def _operand(self, value: Value, channels: int, builder: Builder) -> Value:
+        """``value`` so that it broadcasts with a blocked tensor of ``channels`` as it did with the plain one."""
+        shape = _aligned(value, channels)
+        assert shape is not None
+        if all(extent == 1 for extent in shape):
+            scalar = self._restored(value, builder) if self._is_blocked(value) else value
+            return _viewed(scalar, (), builder)
+        if shape[1] != channels:
+            plain = self._restored(value, builder) if self._is_blocked(value) else value
+            return _viewed(plain, (*shape, 1), builder)
+        if value.constant is not None:
+            return builder.constant(_block_channels(value.constant.reshape(shape), self.block), name=value.name)
+        return self._in_blocks(value if value.rank == 4 else _viewed(value, shape, builder), builder, self.block)
+
+    RULES: ClassVar[dict[str, Callable[[_Blocking, Node], Value | None]]] = {
+        "nn.bias_add": _bias_add,
+        "concatenate": _concatenate,
+        "nn.pad": _pad,
+    }
+
+
+def _is_eligible(node: Node) -> bool:
+    """Whether the blocked kernels can compute this convolution."""
+    data, weight = node.operands
+    attributes = node.attributes
+    if data is None or weight is None or weight.constant is None or data.dtype != "float32" or attributes["out_dtype"] not in ("", "float32"):
+        return False
+    layouts = (attributes["data_layout"], attributes["kernel_layout"], attributes["out_layout"] or "NCHW")
+    numbers = (*data.shape[1:], *attributes["padding"])
+    if layouts != ("NCHW", "OIHW", "NCHW") or not is_static(*numbers) or weight.constant.size == 0:
+        return False
+    return attributes["groups"] == 1 or attributes["groups"] == data.shape[1] == weight.shape[0]
+
+
+def _is_image(node: Node) -> bool:
+    """Whether the node has one result, of rank 4 and a known number of channels."""
+    types = [v.type for v in node.results]
+    return len(types) == 1 and isinstance(types[0], TensorType) and types[0].rank == 4 and isinstance(types[0].shape[1], int)
+
+
+def _is_elementwise(node: Node) -> bool:
+    elementwise = isinstance(node.op_def, Op) and node.op_def.kind is Kind.ELEMENTWISE
+    return elementwise and "axis" not in node.attributes
+
+
+def _aligned(value: Value, channels: int) -> tuple[Dim, ...] | None:
+    """The shape of an operand as four dimensions; None where its channels are neither ``channels`` nor 1."""
+    if not isinstance(value.type, TensorType) or value.rank > 4:
+        return None
+    shape = (1,) * (4 - value.rank) + tuple(value.shape)
+    return shape if shape[1] in (1, channels) else None
+
+
+def _viewed(value: Value, shape: tuple[Dim, ...], builder: Builder) -> Value:
+    """``value`` under another shape of as many elements."""
+    if tuple(value.shape) == shape:
+        return value
+    if value.constant is not None:
+        return builder.constant(value.constant.reshape(tuple(int(str(d)) for d in shape)), name=value.name)
+    return builder.call("reshape", value, newshape=shape)
+
+
+def _padded(x: np.ndarray, block: int, axis: int = 0) -> np.ndarray:
+    """``x`` with zeros behind, to a multiple of ``block`` along ``axis``."""
+    return np.pad(x, [(0, -x.shape[k] % block if k == axis else 0) for k in range(x.ndim)])
+
+
+def _block_channels(x: np.ndarray, block: int) -> np.ndarray:
+    """``x[N, C, H, W]`` as ``[N, C / block, H, W, block]``; without N where that is 1."""
+    n, _, h, w = x.shape
+    blocked = _padded(x, block, 1).reshape(n, -1, block, h, w).transpose(0, 1, 3, 4, 2)
+    return np.ascontiguousarray(blocked[0] if n == 1 else blocked)
+
+
+def pack_kernel(weight: np.ndarray, inner: int, outer: int) -> np.ndarray:
+    """``weight[O, I, kh, kw]`` as ``[O / outer, I / inner, kh, kw, inner, outer]``, zero beyond the true channels."""
+    padded = _padded(_padded(weight, outer, 0), inner, 1)
+    o, i, kh, kw = padded.shape
+    return np.ascontiguousarray(padded.reshape(o // outer, outer, i // inner, inner, kh, kw).transpose(0, 2, 4, 5, 3, 1))
+
+
+def pack_depthwise(weight: np.ndarray, block: int) -> np.ndarray:
+    """``weight[C, 1, kh, kw]`` as ``[C / block, kh, kw, block]``, zero beyond the true channels."""
+    c, _, kh, kw = weight.shape
+    return np.ascontiguousarray(_padded(weight, block).reshape(-1, block, kh, kw).transpose(0, 2, 3, 1))

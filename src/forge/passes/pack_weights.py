@@ -1,0 +1,56 @@
+"""Matrix products with constant weights get them packed in panels as wide as the target's kernels read them.
+
+``nn.dense(%x, w)`` --> ``nn.contrib_dense_pack(%x, p)`` with ``p[n // b, k, n % b] = w[n, k]`` and zeros beyond the last row of w.
+With a weight that is not constant: ``nn.matmul(%x, %w, transpose_b=True)``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forge import dtypes
+from forge.ir.nodes import Graph, Node, Value
+from forge.passes.base import PassContext
+from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
+from forge.target.blocking import dense_panel
+
+
+def run(graph: Graph, context: PassContext) -> int:
+    def pack(graph: Graph) -> int:
+        nodes = (node for node in live_nodes(graph) if node.op == "nn.dense")
+        return sum(_pack_node(graph, node, context) for node in nodes)
+
+    return on_all_graphs(graph, pack)
+
+
+def _pack_node(graph: Graph, node: Node, context: PassContext) -> int:
+    data, weight = node.operands
+    assert data is not None and weight is not None
+    if data.dtype != weight.dtype or not dtypes.is_float(data.dtype):
+        return 0
+    array = weight.constant
+    if array is None:
+        return _as_matmul(graph, node, data, weight)
+    if array.size == 0:
+        return 0
+    packed = pack_panels(array, dense_panel(context.target, data.dtype, array.shape[0]))
+    builder = before(graph, node)
+    constant = builder.constant(packed, name=weight.name)
+    value = builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=array.shape[0],
+                         out_dtype=node.attributes["out_dtype"])
+    return int(replace(graph, node, value))
+
+
+def _as_matmul(graph: Graph, node: Node, data: Value, weight: Value) -> int:
+    if data.rank < 2:
+        return 0
+    attributes = {"out_dtype": node.attributes["out_dtype"], "transpose_b": True}
+    return int(replace(graph, node, before(graph, node).call("nn.matmul", data, weight, name=node.name, **attributes)))
+
+
+def pack_panels(weight: np.ndarray, panel: int) -> np.ndarray:
+    """``weight[N, K]`` as ``[ceil(N / panel), K, panel]``, zero beyond row N."""
+    units, depth = weight.shape
+    padded = np.zeros((-(-units // panel) * panel, depth), weight.dtype)
+    padded[:units] = weight
+    return np.ascontiguousarray(padded.reshape(-1, panel, depth).transpose(0, 2, 1))

@@ -1,0 +1,143 @@
+"""Operators with constant weights, and how scales and shifts per output channel go into them.
+
+``scale * (op(x, w) + b) + shift == op(x, scale * w) + (scale * b + shift)`` for every operator that is linear in its weight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge import dtypes
+from forge.ir.nodes import Graph, Node, Value
+from forge.passes.rewriting import before, channel_vector, only_use
+
+FORWARD = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
+TRANSPOSED = ("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """``anchor`` on a constant weight, and what constants were added per channel behind it."""
+
+    anchor: Node
+    weight: np.ndarray
+    bias: np.ndarray | None
+
+    @property
+    def axis(self) -> int:
+        """The channel axis of the result."""
+        return channel_axis(self.anchor)
+
+    @property
+    def channels(self) -> int:
+        return int(self.anchor.result.shape[self.axis])
+
+
+def channel_axis(anchor: Node) -> int:
+    """The axis of the result of ``anchor`` that its weight's output channels make up."""
+    if anchor.op == "nn.dense":
+        return anchor.result.rank - 1
+    attributes = anchor.attributes
+    return int((attributes["out_layout"] or attributes["data_layout"]).index("C"))
+
+
+def find_weighted(graph: Graph, value: Value) -> Weighted | None:
+    """The operator that computes ``value`` through additions of constants, if nothing else uses it or what is between."""
+    bias: np.ndarray | None = None
+    while (node := value.producer) is not None and only_use(graph, value) is not None:
+        if node.op in (*FORWARD, *TRANSPOSED, "nn.dense"):
+            return _at_anchor(node, bias)
+        step = _added(node)
+        if step is None:
+            return None
+        value, vector = step
+        if vector.shape[0] != 1 and bias is not None and bias.shape != vector.shape:
+            return None
+        bias = vector if bias is None else bias + vector
+    return None
+
+
+def _at_anchor(anchor: Node, bias: np.ndarray | None) -> Weighted | None:
+    weight = anchor.operands[1]
+    assert weight is not None
+    channels = anchor.result.shape[channel_axis(anchor)]
+    if weight.constant is None or not dtypes.is_float(anchor.result.dtype) or not isinstance(channels, int):
+        return None
+    if bias is not None and bias.shape != (channels,):
+        return None
+    return Weighted(anchor, weight.constant, bias)
+
+
+def _added(node: Node) -> tuple[Value, np.ndarray] | None:
+    """(x, the constant added per channel) of a node that adds one."""
+    if node.op == "nn.bias_add":
+        data, bias = node.operands
+        axis = node.attributes["axis"] % node.result.rank
+        anchor = _anchor_below(data)
+        if data is None or bias is None or bias.constant is None or anchor is None or axis != channel_axis(anchor):
+            return None
+        return data, bias.constant.astype(np.float64)
+    if node.op != "add":
+        return None
+    for data, other in (node.operands, node.operands[::-1]):
+        anchor = _anchor_below(data)
+        if data is None or other is None or anchor is None or data.type != node.result.type:
+            continue
+        axis = channel_axis(anchor)
+        vector = channel_vector(other, node.result.rank, axis, node.result.shape[axis])
+        if vector is not None:
+            return data, vector.astype(np.float64)
+    return None
+
+
+def _anchor_below(value: Value | None) -> Node | None:
+    """The weighted operator under additions, whether its operands are constant or not."""
+    while value is not None and value.producer is not None:
+        node = value.producer
+        if node.op in (*FORWARD, *TRANSPOSED, "nn.dense"):
+            return node
+        if node.op not in ("nn.bias_add", "add"):
+            return None
+        value = next((v for v in node.operands if v is not None and v.constant is None), None)
+    return None
+
+
+def rebuild(graph: Graph, at: Node, found: Weighted, scale: np.ndarray | None, shift: np.ndarray | None) -> Value:
+    """``scale * found + shift`` as an operator with new weights and one bias, inserted before ``at``."""
+    builder = before(graph, at)
+    anchor = found.anchor
+    weight = found.weight if scale is None else scaled_weight(anchor, found.weight, scale)
+    bias = np.zeros(found.channels) if found.bias is None else found.bias
+    bias = (bias if scale is None else bias * scale) + (0.0 if shift is None else shift)
+    attributes: dict[str, Any] = anchor.attributes
+    old = anchor.operands[1]
+    assert old is not None
+    constant = builder.constant(weight, name=old.name)
+    result = builder.call(anchor.op, anchor.operands[0], constant, name=anchor.name, **attributes)
+    if not np.any(bias):
+        return result
+    as_type = bias.astype(dtypes.numpy_dtype(anchor.result.dtype))
+    return builder.call("nn.bias_add", result, builder.constant(as_type), axis=found.axis)
+
+
+def scaled_weight(anchor: Node, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """``weight`` with the part of every output channel multiplied by its entry of ``scale``."""
+    wide = weight.astype(np.float64)
+    if anchor.op == "nn.dense":
+        return (wide * scale[:, None]).astype(weight.dtype)
+    layout, groups = anchor.attributes["kernel_layout"], anchor.attributes["groups"]
+    outs = layout.index("O")
+    if anchor.op in FORWARD:
+        return (wide * _along(scale, outs, weight.ndim)).astype(weight.dtype)
+    ins = layout.index("I")
+    grouped = np.moveaxis(wide, (ins, outs), (0, 1))
+    factors = np.repeat(scale.reshape(groups, -1), grouped.shape[0] // groups, axis=0)
+    grouped = grouped * factors.reshape(*factors.shape, *[1] * (weight.ndim - 2))
+    return np.ascontiguousarray(np.moveaxis(grouped, (0, 1), (ins, outs))).astype(weight.dtype)
+
+
+def _along(vector: np.ndarray, axis: int, rank: int) -> np.ndarray:
+    return vector.reshape([-1 if k == axis else 1 for k in range(rank)])

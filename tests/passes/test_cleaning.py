@@ -1,0 +1,110 @@
+"""canonicalize, eliminate_common_subexpr, eliminate_dead_code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from forge.ir.builder import Builder
+from forge.ir.types import TensorType
+from forge.passes import canonicalize, eliminate_common_subexpr, eliminate_dead_code
+from tests.passes.checks import check, parse, rewrite, text_of
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("%0 = nn.dropout(%x); nn.relu(%0)", "nn.relu(%x)"),
+        ("%0 = copy(%x); %1 = copy(%0); nn.relu(%1)", "nn.relu(%x)"),
+        ('%0 = cast(%x, dtype="float32"); nn.relu(%0)', "nn.relu(%x)"),
+        ('%0 = cast(%x, dtype="float64"); %1 = cast(%0, dtype="float32"); nn.relu(%1)', "nn.relu(%x)"),
+        ('%0 = cast(%x, dtype="int32"); %1 = cast(%0, dtype="float32"); nn.relu(%1)',
+         '%0 = cast(%x, dtype="int32");\n%1 = cast(%0, dtype="float32");\nnn.relu(%1)'),
+        ("%0 = reshape(%x, newshape=[6, 4]); %1 = reshape(%0, newshape=[2, 3, 4]); nn.relu(%1)", "nn.relu(%x)"),
+        ("%0 = reshape(%x, newshape=[6, 4]); %1 = reshape(%0, newshape=[-1]); nn.relu(%1)",
+         "%0 = reshape(%x, newshape=[24]);\nnn.relu(%0)"),
+        ("%0 = expand_dims(%x, axis=0); %1 = squeeze(%0, axis=[0]); nn.relu(%1)", "nn.relu(%x)"),
+        ("%0 = nn.batch_flatten(%x); %1 = nn.batch_flatten(%0); nn.relu(%1)", "%0 = reshape(%x, newshape=[2, 12]);\nnn.relu(%0)"),
+        ("%0 = transpose(%x, axes=[2, 0, 1]); %1 = transpose(%0, axes=[1, 2, 0]); nn.relu(%1)", "nn.relu(%x)"),
+        ("%0 = transpose(%x); %1 = transpose(%0, axes=[1, 0, 2]); nn.relu(%1)", "%0 = transpose(%x, axes=[1, 2, 0]);\nnn.relu(%0)"),
+        ("%0 = add(%x, 0f); %1 = multiply(1f, %0); %2 = divide(%1, 1f); nn.relu(%2)", "nn.relu(%x)"),
+        ("%0 = subtract(0f, %x); nn.relu(%0)", "%0 = subtract(0f, %x);\nnn.relu(%0)"),
+        ("%0 = concatenate(%x, axis=1); nn.relu(%0)", "nn.relu(%x)"),
+        ("%0 = strided_slice(%x, begin=[0], end=[9], axes=[1]); nn.relu(%0)", "nn.relu(%x)"),
+        ("%0 = strided_slice(%x, begin=[-1], end=[-9], strides=[-1], axes=[1]); nn.relu(%0)",
+         "%0 = strided_slice(%x, begin=[-1], end=[-9], strides=[-1], axes=[1]);\nnn.relu(%0)"),
+        ("%0 = transpose(%x, axes=[0, 2, 1]); nn.matmul(%x, %0)", "nn.matmul(%x, %x, transpose_b=True)"),
+    ],
+)
+def test_one_form(before: str, after: str) -> None:
+    graph = parse(f"def @main(%x: Tensor[(2, 3, 4), float32]) {{ {before} }}")
+    check(canonicalize.run, graph)
+    assert text_of(graph) == after
+
+
+def test_moving_axes_of_one_is_a_reshape() -> None:
+    graph = parse("def @main(%x: Tensor[(n, 1, 4), float32]) { %0 = transpose(%x, axes=[1, 0, 2]); nn.relu(%0) }")
+    check(canonicalize.run, graph, symbols={"n": 3})
+    assert text_of(graph) == "%0 = reshape(%x, newshape=[1, n, 4]);\nnn.relu(%0)"
+
+
+def test_layout_round_trips_go() -> None:
+    graph = parse("""def @main(%x: Tensor[(n, 6, 4, 4), float32]) {
+      %0 = layout_transform(%x, src_layout="NCHW", dst_layout="NCHW4c");
+      %1 = layout_transform(%0, src_layout="NCHW4c", dst_layout="NCHW", channels=6);
+      nn.relu(%1)
+    }""")
+    check(canonicalize.run, graph, symbols={"n": 1})
+    assert text_of(graph) == "nn.relu(%x)"
+
+
+def test_outputs_keep_their_names() -> None:
+    graph = parse("def @main(%x: Tensor[(2), float32]) { nn.dropout(%x) }")
+    assert check(canonicalize.run, graph) == 0
+    graph = parse("def @main(%x: Tensor[(2), float32]) { %0 = nn.relu(%x); %1 = nn.dropout(%0); %1 }")
+    graph.outputs[0].name = "y"
+    assert check(canonicalize.run, graph) == 1
+    assert graph.output_names == ["y"]
+
+
+def test_equal_nodes_are_merged() -> None:
+    graph = parse("""def @main(%x: Tensor[(2), float32], %y: Tensor[(2), float32]) {
+      %0 = add(%x, %y);
+      %1 = add(%y, %x);
+      %2 = subtract(%0, %1);
+      %3 = subtract(%1, %0);
+      %4 = clip(%2, a_min=0f, a_max=1f);
+      %5 = clip(%2, a_min=0f, a_max=2f);
+      %6 = add(%4, %5);
+      add(%6, %3)
+    }""")
+    assert check(eliminate_common_subexpr.run, graph) == 2
+    assert [n.op for n in graph.nodes] == ["add", "subtract", "clip", "clip", "add", "add"]
+
+
+def test_constants_merge_by_bytes() -> None:
+    graph = parse("""def @main(%x: Tensor[(2), float32]) {
+      %0 = add(%x, 0f);
+      %1 = add(%x, -0f);
+      %2 = add(%x, 0f);
+      %3 = multiply(%0, %1);
+      multiply(%3, %2)
+    }""")
+    check(eliminate_common_subexpr.run, graph)
+    assert len(graph.select("add")) == 2
+    assert len(graph.select("constant")) == 2
+
+
+def test_dead_nodes_go() -> None:
+    graph = parse("def @main(%x: Tensor[(2), float32]) { %0 = exp(%x); %1 = abs(%0); nn.relu(%x) }")
+    assert check(eliminate_dead_code.run, graph) == 2
+    assert text_of(graph) == "nn.relu(%x)"
+
+
+def test_what_defines_a_needed_size_stays() -> None:
+    builder = Builder()
+    x, shape = builder.input(TensorType((6,), "float32"), "x"), builder.input(TensorType((2,), "int64"), "shape")
+    rows = builder.call("reshape", x, shape).shape[0]
+    graph = builder.output(builder.call("broadcast_to", builder.constant(np.float32(1)), shape=(rows,)))
+    assert rewrite(eliminate_dead_code.run, graph) == 0
+    assert graph.select("reshape")
