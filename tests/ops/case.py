@@ -47,6 +47,13 @@ class Constant:
 
 
 @dataclass(frozen=True)
+class Fixed:
+    """An operand whose shape stays static in the symbolic variant."""
+
+    operand: Any
+
+
+@dataclass(frozen=True)
 class Case:
     """``oracle`` takes the operands (absent ones as None) and gives one array or a sequence of them; None: only self-consistency.
 
@@ -77,21 +84,26 @@ def _describe(operand: Any) -> str:
         return "-"
     if isinstance(operand, Constant):
         return f"const{operand.value.tolist()}"
+    if isinstance(operand, Fixed):
+        return f"fixed {_describe(operand.operand)}"
     if isinstance(operand, Draw):
         return f"{operand.dtype}{list(operand.shape)}"
-    return f"{dtypes.canonical(operand.dtype)}{list(operand.shape)}"
+    contents = operand.tolist() if operand.size <= 8 else f"{list(operand.shape)}#{zlib.crc32(operand.tobytes()):x}"
+    return f"{dtypes.canonical(operand.dtype)} {contents}"
 
 
 def _realised(operand: Any, rng: np.random.Generator) -> np.ndarray | None:
     if isinstance(operand, Draw):
         return operand.array(rng)
+    if isinstance(operand, Fixed):
+        return _realised(operand.operand, rng)
     return operand.value if isinstance(operand, Constant) else operand
 
 
 def row(op: str, operands: Sequence[Any], oracle: Callable[..., Any] | None = None, note: str = "",
         symbolic: bool = True, **attrs: Any) -> Case:
-    """A case; lists among the operands become int64 arrays."""
-    arrays = tuple(np.array(x, np.int64) if isinstance(x, list | int) else x for x in operands)
+    """A case; lists among the operands become int64 arrays of static shape."""
+    arrays = tuple(Fixed(np.array(x, np.int64)) if isinstance(x, list) else x for x in operands)
     return Case(op, arrays, attrs, oracle, note, symbolic)
 
 

@@ -16,7 +16,7 @@ from forge.ir.op import ReferenceValue
 from forge.ir.types import TensorType
 from forge.ops.base import Op
 from forge.te.evaluate import evaluate
-from tests.ops.case import Case, Constant
+from tests.ops.case import Case, Constant, Fixed
 
 
 class NotLowered(Exception):
@@ -35,6 +35,7 @@ def _operand(builder: Builder, spec: Any, array: np.ndarray | None, symbolic: bo
         return None
     if isinstance(spec, Constant):
         return builder.constant(array)
+    symbolic = symbolic and not isinstance(spec, Fixed)
     shape: tuple[Dim, ...] = tuple(dims.symbol(f"s{d}") if symbolic and d > 1 else d for d in array.shape)
     return builder.input(TensorType(shape, dtypes.canonical(array.dtype)))
 

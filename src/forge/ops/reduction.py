@@ -318,9 +318,17 @@ class LogSumExp(Reduction):
         zero = builder.constant(0.0, data.dtype)
         top = builder.call("max", *operands, **kept)
         top = builder.call("where", builder.call("isfinite", top), top, zero)
-        powers = builder.call("exp", builder.call("subtract", data, top))
+        powers = builder.call("exp", builder.call("subtract", data, self._spread_out(builder, top, data, operands, attrs)))
         total = builder.call("log", builder.call("sum", powers, *operands[1:], **kept))
+        total = self._spread_out(builder, total, top, operands, attrs)
         return [drop_reduced(builder, builder.call("add", total, top), operands, attrs)]
+
+    @staticmethod
+    def _spread_out(builder: Builder, value: Value, like: Value, operands: Values, attrs: ReduceAttrs) -> Value:
+        """``value`` in the shape of ``like`` where that fits only at run time."""
+        if run_time_axes(operands, with_known_axes(attrs, optional_operand(operands, 1))) is None:
+            return value
+        return builder.call("broadcast_to", value, shape=like.shape)
 
 
 def drop_reduced(builder: Builder, kept: Value, operands: Values, attrs: Any) -> Value:

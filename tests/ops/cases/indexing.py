@@ -1,0 +1,100 @@
+"""Rows of the operators that make tensors, or read and write by index."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.ops.case import Case, Fixed, boolean, const, f16, f32, f64, i32, i64, row
+
+
+def creation_rows() -> list[Case]:
+    def triangle(x, upper, k=0):
+        return np.triu(x, k) if upper else np.tril(x, k)
+
+    return [
+        row("full", [f32()], lambda v: np.full((2, 3), v), shape=(2, 3)),
+        row("full", [f32(1)], lambda v: np.trunc(np.full((2,), v)), shape=(2,), dtype="int32"),
+        row("full", [i64(), [2, 0, 3]], lambda v, s: np.full((2, 0, 3), v)),
+        row("full", [i64(), const([3, 2])], lambda v, s: np.full((3, 2), v)),
+        row("zeros", [], lambda: np.zeros((2, 3)), shape=(2, 3)),
+        row("ones", [], lambda: np.ones((2, 3)), shape=(2, 3), dtype="float16"),
+        row("ones", [[4]], lambda s: np.ones(4), dtype="int64"),
+        row("zeros_like", [f16(2, 3)], np.zeros_like),
+        row("ones_like", [boolean(2, 3)], np.ones_like),
+        row("full_like", [f32(2, 3), f32()], lambda x, v: np.full_like(x, v)),
+        row("arange", [const(0), const(7), const(2)], lambda *x: np.arange(0, 7, 2)),
+        row("arange", [const(7), const(0), const(-3)], lambda *x: np.arange(7, 0, -3)),
+        row("arange", [const(0), const(0), const(1)], lambda *x: np.arange(0), dtype="float32"),
+        row("arange", [const(0.5, "float32"), const(3, "float32"), const(0.75, "float32")], lambda *x: np.arange(0.5, 3, 0.75)),
+        row("arange", [np.array(1), np.array(9), np.array(3)], lambda *x: np.arange(1, 9, 3)),
+        row("arange", [np.array(9), np.array(1), np.array(-4)], lambda *x: np.arange(9, 1, -4)),
+        row("arange", [np.array(3), np.array(1), np.array(1)], lambda *x: np.arange(0)),
+        row("arange", [np.array(v, np.float32) for v in (0, 1, 0.3)], lambda *x: np.arange(0, 1, 0.3)),
+        row("one_hot", [np.array([0, 2, -1, 3, -4], np.int64), f32(), f32()],
+            lambda i, a, b: np.where(np.array([0, 2, 2, 9, 9])[:, None] == np.arange(3), a, b), depth=3),
+        row("one_hot", [i32(2, 3, low=0, high=4), i64(1), i64(1)],
+            lambda i, a, b: np.where(i[:, None] == np.arange(5)[:, None], a, b), depth=5, axis=1),
+        row("one_hot", [i64(4, low=0, high=2), f32(), f32(), np.array(3)],
+            lambda i, a, b, d: np.where(i[None] == np.arange(3)[:, None], a, b), axis=0),
+        *(row("trilu", [f32(2, 4, 5)], lambda x, u=u: triangle(x, u), upper=u) for u in (True, False)),
+        *(row("trilu", [i32(4, 5), np.array(k)], lambda x, k, u=u: triangle(x, u, k), note=f"{k}", upper=u)
+          for u in (True, False) for k in (-2, 1, 9, -9)),
+    ]
+
+
+def reading_rows() -> list[Case]:
+    wild = np.array([[0, -1, 9], [3, -5, -99]])
+    return [
+        row("take", [f32(4, 5), i64(2, 3, low=-4, high=3)], lambda x, i: np.take(x, i, axis=0), axis=0),
+        row("take", [f32(4, 5), i32(2, 3, low=0, high=4)], lambda x, i: np.take(x, i, axis=1), axis=-1),
+        row("take", [f32(4, 5), wild], lambda x, i: x[np.array([[0, 3, 3], [3, 0, 0]])], axis=0),
+        row("take", [f32(4, 5), wild], lambda x, i: np.take(x, i, 0, mode="clip"), axis=0, mode="clip"),
+        row("take", [f32(4, 5), wild], lambda x, i: np.take(x, i, 0, mode="wrap"), axis=0, mode="wrap"),
+        row("take", [f32(4, 5), np.array(2)], lambda x, i: x[:, 2], axis=1),
+        row("take", [f32(4, 5), np.array([1, 7])], lambda x, i: x.reshape(-1)[[1, 7]]),
+        row("take", [boolean(4), i64(3, low=0, high=3)], lambda x, i: x[i], axis=0),
+        row("take", [f32(1, 5), np.array([0, -1])], lambda x, i: np.take(x, i, 0), axis=0),
+        row("take", [f32(3, 4, 5), i64(3, 2, low=0, high=3)], lambda x, i: np.stack([x[b, i[b]] for b in range(3)]), axis=1, batch_dims=1),
+        row("gather", [f32(4, 5), i64(2, 5, low=-4, high=3)], lambda x, i: np.take_along_axis(x, i, 0), axis=0),
+        row("gather", [f32(4, 5), i64(4, 7, low=-5, high=4)], lambda x, i: np.take_along_axis(x, i, 1), axis=-1),
+        row("gather", [f32(4, 5), i32(2, 3, low=0, high=4)], lambda x, i: np.take_along_axis(x[:2], i.astype(int), 1), axis=1),
+        row("gather_nd", [f32(3, 4), [[0, 2, -1], [1, -4, 3]]], lambda x, i: x[i[0], i[1]]),
+        row("gather_nd", [f32(3, 4, 5), np.array([[0, 2]])], lambda x, i: x[[0, 2]]),
+        row("gather_nd", [f32(3, 4, 5), i64(1, 3, 2, low=0, high=3)],
+            lambda x, i: np.stack([x[b, i[0, b]] for b in range(3)]), batch_dims=1),
+    ]
+
+
+def writing_rows() -> list[Case]:
+    def elements(x, i, u, axis, combine):
+        result = x.copy()
+        for place in np.ndindex(*i.shape):
+            target = list(place)
+            target[axis] = int(i[place])
+            result[tuple(target)] = combine(result[tuple(target)], u[place])
+        return result
+
+    def slices(x, i, u, combine):
+        result = x.copy()
+        for place in np.ndindex(*i.shape[1:]):
+            target = tuple(int(k) for k in i[(slice(None), *place)])
+            result[target] = combine(result[target], u[place])
+        return result
+
+    combiners = {"update": lambda a, b: b, "add": lambda a, b: a + b, "mul": lambda a, b: a * b, "min": np.minimum, "max": np.maximum}
+    rows = []
+    for name, combine in combiners.items():
+        rows += [
+            row("scatter_elements", [f32(4, 5), i64(2, 5, low=-4, high=3), f32(2, 5)],
+                lambda x, i, u, c=combine: elements(x, i, u, 0, c), axis=0, reduction=name),
+            row("scatter_elements", [i32(4, 5), i64(3, 2, low=0, high=4), i32(3, 2)],
+                lambda x, i, u, c=combine: elements(x, i, u, 1, c), axis=1, reduction=name),
+            row("scatter_nd", [f64(4, 5), Fixed(i64(2, 6, low=-4, high=3)), Fixed(f64(6))], lambda x, i, u, c=combine: slices(x, i, u, c), mode=name),
+            row("scatter_nd", [f16(4, 5), i64(1, 2, low=0, high=3), f16(2, 5)], lambda x, i, u, c=combine: slices(x, i, u, c), mode=name),
+        ]
+    rows.append(row("scatter_elements", [np.zeros(3), np.array([1, 1, 0]), np.array([3.0, 6.0, 4.0])],
+                    lambda x, i, u: np.array([2, 3, 0]), reduction="mean"))
+    return rows
+
+
+CASES = [*creation_rows(), *reading_rows(), *writing_rows()]
