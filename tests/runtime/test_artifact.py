@@ -87,8 +87,15 @@ def test_sealing_checks_types(linked: Callable[..., Path], tmp_path: Path) -> No
 def test_missing(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"modelLibrary.so: cannot be opened: No such file"):
         Runtime(tmp_path)
-    with pytest.raises(ArtifactError, match="cannot be opened"):
+    with pytest.raises(ArtifactError, match="not a path"):
         Runtime(tmp_path / "a\0b")
+
+
+def test_pipe_does_not_make_us_wait(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(ArtifactError, match="not a regular file"):
+            Runtime(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"PK\x03\x04" + bytes(100), b"\x7fELF", b"\x7fELF" + bytes(200)])

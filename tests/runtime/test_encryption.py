@@ -72,6 +72,7 @@ def test_runtime_opens_encrypted_artifact(build: Build, encrypt: Callable[..., S
     for path in (library, library.parent):
         model = Runtime(path, password=PASSWORD, key=sealed.key)
         assert model(np.array([4], np.float32)).tolist() == [4] and model.model_id == "0000-test"
+        assert artifact.read_metadata(path, PASSWORD, sealed.key) == model.metadata
     for arguments in ({}, {"password": PASSWORD}, {"key": sealed.key}):
         with pytest.raises(PasswordError, match="encrypted; expected both password= and key="):
             Runtime(library, **arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import json
 import sys
 
@@ -15,9 +16,11 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     info = commands.add_parser("info", help="print the metadata of a compiled model as JSON")
     info.add_argument("path", help="modelLibrary.so or its directory")
+    info.add_argument("--key", help="key file of an encrypted model; its password is asked for")
     options = parser.parse_args(arguments)
+    password = getpass.getpass("Password: ") if options.key else None
     try:
-        sys.stdout.write(json.dumps(read_metadata(options.path), indent=2) + "\n")
+        sys.stdout.write(json.dumps(read_metadata(options.path, password, options.key), indent=2) + "\n")
     except ForgeRuntimeError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

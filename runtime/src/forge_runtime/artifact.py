@@ -22,19 +22,23 @@ import hashlib
 import json
 import os
 import platform
+import stat
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from forge_runtime.errors import ArtifactError
+from forge_runtime import encryption
+from forge_runtime.errors import ArtifactError, PasswordError
 
 FORMAT_VERSION = 1
 LIBRARY_NAME = "modelLibrary.so"
 SECTION_NAME = ".forge.meta"
 
 Metadata = dict[str, Any]
+PathLike = str | os.PathLike[str]
 
 _MAGIC = b"\x7fFORGEMD"
 _HEADER = struct.Struct("<8sII32s")
@@ -221,32 +225,59 @@ def _read_metadata(file: _File) -> Metadata:
     return {**metadata, "sha256": digest.hex()}
 
 
-def read_metadata(path: str | os.PathLike[str]) -> Metadata:
+def read_metadata(path: PathLike, password: str | None = None, key: PathLike | None = None) -> Metadata:
     """The metadata of an artifact (a directory or the library itself), whatever machine it was compiled for.
 
-    The field ``sha256`` is the digest the file claims; ``verify`` compares it.
+    The field ``sha256`` is the digest the file claims; ``metadata_of`` compares it.
 
     Raises:
         ArtifactError: missing, damaged, no artifact, or of a newer format.
+        PasswordError: encrypted, and password or key file are missing or wrong.
     """
-    fd, where = open_library(path)
+    with opened(path, password, key) as (fd, where):
+        return metadata_of(fd, where, verify=False)
+
+
+@contextmanager
+def opened(path: PathLike, password: str | None = None, key: PathLike | None = None) -> Iterator[tuple[int, str]]:
+    """A descriptor of the plain library at ``path`` or in the directory ``path``, and its name for messages.
+
+    An encrypted library is decrypted into memory first.
+    """
+    fd, where = _open_library(Path(path))
     try:
-        return _read_metadata(_File(fd, where))
+        if os.pread(fd, len(encryption.MAGIC), 0) == encryption.MAGIC:
+            os.close(fd)
+            fd = -1
+            if password is None or key is None:
+                raise PasswordError(f"{where}: encrypted; expected both password= and key= (the path of its key file)")
+            fd = encryption.decrypt_to_memfd(where, key, password)
+        elif password is not None or key is not None:
+            raise ArtifactError(f"{where}: not encrypted; got a password or key; expected neither")
+        yield fd, where
     finally:
-        os.close(fd)
+        if fd >= 0:
+            os.close(fd)
 
 
-def open_library(path: str | os.PathLike[str]) -> tuple[int, str]:
-    """A read-only descriptor of the library at ``path`` or in the directory ``path``, and its name for messages."""
-    library = Path(path)
-    if library.is_dir():
-        library = library / LIBRARY_NAME
+def _open_library(path: Path) -> tuple[int, str]:
     try:
-        fd = os.open(library, os.O_RDONLY | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ArtifactError(f"{library}: cannot be opened: {reason}; expected a compiled model or its directory") from error
-    return fd, str(library)
+        library = path / LIBRARY_NAME if path.is_dir() else path
+        return _open_file(library, "expected a compiled model or its directory"), str(library)
+    except ValueError as error:
+        raise error if isinstance(error, ArtifactError) else ArtifactError(f"{path!r}: not a path: {error}") from error
+
+
+def _open_file(path: Path, hint: str) -> int:
+    """A read-only descriptor of a regular file; a pipe or device must not make us wait."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be opened: {error.strerror}; {hint}") from error
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise ArtifactError(f"{path}: not a regular file; {hint}")
 
 
 def _digest(file: _File, digest_offset: int) -> bytes:
@@ -259,14 +290,16 @@ def _digest(file: _File, digest_offset: int) -> bytes:
     return digest.digest()
 
 
-def verify(fd: int, where: str) -> Metadata:
-    """The metadata of the open artifact, after its SHA-256 was found right.
+def metadata_of(fd: int, where: str, verify: bool = True) -> Metadata:
+    """The metadata of an open artifact; with ``verify``, after its SHA-256 was found right.
 
     Raises:
         ArtifactError: as ``read_metadata``, or a byte of the file is not what was written.
     """
     file = _File(fd, where)
     metadata = _read_metadata(file)
+    if not verify:
+        return metadata
     section = _metadata_section(file, _elf_header(file))
     got = _digest(file, section.offset + _DIGEST_OFFSET).hex()
     if got != metadata["sha256"]:
@@ -308,10 +341,7 @@ def open_weights(library: str, metadata: Metadata, check: bool) -> int | None:
         return None
     check_weights_name(name, library)
     path = Path(library).parent / name
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise ArtifactError(f"{path}: cannot be opened: {error.strerror}; it holds the weights of {library}") from error
+    fd = _open_file(path, f"it holds the weights of {library}")
     try:
         _check_weights(_File(fd, str(path)), metadata, check)
     except BaseException:
@@ -335,7 +365,7 @@ def _check_weights(file: _File, metadata: Metadata, check: bool) -> None:
         raise ArtifactError(f"{file.where}: damaged; its SHA-256 is not what the metadata says; copy or compile it again")
 
 
-def seal(path: str | os.PathLike[str], metadata: Mapping[str, Any]) -> None:
+def seal(path: PathLike, metadata: Mapping[str, Any]) -> None:
     """Appends ``metadata`` and the SHA-256 of the whole file to a freshly linked library.
 
     Args:

@@ -28,7 +28,7 @@ SCRYPT_LOG2_COST = 17
 
 _VERSION = 1
 _TAG_SIZE = 16
-_FILE_MAGIC = b"FORGEENC"
+MAGIC = b"FORGEENC"
 _FILE_HEADER = struct.Struct("<8sII16s")
 _KEY_MAGIC = b"FORGEKEY"
 _KEY_HEADER = struct.Struct("<8sII16s16s12s")
@@ -97,7 +97,7 @@ def encrypt_file(
     if not password:
         raise PasswordError("encryption: the password is empty; expected at least one character")
     identity, key = secrets.token_bytes(16), secrets.token_bytes(_KEY_SIZE)
-    header = _FILE_HEADER.pack(_FILE_MAGIC, _VERSION, CHUNK_SIZE, identity)
+    header = _FILE_HEADER.pack(MAGIC, _VERSION, CHUNK_SIZE, identity)
     cipher = _aesgcm(key)
     with open(out_path, "wb") as out:
         out.write(header)
@@ -122,7 +122,7 @@ def _write_private(path: Path, content: bytes) -> None:
 def is_encrypted(path: str | os.PathLike[str]) -> bool:
     """Whether the file begins as an encrypted artifact does."""
     with open(path, "rb") as file:
-        return file.read(len(_FILE_MAGIC)) == _FILE_MAGIC
+        return file.read(len(MAGIC)) == MAGIC
 
 
 def _check_version(where: str, version: int) -> None:
@@ -174,7 +174,7 @@ def _plain_chunks(file: BinaryIO, header: bytes, cipher: AESGCM, where: str) -> 
 
 def _read_header(file: BinaryIO, where: str) -> tuple[bytes, bytes]:
     header = file.read(_FILE_HEADER.size)
-    if len(header) != _FILE_HEADER.size or not header.startswith(_FILE_MAGIC):
+    if len(header) != _FILE_HEADER.size or not header.startswith(MAGIC):
         raise ArtifactError(f"{where}: not an encrypted model, or truncated")
     _, version, chunk_size, identity = _FILE_HEADER.unpack(header)
     _check_version(where, version)

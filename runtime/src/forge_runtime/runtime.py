@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forge_runtime import _native, artifact, encryption
+from forge_runtime import _native, artifact
 from forge_runtime.arrays import Array, numpy_dtype
-from forge_runtime.errors import ArtifactError, InputError, PasswordError
+from forge_runtime.artifact import PathLike
+from forge_runtime.errors import ArtifactError, InputError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 Shape = tuple[int | str | None, ...]
-PathLike = str | os.PathLike[str]
 
 
 class Runtime:
@@ -52,8 +51,8 @@ class Runtime:
         verify: bool = True,
         copy_weights: bool = False,
     ) -> None:
-        with _opened(path, password, key) as (fd, where):
-            metadata = artifact.verify(fd, where) if verify else artifact.read_metadata(f"/proc/self/fd/{fd}")
+        with artifact.opened(path, password, key) as (fd, where):
+            metadata = artifact.metadata_of(fd, where, verify)
             artifact.check_machine(fd, where)
             _native.check_cpu(metadata.get("cpu_features", ""))
             weights = _map_weights(where, metadata, verify)
@@ -281,25 +280,6 @@ def _named(values: Mapping[str, Any], names: list[str], where: str) -> tuple[Any
     if unknown:
         raise InputError(f"{where}: no such name; got {unknown}; expected names of {names}")
     return tuple(values.get(name) for name in names)
-
-
-@contextmanager
-def _opened(path: PathLike, password: str | None, key: PathLike | None) -> Iterator[tuple[int, str]]:
-    """A descriptor of the plain library: the file itself, or memory that holds it decrypted."""
-    fd, where = artifact.open_library(path)
-    try:
-        if os.path.isfile(where) and encryption.is_encrypted(where):
-            os.close(fd)
-            fd = -1
-            if password is None or key is None:
-                raise PasswordError(f"{where}: encrypted; expected both password= and key= (the path of its key file)")
-            fd = encryption.decrypt_to_memfd(where, key, password)
-        elif password is not None or key is not None:
-            raise ArtifactError(f"{where}: not encrypted; got a password or key; expected neither")
-        yield fd, where
-    finally:
-        if fd >= 0:
-            os.close(fd)
 
 
 def _map_weights(library: str, metadata: dict[str, Any], check: bool) -> mmap.mmap | None:
