@@ -17,6 +17,7 @@ TARGETS = ("llvm", "llvm -mcpu=x86-64-v3 -num-cores=2", "llvm -mcpu=x86-64 -num-
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PAGE = mmap.PAGESIZE
+_PROT_NONE = 0
 
 
 def targets_here() -> list[str]:
@@ -33,21 +34,21 @@ def guarded(values: np.ndarray, dtype: str = "float32") -> np.ndarray:
     memory = mmap.mmap(-1, (pages + 1) * _PAGE)
     view = np.frombuffer(memory, np.uint8)
     end = view.ctypes.data + pages * _PAGE
-    if _LIBC.mprotect(ctypes.c_void_p(end), ctypes.c_size_t(_PAGE), mmap.PROT_NONE if hasattr(mmap, "PROT_NONE") else 0):
+    if _LIBC.mprotect(ctypes.c_void_p(end), ctypes.c_size_t(_PAGE), _PROT_NONE):
         raise OSError(ctypes.get_errno(), "mprotect")
     array = view[pages * _PAGE - size:pages * _PAGE].view(kind).reshape(values.shape)
     array[...] = values
     return array
 
 
-def run(case: Case, arrays: list[np.ndarray], target: str, scalars: tuple[int, ...] = (), result_shape: tuple[int, ...] = ()) -> np.ndarray:
-    """What the kernel of ``case`` computes from ``arrays`` (operands, then extras)."""
+def run(case: Case, arrays: list[np.ndarray], target: str) -> np.ndarray:
+    """What the kernel of ``case``, all of whose sizes are known, computes from ``arrays`` (operands, then extras)."""
     function = case.function(target)
     buffers = function.buffers
     inputs = [guarded(a, b.dtype) for a, b in zip(arrays, buffers, strict=False)]
-    shape = result_shape or tuple(e.value for e in buffers[-1].shape)
+    shape = tuple(e.value for e in buffers[-1].shape)
     result = guarded(np.full(shape, 77, dtypes.numpy_dtype(buffers[-1].dtype)), buffers[-1].dtype)
-    build(function, target)(*inputs, result, *scalars)
+    build(function, target)(*inputs, result)
     return result
 
 

@@ -15,7 +15,14 @@ from forge.kernels.testing import Case, Spec
 from forge.target import Target
 from forge.tir import expr as E
 from tests.kernels.support import (
-    assert_close, block_channels, convolve, guarded, pack_convolution, run, targets_here, unblock_channels,
+    assert_close,
+    block_channels,
+    convolve,
+    guarded,
+    pack_convolution,
+    run,
+    targets_here,
+    unblock_channels,
 )
 
 RNG = np.random.default_rng(5)

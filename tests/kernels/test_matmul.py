@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from forge.codegen.testing import build
 from forge.errors import CompileError
-from forge.kernels.contract import KernelCall, Reader
+from forge.kernels.contract import Reader
 from forge.kernels.cpu import matmul
 from forge.kernels.testing import Case, Spec
-from forge.target import Target
 from forge.tir import expr as E
 from tests.kernels.support import assert_close, guarded, run, targets_here
 
@@ -104,15 +105,15 @@ def test_operands_seen_through_a_transposition(target: str) -> None:
         b, s, h, d = reader.shape
         return Reader((b, h, s, d), reader.dtype, lambda i, mask=None: reader.read([i[0], i[2], i[1], i[3]], mask), None)
 
-    readers = tuple(heads(r) for r in call.operands if r is not None)
-    seen = KernelCall(call.name, call.operator, call.attrs, readers, call.results, call.buffers, call.scalars, Target.parse(target))
+    seen = dataclasses.replace(call, operands=tuple(heads(r) for r in call.operands if r is not None))
     assert not matmul._plan(seen).staged
     result = guarded(np.zeros((2, 3, 11, 14), np.float32))
     build(matmul.matmul(seen), target)(guarded(x), guarded(y), result)
     assert_close(result, np.einsum("bshd,bthd->bhst", x.astype(np.float64), y.astype(np.float64)), 20)
 
 
-@pytest.mark.parametrize(("dtype", "result"), [("float64", "float64"), ("int8", "int32"), ("int64", "int64"), ("float16", "float32")])
+@pytest.mark.parametrize(
+    ("dtype", "result"), [("float64", "float64"), ("int8", "int32"), ("int64", "int64"), ("float16", "float32")])
 def test_other_dtypes(dtype: str, result: str) -> None:
     for transpose_b in (False, True):
         x = RNG.integers(-5, 6, (9, 21)).astype(dtype)

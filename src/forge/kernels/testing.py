@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Union
+from typing import Any
 
 from forge.kernels.contract import FAMILIES, KernelCall, Reader, Writer
 from forge.target import Target, TargetLike
@@ -13,7 +13,7 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.stmt import Function, Stmt, store
 
-Extent = Union[int, Expr]
+Extent = int | Expr
 Prologue = Callable[[Expr], Expr]
 ReadExtra = Callable[[int], Expr]
 Epilogue = Callable[[Expr, ReadExtra], Expr]

@@ -1,12 +1,12 @@
 """Kernel family ``conv2d_nchwc``: direct convolution over blocked channels.
 
-Operands: data [N][C/c][H][W][c], weight [O/o][I/i][kh][kw][i][o]; result [N][O/o][OH][OW][o]. ``attrs``: strides, padding, dilation,
-in_channels (the true number; lanes of the last block past it are never used). The block i of the weight is c, or less where there
-is one input block.
+Operands: data [N][C/c][H][W][c], weight [O/o][I/i][kh][kw][i][o]; result [N][O/o][OH][OW][o]. ``attrs``: strides, padding,
+dilation, in_channels (the true number; lanes of the last block past it are never used). The block i of the weight is c, or less
+where there is one input block.
 
 A register tile covers output positions and vectors of output channels; each step broadcasts one input element per position.
-Accumulators stay in registers over all taps and channels. Padding costs a copy of the input under a task into a padded patch, one or
-two per cent of the arithmetic, and leaves the inner loops without a branch; it also applies a prologue once per element.
+Accumulators stay in registers over all taps and channels. Padding costs a copy of the input under a task into a padded patch,
+one or two per cent of the arithmetic, and leaves the inner loops without a branch; it also applies a prologue once per element.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ class _Task:
         def row(block: Expr, r: Expr) -> Stmt:
             lets, base = micro.bind("patch_row", block * source.block_stride + r * source.row_stride)
             h = first_h + r
-            data = seq(self._zero(source, base, E.const(0), low), self._copy_row(source, base, first_block + block, h, first_w, low, high),
+            data = seq(self._zero(source, base, E.const(0), low),
+                       self._copy_row(source, base, first_block + block, h, first_w, low, high),
                        self._zero(source, base, high, width))
             return seq(lets, micro.guarded(E.logical_and(h >= 0, h < window.height.extent), data,
                                            self._zero(source, base, E.const(0), width)))

@@ -2,8 +2,8 @@
 
 Operands: data [..., K] and weight [ceil(N / n)][K][n], the last panel padded; result [..., N] with N = ``attrs.units``.
 
-One task is a block of rows and one column tile (``vectors`` registers wide); inside it register tiles of rows run over the whole of K,
-so the weight columns stay in the second-level cache and accumulators never leave registers. A prologue is applied once per
+One task is a block of rows and one column tile (``vectors`` registers wide); inside it register tiles of rows run over the whole
+of K, so the weight columns stay in the second-level cache and accumulators never leave registers. A prologue is applied once per
 element into a local copy of the rows. One row is a matrix-vector product: accumulators split over K instead of rows.
 """
 
@@ -86,8 +86,9 @@ def plan_dense(call: KernelCall) -> DensePlan:
     tile_rows = tiles.rows_for(micro.static(rows), vectors, call.target.vector_registers)
     depth_bytes = depth * dtypes.itemsize(dtype)
     staged = data.buffer is None and tile_rows * depth_bytes <= tiles.STACK_LIMIT // 2
-    return DensePlan(data, weight, result, call.target, rows, depth, units, panel, RegisterTile(tile_rows, vectors, lanes, dtype),
-                     gemm.row_block(rows, tile_rows, min(ROW_BLOCK, tiles.STACK_LIMIT // 2 // depth_bytes) if staged else ROW_BLOCK), staged)
+    most = min(ROW_BLOCK, tiles.STACK_LIMIT // 2 // depth_bytes) if staged else ROW_BLOCK
+    return DensePlan(data, weight, result, call.target, rows, depth, units, panel,
+                     RegisterTile(tile_rows, vectors, lanes, dtype), gemm.row_block(rows, tile_rows, most), staged)
 
 
 @kernel("dense_pack")

@@ -2,9 +2,9 @@
 
 Operands: data [N][C/c][H][W][c], weight [C/c][kh][kw][c]; result [N][C/c][OH][OW][c]. ``attrs``: strides, padding, dilation.
 
-Vectors run over channels. A tile is a few neighbouring outputs of one row; each input column under it is loaded once per row of taps
-and multiplied with all taps that meet it. Rows of taps outside the data are left out by the bounds of their loop, columns outside
-by building the first and the last tiles of a row separately.
+Vectors run over channels. A tile is a few neighbouring outputs of one row; each input column under it is loaded once per row of
+taps and multiplied with all taps that meet it. Rows of taps outside the data are left out by the bounds of their loop, columns
+outside by building the first and the last tiles of a row separately.
 """
 
 from __future__ import annotations
@@ -160,12 +160,14 @@ class _Tile:
         body: list[Stmt] = [*lets]
         weights: list[Expr] = []
         for k in range(width.kernel):
-            let, weight = micro.bind(f"weight{k}", E.cast(self.window.weight.read([self.block, tap, E.const(k), self.lanes]), self.plan.dtype))
+            value = self.window.weight.read([self.block, tap, E.const(k), self.lanes])
+            let, weight = micro.bind(f"weight{k}", E.cast(value, self.plan.dtype))
             body += let
             weights.append(weight)
         for column, meeting in self._columns().items():
             w = self.first * width.stride + (column - width.before)
-            let, x = micro.bind("x", E.cast(self.window.data.read([self.image, self.block, h, w, self.lanes]), self.plan.dtype))
+            value = self.window.data.read([self.image, self.block, h, w, self.lanes])
+            let, x = micro.bind("x", E.cast(value, self.plan.dtype))
             body += let
             body += [self.acc.set(p, 0, micro.multiply_add(x, weights[k], self.acc.get(p, 0))) for p, k in meeting]
         return seq(body)

@@ -1,7 +1,7 @@
 """Rows of register tiles: the part that all matrix products share.
 
-A ``Product`` says where the operands of one column tile come from: ``scalar(row, k)`` and ``vector(k, v)``, and who takes finished rows.
-``row_tiles`` runs register tiles over a range of rows; ``single_row`` is the matrix-vector product.
+A ``Product`` says where the operands of one column tile come from, ``scalar(row, k)`` and ``vector(k, v)``, and who takes
+finished rows. ``row_tiles`` runs register tiles over a range of rows; ``single_row`` is the matrix-vector product.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Kernel family ``matmul``: products of (stacks of) matrices that are both known at run time only.
 
-Operands: a [..., M, K] (``transpose_a``: [..., K, M]) and b [..., K, N] (``transpose_b``: [..., N, K]), the axes before broadcast as in
-NumPy; result [..., M, N].
+Operands: a [..., M, K] (``transpose_a``: [..., K, M]) and b [..., K, N] (``transpose_b``: [..., N, K]), the axes before broadcast
+as in NumPy; result [..., M, N].
 
 One task is a block of rows of one product and one column tile. The columns of b are copied into a local panel (a transposed b in
-registers, square by square), unless they lie in rows that may be read as they are. Where K does not fit, the panel holds a part of
-it and partial sums wait on the stack.
+registers, square by square), unless they lie in rows that may be read as they are. Where K does not fit, the panel holds a part
+of it and partial sums wait on the stack.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, Stmt, seq, store
+
+Element = Callable[[Expr, Expr], Expr]
+VectorElement = Callable[[Expr, int], Expr]
 
 ROW_BLOCK = 256
 PANEL_BYTES = 192 << 10
@@ -115,9 +118,10 @@ def _plan(call: KernelCall) -> MatmulPlan:
     block = known_depth if known_depth is not None and whole else PART_DEPTH
     staged = not is_view(lambda row, k: a.read([*_zeros(a), *([k, row] if transpose_a else [row, k])]))
     most = max(tile_rows, PANEL_BYTES // (block * element)) if staged else ROW_BLOCK
+    direct = _read_in_place(call.target, b, transpose_b, dtype, vectors * lanes)
     return MatmulPlan(a, b, result, transpose_a, transpose_b, call.target, result.shape[:-2], rows, columns, depth,
-                      RegisterTile(tile_rows, vectors, lanes, dtype), gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), block,
-                      _read_in_place(call.target, b, transpose_b, dtype, vectors * lanes), staged)
+                      RegisterTile(tile_rows, vectors, lanes, dtype),
+                      gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), block, direct, staged)
 
 
 def _zeros(operand: Reader) -> list[Expr]:
@@ -127,8 +131,11 @@ def _zeros(operand: Reader) -> list[Expr]:
 def is_view(read: Callable[[Expr, Expr], Expr]) -> bool:
     """Whether reading is a plain load at an index without divisions: cheap enough to repeat."""
     value = read(E.var("row"), E.var("k"))
-    return isinstance(value, E.Load) and not any(
-        isinstance(x, E.Load) or isinstance(x, E.Binary) and x.op not in ("add", "mul", "sub") for x in _inner(value.index))
+    return isinstance(value, E.Load) and all(_is_affine(x) for x in _inner(value.index))
+
+
+def _is_affine(x: Expr) -> bool:
+    return isinstance(x, (E.Const, E.Var)) or isinstance(x, E.Binary) and x.op in ("add", "mul", "sub")
 
 
 def _inner(x: Expr) -> list[Expr]:
@@ -142,7 +149,9 @@ def _inner(x: Expr) -> list[Expr]:
 def contiguous(read: Callable[[Expr], Expr], lanes: int) -> bool:
     """Whether neighbouring values of the index are neighbours in memory."""
     value = read(E.ramp(E.var("i"), 1, lanes))
-    return isinstance(value, E.Load) and (lanes == 1 or isinstance(value.index, E.Ramp) and E.is_const(value.index.stride, 1))
+    if not isinstance(value, E.Load):
+        return False
+    return lanes == 1 or isinstance(value.index, E.Ramp) and E.is_const(value.index.stride, 1)
 
 
 def _read_in_place(target: Target, b: Reader, transposed: bool, dtype: str, width: int) -> bool:
@@ -199,7 +208,7 @@ def _part(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr, fir
     return seq(pack, stage, gemm.any_rows(product, rows, plan.rows))
 
 
-def _left(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, first: Expr, count: Expr) -> tuple[Stmt, Callable[[Expr, Expr], Expr]]:
+def _left(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, first: Expr, count: Expr) -> tuple[Stmt, Element]:
     """The copy of the rows of a that a costly prologue needs, and the function that reads an element."""
     if not plan.staged:
         return seq(), lambda row, k: plan.read_a(batch, row, first + k)
@@ -214,7 +223,7 @@ def _left(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, first: Expr, coun
             lambda row, k: E.load(copy, (row - rows.begin) * plan.depth_block + k))
 
 
-def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, count: Expr) -> tuple[Stmt, Callable[[Expr, int], Expr]]:
+def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, count: Expr) -> tuple[Stmt, VectorElement]:
     """The packing of a column tile of b, and the function that reads a vector of it."""
     tile = plan.tile
     if plan.direct:
@@ -236,8 +245,8 @@ def _pack_rows(plan: MatmulPlan, batch: Sequence[Expr], panel: Buffer, column: E
 
     def row(k: Expr) -> Stmt:
         def vector(v: int, mask: Expr | None) -> Stmt:
-            columns = E.ramp(column + v * tile.lanes, 1, tile.lanes)
-            return store(panel, E.ramp(k * tile.width + v * tile.lanes, 1, tile.lanes), plan.read_b(batch, first + k, columns, mask))
+            value = plan.read_b(batch, first + k, E.ramp(column + v * tile.lanes, 1, tile.lanes), mask)
+            return store(panel, E.ramp(k * tile.width + v * tile.lanes, 1, tile.lanes), value)
 
         return gemm.column_vectors(tile.vectors, tile.lanes, column, plan.columns, vector)
 

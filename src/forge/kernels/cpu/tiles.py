@@ -1,8 +1,8 @@
 """Register tiles and blocks, chosen from the target.
 
-A register tile is ``rows`` x ``vectors`` accumulators: each step of the reduction multiplies one scalar per row (broadcast) with each of
-``vectors`` vector registers. The cost model counts the cycles of one step on a core with two multiply-add units of latency 4 and two
-load ports, which holds for every AVX2 and AVX-512 server core of the last ten years.
+A register tile is ``rows`` x ``vectors`` accumulators: each step of the reduction multiplies one scalar per row (broadcast) with
+each of ``vectors`` vector registers. The cost model counts the cycles of one step on a core with two multiply-add units of
+latency 4 and two load ports, which holds for every AVX2 and AVX-512 server core of the last ten years.
 """
 
 from __future__ import annotations

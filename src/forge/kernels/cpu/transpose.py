@@ -25,12 +25,13 @@ def transpose_square(lanes: int, read: Callable[[int], Expr], write: Callable[[i
     rows = [keep(f"s{i}", read(i)) for i in range(lanes)]
     half = lanes // 2
     while half:
+        left = [j if not j & half else lanes + j - half for j in range(lanes)]
+        right = [j + half if not j & half else lanes + j for j in range(lanes)]
         for i in range(lanes):
             if not i & half:
                 upper, lower = rows[i], rows[i + half]
-                rows[i] = keep(f"t{half}_{i}", _shuffle(upper, lower, [j if not j & half else lanes + j - half for j in range(lanes)]))
-                rows[i + half] = keep(
-                    f"t{half}_{i + half}", _shuffle(upper, lower, [j + half if not j & half else lanes + j for j in range(lanes)]))
+                rows[i] = keep(f"t{half}_{i}", _shuffle(upper, lower, left))
+                rows[i + half] = keep(f"t{half}_{i + half}", _shuffle(upper, lower, right))
         half //= 2
     return seq(body, (write(i, row) for i, row in enumerate(rows)))
 
