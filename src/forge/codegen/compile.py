@@ -30,7 +30,7 @@ class Worker:
     """One worker process, busy with at most one module."""
 
     def __init__(self) -> None:
-        self._log: IO[bytes] = tempfile.TemporaryFile()
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         self._process = subprocess.Popen([_python(), worker_script.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          stderr=self._log, env=_environment())
         self.job: int | None = None

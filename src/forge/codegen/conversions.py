@@ -119,7 +119,8 @@ def decode(e: ExpressionEmitter, bits: Operand, dtype: str, lanes: int) -> Opera
     """Bits of narrow float ``dtype`` as a float32 in a register."""
     if dtype == "float16" and e.target.has("f16c"):
         kind = bits_dtype(dtype)
-        half = e.builder.pure(f"bitcast {vector_of('i16', lanes)} {Typed(e.builder, kind, lanes).text(bits)} to {vector_of('half', lanes)}")
+        operand = Typed(e.builder, kind, lanes).text(bits)
+        half = e.builder.pure(f"bitcast {vector_of('i16', lanes)} {operand} to {vector_of('half', lanes)}")
         return e.builder.pure(f"fpext {vector_of('half', lanes)} {half} to {vector_of('float', lanes)}")
     return e.helper(f"narrow.decode.{dtype}", (bits,), (bits_dtype(dtype),), "float32", lanes)
 

@@ -177,7 +177,8 @@ def _spec(program: Program, spec: TensorSpec, expressions: Sequence[tir.Expr], s
     if spec.dtype not in abi.DTYPE_CODES:
         raise CompileError(f"codegen: {program.name}: tensor {spec.name!r} of {spec.dtype}; expected a numeric dtype")
     if len(spec.dims) > abi.MAX_RANK:
-        raise CompileError(f"codegen: {program.name}: tensor {spec.name!r} has rank {len(spec.dims)}; expected at most {abi.MAX_RANK}")
+        raise CompileError(f"codegen: {program.name}: tensor {spec.name!r} has rank {len(spec.dims)}; "
+                           f"expected at most {abi.MAX_RANK}")
     dims = [_dim(program, dim, expressions) for dim in spec.dims]
     dims += [(0, 0)] * (abi.MAX_RANK - len(dims))
     pairs = ", ".join(f"{{ i64, i64 }} {{ i64 {size}, i64 {symbol} }}" for size, symbol in dims)

@@ -56,7 +56,8 @@ class ExpressionEmitter:
         if known is None:
             rule = _RULES.get(type(x))
             if rule is None:
-                raise CompileError(f"codegen: no machine code for expression {type(x).__name__}; expected a lowered loop function")
+                raise CompileError(f"codegen: no machine code for expression {type(x).__name__}; "
+                                   "expected a lowered loop function")
             known = self._memo[x] = rule(self, x)
         return known
 

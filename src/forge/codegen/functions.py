@@ -1,7 +1,8 @@
 """Statements of the loop IR as LLVM functions.
 
-A kernel becomes ``i32 kernel(ptr buffers..., i64 scalars..., ptr host)``; its scalars are sizes, never negative. The body of a parallel loop becomes a function of
-its own, which gets the same pointers (with the same no-alias promises) and a range of iterations.
+A kernel becomes ``i32 kernel(ptr buffers..., i64 scalars..., ptr host)``; its scalars are sizes, never negative. The body
+of a parallel loop becomes a function of its own, which gets the same pointers (with the same no-alias promises) and a
+range of iterations.
 """
 
 from __future__ import annotations
@@ -119,7 +120,8 @@ def _for(f: FunctionEmitter, s: stmt.For) -> None:
     elif s.kind in ("serial", "parallel"):
         _serial(f, s, begin, extent)
     else:
-        raise CompileError(f"codegen: {f.symbol}: {s.kind} loop over {s.var.name!r}; expected it to be lowered before code generation")
+        raise CompileError(f"codegen: {f.symbol}: {s.kind} loop over {s.var.name!r}; "
+                           "expected it to be lowered before code generation")
 
 
 def _bind(f: FunctionEmitter, var: tir.Var, value: Operand, nonnegative: bool) -> None:
@@ -145,8 +147,7 @@ def _serial(f: FunctionEmitter, s: stmt.For, begin: Operand, extent: Operand) ->
     b, type_ = f.builder, scalar_type(s.var.dtype)
     nonnegative = f.e.nonnegative(s.begin)
     head, body, after = b.fresh("loop"), b.fresh("body"), b.fresh("after")
-    last = begin if begin == 0 and not isinstance(begin, str) else None
-    end = extent if last is not None else b.value(f"add {type_} {begin}, {extent}")
+    end = extent if begin == 0 else b.value(f"add {type_} {begin}, {extent}")
     b.effect(f"br label %{head}")
     b.label(head)
     if isinstance(extent, str):

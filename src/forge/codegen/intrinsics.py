@@ -270,5 +270,6 @@ _RULES: dict[str, Callable[[ExpressionEmitter, tir.Call], Operand]] = {
     "fma": _fma, "abs": _abs, "sqrt": _sqrt, "rsqrt": _rsqrt, "isnan": _isnan, "isinf": _isinf,
     "popcount": _popcount, "clz": _clz, "lane": _lane, "shuffle": _shuffle, "reinterpret": _reinterpret,
     "dot_u8s8": _dot_u8s8, "scale": _scale,
-    "product_error": _product_error, "residual": _residual, "pow": _pow, **dict.fromkeys(_ROUNDING, _round), **dict.fromkeys(_FOLDS, _reduce),
+    "product_error": _product_error, "residual": _residual, "pow": _pow,
+    **dict.fromkeys(_ROUNDING, _round), **dict.fromkeys(_FOLDS, _reduce),
 }

@@ -125,7 +125,8 @@ def _run(command: list[str], purpose: str, folder: Path | None = None) -> str:
     except OSError as error:
         raise ToolchainError(f"link: {command[0]} could not {purpose}: {error}; set CC to a working C compiler") from error
     if done.returncode:
-        raise ToolchainError(f"link: {command[0]} failed to {purpose} (exit status {done.returncode}): {done.stderr.strip()[-2000:]}")
+        raise ToolchainError(f"link: {command[0]} failed to {purpose} (exit status {done.returncode}): "
+                             f"{done.stderr.strip()[-2000:]}")
     return done.stdout
 
 

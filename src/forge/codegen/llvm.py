@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 import struct
 from functools import cache
-from typing import Union
 
 from forge import dtypes
 from forge.errors import CompileError
 
-Operand = Union[str, int, float, bool]
+Operand = str | int | float | bool
 
 NARROW_FLOATS = frozenset(name for name in dtypes.NAMES if dtypes.is_float(name) and dtypes.bits(name) < 32)
 """Float types that live in registers as float32; only loads and stores see their bits."""

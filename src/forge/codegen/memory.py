@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from forge import dtypes
-from forge.codegen import conversions
+from forge.codegen import arithmetic, conversions
 from forge.codegen.arithmetic import Typed
 from forge.codegen.llvm import Operand, memory_type, text, vector_of
 from forge.errors import CompileError
@@ -57,7 +57,8 @@ class Access:
         if self.index.lanes == 1:
             return 1
         if self.buffer.lanes > 1 and not isinstance(self.index, tir.Ramp):
-            raise CompileError(f"codegen: gather from {self.buffer.name!r}, whose elements are vectors; expected a Ramp of stride 1")
+            raise CompileError(f"codegen: gather from {self.buffer.name!r}, whose elements are vectors; "
+                               "expected a Ramp of stride 1")
         if not isinstance(self.index, tir.Ramp):
             return None
         stride = self.e.value(self.index.stride)
@@ -92,8 +93,8 @@ class Access:
         dynamic, constant = self.e.affine(index)
         pointer = self._base()
         if dynamic is not None:
-            scaled = dynamic if self.buffer.lanes == 1 else Typed(self.e.builder, tir.INDEX, 1).op("mul", dynamic, self.buffer.lanes)
-            pointer = self._step(pointer, scaled)
+            t = Typed(self.e.builder, tir.INDEX, 1)
+            pointer = self._step(pointer, arithmetic.integer(t, "mul", dynamic, self.buffer.lanes, False))
         offset = (constant + plus) * self.buffer.lanes
         return self._step(pointer, offset) if offset else pointer
 
@@ -116,7 +117,8 @@ class Access:
         return max(self.size, math.gcd(known, self.size * self.buffer.lanes * multiple_of(self.e, self._first(), known)))
 
     def _zero(self) -> str:
-        return self.e.builder.value(f"freeze {self.type} zeroinitializer" if self.lanes > 1 else f"freeze {self.element} {_zero_text(self.element)}")
+        zero = "zeroinitializer" if self.lanes > 1 else _zero_text(self.element)
+        return self.e.builder.value(f"freeze {self.type} {zero}")
 
     def _load_at(self, pointer: str, reverse_mask: bool = False) -> str:
         align = self._alignment()

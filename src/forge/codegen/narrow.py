@@ -129,7 +129,7 @@ def decode_bfloat16(code: Expr) -> Expr:
 
 
 def encode_exponent(x: Expr) -> Expr:
-    """float8_e8m0fnu: a biased exponent, halves (of subnormals: all) rounded up; NaN (0xFF) for infinity, zero and negative numbers."""
+    """float8_e8m0fnu: a biased exponent, halves (of subnormals: all) rounded up; NaN (0xFF) for what is not positive."""
     bits = _bits(x)
     exponent = _shift("shr", bits, 23)
     mantissa = bits & 0x7FFFFF

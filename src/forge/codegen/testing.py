@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def serial_host(chunks: int = 1) -> _Host:
 
     def parallel_for(_host: Any, body: Any, closure: Any, count: int, _grain: int) -> int:
         bounds = [count * i // chunks for i in range(chunks + 1)]
-        statuses = [body(begin, end, closure) for begin, end in zip(bounds, bounds[1:])]
+        statuses = [body(begin, end, closure) for begin, end in pairwise(bounds)]
         return next((status for status in statuses if status), 0)
 
     return _Host(ABI_VERSION, None, None, None, _PARALLEL_FOR(parallel_for), None, None)

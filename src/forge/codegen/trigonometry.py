@@ -1,8 +1,8 @@
 """sin, cos, tan and their inverses in loop IR.
 
-Angles are reduced by multiples of pi/2: up to ``_NEAR`` by subtracting pi/2 in parts, beyond with as many bits of 2/pi as it takes
-(Payne and Hanek), so that every finite argument is accurate. float32 is reduced in float64. Polynomials are minimax fits made for
-this file.
+Angles are reduced by multiples of pi/2: up to ``_NEAR`` by subtracting pi/2 in parts, beyond with as many bits of 2/pi as
+it takes (Payne and Hanek), so that every finite argument is accurate. float32 is reduced in float64. Polynomials are
+minimax fits made for this file.
 """
 
 from __future__ import annotations
@@ -121,9 +121,10 @@ def _product(m: Expr, words: list[Expr]) -> list[Expr]:
             p = part * word
             columns[i + j].append(p & mask)
             columns[i + j + 1].append(tir.binary("shr", p, 32))
-    limbs, carry = [], tir.const(0, "uint64", m.lanes)
+    limbs: list[Expr] = []
+    carry: Expr = tir.const(0, "uint64", m.lanes)
     for column in columns[:7]:
-        total: Expr = carry
+        total = carry
         for term in column:
             total = total + term
         limbs.append(total & mask)
