@@ -15,11 +15,12 @@ import numpy as np
 
 import forge.kernels
 from forge.codegen.testing import aligned, build
-from forge.kernels.cpu import micro, tiles
+from forge.kernels.cpu import micro
 from forge.kernels.cpu.micro import Accumulators
 from forge.kernels.cpu.tiles import RegisterTile
 from forge.kernels.testing import Case, Spec
 from forge.target import Target
+from forge.target.blocking import channel_block, dense_panel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer
 from forge.tir.stmt import Function, seq, store
@@ -40,7 +41,7 @@ class Layer:
 
 
 def dense(target: Target, rows: int, depth: int, units: int) -> Layer:
-    panel = tiles.dense_panel(target, "float32", units)
+    panel = dense_panel(target, "float32", units)
     case = Case("dense_pack", [spec(rows, depth), spec(-(-units // panel), depth, panel)], spec(rows, units), {"units": units})
     return Layer(f"dense {rows}x{depth}x{units}", case, 2 * rows * depth * units)
 
@@ -54,7 +55,7 @@ def matmul(_: Target, batch: int, rows: int, depth: int, columns: int, transpose
 
 
 def conv(target: Target, inner: int, out: int, size: int, kernel: int, stride: int) -> Layer:
-    block, pad = tiles.channel_block(target), kernel // 2
+    block, pad = channel_block(target), kernel // 2
     in_block = min(block, inner)
     positions = (size + 2 * pad - kernel) // stride + 1
     in_blocks, out_blocks = -(-inner // in_block), -(-out // block)
@@ -65,7 +66,7 @@ def conv(target: Target, inner: int, out: int, size: int, kernel: int, stride: i
 
 
 def depthwise(target: Target, channels: int, size: int, kernel: int, stride: int) -> Layer:
-    block = tiles.channel_block(target)
+    block = channel_block(target)
     blocks, pad = -(-channels // block), kernel // 2
     positions = (size + 2 * pad - kernel) // stride + 1
     case = Case("depthwise_conv2d_nchwc", [spec(1, blocks, size, size, block), spec(blocks, kernel, kernel, block)],

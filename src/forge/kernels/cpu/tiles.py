@@ -69,24 +69,8 @@ def divisors(number: int, limit: int) -> list[int]:
     return [d for d in range(min(number, limit), 0, -1) if number % d == 0]
 
 
-def dense_panel(target: Target, dtype: str, units: int) -> int:
-    """Columns of one packed weight panel for ``units`` outputs: a multiple of the vector's lanes with little padding."""
-    lanes = target.lanes(accumulator_dtype(dtype))
-    return lanes * min((1, 2, 3), key=lambda vectors: (_padded(units, lanes * vectors) * _panel_penalty(vectors), -vectors))
-
-
 def _padded(extent: int, block: int) -> int:
     return -(-extent // block) * block
-
-
-def _panel_penalty(vectors: int) -> float:
-    """Relative time of a step: few vectors need more loads per multiply-add."""
-    return {1: 1.15, 2: 1.02, 3: 1.0}[vectors]
-
-
-def channel_block(target: Target, dtype: str = "float32") -> int:
-    """Channels in the inner block of a blocked activation."""
-    return target.lanes(accumulator_dtype(dtype))
 
 
 def rows_for(extent: int | None, vectors: int, registers: int, limit: int = 8) -> int:
