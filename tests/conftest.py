@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+os.environ.setdefault("FORGE_CACHE", "0")
 _MISSING_PACKAGE = "could not import"
 
 
