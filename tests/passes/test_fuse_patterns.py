@@ -1,0 +1,95 @@
+"""fuse_patterns: each operator in the forms that exporters write, and near misses that must stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from forge.passes import fuse_patterns
+from tests.passes.checks import check, parse, text_of, weights
+
+X = "%x: Tensor[(n, 3, 8), float32]"
+CENTRED = "%0 = mean(%x, axis=[-1], keepdims=True); %1 = subtract(%x, %0);"
+ROOT_SQUARES = "%0 = multiply(%x, %x); %1 = mean(%0, axis=[2], keepdims=True); %2 = add(%1, 1e-06f);"
+SHIFTED = "%0 = max(%x, axis=[1], keepdims=True); %1 = subtract(%x, %0); %2 = exp(%1);"
+CUBIC = "%0 = power(%x, 3f); %1 = multiply(%0, 0.044715f); %2 = add(%x, %1); %3 = multiply(%2, 0.7978846f); %4 = tanh(%3);"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"{CENTRED} %2 = power(%1, 2f); %3 = mean(%2, axis=[-1], keepdims=True); %4 = add(%3, 1e-05f); %5 = sqrt(%4); divide(%1, %5)",
+         "nn.layer_norm(%x)"),
+        (f"{CENTRED} %2 = multiply(%1, %1); %3 = mean(%2, axis=[2], keepdims=True); %4 = add(0.001f, %3); %5 = rsqrt(%4); "
+         "multiply(%5, %1)", "nn.layer_norm(%x, epsilon=0.001)"),
+        (f"{CENTRED} %2 = subtract(%x, %0); %3 = multiply(%2, %2); %4 = mean(%3, axis=[2], keepdims=True); %5 = add(%4, 1e-05f); "
+         "%6 = sqrt(%5); %7 = divide(1f, %6); multiply(%1, %7)", "nn.layer_norm(%x)"),
+        ("%0 = nn.layer_norm(%x); %1 = multiply(meta[relay.Constant][0], %0); add(%1, meta[relay.Constant][1])",
+         "nn.layer_norm(%x, meta[relay.Constant][0], meta[relay.Constant][1])"),
+        (f"{ROOT_SQUARES} %3 = sqrt(%2); divide(%x, %3)", "nn.rms_norm(%x, epsilon=1e-06)"),
+        (f"{ROOT_SQUARES} %3 = rsqrt(%2); %4 = multiply(%x, %3); multiply(meta[relay.Constant][0], %4)",
+         "nn.rms_norm(%x, meta[relay.Constant][0], epsilon=1e-06)"),
+        (f"{SHIFTED} %3 = sum(%2, axis=[1], keepdims=True); divide(%2, %3)", "nn.softmax(%x, axis=1)"),
+        ("%0 = divide(%x, 1.4142135f); %1 = erf(%0); %2 = add(%1, 1f); %3 = multiply(%x, %2); multiply(%3, 0.5f)", "nn.gelu(%x)"),
+        ("%0 = multiply(%x, 0.70710677f); %1 = erf(%0); %2 = add(1f, %1); %3 = multiply(0.5f, %x); multiply(%3, %2)", "nn.gelu(%x)"),
+        ("%0 = divide(%x, 1.4142135f); %1 = erf(%0); %2 = add(%1, 1f); %3 = multiply(%2, %x); divide(%3, 2f)", "nn.gelu(%x)"),
+        (f'{CUBIC} %5 = add(%4, 1f); %6 = multiply(%x, 0.5f); multiply(%6, %5)', 'nn.gelu(%x, approximate="tanh")'),
+        ("%0 = multiply(%x, %x); %1 = multiply(%0, %x); %2 = multiply(0.044715f, %1); %3 = add(%2, %x); %4 = multiply(0.7978846f, %3); "
+         "%5 = tanh(%4); %6 = add(1f, %5); %7 = multiply(%x, %6); multiply(%7, 0.5f)", 'nn.gelu(%x, approximate="tanh")'),
+        ("%0 = multiply(%x, 0.044715f); %1 = multiply(%0, %x); %2 = add(%1, 1f); %3 = multiply(%x, 0.7978846f); %4 = multiply(%3, %2); "
+         "%5 = tanh(%4); %6 = add(%5, 1f); %7 = multiply(%x, 0.5f); multiply(%7, %6)", 'nn.gelu(%x, approximate="tanh")'),
+        ("%0 = sigmoid(%x); multiply(%0, %x)", "nn.silu(%x)"),
+        ("%0 = nn.hard_sigmoid(%x, alpha=0.16666667, beta=0.5); multiply(%x, %0)", "nn.hardswish(%x)"),
+        ("%0 = add(%x, 3f); %1 = clip(%0, a_min=0f, a_max=6f); %2 = multiply(%x, %1); divide(%2, 6f)", "nn.hardswish(%x)"),
+        ("%0 = add(%x, 3f); %1 = clip(%0, a_min=0f, a_max=6f); %2 = divide(%1, 6f); multiply(%x, %2)", "nn.hardswish(%x)"),
+        ("%0 = nn.softplus(%x); %1 = tanh(%0); multiply(%x, %1)", "nn.mish(%x)"),
+        ("nn.matmul(%x, meta[relay.Constant][2])", "nn.dense(%x, meta[relay.Constant][0], units=5)"),
+    ],
+)
+def test_recognised(before: str, after: str) -> None:
+    before = before.replace("a_min=0f", "a_min=0").replace("a_max=6f", "a_max=6")
+    graph = parse(f"def @main({X}) {{ {before} }}", [weights(8), weights(8, seed=1), weights(8, 5)])
+    assert check(fuse_patterns.run, graph, symbols={"n": 2}) >= 1
+    assert text_of(graph) == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{CENTRED} %2 = power(%1, 2f); %3 = mean(%2, axis=[1], keepdims=True); %4 = add(%3, 1e-05f); %5 = sqrt(%4); divide(%1, %5)",
+        f"{CENTRED} %2 = power(%x, 2f); %3 = mean(%2, axis=[2], keepdims=True); %4 = add(%3, 1e-05f); %5 = sqrt(%4); divide(%1, %5)",
+        f"{ROOT_SQUARES} %3 = sqrt(%2); divide(%0, %3)",
+        f"{SHIFTED} %3 = sum(%2, axis=[2], keepdims=True); divide(%2, %3)",
+        "%0 = divide(%x, 1.5f); %1 = erf(%0); %2 = add(%1, 1f); %3 = multiply(%x, %2); multiply(%3, 0.5f)",
+        "%0 = divide(%x, 1.4142135f); %1 = erf(%0); %2 = add(%1, 1f); %3 = multiply(%x, %2); multiply(%3, 0.25f)",
+        "%0 = exp(%x); %1 = sigmoid(%0); multiply(%1, %x)",
+        "%0 = nn.hard_sigmoid(%x, alpha=0.2, beta=0.5); multiply(%x, %0)",
+        "%0 = nn.layer_norm(%x); multiply(%0, meta[relay.Constant][0])",
+        "nn.matmul(%x, meta[relay.Constant][1], transpose_a=True)",
+    ],
+)
+def test_near_misses_stay(text: str) -> None:
+    graph = parse(f"def @main({X}) {{ {text} }}", [weights(3, 8), weights(3, 5)])
+    assert check(fuse_patterns.run, graph, symbols={"n": 2}) == 0
+
+
+def test_layer_norm_over_two_axes() -> None:
+    graph = parse("""def @main(%x: Tensor[(n, 3, 8), float32]) {
+      %0 = mean(%x, axis=[1, 2], keepdims=True); %1 = subtract(%x, %0); %2 = multiply(%1, %1);
+      %3 = mean(%2, axis=[1, 2], keepdims=True); %4 = add(%3, 1e-05f); %5 = sqrt(%4); %6 = divide(%1, %5);
+      multiply(%6, meta[relay.Constant][0])
+    }""", [weights(3, 8)])
+    check(fuse_patterns.run, graph, symbols={"n": 2})
+    assert text_of(graph) == "nn.layer_norm(%x, meta[relay.Constant][0], axis=-2)"
+
+
+@pytest.mark.parametrize(("op", "pool"), [("mean", "avg"), ("max", "max")])
+def test_spatial_reduction(op: str, pool: str) -> None:
+    graph = parse(f"def @main(%x: Tensor[(n, 3, 4, 5), float32]) {{ {op}(%x, axis=[2, 3]) }}")
+    check(fuse_patterns.run, graph, symbols={"n": 2})
+    assert text_of(graph) == f"%0 = nn.global_{pool}_pool2d(%x);\nreshape(%0, newshape=[n, 3])"
+
+
+def test_values_used_elsewhere_stay() -> None:
+    graph = parse(f"def @main({X}) {{ %0 = sigmoid(%x); %1 = multiply(%0, %x); add(%1, %0) }}")
+    check(fuse_patterns.run, graph, symbols={"n": 2})
+    assert text_of(graph) == "%0 = sigmoid(%x);\n%1 = nn.silu(%x);\nadd(%1, %0)"
