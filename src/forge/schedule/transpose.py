@@ -103,6 +103,19 @@ def transpose(rows: Sequence[Expr], parts: list[Stmt]) -> list[Expr]:
     return values
 
 
+def lane_sums(vectors: Sequence[Expr], parts: list[Stmt]) -> Expr:
+    """A vector whose lane k is the sum of the lanes of ``vectors[k]``; there are as many vectors as lanes.
+
+    Appends what binds intermediate vectors to ``parts``.
+    """
+    values = list(vectors)
+    while len(values) > 1:
+        block = len(values) // 2
+        pairs = zip(values[:block], values[block:])
+        values = [_bind(_exchange(a, b, block, 0) + _exchange(a, b, block, block), parts) for a, b in pairs]
+    return values[0]
+
+
 def _exchange(a: Expr, b: Expr, block: int, start: int) -> Expr:
     """Blocks of ``a`` and ``b`` alternately, from lane ``start`` of each pair of blocks."""
     lanes = a.lanes
