@@ -8,7 +8,7 @@ from typing import Any
 
 from forge.dims import Dim
 from forge.errors import ForgeError
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.nodes import Graph, Node
 from forge.ir.types import TensorType
 from forge.lowering.groups import form_groups
 from forge.lowering.memory import materialise_outputs, plan_memory
@@ -64,12 +64,8 @@ def flops_of(node: Node) -> Dim:
     """Arithmetic operations of one evaluation of ``node``; 0 where unknown."""
     if not isinstance(node.op_def, Op) or not all(isinstance(v.type, TensorType) for v in node.results):
         return 0
-    cost: Dim = node.op_def.flops(_operand_types(node.operands), node.attrs, [v.tensor_type for v in node.results])
+    cost: Dim = node.op_def.flops(node.operands, node.attrs, [v.tensor_type for v in node.results])
     return cost
-
-
-def _operand_types(operands: Sequence[Value | None]) -> list[Any]:
-    return [None if v is None else v.type for v in operands]
 
 
 def has_native_code(node: Node) -> bool:

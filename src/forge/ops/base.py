@@ -64,7 +64,7 @@ class Op(OpDef[A]):
         """Builds the same meaning out of other operators; None: this operator lowers itself."""
         return None
 
-    def flops(self, operands: Sequence[Any], attrs: A, results: Sequence[TensorType]) -> Any:
+    def flops(self, operands: Sequence[Value | None], attrs: A, results: Sequence[TensorType]) -> Any:
         """Arithmetic operations of one evaluation (a Dim): multiplications and additions count one each."""
         return results[0].size if results and self.kind is not Kind.INJECTIVE else 0
 
