@@ -16,7 +16,15 @@ from forge.tir.stmt import Allocate, Stmt, seq, store
 LARGEST_NUMBER = "largest_number"
 """A maximum of one instruction a step, for kernels that let NaN through by other ways: a NaN may be dropped."""
 
-_HORIZONTAL = {LARGEST_NUMBER: "reduce_max", "sum": "reduce_add", "prod": "reduce_mul", "max": "reduce_max", "min": "reduce_min", "and": "reduce_and", "or": "reduce_or"}
+_HORIZONTAL = {
+    LARGEST_NUMBER: "reduce_max",
+    "sum": "reduce_add",
+    "prod": "reduce_mul",
+    "max": "reduce_max",
+    "min": "reduce_min",
+    "and": "reduce_and",
+    "or": "reduce_or",
+}
 _STEP = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "and": "and", "or": "or"}
 
 

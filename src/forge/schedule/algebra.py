@@ -279,7 +279,8 @@ class Algebra:
 
     def _atom_bounds(self, atom: Atom) -> tuple[int, int] | None:
         if atom.kind == "var":
-            extent = self.extents.get(atom.expr)  # type: ignore[arg-type]
+            assert isinstance(atom.expr, Var)
+            extent = self.extents.get(atom.expr)
             limit = extent.constant if extent is not None else None
             return None if limit is None else (0, max(0, limit - 1))
         if atom.kind == "opaque":
@@ -301,7 +302,7 @@ class Algebra:
         return E.const(0) if total is None else total
 
     def _add_term(self, total: Expr | None, monomial: Monomial, coefficient: int, order: Sequence[Var]) -> Expr:
-        term = E.const(1)
+        term: Expr = E.const(1)
         for place in monomial:
             term = term * self._atom_expr(self._atoms[place], order)
         if total is not None and coefficient < 0:
@@ -321,7 +322,7 @@ class Algebra:
 
 
 def _divide(a: Poly, b: Poly) -> tuple[Poly, Poly]:
-    """``(q, r)`` with ``a == q * b + r``: the terms that ``b`` (one product) divides go to ``q``; numbers leave a rest in [0, b)."""
+    """``(q, r)`` with ``a == q * b + r``: terms that ``b`` (one product) divides go to ``q``; numbers leave a rest in [0, b)."""
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)
     divisor, factor = b.terms[0]

@@ -72,18 +72,24 @@ def tail_mask(base: Expr, extent: Expr, lanes: int) -> Expr:
     return E.compare("lt", E.ramp(E.const(0, "int32"), E.const(1, "int32"), lanes), E.broadcast(left, lanes))
 
 
-def vector_loop(extent: Expr, lanes: int, body: VectorBody, unroll: int = 1, masked: bool = True, begin: Expr | None = None) -> Stmt:
+def vector_loop(
+    extent: Expr, lanes: int, body: VectorBody, unroll: int = 1, masked: bool = True, begin: Expr | None = None
+) -> Stmt:
     """``body`` over ``range(begin, begin + extent)`` in vectors.
 
-    Full vectors, ``unroll`` at a time, then single ones, then what is left: under a mask, or in shorter vectors where ``masked`` is False.
+    Full vectors, ``unroll`` at a time, then single ones, then what is left: under a mask, or in shorter vectors where
+    ``masked`` is False.
     """
+
     def group(at: Expr, width: int, mask: Expr | None, count: int) -> Stmt:
         return seq(*(body(at + u * width, width, mask) for u in range(count)))
 
     return group_loop(extent, lanes, group, unroll, masked, begin, narrow=True)
 
 
-def group_loop(extent: Expr, lanes: int, body: GroupBody, unroll: int, masked: bool, begin: Expr | None = None, narrow: bool = False) -> Stmt:
+def group_loop(
+    extent: Expr, lanes: int, body: GroupBody, unroll: int, masked: bool, begin: Expr | None = None, narrow: bool = False
+) -> Stmt:
     """As ``vector_loop``, for bodies that handle ``unroll`` vectors together.
 
     ``narrow``: what is left of a constant extent may use vectors of fewer lanes; else it has all lanes, or one.
@@ -193,8 +199,9 @@ def _decode(fused: Var, loops: Sequence[Loop]) -> list[Stmt]:
     return [*lets, Let(loops[0].var, rest)]
 
 
-_EXPENSIVE = frozenset(("exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sigmoid pow "
-                        "fmod atan2").split())
+_EXPENSIVE = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sigmoid pow atan2".split()
+)
 
 
 def data_nodes(x: Expr) -> list[Expr]:
@@ -231,7 +238,8 @@ def statement_cost(s: Stmt) -> int:
 
 def element_size(x: Expr) -> int:
     """Bytes of the widest register element that computing ``x`` needs."""
-    sizes = [_register_size(e.dtype) for e in data_nodes(x) if isinstance(e, E.Load | E.Call | E.Cast | E.Binary) and e.dtype != "bool"]
+    computed = (e for e in data_nodes(x) if isinstance(e, E.Load | E.Call | E.Cast | E.Binary | E.Select))
+    sizes = [_register_size(e.dtype) for e in computed if e.dtype != "bool"]
     return max(sizes, default=1)
 
 

@@ -76,7 +76,9 @@ class Problem:
         return analyse((reduction.value,), (), self.algebra)
 
 
-def schedule_reductions(call: KernelCall, loops: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra) -> Stmt:
+def schedule_reductions(
+    call: KernelCall, loops: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra
+) -> Stmt:
     """Loops around ``body``, which uses the results of ``reductions``."""
     problem = prepare(call.target, loops, reductions, body, algebra)
     axis = _outer_vector_axis(problem)
@@ -161,11 +163,12 @@ def _reduction_nest(axes: Sequence[Loop], body: Stmt) -> Stmt:
 
 def _inner_vectors(problem: Problem) -> Stmt:
     parts = [part for r in problem.reductions for part in _inner_reduction(problem, r)]
-    work = E.const(0)
+    work: Expr = E.const(0)
     for r in problem.reductions:
         work = work + product(axis.extent for axis in r.axes) * max(1, expression_cost(r.value)) // problem.lanes
     after = product(axis.extent for axis in problem.rest) * statement_cost(problem.body)
-    return parallel_nest(problem.outer, seq(*parts, rest_loops(problem)), work + after // (problem.lanes if problem.rest else 1) + 1)
+    work = work + after // (problem.lanes if problem.rest else 1) + 1
+    return parallel_nest(problem.outer, seq(*parts, rest_loops(problem)), work)
 
 
 def _inner_reduction(problem: Problem, r: Reduction) -> list[Stmt]:
@@ -227,7 +230,8 @@ class _OuterVectors:
 
     def _must_cut(self, loops: Sequence[Loop], strip: int) -> bool:
         iterations = math.prod(o.static or 1 for o in loops)
-        if self.axis.static is not None and (self.axis.static <= strip or all(o.static is not None for o in loops) and self._small()):
+        static = all(o.static is not None for o in loops)
+        if self.axis.static is not None and (self.axis.static <= strip or (static and self._small())):
             return False
         return iterations < 16
 
@@ -251,7 +255,8 @@ class _OuterVectors:
         parts: list[Stmt] = []
         for r in self.problem.reductions:
             accumulators = Accumulators.create(r.kind, r.result.dtype, lanes, len(slots), self.problem.target)
-            values = [Vectorizer(self.axis.var, first, lanes, mask, known).expr(r.value) for (_, first), known in zip(slots, bound)]
+            vectors = [Vectorizer(self.axis.var, first, lanes, mask, known) for (_, first), known in zip(slots, bound)]
+            values = [vector.expr(r.value) for vector in vectors]
             steps = seq(*(accumulators.step(k, value) for k, value in enumerate(values)))
             parts += [accumulators.start(), _reduction_nest(r.axes, steps)]
             for k, known in enumerate(bound):

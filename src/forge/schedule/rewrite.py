@@ -18,7 +18,8 @@ Rule = Callable[[Expr], "Expr | None"]
 class Rewriter:
     """Applies ``rule`` top down to expressions, each shared sub-expression once.
 
-    Where ``rule`` returns an expression it is taken as is, else the children are visited. The rule may call the rewriter on parts.
+    Where ``rule`` returns an expression it is taken as is, else the children are visited. The rule may call the rewriter on
+    parts.
     """
 
     def __init__(self, rule: Rule) -> None:
@@ -143,7 +144,9 @@ class Vectorizer:
     under ``mask``. What does not depend on the variable stays scalar.
     """
 
-    def __init__(self, variable: Var, base: Expr, lanes: int, mask: Expr | None = None, bound: Mapping[Var, Expr] | None = None) -> None:
+    def __init__(
+        self, variable: Var, base: Expr, lanes: int, mask: Expr | None = None, bound: Mapping[Var, Expr] | None = None
+    ) -> None:
         """``bound``: what other variables stand for, scalars or vectors."""
         self.mask = mask
         self._bound: dict[Var, Expr] = {**(bound or {}), variable: E.ramp(base, 1, lanes)}
@@ -197,22 +200,27 @@ class Vectorizer:
         index = self.expr(s.index)
         mask = None if s.mask is None else self.expr(s.mask)
         if s.buffer.lanes != 1:
-            raise CompileError(f"schedule: a store to {s.buffer.name}, a buffer of vectors, cannot be vectorised; got a nested vector; "
-                               "expected scalar elements")
+            raise CompileError(
+                f"schedule: a store to {s.buffer.name} cannot be vectorised; got a buffer of vectors; expected scalar elements"
+            )
         index, mask = self._masked(index, mask)
         value = self.expr(s.value)
         if index.lanes == 1 and value.lanes == 1:
             return S.store(s.buffer, index, value, mask)
         if index.lanes == 1:
-            raise CompileError(f"schedule: several lanes write one element of {s.buffer.name}; got an index that does not depend on the "
-                               "vectorised axis; expected every element to be written once")
+            raise CompileError(
+                f"schedule: several lanes write one element of {s.buffer.name}; got an index that does not depend "
+                "on the vectorised axis; expected every element to be written once"
+            )
         return S.store(s.buffer, index, E.broadcast(value, index.lanes), mask)
 
     def _scalar(self, x: Expr) -> Expr:
         value = self.expr(x)
         if value.lanes > 1:
-            raise CompileError("schedule: a loop bound or branch depends on the vectorised axis; expected it to be the same for all lanes; "
-                               "use a select instead")
+            raise CompileError(
+                "schedule: a loop bound or branch depends on the vectorised axis; expected it to be the same for "
+                "all lanes; use a select instead"
+            )
         return value
 
 

@@ -14,6 +14,7 @@ from forge.te.tensor import Tensor
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
 
+
 @dataclass(eq=False)
 class Reduction:
     """One reduction whose value ``result`` stands for: ``result = kind(value for axes)``.
@@ -97,5 +98,6 @@ class Stages:
         for reduction in self.reductions:
             if not free_variables(reduction.value).isdisjoint(inner - {a.var for a in reduction.axes}):
                 raise CompileError(
-                    f"schedule: {self.call.operator}: the reduction {tensor.name} reads another reduction at every step; expected the inner "
-                    "one not to depend on the axes of the outer one; decompose the operator into two")
+                    f"schedule: {self.call.operator}: the reduction {tensor.name} reads another one at every step; expected "
+                    "the inner one not to depend on the axes of the outer one; decompose the operator into two"
+                )

@@ -1,4 +1,4 @@
-"""Square tiles for loads that run across the axis of the stores: vector loads one way, a transposition in registers, vector stores."""
+"""Square tiles for loads that run across the axis of the stores: vector loads, a transposition in registers, vector stores."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ class TransposedLoads:
     ``for tiles: rows = B[i:i+T, j:j+T] by rows; columns = transpose(rows); A[j+s, i:i+T] = f(columns[s]) for s in T``
     """
 
-    def __init__(self, target: Target, loops: Sequence[Loop], axis: Loop, across: Loop, body: Stmt, algebra: Algebra,
-                 accesses: Accesses) -> None:
+    def __init__(
+        self, target: Target, loops: Sequence[Loop], axis: Loop, across: Loop, body: Stmt, algebra: Algebra, accesses: Accesses
+    ) -> None:
         sizes = memory_sizes(body)
         widest = max(*sizes, *(element_size(s.value) for s in stores(body)), 1)
         self.tile = min(MAX_TILE, target.vector_bits // (8 * widest))
@@ -75,7 +76,9 @@ class TransposedLoads:
             parts.append(body if left_j is None else If(E.const(s) < left_j, body))
         return parts
 
-    def _transposed(self, node: E.Load, i: Expr, j: Expr, left_i: Expr | None, left_j: Expr | None, parts: list[Stmt]) -> list[Expr]:
+    def _transposed(
+        self, node: E.Load, i: Expr, j: Expr, left_i: Expr | None, left_j: Expr | None, parts: list[Stmt]
+    ) -> list[Expr]:
         rows: list[Expr] = []
         for r in range(self.tile):
             mask = None if left_i is None or left_j is None else self._row_mask(r, left_i, left_j)
@@ -90,7 +93,10 @@ class TransposedLoads:
 
 
 def transpose(rows: Sequence[Expr], parts: list[Stmt]) -> list[Expr]:
-    """The columns of a square of vectors, by exchanging blocks of halving size; appends what binds intermediate vectors to ``parts``."""
+    """The columns of a square of vectors, by exchanging blocks of halving size.
+
+    Appends what binds intermediate vectors to ``parts``.
+    """
     values = list(rows)
     block = len(values) // 2
     while block:

@@ -20,9 +20,9 @@ COST = 10
 def layer_norm(call: KernelCall) -> Function:
     """Family of ``nn.layer_norm`` and ``nn.rms_norm`` over all axes from attribute axis to the last.
 
-    Operands: data, gamma (or None), beta (or None, or not there); attributes axis, epsilon, and optionally scale and center, which turn
-    gamma and beta off. ``(x - mean) / sqrt(variance + epsilon) * gamma + beta``; ``nn.rms_norm`` takes the mean for 0. float16 and
-    bfloat16 are computed in float32.
+    Operands: data, gamma (or None), beta (or None, or not there); attributes axis, epsilon, and optionally scale and center,
+    which turn gamma and beta off. ``(x - mean) / sqrt(variance + epsilon) * gamma + beta``; ``nn.rms_norm`` takes the mean
+    for 0. float16 and bfloat16 are computed in float32.
     """
     data = call.operands[0]
     assert data is not None

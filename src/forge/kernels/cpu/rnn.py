@@ -1,8 +1,9 @@
 """Recurrent layers: LSTM, GRU and plain RNN with the semantics of ONNX.
 
-Directions and blocks of batch rows run in parallel. In each, the products of the input with its weights are computed for several steps
-at once, then step by step the products of the state with the recurrent weights, and the cell. Products are dot products along the rows
-of the weights as they are: a tile of as many accumulators as a vector has lanes, whose lanes are summed together at the end.
+Directions and blocks of batch rows run in parallel. In each, the products of the input with its weights are computed for
+several steps at once, then step by step the products of the state with the recurrent weights, and the cell. Products are dot
+products along the rows of the weights as they are: a tile of as many accumulators as a vector has lanes, whose lanes are
+summed together at the end.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from forge import dtypes
 from forge.errors import CompileError
 from forge.kernels.contract import KernelCall, Reader, Writer, kernel
 from forge.kernels.cpu.activations import activate
@@ -43,11 +46,12 @@ class Units:
 def rnn(call: KernelCall) -> Function:
     """Family of ``nn.lstm``, ``nn.gru`` and ``nn.rnn``.
 
-    Operands: x [T, B, I], w [D, G*H, I], r [D, G*H, H], bias [D, 2*G*H]?, lengths [B]?, h0 [D, B, H]?, and for LSTM c0 [D, B, H]?,
-    peephole [D, 3*H]?; G gates: i o f c, or z r h, or one. Where w is absent, x [T, B, D*G*H] holds its products already. Attributes:
-    direction, activations, activation_alpha, activation_beta (one entry for each function and direction), clip, layout (1: the batch
-    comes first in x, y and the states), input_forget (LSTM), linear_before_reset (GRU). Results: y [T, D, B, H], h [D, B, H], and for
-    LSTM c [D, B, H]. Steps from a row's length on give y = 0 and leave its state as it is.
+    Operands: x [T, B, I], w [D, G*H, I], r [D, G*H, H], bias [D, 2*G*H]?, lengths [B]?, h0 [D, B, H]?, and for LSTM c0 [D, B,
+    H]?, peephole [D, 3*H]?; G gates: i o f c, or z r h, or one. Where w is absent, x [T, B, D*G*H] holds its products
+    already. Attributes: direction, activations, activation_alpha, activation_beta (one entry for each function and
+    direction), clip, layout (1: the batch comes first in x, y and the states), input_forget (LSTM), linear_before_reset
+    (GRU). Results: y [T, D, B, H], h [D, B, H], and for LSTM c [D, B, H]. Steps from a row's length on give y = 0 and leave
+    its state as it is.
 
     Raises:
         CompileError: the hidden size is symbolic.
@@ -78,7 +82,7 @@ class _Layer:
         self.steps, self.batch = (self.x.shape[1], self.x.shape[0]) if self.batch_first else (self.x.shape[0], self.x.shape[1])
         self.dtype = "float64" if self.x.dtype == "float64" else "float32"
         self.lanes = self.target.lanes(self.dtype)
-        sizes = {4 if r.dtype == "float32" else 8 if r.dtype == "float64" else 2 for r in call.operands if r is not None and "float" in r.dtype}
+        sizes = {dtypes.itemsize(r.dtype) for r in call.operands if r is not None}
         self.masked = supports_masks(self.target, sizes)
         self.block = self._batch_block()
 
@@ -123,7 +127,7 @@ class _Direction:
         self.layer, self.direction = layer, direction
         self.padded = round_up(layer.hidden, layer.lanes)
         self.width = round_up(layer.rows, layer.lanes) + layer.lanes
-        room = INPUT_BYTES // (self.width * layer.block * (8 if layer.dtype == "float64" else 4))
+        room = INPUT_BYTES // (self.width * layer.block * dtypes.itemsize(layer.dtype))
         self.chunk = max(1, min(MAX_STEPS, room))
         self.inside = [E.compare("lt", first + m, layer.batch) for m in range(layer.block)]
         self.rows: list[Expr] = [E.var(f"b{m}") for m in range(layer.block)]
@@ -147,8 +151,14 @@ class _Direction:
         chunks = loop(s0, (layer.steps + (self.chunk - 1)) // self.chunk, seq(self._input_products(start, count), steps))
         buffers = [self.state, self.cell, self.products, *([] if layer.w is None else [self.inputs])]
         ends = [self._final(1, self.state), *([self._final(2, self.cell)] if len(layer.call.results) > 2 else [])]
-        return seq(*self._bind_rows(), *(Allocate(b) for b in buffers), self._start(self.state, layer.h0),
-                   self._start(self.cell, layer.c0), chunks, *ends)
+        return seq(
+            *self._bind_rows(),
+            *(Allocate(b) for b in buffers),
+            self._start(self.state, layer.h0),
+            self._start(self.cell, layer.c0),
+            chunks,
+            *ends,
+        )
 
     def _bind_rows(self) -> list[Stmt]:
         lets: list[Stmt] = []
@@ -203,14 +213,14 @@ class _Direction:
         def load(m: int, units: Units) -> Stmt:
             return store(buffer, self.place(buffer, m, units), self.read(initial, self.state_indices(m), units), units.mask)
 
-        return seq(fill, *(self.units(lambda u, m=m: load(m, u)) for m in range(self.layer.block)))  # type: ignore[misc]
+        return seq(fill, *(self.units(partial(load, m)) for m in range(self.layer.block)))
 
     def _final(self, result: int, buffer: Buffer) -> Stmt:
         def save(m: int, units: Units) -> Stmt:
             value = E.load(buffer, self.place(buffer, m, units))
             return self.write(self.layer.call.results[result], self.state_indices(m), value, units)
 
-        return seq(*(If(self.inside[m], self.units(lambda u, m=m: save(m, u))) for m in range(self.layer.block)))  # type: ignore[misc]
+        return seq(*(If(self.inside[m], self.units(partial(save, m))) for m in range(self.layer.block)))
 
     def _input_products(self, start: Expr, count: Expr) -> Stmt:
         """Products of x with w for ``count`` steps from ``start`` on, into ``inputs``."""
@@ -237,7 +247,7 @@ class _Direction:
     def recurrent_products(self, state: Buffer, first: int, rows: int) -> Stmt:
         """Products of ``rows`` recurrent weights from ``first`` on with ``state``, into ``products``."""
         layer = self.layer
-        samples = [_Sample(lambda k, m=m: E.load(state, k + m * self.padded), E.const(m)) for m in range(layer.block)]  # type: ignore[misc]
+        samples = [_Sample(lambda k, m=m: E.load(state, k + m * self.padded), E.const(m)) for m in range(layer.block)]
         weights = _weight_rows(layer.r, self.direction, first, rows)
         tiles = Tiles(layer, E.const(layer.hidden), weights, samples, self.products, self.width, first)
         return loop(tiles.number, -(-rows // tiles.columns), tiles.tile())
@@ -265,11 +275,20 @@ class _Sample:
 class Tiles:
     """Dot products of samples with consecutive rows of weights: ``out[sample.row, first + n] = sum_k weights[n, k] * sample[k]``.
 
-    A tile has ``columns`` rows of weights, so that there are as many products as lanes; ``number`` is the loop variable over tiles.
+    A tile has ``columns`` rows of weights, so that there are as many products as lanes; ``number`` is the loop variable over
+    tiles.
     """
 
-    def __init__(self, layer: _Layer, depth: Expr, weights: Callable[[Expr, Expr], Expr], samples: Sequence[_Sample], out: Buffer,
-                 width: int, first: int = 0) -> None:
+    def __init__(
+        self,
+        layer: _Layer,
+        depth: Expr,
+        weights: Callable[[Expr, Expr], Expr],
+        samples: Sequence[_Sample],
+        out: Buffer,
+        width: int,
+        first: int = 0,
+    ) -> None:
         self.layer, self.depth, self.weights, self.samples = layer, depth, weights, samples
         self.out, self.width, self.first = out, width, first
         self.columns = layer.lanes // len(samples)
@@ -335,15 +354,21 @@ class _Step:
         return self.layer.cell(self)
 
     def each(self, body: Callable[[int, Units], Stmt], results: bool = True) -> Stmt:
-        """``body`` for every batch row and vector of units; rows past their length get y = 0 (where ``results``) and keep their state."""
+        """``body`` for every batch row and vector of units.
+
+        Rows past their length get y = 0 (where ``results``) and keep their state.
+        """
         parts: list[Stmt] = []
         for m in range(self.layer.block):
-            work = self.direction.units(lambda u, m=m: body(m, u))  # type: ignore[misc]
+            work = self.direction.units(partial(body, m))
             if self.layer.lengths is not None:
-                past = self.direction.units(lambda u, m=m: self.write_y(m, u, E.const(0, self.layer.dtype, u.lanes))) if results else None  # type: ignore[misc]
+                past = self.direction.units(partial(self._write_zero, m)) if results else None
                 work = If(E.compare("lt", self.step, self.direction.lengths[m]), work, past)
             parts.append(If(self.direction.inside[m], work))
         return seq(*parts)
+
+    def _write_zero(self, m: int, units: Units) -> Stmt:
+        return self.write_y(m, units, E.const(0, self.layer.dtype, units.lanes))
 
     def bias(self, gate: int, units: Units, recurrent: bool) -> Expr | None:
         if self.layer.bias is None:
@@ -445,8 +470,12 @@ def _gru(step: _Step) -> Stmt:
         r = step.activation(0, step.input(m, 1, u) + step.recurrent(m, 1, u))
         return step.save(d.cell, m, u, r * step.load(d.state, m, u))
 
-    return seq(d.recurrent_products(d.state, 0, 2 * hidden), step.each(reset, results=False),
-               d.recurrent_products(d.cell, 2 * hidden, hidden), _gru_blend(step, lambda m, u: step.recurrent(m, 2, u)))
+    return seq(
+        d.recurrent_products(d.state, 0, 2 * hidden),
+        step.each(reset, results=False),
+        d.recurrent_products(d.cell, 2 * hidden, hidden),
+        _gru_blend(step, lambda m, u: step.recurrent(m, 2, u)),
+    )
 
 
 def _gru_linear_first(step: _Step) -> Stmt:

@@ -1,7 +1,8 @@
 """Kernels that work row by row: what softmax, normalisations and searches along an axis share.
 
-A *row* is what one reduction runs over. Vectors lie along the row where it is contiguous (``AlongRow``), else across rows that are
-neighbours in memory (``AcrossRows``). Both offer the same steps: loops over the row, reductions, a scratch copy of the row.
+A *row* is what one reduction runs over. Vectors lie along the row where it is contiguous (``AlongRow``), else across rows
+that are neighbours in memory (``AcrossRows``). Both offer the same steps: loops over the row, reductions, a scratch copy of
+the row.
 """
 
 from __future__ import annotations
@@ -67,8 +68,12 @@ class RowProblem:
 
     def lanes(self, dtype: str) -> int:
         """Elements in a vector of what is read, computed (as ``dtype``) and written."""
-        widest = max(dtypes.itemsize(dtype), 4, *(element_size(x) for x in self.reads.values()),
-                     *(element_size(s.value) for s in stores(self.write)))
+        widest = max(
+            dtypes.itemsize(dtype),
+            4,
+            *(element_size(x) for x in self.reads.values()),
+            *(element_size(s.value) for s in stores(self.write)),
+        )
         return max(1, self.target.vector_bits // (8 * widest))
 
     @property
@@ -201,7 +206,8 @@ class AlongRow(Row):
         count = min(self.unroll, ACCUMULATORS)
         target = self.problem.target
         wide = [Accumulators.create(kind, self.dtype, self.lanes, count, target) for kind in kinds]
-        narrow = [] if self.problem.masked or self.lanes == 1 else [Accumulators.create(kind, self.dtype, 1, 1, target) for kind in kinds]
+        exact = self.problem.masked or self.lanes == 1
+        narrow = [] if exact else [Accumulators.create(kind, self.dtype, 1, 1, target) for kind in kinds]
 
         def step(position: Position, u: int) -> Stmt:
             parts, values = body(position)
@@ -210,7 +216,7 @@ class AlongRow(Row):
 
         loops = self._loops(step)
         totals = [E.Var(self.dtype, 1, kind) for kind in kinds]
-        rests = narrow or [None] * len(kinds)
+        rests: Sequence[Accumulators | None] = narrow or [None] * len(kinds)
         lets = [Let(name, a.total(rest)) for name, a, rest in zip(totals, wide, rests)]
         return seq(*(a.start() for a in (*wide, *narrow)), loops, *lets), list(totals)
 
@@ -287,7 +293,8 @@ def row_function(call: KernelCall, problem: RowProblem, dtype: str, kernel: RowK
     if across.static is not None and across.static <= lanes * STRIP:
         return call.function(parallel_nest(others, vector_loop(across.extent, lanes, tile, 1, problem.masked), work * STRIP))
     extent = E.binary("min", E.const(lanes * STRIP), across.extent - start)
-    return call.function(parallel_nest([*others, strip], vector_loop(extent, lanes, tile, 1, problem.masked, start), work * STRIP))
+    tiles = vector_loop(extent, lanes, tile, 1, problem.masked, start)
+    return call.function(parallel_nest([*others, strip], tiles, work * STRIP))
 
 
 def _variants(problem: RowProblem, dtype: str, make: Callable[[bool], Row], kernel: RowKernel, rows: int) -> Stmt:
@@ -308,7 +315,9 @@ def _across_axis(problem: RowProblem) -> Loop | None:
     along = accesses.strides(problem.algebra, problem.row[-1].var)
     if not any(pattern(s) == OTHER for s in along):
         return None
-    costs = [(vector_cost(accesses, axis, problem.lanes(problem.result.dtype), problem.algebra), -k, axis)
-             for k, axis in enumerate((*problem.outer, problem.row[-1]))]
+    costs = [
+        (vector_cost(accesses, axis, problem.lanes(problem.result.dtype), problem.algebra), -k, axis)
+        for k, axis in enumerate((*problem.outer, problem.row[-1]))
+    ]
     best = min(costs, key=lambda item: item[:2])[2]
     return None if best is problem.row[-1] else best

@@ -1,7 +1,7 @@
 """Softmax and log-softmax along one axis.
 
-Three passes over a row: the largest value; exponentials and their sum; the result. With the row kept on the stack, operands are read
-and exponentials computed once.
+Three passes over a row: the largest value; exponentials and their sum; the result. With the row kept on the stack, operands
+are read and exponentials computed once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ COST = 24
 def softmax(call: KernelCall) -> Function:
     """Family of ``nn.softmax`` and ``nn.log_softmax``: operand data; attribute axis.
 
-    ``exp(x - max) / sum(exp(x - max))``, or ``x - max - log(sum(exp(x - max)))``. NaN anywhere in a row makes the whole row NaN, and so
-    does a row of nothing but -inf. float16 and bfloat16 are computed in float32.
+    ``exp(x - max) / sum(exp(x - max))``, or ``x - max - log(sum(exp(x - max)))``. NaN anywhere in a row makes the whole row
+    NaN, and so does a row of nothing but -inf. float16 and bfloat16 are computed in float32.
     """
     (data,) = call.operands
     assert data is not None
