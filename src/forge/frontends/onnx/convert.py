@@ -38,12 +38,13 @@ def convert_node(scope: Scope, node: onnx.NodeProto, index: int) -> None:
     context = Context(scope, node, opset, scope.prefix + node_name(node, index))
     start = len(scope.graph.nodes)
     converter = registry.lookup(node.domain, node.op_type, opset)
+    results: Any = NotImplemented
     if converter is not None and functions.find(scope, node) is None:
         attributes = {a.name: attribute_value(a, scope.options.reader) for a in node.attribute}
-        results = as_list(converter.call(context, operands, attributes))
-    else:
+        results = converter.call(context, operands, attributes)
+    if results is NotImplemented:
         results = functions.expand(scope, node, operands, opset, context.name, convert_nodes)
-    _bind(scope, node, results, start, context.name)
+    _bind(scope, node, as_list(results), start, context.name)
 
 
 def node_name(node: onnx.NodeProto, index: int) -> str:

@@ -11,7 +11,7 @@ from forge.frontends.onnx import registry
 from forge.frontends.onnx.scope import FunctionKey, Scope
 from forge.frontends.onnx.tensors import element_code
 from forge.ir.nodes import Value
-from forge.ir.types import TensorType
+from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 
 MAX_DEPTH = 32
 
@@ -36,7 +36,8 @@ def expand(
         OpNotImplemented: there is none.
         ImportModelError: functions call each other without end, or the call does not fit.
     """
-    function = find(scope, node) or schema_body(node, opset, operands)
+    own = find(scope, node)
+    function = own or schema_body(node, opset, operands)
     if function is None:
         raise OpNotImplemented(f"no converter; register one: forge.frontends.onnx.register({node.op_type!r}, ..., domain={node.domain!r})")
     if scope.function_depth >= MAX_DEPTH:
@@ -47,7 +48,8 @@ def expand(
     padded = [*operands, *[None] * (len(function.input) - len(operands))]
     for formal, value in zip(function.input, padded):
         inner.define(formal, value)
-    convert_nodes(inner, bind_attributes(function, node))
+    defaults = {} if own else schema_defaults(node, opset)
+    convert_nodes(inner, bind_attributes(function, node, defaults))
     return [inner.lookup(output) if index < len(node.output) and node.output[index] else None for index, output in enumerate(function.output)]
 
 
@@ -61,9 +63,15 @@ def schema_body(node: onnx.NodeProto, opset: int, operands: Sequence[Value | Non
         return _parsed(schema.get_function_with_opset_version(_body_version(schema.function_opset_versions, opset)))
     if schema.has_context_dependent_function:
         version = _body_version(schema.context_dependent_function_opset_versions, opset)
-        types = [_type_proto(v).SerializeToString() for v in operands]
+        types = [_type_proto(None if v is None else v.type).SerializeToString() for v in operands]
         return _parsed(schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types))
     return None
+
+
+def schema_defaults(node: onnx.NodeProto, opset: int) -> dict[str, onnx.AttributeProto]:
+    """Default values of the operator's attributes."""
+    schema = onnx.defs.get_schema(node.op_type, opset, registry.canonical_domain(node.domain))
+    return {name: a.default_value for name, a in schema.attributes.items() if a.default_value.name}
 
 
 def has_schema_body(node: onnx.NodeProto, opset: int) -> bool:
@@ -75,9 +83,12 @@ def has_schema_body(node: onnx.NodeProto, opset: int) -> bool:
     return bool(schema.has_function or schema.has_context_dependent_function)
 
 
-def bind_attributes(function: onnx.FunctionProto, node: onnx.NodeProto) -> list[onnx.NodeProto]:
-    """The function's nodes with references to its attributes replaced by the call's values."""
+def bind_attributes(
+    function: onnx.FunctionProto, node: onnx.NodeProto, defaults: dict[str, onnx.AttributeProto]
+) -> list[onnx.NodeProto]:
+    """The function's nodes with references to its attributes replaced by the call's values, or their defaults."""
     values = {a.name: a for a in function.attribute_proto}
+    values.update(defaults)
     values.update({a.name: a for a in node.attribute})
     return [_bound(inner, values) for inner in function.node]
 
@@ -119,11 +130,18 @@ def _parsed(data: bytes) -> onnx.FunctionProto | None:
     return function if function.node else None
 
 
-def _type_proto(value: Value | None) -> onnx.TypeProto:
-    if value is None or not isinstance(value.type, TensorType):
-        return onnx.TypeProto()
-    shape = [d if isinstance(d, int) else str(d) for d in value.shape]
-    return onnx.helper.make_tensor_type_proto(element_code(value.dtype), shape)
+def _type_proto(type_: Type | None) -> onnx.TypeProto:
+    match type_:
+        case TensorType(shape=shape, dtype=dtype):
+            sizes = [d if isinstance(d, int) else str(d) for d in shape]
+            return onnx.helper.make_tensor_type_proto(element_code(dtype), sizes)
+        case UnrankedType(dtype=dtype):
+            return onnx.helper.make_tensor_type_proto(element_code(dtype), None)
+        case SequenceType(element=element):
+            return onnx.helper.make_sequence_type_proto(_type_proto(element))
+        case OptionalType(element=element):
+            return onnx.helper.make_optional_type_proto(_type_proto(element))
+    return onnx.TypeProto()
 
 
 def _opsets(function: onnx.FunctionProto, scope: Scope) -> dict[str, int]:

@@ -2,7 +2,8 @@
 
 A converter is a function ``convert(g, *operands, *, attributes)``: ``g`` is the :class:`~forge.frontends.onnx.context.Context`
 it builds with, its positional parameters are the operator's inputs (None where an optional one is absent), its keyword-only
-parameters are the operator's attributes with the format's defaults. It returns the values of the outputs.
+parameters are the operator's attributes with the format's defaults. It returns the values of the outputs, or ``NotImplemented``
+to have the function body of the operator's schema expanded instead.
 
 A row holds from opset ``since`` to the next row of the same operator; the first row must reach down to the first version of
 the operator, so that there are neither overlaps nor holes (``holes`` lists violations; a test keeps it empty).

@@ -116,15 +116,11 @@ def _positions(g: Context, x: Value, axis: int) -> Value:
 @converts("OneHot", since=9)
 def one_hot(g: Context, indices: Value, depth: Value, values: Value, *, axis: int = -1) -> Value:
     """``values`` holds the off value and the on value; negative indices count from the end, others beyond ``depth`` give off."""
-    known = g.dims(depth)
-    count = g.reshape(g.cast(depth, "int64"), ()) if known is None else g.constant(known[0], "int64") if isinstance(known[0], int) else None
-    if count is None:
-        raise g.unsupported(f"depth: got the symbolic size {known}; expected a number or a run-time value")
     place = g.axis(axis, indices.rank + 1)
     wide = g.cast(indices, "int64")
-    wrapped = g.call("where", g.call("less", wide, g.constant(0, "int64")), g.call("add", wide, count), wide)
-    off, on = g.multi("split", values, indices_or_sections=2, axis=0)
-    off, on = g.reshape(off, ()), g.reshape(on, ())
-    if known is None:
-        return g.call("one_hot", wrapped, on, off, count, depth=None, axis=place, dtype=values.dtype)
-    return g.call("one_hot", wrapped, on, off, depth=known[0], axis=place, dtype=values.dtype)
+    off, on = (g.reshape(v, ()) for v in g.multi("split", values, indices_or_sections=2, axis=0))
+    known = g.dims(depth)
+    if known is not None:
+        return g.call("one_hot", wide, on, off, depth=known[0], axis=place, dtype=values.dtype)
+    count = g.reshape(g.cast(depth, "int64"), ())
+    return g.call("one_hot", wide, on, off, count, depth=None, axis=place, dtype=values.dtype)

@@ -125,8 +125,18 @@ def cumulative_product(g: Context, x: Value, axis: Value, *, exclusive: int = 0,
 
 
 def _cumulative(g: Context, op: str, x: Value, axis: Value, exclusive: int, reverse: int) -> Value:
-    (place,) = g.required_ints(axis, "axis")
-    place = g.axis(place, x.rank)
-    data = g.call("reverse", x, axis=place) if reverse else x
-    result = g.call(op, data, axis=place, exclusive=bool(exclusive))
-    return g.call("reverse", result, axis=place) if reverse else result
+    known = g.ints(axis)
+    if known is not None:
+        return _cumulative_along(g, op, x, g.axis(known[0], x.rank), exclusive, reverse)
+    place = g.call("floor_mod", g.reshape(axis, ()), g.constant(x.rank, axis.dtype))
+    result = _cumulative_along(g, op, x, 0, exclusive, reverse)
+    for candidate in range(1, x.rank):
+        chosen = g.call("equal", place, g.constant(candidate, axis.dtype))
+        result = g.call("where", chosen, _cumulative_along(g, op, x, candidate, exclusive, reverse), result)
+    return result
+
+
+def _cumulative_along(g: Context, op: str, x: Value, axis: int, exclusive: int, reverse: int) -> Value:
+    data = g.call("reverse", x, axis=axis) if reverse else x
+    result = g.call(op, data, axis=axis, exclusive=bool(exclusive))
+    return g.call("reverse", result, axis=axis) if reverse else result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from forge import dims
 from forge.dims import Dim
@@ -310,12 +311,12 @@ def pad(
 ) -> Value:
     fill = g.scalar(0, x) if value is None else g.reshape(value, ())
     known = g.dims(pads)
-    chosen = range(x.rank) if axes is None else g.required_ints(axes, "axes")
-    places = [g.axis(a, x.rank, "axes") for a in chosen]
-    if known is None:
-        widths = pads if axes is None else _scattered(g, pads, places, x.rank)
+    chosen = range(x.rank) if axes is None else g.ints(axes)
+    if known is None or chosen is None:
+        widths = pads if axes is None else _scattered(g, pads, axes, x.rank)
         pairs = g.call("transpose", g.reshape(widths, (2, x.rank)), axes=(1, 0))
         return g.call("nn.pad", x, fill, pairs, pad_width=None, pad_mode=_pad_mode(g, mode))
+    places = [g.axis(a, x.rank, "axes") for a in chosen]
     if len(known) != 2 * len(places):
         raise g.invalid(f"pads: got {len(known)} numbers; expected {2 * len(places)}, two for each axis")
     full: list[Dim] = [0] * (2 * x.rank)
@@ -324,11 +325,12 @@ def pad(
     return _pad(g, x, full, fill, mode)
 
 
-def _scattered(g: Context, pads: Value, places: Sequence[int], rank: int) -> Value:
+def _scattered(g: Context, pads: Value, axes: Value, rank: int) -> Value:
     """Pads of some axes as pads of all."""
-    positions = [[p] for p in (*places, *(p + rank for p in places))]
-    zeros = g.constant([0] * (2 * rank), pads.dtype)
-    return g.call("scatter_nd", zeros, g.constant(positions, "int64"), pads)
+    before = g.call("floor_mod", g.cast(axes, "int64"), g.constant(rank, "int64"))
+    after = g.call("add", before, g.constant(rank, "int64"))
+    places = g.call("expand_dims", g.call("concatenate", before, after, axis=0), axis=0)
+    return g.call("scatter_nd", g.constant([0] * (2 * rank), pads.dtype), places, pads)
 
 
 def _pad(g: Context, x: Value, pads: Sequence[Dim], fill: Value, mode: str) -> Value:
@@ -352,9 +354,11 @@ def reverse_sequence(g: Context, x: Value, lengths: Value, *, batch_axis: int = 
 
 
 @converts("CenterCropPad", since=18)
-def center_crop_pad(g: Context, x: Value, shape: Value, *, axes: tuple[int, ...] | None = None) -> Value:
+def center_crop_pad(g: Context, x: Value, shape: Value, *, axes: tuple[int, ...] | None = None) -> Any:
     places = [g.axis(a, x.rank, "axes") for a in (range(x.rank) if axes is None else axes)]
-    wanted = g.required_ints(shape, "shape")
+    wanted = g.ints(shape)
+    if wanted is None or not all(isinstance(x.shape[place], int) for place in places):
+        return NotImplemented
     for place, size in zip(places, wanted):
         x = _centred(g, x, place, size)
     return x
@@ -363,8 +367,7 @@ def center_crop_pad(g: Context, x: Value, shape: Value, *, axes: tuple[int, ...]
 def _centred(g: Context, x: Value, axis: int, size: int) -> Value:
     """``x`` cut or padded with zeros on both sides of ``axis``; the end takes the odd element of padding."""
     present = x.shape[axis]
-    if not isinstance(present, int):
-        raise g.unsupported(f"axis {axis} has the symbolic size {present}; expected a number; fix it with shape=")
+    assert isinstance(present, int)
     if size < present:
         start = (present - size) // 2
         return _slice(g, x, (start,), (start + size,), (axis,), None)
