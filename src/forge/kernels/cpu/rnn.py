@@ -247,10 +247,13 @@ class _Direction:
     def recurrent_products(self, state: Buffer, first: int, rows: int) -> Stmt:
         """Products of ``rows`` recurrent weights from ``first`` on with ``state``, into ``products``."""
         layer = self.layer
-        samples = [_Sample(lambda k, m=m: E.load(state, k + m * self.padded), E.const(m)) for m in range(layer.block)]
+        samples = [_Sample(partial(self._state_element, state, m), E.const(m)) for m in range(layer.block)]
         weights = _weight_rows(layer.r, self.direction, first, rows)
         tiles = Tiles(layer, E.const(layer.hidden), weights, samples, self.products, self.width, first)
         return loop(tiles.number, -(-rows // tiles.columns), tiles.tile())
+
+    def _state_element(self, state: Buffer, m: int, k: Expr) -> Expr:
+        return E.load(state, k + m * self.padded)
 
 
 def _variable(x: Expr) -> Var:
