@@ -3,19 +3,31 @@
 A dimension (``Dim``) is an ``int`` or a ``DimExpr``: a sum of products of atoms with integer coefficients. An atom is a
 ``Symbol`` or an opaque operation (floordiv, floormod, min, max) on dimensions. Two dimensions with equal canonical forms are
 equal for all values of their symbols; nothing is claimed about the others. Symbols stand for sizes: they are never negative.
+``x // 0`` and ``x % 0`` are 0; where the divisor is symbolic, exact quotients are cancelled on the premise that it is not 0.
 
-``str`` gives text that ``parse`` reads back: ``2*n + 1``, ``(n + 3) // 4``, ``min(n, 8)``.
+``str`` gives text that ``parse`` reads back: ``2*n + 1``, ``((n + 3) // 4)``, ``min(8, n)``. Expressions are bounded in size
+(terms, degree, nesting, coefficients), so that no operation takes long: what exceeds the bounds raises InvalidGraphError.
 """
 
 from __future__ import annotations
 
-import ast
+import itertools
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Union
+from functools import cache, cached_property
+from typing import NoReturn, Union
 
-from forge.errors import ParseError
+from forge.errors import InvalidGraphError, ParseError
+
+MAX_TERMS = 1024
+MAX_DEGREE = 32
+MAX_NESTING = 32
+MAX_COEFFICIENT = 1 << 96
+MAX_TEXT = 20_000
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_RESERVED = re.compile(r"min|max|True|False|None|meta|(?:inf|nan)(?:f|f16|bf16|f64)")  # other tokens of the text form
 
 
 @dataclass(frozen=True)
@@ -24,11 +36,13 @@ class Symbol:
 
     name: str
 
+    nesting = 0
+
     def __str__(self) -> str:
         return self.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Operation:
     """An opaque operation of two dimensions; ``op`` is one of floordiv, floormod, min, max."""
 
@@ -36,18 +50,36 @@ class Operation:
     a: Dim
     b: Dim
 
-    def __str__(self) -> str:
+    @cached_property
+    def _text(self) -> str:
         if self.op in ("min", "max"):
             return f"{self.op}({self.a}, {self.b})"
-        sign = "//" if self.op == "floordiv" else "%"
-        return f"({_grouped(self.a)} {sign} {_grouped(self.b)})"
+        return f"({_grouped(self.a)} {'//' if self.op == 'floordiv' else '%'} {_grouped(self.b)})"
+
+    @cached_property
+    def nesting(self) -> int:
+        """How many operations are inside each other, at most."""
+        return 1 + max((atom.nesting for d in (self.a, self.b) for m, _ in _terms(d) for atom in m), default=0)
+
+    @cached_property
+    def bounds(self) -> tuple[int | None, int | None]:
+        return _operation_bounds(self)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Operation) and self._text == other._text)
+
+    def __hash__(self) -> int:
+        return hash(self._text)
 
 
-Atom = Union[Symbol, Operation]
+Atom = Union[Symbol, Operation]  # noqa: UP007 - the members are needed at run time
 Monomial = tuple[Atom, ...]  # sorted by text, repeated for powers; () is the constant term
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DimExpr:
     """A canonical sum of products that is not a plain number."""
 
@@ -68,9 +100,11 @@ class DimExpr:
         return (self * -1) + other
 
     def __mul__(self, other: Dim) -> Dim:
-        return _collect(
-            (tuple(sorted(m + n, key=str)), c * d) for m, c in _terms(self) for n, d in _terms(other)
-        )
+        if isinstance(other, int):
+            return _collect((m, c * other) for m, c in self.terms)
+        if len(self.terms) * len(other.terms) > MAX_TERMS:
+            raise _too_large(f"a product of {len(self.terms)} and {len(other.terms)} terms")
+        return _collect((tuple(sorted(m + n, key=str)), c * d) for m, c in self.terms for n, d in _terms(other))
 
     __rmul__ = __mul__
 
@@ -103,13 +137,41 @@ class DimExpr:
 
     __repr__ = __str__
 
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, DimExpr) and self._text == other._text)
 
-Dim = Union[int, DimExpr]
+    def __hash__(self) -> int:
+        return hash(self._text)
 
 
+Dim = Union[int, DimExpr]  # noqa: UP007 - the members are needed at run time
+
+
+@cache
 def symbol(name: str) -> DimExpr:
-    """The dimension that is just the symbol ``name``."""
+    """The dimension that is just the symbol ``name``.
+
+    Raises:
+        InvalidGraphError: ``is_symbol_name`` says that it cannot be one.
+    """
+    if not is_symbol_name(name):
+        raise InvalidGraphError(f"dimension: {name!r} cannot name a symbol; expected letters, digits and _, and no reserved word")
+    _KNOWN.add(name)
     return DimExpr((((Symbol(name),), 1),))
+
+
+def is_symbol_name(name: str) -> bool:
+    """Whether ``name`` is an identifier (ASCII) that means nothing else in the text form."""
+    return bool(_NAME.match(name)) and not _RESERVED.fullmatch(name)
+
+
+_KNOWN: set[str] = set()  # of all symbols so far
+_COUNTER = itertools.count()
+
+
+def fresh(prefix: str = "d") -> DimExpr:
+    """A symbol whose name no other symbol has had in this process."""
+    return symbol(next(name for k in _COUNTER if (name := f"{prefix}_{k}") not in _KNOWN))
 
 
 def is_static(*dims: Dim) -> bool:
@@ -119,40 +181,43 @@ def is_static(*dims: Dim) -> bool:
 
 def equal(a: Dim, b: Dim) -> bool:
     """Whether ``a`` and ``b`` are provably equal."""
-    return a == b or (not is_static(a, b) and a - b == 0)
+    return a == b
 
 
 def different(a: Dim, b: Dim) -> bool:
     """Whether ``a`` and ``b`` provably differ for all values of their symbols."""
-    difference = a - b
-    low, high = bounds(difference)
+    if is_static(a, b):
+        return a != b
+    low, high = bounds(a - b)
     return (low is not None and low > 0) or (high is not None and high < 0)
 
 
 def floordiv(a: Dim, b: Dim) -> Dim:
+    """``a / b`` rounded down; 0 where ``b`` is 0."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b if b else 0
-    if b == 1:
-        return a
+    if a == 0 or b == 0:
+        return 0
     quotient = _exact_quotient(a, b)
     if quotient is not None:
         return quotient
     if isinstance(b, int) and b > 1:
         whole, rest = _split_by(a, b)
-        if whole != 0:
-            return whole + floordiv(rest, b)
+        return whole + _small_floordiv(rest, b)
     return _atom(Operation("floordiv", a, b))
 
 
 def floormod(a: Dim, b: Dim) -> Dim:
+    """``a - a // b * b``; 0 where ``b`` is 0."""
     if isinstance(a, int) and isinstance(b, int):
         return a % b if b else 0
-    if b == 1 or _exact_quotient(a, b) is not None:
+    if a == 0 or b == 0 or _exact_quotient(a, b) is not None:
         return 0
     if isinstance(b, int) and b > 1:
         a = _split_by(a, b)[1]
-        if isinstance(a, int):
-            return a % b
+        low, high = bounds(a)
+        if isinstance(a, int) or (low is not None and low >= 0 and high is not None and high < b):
+            return a
     return _atom(Operation("floormod", a, b))
 
 
@@ -165,6 +230,7 @@ def maximum(a: Dim, b: Dim) -> Dim:
 
 
 def ceildiv(a: Dim, b: Dim) -> Dim:
+    """``a / b`` rounded up, for ``b`` above 0."""
     return floordiv(a + b - 1, b)
 
 
@@ -187,7 +253,7 @@ def symbols(*dims: Dim) -> list[str]:
 
 
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
-    """``dim`` with symbols replaced; symbols that ``values`` lacks stay."""
+    """``dim`` with symbols replaced, all at once; symbols that ``values`` lacks stay."""
     if isinstance(dim, int):
         return dim
     total: Dim = 0
@@ -211,6 +277,21 @@ def evaluate(dim: Dim, values: Mapping[str, int]) -> int:
     raise KeyError(f"no value for {', '.join(symbols(result))} in {dim}")
 
 
+def solve(dim: Dim, size: int) -> tuple[str, int] | None:
+    """``(symbol, value)`` with which ``dim`` is ``size``, where ``dim`` is linear in a single symbol.
+
+    None: it is not, or no value from 0 on does it.
+    """
+    if isinstance(dim, int):
+        return None
+    constant = sum(c for m, c in dim.terms if not m)
+    rest = [(m, c) for m, c in dim.terms if m]
+    if len(rest) != 1 or len(rest[0][0]) != 1 or not isinstance(rest[0][0][0], Symbol):
+        return None
+    value, remainder = divmod(size - constant, rest[0][1])
+    return (rest[0][0][0].name, value) if remainder == 0 and value >= 0 else None
+
+
 def bounds(dim: Dim) -> tuple[int | None, int | None]:
     """Lower and upper bound of ``dim`` over all sizes, None where unbounded or unknown."""
     low: int | None = 0
@@ -228,41 +309,117 @@ def parse(text: str) -> Dim:
     """Reads what ``str`` writes (integers, names, + - * // %, min, max, parentheses).
 
     Raises:
-        ParseError: ``text`` is something else.
+        ParseError: ``text`` is something else, or exceeds the bounds on expressions.
     """
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ParseError(f"dimension: {text!r} is not an integer expression; expected e.g. '2*n + 1'") from error
-    return _from_ast(tree, text)
+        return _Parser(text).whole()
+    except InvalidGraphError as error:
+        raise ParseError(f"dimension: {_shown(text)}: {error}") from error
 
 
-_BINARY: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: floordiv,
-    ast.Mod: floormod,
-}
+class _Parser:
+    """Recursive descent over the tokens of one expression."""
+
+    _TOKEN = re.compile(r"\s*(?:([0-9]+)|([A-Za-z_][A-Za-z0-9_]*)|(//|[-+*%(),]))")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = self._split() if len(text) <= MAX_TEXT else self._fail()
+        self.position = 0
+        self.depth = 0
+
+    def whole(self) -> Dim:
+        dim = self._sum()
+        return dim if self.position == len(self.tokens) else self._fail()
+
+    def _split(self) -> list[str]:
+        tokens, position, end = [], 0, len(self.text.rstrip())
+        while position < end:
+            match = self._TOKEN.match(self.text, position) or self._fail()
+            tokens.append(match.group().strip())
+            position = match.end()
+        return tokens
+
+    def _fail(self) -> NoReturn:
+        expected = "expected + - * // % min max of names and integers, as in '2*n + 1'"
+        raise ParseError(f"dimension: {_shown(self.text)} is not an integer expression; {expected}")
+
+    def _accept(self, *tokens: str) -> str | None:
+        if self.position < len(self.tokens) and self.tokens[self.position] in tokens:
+            self.position += 1
+            return self.tokens[self.position - 1]
+        return None
+
+    def _expect(self, token: str) -> None:
+        if self._accept(token) is None:
+            self._fail()
+
+    def _sum(self) -> Dim:
+        self.depth += 1
+        if self.depth > 3 * MAX_NESTING:
+            raise _too_large("too many parentheses inside each other")
+        total = self._term()
+        while sign := self._accept("+", "-"):
+            term = self._term()
+            total = total + term if sign == "+" else total - term
+        self.depth -= 1
+        return total
+
+    def _term(self) -> Dim:
+        total = self._factor()
+        while sign := self._accept("*", "//", "%"):
+            total = _BINARY[sign](total, self._factor())
+        return total
+
+    def _factor(self) -> Dim:
+        sign = 1
+        while self._accept("-"):
+            sign = -sign
+        return sign * self._atom()
+
+    def _atom(self) -> Dim:
+        if self._accept("("):
+            inner = self._sum()
+            self._expect(")")
+            return inner
+        token = self.tokens[self.position] if self.position < len(self.tokens) else self._fail()
+        self.position += 1
+        if token.isdigit():
+            return _integer(token)
+        if token in ("min", "max"):
+            self._expect("(")
+            a = self._sum()
+            self._expect(",")
+            b = self._sum()
+            self._expect(")")
+            return _extremum(token, a, b)
+        return symbol(token) if is_symbol_name(token) else self._fail()
 
 
-def _from_ast(node: ast.expr, text: str) -> Dim:
-    match node:
-        case ast.Constant(value=int(value)) if not isinstance(value, bool):
-            return value
-        case ast.Name(id=name):
-            return symbol(name)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -1 * _from_ast(operand, text)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _BINARY[type(op)](_from_ast(left, text), _from_ast(right, text))
-        case ast.Call(func=ast.Name(id=("min" | "max") as name), args=[a, b], keywords=[]):
-            return _extremum(name, _from_ast(a, text), _from_ast(b, text))
-    raise ParseError(f"dimension: {text!r} is not an integer expression; expected + - * // % min max of names and integers")
+_BINARY: dict[str, Callable[[Dim, Dim], Dim]] = {"*": lambda a, b: a * b, "//": floordiv, "%": floormod}
+
+
+def _integer(digits: str) -> int:
+    value = int(digits) if len(digits) <= 40 else MAX_COEFFICIENT
+    if value >= MAX_COEFFICIENT:
+        raise _too_large("an integer")
+    return value
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def _too_large(what: str) -> InvalidGraphError:
+    return InvalidGraphError(f"dimension: {what} exceeds what a dimension may be")
 
 
 def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
-    return (((), dim),) if isinstance(dim, int) else dim.terms
+    if isinstance(dim, DimExpr):
+        return dim.terms
+    if isinstance(dim, int):
+        return (((), dim),)
+    raise TypeError(f"dimension: got {dim!r} of type {type(dim).__name__}; expected an int or a DimExpr")
 
 
 def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
@@ -274,30 +431,45 @@ def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
         return 0
     if len(kept) == 1 and kept[0][0] == ():
         return kept[0][1]
+    if len(kept) > MAX_TERMS or any(len(m) > MAX_DEGREE or abs(c) >= MAX_COEFFICIENT for m, c in kept):
+        raise _too_large("a sum of many terms, a high power or a large coefficient")
     kept.sort(key=lambda term: (-len(term[0]), [str(a) for a in term[0]]))
     return DimExpr(tuple(kept))
 
 
-def _atom(atom: Atom) -> DimExpr:
+def _atom(atom: Operation) -> DimExpr:
+    if atom.nesting > MAX_NESTING or len(str(atom)) > MAX_TEXT:
+        raise _too_large("an expression of many operations")
     return DimExpr((((atom,), 1),))
 
 
 def _grouped(dim: Dim) -> str:
-    text = str(dim)
-    return text if " " not in text or (text.startswith("(") and len(_terms(dim)) == 1) else f"({text})"
+    """``dim`` as an operand of ``//`` and ``%``."""
+    if isinstance(dim, int):
+        return str(dim) if dim >= 0 else f"({dim})"
+    (monomial, coefficient) = dim.terms[0]
+    alone = len(dim.terms) == 1 and len(monomial) == 1 and coefficient == 1
+    return str(dim) if alone else f"({dim})"
 
 
 def _exact_quotient(a: Dim, b: Dim) -> Dim | None:
-    """``a / b`` where ``b`` is one product that divides every term of ``a``."""
-    if len(_terms(b)) != 1:
-        return 1 if a == b else None
-    ((divisor, factor),) = _terms(b)
-    if factor == 0:
-        return None
+    """``q`` with ``a == q * b``, where ``q`` has one term or ``b`` has."""
+    if b == 1 or a == b:
+        return a if b == 1 else 1
+    terms = _terms(b)
+    if len(terms) == 1:
+        return _term_quotient(_terms(a), terms[0])
+    quotient = _term_quotient(_terms(a)[:1], terms[0])
+    return quotient if quotient is not None and quotient * b == a else None
+
+
+def _term_quotient(dividend: Iterable[tuple[Monomial, int]], divisor: tuple[Monomial, int]) -> Dim | None:
+    """The sum ``dividend`` divided by one term, when that divides every term."""
+    atoms, factor = divisor
     quotient: list[tuple[Monomial, int]] = []
-    for monomial, coefficient in _terms(a):
+    for monomial, coefficient in dividend:
         rest = list(monomial)
-        for atom in divisor:
+        for atom in atoms:
             if atom not in rest:
                 return None
             rest.remove(atom)
@@ -311,6 +483,20 @@ def _split_by(a: Dim, b: int) -> tuple[Dim, Dim]:
     """``(q, r)`` with ``a == q * b + r``, moving whole multiples of ``b`` into ``q``."""
     whole = _collect((m, c // b) for m, c in _terms(a))
     return whole, a - whole * b
+
+
+def _small_floordiv(a: Dim, b: int) -> Dim:
+    """``a // b`` where the coefficients of ``a`` are in ``range(b)``."""
+    low, high = bounds(a)
+    if low is not None and high is not None and low // b == high // b:
+        return low // b
+    inner = [m[0] for m, c in _terms(a) if len(m) == 1 and c == 1]
+    if len([m for m, _ in _terms(a) if m]) == 1 and inner and isinstance(inner[0], Operation):
+        atom = inner[0]
+        if atom.op == "floordiv" and isinstance(atom.b, int) and atom.b > 0:
+            constant = a - DimExpr((((atom,), 1),))
+            return floordiv(atom.a + constant * atom.b, atom.b * b)  # (x // c + k) // b == (x + k*c) // (c*b)
+    return _atom(Operation("floordiv", a, b))
 
 
 def _extremum(op: str, a: Dim, b: Dim) -> Dim:
@@ -327,7 +513,7 @@ def _extremum(op: str, a: Dim, b: Dim) -> Dim:
 
 def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
     if isinstance(atom, Symbol):
-        return values.get(atom.name, _atom(atom))
+        return values[atom.name] if atom.name in values else DimExpr((((atom,), 1),))
     a, b = substitute(atom.a, values), substitute(atom.b, values)
     if atom.op in ("min", "max"):
         return _extremum(atom.op, a, b)
@@ -338,25 +524,25 @@ def _monomial_bounds(monomial: Monomial) -> tuple[int | None, int | None]:
     low: int | None = 1
     high: int | None = 1
     for atom in monomial:
-        a, b = _atom_bounds(atom)
+        a, b = (0, None) if isinstance(atom, Symbol) else atom.bounds
         if a is None or a < 0 or low is None:
-            return None, None
+            return (a, b) if len(monomial) == 1 else (None, None)
         low, high = low * a, None if high is None or b is None else high * b
     return low, high
 
 
-def _atom_bounds(atom: Atom) -> tuple[int | None, int | None]:
-    if isinstance(atom, Symbol):
-        return 0, None
+def _operation_bounds(atom: Operation) -> tuple[int | None, int | None]:
     (low_a, high_a), (low_b, high_b) = bounds(atom.a), bounds(atom.b)
-    if atom.op == "floormod" and isinstance(atom.b, int) and atom.b > 0:
-        return 0, atom.b - 1
-    if atom.op == "floordiv" and isinstance(atom.b, int) and atom.b > 0:
-        return (None if low_a is None else low_a // atom.b), (None if high_a is None else high_a // atom.b)
     if atom.op == "max":
         lows = [x for x in (low_a, low_b) if x is not None]
         return (max(lows) if lows else None), (None if high_a is None or high_b is None else max(high_a, high_b))
     if atom.op == "min":
         highs = [x for x in (high_a, high_b) if x is not None]
         return (None if low_a is None or low_b is None else min(low_a, low_b)), (min(highs) if highs else None)
-    return None, None
+    if low_b is None or low_b < 0:
+        return None, None
+    if atom.op == "floormod":
+        return 0, None if high_b is None else max(high_b - 1, 0)
+    if isinstance(atom.b, int):
+        return (None if low_a is None else low_a // atom.b), (None if high_a is None else high_a // atom.b)
+    return (0, None if high_a is None else high_a) if low_a is not None and low_a >= 0 else (None, None)
