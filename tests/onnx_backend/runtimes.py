@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import numpy_helper
 
 from forge.frontends.onnx import import_model
 from forge.ir import interp
@@ -16,14 +18,30 @@ from forge.ir.op import all_ops
 Prepared = Callable[[Sequence[Any]], list[Any]]
 
 
-def prepare_interpreter(model: bytes) -> Prepared:
+def prepare_interpreter(model: bytes, _: Sequence[Any]) -> Prepared:
     """Imports; evaluates with the operators' NumPy meanings."""
     module = import_model(model)
     names = [v.name for v in module.main.inputs]
     return lambda inputs: interp.run_module(module, dict(zip(names, inputs, strict=True)))
 
 
-def prepare_compiled(model: bytes) -> Prepared:
+def prepare_frozen(model: bytes, inputs: Sequence[Any]) -> Prepared:
+    """As ``interpreter``, but all tensor inputs other than the first are constants of the model, as in most real models."""
+    proto = onnx.ModelProto.FromString(model)
+    kept = []
+    for index, (info, value) in enumerate(zip(proto.graph.input, inputs)):
+        if index == 0 or not isinstance(value, np.ndarray):
+            kept.append(index)
+        else:
+            proto.graph.initializer.append(numpy_helper.from_array(value, info.name))
+    declared = [proto.graph.input[index] for index in kept]
+    del proto.graph.input[:]
+    proto.graph.input.extend(declared)
+    run = prepare_interpreter(proto.SerializeToString(), ())
+    return lambda values: run([values[index] for index in kept])
+
+
+def prepare_compiled(model: bytes, _: Sequence[Any]) -> Prepared:
     """Imports and compiles, before any input is known; what is returned runs without the operators' NumPy meanings."""
     from forge.driver.compiler import compile_module
 
@@ -61,4 +79,8 @@ def without_references() -> Iterator[None]:
             del op.__dict__["reference"], op.__dict__["reference_regions"]
 
 
-PREPARE: dict[str, Callable[[bytes], Prepared]] = {"interpreter": prepare_interpreter, "compiled": prepare_compiled}
+PREPARE: dict[str, Callable[[bytes, Sequence[Any]], Prepared]] = {
+    "interpreter": prepare_interpreter,
+    "frozen": prepare_frozen,
+    "compiled": prepare_compiled,
+}

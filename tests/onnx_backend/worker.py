@@ -17,9 +17,11 @@ def run_case(case: Any, runtime: str) -> None:
     from tests.onnx_backend.compare import check_outputs
     from tests.onnx_backend.runtimes import PREPARE
 
-    run = PREPARE[runtime](case.model.SerializeToString())
+    model = case.model.SerializeToString()
     for inputs, outputs in case.data_sets:
-        check_outputs(as_values(outputs), run(as_values(inputs)), case.rtol, case.atol)
+        values = as_values(inputs)
+        run = PREPARE[runtime](model, values)
+        check_outputs(as_values(outputs), run(values), case.rtol, case.atol)
 
 
 def as_values(data: Any) -> list[Any]:

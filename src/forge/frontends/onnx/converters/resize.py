@@ -60,13 +60,15 @@ def upsample_7(g: Context, x: Value, *, scales: tuple[float, ...], mode: str = "
 @converts("Upsample", since=9)
 @converts("Resize", since=10)
 def upsample_9(g: Context, x: Value, scales: Value, *, mode: str = "nearest") -> Value:
-    return _upsampled(g, x, _scales(g, scales), mode)
+    return _resize(g, x, list(range(x.rank)), None, scales, None, "stretch", _asymmetric(mode))
 
 
 def _upsampled(g: Context, x: Value, scales: Sequence[float], mode: str) -> Value:
-    mode = {"bilinear": "linear"}.get(mode, mode)
-    method = Method(mode, "asymmetric", "floor")
-    return resized(g, x, plans_by_scale(g, x, range(x.rank), scales, None), method)
+    return upsample_9(g, x, g.constant(scales, "float32"), mode=mode)
+
+
+def _asymmetric(mode: str) -> Method:
+    return Method({"bilinear": "linear"}.get(mode, mode), "asymmetric", "floor")
 
 
 @converts("Resize", since=11)
@@ -120,29 +122,65 @@ def resize(
     nearest_mode: str = "round_prefer_floor",
 ) -> Value:
     places = [g.axis(a, x.rank, "axes") for a in (range(x.rank) if axes is None else axes)]
-    corners = _roi(g, roi, len(places)) if coordinate_transformation_mode == "tf_crop_and_resize" else None
     method = Method(
         mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a, bool(exclude_outside), bool(antialias), extrapolation_value
     )
-    if sizes is not None and sizes.shape != (0,):
-        return resized(g, x, _plans_by_size(g, x, places, sizes, keep_aspect_ratio_policy, corners), method)
-    if scales is None or scales.shape == (0,):
+    return _resize(g, x, places, roi, scales, sizes, keep_aspect_ratio_policy, method)
+
+
+def _resize(
+    g: Context, x: Value, places: list[int], roi: Value | None, scales: Value | None, sizes: Value | None, policy: str, method: Method
+) -> Value:
+    if method.mode not in _MODES:
+        raise g.invalid(f"attribute 'mode': got {method.mode!r}; expected one of {', '.join(_MODES)}")
+    by_size = sizes is not None and sizes.shape != (0,)
+    given = sizes if by_size else scales
+    if given is None or given.shape == (0,):
         raise g.invalid("got neither scales nor sizes; expected one of them")
-    return resized(g, x, plans_by_scale(g, x, places, _scales(g, scales), corners), method)
+    crop = method.coordinates == "tf_crop_and_resize"
+    known = g.dims(given) if by_size else g.array(given)
+    corners = _roi(g, roi, len(places)) if crop else None
+    if known is None or (crop and corners is None):
+        return _resize_at_run_time(g, x, places, roi if crop else None, given, by_size, policy, method)
+    if by_size:
+        plans = _plans_by_size(g, x, places, g.dims(given) or (), policy, corners)
+    else:
+        plans = plans_by_scale(g, x, places, [float(s) for s in np.asarray(known).ravel()], corners)
+    changed = [p for p in plans if crop or not (dims.equal(p.size, p.target) and p.scale in (None, 1.0))]
+    if not all(isinstance(p.size, int) and isinstance(p.target, int) for p in changed):
+        return _resize_at_run_time(g, x, places, roi if crop else None, given, by_size, policy, method)
+    return resized(g, x, changed, method)
 
 
-def _scales(g: Context, scales: Value) -> tuple[float, ...]:
-    known = g.array(scales)
-    if known is None:
-        raise g.unsupported("scales are computed at run time; expected a constant; fix them with shape= or in the exporter")
-    return tuple(float(s) for s in known.ravel())
+def _resize_at_run_time(
+    g: Context, x: Value, places: list[int], roi: Value | None, given: Value, by_size: bool, policy: str, method: Method
+) -> Value:
+    from forge.frontends.onnx.converters import resize_dynamic as dynamic
+
+    sizes = [dynamic.extent(g, x, axis) for axis in places]
+    numbers = [dynamic.element(g, given, i) for i in range(len(places))]
+    scales = [n / size for n, size in zip(numbers, sizes)] if by_size else numbers
+    if by_size and policy != "stretch":
+        chosen = scales[0]
+        for scale in scales[1:]:
+            chosen = chosen.minimum(scale) if policy == "not_larger" else chosen.maximum(scale)
+        scales = [chosen] * len(scales)
+        numbers = [(chosen * size + 0.5).floor() for size in sizes]
+    axes = []
+    for i, axis in enumerate(places):
+        corners = (None, None) if roi is None else (dynamic.element(g, roi, i), dynamic.element(g, roi, i + len(places)))
+        target = numbers[i] if by_size else (sizes[i] * scales[i]).floor()
+        if corners[0] is not None and corners[1] is not None and not by_size:
+            target = (sizes[i] * (corners[1] - corners[0]) * scales[i]).floor()
+        axes.append(dynamic.RuntimeAxis(axis, sizes[i], target.cast("int64"), scales[i], *corners))
+    return dynamic.resize_axes(g, x, axes, method)
 
 
-def _roi(g: Context, roi: Value | None, count: int) -> list[tuple[float, float]]:
+def _roi(g: Context, roi: Value | None, count: int) -> list[tuple[float, float]] | None:
     known = g.array(roi)
-    if known is None or known.size != 2 * count:
-        raise g.unsupported(f"roi: expected a constant of {2 * count} numbers")
-    return [(float(known[i]), float(known[i + count])) for i in range(count)]
+    if roi is None or roi.shape != (2 * count,):
+        raise g.invalid(f"roi: expected {2 * count} numbers, the starts and ends of {count} axes")
+    return None if known is None else [(float(known[i]), float(known[i + count])) for i in range(count)]
 
 
 def plans_by_scale(
@@ -162,11 +200,9 @@ def plans_by_scale(
 
 
 def _plans_by_size(
-    g: Context, x: Value, places: Sequence[int], sizes: Value, policy: str, corners: list[tuple[float, float]] | None
+    g: Context, x: Value, places: Sequence[int], targets: Sequence[Dim], policy: str, corners: list[tuple[float, float]] | None
 ) -> list[AxisPlan]:
-    targets = g.dims(sizes)
-    if targets is None:
-        raise g.unsupported("sizes are computed at run time; expected a constant or symbolic sizes; fix them with shape=")
+    """Axes with given targets."""
     if len(targets) != len(places):
         raise g.invalid(f"sizes: got {len(targets)} numbers; expected {len(places)}")
     pairs = [(x.shape[axis], target) for axis, target in zip(places, targets)]
@@ -195,25 +231,20 @@ def _keeping_aspect(g: Context, pairs: Sequence[tuple[Dim, Dim]], policy: str) -
 
 
 def resized(g: Context, x: Value, plans: Sequence[AxisPlan], method: Method) -> Value:
-    """``x`` resized along each axis that changes."""
-    if method.mode not in _MODES:
-        raise g.invalid(f"attribute 'mode': got {method.mode!r}; expected one of {', '.join(_MODES)}")
-    crop = method.coordinates == "tf_crop_and_resize"
-    changed = [p for p in plans if crop or not (dims.equal(p.size, p.target) and p.scale in (None, 1.0))]
+    """``x`` resized along each axis of ``plans``, whose sizes are numbers."""
     narrow = x.dtype
     if method.mode != "nearest" and narrow not in ("float32", "float64"):
         x = g.cast(x, "float32")
-    for plan in changed:
+    for plan in plans:
         x = _resize_axis(g, x, plan, method)
-    if crop:
-        x = _extrapolated(g, x, changed, method)
+    if method.coordinates == "tf_crop_and_resize":
+        x = _extrapolated(g, x, plans, method)
     return g.cast(x, narrow)
 
 
 def _resize_axis(g: Context, x: Value, plan: AxisPlan, method: Method) -> Value:
     size, target, scale = plan.size, plan.target, plan.scale
-    if not isinstance(size, int) or not isinstance(target, int) or scale is None:
-        raise g.unsupported(f"axis {plan.axis} has the symbolic size {size}; expected a number; fix it with shape=")
+    assert isinstance(size, int) and isinstance(target, int) and scale is not None
     if size == 0 and target != 0:
         raise g.invalid(f"axis {plan.axis} has size 0; expected elements to resize")
     positions = source_positions(g, method.coordinates, size, target, scale, plan.roi)
