@@ -54,6 +54,19 @@ def parse_module(text: str, constants: Sequence[np.ndarray] | None = None) -> Mo
     return _Parser(Source(body), arrays).module()
 
 
+def parse_type(text: str) -> T.Type:
+    """The type that ``text`` names, as in ``Tensor[(n, 3), float32]``.
+
+    Raises:
+        ParseError: it is no type.
+    """
+    parser = _Parser(Source(text), [])
+    found = parser.type()
+    if parser.token.kind != "end":
+        raise parser.error("got more text behind the type; expected its end")
+    return found
+
+
 def _read_metadata(text: str) -> list[np.ndarray]:
     if not text.strip():
         return []

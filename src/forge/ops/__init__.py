@@ -3,16 +3,28 @@
 from forge.ops import (  # noqa: F401
     activation,
     arrangement,
+    control,
     creation,
     elementwise,
     indexing,
+    layout,
     movement,
+    nn_conv,
+    nn_conv_packed,
+    nn_dense,
+    nn_norm,
+    nn_pool,
+    nn_pool_indices,
+    nn_rnn,
+    quantize,
+    random,
     reduction,
     scatter,
+    sequence,
     shape_ops,
     slicing,
+    sorting,
 )
-from forge.ops import layout, nn_conv, nn_conv_packed, nn_dense, nn_norm, nn_pool  # noqa: E402, F401
 from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, Trait, register
 
 __all__ = ["Accuracy", "Kind", "NoAttrs", "Op", "Operand", "Trait", "register"]

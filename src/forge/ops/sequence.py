@@ -1,0 +1,312 @@
+"""Sequences and optionals. They live on the host: their values are Python lists, and None for an empty optional."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge import dims
+from forge.dims import Dim
+from forge.ir.op import RegionRunner
+from forge.ir.parser import parse_type
+from forge.ir.shapes import fresh_symbol
+from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
+from forge.ops.base import Kind, NoAttrs, Op, Operand, Trait, register
+from forge.ops.control import join
+from forge.ops.infer_helpers import fail, fresh_dims, normalize_axis, tensor
+from forge.ops.shape_ops import optional_operand
+from forge.ops.signatures import Arrays, Regions, Types, Values
+
+
+class HostOp(Op[Any]):
+    """An operator on sequences, optionals or strings."""
+
+    kind = Kind.OPAQUE
+    traits = Trait.HOST
+
+
+def sequence(op: str, value: Any, name: str) -> SequenceType:
+    """The type of an operand that must be a sequence."""
+    if value is None or not isinstance(value.type, SequenceType):
+        raise fail(op, f"operand {name!r}", None if value is None else value.type, "a sequence")
+    return value.type
+
+
+def _joined(op: str, types: Sequence[Type]) -> Type:
+    result = types[0]
+    for type_ in types[1:]:
+        result = join(op, result, type_, set(_symbols(result)))
+    return result
+
+
+def _symbols(type_: Type) -> list[str]:
+    return dims.symbols(*type_.shape) if isinstance(type_, TensorType) else []
+
+
+def taken(element: Type) -> Type:
+    """The type of one element: sizes that may differ between elements are new symbols."""
+    if not isinstance(element, TensorType):
+        return element
+    return TensorType(tuple(d if isinstance(d, int) else fresh_symbol("element") for d in element.shape), element.dtype)
+
+
+def position_of(value: Any, default: int) -> int:
+    return default if value is None else int(np.asarray(value).reshape(-1)[0])
+
+
+@register
+class SequenceConstruct(HostOp):
+    """The sequence of the operands."""
+
+    name = "sequence_construct"
+    operands = (Operand("values", variadic=True),)
+
+    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
+        if not operands:
+            raise fail(self.name, "operands", 0, "at least one", "use sequence_empty")
+        return [SequenceType(_joined(self.name, [v.type for v in operands if v is not None]))]
+
+    def reference(self, operands: Arrays, attrs: Any) -> Arrays:
+        return [list(operands)]
+
+
+@dataclass(frozen=True)
+class SequenceEmptyAttrs:
+    dtype: str = "float32"
+
+
+@register
+class SequenceEmpty(HostOp):
+    """A sequence without elements, of tensors of ``dtype``."""
+
+    name = "sequence_empty"
+    Attrs = SequenceEmptyAttrs
+
+    def infer(self, operands: Values, attrs: SequenceEmptyAttrs, regions: Regions = ()) -> Types:
+        return [SequenceType(UnrankedType(attrs.dtype))]
+
+    def reference(self, operands: Arrays, attrs: SequenceEmptyAttrs) -> Arrays:
+        return [[]]
+
+
+@register
+class SequenceInsert(HostOp):
+    """The sequence with tensor inserted before position (negative: from the end), or at its end."""
+
+    name = "sequence_insert"
+    operands = (Operand("sequence"), Operand("tensor"), Operand("position", optional=True))
+
+    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
+        given = sequence(self.name, operands[0], "sequence")
+        assert operands[1] is not None
+        return [SequenceType(_joined(self.name, [given.element, operands[1].type]))]
+
+    def reference(self, operands: Arrays, attrs: Any) -> Arrays:
+        result = list(operands[0])
+        result.insert(position_of(optional_operand(operands, 2), len(result)), operands[1])
+        return [result]
+
+
+@register
+class SequenceErase(HostOp):
+    """The sequence without the element at position (negative: from the end), or without the last."""
+
+    name = "sequence_erase"
+    operands = (Operand("sequence"), Operand("position", optional=True))
+
+    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
+        return [sequence(self.name, operands[0], "sequence")]
+
+    def reference(self, operands: Arrays, attrs: Any) -> Arrays:
+        result = list(operands[0])
+        del result[position_of(optional_operand(operands, 1), -1)]
+        return [result]
+
+
+@register
+class SequenceAt(HostOp):
+    """The element at position (negative: from the end)."""
+
+    name = "sequence_at"
+    operands = (Operand("sequence"), Operand("position"))
+
+    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
+        return [taken(sequence(self.name, operands[0], "sequence").element)]
+
+    def reference(self, operands: Arrays, attrs: Any) -> Arrays:
+        return [operands[0][position_of(operands[1], 0)]]
+
+
+@register
+class SequenceLength(HostOp):
+    """The number of elements."""
+
+    name = "sequence_length"
+    operands = (Operand("sequence"),)
+
+    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
+        sequence(self.name, operands[0], "sequence")
+        return [TensorType((), "int64")]
+
+    def reference(self, operands: Arrays, attrs: Any) -> Arrays:
+        return [np.array(len(operands[0]))]
+
+
+@dataclass(frozen=True)
+class SplitToSequenceAttrs:
+    axis: int = 0
+    keepdims: bool = True
+
+
+@register
+class SplitToSequence(HostOp):
+    """The parts of data along ``axis``: of sizes split (a vector), of size split (a scalar, the last one smaller), or of size 1.
+
+    ``keepdims`` False drops the dimension where split is absent.
+    """
+
+    name = "split_to_sequence"
+    operands = (Operand("data"), Operand("split", optional=True))
+    Attrs = SplitToSequenceAttrs
+
+    def infer(self, operands: Values, attrs: SplitToSequenceAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        axis = normalize_axis(self.name, attrs.axis, data.rank)
+        size: list[Dim] = [1] if optional_operand(operands, 1) is None else list(fresh_dims("part", 1))
+        if optional_operand(operands, 1) is None and not attrs.keepdims:
+            size = []
+        return [SequenceType(TensorType((*data.shape[:axis], *size, *data.shape[axis + 1 :]), data.dtype))]
+
+    def reference(self, operands: Arrays, attrs: SplitToSequenceAttrs) -> Arrays:
+        data, split = [*operands, None][:2]
+        extent = data.shape[attrs.axis]
+        if split is None:
+            parts = np.split(data, extent, attrs.axis)
+            return [parts if attrs.keepdims else [np.squeeze(p, attrs.axis) for p in parts]]
+        if split.ndim == 0:
+            return [np.split(data, range(int(split), extent, int(split)), attrs.axis)]
+        return [np.split(data, np.cumsum(split)[:-1], attrs.axis)]
+
+
+@dataclass(frozen=True)
+class ConcatFromSequenceAttrs:
+    axis: int = 0
+    new_axis: bool = False
+
+
+@register
+class ConcatFromSequence(HostOp):
+    """The elements one after the other along ``axis``, or along a new dimension there."""
+
+    name = "concat_from_sequence"
+    operands = (Operand("sequence"),)
+    Attrs = ConcatFromSequenceAttrs
+
+    def infer(self, operands: Values, attrs: ConcatFromSequenceAttrs, regions: Regions = ()) -> Types:
+        element = taken(sequence(self.name, operands[0], "sequence").element)
+        if not isinstance(element, TensorType):
+            return [element]
+        rank = element.rank + attrs.new_axis
+        axis = normalize_axis(self.name, attrs.axis, rank)
+        rest = element.shape[axis + (not attrs.new_axis) :]
+        return [TensorType((*element.shape[:axis], fresh_symbol("joined"), *rest), element.dtype)]
+
+    def reference(self, operands: Arrays, attrs: ConcatFromSequenceAttrs) -> Arrays:
+        return [(np.stack if attrs.new_axis else np.concatenate)(operands[0], axis=attrs.axis)]
+
+
+@dataclass(frozen=True)
+class SequenceMapAttrs:
+    num_sequences: int = 1
+
+
+@register
+class SequenceMap(HostOp):
+    """body of the elements of the sequences at each position; one sequence for each result of body.
+
+    body takes an element of each of the ``num_sequences`` first operands (an operand that is a tensor goes in whole), then the captured
+    operands.
+    """
+
+    name = "sequence_map"
+    operands = (Operand("values", variadic=True),)
+    Attrs = SequenceMapAttrs
+    regions = ("body",)
+
+    def infer(self, operands: Values, attrs: SequenceMapAttrs, regions: Regions = ()) -> Types:
+        if len(regions) != 1 or not operands:
+            raise fail(self.name, "regions and operands", f"{len(regions)} and {len(operands)}", "one region, a sequence")
+        sequence(self.name, operands[0], "values")
+        return [SequenceType(taken(v.type)) for v in regions[0].outputs]
+
+    def reference_regions(self, operands: Arrays, attrs: SequenceMapAttrs, regions: Regions, run: RegionRunner) -> Arrays:
+        rows = []
+        for position in range(len(operands[0])):
+            mapped = [x[position] if isinstance(x, list) else x for x in operands[: attrs.num_sequences]]
+            rows.append(run(regions[0], [*mapped, *operands[attrs.num_sequences :]]))
+        return [[row[k] for row in rows] for k in range(len(regions[0].outputs))]
+
+
+@dataclass(frozen=True)
+class OptionalAttrs:
+    type: str = ""
+
+
+@register
+class MakeOptional(HostOp):
+    """An optional that holds value; without value an empty one for values of ``type`` (as text)."""
+
+    name = "optional"
+    operands = (Operand("value", optional=True),)
+    Attrs = OptionalAttrs
+
+    def infer(self, operands: Values, attrs: OptionalAttrs, regions: Regions = ()) -> Types:
+        value = optional_operand(operands, 0)
+        if value is None and not attrs.type:
+            raise fail(self.name, "attribute type", "none", "the type of the value that is absent")
+        return [OptionalType(parse_type(attrs.type) if value is None else value.type)]
+
+    def reference(self, operands: Arrays, attrs: OptionalAttrs) -> Arrays:
+        return [optional_operand(operands, 0)]
+
+
+@register
+class OptionalHasElement(HostOp):
+    """Whether the optional holds a value; a value that is no optional does."""
+
+    name = "optional_has_element"
+    operands = (Operand("optional", optional=True),)
+
+    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
+        return [TensorType((), "bool")]
+
+    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
+        return [np.array(optional_operand(operands, 0) is not None)]
+
+
+@register
+class OptionalGetElement(HostOp):
+    """The value that the optional holds; a value that is no optional is itself.
+
+    Raises (reference): ValueError for an empty optional.
+    """
+
+    name = "optional_get_element"
+    operands = (Operand("optional"),)
+    traits = Trait.HOST | Trait.MAY_FAIL
+
+    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
+        assert operands[0] is not None
+        type_ = operands[0].type
+        return [type_.element if isinstance(type_, OptionalType) else type_]
+
+    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
+        if operands[0] is None:
+            raise ValueError("optional_get_element: the optional is empty; expected a value; ask optional_has_element first")
+        return [operands[0]]
+
+
+__all__ = ["HostOp", "sequence", "taken"]
