@@ -10,11 +10,11 @@ import numpy as np
 import forge.ops  # noqa: F401  (registers the operators)
 from forge import dims, dtypes, te
 from forge.ir.builder import Builder
-from forge.ir.interp import concrete_attrs, run_graph
+from forge.ir.interp import bind_symbols, run_graph
 from forge.ir.nodes import Graph
 from forge.ir.op import Accuracy, get_op
 from forge.ir.types import TensorType
-from tests.ops.te_eval import Evaluator
+from forge.te.evaluate import evaluate
 
 TOLERANCE = {Accuracy.EXACT: 0.0, Accuracy.ROUNDING: 2e-6, Accuracy.ACCUMULATING: 2e-5}
 Shape = Sequence[int | str]
@@ -35,7 +35,15 @@ def single(op: str, arrays: Sequence[np.ndarray | None], shapes: Sequence[Shape 
 
 
 def check(op: str, arrays: Sequence[np.ndarray | None], shapes: Sequence[Shape | None] | None = None, **attrs: Any) -> np.ndarray:
-    """The operator's result for ``arrays``, after comparing interpreter and lowering (or decomposition)."""
+    """The operator's only result for ``arrays``, after comparing interpreter and lowering (or decomposition)."""
+    (result,) = check_all(op, arrays, shapes, **attrs)
+    return result
+
+
+def check_all(
+    op: str, arrays: Sequence[np.ndarray | None], shapes: Sequence[Shape | None] | None = None, **attrs: Any
+) -> list[np.ndarray]:
+    """Like ``check``, for operators with any number of results."""
     graph = single(op, arrays, shapes, **attrs)
     present = [a for a in arrays if a is not None]
     symbols = bind(graph, present)
@@ -45,12 +53,10 @@ def check(op: str, arrays: Sequence[np.ndarray | None], shapes: Sequence[Shape |
     lowered = decomposed(graph, present) or run_lowering(graph, arrays, symbols)
     for got, want in zip(lowered, expected, strict=True):
         assert_close(got, want, get_op(op).accuracy)
-    return expected[0]  # type: ignore[no-any-return]
+    return expected
 
 
 def bind(graph: Graph, arrays: Sequence[np.ndarray]) -> dict[str, int]:
-    from forge.ir.interp import bind_symbols
-
     env: dict[str, int] = {}
     for value, array in zip(graph.inputs, arrays):
         bind_symbols(value, array, env)
@@ -73,10 +79,10 @@ def run_lowering(graph: Graph, arrays: Sequence[np.ndarray | None], symbols: dic
     node = graph.nodes[-1]
     tensors = [None if v is None else te.placeholder(v.shape, v.dtype, v.name) for v in node.operands]
     results = node.op_def.lower(tensors, node.attrs, [v.type for v in node.results])  # type: ignore[attr-defined]
-    evaluator = Evaluator({t: a for t, a in zip(tensors, arrays) if t is not None and a is not None}, symbols)
+    known = {t: a for t, a in zip(tensors, arrays) if t is not None and a is not None}
     for tensor, value in zip(results, node.results):
         assert tensor.dtype == value.dtype
-    return [evaluator.tensor(t) for t in results]
+    return [evaluate(t, known, symbols) for t in results]
 
 
 def assert_close(got: np.ndarray, want: np.ndarray, accuracy: Accuracy) -> None:
@@ -102,4 +108,4 @@ def random(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
     return rng.standard_normal(shape).astype(dtypes.numpy_dtype(dtype))
 
 
-__all__ = ["assert_close", "check", "concrete_attrs", "random", "single"]
+__all__ = ["assert_close", "check", "check_all", "random", "single"]

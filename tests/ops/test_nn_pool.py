@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from forge.errors import TypeInferenceError
-from tests.ops.nn_check import check, random, single
+from tests.ops.nn_check import check, check_all, random, single
 
 MAX: list[tuple[int, tuple[int, ...], dict[str, Any]]] = [
     (1, (2, 3, 9), {"pool_size": (3,), "strides": (2,)}),
@@ -100,6 +100,28 @@ def test_global_pools() -> None:
     blocked = random(1, 2, 5, 4, 8)
     got = check("nn.global_avg_pool2d", [blocked], layout="NCHW8c")
     np.testing.assert_allclose(got, blocked.mean((2, 3), keepdims=True), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("n", "shape", "attrs"), [case for case in MAX if "ceil_mode" not in case[2]])
+def test_max_pool_with_indices(n: int, shape: tuple[int, ...], attrs: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    x = random(*shape).round()
+    options = {TORCH_NAMES.get(k, k): v for k, v in attrs.items()}
+    values, places = getattr(torch.nn.functional, f"max_pool{n}d")(torch.from_numpy(x), **options, return_indices=True)
+    got = check_all(f"nn.max_pool{n}d_with_indices", [x], **attrs)
+    np.testing.assert_array_equal(got[0], values.numpy())
+    planes = np.arange(shape[0] * shape[1]).reshape(shape[0], shape[1], *[1] * n) * int(np.prod(shape[2:]))
+    np.testing.assert_array_equal(got[1], places.numpy() + planes)
+
+
+def test_max_pool_with_indices_in_column_major_order() -> None:
+    x = random(2, 3, 5, 6)
+    rows, columns = (check_all("nn.max_pool2d_with_indices", [x], pool_size=(2, 2), column_major=c)[1] for c in (False, True))
+    plane, place = np.divmod(rows, 30)
+    np.testing.assert_array_equal(columns, plane * 30 + place % 6 * 5 + place // 6)
+    x[0, 0, 2, 2] = np.nan
+    got = check_all("nn.max_pool2d_with_indices", [x], [("n", 3, "h", "w")], pool_size=(3, 3), padding=(1, 1), strides=(2, 2))
+    assert got[1][0, 0, 1, 1] == 14
 
 
 @pytest.mark.parametrize(

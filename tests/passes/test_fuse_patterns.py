@@ -20,14 +20,14 @@ CUBIC = "%0 = power(%x, 3f); %1 = multiply(%0, 0.044715f); %2 = add(%x, %1); %3 
         (f"{CENTRED} %2 = power(%1, 2f); %3 = mean(%2, axis=[-1], keepdims=True); %4 = add(%3, 1e-05f); %5 = sqrt(%4); divide(%1, %5)",
          "nn.layer_norm(%x)"),
         (f"{CENTRED} %2 = multiply(%1, %1); %3 = mean(%2, axis=[2], keepdims=True); %4 = add(0.001f, %3); %5 = rsqrt(%4); "
-         "multiply(%5, %1)", "nn.layer_norm(%x, epsilon=0.001)"),
+         "multiply(%5, %1)", "nn.layer_norm(%x, epsilon=0.001f)"),
         (f"{CENTRED} %2 = subtract(%x, %0); %3 = multiply(%2, %2); %4 = mean(%3, axis=[2], keepdims=True); %5 = add(%4, 1e-05f); "
          "%6 = sqrt(%5); %7 = divide(1f, %6); multiply(%1, %7)", "nn.layer_norm(%x)"),
         ("%0 = nn.layer_norm(%x); %1 = multiply(meta[relay.Constant][0], %0); add(%1, meta[relay.Constant][1])",
          "nn.layer_norm(%x, meta[relay.Constant][0], meta[relay.Constant][1])"),
-        (f"{ROOT_SQUARES} %3 = sqrt(%2); divide(%x, %3)", "nn.rms_norm(%x, epsilon=1e-06)"),
+        (f"{ROOT_SQUARES} %3 = sqrt(%2); divide(%x, %3)", "nn.rms_norm(%x, epsilon=1e-06f)"),
         (f"{ROOT_SQUARES} %3 = rsqrt(%2); %4 = multiply(%x, %3); multiply(meta[relay.Constant][0], %4)",
-         "nn.rms_norm(%x, meta[relay.Constant][0], epsilon=1e-06)"),
+         "nn.rms_norm(%x, meta[relay.Constant][0], epsilon=1e-06f)"),
         (f"{SHIFTED} %3 = sum(%2, axis=[1], keepdims=True); divide(%2, %3)", "nn.softmax(%x, axis=1)"),
         ("%0 = divide(%x, 1.4142135f); %1 = erf(%0); %2 = add(%1, 1f); %3 = multiply(%x, %2); multiply(%3, 0.5f)", "nn.gelu(%x)"),
         ("%0 = multiply(%x, 0.70710677f); %1 = erf(%0); %2 = add(1f, %1); %3 = multiply(0.5f, %x); multiply(%3, %2)", "nn.gelu(%x)"),

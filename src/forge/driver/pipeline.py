@@ -21,8 +21,10 @@ from forge.passes import (
     fold_batch_norm,
     fold_constants,
     fold_scale,
+    fuse_patterns,
     inline_calls,
     pack_weights,
+    split_recurrent,
     to_float16,
 )
 from forge.passes.base import GraphPass, PassContext
@@ -51,10 +53,12 @@ GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("fold_constants", 1, fold_constants.run, "what depends on constants only is evaluated"),
     Stage("eliminate_common_subexpr", 1, eliminate_common_subexpr.run, "equal nodes are merged"),
     Stage("fold_batch_norm", 1, fold_batch_norm.run, "batch normalisation goes into the weights before it"),
+    Stage("fuse_patterns", 2, fuse_patterns.run, "layer norm, gelu, silu ... from their parts"),
     Stage("fold_scale", 2, fold_scale.run, "constant scales and shifts go into weights"),
     Stage("decompose", 0, decompose.run, "composite operators become simpler ones"),
     Stage("simplify", 1, canonicalize.run, "again, for what decomposition left"),
     Stage("choose_layouts", 2, _choose_layouts, "convolutions get blocked layouts"),
+    Stage("split_recurrent", 2, split_recurrent.run, "recurrent layers read products of all their inputs"),
     Stage("pack_weights", 2, pack_weights.run, "matrix products get packed weights"),
     Stage("fold_weights", 1, fold_constants.run, "weights are packed now"),
     Stage("merge", 1, eliminate_common_subexpr.run, "equal layout changes are merged"),

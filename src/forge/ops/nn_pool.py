@@ -87,7 +87,7 @@ def spatial_axes(op: str, layout: Layout, spatial: str) -> list[int]:
     return [layout.index(s) for s in spatial]
 
 
-class _Pool(Op[Any]):
+class Pool(Op[Any]):
     """What pools over sliding windows share."""
 
     operands = (Operand("data"),)
@@ -139,7 +139,7 @@ class _Pool(Op[Any]):
         return results[0].size * dims.product(w.size for w in self.windows(attrs))
 
 
-class _MaxPool(_Pool):
+class _MaxPool(Pool):
     """Maximum over sliding windows: ``out[.., p, ..] = max over taps k of data[.., p * stride + k * dilation - padding, ..]``.
 
     Padding never wins. With ``ceil_mode`` windows that overhang the end count if they start before it. ``layout`` may block C.
@@ -159,7 +159,7 @@ class _MaxPool(_Pool):
         return [cast_result(self.reduce(data, attrs, "max", lowest(data.dtype), out), data.dtype)]
 
 
-class _AvgPool(_Pool):
+class _AvgPool(Pool):
     """Mean over sliding windows (positions as in max pooling).
 
     The divisor is the number of taps inside of the data or, with ``count_include_pad``, inside of the padded data.

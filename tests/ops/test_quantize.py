@@ -1,0 +1,64 @@
+"""qnn.quantize and qnn.dequantize."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forge import dtypes
+from forge.errors import TypeInferenceError
+from tests.ops.nn_check import check, random, single
+
+
+def scalar(value: float, dtype: str = "float32") -> np.ndarray:
+    return np.asarray(value, dtypes.numpy_dtype(dtype))
+
+
+def test_rounds_half_to_even_and_saturates() -> None:
+    x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 1000, -1000, np.nan, np.inf, -np.inf], np.float32)
+    got = check("qnn.quantize", [x, scalar(1.0), scalar(10, "int8")], out_dtype="int8")
+    np.testing.assert_array_equal(got, [10, 12, 12, 10, 8, 127, -128, 10, 127, -128])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "int4", "uint4"])
+def test_round_trip(dtype: str) -> None:
+    low, high = dtypes.integer_range(dtype)
+    q = np.arange(max(low, -120), min(high, 120) + 1).astype(dtypes.numpy_dtype(dtype))
+    zero_point = scalar(3, dtype)
+    real = check("qnn.dequantize", [q, scalar(0.1), zero_point])
+    np.testing.assert_array_equal(check("qnn.quantize", [real, scalar(0.1), zero_point], out_dtype=dtype), q)
+
+
+def test_per_channel() -> None:
+    x, scale = random(2, 3, 4), np.array([0.1, 0.2, 0.5], np.float32)
+    got = check("qnn.quantize", [x, scale], [("n", 3, "w"), None], axis=1)
+    np.testing.assert_array_equal(got, np.rint(x / scale[:, None]))
+    zero_point = np.array([1, 2, 3], np.int8)
+    back = check("qnn.dequantize", [got, scale, zero_point], axis=1)
+    np.testing.assert_allclose(back, (got.astype(np.float32) - zero_point[:, None]) * scale[:, None], rtol=1e-6)
+
+
+def test_wide_integers_and_other_reals() -> None:
+    big = np.array([2**31 - 1, -(2**31)], np.int32)
+    got = check("qnn.dequantize", [big, scalar(1.0, "float64"), scalar(-5, "int32")], out_dtype="float64")
+    np.testing.assert_array_equal(got, [2.0**31 + 4, -(2.0**31) + 5])
+    assert check("qnn.quantize", [random(4, dtype="float16"), scalar(0.5, "float16")]).dtype == np.int8
+    np.testing.assert_array_equal(check("qnn.quantize", [np.array([3e9], np.float32), scalar(1.0)], out_dtype="int32"), [2**31 - 1])
+
+
+@pytest.mark.parametrize(
+    ("op", "arrays", "attrs", "message"),
+    [
+        ("qnn.quantize", [random(2, 3), random(2)], {}, "scale against axis 1"),
+        ("qnn.quantize", [random(2, 3), random(2, 3)], {}, "a scalar or a vector"),
+        ("qnn.quantize", [random(2), scalar(1.0)], {"out_dtype": "float32"}, "out_dtype"),
+        ("qnn.quantize", [random(2), scalar(1.0), scalar(1, "uint8")], {}, "zero_point"),
+        ("qnn.dequantize", [random(2), scalar(1.0)], {}, "data"),
+        ("qnn.dequantize", [random(2, dtype="int8"), scalar(1.0, "float16")], {}, "scale"),
+    ],
+)
+def test_mistakes_are_named(op: str, arrays: list[np.ndarray], attrs: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeInferenceError, match=message):
+        single(op, arrays, **attrs)
