@@ -22,6 +22,13 @@ HOST_OFFSETS = {"abi_version": 0, "state": 8, "alloc": 16, "free": 24, "parallel
 CALL_OFFSETS = {"inputs": 0, "outputs": 8, "weights": 16, "arena": 24, "symbols": 32, "host": 40, "out": 48}
 """``forge_call``."""
 
+TENSOR_OFFSETS = {"data": 0, "dtype": 8, "ndim": 12, "shape": 16, "capacity": 16 + 8 * MAX_RANK}
+"""``forge_tensor``."""
+
+TENSOR_BYTES = 24 + 8 * MAX_RANK
+STATUS_INPUT, STATUS_MEMORY, STATUS_VALUE = 1, 2, 5
+"""``forge_status``."""
+
 
 def field(builder: Builder, base: str, offset: int) -> str:
     """The pointer stored ``offset`` bytes after ``base``."""

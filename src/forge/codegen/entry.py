@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from forge.codegen import abi, conversions
+from forge.codegen import abi, conversions, dynamic
 from forge.codegen.functions import FunctionEmitter
 from forge.codegen.llvm import text
 from forge.codegen.module import ModuleEmitter, kernel_symbol
@@ -26,16 +26,19 @@ class EntryEmitter(FunctionEmitter):
     def __init__(self, module: ModuleEmitter, program: Program) -> None:
         super().__init__(module, "@forge_entry")
         self._bases: dict[tuple[str, int], str] = {}
-        self._fields = {name: abi.field(self.builder, "%call", offset) for name, offset in abi.CALL_OFFSETS.items()
-                        if name in ("inputs", "outputs", "weights", "arena", "symbols", "host")}
+        self._fields = {name: abi.field(self.builder, "%call", offset) for name, offset in abi.CALL_OFFSETS.items()}
+        self._dynamic = dynamic.DynamicMemory(self, self._fields["host"], self._fields["out"], program.entry)
         bind_symbols(self, program.symbols, self._fields["symbols"])
         self._load_bases(program.entry)
 
     def _load_bases(self, entry: stmt.Stmt) -> None:
+        late = {s.number for s in visit.statements(entry) if isinstance(s, stmt.AllocateOutput)}
         for call in visit.statements(entry):
-            if isinstance(call, stmt.CallKernel):
-                for address in call.buffers:
-                    self._bases.setdefault(address.base, self._base(*address.base))
+            addresses = call.buffers if isinstance(call, stmt.CallKernel) else ()
+            for address in (call.address,) if isinstance(call, stmt.LoadSymbol) else addresses:
+                kind, number = address.base
+                if kind != "dynamic" and not (kind == "output" and number in late):
+                    self._bases.setdefault(address.base, self._base(kind, number))
 
     def _base(self, kind: str, number: int) -> str:
         if kind in ("weights", "arena"):
@@ -45,10 +48,36 @@ class EntryEmitter(FunctionEmitter):
         raise CompileError(f"codegen: address base {kind!r}; expected input, output, weights or arena")
 
     def emit(self, s: stmt.Stmt) -> None:
-        if isinstance(s, stmt.CallKernel):
-            self._call_kernel(s)
-        else:
-            super().emit(s)
+        match s:
+            case stmt.CallKernel():
+                self._call_kernel(s)
+            case stmt.LoadSymbol(var=var, address=address):
+                self.e.forget()
+                self.e.env[var] = self.builder.value(f"load i64, ptr {self._pointer(address)}, align 8")
+                self.e.nonnegative_vars.add(var)
+            case stmt.AllocateMemory(number=number, size=size):
+                self.e.forget()
+                wanted, estimate = self.e.text(size.bytes), self.e.text(size.estimate)
+                self._bases["dynamic", number] = self._dynamic.allocate(number, wanted, estimate)
+            case stmt.FreeMemory(number=number):
+                self._dynamic.free(number)
+            case stmt.AllocateOutput(number=number, shape=shape, size=size):
+                self.e.forget()
+                sizes = [self._scalar(d) for d in shape]
+                self._bases["output", number] = self._dynamic.allocate_output(
+                    number, sizes, self.e.text(size.bytes), self.e.text(size.estimate))
+            case _:
+                super().emit(s)
+
+    def check_status(self, status: str) -> None:
+        b = self.builder
+        failed, passed = b.fresh("failed"), b.fresh("passed")
+        bad = b.value(f"icmp ne i32 {status}, 0")
+        b.effect(f"br i1 {bad}, label %{failed}, label %{passed}")
+        b.label(failed)
+        self._dynamic.free_all()
+        b.effect(f"ret i32 {status}")
+        b.label(passed)
 
     def _call_kernel(self, call: stmt.CallKernel) -> None:
         self.e.forget()

@@ -282,8 +282,18 @@ def _evaluate(f: FunctionEmitter, s: stmt.Evaluate) -> None:
     f.e.value(s.value)
 
 
+def _fail(f: FunctionEmitter, s: stmt.Fail) -> None:
+    if f.in_parallel:
+        raise CompileError(f"codegen: {f.symbol}: a failure inside a parallel loop; expected it before the loop")
+    message = f.module.message(s.message)
+    report = abi.host_function(f.builder, "%host", "report_error")
+    f.builder.effect(f"call void {report}(ptr %host, i32 {s.status}, ptr {message})")
+    f.builder.effect(f"ret i32 {s.status}")
+    f.builder.label(f.builder.fresh("unreachable"))
+
+
 _RULES: dict[type[stmt.Stmt], Callable[[FunctionEmitter, Any], None]] = {
     stmt.Seq: _seq, stmt.For: _for, stmt.Store: _store, stmt.If: _if, stmt.Let: _let, stmt.Allocate: _allocate,
-    stmt.Evaluate: _evaluate,
+    stmt.Evaluate: _evaluate, stmt.Fail: _fail,
 }
 

@@ -36,6 +36,14 @@ class ModuleEmitter:
     def add(self, function: str) -> None:
         self._functions.append(function)
 
+    def message(self, text: str) -> str:
+        """The symbol of a constant with ``text`` and a terminating zero."""
+        symbol = f"@forge.message{len(self._functions)}"
+        data = text.encode() + b"\0"
+        escaped = "".join(chr(c) if 32 <= c < 127 and c not in (34, 92) else f"\\{c:02x}" for c in data)
+        self.add(f'{symbol} = private constant [{len(data)} x i8] c"{escaped}"')
+        return symbol
+
     def helper(self, name: str, arg_dtypes: tuple[str, ...], result: str, lanes: int) -> str:
         """The symbol of a helper for these types, written into the module at its first use."""
         symbol = f'@"forge.{name}.{suffix(arg_dtypes[0], lanes)}"'

@@ -11,7 +11,7 @@ from forge.errors import ForgeError
 from forge.ir.nodes import Graph, Node
 from forge.ir.types import TensorType
 from forge.lowering.groups import form_groups
-from forge.lowering.memory import materialise_outputs, plan_memory
+from forge.lowering.memory import materialise_outputs, plan_memory, steps_of
 from forge.ops.base import Op
 
 
@@ -104,7 +104,7 @@ def _arena(graph: Graph) -> str:
     try:
         copy = graph.copy()
         materialise_outputs(copy)
-        size = plan_memory(copy, form_groups(copy)).arena_size
+        size = plan_memory(copy, steps_of(form_groups(copy))).arena_size
     except ForgeError:
         return "unknown (data-dependent)"
     return _text(size)

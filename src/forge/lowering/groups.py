@@ -27,13 +27,13 @@ VIEW_OPERATORS = frozenset({"reshape", "expand_dims", "squeeze", "nn.batch_flatt
 MAX_NODES = 48
 """Of one group: bounds the size of a kernel."""
 
-_READ_ONCE_KERNELS = {"softmax": (0,), "log_softmax": (0,), "layer_norm": (0,), "rms_norm": (0,), "argreduce": (0,), "cumulative": (0,)}
+_READ_ONCE_KERNELS = dict.fromkeys("softmax log_softmax layer_norm rms_norm argreduce cumulative".split(), (0,))
 _READ_ONCE_REDUCTIONS = frozenset(
     "sum mean prod max min any all logsumexp reduce_l1 reduce_l2 nn.global_avg_pool2d nn.global_max_pool2d".split()
 )
 _COSTLY = frozenset(
-    "exp log log2 log10 log1p expm1 sqrt rsqrt erf sigmoid tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh atan2 power "
-    "divide nn.gelu nn.silu nn.mish nn.softplus nn.selu nn.elu nn.celu mod floor_mod floor_divide".split()
+    "exp log log2 log10 log1p expm1 sqrt rsqrt erf sigmoid tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh "
+    "atan2 power divide nn.gelu nn.silu nn.mish nn.softplus nn.selu nn.elu nn.celu mod floor_mod floor_divide".split()
 )
 
 
@@ -79,16 +79,21 @@ def is_scalar_constant(value: Value) -> bool:
     return array is not None and array.size == 1 and array.dtype.kind in "biuf"
 
 
-def form_groups(graph: Graph, fuse: bool = True) -> list[Group]:
-    """Groups of all nodes that need code, in order of execution. ``fuse`` False: one group a node."""
-    return _Former(graph, fuse).run()
+def form_groups(graph: Graph, fuse: bool = True, keep: Iterable[Value] = ()) -> list[Group]:
+    """Groups of all nodes that need code, in order of execution.
+
+    Args:
+        fuse: False makes one group a node.
+        keep: values that must be written to memory.
+    """
+    return _Former(graph, fuse, keep).run()
 
 
 class _Former:
-    def __init__(self, graph: Graph, fuse: bool) -> None:
+    def __init__(self, graph: Graph, fuse: bool, keep: Iterable[Value]) -> None:
         self.graph = graph
         self.fuse = fuse
-        self.outputs = set(graph.outputs)
+        self.outputs = {*graph.outputs, *keep}
         self.member: dict[Node, Group] = {}
 
     def run(self) -> list[Group]:

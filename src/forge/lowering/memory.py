@@ -1,14 +1,14 @@
 """The memory plan: where every materialised value lives.
 
-Values that are views of one another share one *storage*. A storage is an input, an output, a part of the weights, or a block
-of the arena. Blocks whose lifetimes do not overlap share bytes: static ones greedily by size (largest first, lowest free
-offset), symbolic ones by reusing slots of provably sufficient size; their offsets are expressions evaluated at entry.
+Values that are views of one another share one *storage*. A storage is an input, an output, a part of the weights, a block
+of the arena, or, where the size depends on the input's contents, memory that the entry asks for when it knows the size.
+Blocks whose lifetimes do not overlap share bytes: static ones greedily by size (largest first, lowest free offset), symbolic ones by reusing slots of provably sufficient size; their offsets are expressions evaluated at entry.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +18,7 @@ from forge.dims import Dim
 from forge.errors import CompileError
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Value
-from forge.ir.types import TensorType
+from forge.ir.types import TensorType, symbols
 from forge.lowering.groups import Group, is_view
 
 ALIGNMENT = 64
@@ -27,11 +27,19 @@ WEIGHT_ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Location:
-    """``base``: input, output, weights or arena; ``index`` of the input or output; ``offset`` in bytes."""
+    """``base``: input, output, weights, arena or dynamic; ``index`` of the input, output or block; ``offset`` in bytes."""
 
     base: str
     index: int
     offset: Dim
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one kernel reads and writes."""
+
+    reads: tuple[Value, ...]
+    writes: tuple[Value, ...]
 
 
 @dataclass
@@ -41,6 +49,7 @@ class MemoryPlan:
     weights: list[tuple[int, np.ndarray]] = field(default_factory=list)  # (byte offset, contiguous array)
     weights_size: int = 0
     lower_bound: Dim = 0  # largest sum of live static blocks
+    dynamic: list[tuple[Value, int]] = field(default_factory=list)  # block number k: its value, the last step that uses it
 
     def location(self, value: Value) -> Location:
         return self.locations[view_root(value)]
@@ -48,7 +57,7 @@ class MemoryPlan:
     def alignment(self, value: Value) -> int:
         """Known alignment in bytes of the value's first element."""
         base = self.location(value).base
-        return ALIGNMENT if base in ("weights", "arena") else 0
+        return 0 if base in ("input", "output") else ALIGNMENT
 
 
 @dataclass
@@ -72,20 +81,24 @@ def view_root(value: Value) -> Value:
     return value
 
 
-def materialise_outputs(graph: Graph) -> None:
-    """Inserts ``copy`` where an output would share memory with an input, a constant or another output."""
+def materialise_outputs(graph: Graph, late: Collection[str] = ()) -> None:
+    """Inserts ``copy`` where an output would share memory with an input, a constant or another output.
+
+    So it does where an output is a view whose sizes are among the symbols ``late``, which the viewed value may precede.
+    """
     taken: set[Value] = set()
     outputs = list(graph.outputs)
     for k, value in enumerate(outputs):
         root = view_root(value)
-        if root in taken or root.producer is None or root.constant is not None:
+        is_late_view = root is not value and any(s in late for s in symbols(value.type))
+        if root in taken or root.producer is None or root.constant is not None or is_late_view:
             outputs[k] = Builder(graph).call("copy", value)
         taken.add(view_root(outputs[k]))
     graph.outputs = outputs
 
 
-def plan_memory(graph: Graph, groups: Sequence[Group]) -> MemoryPlan:
-    """Places every value that a kernel reads or writes.
+def plan_memory(graph: Graph, steps: Sequence[Step], late: Collection[str] = ()) -> MemoryPlan:
+    """Places every value that a kernel reads or writes; ``late`` are symbols that are not known at entry.
 
     Raises:
         CompileError: a value is not a ranked tensor of fixed-size elements.
@@ -95,10 +108,16 @@ def plan_memory(graph: Graph, groups: Sequence[Group]) -> MemoryPlan:
         plan.locations[value] = Location("input", k, 0)
     for k, value in enumerate(graph.outputs):
         plan.locations[view_root(value)] = Location("output", k, 0)
-    _place_weights(plan, groups)
-    blocks = _lifetimes(plan, groups)
-    _place_blocks(plan, blocks)
+    _place_weights(plan, steps)
+    blocks = _lifetimes(plan, steps)
+    _place_dynamic(plan, [b for b in blocks if not set(late).isdisjoint(dims.symbols(b.size))])
+    _place_blocks(plan, [b for b in blocks if b.value not in plan.locations])
     return plan
+
+
+def steps_of(groups: Sequence[Group]) -> list[Step]:
+    """One step a group."""
+    return [Step(tuple(g.external_operands()), tuple(g.sink.results)) for g in groups]
 
 
 def byte_size(value: Value) -> Dim:
@@ -108,9 +127,9 @@ def byte_size(value: Value) -> Dim:
     return value.type.size * dtypes.itemsize(value.type.dtype)
 
 
-def _place_weights(plan: MemoryPlan, groups: Sequence[Group]) -> None:
+def _place_weights(plan: MemoryPlan, steps: Sequence[Step]) -> None:
     known: dict[bytes, int] = {}
-    roots = dict.fromkeys(view_root(v) for g in groups for v in g.external_operands())
+    roots = dict.fromkeys(view_root(v) for s in steps for v in s.reads)
     for value in roots:
         if value.constant is None:
             continue
@@ -124,16 +143,16 @@ def _place_weights(plan: MemoryPlan, groups: Sequence[Group]) -> None:
         plan.locations[value] = Location("weights", 0, known[digest])
 
 
-def _lifetimes(plan: MemoryPlan, groups: Sequence[Group]) -> list[_Block]:
+def _lifetimes(plan: MemoryPlan, steps: Sequence[Step]) -> list[_Block]:
     blocks: dict[Value, _Block] = {}
-    for step, group in enumerate(groups):
-        for value in group.sink.results:
+    for number, step in enumerate(steps):
+        for value in step.writes:
             if value not in plan.locations:
-                blocks[value] = _Block(value, _aligned(byte_size(value)), step, step)
-        for value in group.external_operands():
+                blocks[value] = _Block(value, _aligned(byte_size(value)), number, number)
+        for value in step.reads:
             root = view_root(value)
             if root in blocks:
-                blocks[root].last = step
+                blocks[root].last = number
             elif root not in plan.locations:
                 raise CompileError(f"memory plan: value %{root.name} ({root.type}) is read before any kernel writes it")
     return list(blocks.values())
@@ -143,10 +162,17 @@ def _aligned(size: Dim) -> Dim:
     return dims.ceildiv(size, ALIGNMENT) * ALIGNMENT
 
 
+def _place_dynamic(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
+    for block in blocks:
+        plan.locations[block.value] = Location("dynamic", len(plan.dynamic), 0)
+        plan.dynamic.append((block.value, block.last))
+
+
 def _place_blocks(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
     static = [b for b in blocks if isinstance(b.size, int)]
     total: Dim = _place_static(static)
-    plan.lower_bound = max((sum(b.size for b in static if b.first <= s <= b.last) for s in {b.first for b in static}), default=0)  # type: ignore[misc]
+    starts = {b.first for b in static}
+    plan.lower_bound = max((sum(_int(b.size) for b in static if b.first <= s <= b.last) for s in starts), default=0)
     total = _place_symbolic([b for b in blocks if not isinstance(b.size, int)], total)
     plan.arena_size = total
     for block in blocks:
@@ -193,4 +219,6 @@ def _int(value: Dim) -> int:
     return value
 
 
-__all__ = ["ALIGNMENT", "Location", "MemoryPlan", "byte_size", "materialise_outputs", "plan_memory", "view_root"]
+__all__ = [
+    "ALIGNMENT", "Location", "MemoryPlan", "Step", "byte_size", "materialise_outputs", "plan_memory", "steps_of", "view_root",
+]

@@ -9,16 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import dims, te
-from forge.tir.program import Program, TensorSpec
-from forge.dims import DimExpr
+from forge.dims import Dim, DimExpr
 from forge.errors import CompileError
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType
+from forge.ir.types import symbols as type_symbols
 from forge.lowering.build import build_function, group_symbols
 from forge.lowering.groups import Group, form_groups, is_scalar_constant
-from forge.lowering.memory import MemoryPlan, materialise_outputs, plan_memory
+from forge.lowering.late import Definition, build_definition, find_definitions, size_of
+from forge.lowering.memory import MemoryPlan, Step, materialise_outputs, plan_memory
 from forge.target import Target
-from forge.tir.stmt import Address, CallKernel, Function, Stmt, seq
+from forge.tir.program import Program, TensorSpec
+from forge.tir.stmt import Address, AllocateMemory, AllocateOutput, CallKernel, FreeMemory, Function, LoadSymbol, Stmt, seq
 
 Progress = Callable[[str, int, int], None]
 
@@ -42,32 +44,88 @@ def lower_graph(graph: Graph, name: str, target: Target, fuse: bool = True, prog
     """
     _check_inputs(graph)
     names = graph.output_names
-    materialise_outputs(graph)
-    groups = form_groups(graph, fuse)
-    plan = plan_memory(graph, groups)
-    functions: dict[str, Function] = {}
-    steps: list[str] = []
-    calls: list[Stmt] = []
-    for step, group in enumerate(groups):
-        if progress is not None:
-            progress("lower", step, len(groups))
-        function = _function(group, functions, target, plan)
-        steps.append(function.name)
-        calls.append(_call(group, function, plan))
     symbols = _input_symbols(graph)
-    _check_symbols(groups, symbols)
+    definitions = find_definitions(graph, symbols)
+    late = [s for d in definitions for s in d.symbols]
+    materialise_outputs(graph, late)
+    groups = form_groups(graph, fuse, [v for d in definitions for v in d.values])
+    sequence = _in_order(graph, groups, definitions)
+    plan = plan_memory(graph, [_step(item) for item in sequence], late)
+    assembler = _Assembler(graph, plan, target, late)
+    for number, item in enumerate(sequence):
+        if progress is not None:
+            progress("lower", number, len(sequence))
+        assembler.add(number, item)
+    outputs, extra = _output_specs(graph, names, late)
     program = Program(
         name=name,
-        functions=tuple(functions.values()),
-        entry=seq(calls),
+        functions=tuple(assembler.functions.values()),
+        entry=seq(assembler.entry),
         arena_size=te.dim(plan.arena_size),
-        symbols=tuple(te.symbol_var(s) for s in symbols),
+        symbols=tuple(te.symbol_var(s) for s in [*symbols, *late, *extra]),
         inputs=tuple(_spec(v, v.name) for v in graph.inputs),
-        outputs=tuple(map(_spec, graph.outputs, names)),
+        outputs=outputs,
         weights_size=plan.weights_size,
         cpu_features=target.features,
     )
-    return LoweredProgram(program, tuple(plan.weights), tuple(groups), tuple(steps), plan)
+    return LoweredProgram(program, tuple(plan.weights), tuple(groups), tuple(assembler.steps), plan)
+
+
+def _in_order(graph: Graph, groups: Sequence[Group], definitions: Sequence[Definition]) -> list[Group | Definition]:
+    """Groups at the place of their last node, definitions just before their node."""
+    position = {node: k for k, node in enumerate(graph.nodes)}
+    keyed: list[tuple[int, int, Group | Definition]] = [(position[g.sink], 1, g) for g in groups]
+    keyed += [(position[d.node], 0, d) for d in definitions]
+    return [item for _, _, item in sorted(keyed, key=lambda k: k[:2])]
+
+
+def _step(item: Group | Definition) -> Step:
+    if isinstance(item, Definition):
+        return Step(item.values, (item.slot,))
+    return Step(tuple(item.external_operands()), tuple(item.sink.results))
+
+
+class _Assembler:
+    """Builds the kernels and the entry, step by step."""
+
+    def __init__(self, graph: Graph, plan: MemoryPlan, target: Target, late: Sequence[str]) -> None:
+        self.graph = graph
+        self.plan = plan
+        self.target = target
+        self.late = set(late)
+        self.functions: dict[str, Function] = {}
+        self.steps: list[str] = []
+        self.entry: list[Stmt] = []
+
+    def add(self, number: int, item: Group | Definition) -> None:
+        if isinstance(item, Definition):
+            self._define(item)
+        else:
+            self._allocate(item)
+            function = _function(item, self.functions, self.target, self.plan)
+            self.steps.append(function.name)
+            self.entry.append(_call(item, function, self.plan))
+        self.entry.extend(FreeMemory(k) for k, (_, last) in enumerate(self.plan.dynamic) if last == number)
+
+    def _define(self, definition: Definition) -> None:
+        function, scalars = build_definition(definition, f"d{len(self.functions)}_sizes")
+        self.functions[function.name] = function
+        addresses = [_address(v, self.plan) for v in [*definition.values, definition.slot]]
+        self.entry.append(CallKernel(function.name, tuple(addresses), tuple(scalars)))
+        base = addresses[-1]
+        for k, symbol in enumerate(definition.symbols):
+            self.entry.append(LoadSymbol(te.symbol_var(symbol), Address(base.base, base.offset + 8 * k)))
+
+    def _allocate(self, group: Group) -> None:
+        """Memory for results whose size is known only now."""
+        for value in group.sink.results:
+            location = self.plan.location(value)
+            if location.base == "dynamic":
+                self.entry.append(AllocateMemory(location.index, size_of(value)))
+            elif location.base == "output":
+                output = self.graph.outputs[location.index]
+                if not self.late.isdisjoint(type_symbols(output.type)):
+                    self.entry.append(AllocateOutput(location.index, te.shape_of(output.shape), size_of(output)))
 
 
 def _check_inputs(graph: Graph) -> None:
@@ -125,6 +183,24 @@ def _spec(value: Value, name: str) -> TensorSpec:
     return TensorSpec(name, value.dtype, te.shape_of(value.shape))
 
 
+def _output_specs(graph: Graph, names: Sequence[str], late: Sequence[str]) -> tuple[tuple[TensorSpec, ...], list[str]]:
+    """Specs of the outputs; an extent that depends on late symbols is told as a symbol of its own, which no input binds."""
+    extra: list[str] = []
+
+    def told(number: int, axis: int, extent: Dim) -> Dim:
+        names = dims.symbols(extent)
+        if set(late).isdisjoint(names) or names == [str(extent)]:
+            return extent
+        extra.append(f"output_{number}_dim_{axis}_of_{len(late)}")
+        return dims.symbol(extra[-1])
+
+    specs = []
+    for number, (value, name) in enumerate(zip(graph.outputs, names)):
+        shape = [told(number, axis, extent) for axis, extent in enumerate(value.shape)]
+        specs.append(TensorSpec(name, value.dtype, te.shape_of(shape)))
+    return tuple(specs), extra
+
+
 def _input_symbols(graph: Graph) -> list[str]:
     """Symbols that stand alone as an input's dimension (they are bound there), in order.
 
@@ -143,17 +219,3 @@ def _input_symbols(graph: Graph) -> list[str]:
         if s not in bound:
             raise CompileError(f"compile: input %{value.name}: symbol {s!r} of {value.type} is no plain dimension of any input")
     return list(bound)
-
-
-def _check_symbols(groups: Sequence[Group], known: Sequence[str]) -> None:
-    for group in groups:
-        for s in group_symbols(group):
-            if s not in known:
-                raise CompileError(
-                    f"compile: node {_label(group.anchor)}: the size {s!r} is known only after earlier operators have run; "
-                    "data-dependent sizes have no native code yet; run it with target='reference'"
-                )
-
-
-def _label(node: Node) -> str:
-    return f"{node.name or '%' + node.results[0].name} ({node.op})"

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from forge import dtypes
 
@@ -129,7 +129,7 @@ class Expr:
         return cast(self, dtype)
 
 
-ExprLike = Union[Expr, int, float, bool]
+ExprLike = Expr | int | float | bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -325,7 +325,7 @@ def _simplify_integer(op: str, x: Expr, y: Expr) -> Expr | None:
         if is_const(y, 0):
             return x
         if isinstance(y, Const) and isinstance(x, Binary) and x.op == "add" and isinstance(x.b, Const):
-            return binary("add", x.a, const(x.b.value + y.value, x.dtype, x.lanes))  # type: ignore[operator]
+            return binary("add", x.a, const(x.b.value + y.value, x.dtype, x.lanes))
         if isinstance(x, Const):
             return binary("add", y, x)
     if op == "sub" and is_const(y, 0):

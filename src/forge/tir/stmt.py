@@ -9,7 +9,10 @@ Grammar::
          | Let(var, value)                          binds for the rest of the enclosing Seq
          | Allocate(buffer)                         a local buffer, for the rest of the enclosing Seq
          | Evaluate(expr)
-         | CallKernel(name, buffers, scalars)       entry functions only: calls another function of the program
+         | Fail(status, message)                    reports an error to the host and ends the function; not in parallel loops
+         | CallKernel(name, buffers, scalars)       entry functions only, as the rest: calls another function of the program
+         | LoadSymbol(var, address)                 binds a size that an earlier kernel has computed
+         | AllocateMemory(number, size) | FreeMemory(number) | AllocateOutput(number, shape, size)
 
 A ``parallel`` loop stands at the top of a function's body (only Let before it, nothing after it); its iterations run in
 chunks on the host's thread pool. ``unrolled`` and ``vectorized`` loops have constant extents. Vectorised loops are gone
@@ -83,8 +86,19 @@ class Evaluate(Stmt):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Fail(Stmt):
+    """``status`` is a ``forge_status``."""
+
+    status: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Address:
-    """``base`` + ``offset`` bytes. ``base`` names one of the entry's pointers: ("input", i), ("output", i), ("weights",), ("arena",)."""
+    """``base`` + ``offset`` bytes.
+
+    ``base`` names one of the entry's pointers: ("input", i), ("output", i), ("weights", 0), ("arena", 0), ("dynamic", i).
+    """
 
     base: tuple[str, int]
     offset: Expr
@@ -100,6 +114,44 @@ class CallKernel(Stmt):
     name: str
     buffers: tuple[Address, ...]
     scalars: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadSymbol(Stmt):
+    """Binds ``var`` to the int64 at ``address`` for the rest of the entry."""
+
+    var: Var
+    address: Address
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Size:
+    """A number of bytes. ``estimate`` (float64) is the same without overflow: a size that it shows to be absurd is refused."""
+
+    bytes: Expr
+    estimate: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocateMemory(Stmt):
+    """Defines base ("dynamic", ``number``); it is freed by ``FreeMemory`` or when the entry fails."""
+
+    number: int
+    size: Size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FreeMemory(Stmt):
+    number: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocateOutput(Stmt):
+    """Defines base ("output", ``number``) and the shape of that output, whose size is known only now."""
+
+    number: int
+    shape: tuple[Expr, ...]
+    size: Size
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -42,6 +42,12 @@ def own_expressions(s: stmt.Stmt) -> tuple[tir.Expr, ...]:
             return (*(address.offset for address in buffers), *scalars)
         case stmt.Allocate(buffer=buffer):
             return buffer.shape
+        case stmt.LoadSymbol(address=address):
+            return (address.offset,)
+        case stmt.AllocateMemory(size=size):
+            return (size.bytes, size.estimate)
+        case stmt.AllocateOutput(shape=shape, size=size):
+            return (*shape, size.bytes, size.estimate)
     return ()
 
 
@@ -69,7 +75,7 @@ def free_names(body: stmt.Stmt) -> tuple[list[tir.Var], list[tir.Buffer]]:
     bound: set[tir.Var | tir.Buffer] = set()
     for s in statements(body):
         match s:
-            case stmt.For(var=var) | stmt.Let(var=var):
+            case stmt.For(var=var) | stmt.Let(var=var) | stmt.LoadSymbol(var=var):
                 bound.add(var)
             case stmt.Allocate(buffer=buffer):
                 bound.add(buffer)
