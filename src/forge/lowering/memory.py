@@ -2,7 +2,8 @@
 
 Values that are views of one another share one *storage*. A storage is an input, an output, a part of the weights, a block
 of the arena, or, where the size depends on the input's contents, memory that the entry asks for when it knows the size.
-Blocks whose lifetimes do not overlap share bytes: static ones greedily by size (largest first, lowest free offset), symbolic ones by reusing slots of provably sufficient size; their offsets are expressions evaluated at entry.
+Blocks whose lifetimes do not overlap share bytes: static ones greedily by size (largest first, lowest free offset),
+symbolic ones by reusing slots of provably sufficient size; their offsets are expressions evaluated at entry.
 """
 
 from __future__ import annotations
