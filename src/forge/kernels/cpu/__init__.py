@@ -1,5 +1,5 @@
 """Hand-designed kernels for CPUs."""
 
-from forge.kernels.cpu import conv2d, dense, depthwise, layer_norm, matmul, rnn, softmax
+from forge.kernels.cpu import conv2d, dense, depthwise, layer_norm, matmul, rnn, softmax, winograd
 
-__all__ = ["conv2d", "dense", "depthwise", "layer_norm", "matmul", "rnn", "softmax"]
+__all__ = ["conv2d", "dense", "depthwise", "layer_norm", "matmul", "rnn", "softmax", "winograd"]

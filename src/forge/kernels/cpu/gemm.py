@@ -44,7 +44,10 @@ class Product:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows [begin, begin + count) of one block; ``total`` is the number of all rows where known, ``block`` that of a block."""
+    """Rows [begin, begin + count) of one block; ``total`` is the number of all rows where known, ``block`` that of a block.
+
+    Where there are several blocks, a block is whole tiles.
+    """
 
     begin: Expr
     count: Expr
@@ -73,7 +76,7 @@ def row_tiles(product: Product, rows: Rows) -> Stmt:
     size = product.tile.rows
     full = micro.serial("row_tile", rows.count // size, lambda i: row_tile(product, rows.begin + i * size, size))
     if rows.total is not None:
-        rest = rows.total % rows.block % size
+        rest = (rows.total % rows.block or rows.block) % size
         if rest == 0:
             return full
         tail = row_tile(product, rows.begin + (rows.count - rest), rest)

@@ -14,7 +14,8 @@ from forge import dtypes
 from forge.target import Target
 
 MAX_VECTORS = 4
-MULTIPLY_ADD_LATENCY = 4.0
+LEAST_STEP_CYCLES = 5.0
+"""Of a step with few accumulators: the latency, and some slack (8 accumulators reach 88 % of what 10 do)."""
 STACK_LIMIT = 768 << 10
 """Bytes of stack that one kernel may take; threads have several MiB."""
 
@@ -48,7 +49,7 @@ def fits(rows: int, vectors: int, registers: int) -> bool:
 
 def step_cycles(rows: int, vectors: int) -> float:
     """Cycles of one reduction step of a tile."""
-    return max(rows * vectors / 2, (rows + vectors) / 2, MULTIPLY_ADD_LATENCY)
+    return max(rows * vectors / 2, (rows + vectors) / 2, LEAST_STEP_CYCLES)
 
 
 def largest_rows(vectors: int, registers: int) -> int:

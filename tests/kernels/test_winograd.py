@@ -1,0 +1,108 @@
+"""Winograd convolution against the direct sum in float64, on odd sizes, at every vector width."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from forge.codegen.testing import build
+from forge.errors import CompileError
+from forge.kernels.cpu import tiles
+from forge.kernels.testing import Case, Spec
+from forge.target import Target
+from forge.tir import expr as E
+from tests.kernels.support import block_channels, convolve, guarded, run, targets_here, unblock_channels
+
+RNG = np.random.default_rng(13)
+
+FILTER = np.array([[1 / 4, 0, 0], [-1 / 6, -1 / 6, -1 / 6], [-1 / 6, 1 / 6, -1 / 6],
+                   [1 / 24, 1 / 12, 1 / 6], [1 / 24, -1 / 12, 1 / 6], [0, 0, 1]])
+
+ROWS = {
+    # input channels, output channels, image, padding, batch
+    "same": (24, 40, (13, 11), (1, 1, 1, 1), 2),
+    "valid": (16, 16, (10, 10), (0, 0, 0, 0), 1),
+    "asymmetric": (72, 24, (9, 17), (0, 2, 1, 0), 1),
+    "one output": (1, 3, (3, 3), (0, 0, 0, 0), 1),
+    "smaller than a patch": (8, 8, (2, 3), (1, 1, 1, 1), 3),
+}
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def transformed(weight: np.ndarray, block: int) -> np.ndarray:
+    """[O, I, 3, 3] as [36, O/c, I/c, c, c]."""
+    out, inner = weight.shape[:2]
+    o, i = -(-out // block), -(-inner // block)
+    padded = np.zeros((36, o * block, i * block), np.float32)
+    padded[:, :out, :inner] = np.einsum("yh,oihw,xw->yxoi", FILTER, weight.astype(np.float64), FILTER).reshape(36, out, inner)
+    return np.ascontiguousarray(padded.reshape(36, o, block, i, block).transpose(0, 1, 3, 4, 2))
+
+
+def winograd_case(name: str, lanes: int, batch: object = None, **options: object) -> Case:
+    inner, out, image, padding, images = ROWS[name]
+    o, i = -(-out // lanes), -(-inner // lanes)
+    sizes = [image[axis] + padding[axis] + padding[axis + 2] - 2 for axis in (0, 1)]
+    n = images if batch is None else batch
+    return Case("conv2d_winograd_nchwc", [Spec((n, i, *image, lanes)), Spec((36, o, i, lanes, lanes))],
+                Spec((n, o, *sizes, lanes)),
+                {"strides": (1, 1), "padding": padding, "dilation": (1, 1), "in_channels": inner}, **options)
+
+
+def assert_near(got: np.ndarray, want: np.ndarray) -> None:
+    error = np.abs(got - want).max() / np.abs(want).max()
+    assert error <= 2e-5, f"relative error {error:.1e}"
+
+
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize("name", ROWS)
+def test_matches_numpy(target: str, name: str) -> None:
+    inner, out, image, padding, batch = ROWS[name]
+    lanes = Target.parse(target).lanes("float32")
+    x, w = normal(batch, inner, *image), normal(out, inner, 3, 3)
+    got = run(winograd_case(name, lanes), [block_channels(x, lanes), transformed(w, lanes)], target)
+    assert_near(unblock_channels(got, out), convolve(x, w, (1, 1), padding, (1, 1)))
+
+
+@pytest.mark.parametrize("limit", [24, 40, 64, 100])
+def test_blocks_that_tiles_do_not_divide(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "STACK_LIMIT", limit << 10)
+    inner, out, image, padding, batch = ROWS["same"]
+    x, w = normal(batch, inner, *image), normal(out, inner, 3, 3)
+    got = run(winograd_case("same", 8), [block_channels(x, 8), transformed(w, 8)], "llvm -mcpu=x86-64-v3 -num-cores=3")
+    assert_near(unblock_channels(got, out), convolve(x, w, (1, 1), padding, (1, 1)))
+
+
+@pytest.mark.parametrize("target", targets_here())
+def test_prologue_and_epilogue(target: str) -> None:
+    inner, out, image, padding, batch = ROWS["same"]
+    lanes = Target.parse(target).lanes("float32")
+    x, w = normal(batch, inner, *image), normal(out, inner, 3, 3)
+    bias = normal(-(-out // lanes), 1, 1, lanes)
+    case = winograd_case("same", lanes, prologues={0: lambda v: E.binary("max", v + 1.0, 0.0)},
+                         epilogue=lambda v, extra: E.binary("max", v + extra(0), 0.0), extras=[Spec(bias.shape)])
+    got = run(case, [block_channels(x, lanes), transformed(w, lanes), bias], target)
+    want = convolve(np.maximum(x + 1, 0), w, (1, 1), padding, (1, 1)) + bias.reshape(-1)[:out, None, None]
+    assert_near(unblock_channels(got, out), np.maximum(want, 0))
+
+
+def test_symbolic_batch() -> None:
+    n = E.var("n")
+    inner, out, image, padding, _ = ROWS["same"]
+    kernel = build(winograd_case("same", 16, n, symbols=(n,)).function("llvm"), "llvm")
+    w = normal(out, inner, 3, 3)
+    for batch in (1, 4):
+        x = normal(batch, inner, *image)
+        want = convolve(x, w, (1, 1), padding, (1, 1))
+        y = guarded(np.zeros((batch, 3, *want.shape[2:], 16), np.float32))
+        kernel(guarded(block_channels(x, 16)), guarded(transformed(w, 16)), y, batch)
+        assert_near(unblock_channels(y, out), want)
+
+
+def test_strides_are_refused() -> None:
+    case = winograd_case("same", 16)
+    case.attrs["strides"] = (2, 2)
+    with pytest.raises(CompileError, match="Winograd"):
+        case.function("llvm")
