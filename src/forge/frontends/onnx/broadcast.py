@@ -38,6 +38,28 @@ def common_size(sizes: Sequence[Dim]) -> Dim:
     return result
 
 
+def with_equal_sizes(builder: Builder, values: Sequence[Value], free_axis: int) -> list[Value]:
+    """``values`` of one rank whose sizes provably agree on all axes but ``free_axis``.
+
+    Sizes that must agree in a valid model but cannot be proven to are taken for equal, which is checked at run time.
+    """
+    columns = [[v.shape[axis] for v in values] for axis in range(values[0].rank)]
+    common = [min(column, key=_complexity) for column in columns]
+    return [_equated(builder, v, common, free_axis) for v in values]
+
+
+def _complexity(size: Dim) -> tuple[bool, int]:
+    return (not isinstance(size, int), len(str(size)))
+
+
+def _equated(builder: Builder, value: Value, common: Sequence[Dim], free_axis: int) -> Value:
+    shape = list(value.shape)
+    for axis, (own, wanted) in enumerate(zip(value.shape, common)):
+        if axis != free_axis and not dims.equal(own, wanted) and not dims.different(own, wanted):
+            shape[axis] = wanted
+    return value if tuple(shape) == value.shape else builder.call("broadcast_to", value, shape=tuple(shape))
+
+
 def _larger(a: Dim, b: Dim) -> Dim:
     """The size of the broadcast of two symbolic sizes."""
     if dims.equal(a, b) or _is_cut_from(b, a):

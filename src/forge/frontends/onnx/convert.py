@@ -106,8 +106,7 @@ def build_region(scope: Scope, graph: onnx.GraphProto, input_types: Sequence[Typ
     inner = Scope(Graph(name=graph.name), scope.options, scope.opsets, scope, prefix, scope.function_depth)
     for declared, type_ in zip(graph.input, input_types):
         inner.define(declared.name, inner.graph.add_input(type_, inner.unique(declared.name)))
-    for tensor in (*graph.initializer, *graph.sparse_initializer):
-        inner.initializers.setdefault(tensor.name if isinstance(tensor, onnx.TensorProto) else tensor.values.name, tensor)
+    inner.add_initializers(graph)
     convert_nodes(inner, graph.node)
     inner.graph.outputs = [required(inner, output.name) for output in graph.output]
     prune(inner.graph)

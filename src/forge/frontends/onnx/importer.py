@@ -145,7 +145,7 @@ def _convert(
     proto: onnx.GraphProto, options: Options, opsets: dict[str, int], shape: ShapeDict, dtype: str | Mapping[str, str]
 ) -> Module:
     scope = Scope(Graph(name="main"), options, opsets)
-    _add_initializers(scope, proto)
+    scope.add_initializers(proto)
     _add_inputs(scope, proto, shape, dtype)
     convert_nodes(scope, proto.node)
     scope.graph.outputs = [required(scope, output.name) for output in proto.output]
@@ -153,15 +153,6 @@ def _convert(
     prune(scope.graph)
     _drop_unused_parameters(scope)
     return Module(scope.graph, {name: options.params[name] for name in scope.parameters})
-
-
-def _add_initializers(scope: Scope, proto: onnx.GraphProto) -> None:
-    for tensor in proto.initializer:
-        if not tensor.name:
-            raise ImportModelError(f"an initializer has no name; expected one; the model is invalid")
-        scope.initializers[tensor.name] = tensor
-    for sparse in proto.sparse_initializer:
-        scope.initializers[sparse.values.name] = sparse
 
 
 def _add_inputs(scope: Scope, proto: onnx.GraphProto, shape: ShapeDict, dtype: str | Mapping[str, str]) -> None:

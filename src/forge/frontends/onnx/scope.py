@@ -77,10 +77,27 @@ class Scope:
             return self.values[name]
         if self.parent is not None:
             outer = self.parent.lookup(name)
-            return None if outer is None else self.capture(outer)
+            return outer if outer is None or self.graph is self.parent.graph else self.capture(outer)
         raise ImportModelError(
             f"value {name!r} is used but nothing before its use defines it; expected topological order"
         )
+
+    def inlined(self, prefix: str) -> Scope:
+        """A scope for a sub-graph that is converted into this graph."""
+        return Scope(self.graph, self.options, self.opsets, self, self.prefix + prefix, self.function_depth)
+
+    def add_initializers(self, proto: onnx.GraphProto) -> None:
+        """Makes the graph's initializers known; they become constants when they are first used.
+
+        Raises:
+            ImportModelError: one has no name.
+        """
+        for tensor in proto.initializer:
+            if not tensor.name:
+                raise ImportModelError("an initializer has no name; expected one; the model is invalid")
+            self.initializers[tensor.name] = tensor
+        for sparse in proto.sparse_initializer:
+            self.initializers[sparse.values.name] = sparse
 
     def capture(self, outer: Value) -> Value:
         """``outer``, of the parent scope, as a value of this graph: a constant again, or one more input."""

@@ -64,6 +64,12 @@ class Term:
         """Whether one of two conditions holds."""
         return self._binary("logical_or", other)
 
+    def floor_mod(self, other: Any) -> Term:
+        return self._binary("floor_mod", other)
+
+    def floor_divide(self, other: Any) -> Term:
+        return self._binary("floor_divide", other)
+
     def minimum(self, other: Any) -> Term:
         return self._binary("minimum", other)
 

@@ -17,6 +17,8 @@ MODULES = (
     "resize",
     "quantization",
     "control",
+    "sequences",
+    "randomness",
 )
 
 

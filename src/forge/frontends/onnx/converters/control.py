@@ -1,1 +1,182 @@
-"""Pending."""
+"""Control flow. Sub-graphs become closed regions: what they use from outside is captured as operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import onnx
+
+from forge import dims
+from forge.errors import ImportModelError
+from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.convert import build_region, convert_nodes, required
+from forge.frontends.onnx.registry import converts
+from forge.frontends.onnx.scope import Region, Scope, merged_captures
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph
+from forge.ir.shapes import fresh_symbol
+from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
+from forge.ops.sequence import taken
+
+MAX_WIDENINGS = 64
+Ints = tuple[int, ...]
+
+
+@converts("If", since=1)
+def if_(g: Context, condition: Value, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProto) -> list[Value]:
+    """A branch that is known to be taken is converted in place."""
+    known = g.array(condition)
+    if known is not None:
+        return inline(g, then_branch if known.any() else else_branch)
+    branches = [build_region(g.scope, graph, []) for graph in (then_branch, else_branch)]
+    captured = merged_captures(branches)
+    regions = [branch.with_captures(captured, 0) for branch in branches]
+    return g.multi("if", g.reshape(condition, ()), *captured, regions=regions)
+
+
+def inline(g: Context, graph: onnx.GraphProto) -> list[Value]:
+    """Converts a sub-graph without inputs into the graph around it and returns its outputs."""
+    scope = g.scope.inlined(f"{g.name}/")
+    scope.add_initializers(graph)
+    convert_nodes(scope, graph.node)
+    return [required(scope, output.name) for output in graph.output]
+
+
+@converts("Loop", since=1)
+def loop(g: Context, trips: Value | None = None, condition: Value | None = None, *carried: Value, body: onnx.GraphProto) -> list[Value]:
+    counters = [TensorType((), "int64"), TensorType((), "bool")]
+
+    def build(types: Sequence[Type]) -> Region:
+        return build_region(g.scope, body, [*counters, *types])
+
+    region = widened_region(build, [v.type for v in carried], first_output=1)
+    own = 2 + len(carried)
+    graph = region.with_captures(region.captured, own)
+    scalars = [None if v is None else g.reshape(v, ()) for v in (trips, condition)]
+    return g.multi("loop", *scalars, *carried, *region.captured, regions=[graph], num_carried=len(carried))
+
+
+def widened_region(build: Callable[[Sequence[Type]], Region], types: Sequence[Type], first_output: int) -> Region:
+    """A region whose first inputs have types that also hold its results from ``first_output`` on.
+
+    Raises:
+        ImportModelError: no type holds all values that a variable takes.
+    """
+    types = list(types)
+    for _ in range(MAX_WIDENINGS):
+        region = build(types)
+        results = [v.type for v in region.graph.outputs[first_output : first_output + len(types)]]
+        if len(results) != len(types):
+            raise ImportModelError(f"sub-graph: got {len(results)} results for {len(types)} carried values; expected as many")
+        wide = [widened(a, b) for a, b in zip(types, results)]
+        if wide == types:
+            _wrap_optionals(region.graph, types, first_output)
+            return region
+        types = wide
+    raise ImportModelError("sub-graph: types of carried values do not settle; expected one type for each")
+
+
+def _wrap_optionals(graph: Graph, types: Sequence[Type], first_output: int) -> None:
+    """Makes optionals of results that a variable of optional type takes."""
+    for position, type_ in enumerate(types, first_output):
+        result = graph.outputs[position]
+        if isinstance(type_, OptionalType) and not isinstance(result.type, OptionalType):
+            graph.outputs[position] = Builder(graph).call("optional", result)
+
+
+def widened(a: Type, b: Type) -> Type:
+    """``a`` with fresh symbols for sizes in which ``b`` differs.
+
+    Raises:
+        ImportModelError: kinds, element types or ranks differ.
+    """
+    match a, b:
+        case TensorType(), TensorType() if a.dtype == b.dtype and a.rank == b.rank:
+            shape = tuple(x if dims.equal(x, y) or _is_free(x) else fresh_symbol("carried") for x, y in zip(a.shape, b.shape))
+            return TensorType(shape, a.dtype)
+        case SequenceType(), SequenceType():
+            return SequenceType(_widened_element(a.element, b.element))
+        case OptionalType(), _:
+            return OptionalType(widened(a.element, b.element if isinstance(b, OptionalType) else b))
+    if a != b:
+        raise ImportModelError(f"a carried value starts as {a} and becomes {b}; expected equal kinds, element types and ranks")
+    return a
+
+
+def _is_free(size: dims.Dim) -> bool:
+    """Whether a size is a symbol that widening has made."""
+    return str(size).startswith("carried_")
+
+
+def _widened_element(a: Type, b: Type) -> Type:
+    if isinstance(a, TensorType) and isinstance(b, TensorType) and a.rank == b.rank and a.dtype == b.dtype:
+        return widened(a, b)
+    kinds = (TensorType, UnrankedType)
+    if isinstance(a, kinds) and isinstance(b, kinds) and a.dtype == b.dtype:
+        return UnrankedType(a.dtype)
+    return widened(a, b)
+
+
+@converts("Scan", since=8)
+def scan_8(
+    g: Context, lengths: Value | None = None, *values: Value, body: onnx.GraphProto, num_scan_inputs: int, directions: Ints | None = None
+) -> list[Value]:
+    """Over the sequence axis 1 of every element of the batch axis 0: a scan in a scan."""
+    if lengths is not None:
+        raise g.unsupported("sequence_lens: lengths of their own are not supported; expected none; use Scan-9")
+    outer = Scope(Graph(name=body.name), g.scope.options, g.scope.opsets, g.scope, g.scope.prefix, g.scope.function_depth)
+    slices = [outer.graph.add_input(sliced(v.type, 0), outer.unique(f"batch_{i}")) for i, v in enumerate(values)]
+    inner = Context(outer, g.node, g.opset, g.name)
+    outer.graph.outputs = scan(inner, *slices, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions)
+    region = Region(outer.graph, list(outer.captures))
+    graph = region.with_captures(region.captured, len(values))
+    return g.multi("scan", *values, *region.captured, regions=[graph], num_states=0, num_scan_inputs=len(values))
+
+
+@converts("Scan", since=9)
+def scan(
+    g: Context,
+    *values: Value,
+    body: onnx.GraphProto,
+    num_scan_inputs: int,
+    scan_input_axes: Ints | None = None,
+    scan_input_directions: Ints | None = None,
+    scan_output_axes: Ints | None = None,
+    scan_output_directions: Ints | None = None,
+) -> list[Value]:
+    count = len(values) - num_scan_inputs
+    if num_scan_inputs < 1 or count < 0:
+        raise g.invalid(f"attribute 'num_scan_inputs': got {num_scan_inputs}; expected 1 to {len(values)}")
+    axes = scan_input_axes or (0,) * num_scan_inputs
+    slices = [sliced(v.type, g.axis(a, v.rank)) for v, a in zip(values[count:], axes, strict=True)]
+    region = widened_region(lambda types: build_region(g.scope, body, [*types, *slices]), [v.type for v in values[:count]], 0)
+    graph = region.with_captures(region.captured, len(values))
+    return g.multi(
+        "scan",
+        *values,
+        *region.captured,
+        regions=[graph],
+        num_states=count,
+        num_scan_inputs=num_scan_inputs,
+        input_axes=scan_input_axes,
+        input_directions=scan_input_directions,
+        output_axes=scan_output_axes,
+        output_directions=scan_output_directions,
+    )
+
+
+def sliced(type_: Type, axis: int) -> TensorType:
+    """The type of one slice along ``axis``."""
+    if not isinstance(type_, TensorType):
+        raise ImportModelError(f"a scan input: got {type_}; expected a tensor of known rank")
+    return TensorType((*type_.shape[:axis], *type_.shape[axis + 1 :]), type_.dtype)
+
+
+@converts("SequenceMap", since=17)
+def sequence_map(g: Context, *values: Value, body: onnx.GraphProto) -> list[Value]:
+    types = [taken(v.type.element) if isinstance(v.type, SequenceType) else v.type for v in values]
+    region = build_region(g.scope, body, types)
+    graph = region.with_captures(region.captured, len(values))
+    return g.multi("sequence_map", *values, *region.captured, regions=[graph], num_sequences=len(values))
+
+

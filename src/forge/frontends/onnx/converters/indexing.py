@@ -128,6 +128,8 @@ def _cumulative(g: Context, op: str, x: Value, axis: Value, exclusive: int, reve
     known = g.ints(axis)
     if known is not None:
         return _cumulative_along(g, op, x, g.axis(known[0], x.rank), exclusive, reverse)
+    if not reverse:
+        return g.call(op, x, g.reshape(axis, ()), axis=None, exclusive=bool(exclusive))
     place = g.call("floor_mod", g.reshape(axis, ()), g.constant(x.rank, axis.dtype))
     result = _cumulative_along(g, op, x, 0, exclusive, reverse)
     for candidate in range(1, x.rank):

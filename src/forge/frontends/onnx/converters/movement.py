@@ -7,6 +7,7 @@ from typing import Any
 
 from forge import dims
 from forge.dims import Dim
+from forge.frontends.onnx.broadcast import with_equal_sizes
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
@@ -129,7 +130,12 @@ def concat_1(g: Context, *values: Value, axis: int = 1) -> Value:
 def concat(g: Context, *values: Value, axis: int) -> Value:
     if not values:
         raise g.invalid("got no inputs; expected 1 or more")
-    return values[0] if len(values) == 1 else g.call("concatenate", *values, axis=g.axis(axis, values[0].rank))
+    if len(values) == 1:
+        return values[0]
+    place = g.axis(axis, values[0].rank)
+    if any(v.rank != values[0].rank for v in values):
+        raise g.invalid(f"got ranks {[v.rank for v in values]}; expected equal ranks")
+    return g.call("concatenate", *with_equal_sizes(g.builder, values, place), axis=place)
 
 
 @converts("Split", since=1)

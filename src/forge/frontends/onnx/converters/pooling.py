@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from forge import dims
+from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.contraction import padding, spatial_rank, window
 from forge.frontends.onnx.registry import converts
+from forge.frontends.onnx.term import Term
 
 Ints = tuple[int, ...]
 
@@ -127,69 +130,35 @@ def max_unpool(
     g: Context, x: Value, indices: Value, output_shape: Value | None = None, *, kernel_shape: Ints,
     pads: Ints | None = None, strides: Ints | None = None,
 ) -> Value:
+    """Indices count elements of the shape that the window gives; a larger output_shape adds zeros at the ends."""
     rank = spatial_rank(g, x)
     steps, _ = window(g, kernel_shape, strides, None)
     around = padding(g, "NOTSET", pads, x.shape[2:], kernel_shape, steps, (1,) * rank)
-    natural = [
+    spatial = [
         (size - 1) * step + kernel - around[i] - around[i + rank]
         for i, (size, step, kernel) in enumerate(zip(x.shape[2:], steps, kernel_shape))
     ]
-    shape = (*x.shape[:2], *natural)
-    wanted = shape if output_shape is None else g.required_ints(output_shape, "output_shape")
-    return _scattered(g, x, _placed(g, indices, shape, wanted), wanted)
+    shape = (*x.shape[:2], *spatial)
+    updates = g.call("reshape", x, newshape=(-1,))
+    if output_shape is None:
+        zeros = g.call("full", g.scalar(0, x), shape=(dims.product(shape),))
+        places = g.call("reshape", indices, newshape=(-1,))
+        return g.reshape(g.call("scatter_elements", zeros, places, updates, axis=0), shape)
+    count = g.reshape(g.call("prod", output_shape), (1,))
+    zeros = g.call("full", g.scalar(0, x), count, shape=None)
+    places = g.call("reshape", _placed(g, indices, shape, output_shape), newshape=(-1,))
+    return g.call("reshape", g.call("scatter_elements", zeros, places, updates, axis=0), output_shape, newshape=None)
 
 
-def _placed(g: Context, indices: Value, shape: Sequence[object], wanted: Sequence[object]) -> Value:
-    """Flat positions in a tensor of ``shape`` as flat positions in one of ``wanted``, which is larger at the ends."""
-    if tuple(shape) == tuple(wanted):
-        return indices
-    rest, position, scale = indices, g.constant(0, "int64"), 1
-    for size, target in reversed(list(zip(shape, wanted))):
-        if not isinstance(size, int) or not isinstance(target, int):
-            raise g.unsupported("output_shape with symbolic sizes; expected numbers; fix them with shape=")
-        index = g.call("floor_mod", rest, g.constant(size, "int64"))
-        position = g.call("add", position, g.call("multiply", index, g.constant(scale, "int64")))
-        rest, scale = g.call("floor_divide", rest, g.constant(size, "int64")), scale * target
-    return position
-
-
-def _scattered(g: Context, x: Value, positions: Value, shape: Sequence[object]) -> Value:
-    flat_shape = int(np.prod([d if isinstance(d, int) else -1 for d in shape]))
-    if flat_shape < 0:
-        raise g.unsupported("symbolic sizes; expected numbers; fix them with shape=")
-    zeros = g.call("full", g.scalar(0, x), shape=(flat_shape,))
-    updates, where = (g.call("reshape", v, newshape=(-1,)) for v in (x, positions))
-    return g.reshape(g.call("scatter_elements", zeros, where, updates, axis=0, reduction="update"), tuple(shape))  # type: ignore[arg-type]
-
-
-@converts("MaxRoiPool", since=1)
-def max_roi_pool(g: Context, x: Value, rois: Value, *, pooled_shape: Ints, spatial_scale: float = 1.0) -> Value:
-    return g.call("vision.roi_pool", x, rois, pooled_size=pooled_shape, spatial_scale=spatial_scale)
-
-
-@converts("RoiAlign", since=10)
-def roi_align_10(
-    g: Context, x: Value, rois: Value, batch: Value, *, mode: str = "avg", output_height: int = 1, output_width: int = 1,
-    sampling_ratio: int = 0, spatial_scale: float = 1.0,
-) -> Value:
-    return _roi_align(g, x, rois, batch, mode, (output_height, output_width), sampling_ratio, spatial_scale, "output_half_pixel")
-
-
-@converts("RoiAlign", since=16)
-def roi_align(
-    g: Context, x: Value, rois: Value, batch: Value, *, coordinate_transformation_mode: str = "half_pixel", mode: str = "avg",
-    output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0,
-) -> Value:
-    size = (output_height, output_width)
-    return _roi_align(g, x, rois, batch, mode, size, sampling_ratio, spatial_scale, coordinate_transformation_mode)
-
-
-def _roi_align(
-    g: Context, x: Value, rois: Value, batch: Value, mode: str, size: Ints, ratio: int, scale: float, coordinates: str
-) -> Value:
-    """The operator wants the batch number in front of the corners."""
-    numbered = g.call("concatenate", g.cast(g.reshape(batch, (batch.shape[0], 1)), rois.dtype), rois, axis=1)
-    return g.call(
-        "vision.roi_align", x, numbered, pooled_size=size, spatial_scale=scale, sample_ratio=ratio, mode=mode,
-        half_pixel=coordinates == "half_pixel",
-    )
+def _placed(g: Context, indices: Value, shape: Sequence[Dim], wanted: Value) -> Value:
+    """Flat positions in a tensor of ``shape`` as flat positions in one of the shape ``wanted``."""
+    rest, scale = Term(g, indices), Term(g, g.constant(1, "int64"))
+    position = rest * 0
+    for axis in reversed(range(len(shape))):
+        size = shape[axis]
+        if not isinstance(size, int):
+            raise g.unsupported(f"axis {axis} has the symbolic size {size}; expected a number; fix it with shape=")
+        position = position + rest.floor_mod(size) * scale
+        scale = scale * Term(g, g.call("take", wanted, g.constant(axis, "int64"), axis=0))
+        rest = rest.floor_divide(size)
+    return position.value

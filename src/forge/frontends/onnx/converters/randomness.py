@@ -1,0 +1,67 @@
+"""Random numbers. A node without a seed gets one from its name, so that a model gives the same numbers every time."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import onnx
+
+from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.registry import converts
+from forge.frontends.onnx.tensors import element_dtype
+
+Shape = tuple[int, ...]
+
+
+def _seed(g: Context, seed: float | None) -> int:
+    if seed is None:
+        return zlib.crc32(g.name.encode())
+    return int(seed) if seed == int(seed) else int(np.float32(seed).view(np.uint32))
+
+
+def _dtype(x: Value, dtype: int | None) -> str:
+    return x.dtype if dtype is None else element_dtype(dtype, "attribute 'dtype'")
+
+
+@converts("RandomNormal", since=1)
+def random_normal(
+    g: Context, *, shape: Shape, dtype: int = onnx.TensorProto.FLOAT, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
+) -> Value:
+    kind = element_dtype(dtype, "attribute 'dtype'")
+    return g.call("random.normal", out_shape=shape, out_dtype=kind, mean=mean, scale=scale, seed=_seed(g, seed))
+
+
+@converts("RandomNormalLike", since=1)
+def random_normal_like(
+    g: Context, x: Value, *, dtype: int | None = None, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
+) -> Value:
+    return g.call("random.normal", out_shape=x.shape, out_dtype=_dtype(x, dtype), mean=mean, scale=scale, seed=_seed(g, seed))
+
+
+@converts("RandomUniform", since=1)
+def random_uniform(
+    g: Context, *, shape: Shape, dtype: int = onnx.TensorProto.FLOAT, high: float = 1.0, low: float = 0.0, seed: float | None = None
+) -> Value:
+    kind = element_dtype(dtype, "attribute 'dtype'")
+    return g.call("random.uniform", out_shape=shape, out_dtype=kind, low=low, high=high, seed=_seed(g, seed))
+
+
+@converts("RandomUniformLike", since=1)
+def random_uniform_like(
+    g: Context, x: Value, *, dtype: int | None = None, high: float = 1.0, low: float = 0.0, seed: float | None = None
+) -> Value:
+    return g.call("random.uniform", out_shape=x.shape, out_dtype=_dtype(x, dtype), low=low, high=high, seed=_seed(g, seed))
+
+
+@converts("Bernoulli", since=15)
+def bernoulli(g: Context, x: Value, *, dtype: int | None = None, seed: float | None = None) -> Value:
+    return g.call("random.bernoulli", x, out_dtype=_dtype(x, dtype), seed=_seed(g, seed))
+
+
+@converts("Multinomial", since=7)
+def multinomial(
+    g: Context, x: Value, *, dtype: int = onnx.TensorProto.INT32, sample_size: int = 1, seed: float | None = None
+) -> Value:
+    kind = element_dtype(dtype, "attribute 'dtype'")
+    return g.call("random.multinomial", x, num_samples=sample_size, out_dtype=kind, seed=_seed(g, seed))
