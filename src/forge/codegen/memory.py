@@ -128,7 +128,19 @@ class Access:
         vector = f"<{self.lanes} x {self.element}>"
         name = f"@llvm.masked.load.v{self.lanes}{_short(self.element)}.p0"
         loaded = self.e.builder.value(f"call {vector} {name}(ptr align {align} {pointer}, {mask}, {vector} zeroinitializer)")
+        loaded = self._opaque(vector, loaded)
         return loaded if self.lanes > 1 else self.e.builder.value(f"extractelement {vector} {loaded}, i64 0")
+
+    def _opaque(self, vector: str, loaded: str) -> str:
+        """``loaded`` behind an empty instruction.
+
+        LLVM 22 folds a masked load into a masked AVX-512 instruction, and where that must copy a register unfolds it into a load
+        without mask, which reads past the end.
+        """
+        bits = 8 * self.size * self.lanes
+        if bits not in (128, 256, 512) or not self.e.target.has("avx512f"):
+            return loaded
+        return self.e.builder.value(f'call {vector} asm "", "=v,0"({vector} {loaded})')
 
     def _store_at(self, pointer: str, value: str) -> None:
         align = self._alignment()
