@@ -8,31 +8,31 @@ import pytest
 from forge.ir.builder import Builder
 from forge.ir.types import TensorType
 from forge.passes import canonicalize, eliminate_common_subexpr, eliminate_dead_code
-from tests.passes.checks import check, parse, rewrite, text_of
+from tests.passes.checks import check, parse, rewrite, text_of, weights
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("%0 = nn.dropout(%x); nn.relu(%0)", "nn.relu(%x)"),
-        ("%0 = copy(%x); %1 = copy(%0); nn.relu(%1)", "nn.relu(%x)"),
-        ('%0 = cast(%x, dtype="float32"); nn.relu(%0)', "nn.relu(%x)"),
-        ('%0 = cast(%x, dtype="float64"); %1 = cast(%0, dtype="float32"); nn.relu(%1)', "nn.relu(%x)"),
-        ('%0 = cast(%x, dtype="int32"); %1 = cast(%0, dtype="float32"); nn.relu(%1)',
-         '%0 = cast(%x, dtype="int32");\n%1 = cast(%0, dtype="float32");\nnn.relu(%1)'),
-        ("%0 = reshape(%x, newshape=[6, 4]); %1 = reshape(%0, newshape=[2, 3, 4]); nn.relu(%1)", "nn.relu(%x)"),
-        ("%0 = reshape(%x, newshape=[6, 4]); %1 = reshape(%0, newshape=[-1]); nn.relu(%1)",
-         "%0 = reshape(%x, newshape=[24]);\nnn.relu(%0)"),
-        ("%0 = expand_dims(%x, axis=0); %1 = squeeze(%0, axis=[0]); nn.relu(%1)", "nn.relu(%x)"),
-        ("%0 = nn.batch_flatten(%x); %1 = nn.batch_flatten(%0); nn.relu(%1)", "%0 = reshape(%x, newshape=[2, 12]);\nnn.relu(%0)"),
-        ("%0 = transpose(%x, axes=[2, 0, 1]); %1 = transpose(%0, axes=[1, 2, 0]); nn.relu(%1)", "nn.relu(%x)"),
-        ("%0 = transpose(%x); %1 = transpose(%0, axes=[1, 0, 2]); nn.relu(%1)", "%0 = transpose(%x, axes=[1, 2, 0]);\nnn.relu(%0)"),
-        ("%0 = add(%x, 0f); %1 = multiply(1f, %0); %2 = divide(%1, 1f); nn.relu(%2)", "nn.relu(%x)"),
-        ("%0 = subtract(0f, %x); nn.relu(%0)", "%0 = subtract(0f, %x);\nnn.relu(%0)"),
-        ("%0 = concatenate(%x, axis=1); nn.relu(%0)", "nn.relu(%x)"),
-        ("%0 = strided_slice(%x, begin=[0], end=[9], axes=[1]); nn.relu(%0)", "nn.relu(%x)"),
-        ("%0 = strided_slice(%x, begin=[-1], end=[-9], strides=[-1], axes=[1]); nn.relu(%0)",
-         "%0 = strided_slice(%x, begin=[-1], end=[-9], strides=[-1], axes=[1]);\nnn.relu(%0)"),
+        ("%0 = nn.dropout(%x); abs(%0)", "abs(%x)"),
+        ("%0 = copy(%x); %1 = copy(%0); abs(%1)", "abs(%x)"),
+        ('%0 = cast(%x, dtype="float32"); abs(%0)', "abs(%x)"),
+        ('%0 = cast(%x, dtype="float64"); %1 = cast(%0, dtype="float32"); abs(%1)', "abs(%x)"),
+        ('%0 = cast(%x, dtype="int32"); %1 = cast(%0, dtype="float32"); abs(%1)',
+         '%0 = cast(%x, dtype="int32");\n%1 = cast(%0, dtype="float32");\nabs(%1)'),
+        ("%0 = reshape(%x, newshape=[6, 4]); %1 = reshape(%0, newshape=[2, 3, 4]); abs(%1)", "abs(%x)"),
+        ("%0 = reshape(%x, newshape=[6, 4]); %1 = reshape(%0, newshape=[-1]); abs(%1)",
+         "%0 = reshape(%x, newshape=[24]);\nabs(%0)"),
+        ("%0 = expand_dims(%x, axis=0); %1 = squeeze(%0, axis=[0]); abs(%1)", "abs(%x)"),
+        ("%0 = nn.batch_flatten(%x); %1 = nn.batch_flatten(%0); abs(%1)", "%0 = reshape(%x, newshape=[2, 12]);\nabs(%0)"),
+        ("%0 = transpose(%x, axes=[2, 0, 1]); %1 = transpose(%0, axes=[1, 2, 0]); abs(%1)", "abs(%x)"),
+        ("%0 = transpose(%x); %1 = transpose(%0, axes=[1, 0, 2]); abs(%1)", "%0 = transpose(%x, axes=[1, 2, 0]);\nabs(%0)"),
+        ("%0 = add(%x, 0f); %1 = multiply(1f, %0); %2 = divide(%1, 1f); abs(%2)", "abs(%x)"),
+        ("%0 = subtract(0f, %x); abs(%0)", "%0 = subtract(0f, %x);\nabs(%0)"),
+        ("%0 = concatenate(%x, axis=1); abs(%0)", "abs(%x)"),
+        ("%0 = strided_slice(%x, begin=[0], end=[9], axes=[1]); abs(%0)", "abs(%x)"),
+        ("%0 = strided_slice(%x, begin=[-1], end=[-9], strides=[-1], axes=[1]); abs(%0)",
+         "%0 = strided_slice(%x, begin=[-1], end=[-9], strides=[-1], axes=[1]);\nabs(%0)"),
         ("%0 = transpose(%x, axes=[0, 2, 1]); nn.matmul(%x, %0)", "nn.matmul(%x, %x, transpose_b=True)"),
     ],
 )
@@ -42,26 +42,47 @@ def test_one_form(before: str, after: str) -> None:
     assert text_of(graph) == after
 
 
+VIEWS = [
+    ("%0 = reshape(%x, newshape=[6, 4]); %1 = nn.dense(%0, meta[relay.Constant][0]); %2 = add(%1, meta[relay.Constant][1]); "
+     "%3 = nn.gelu(%2); %4 = reshape(%3, newshape=[2, 3, 5]); tanh(%4)",
+     "%0 = nn.dense(%x, meta[relay.Constant][0]);\n%1 = add(%0, meta[relay.Constant][1]);\n%2 = nn.gelu(%1);\ntanh(%2)"),
+    ("%0 = reshape(%x, newshape=[8, 3]); %1 = add(%0, meta[relay.Constant][2]); abs(%1)",
+     "%0 = reshape(%x, newshape=[8, 3]);\n%1 = add(%0, meta[relay.Constant][0]);\nabs(%1)"),
+    ("%0 = reshape(%x, newshape=[24]); %1 = exp(%x); %2 = reshape(%1, newshape=[24]); %3 = add(%0, %2); abs(%3)",
+     "%0 = exp(%x);\n%1 = add(%x, %0);\n%2 = reshape(%1, newshape=[24]);\nabs(%2)"),
+    ("%0 = divide(%x, 8f); abs(%0)", "%0 = multiply(%x, 0.125f);\nabs(%0)"),
+    ("%0 = divide(%x, 3f); abs(%0)", "%0 = divide(%x, 3f);\nabs(%0)"),
+    ("%0 = power(%x, 3f); abs(%0)", "%0 = multiply(%x, %x);\n%1 = multiply(%0, %x);\nabs(%1)"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), VIEWS)
+def test_views_move_behind_arithmetic(before: str, after: str) -> None:
+    graph = parse(f"def @main(%x: Tensor[(2, 3, 4), float32]) {{ {before} }}", [weights(5, 4), weights(5), weights(3)])
+    check(canonicalize.run, graph)
+    assert text_of(graph) == after
+
+
 def test_moving_axes_of_one_is_a_reshape() -> None:
-    graph = parse("def @main(%x: Tensor[(n, 1, 4), float32]) { %0 = transpose(%x, axes=[1, 0, 2]); nn.relu(%0) }")
+    graph = parse("def @main(%x: Tensor[(n, 1, 4), float32]) { %0 = transpose(%x, axes=[1, 0, 2]); abs(%0) }")
     check(canonicalize.run, graph, symbols={"n": 3})
-    assert text_of(graph) == "%0 = reshape(%x, newshape=[1, n, 4]);\nnn.relu(%0)"
+    assert text_of(graph) == "%0 = reshape(%x, newshape=[1, n, 4]);\nabs(%0)"
 
 
 def test_layout_round_trips_go() -> None:
     graph = parse("""def @main(%x: Tensor[(n, 6, 4, 4), float32]) {
       %0 = layout_transform(%x, src_layout="NCHW", dst_layout="NCHW4c");
       %1 = layout_transform(%0, src_layout="NCHW4c", dst_layout="NCHW", channels=6);
-      nn.relu(%1)
+      abs(%1)
     }""")
     check(canonicalize.run, graph, symbols={"n": 1})
-    assert text_of(graph) == "nn.relu(%x)"
+    assert text_of(graph) == "abs(%x)"
 
 
 def test_outputs_keep_their_names() -> None:
     graph = parse("def @main(%x: Tensor[(2), float32]) { nn.dropout(%x) }")
     assert check(canonicalize.run, graph) == 0
-    graph = parse("def @main(%x: Tensor[(2), float32]) { %0 = nn.relu(%x); %1 = nn.dropout(%0); %1 }")
+    graph = parse("def @main(%x: Tensor[(2), float32]) { %0 = abs(%x); %1 = nn.dropout(%0); %1 }")
     graph.outputs[0].name = "y"
     assert check(canonicalize.run, graph) == 1
     assert graph.output_names == ["y"]
@@ -95,10 +116,21 @@ def test_constants_merge_by_bytes() -> None:
     assert len(graph.select("constant")) == 2
 
 
+def test_large_constants_merge_only_when_all_is_equal() -> None:
+    builder = Builder()
+    big = np.zeros(10_000, np.float32)
+    other = big.copy()
+    other[9_999] = 1
+    values = [builder.constant(a) for a in (big, big.copy(), other)]
+    graph = builder.output(*(builder.call("negative", v) for v in values))
+    rewrite(eliminate_common_subexpr.run, graph)
+    assert len(graph.select("constant")) == 2
+
+
 def test_dead_nodes_go() -> None:
-    graph = parse("def @main(%x: Tensor[(2), float32]) { %0 = exp(%x); %1 = abs(%0); nn.relu(%x) }")
+    graph = parse("def @main(%x: Tensor[(2), float32]) { %0 = exp(%x); %1 = abs(%0); abs(%x) }")
     assert check(eliminate_dead_code.run, graph) == 2
-    assert text_of(graph) == "nn.relu(%x)"
+    assert text_of(graph) == "abs(%x)"
 
 
 def test_what_defines_a_needed_size_stays() -> None:

@@ -134,6 +134,32 @@ def test_padding_follows() -> None:
     assert graph.find("nn.pad").result.rank == 5
 
 
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "output_padding"),
+    [(2, 2, (0,), 0), (4, 2, (1, 1), 0), (3, 2, (1, 1), 1), (3, 1, (1, 0, 0, 1), 0), (2, 3, (0, 0), 0), (5, 2, (2, 2), 1)],
+)
+@pytest.mark.parametrize("channels", [3, 16])
+def test_transposed_convolution(kernel: int, stride: int, padding: tuple[int, ...], output_padding: int, channels: int) -> None:
+    net = Net()
+    y = net.call("nn.relu", net.conv(net.image(8, 5), 24))
+    weight = net.constant(weights(24, channels, kernel, kernel))
+    y = net.call("nn.conv2d_transpose", y, weight, strides=(stride, stride), padding=padding, output_padding=(output_padding, output_padding))
+    graph = net.output(net.call("nn.bias_add", y, net.constant(weights(channels))))
+    assert check_layouts(graph) == 4
+    assert not graph.select("nn.conv2d_transpose")
+
+
+def test_transposed_convolution_that_stays() -> None:
+    net = Net()
+    weight = net.constant(weights(8, 2, 2, 2))
+    graph = net.output(net.call("nn.conv2d_transpose", net.image(8, 5), weight, strides=(2, 2), output_padding=(1, 1)))
+    assert check_layouts(graph) == 0
+    net = Net()
+    weight = net.constant(weights(8, 2, 2, 2))
+    graph = net.output(net.call("nn.conv2d_transpose", net.image(8, 5), weight, strides=(2, 2), groups=2))
+    assert check_layouts(graph) == 0
+
+
 def test_outputs_keep_names_and_types() -> None:
     net = Net()
     y = net.conv(net.image(3), 8)

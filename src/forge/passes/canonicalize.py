@@ -221,7 +221,78 @@ def _swaps_last_two(axes: tuple[int, ...]) -> bool:
 
 
 
+def division_by_power_of_two(graph: Graph, node: Node) -> Value | None:
+    """x / c == x * (1 / c), exactly, where c is a power of two"""
+    data, divisor = node.operands
+    assert data is not None and divisor is not None
+    array = divisor.constant
+    if array is None or array.dtype.kind != "f" or array.size != 1:
+        return None
+    mantissa, exponent = np.frexp(array)
+    if abs(float(mantissa.reshape(()))) != 0.5 or abs(int(exponent.reshape(()))) > 14:
+        return None
+    builder = before(graph, node)
+    return builder.call("multiply", data, builder.constant(np.asarray(1 / array, array.dtype)), name=node.name)
+
+
+def power_as_products(graph: Graph, node: Node) -> Value | None:
+    """power(x, 2) == x * x; power(x, 3) == x * x * x, for real x"""
+    data, exponent = node.operands
+    assert data is not None and exponent is not None
+    array = exponent.constant
+    if array is None or array.size != 1 or not dtypes.is_float(data.dtype) or data.type != node.result.type:
+        return None
+    if float(array.reshape(())) not in (2.0, 3.0):
+        return None
+    builder = before(graph, node)
+    product = builder.call("multiply", data, data)
+    return product if float(array.reshape(())) == 2.0 else builder.call("multiply", product, data)
+
+
+def dense_of_view(graph: Graph, node: Node) -> Value | None:
+    """dense(reshape(x), w) == reshape(dense(x, w)), where the reshape keeps the last axis"""
+    inner = _data(node).producer
+    if inner is None or inner.op != "reshape" or not _is_plain_view(inner) or _data(inner).rank < 2:
+        return None
+    data = _data(inner)
+    if data.shape[-1] != inner.result.shape[-1]:
+        return None
+    product = before(graph, node).call(node.op, data, node.operands[1], name=node.name, **node.attributes)
+    return _reshaped(graph, node, product)
+
+
+def elementwise_of_view(graph: Graph, node: Node) -> Value | None:
+    """f(reshape(x), c) == reshape(f(x, c)) for an element-wise f and constants c that are scalars or go along a last axis that stays"""
+    inner = _data(node).producer
+    if inner is None or inner.op != "reshape" or not _is_plain_view(inner) or node.result.shape != inner.result.shape:
+        return None
+    data, others = _data(inner), node.operands[1:]
+    keeps_last = data.rank > 0 and inner.result.rank > 0 and data.shape[-1] == inner.result.shape[-1]
+    if not all(v is None or _goes_along_last(v, keeps_last) for v in others):
+        return None
+    value = before(graph, node).call(node.op, data, *others, name=node.name, **node.attributes)
+    return _reshaped(graph, node, value)
+
+
+def _goes_along_last(value: Value, allowed: bool) -> bool:
+    return value.constant is not None and (value.rank == 0 or (allowed and value.rank == 1))
+
+
+def sum_of_views(graph: Graph, node: Node) -> Value | None:
+    """reshape(x) + reshape(y) == reshape(x + y) for x and y of one shape"""
+    inner = [v.producer for v in node.operands if v is not None and v.producer is not None and v.producer.op == "reshape"]
+    if len(inner) != 2 or any(n.result.shape != node.result.shape or not _is_plain_view(n) for n in inner):
+        return None
+    sources = [_data(n) for n in inner]
+    if sources[0].type != sources[1].type:
+        return None
+    return _reshaped(graph, node, before(graph, node).call(node.op, *sources, name=node.name, **node.attributes))
+
+
+ACTIVATIONS = ("nn.relu", "nn.gelu", "nn.silu", "sigmoid", "tanh", "erf", "clip", "nn.leaky_relu", "nn.hardswish", "exp", "sqrt", "negative")
+
 RULES: dict[str, tuple[Rule, ...]] = {
+    **dict.fromkeys(ACTIVATIONS, (elementwise_of_view,)),
     "copy": (identity,),
     "nn.dropout": (identity,),
     "cast": (same_type, cast_of_cast),
@@ -233,11 +304,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "nn.batch_flatten": (view_as_reshape,),
     "transpose": (transpose_of_transpose, transpose_as_reshape),
     "layout_transform": (layout_round_trip,),
-    "add": (neutral_operand(0, both_sides=True),),
-    "subtract": (neutral_operand(0, both_sides=False),),
-    "multiply": (neutral_operand(1, both_sides=True),),
-    "divide": (neutral_operand(1, both_sides=False),),
-    "power": (neutral_operand(1, both_sides=False),),
+    "add": (neutral_operand(0, both_sides=True), elementwise_of_view, sum_of_views),
+    "subtract": (neutral_operand(0, both_sides=False), elementwise_of_view, sum_of_views),
+    "multiply": (neutral_operand(1, both_sides=True), elementwise_of_view, sum_of_views),
+    "divide": (neutral_operand(1, both_sides=False), division_by_power_of_two, elementwise_of_view),
+    "power": (neutral_operand(1, both_sides=False), power_as_products),
+    "nn.dense": (dense_of_view,),
     "concatenate": (single_operand,),
     "strided_slice": (whole_slice,),
     "nn.pad": (no_padding,),

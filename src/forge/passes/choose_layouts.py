@@ -1,7 +1,7 @@
 """Convolutions get the blocked layout of the target's kernels, and tensors stay in it as long as they can.
 
 ``nn.conv2d(%x, w)`` --> ``nn.contrib_conv2d_NCHWc(layout_transform(%x), p)`` with channels in blocks of the target's vector width
-and packed weights. Element-wise operators, pools, concatenations, resizing and padding follow their operand into the blocked layout;
+and packed weights; a transposed convolution becomes such a convolution and a shuffle. Element-wise operators, pools, concatenations, resizing and padding follow their operand into the blocked layout;
 everything else reads a tensor that is transformed back, once. Images of symbolic size, weights that are not constant and other
 groupings than depthwise keep the plain layout.
 """
@@ -65,6 +65,8 @@ class _Blocking:
         """The result of ``node`` in the blocked layout; None where the node stays as it is."""
         if node.op == "nn.conv2d":
             return self._convolution(node) if _is_eligible(node) else None
+        if node.op == "nn.conv2d_transpose":
+            return self._transposed_convolution(node) if _is_eligible_transposed(node) else None
         if not any(self._is_blocked(v) for v in node.operands) or not _is_image(node):
             return None
         if node.op in POOLS or node.op in RESIZES:
@@ -124,6 +126,41 @@ class _Blocking:
         source = self._in_blocks(data, builder, block)
         return builder.call(op, source, builder.constant(packed, name=weight.name), name=node.name,
                             **{**attributes, **layouts, **sizes})
+
+    def _transposed_convolution(self, node: Node) -> Value:
+        """A convolution that gives the outputs between two inputs as channels of one position, then a shuffle of these to places.
+
+        With stride s, outputs ``q * s + r`` are ``sum over taps j of data[q - j] * weight[r + j * s]``.
+        """
+        data, weight = node.operands
+        assert data is not None and weight is not None and weight.constant is not None
+        attributes, channels = node.attributes, weight.shape[1]
+        builder = before(self.graph, node)
+        steps = attributes["strides"]
+        rounded = -(-channels // self.block) * self.block
+        kernel = subpixel_kernel(weight.constant, steps, rounded)
+        taps = kernel.shape[2:]
+        constant = builder.constant(pack_kernel(kernel, self.block, self.block), name=weight.name)
+        phases = builder.call(
+            "nn.contrib_conv2d_NCHWc", self._in_blocks(data, builder, self.block), constant, name=node.name, kernel_size=taps,
+            padding=(*(k - 1 for k in taps), *(k - 1 for k in taps)), channels=kernel.shape[0], in_channels=data.shape[1],
+            data_layout=self.layout, kernel_layout=f"OIHW{self.block}i{self.block}o", out_layout=self.layout)
+        return self._shuffled(phases, steps, node, builder)
+
+    def _shuffled(self, phases: Value, steps: tuple[int, int], node: Node, builder: Builder) -> Value:
+        """``phases[N, (r, s, C), H, W, c]`` as ``[N, C, (H, r), (W, s), c]``, cropped to the result of ``node``."""
+        n, blocks, height, width, lanes = phases.shape
+        rows, columns = steps
+        apart = builder.call("reshape", phases, newshape=(n, rows, columns, blocks // (rows * columns), height, width, lanes))
+        places = builder.call("transpose", apart, axes=(0, 3, 4, 1, 5, 2, 6))
+        whole = (n, blocks // (rows * columns), height * rows, width * columns, lanes)
+        image = builder.call("reshape", places, newshape=whole)
+        extents = node.result.shape[2:]
+        first = padding_begins(node.attributes["padding"])
+        if first == (0, 0) and tuple(extents) == (whole[2], whole[3]):
+            return image
+        end = tuple(b + e for b, e in zip(first, extents))
+        return builder.call("strided_slice", image, begin=first, end=end, axes=(2, 3))
 
     def _layout_attribute(self, node: Node) -> Value | None:
         attributes = node.attributes
@@ -209,6 +246,38 @@ def _is_eligible(node: Node) -> bool:
     if layouts != ("NCHW", "OIHW", "NCHW") or not is_static(*numbers) or weight.constant.size == 0:
         return False
     return attributes["groups"] == 1 or attributes["groups"] == data.shape[1] == weight.shape[0]
+
+
+def _is_eligible_transposed(node: Node) -> bool:
+    """Whether the shuffled form can compute this transposed convolution."""
+    data, weight = node.operands
+    attributes = node.attributes
+    if data is None or weight is None or weight.constant is None or data.dtype != "float32" or attributes["out_dtype"] not in ("", "float32"):
+        return False
+    layouts = (attributes["data_layout"], attributes["kernel_layout"], attributes["out_layout"] or "NCHW")
+    plain = attributes["groups"] == 1 and all(d == 1 for d in attributes["dilation"])
+    if layouts != ("NCHW", "IOHW", "NCHW") or not plain or not is_static(*data.shape[1:], *attributes["padding"]):
+        return False
+    first, steps = padding_begins(attributes["padding"]), attributes["strides"]
+    reach = [b + extent for b, extent in zip(first, node.result.shape[2:])]
+    limit = [(i - 1) * s + -(-k // s) * s for i, k, s in zip(data.shape[2:], weight.shape[2:], steps)]
+    return weight.constant.size > 0 and len(steps) == 2 and all(r <= m for r, m in zip(reach, limit))
+
+
+def padding_begins(padding: tuple[Any, ...]) -> tuple[Any, Any]:
+    """(top, left) of a 2-D padding attribute."""
+    return (padding[0], padding[0]) if len(padding) == 1 else (padding[0], padding[1])
+
+
+def subpixel_kernel(weight: np.ndarray, steps: tuple[int, int], channels: int) -> np.ndarray:
+    """``weight[I, O, kh, kw]`` of stride ``steps`` as ``[(r, s, channels), I, ceil(kh / sh), ceil(kw / sw)]``, with taps reversed."""
+    inner, outer, height, width = weight.shape
+    rows, columns = steps
+    taps = -(-height // rows), -(-width // columns)
+    padded = np.zeros((inner, channels, taps[0] * rows, taps[1] * columns), weight.dtype)
+    padded[:, :outer, :height, :width] = weight
+    phases = padded.reshape(inner, channels, taps[0], rows, taps[1], columns)[:, :, ::-1, :, ::-1]
+    return np.ascontiguousarray(phases.transpose(3, 5, 1, 0, 2, 4).reshape(rows * columns * channels, inner, *taps))
 
 
 def _is_image(node: Node) -> bool:

@@ -16,6 +16,9 @@ from forge.ir.op import Trait
 from forge.passes.base import PassContext
 from forge.passes.rewriting import is_mergeable, live_nodes, on_all_graphs, replace
 
+SAMPLE = 4096
+"""Elements of a large constant that its key is made of."""
+
 
 def run(graph: Graph, context: PassContext) -> int:
     return on_all_graphs(graph, _merge)
@@ -27,11 +30,16 @@ def _merge(graph: Graph) -> int:
     for node in live_nodes(graph):
         if not is_mergeable(node):
             continue
-        key = _key(node)
-        first = seen.setdefault(key, node)
-        if first is not node and replace(graph, node, *first.results):
+        first = seen.setdefault(_key(node), node)
+        if first is not node and _has_equal_contents(first, node) and replace(graph, node, *first.results):
             count += 1
     return count
+
+
+def _has_equal_contents(first: Node, second: Node) -> bool:
+    """Large constants are compared in full here: their keys see a sample."""
+    a, b = first.results[0].constant, second.results[0].constant
+    return a is None or b is None or a is b or a.dtype == object or a.tobytes() == b.tobytes()
 
 
 def _key(node: Node) -> Any:
@@ -46,7 +54,8 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         if value.dtype == object:
             return id(value)
-        return (str(value.dtype), value.shape, hashlib.sha256(np.ascontiguousarray(value).view(np.uint8).data).digest())
+        sample = value if value.size <= SAMPLE else value.reshape(-1)[:: value.size // SAMPLE]
+        return (str(value.dtype), value.shape, hashlib.sha256(sample.tobytes()).digest())
     if isinstance(value, tuple):
         return tuple(map(_frozen, value))
     return (type(value).__name__, repr(value))
