@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from forge.codegen.objects import undefined_symbols
 from forge.errors import CompileError
 
 _names = itertools.count()
@@ -38,7 +39,8 @@ class JitLibrary:
         import llvmlite.binding as llvm
 
         builder = llvm.JITLibraryBuilder()
-        for code in objects:
+        codes = list(objects)
+        for code in codes:
             builder.add_object_img(code)
         for name, address in (imports or {}).items():
             builder.import_symbol(name, address)
@@ -49,6 +51,7 @@ class JitLibrary:
         try:
             self._tracker = builder.link(_linker(), f"forge.{next(_names)}")
         except RuntimeError as error:
-            raise CompileError(f"codegen: linking failed: {error}") from error
+            missing = ", ".join(sorted(undefined_symbols(*codes))) or "none"
+            raise CompileError(f"codegen: linking failed: {error}; symbols needed from this process: {missing}") from error
         self.addresses: dict[str, int] = {name: self._tracker[name] for name in names}
         self._finalizer = weakref.finalize(self, self._tracker.close)

@@ -1,0 +1,174 @@
+"""Arithmetic, comparisons and conversions: compiled code against the interpreter, bit for bit, corner cases first."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from forge import dtypes
+from forge.tir import expr as tir
+from tests.codegen.native import Array, assert_identical, interpret_map, map_function, run_map
+
+INTEGERS = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+OLDEST_AND_NEWEST = ("llvm -mcpu=x86-64", "llvm")
+
+INTEGER_OPS = ("add", "sub", "mul", "truncdiv", "truncmod", "floordiv", "floormod", "min", "max", "and", "or", "xor", "shl",
+               "shr")
+
+
+def integer_pairs(dtype: str) -> tuple[Array, Array]:
+    low, high = dtypes.integer_range(dtype)
+    width = dtypes.bits(dtype)
+    edges = {low, low + 1, low // 2, -2, -1, 0, 1, 2, 3, 7, width - 1, width, width + 1, high // 2, high - 1, high}
+    values = np.array(sorted(v for v in edges if low <= v <= high), object)
+    a, b = (grid.reshape(-1) for grid in np.meshgrid(values, values))
+    pad = -a.size % 8
+    return tuple(np.concatenate([x, x[:pad]]).astype(dtypes.numpy_dtype(dtype)) for x in (a, b))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("target", OLDEST_AND_NEWEST)
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integer_operations_at_the_edges(dtype: str, target: str) -> None:
+    a, b = integer_pairs(dtype)
+    for op in INTEGER_OPS:
+        function = map_function((dtype, dtype), dtype, lambda x, y, op=op: tir.binary(op, x, y))
+        assert_identical(run_map(function, (a, b), target, 1), interpret_map(function, (a, b)))
+
+
+@pytest.mark.parametrize("divisor", [-7, -4, -1, 0, 1, 3, 8])
+@pytest.mark.parametrize("op", ["truncdiv", "truncmod", "floordiv", "floormod"])
+def test_division_by_a_constant(op: str, divisor: int) -> None:
+    a, _ = integer_pairs("int32")
+    function = map_function(("int32",), "int32", lambda x: tir.binary(op, x, divisor), lanes=4)
+    assert_identical(run_map(function, (a,)), interpret_map(function, (a,)))
+
+
+@pytest.mark.parametrize("amount", [0, 1, 15, 16, 40, -1])
+@pytest.mark.parametrize("dtype", ["int16", "uint16"])
+def test_shift_by_a_constant(dtype: str, amount: int) -> None:
+    a, _ = integer_pairs(dtype)
+    for op in ("shl", "shr"):
+        function = map_function((dtype,), dtype, lambda x, op=op: tir.binary(op, x, tir.const(amount, dtype, x.lanes)))
+        assert_identical(run_map(function, (a,)), interpret_map(function, (a,)))
+
+
+def float_edges(dtype: str) -> Array:
+    kind = dtypes.numpy_dtype(dtype)
+    values = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 127.4, -128.6, 255.5, 32767.5, 65535.9, -65536.0, 2147483520.0,
+              2147483648.0, -2147483648.0, -2147483904.0, 4294967040.0, 4294967296.0, 9.2e18, 9.3e18, -9.3e18, 1.84e19, 1.9e19,
+              1e30, -1e30, np.inf, -np.inf, np.nan, -np.nan]
+    with np.errstate(over="ignore"):
+        return np.array(values).astype(kind)
+
+
+@pytest.mark.parametrize("target", OLDEST_AND_NEWEST)
+@pytest.mark.parametrize("source", FLOATS)
+def test_floats_saturate_into_integers(source: str, target: str) -> None:
+    x = float_edges(source)
+    for result in ("bool", *INTEGERS):
+        function = map_function((source,), result, lambda v, result=result: tir.cast(v, result))
+        assert_identical(run_map(function, (x,), target, 1), interpret_map(function, (x,)))
+
+
+@pytest.mark.parametrize("source", ["bool", *INTEGERS])
+def test_integers_convert(source: str) -> None:
+    x = np.array([True, False] * 8) if source == "bool" else integer_pairs(source)[0]
+    for result in ("bool", *INTEGERS, *FLOATS):
+        function = map_function((source,), result, lambda v, result=result: tir.cast(v, result), lanes=4)
+        assert_identical(run_map(function, (x,), "llvm", 1), interpret_map(function, (x,)))
+
+
+@pytest.mark.parametrize("target", OLDEST_AND_NEWEST)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_minimum_and_maximum_keep_nan(dtype: str, target: str) -> None:
+    edges = float_edges(dtype)
+    a, b = np.repeat(edges, len(edges)), np.tile(edges, len(edges))
+    for op in ("min", "max"):
+        reference = {"min": np.minimum, "max": np.maximum}[op]
+        function = map_function((dtype, dtype), dtype, lambda x, y, op=op: tir.binary(op, x, y))
+        got = run_map(function, (a, b), target)
+        want = reference(a.astype(np.float64), b.astype(np.float64))
+        np.testing.assert_array_equal(got.astype(np.float64), want)
+        clipped = run_map(map_function((dtype,), dtype, lambda x, op=op: tir.binary(op, 1.0, x)), (edges,), target)
+        np.testing.assert_array_equal(clipped.astype(np.float64), reference(edges.astype(np.float64), 1.0))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "bool"])
+def test_comparisons(dtype: str) -> None:
+    if dtype == "bool":
+        a, b = np.array([0, 0, 1, 1] * 2, bool), np.array([0, 1, 0, 1] * 2, bool)
+    elif dtypes.is_integer(dtype):
+        a, b = integer_pairs(dtype)
+    else:
+        edges = float_edges(dtype)
+        a, b = np.repeat(edges, len(edges)), np.tile(edges, len(edges))
+    for op in tir.COMPARE_OPS:
+        function = map_function((dtype, dtype), "bool", lambda x, y, op=op: tir.compare(op, x, y))
+        assert_identical(run_map(function, (a, b), "llvm", 1), interpret_map(function, (a, b)))
+
+
+@pytest.mark.parametrize("op", ["and", "or", "xor", "add", "mul", "max", "min"])
+def test_boolean_operations(op: str) -> None:
+    a, b = np.array([0, 0, 1, 1] * 2, bool), np.array([0, 1, 0, 1] * 2, bool)
+    function = map_function(("bool", "bool"), "bool", lambda x, y: tir.binary(op, x, y))
+    assert_identical(run_map(function, (a, b)), interpret_map(function, (a, b)))
+
+
+def test_any_byte_but_zero_is_true() -> None:
+    x = np.array([0, 1, 2, 255, 0, 128, 0, 1], np.uint8).view(bool)
+    function = map_function(("bool",), "int32", lambda v: tir.cast(v, "int32"))
+    assert run_map(function, (x,)).tolist() == [0, 1, 1, 1, 0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["popcount", "clz", "abs"])
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint64"])
+def test_bit_intrinsics(name: str, dtype: str) -> None:
+    a, _ = integer_pairs(dtype)
+    function = map_function((dtype,), dtype, lambda x: tir.call(name, x))
+    if name == "abs":
+        want = np.where(a.astype(object) < 0, -a.astype(object), a.astype(object))
+        wrapped = [dtypes.wrap_int(int(v), dtype) for v in want]
+        assert run_map(function, (a,)).tolist() == wrapped
+    elif name == "popcount":
+        width = dtypes.bits(dtype)
+        assert run_map(function, (a,)).tolist() == [(int(v) % (1 << width)).bit_count() for v in a]
+    else:
+        assert_identical(run_map(function, (a,)), interpret_map(function, (a,)))
+
+
+@pytest.mark.parametrize("target", ["llvm -mcpu=x86-64", "llvm -mcpu=x86-64-v3", "llvm"])
+@pytest.mark.parametrize("lanes", [1, 4, 8, 16])
+def test_dot_product_of_bytes_is_exact(lanes: int, target: str) -> None:
+    from forge.codegen.testing import build
+    from forge.tir import stmt
+    from forge.tir.expr import Buffer
+
+    c, a, b = Buffer("c", "int32", ()), Buffer("a", "uint8", ()), Buffer("b", "int8", ())
+    indices = tir.ramp(0, 1, lanes), tir.ramp(0, 1, 4 * lanes)
+    value = tir.call("dot_u8s8", tir.load(c, indices[0]), tir.load(a, indices[1]), tir.load(b, indices[1]))
+    kernel = build(stmt.Function("dot", (c, a, b), (), stmt.store(c, indices[0], value)), target)
+    rng = np.random.default_rng(lanes)
+    left = np.where(rng.random(4 * lanes) < 0.5, 255, rng.integers(0, 256, 4 * lanes)).astype(np.uint8)
+    right = np.where(rng.random(4 * lanes) < 0.5, -128, rng.integers(-128, 128, 4 * lanes)).astype(np.int8)
+    total = rng.integers(-1000, 1000, lanes).astype(np.int32)
+    want = total + (left.astype(np.int32) * right.astype(np.int32)).reshape(lanes, 4).sum(1)
+    kernel(total, left, right)
+    assert total.tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("lanes", [2, 3, 8, 13, 16])
+@pytest.mark.parametrize("name", ["reduce_add", "reduce_mul", "reduce_max", "reduce_min"])
+def test_horizontal_reductions(name: str, lanes: int) -> None:
+    from forge.codegen.testing import build
+    from forge.tir import interp, stmt
+    from forge.tir.expr import Buffer
+
+    x, y = Buffer("x", "float32", ()), Buffer("y", "float32", ())
+    body = stmt.store(y, 0, tir.call(name, tir.load(x, tir.ramp(0, 1, lanes))))
+    function = stmt.Function("reduce", (x, y), (), body)
+    values = np.random.default_rng(0).normal(size=lanes).astype(np.float32)
+    got, want = np.zeros(1, np.float32), np.zeros(1, np.float32)
+    build(function)(values, got)
+    interp.run(function, [values, want])
+    assert_identical(got, want)

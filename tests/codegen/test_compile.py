@@ -1,0 +1,249 @@
+"""The pool of compile workers, what objects need from outside, and linking."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forge.codegen import compile as compile_module
+from forge.codegen.compile import Pool, compile_modules
+from forge.codegen.entry import MODEL_SYMBOL, emit_program_entry
+from forge.codegen.jit import JitLibrary
+from forge.codegen.link import find_compiler, link_library
+from forge.codegen.module import emit_module
+from forge.codegen.objects import undefined_symbols
+from forge.codegen.transcendental import HELPERS
+from forge.errors import CompileError, ToolchainError
+from forge.target import Target
+from forge.tir import expr as tir
+from forge.tir import stmt
+from forge.tir.expr import Buffer, Expr
+from forge.tir.program import Program, TensorSpec
+from tests.codegen.native import map_function
+
+HOST = Target.parse("llvm")
+GOOD = 'target triple = "x86_64-linux-gnu"\ndefine i32 @f() {\n  ret i32 7\n}\n'
+ALLOWED = {"memcpy", "memset", "memmove", "_GLOBAL_OFFSET_TABLE_"}
+
+
+def everything(dtype: str, lanes: int) -> list[stmt.Function]:
+    """One function for each intrinsic and each conversion of ``dtype``."""
+    def called(name: str) -> stmt.Function:
+        count = tir.INTRINSICS[name]
+        result = "bool" if name in tir.BOOL_INTRINSICS else dtype
+        return map_function((dtype,) * count, result, lambda *args: tir.call(name, *args), lanes, f"{name}_{lanes}")
+
+    def converted(result: str) -> stmt.Function:
+        return map_function((dtype,), result, lambda x: tir.cast(x, result), lanes, f"to_{result}_{lanes}")
+
+    def divided(op: str) -> stmt.Function:
+        return map_function((dtype, dtype), dtype, lambda a, b: tir.binary(op, a, b), lanes, f"{op}_{lanes}")
+
+    names = [name.removeprefix("float.") for name in HELPERS]
+    plain = [name for name in names if name in tir.INTRINSICS]
+    others = ("bool", "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
+              "float8_e4m3fn", "float8_e5m2")
+    return [*map(called, [*plain, "fma", "abs", "isnan", "isinf", "sqrt", "rsqrt"]), *map(converted, others),
+            *map(divided, ["truncdiv", "truncmod", "floordiv", "floormod", "div", "min", "max"])]
+
+
+@pytest.mark.parametrize("target", [
+    "llvm -mcpu=x86-64", pytest.param("llvm -mcpu=x86-64-v2", marks=pytest.mark.slow), "llvm -mcpu=x86-64-v3",
+    "llvm -mcpu=x86-64-v4"])
+def test_objects_need_nothing_but_memory_functions(target: str) -> None:
+    machine = Target.parse(target)
+    modules = []
+    for dtype, lanes in (("float16", 8), ("bfloat16", 1), ("float32", 1), ("float32", 8), ("float64", 4)):
+        modules.append((f"{dtype} x {lanes}", emit_module(everything(dtype, lanes), machine)))
+    for (name, _), code in zip(modules, compile_modules(modules, machine, 1), strict=True):
+        assert undefined_symbols(code) <= ALLOWED, name
+
+
+def test_results_come_in_order() -> None:
+    modules = [(f"m{k}", GOOD.replace("7", str(k))) for k in range(5)]
+    finished: list[tuple[int, int]] = []
+    codes = compile_modules(modules, HOST, 0, lambda done, total: finished.append((done, total)))
+    for k, code in enumerate(codes):
+        library = JitLibrary([code], ["f"])
+        assert ctypes.CFUNCTYPE(ctypes.c_int32)(library.addresses["f"])() == k
+    assert finished == [(k, 5) for k in range(1, 6)]
+
+
+def test_text_that_llvm_refuses_is_an_error_that_names_the_module() -> None:
+    with pytest.raises(CompileError, match="broken: LLVM IR parsing error"):
+        compile_modules([("fine", GOOD), ("broken", "this is no IR")], HOST)
+    assert len(compile_modules([("fine", GOOD)], HOST)) == 1
+
+
+def test_a_dying_worker_costs_only_its_module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    source = Path(compile_module.worker_script.__file__).read_text(encoding="utf-8")
+    fatal = """if "die" in ir:
+            import os
+            os.write(2, b"LLVM ERROR: out of registers")
+            os.abort()
+"""
+    script = tmp_path / "worker.py"
+    script.write_text(source.replace("llvm = self._llvm\n", f"llvm = self._llvm\n        {fatal}", 1), encoding="utf-8")
+    monkeypatch.setattr(compile_module.worker_script, "__file__", str(script))
+    pool = Pool(1)
+    try:
+        frames = [[b"0", b"x86-64|", text.encode()] for text in (GOOD, "; die", GOOD)]
+        results = pool.compile(list(zip("abc", frames, strict=True)))
+        assert isinstance(results[0], bytes) and isinstance(results[2], bytes)
+        assert isinstance(results[1], str) and "died" in results[1] and "out of registers" in results[1]
+    finally:
+        pool.close()
+
+
+def test_a_worker_killed_while_idle_is_replaced() -> None:
+    pool = Pool(1)
+    try:
+        frames = [b"0", b"x86-64|", GOOD.encode()]
+        assert isinstance(pool.compile([("a", frames)])[0], bytes)
+        process = pool.grow(1)[0]._process
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        results = pool.compile([("b", frames), ("c", frames)])
+        assert "died" in str(results[0]) or isinstance(results[0], bytes)
+        assert isinstance(results[1], bytes)
+    finally:
+        pool.close()
+
+
+def test_the_worker_imports_nothing_of_forge() -> None:
+    script = compile_module.worker_script.__file__
+    probe = (f"import runpy, sys; runpy.run_path({script!r}); "
+             "print([m for m in sys.modules if m.split('.')[0] in ('forge', 'numpy')])")
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd="/")
+    assert done.stdout.strip() == "[]"
+
+
+def test_an_undefined_symbol_is_named() -> None:
+    text = GOOD.replace("ret i32 7", "%v = call i32 @nowhere_at_all()\n  ret i32 %v") + "declare i32 @nowhere_at_all()\n"
+    (code,) = compile_modules([("m", text)], HOST)
+    with pytest.raises(CompileError, match="nowhere_at_all"):
+        JitLibrary([code], ["f"])
+
+
+def scale_program() -> Program:
+    """y = x * w + 2 in two steps through the arena, for a symbolic length N."""
+    n, i, size = tir.var("n"), tir.var("i"), tir.var("N")
+    x, w, y = (Buffer(name, "float32", ()) for name in "xwy")
+    product = stmt.store(y, i, tir.load(x, i) * tir.load(w, 0))
+    scale = stmt.Function("scale", (x, w, y), (n,), stmt.loop(i, n, product, "parallel"))
+    shift = stmt.Function("shift", (x, y), (n,), stmt.loop(i, n, stmt.store(y, i, tir.load(x, i) + 2.0)))
+    arena, zero = stmt.Address(("arena", 0), tir.const(64)), tir.const(0)
+    entry = stmt.If(size > 0, stmt.seq(
+        stmt.CallKernel("scale", (stmt.Address(("input", 0), zero), stmt.Address(("weights", 0), tir.const(4)), arena), (size,)),
+        stmt.CallKernel("shift", (arena, stmt.Address(("output", 0), zero)), (size,))))
+    doubled: Expr = size * 2
+    outputs = (TensorSpec("y", "float32", (size,)), TensorSpec('quoted "é"', "bool", (doubled, tir.const(3), doubled)))
+    return Program("scale\\model", (scale, shift), entry, size * 4 + 64, (size,), (TensorSpec("x", "float32", (size,)),),
+                   outputs, 8, ("avx2", "fma"))
+
+
+class Dim(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_int64), ("symbol", ctypes.c_int64)]
+
+
+class Spec(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_int32), ("ndim", ctypes.c_int32), ("dims", Dim * 8)]
+
+
+SIZE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+DIMS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+
+
+class Model(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("abi_version", "n_inputs", "n_outputs", "n_symbols", "n_dims", "reserved")),
+        ("name", ctypes.c_char_p), ("cpu_features", ctypes.c_char_p), ("symbol_names", ctypes.POINTER(ctypes.c_char_p)),
+        ("inputs", ctypes.POINTER(Spec)), ("outputs", ctypes.POINTER(Spec)), ("weights", ctypes.c_void_p),
+        ("weights_size", ctypes.c_int64), ("arena_size", SIZE), ("dims", DIMS), ("entry", ENTRY)]
+
+
+def run_model(model: Model, weights: int) -> list[float]:
+    from forge.codegen.testing import aligned, serial_host
+
+    x, y, arena = np.arange(6, dtype=np.float32), np.zeros(6, np.float32), aligned((128,), "uint8")
+    symbols = (ctypes.c_int64 * 1)(6)
+    assert model.arena_size(symbols) == 6 * 4 + 64
+    values = (ctypes.c_int64 * 1)()
+    model.dims(symbols, values)
+    assert values[0] == 12
+    host = serial_host(2)
+    inputs, outputs = (ctypes.c_void_p * 1)(x.ctypes.data), (ctypes.c_void_p * 2)(y.ctypes.data, None)
+    fields = [ctypes.addressof(inputs), ctypes.addressof(outputs), weights, arena.ctypes.data, ctypes.addressof(symbols),
+              ctypes.addressof(host), 0]
+    assert model.entry((ctypes.c_void_p * 7)(*fields)) == 0
+    return y.tolist()
+
+
+def test_a_program_in_this_process() -> None:
+    program = scale_program()
+    codes = compile_modules([("kernels", emit_module(program.functions, HOST)),
+                             ("entry", emit_program_entry(program, HOST, embedded_weights=False))], HOST)
+    library = JitLibrary(codes, [MODEL_SYMBOL])
+    model = Model.from_address(library.addresses[MODEL_SYMBOL])
+    assert (model.abi_version, model.n_inputs, model.n_outputs, model.n_symbols, model.n_dims) == (1, 1, 2, 1, 1)
+    assert (model.name, model.cpu_features, model.symbol_names[0]) == (b"scale\\model", b"avx2,fma", b"N")
+    assert model.weights is None and model.weights_size == 8
+    first, second = model.outputs[0], model.outputs[1]
+    assert (first.name, first.dtype, first.ndim, first.dims[0].size, first.dims[0].symbol) == (b"y", 11, 1, -1, 0)
+    assert (second.name, second.dtype, second.ndim) == ('quoted "é"'.encode(), 0, 3)
+    assert [(d.size, d.symbol) for d in second.dims[:3]] == [(-2, 0), (3, 0), (-2, 0)]
+    weights = np.array([9, 3], np.float32)
+    assert run_model(model, weights.ctypes.data) == [2, 5, 8, 11, 14, 17]
+
+
+RUNTIME = Path(__file__).parents[2] / "runtime" / "src" / "forge_runtime" / "csrc"
+
+
+@pytest.fixture
+def codes() -> list[bytes]:
+    program = scale_program()
+    return compile_modules([("kernels", emit_module(program.functions, HOST)),
+                            ("entry", emit_program_entry(program, HOST, embedded_weights=True))], HOST)
+
+
+def test_a_shared_library(codes: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    out = tmp_path / "new" / "modelLibrary.so"
+    weights = np.array([9, 3], np.float32)
+    link_library(codes, weights.tobytes(), RUNTIME, out)
+    assert [p.name for p in out.parent.iterdir()] == [out.name]
+    library = ctypes.CDLL(str(out))
+    library.forge_model_get.restype = ctypes.c_void_p
+    model = Model.from_address(library.forge_model_get())
+    assert model.weights % 4096 == 0
+    assert run_model(model, model.weights) == [2, 5, 8, 11, 14, 17]
+    assert not hasattr(library, "forge_kernel_scale")
+    again = tmp_path / "again.so"
+    link_library(codes, weights.tobytes(), RUNTIME, again)
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_no_compiler_is_an_error_that_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(ToolchainError, match="install one"):
+        find_compiler()
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(ToolchainError, match="no-such-compiler"):
+        find_compiler()
+
+
+def test_a_failing_compiler_leaves_no_file(codes: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    out = tmp_path / "out" / "modelLibrary.so"
+    with pytest.raises(ToolchainError, match="failed to link"):
+        link_library([b"no object"], None, RUNTIME, out)
+    assert not out.exists() and not out.parent.exists()

@@ -1,0 +1,103 @@
+"""Target descriptions: every key has an effect, is recorded, or is refused by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from forge.errors import TargetError
+from forge.target import TAGS, Target
+from forge.target import features as cpu
+
+
+@pytest.mark.parametrize("level, bits, registers", [
+    ("x86-64", 128, 16), ("x86-64-v2", 128, 16), ("x86-64-v3", 256, 16), ("x86-64-v4", 512, 32)])
+def test_levels(level: str, bits: int, registers: int) -> None:
+    target = Target.parse(f"llvm -mcpu={level}")
+    assert (target.cpu, target.vector_bits, target.vector_registers) == (level, bits, registers)
+    assert target.lanes("float32") == bits // 32 and target.lanes("int8") == bits // 8 and target.lanes("bool") == bits // 8
+    assert set(cpu.LEVELS[level]) <= set(target.features)
+
+
+@pytest.mark.parametrize("form", [
+    "llvm -mcpu=x86-64-v3 -mattr=+avx512f,+avx512vnni", "llvm --mcpu x86-64-v3 --mattr +avx512f,+avx512vnni",
+    {"kind": "llvm", "mcpu": "x86-64-v3", "mattr": ["+avx512f", "+avx512vnni"]},
+    json.dumps({"kind": "llvm", "mcpu": "x86-64-v3", "mattr": ["+avx512f", "+avx512vnni"]})])
+def test_forms_of_one_target(form: Any) -> None:
+    target = Target.parse(form)
+    assert target.has("avx512vnni") and target.vector_bits == 512
+    assert target == Target.parse("llvm -mcpu=x86-64-v3 -mattr=+avx512vnni")
+    assert Target.parse(target) is target
+
+
+def test_bare_llvm_is_this_machine() -> None:
+    target = Target.parse("llvm")
+    assert target.features == cpu.host_features() and not target.missing_on_host()
+    assert target == Target.parse() == Target.parse("llvm -mcpu=native")
+    assert target.num_cores >= 1
+
+
+@pytest.mark.parametrize("text", [
+    "llvm", "llvm -mcpu=x86-64-v4 -mattr=-avx512f", "llvm -mcpu=x86-64-v2 -l2-cache=65536 -num-cores=3", *TAGS])
+def test_text_reads_back(text: str) -> None:
+    target = Target.parse(text)
+    assert Target.parse(str(target)) == target
+    assert Target.parse(target.to_dict()) == target
+
+
+def test_removing_a_feature_removes_what_needs_it() -> None:
+    target = Target.parse("llvm -mcpu=znver4 -mattr=-avx512f")
+    assert not any(f.startswith("avx512") for f in target.features) and target.has("avx2")
+    assert Target.parse("llvm -mcpu=x86-64-v3 -mattr=-avx2").vector_bits == 128
+
+
+def test_annotations_are_recorded_and_change_nothing() -> None:
+    keys = {"kind": "llvm", "mcpu": "x86-64-v3", "keys": ["cpu"], "device": "board", "model": "resnet", "runtime": "c"}
+    target = Target.parse(keys)
+    assert dict(target.annotations) == {"keys": "cpu,board", "device": "board", "model": "resnet", "runtime": "c"}
+    assert target == Target.parse("llvm -mcpu=x86-64-v3")
+
+
+def test_caches_and_cores_have_an_effect() -> None:
+    target = Target.parse("llvm -mcpu=x86-64-v3 -l1-cache=1024 -l3-cache=4096 -num-cores=7")
+    assert (target.l1_cache, target.l3_cache, target.num_cores) == (1024, 4096, 7)
+    assert target != Target.parse("llvm -mcpu=x86-64-v3 -num-cores=7")
+
+
+def test_harmless_values_are_accepted() -> None:
+    Target.parse({"kind": "llvm", "libs": [], "system-lib": False, "mfloat-abi": "hard", "mabi": "sysv", "host": "llvm"})
+
+
+@pytest.mark.parametrize("form, message", [
+    ("cuda", "kind 'cuda' is not supported"), ({"mcpu": "x86-64"}, "kind None"), ("", "expected text"), (7, "expected text"),
+    ("llvm -libs=mkl", "libs"), ("llvm --system-lib", "system-lib"), ("llvm -mfloat-abi=soft", "mfloat-abi"),
+    ("llvm -mabi=lp64d", "mabi"), ("llvm -mcpu=pentium9", "unknown mcpu 'pentium9'"),
+    ("llvm -mattr=avx2", "expected '\\+feature'"), ("llvm -mattr=+warp", "no such x86-64 feature"),
+    ("llvm -colour=red", "unknown key 'colour'"), ("nobody/nothing", "unknown tag"),
+    ("llvm extra", "unexpected 'extra'"), ("llvm -mcpu", "has no value"), ("{broken", "not valid JSON"),
+    ("llvm -num-cores=0", "positive integer"), ({"kind": "llvm", "mattr": 5}, "expected a list"),
+    ({"kind": "llvm", "host": "raspberry-pi/5"}, "host is aarch64"), ("llvm 'open", "quotation")])
+def test_mistakes_are_named(form: Any, message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        Target.parse(form)
+
+
+def test_other_architectures_parse_but_have_no_code() -> None:
+    target = Target.parse("raspberry-pi/5")
+    assert target.arch == "aarch64" and target.cpu == "cortex-a76"
+    with pytest.raises(TargetError, match="no code generator for architecture 'aarch64'"):
+        target.require_codegen()
+    Target.parse("llvm").require_codegen()
+
+
+def test_cpuinfo_is_read() -> None:
+    text = "processor: 0\nflags\t\t: fpu sse sse2 pni ssse3 sse4_1 avx512_vnni abm unknown_flag\nflags : none\n"
+    assert set(cpu.parse_cpuinfo(text)) == {"sse", "sse2", "sse3", "ssse3", "sse4.1", "avx512vnni", "lzcnt"}
+    assert cpu.parse_cpuinfo("") == ()
+
+
+def test_the_level_of_features() -> None:
+    assert cpu.level_of(cpu.LEVELS["x86-64-v3"]) == "x86-64-v3"
+    assert cpu.level_of(set(cpu.LEVELS["x86-64-v3"]) - {"bmi"}) == "x86-64-v2"
