@@ -43,6 +43,7 @@ class Op(OpDef[A]):
 
     kind: ClassVar[Kind] = Kind.OPAQUE
     kernel: ClassVar[str | None] = None
+    lowering_missing: ClassVar[bool] = False  # no way to native code exists yet
 
     def lower(self, operands: Sequence[Tensor | None], attrs: A, results: Sequence[TensorType]) -> Sequence[Tensor]:
         """Tensor expressions of the results.

@@ -74,6 +74,7 @@ class If(Op[NoAttrs]):
     operands = (Operand("condition"), Operand("captured", variadic=True))
     regions = ("then_branch", "else_branch")
     kind = Kind.OPAQUE
+    lowering_missing = True
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         condition = tensor(self.name, operands[0], "condition")
@@ -111,6 +112,7 @@ class Loop(Op[LoopAttrs]):
     Attrs = LoopAttrs
     regions = ("body",)
     kind = Kind.OPAQUE
+    lowering_missing = True
 
     def infer(self, operands: Values, attrs: LoopAttrs, regions: Regions = ()) -> Types:
         body = _only(self.name, regions)
@@ -198,6 +200,7 @@ class Scan(Op[ScanAttrs]):
     Attrs = ScanAttrs
     regions = ("body",)
     kind = Kind.OPAQUE
+    lowering_missing = True
 
     def infer(self, operands: Values, attrs: ScanAttrs, regions: Regions = ()) -> Types:
         body, states, scans = _only(self.name, regions), attrs.num_states, attrs.num_scan_inputs

@@ -127,7 +127,7 @@ class Take(Op[TakeAttrs]):
         data, indices = operands
         if data is None or indices is None or not dims.is_static(*indices.reshape(-1)) or data.size == 0:
             return None
-        return _take(data, indices, attrs)
+        return np.asarray(_take(data, indices, attrs), dtype=object)
 
 
 def _take(data: Array, indices: Array, attrs: TakeAttrs) -> Array:
