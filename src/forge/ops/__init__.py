@@ -11,6 +11,7 @@ from forge.ops import (  # noqa: F401
     movement,
     nn_conv,
     nn_conv_packed,
+    nn_conv_winograd,
     nn_dense,
     nn_norm,
     nn_pool,

@@ -1,0 +1,46 @@
+"""Blocked 3x3 convolutions of stride 1 move to the Winograd domain where that is faster.
+
+``nn.contrib_conv2d_NCHWc(%x, p)`` --> ``nn.contrib_conv2d_winograd_NCHWc(%x, u)`` with ``u`` holding G g G^T for every filter g
+of p. Weights grow by a factor of four, rounding errors by ten.
+"""
+
+from __future__ import annotations
+
+from forge.ir.nodes import Graph, Node
+from forge.ops.nn_conv_winograd import transform_filters
+from forge.passes.base import PassContext
+from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
+from forge.target.blocking import prefers_winograd
+
+
+def run(graph: Graph, context: PassContext) -> int:
+    def convert(graph: Graph) -> int:
+        nodes = (node for node in live_nodes(graph) if node.op == "nn.contrib_conv2d_NCHWc")
+        return sum(_convert_node(graph, node, context) for node in nodes)
+
+    return on_all_graphs(graph, convert)
+
+
+def _convert_node(graph: Graph, node: Node, context: PassContext) -> int:
+    data, weight = node.operands
+    assert data is not None and weight is not None
+    if not _is_eligible(node, context):
+        return 0
+    assert weight.constant is not None
+    builder = before(graph, node)
+    filters = builder.constant(transform_filters(weight.constant), name=weight.name)
+    value = builder.call("nn.contrib_conv2d_winograd_NCHWc", data, filters, name=node.name, **node.attributes)
+    return int(replace(graph, node, value))
+
+
+def _is_eligible(node: Node, context: PassContext) -> bool:
+    data, weight = node.operands
+    attributes = node.attributes
+    if data is None or weight is None or weight.constant is None or data.dtype != "float32":
+        return False
+    height, width = node.result.shape[2:4]
+    if not (isinstance(height, int) and isinstance(width, int) and weight.shape[2:4] == (3, 3)):
+        return False
+    if tuple(attributes["strides"]) != (1, 1) or tuple(attributes["dilation"]) != (1, 1):
+        return False
+    return prefers_winograd(context.target, attributes["in_channels"], height, width)
