@@ -7,14 +7,18 @@ interpretation, documentation, the test sweep) is derived from this declaration.
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from forge.errors import InvalidGraphError
+from forge.ir import attributes
 from forge.ir.types import Type
 
 if TYPE_CHECKING:
@@ -64,7 +68,7 @@ class OpDef(Generic[A]):
     """Declaration and meaning of one operator. One stateless instance exists per operator.
 
     Subclasses set the class variables; ``Attrs`` is a frozen dataclass whose fields, in order and with their defaults, are the
-    attributes (allowed field types: int, float, bool, str, tuples of them, nested tuples, Dim, None, np.ndarray for payloads).
+    attributes; ``forge.ir.attributes`` tells which annotations are allowed and checks values against them.
     """
 
     name: ClassVar[str]
@@ -108,30 +112,16 @@ class OpDef(Generic[A]):
         return dataclasses.fields(self.Attrs)
 
     def make_attrs(self, values: dict[str, Any]) -> A:
-        """The attributes record; lists become tuples.
+        """The attributes record; lists become tuples, integers become floats where floats are expected.
 
         Raises:
-            InvalidGraphError: an unknown name, or a missing one without default.
+            TypeInferenceError: an unknown name, a missing one without default, or a value that does not fit its annotation.
         """
-        known = [f.name for f in self.attribute_fields()]
-        unknown = [n for n in values if n not in known]
-        if unknown:
-            raise InvalidGraphError(f"{self.name}: unknown attribute {unknown[0]!r}; expected one of: {', '.join(known) or 'none'}")
-        try:
-            return self.Attrs(**{n: _frozen(v) for n, v in values.items()})  # type: ignore[no-any-return]
-        except TypeError as error:
-            raise InvalidGraphError(f"{self.name}: {error}") from error
+        record: A = attributes.build(self.name, self.Attrs, values)
+        return record
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
-
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return tuple(_frozen(v) for v in value)
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
 
 
 REGISTRY: dict[str, OpDef[Any]] = {}
@@ -145,19 +135,39 @@ def register(op: OpDef[Any]) -> OpDef[Any]:
     return op
 
 
+def is_operator(name: str) -> bool:
+    """Whether an operator is called ``name``."""
+    return name in REGISTRY or name in _with_library()
+
+
 def get_op(name: str) -> OpDef[Any]:
     """The operator called ``name``.
 
     Raises:
         InvalidGraphError: there is none; the message lists similar names.
     """
-    if name not in REGISTRY:
-        import difflib
-
-        near = ", ".join(difflib.get_close_matches(name, REGISTRY, 3)) or "none similar"
-        raise InvalidGraphError(f"unknown operator {name!r}; did you mean: {near}")
+    if not is_operator(name):
+        raise InvalidGraphError(unknown_operator(name))
     return REGISTRY[name]
 
 
+def unknown_operator(name: str) -> str:
+    """What to tell of a name that no operator has."""
+    near = difflib.get_close_matches(name, _with_library(), 3)
+    return f"unknown operator {name!r}" + (f"; did you mean {' or '.join(near)}" if near else "")
+
+
 def all_ops() -> Iterator[OpDef[Any]]:
-    yield from REGISTRY.values()
+    """Every operator, in order of registration."""
+    yield from list(_with_library().values())
+
+
+@cache
+def _library() -> None:
+    """Loads the operators that come with Forge: at the first question about one, so that importing the IR stays quick."""
+    importlib.import_module("forge.ops")
+
+
+def _with_library() -> dict[str, OpDef[Any]]:
+    _library()
+    return REGISTRY

@@ -31,7 +31,7 @@ from forge.ir import types as T
 from forge.ir.builder import Builder
 from forge.ir.lexer import Source, Token, tokenize
 from forge.ir.nodes import Graph, Module, Value
-from forge.ir.op import REGISTRY
+from forge.ir.op import is_operator, unknown_operator
 from forge.ir.text import DTYPE_OF
 
 MAX_DEPTH = 64
@@ -283,8 +283,8 @@ class _Parser:
         name = token.text
         if token.kind == "global":
             name, attributes = "call", {"function": _unquote(token.text)}
-        elif name not in REGISTRY:
-            raise self.error(_unknown_operator(name), token)
+        elif not is_operator(name):
+            raise self.error(unknown_operator(name), token)
         self.expect("(")
         while not self.accept(")"):
             if self.token.kind == "name" and self.tokens[self.position + 1].text == "=":
@@ -444,10 +444,3 @@ class _Parser:
 def _unquote(text: str) -> str:
     body = text[1:]
     return str(json.loads(body)) if body.startswith('"') else body
-
-
-def _unknown_operator(name: str) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, REGISTRY, 3)
-    return f"unknown operator {name!r}" + (f"; did you mean {' or '.join(near)}" if near else "")
