@@ -1,14 +1,23 @@
 """The catalogue of Forge's exceptions.
 
 Every message reads ``where: what; got ...; expected ...; next step``. Each class also derives from the built-in
-exception a Python user would catch for that mistake.
+exception a Python user would catch for that mistake. What the runtime raises is in the catalogue too: ``ForgeError`` is the
+base of all.
 """
 
 from __future__ import annotations
 
-
-class ForgeError(Exception):
-    """Base class of every error that Forge raises on purpose."""
+from forge_runtime.errors import (
+    ArtifactError,
+    CpuFeatureError,
+    ExecutionError,
+    ForgeError,
+    ForgeRuntimeError,
+    InputError,
+    InternalError,
+    OutOfMemoryError,
+    PasswordError,
+)
 
 
 class InvalidGraphError(ForgeError, ValueError):
@@ -39,6 +48,10 @@ class OpAttributeUnimplemented(OpNotImplemented):
     """An operator of a model carries a valid attribute value that Forge does not support."""
 
 
+class OptionError(ForgeError, ValueError, TypeError):
+    """An argument of ``compile`` or of the command line, or a setting, has a wrong type or value."""
+
+
 class TargetError(ForgeError, ValueError):
     """A target description cannot be understood or is not supported."""
 
@@ -57,3 +70,10 @@ class ToolchainError(CompileError):
 
 TVMError = ForgeError
 """The name that users of seed systems catch."""
+
+__all__ = [
+    "ArtifactError", "CompileError", "CpuFeatureError", "ExecutionError", "ForgeError", "ForgeRuntimeError", "ImportModelError",
+    "InputError", "InternalError", "InvalidGraphError", "OpAttributeInvalid", "OpAttributeUnimplemented", "OpNotImplemented",
+    "OptionError", "OutOfMemoryError", "OutputExistsError", "ParseError", "PasswordError", "TVMError", "TargetError",
+    "ToolchainError", "TypeInferenceError",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from forge.errors import ForgeError
+from forge.errors import OptionError
 
 
 @dataclass(frozen=True)
@@ -22,22 +22,22 @@ class Knob:
 
     @property
     def flag(self) -> bool:
-        """Raises ForgeError unless the value is 0 or 1."""
+        """Raises OptionError unless the value is 0 or 1."""
         if self.text not in ("0", "1"):
-            raise ForgeError(f"{self.name}: got {self.text!r}; expected 0 or 1")
+            raise OptionError(f"{self.name}: got {self.text!r}; expected 0 or 1")
         return self.text == "1"
 
     @property
     def number(self) -> int:
-        """Raises ForgeError unless the value is a whole number."""
+        """Raises OptionError unless the value is a whole number."""
         if not self.text.isdigit():
-            raise ForgeError(f"{self.name}: got {self.text!r}; expected a whole number")
+            raise OptionError(f"{self.name}: got {self.text!r}; expected a whole number")
         return int(self.text)
 
 
 CACHE = Knob("FORGE_CACHE", "1", "0 turns the compile cache off")
 CACHE_DIR = Knob("FORGE_CACHE_DIR", "", "folder of the compile cache; default: forge in the user's cache folder")
-CACHE_LIMIT = Knob("FORGE_CACHE_LIMIT_MB", "4096", "the compile cache's size in MiB; the entries that were not used for longest go")
+CACHE_LIMIT = Knob("FORGE_CACHE_LIMIT_MB", "4096", "size of the compile cache in MiB; entries that were not used for longest go")
 NUM_THREADS = Knob("FORGE_NUM_THREADS", "", "threads of the runtime; default: the CPUs that the process may use")
 PASSWORD = Knob("FORGE_PASSWORD", "", "password of encrypted models for the command line; default: it asks")
 

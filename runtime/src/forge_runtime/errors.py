@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 
-class ForgeRuntimeError(Exception):
+class ForgeError(Exception):
+    """Base class of every error that Forge raises on purpose, compiler and runtime alike."""
+
+
+class ForgeRuntimeError(ForgeError):
     """Base class of every error that the runtime raises on purpose."""
 
 

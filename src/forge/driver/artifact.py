@@ -1,36 +1,47 @@
 """Writes a compiled model to a directory: ``modelLibrary.so`` and what was asked for beside it.
 
-Everything is written to a temporary directory next to the final one, which is then renamed: an artifact is there whole or
-not at all.
+Everything is made in a temporary directory beside (or, where the output directory exists, inside) the final one and then renamed:
+an artifact is there whole or not at all. ``force_overwrite`` replaces the files that Forge writes and touches no others.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import secrets
 import shutil
 import tempfile
-import time
-import uuid as uuids
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from forge import dtypes
-from forge._version import __version__
+import numpy as np
+
 from forge.codegen.link import find_compiler, link_library
 from forge.driver.compiled import CompiledModel
-from forge.errors import CompileError, OutputExistsError
-from forge.ir import hashing
-from forge.ir.nodes import Module, Value
+from forge.driver.metadata import creation_time, describe
+from forge.errors import CompileError, OptionError, OutputExistsError
+from forge.ir.nodes import Module
 from forge.ir.printer import print_module
 from forge_runtime import artifact as format_
 from forge_runtime import encryption, include_directory
 
 LIBRARY_NAME = format_.LIBRARY_NAME
 KEY_NAME = "modelLibrary.key"
+RELAY_NAME = "model.relay"
+METADATA_NAME = "metadata.json"
+WEIGHTS_NAME = "weights.bin"
+DEFAULT_PATH = "compile_output"
+
+MAX_EMBEDDED_WEIGHTS = 3 << 29
+"""Bytes; more lie in a file beside the library, because code reaches only 2 GiB far."""
+
+_NAMES = (RELAY_NAME, METADATA_NAME, KEY_NAME, WEIGHTS_NAME, LIBRARY_NAME)
+"""What Forge writes; the library comes last, so that it is there only with all it needs."""
 
 
 @dataclass(frozen=True)
@@ -46,33 +57,45 @@ class Options:
 
     @property
     def path(self) -> Path:
-        return Path(self.output_path if self.output_path is not None else "compile_output")
+        """The output directory, absolute."""
+        return Path(DEFAULT_PATH if self.output_path is None else self.output_path).absolute()
 
     def check(self) -> None:
         """Everything that can be known to fail before the work begins.
 
         Raises:
-            OutputExistsError, CompileError, ValueError, ToolchainError: what is wrong and what to do.
+            OptionError, OutputExistsError, CompileError, ToolchainError: what is wrong and what to do.
         """
-        if self.path.exists() and not self.force_overwrite:
-            raise OutputExistsError(f"compile: output path {self.path} exists; pass force_overwrite=True or choose another")
-        if self.path.exists() and not self.path.is_dir():
-            raise OutputExistsError(f"compile: output path {self.path} is a file; expected a directory to create")
-        if self.encrypt_password is not None and not self.encrypt_password:
-            raise ValueError("compile: encrypt_password: got an empty text; expected a password")
-        if self.uuid is not None and not self.uuid:
-            raise ValueError("compile: uuid: got an empty text; expected an identifier")
-        parent = _existing_parent(self.path)
-        if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-            raise CompileError(f"compile: output path {self.path}: cannot create it in {parent}; expected a writable directory")
+        self._check_types()
+        _check_path(self.path, self.force_overwrite)
+        if self.encrypt_password is not None:
+            _memory_folder()
+        creation_time()
         find_compiler()
 
+    def _check_types(self) -> None:
+        path = DEFAULT_PATH if self.output_path is None else self.output_path
+        if not isinstance(path, str | PathLike) or "\0" in str(path) or not str(path):
+            raise OptionError(f"compile: output_path: got {path!r}; expected the path of a directory")
+        for name in ("export_relay", "export_metadata", "force_overwrite"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"compile: {name}: got {getattr(self, name)!r}; expected True or False")
+        for name in ("uuid", "encrypt_password"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, str) and value):
+                shown = repr(value) if name == "uuid" else f"an empty text or {type(value).__name__}"
+                raise OptionError(f"compile: {name}: got {shown}; expected a text that is not empty, or None")
 
-def _existing_parent(path: Path) -> Path:
-    parent = path.absolute().parent
-    while not parent.exists():
-        parent = parent.parent
-    return parent
+
+def _check_path(path: Path, overwrite: bool) -> None:
+    if os.path.lexists(path):
+        if not overwrite:
+            raise OutputExistsError(f"compile: output path {path} exists; pass force_overwrite=True or choose another")
+        if not path.is_dir():
+            raise OutputExistsError(f"compile: output path {path} is no directory; expected one to create or to write into")
+    home = next(p for p in (path, *path.parents) if os.path.exists(p))
+    if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
+        raise CompileError(f"compile: output path {path}: cannot write in {home}; expected a writable directory; choose another")
 
 
 def write(compiled: CompiledModel, module: Module, options: Options) -> Path:
@@ -81,43 +104,93 @@ def write(compiled: CompiledModel, module: Module, options: Options) -> Path:
     Raises:
         OutputExistsError: the path came to exist; CompileError: it cannot be written; ToolchainError: linking failed.
     """
-    final = options.path.absolute()
+    final = options.path
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
+        with _working_folder(final) as work:
+            _fill(work, compiled, module, options)
+            if final.is_dir():
+                _check_path(final, options.force_overwrite)
+                _replace_files(work, final)
+            else:
+                os.rename(work, final)
+    except OutputExistsError:
+        raise
     except OSError as error:
-        raise CompileError(f"compile: output path {final}: {error.strerror}; expected a writable directory") from error
+        hint = "expected a writable directory with enough space; nothing was left there"
+        raise CompileError(f"compile: output path {final}: {error.strerror or error}; {hint}") from error
+    return final
+
+
+@contextmanager
+def _working_folder(final: Path) -> Iterator[Path]:
+    """A fresh folder on the same file system as ``final``; on failure, the parents made for it go as well."""
+    home = final if final.is_dir() else final.parent
+    missing = [p for p in (home, *home.parents) if not os.path.exists(p)]
+    work = home / f".forge-{secrets.token_hex(8)}"
+    done = False
     try:
-        _fill(work, compiled, module, options)
-        os.chmod(work, 0o755)
-        _replace(work, final, options.force_overwrite)
-    except OSError as error:
-        raise CompileError(f"compile: writing {final}: {error.strerror or error}") from error
+        home.mkdir(parents=True, exist_ok=True)
+        work.mkdir()
+        yield work
+        done = True
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return final
+        for made in [] if done else missing:
+            with suppress(OSError):
+                made.rmdir()
+
+
+def _replace_files(work: Path, final: Path) -> None:
+    """Moves the new files into place; the old ones come back if that fails."""
+    aside = work / "old"
+    aside.mkdir()
+    moves = [(final / name, aside / name) for name in reversed(_NAMES)] + [(work / name, final / name) for name in _NAMES]
+    moved: list[tuple[Path, Path]] = []
+    try:
+        for source, target in moves:
+            if os.path.lexists(source):
+                moved.append((source, target))
+                os.rename(source, target)
+    except BaseException:
+        for source, target in reversed(moved):
+            if os.path.lexists(target) and not os.path.lexists(source):
+                os.rename(target, source)
+        raise
 
 
 def _fill(work: Path, compiled: CompiledModel, module: Module, options: Options) -> None:
     metadata = describe(compiled, module, options.uuid)
-    if options.encrypt_password is None:
-        _link(work / LIBRARY_NAME, compiled, metadata, None)
+    if options.encrypt_password is not None:
+        _encrypt(work, compiled, metadata, options.encrypt_password)
+    elif compiled.weights.size > MAX_EMBEDDED_WEIGHTS:
+        (work / WEIGHTS_NAME).write_bytes(compiled.weights.data)
+        digest = hashlib.sha256(compiled.weights.data).hexdigest()
+        metadata |= {"weights_file": WEIGHTS_NAME, "weights_sha256": digest}
+        _link(work / LIBRARY_NAME, [*compiled.kernels, compiled.entry], None, metadata, work)
     else:
-        with tempfile.TemporaryDirectory(prefix="forge-", dir=_memory_folder()) as private:
-            plain = Path(private) / LIBRARY_NAME
-            _link(plain, compiled, metadata, Path(private))
-            with plain.open("rb") as stream:
-                pieces = iter(lambda: stream.read(1 << 20), b"")
-                encryption.encrypt_file(pieces, work / LIBRARY_NAME, work / KEY_NAME, options.encrypt_password)
+        objects = [*compiled.kernels, compiled.embedded_entry]
+        _link(work / LIBRARY_NAME, objects, compiled.weights, metadata, work)
     if options.export_relay:
-        (work / "model.relay").write_text(print_module(module, types=True, names=True), encoding="utf-8")
+        (work / RELAY_NAME).write_text(print_module(module, types=True, names=True), encoding="utf-8")
     if options.export_metadata:
-        (work / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+        (work / METADATA_NAME).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
 
 
-def _link(library: Path, compiled: CompiledModel, metadata: dict[str, Any], scratch: Path | None) -> None:
-    objects = [*compiled.kernels, compiled.embedded_entry]
-    link_library(objects, memoryview(compiled.weights), include_directory(), library, scratch)
+def _encrypt(work: Path, compiled: CompiledModel, metadata: dict[str, Any], password: str) -> None:
+    if compiled.weights.size > MAX_EMBEDDED_WEIGHTS:
+        size, most = compiled.weights.size, MAX_EMBEDDED_WEIGHTS
+        raise CompileError(f"compile: encrypt_password: got {size} bytes of weights; expected at most {most}; compile without")
+    with tempfile.TemporaryDirectory(prefix="forge-", dir=_memory_folder()) as private:
+        plain = Path(private) / LIBRARY_NAME
+        _link(plain, [*compiled.kernels, compiled.embedded_entry], compiled.weights, metadata, Path(private))
+        with plain.open("rb") as stream:
+            pieces = iter(lambda: stream.read(1 << 20), b"")
+            encryption.encrypt_file(pieces, work / LIBRARY_NAME, work / KEY_NAME, password)
+
+
+def _link(library: Path, objects: list[bytes], weights: np.ndarray | None, metadata: dict[str, Any], scratch: Path) -> None:
+    data = None if weights is None else memoryview(weights.data)
+    link_library(objects, data, include_directory(), library, scratch)
     format_.seal(library, metadata)
 
 
@@ -129,70 +202,5 @@ def _memory_folder() -> Path:
     """
     folder = Path("/dev/shm")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise CompileError("compile: encrypt_password: needs the memory file system /dev/shm to link in; mount it, or compile without")
+        raise CompileError(f"compile: encrypt_password: cannot write in {folder}; expected a file system in memory, to link in")
     return folder
-
-
-def _replace(work: Path, final: Path, overwrite: bool) -> None:
-    """Renames ``work`` to ``final``; an old artifact is moved aside first and comes back if that fails."""
-    if not final.exists():
-        os.rename(work, final)
-        return
-    if not overwrite:
-        raise OutputExistsError(f"compile: output path {final} exists; pass force_overwrite=True or choose another")
-    aside = Path(tempfile.mkdtemp(prefix=f".{final.name}.old.", dir=final.parent))
-    os.rename(final, aside / "old")
-    try:
-        os.rename(work, final)
-    except OSError:
-        os.rename(aside / "old", final)
-        raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def describe(compiled: CompiledModel, module: Module, uuid: str | None = None) -> dict[str, Any]:
-    """The artifact's metadata. Reproducible but for ``uuid`` and ``created`` (which obeys SOURCE_DATE_EPOCH)."""
-    inputs = [v for v in module.main.inputs if v.name not in module.params]
-    return {
-        "uuid": uuid or str(uuids.uuid4()),
-        "fingerprint": hashing.fingerprint(module),
-        "created": _creation_time(),
-        "target": str(compiled.target),
-        "cpu_features": ",".join(compiled.target.features),
-        "precision": "float16" if compiled.options.get("float16") else _precision(module),
-        "inputs": [_tensor(v, v.name) for v in inputs],
-        "outputs": list(map(_tensor, module.main.outputs, module.main.output_names)),
-        "options": compiled.options,
-        "versions": {"forge": __version__},
-        "weights_size": compiled.weights.size,
-        "arena_size": compiled.summary["arena_size"],
-        "annotations": dict(compiled.target.annotations),
-    }
-
-
-def _creation_time() -> str:
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    moment = int(epoch) if epoch and epoch.isdigit() else int(time.time())
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _precision(module: Module) -> str:
-    """The element type of most floating-point weights."""
-    counts: dict[str, int] = {}
-    for node in module.main.walk():
-        array = node.results[0].constant if node.results else None
-        if array is not None and dtypes.is_float(dtypes.canonical(array.dtype)):
-            name = dtypes.canonical(array.dtype)
-            counts[name] = counts.get(name, 0) + array.size
-    return max(counts, key=counts.__getitem__) if counts else "float32"
-
-
-def _tensor(value: Value, name: str) -> dict[str, Any]:
-    layout = {3: "NCW", 4: "NCHW", 5: "NCDHW"}.get(value.rank, "")
-    return {
-        "name": name,
-        "dtype": value.dtype,
-        "shape": [d if isinstance(d, int) else str(d) for d in value.shape],
-        "layout": layout,
-    }

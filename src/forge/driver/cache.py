@@ -7,12 +7,16 @@ renamed); a damaged one is thrown away. When the cache exceeds its limit, the en
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import json
 import os
 import shutil
 import tempfile
+import time
+import zlib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +25,7 @@ import numpy as np
 
 from forge import knobs
 from forge.driver.compiled import CompiledModel
+from forge.errors import OptionError
 from forge.ir import hashing
 from forge.ir.nodes import Module
 from forge.target import Target
@@ -28,14 +33,24 @@ from forge.target import Target
 _OBJECTS = "objects.bin"
 _WEIGHTS = "weights.bin"
 _INDEX = "index.json"
+_UNFINISHED = ".new."
+_ABANDONED_SECONDS = 3600
+_NOT_COMPILING = ("cli", "frontends")
 
 
 def folder() -> Path:
-    """Where compiled models are kept."""
+    """Where compiled models are kept.
+
+    Raises:
+        OptionError: this user has no home directory, and nothing else is set.
+    """
     if knobs.CACHE_DIR.text:
         return Path(knobs.CACHE_DIR.text)
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "forge" / "models"
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "forge" / "models"
+    except RuntimeError as error:
+        raise OptionError("cache: this user has no home directory; set FORGE_CACHE_DIR to a folder, or FORGE_CACHE=0") from error
 
 
 def key(module: Module, target: Target, options: dict[str, Any]) -> str | None:
@@ -43,9 +58,9 @@ def key(module: Module, target: Target, options: dict[str, Any]) -> str | None:
     if not knobs.CACHE.flag:
         return None
     state = hashlib.sha256(_compiler_digest().encode())
-    names = [*[v.name for v in module.main.inputs], *module.main.output_names]
-    described = [hashing.fingerprint(module), names, str(target), target.features, target.num_cores, sorted(options.items())]
-    state.update(json.dumps(described, default=str).encode())
+    names = [[v.name for v in module.main.inputs], module.main.output_names, sorted(module.params)]
+    described = [hashing.fingerprint(module), names, target.to_dict(), target.features, sorted(options.items())]
+    state.update(json.dumps(described).encode())
     return state.hexdigest()[:40]
 
 
@@ -54,10 +69,11 @@ def _compiler_digest() -> str:
     root = Path(__file__).parent.parent
     state = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        if path.relative_to(root).parts[0] not in ("cli", "frontends"):
-            state.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+        name = path.relative_to(root)
+        if name.parts[0] not in _NOT_COMPILING:
+            state.update(name.as_posix().encode() + b"\0" + path.read_bytes())
     for package in ("llvmlite", "numpy", "ml_dtypes"):
-        state.update(importlib.metadata.version(package).encode())
+        state.update(f"{package} {importlib.metadata.version(package)}".encode())
     return state.hexdigest()
 
 
@@ -65,25 +81,42 @@ def load(entry: str, target: Target) -> CompiledModel | None:
     """The compiled model of key ``entry``; None when it is not there or is damaged."""
     place = folder() / entry
     try:
-        index = json.loads((place / _INDEX).read_text(encoding="utf-8"))
-        data = (place / _OBJECTS).read_bytes()
-        if hashlib.sha256(data).hexdigest() != index["sha256"] or (place / _WEIGHTS).stat().st_size != index["weights"]:
-            raise ValueError("damaged")
-        pieces = _split(data, index["sizes"])
-        weights = np.memmap(place / _WEIGHTS, np.uint8, "r") if index["weights"] else np.empty(0, np.uint8)
-        os.utime(place)
+        compiled = _read(place, target)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
         shutil.rmtree(place, ignore_errors=True)
         return None
-    *kernels, loose, embedded = pieces
-    return CompiledModel(target, kernels, loose, embedded, weights, index["options"], index["summary"])
+    with contextlib.suppress(OSError):
+        os.utime(place)
+    return compiled
+
+
+def _read(place: Path, target: Target) -> CompiledModel:
+    """Raises OSError, ValueError, KeyError or TypeError where the entry is not what was written."""
+    index = json.loads((place / _INDEX).read_text(encoding="utf-8"))
+    content = index["content"]
+    data = (place / _OBJECTS).read_bytes()
+    path = place / _WEIGHTS
+    weights = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
+    if index["sha256"] != _digest(content) or content["objects"] != hashlib.sha256(data).hexdigest():
+        raise ValueError("damaged")
+    if content["weights"] != [int(weights.size), _checksum(weights)]:
+        raise ValueError("damaged")
+    *kernels, loose, embedded = _split(data, content["sizes"])
+    return CompiledModel(target, kernels, loose, embedded, weights, content["options"], content["summary"])
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _checksum(weights: np.ndarray) -> int:
+    """Against damage, not against attacks: several times as fast as a digest."""
+    return zlib.crc32(weights.data)
 
 
 def _split(data: bytes, sizes: list[int]) -> list[bytes]:
-    if sum(sizes) != len(data) or len(sizes) < 2:
-        raise ValueError("damaged")
     pieces, start = [], 0
     for size in sizes:
         pieces.append(data[start : start + size])
@@ -93,34 +126,50 @@ def _split(data: bytes, sizes: list[int]) -> list[bytes]:
 
 def store(entry: str, compiled: CompiledModel) -> None:
     """Keeps ``compiled``. A cache that cannot be written is left alone."""
-    objects = [*compiled.kernels, compiled.entry, compiled.embedded_entry]
-    data = b"".join(objects)
-    index = {
-        "sizes": [len(o) for o in objects], "sha256": hashlib.sha256(data).hexdigest(), "weights": int(compiled.weights.size),
-        "options": compiled.options, "summary": compiled.summary,
-    }
     home = folder()
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        work = Path(tempfile.mkdtemp(prefix=".new.", dir=home))
+        work = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=home))
     except OSError:
         return
     try:
-        (work / _OBJECTS).write_bytes(data)
-        compiled.weights.tofile(work / _WEIGHTS)
-        (work / _INDEX).write_text(json.dumps(index), encoding="utf-8")
+        _write(work, compiled)
         os.rename(work, home / entry)
     except OSError:
+        return
+    finally:
         shutil.rmtree(work, ignore_errors=True)
     _trim(home)
 
 
+def _write(work: Path, compiled: CompiledModel) -> None:
+    objects = [*compiled.kernels, compiled.entry, compiled.embedded_entry]
+    data = b"".join(objects)
+    content = {
+        "sizes": [len(o) for o in objects],
+        "objects": hashlib.sha256(data).hexdigest(),
+        "weights": [int(compiled.weights.size), _checksum(compiled.weights)],
+        "options": compiled.options,
+        "summary": compiled.summary,
+    }
+    (work / _OBJECTS).write_bytes(data)
+    (work / _WEIGHTS).write_bytes(compiled.weights.data)
+    (work / _INDEX).write_text(json.dumps({"content": content, "sha256": _digest(content)}), encoding="utf-8")
+
+
 def entries() -> list[tuple[Path, int]]:
     """Entries with their sizes in bytes, the most recently used first."""
-    home = folder()
-    found = [p for p in home.iterdir() if p.is_dir()] if home.is_dir() else []
-    found.sort(key=lambda p: p.stat().st_mtime, reverse=True)
-    return [(p, sum(f.stat().st_size for f in p.iterdir())) for p in found]
+    found = []
+    for place in _folders(folder()):
+        if not place.name.startswith(_UNFINISHED):
+            with contextlib.suppress(FileNotFoundError):  # another process removes it
+                found.append((place.stat().st_mtime, place, sum(f.stat().st_size for f in place.iterdir())))
+    return [(place, size) for _, place, size in sorted(found, reverse=True)]
+
+
+def _folders(home: Path) -> Iterator[Path]:
+    if home.is_dir():
+        yield from (p for p in list(home.iterdir()) if p.is_dir())
 
 
 def clear() -> int:
@@ -128,6 +177,7 @@ def clear() -> int:
     known = entries()
     for place, _ in known:
         shutil.rmtree(place, ignore_errors=True)
+    _remove_abandoned(folder())
     return sum(size for _, size in known)
 
 
@@ -138,3 +188,12 @@ def _trim(home: Path) -> None:
         total += size
         if total > limit:
             shutil.rmtree(place, ignore_errors=True)
+    _remove_abandoned(home)
+
+
+def _remove_abandoned(home: Path) -> None:
+    """Removes what a writer left that was killed."""
+    for place in _folders(home):
+        with contextlib.suppress(FileNotFoundError):
+            if place.name.startswith(_UNFINISHED) and time.time() - place.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(place, ignore_errors=True)

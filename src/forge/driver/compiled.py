@@ -40,7 +40,7 @@ class CompiledModel:
     seconds: dict[str, float] = field(default_factory=dict)
     lowered: LoweredProgram | None = None
 
-    def runtime(self, **options: Any) -> Runtime:
+    def runtime(self, *, num_threads: int | None = None) -> Runtime:
         """The model linked into this process, ready to call.
 
         Raises:
@@ -50,5 +50,5 @@ class CompiledModel:
         if missing:
             raise TargetError(f"run: this CPU lacks {', '.join(missing)}, which target {self.target} uses; compile for 'llvm'")
         library = JitLibrary([*self.kernels, self.entry], [MODEL_SYMBOL])
-        weights = self.weights if self.weights.size else None
-        return Runtime.from_jit(library.addresses[MODEL_SYMBOL], library, weights, **options)
+        weights = self.weights.data if self.weights.size else None
+        return Runtime.from_jit(library.addresses[MODEL_SYMBOL], library, weights, num_threads=num_threads)

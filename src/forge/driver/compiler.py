@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,8 @@ from forge.codegen.entry import emit_program_entry
 from forge.codegen.module import emit_module
 from forge.driver import cache
 from forge.driver.compiled import CompiledModel
-from forge.driver.pipeline import FUSION_LEVEL, Observer, run_graph_stages
-from forge.errors import ForgeError, TargetError
+from forge.driver.pipeline import FUSION_LEVEL, LLVM_LEVELS, OPT_LEVELS, Observer, run_graph_stages
+from forge.errors import InvalidGraphError, OptionError, TargetError
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
 from forge.lowering.program import LoweredProgram, lower_graph
@@ -26,6 +28,48 @@ Progress = Callable[[str, int, int], None]
 
 PAGE = 4096
 
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Checked options of a compilation."""
+
+    target: Target
+    host: Target | None
+    opt_level: int
+    float16: bool
+    channel_layout: str | None
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """What the metadata keep, besides the target."""
+        host = None if self.host is None else str(self.host)
+        return {"opt_level": self.opt_level, "float16": self.float16, "channel_layout": self.channel_layout, "host": host}
+
+
+def check_options(
+    target: TargetLike = "llvm", host: TargetLike | None = None, opt_level: int = 3, float16: bool = False,
+    channel_layout: str | None = None,
+) -> Options:
+    """The options, after all were checked.
+
+    Raises:
+        OptionError, TargetError: which option, what was given, what is expected.
+    """
+    if isinstance(opt_level, bool) or not isinstance(opt_level, int) or opt_level not in OPT_LEVELS:
+        raise OptionError(f"compile: opt_level: got {opt_level!r}; expected an integer from 0 to {OPT_LEVELS[-1]}")
+    if not isinstance(float16, bool):
+        raise OptionError(f"compile: set_float16: got {float16!r}; expected True or False")
+    if channel_layout not in (None, "first", "last"):
+        raise OptionError(f"compile: set_channel_layout: got {channel_layout!r}; expected 'first', 'last' or None")
+    resolved = Target.parse(target)
+    resolved.require_codegen()
+    described = None if host is None else Target.parse(host)
+    if described is not None and described.arch != resolved.arch:
+        raise TargetError(f"compile: host is {described.arch}, target is {resolved.arch}; expected the same architecture")
+    return Options(resolved, described, opt_level, float16, channel_layout)
+
 
 def compile_module(
     module: Module,
@@ -36,7 +80,6 @@ def compile_module(
     float16: bool = False,
     channel_layout: str | None = None,
     name: str = "main",
-    stop_after: str | None = None,
     observer: Observer | None = None,
     progress: Progress | None = None,
     use_cache: bool = True,
@@ -48,90 +91,105 @@ def compile_module(
         progress: called with phase, number done, number in all.
 
     Raises:
-        ValueError: a bad option; TargetError: a bad target; CompileError: an operator has no native code.
+        OptionError: a bad option; TargetError: a bad target; CompileError: an operator has no native code.
     """
-    resolved = check_options(target, host, opt_level, channel_layout)
-    recorded = {"opt_level": opt_level, "float16": float16, "channel_layout": channel_layout}
-    key = cache.key(module, resolved, {**recorded, "name": name}) if use_cache and observer is None and stop_after is None else None
+    options = check_options(target, host, opt_level, float16, channel_layout)
+    key = cache.key(module, options.target, {**options.recorded, "name": name}) if use_cache and observer is None else None
     if key is not None:
-        known = cache.load(key, resolved)
+        known = cache.load(key, options.target)
         if known is not None:
+            _log.info("compile: from the cache, entry %s", key)
             return known
-    compiled = _compile(module, resolved, recorded, name, stop_after, observer, progress)
+    compiled = _compile(module, options, name, observer, progress)
+    _log.info("compile: %s", ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in compiled.seconds.items()))
     if key is not None:
         cache.store(key, compiled)
     return compiled
 
 
-def _compile(
-    module: Module, target: Target, options: dict[str, Any], name: str, stop_after: str | None, observer: Observer | None,
-    progress: Progress | None,
-) -> CompiledModel:
-    began = time.perf_counter()
-    graph = _bound_main(module)
-    level = options["opt_level"]
-    context = PassContext(target, level, {**options, "module": module})
+def optimized_graph(
+    module: Module, options: Options, stop_after: str | None = None, observer: Observer | None = None
+) -> Graph:
+    """``main`` after the graph stages, up to and including ``stop_after``; ``module`` is not changed.
+
+    Raises:
+        OptionError: ``stop_after`` names no stage; InvalidGraphError: ``params`` do not fit.
+    """
+    graph = bound_main(module)
+    context = PassContext(options.target, options.opt_level, {**options.recorded, "module": module})
     run_graph_stages(graph, context, stop_after, observer)
-    optimised = time.perf_counter()
+    return graph
+
+
+def _compile(
+    module: Module, options: Options, name: str, observer: Observer | None, progress: Progress | None
+) -> CompiledModel:
+    clock = _Clock()
+    target, level = options.target, options.opt_level
+    graph = optimized_graph(module, options, observer=observer)
+    clock.lap("graph")
     lowered = lower_graph(graph, name, target, fuse=level >= FUSION_LEVEL, progress=progress)
-    built = time.perf_counter()
+    clock.lap("lower")
     texts = [(f.name, emit_module([f], target)) for f in lowered.program.functions]
     texts += [(f"entry{embedded:d}", emit_program_entry(lowered.program, target, embedded)) for embedded in (False, True)]
-    emitted = time.perf_counter()
-    *kernels, entry, embedded_entry = compile_modules(texts, target, level, None if progress is None else _phase(progress, "compile"))
-    done = time.perf_counter()
-    weights = weights_blob(lowered)
-    seconds = {"graph": optimised - began, "lower": built - optimised, "emit": emitted - built, "llvm": done - emitted}
+    clock.lap("emit")
+    report = None if progress is None else _phase(progress, "compile")
+    *kernels, entry, embedded_entry = compile_modules(texts, target, LLVM_LEVELS[level], report)
+    clock.lap("llvm")
     summary = {"groups": len(lowered.groups), "kernels": len(kernels), "arena_size": str(lowered.plan.arena_size)}
-    return CompiledModel(target, kernels, entry, embedded_entry, weights, options, summary, seconds, lowered)
+    weights = weights_blob(lowered)
+    return CompiledModel(target, kernels, entry, embedded_entry, weights, options.recorded, summary, clock.seconds, lowered)
+
+
+class _Clock:
+    """Seconds by phase."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, phase: str) -> None:
+        """Ends ``phase``, which began where the one before ended."""
+        now = time.perf_counter()
+        self.seconds[phase], self._last = now - self._last, now
 
 
 def weights_blob(lowered: LoweredProgram) -> np.ndarray:
-    """All weights in one array of bytes, aligned to a page."""
-    size = lowered.program.weights_size
-    backing = np.empty(size + PAGE, np.uint8)
-    start = -backing.ctypes.data % PAGE
-    blob = backing[start : start + size]
+    """All weights in one array of bytes, aligned to a page; zeros between them."""
+    blob = aligned_bytes(lowered.program.weights_size)
     end = 0
     for offset, array in lowered.weights:
         blob[end:offset] = 0
         end = offset + array.nbytes
         blob[offset:end] = array.reshape(-1).view(np.uint8)
+    blob[end:] = 0
     return blob
+
+
+def aligned_bytes(size: int) -> np.ndarray:
+    """``size`` bytes that start at a page."""
+    backing = np.empty(size + PAGE, np.uint8)
+    start = -backing.ctypes.data % PAGE
+    return backing[start : start + size]
 
 
 def _phase(progress: Progress, phase: str) -> Callable[[int, int], None]:
     return lambda done, total: progress(phase, done, total)
 
 
-def check_options(target: TargetLike, host: TargetLike | None, opt_level: int, channel_layout: str | None) -> Target:
-    """The target, after all options were checked.
+def bound_main(module: Module) -> Graph:
+    """A copy of main in which ``params`` are constants.
 
     Raises:
-        ValueError, TargetError: which option, what was given, what is expected.
+        InvalidGraphError: ``params`` names no input of main.
     """
-    if isinstance(opt_level, bool) or not isinstance(opt_level, int) or not 0 <= opt_level <= 4:
-        raise ValueError(f"compile: opt_level: got {opt_level!r}; expected an integer from 0 to 4")
-    if channel_layout not in (None, "first", "last"):
-        raise ValueError(f"compile: set_channel_layout: got {channel_layout!r}; expected 'first', 'last' or None")
-    resolved = Target.parse(target)
-    if host is not None:
-        described = Target.parse(host)
-        if described.arch != resolved.arch:
-            raise TargetError(f"compile: host is {described.arch}, target is {resolved.arch}; expected the same architecture")
-    resolved.require_codegen()
-    return resolved
-
-
-def _bound_main(module: Module) -> Graph:
-    """A copy of main in which ``params`` are constants and every output has a name."""
     graph = module.main.copy()
-    unknown = [n for n in module.params if n not in {v.name for v in graph.inputs}]
-    if unknown:
-        raise ForgeError(f"compile: params: {unknown[0]!r} names no input of main")
+    inputs = {v.name: v for v in graph.inputs}
     first = graph.nodes[0] if graph.nodes else None
-    for value in list(graph.inputs):
-        if value.name in module.params:
-            graph.replace_uses(value, Builder(graph, before=first).constant(module.params[value.name], name=value.name))
-            graph.inputs.remove(value)
+    for name, array in module.params.items():
+        if name not in inputs:
+            raise InvalidGraphError(f"compile: params: {name!r} names no input of main; expected one of: {', '.join(inputs)}")
+        value = inputs[name]
+        graph.replace_uses(value, Builder(graph, before=first).constant(array, name=name))
+        graph.inputs.remove(value)
     return graph

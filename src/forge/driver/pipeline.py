@@ -6,10 +6,10 @@ A stage runs when ``opt_level`` is at least its level. ``forge compile --dump al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from forge.errors import ForgeError
+from forge.errors import OptionError
 from forge.ir.nodes import Graph
 from forge.passes import (
     canonicalize,
@@ -24,7 +24,6 @@ from forge.passes import (
     fuse_patterns,
     inline_calls,
     pack_weights,
-    split_recurrent,
     to_float16,
 )
 from forge.passes.base import GraphPass, PassContext
@@ -40,49 +39,68 @@ class Stage:
     purpose: str
 
 
+MAX_ROUNDS = 16
+
+
+def _clean_up(graph: Graph, context: PassContext) -> int:
+    """The cleaning passes in turn until none has anything to do, at most ``MAX_ROUNDS`` times."""
+    passes = (canonicalize.run, fold_constants.run, eliminate_common_subexpr.run, fold_scale.run, fuse_patterns.run)
+    total = 0
+    for _ in range(MAX_ROUNDS):
+        changes = sum(run(graph, context) for run in passes)
+        total += changes
+        if not changes:
+            break
+    return total
+
+
 def _choose_layouts(graph: Graph, context: PassContext) -> int:
     """Blocked layouts, unless the user chose one."""
     return choose_layouts.run(graph, context) if context.options.get("channel_layout") is None else 0
 
 
 GRAPH_STAGES: tuple[Stage, ...] = (
-    Stage("to_float16", 0, to_float16.run_if_asked, "set_float16: safe operators compute in float16"),
-    Stage("convert_layout", 0, convert_layout.run, "set_channel_layout: the layout that the user asked for"),
     Stage("inline_calls", 0, inline_calls.run, "functions of the module become part of main"),
     Stage("canonicalize", 1, canonicalize.run, "one form for equal things; no-ops go"),
     Stage("fold_constants", 1, fold_constants.run, "what depends on constants only is evaluated"),
     Stage("eliminate_common_subexpr", 1, eliminate_common_subexpr.run, "equal nodes are merged"),
     Stage("fold_batch_norm", 1, fold_batch_norm.run, "batch normalisation goes into the weights before it"),
-    Stage("fuse_patterns", 2, fuse_patterns.run, "layer norm, gelu, silu ... from their parts"),
     Stage("fold_scale", 2, fold_scale.run, "constant scales and shifts go into weights"),
+    Stage("fuse_patterns", 2, fuse_patterns.run, "what exporters write in primitives becomes one operator"),
+    Stage("clean_up", 4, _clean_up, "the five stages that clean and fold repeat until nothing changes"),
+    Stage("to_float16", 0, to_float16.run_if_asked, "`set_float16`: safe operators compute in float16"),
+    Stage("convert_layout", 0, convert_layout.run, "`set_channel_layout`: the layout that the user asked for"),
     Stage("decompose", 0, decompose.run, "composite operators become simpler ones"),
-    Stage("simplify", 1, canonicalize.run, "again, for what decomposition left"),
-    Stage("choose_layouts", 2, _choose_layouts, "convolutions get blocked layouts"),
-    Stage("split_recurrent", 2, split_recurrent.run, "recurrent layers read products of all their inputs"),
+    Stage("simplify", 1, canonicalize.run, "`canonicalize` again, for what decomposition left"),
+    Stage("choose_layouts", 2, _choose_layouts, "convolutions get blocked layouts, unless `set_channel_layout` is given"),
     Stage("pack_weights", 2, pack_weights.run, "matrix products get packed weights"),
-    Stage("fold_weights", 1, fold_constants.run, "weights are packed now"),
+    Stage("fold_weights", 1, fold_constants.run, "`fold_constants` again: weights that were cast, transposed or packed"),
     Stage("merge", 1, eliminate_common_subexpr.run, "equal layout changes are merged"),
     Stage("eliminate_dead_code", 0, eliminate_dead_code.run, "what no output needs goes"),
 )
 
+OPT_LEVELS = range(5)
+
 FUSION_LEVEL = 1
 """Fusion groups of more than one node are formed from this level on."""
+
+LLVM_LEVELS = (0, 1, 2, 3, 3)
+"""LLVM's optimisation level for each of ours; from 2 on, with its loop and straight-line vectorisers."""
 
 Observer = Callable[[Stage, Graph], None]
 
 
 def run_graph_stages(
     graph: Graph, context: PassContext, stop_after: str | None = None, observer: Observer | None = None,
-    stages: Iterable[Stage] = GRAPH_STAGES,
+    stages: Sequence[Stage] = GRAPH_STAGES,
 ) -> None:
     """Runs the stages of ``context.opt_level`` on ``graph``, in place; ``observer`` sees the graph after each.
 
     Raises:
-        ForgeError: ``stop_after`` names no stage.
+        OptionError: ``stop_after`` names no stage.
     """
-    names = [s.name for s in stages]
-    if stop_after is not None and stop_after not in names:
-        raise ForgeError(f"compile: no stage is called {stop_after!r}; expected one of: {', '.join(names)}")
+    if stop_after is not None:
+        check_stage(stop_after, stages)
     for stage in stages:
         if context.opt_level >= stage.level:
             stage.run(graph, context)
@@ -90,3 +108,25 @@ def run_graph_stages(
                 observer(stage, graph)
         if stage.name == stop_after:
             return
+
+
+def check_stage(name: str, stages: Sequence[Stage] = GRAPH_STAGES) -> None:
+    """Raises OptionError unless a stage is called ``name``."""
+    names = [s.name for s in stages]
+    if name not in names:
+        raise OptionError(f"compile: no stage is called {name!r}; expected one of: {', '.join(names)}")
+
+
+def levels_table() -> str:
+    """What each ``opt_level`` turns on, in Markdown."""
+    fusion = "element-wise work runs inside the kernels beside it"
+    rows = [(f"`{s.name}`", s.purpose, _marks(s.level)) for s in GRAPH_STAGES]
+    rows.append(("fusion", fusion, _marks(FUSION_LEVEL)))
+    rows.append(("LLVM", "optimisation of machine code", [f"O{LLVM_LEVELS[level]}" for level in OPT_LEVELS]))
+    heading = ["stage", "what it does", *map(str, OPT_LEVELS)]
+    lines = [heading, ["---", "---", *[":-:"] * len(OPT_LEVELS)], *[[name, purpose, *cells] for name, purpose, cells in rows]]
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
+
+
+def _marks(level: int) -> list[str]:
+    return ["x" if level <= given else " " for given in OPT_LEVELS]
