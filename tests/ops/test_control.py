@@ -12,8 +12,8 @@ from forge import dims
 from forge.dims import DimExpr
 from forge.errors import TypeInferenceError
 from forge.ir.builder import Builder
-from forge.ir.interp import run_graph, run_module
-from forge.ir.nodes import Graph, Module
+from forge.ir.interp import run_graph
+from forge.ir.nodes import Graph
 from forge.ir.types import SequenceType, TensorType, Type, UnrankedType
 
 F32 = "float32"
@@ -138,22 +138,6 @@ def test_scan_along_other_axes_and_in_reverse_order() -> None:
     (result,) = run_graph(builder.output(node.result), [values])
     np.testing.assert_array_equal(result, -values[:, ::-1])
     assert node.result.type == TensorType((2, 3), F32)
-
-
-def test_call_runs_a_function_of_the_module() -> None:
-    builder = Builder()
-    x = builder.graph.add_input(VECTOR, "x")
-    result = builder.call("call", x, function="double", types=("Tensor[(3), float32]",))
-    module = Module(builder.output(result))
-    module.graphs["double"] = region([VECTOR], lambda b, v: [b.call("add", v, v)])
-    (doubled,) = run_module(module, {"x": numbers(1, 2, 3)})
-    np.testing.assert_array_equal(doubled, numbers(2, 4, 6))
-    assert result.type == VECTOR
-
-
-def test_call_without_types_is_refused() -> None:
-    with pytest.raises(TypeInferenceError, match="call: types of the results of @f"):
-        Builder().call("call", function="f")
 
 
 def sequence_of(builder: Builder, *operands: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Control flow: if, loop, scan, call.
+"""Control flow: if, loop, scan.
 
 Regions are closed: what they use from outside arrives as operands, and as the last inputs of the region's graph, in the same order.
 Sizes that differ between branches or iterations are new symbols outside.
@@ -6,7 +6,7 @@ Sizes that differ between branches or iterations are new symbols outside.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,8 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.dims import Dim
-from forge.ir.nodes import Graph, Value
+from forge.ir.nodes import Graph
 from forge.ir.op import RegionRunner
-from forge.ir.parser import parse_type
 from forge.ir.shapes import fresh_symbol, known_dims
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType, symbols
 from forge.ops.base import Kind, NoAttrs, Op, Operand, register
@@ -256,33 +255,4 @@ def _per_value(given: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
     return given if given is not None else (0,) * count
 
 
-@dataclass(frozen=True)
-class CallAttrs:
-    function: str
-    types: tuple[str, ...] = ()
-
-
-@register
-class Call(Op[CallAttrs]):
-    """The results of the module's function ``function`` on the operands; ``types`` are their types as text."""
-
-    name = "call"
-    operands = (Operand("operands", variadic=True),)
-    Attrs = CallAttrs
-    kind = Kind.OPAQUE
-
-    def infer(self, operands: Values, attrs: CallAttrs, regions: Regions = ()) -> Types:
-        if not attrs.types:
-            raise fail(self.name, f"types of the results of @{attrs.function}", "none", "attribute types", "list them as text")
-        return [parse_type(t) for t in attrs.types]
-
-    def reference_regions(self, operands: Arrays, attrs: CallAttrs, regions: Regions, run: RegionRunner) -> Arrays:
-        return run(regions[0], operands)
-
-
-def result_type_texts(values: Iterable[Value]) -> tuple[str, ...]:
-    """What attribute ``types`` of a call holds for a function with these outputs."""
-    return tuple(str(v.type) for v in values)
-
-
-__all__ = ["Call", "If", "Loop", "Scan", "join", "result_type_texts", "stack_values"]
+__all__ = ["If", "Loop", "Scan", "join", "stack_values", "visible_symbols"]

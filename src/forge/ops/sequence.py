@@ -10,8 +10,8 @@ import numpy as np
 
 from forge import dims
 from forge.dims import Dim
+from forge.ir.cursor import Cursor
 from forge.ir.op import RegionRunner
-from forge.ir.parser import parse_type
 from forge.ir.shapes import fresh_symbol
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 from forge.ops.base import Kind, NoAttrs, Op, Operand, Trait, register
@@ -267,7 +267,7 @@ class MakeOptional(HostOp):
         value = optional_operand(operands, 0)
         if value is None and not attrs.type:
             raise fail(self.name, "attribute type", "none", "the type of the value that is absent")
-        return [OptionalType(parse_type(attrs.type) if value is None else value.type)]
+        return [OptionalType(Cursor(attrs.type).type() if value is None else value.type)]
 
     def reference(self, operands: Arrays, attrs: OptionalAttrs) -> Arrays:
         return [optional_operand(operands, 0)]
