@@ -6,13 +6,17 @@ order of the indices; with reduction "update" the last one stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from forge import dtypes
 from forge.errors import TypeInferenceError
+from forge.ir.builder import Builder
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops import numeric
 from forge.ops.base import Accuracy, Kind, Op, Operand, register
@@ -63,6 +67,19 @@ def scatter(data: Array, positions: tuple[Array, ...], updates: Array, reduction
     return result
 
 
+def decompose_mean(op: Op[Any], builder: Builder, operands: Values, field: str, attrs: Any) -> Sequence[Value] | None:
+    """The mean as the sum over the number of what is summed; ``field`` names the attribute that holds the reduction."""
+    if getattr(attrs, field) != "mean":
+        return None
+    data, indices, updates = operands
+    assert data is not None and updates is not None
+    add = {f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs)} | {field: "add"}
+    total = builder.call(op, data, indices, updates, **add)
+    ones = [builder.call("ones_like", v) for v in (data, updates)]
+    count = builder.call(op, ones[0], indices, ones[1], **add)
+    return [builder.call("floor_divide" if dtypes.is_integer(data.dtype) else "divide", total, count)]
+
+
 @register
 class ScatterElements(Op[ScatterElementsAttrs]):
     """data, with out[j] = reduction(out[j], updates[i]) for all i, where j is i but for j[axis] = indices[i].
@@ -89,6 +106,9 @@ class ScatterElements(Op[ScatterElementsAttrs]):
     def reference(self, operands: Arrays, attrs: ScatterElementsAttrs) -> Arrays:
         data, indices, updates = operands
         return [scatter(data, element_positions(indices, data.shape, attrs.axis), updates, attrs.reduction)]
+
+    def decompose(self, builder: Builder, operands: Values, attrs: ScatterElementsAttrs) -> Sequence[Value] | None:
+        return decompose_mean(self, builder, operands, "reduction", attrs)
 
 
 @register
@@ -123,3 +143,6 @@ class ScatterNd(Op[ScatterNdAttrs]):
     def reference(self, operands: Arrays, attrs: ScatterNdAttrs) -> Arrays:
         data, indices, updates = operands
         return [scatter(data, tuple_positions(indices, data.shape), updates, attrs.mode)]
+
+    def decompose(self, builder: Builder, operands: Values, attrs: ScatterNdAttrs) -> Sequence[Value] | None:
+        return decompose_mean(self, builder, operands, "mode", attrs)

@@ -1,5 +1,19 @@
 """Hand-designed kernels for CPUs."""
 
-from forge.kernels.cpu import conv2d, dense, depthwise, layer_norm, matmul, rnn, softmax, winograd
+from forge.kernels.cpu import (
+    conv2d,
+    dense,
+    depthwise,
+    layer_norm,
+    matmul,
+    ordering,
+    rnn,
+    running,
+    scattering,
+    softmax,
+    winograd,
+)
 
-__all__ = ["conv2d", "dense", "depthwise", "layer_norm", "matmul", "rnn", "softmax", "winograd"]
+__all__ = [
+    "conv2d", "dense", "depthwise", "layer_norm", "matmul", "ordering", "rnn", "running", "scattering", "softmax", "winograd",
+]

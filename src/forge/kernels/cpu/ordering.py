@@ -1,0 +1,209 @@
+"""Sorting along one axis: sort, argsort, topk.
+
+Every row is ordered by a heap in the memory of the result, without scratch: the first k elements make a heap whose root comes last in
+the wanted order; every further element that comes before the root takes its place; then the roots are taken off one by one. Ties are
+broken by position, which makes the order total, so the result is that of a stable sort. NaN counts as larger than every number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from forge import dtypes
+from forge.kernels.contract import KernelCall, Reader, kernel
+from forge.schedule.loops import Loop, parallel_nest
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
+
+COST_PER_ELEMENT = 64
+
+
+@dataclass(frozen=True)
+class Item:
+    """An element and its position in the row; None where only elements are wanted."""
+
+    value: Expr
+    position: Expr | None
+
+
+def precedes(a: Expr, b: Expr, ascending: bool) -> Expr:
+    """Whether ``a`` comes strictly before ``b``; NaN is the largest."""
+    smaller, larger = (a, b) if ascending else (b, a)
+    less = smaller < larger
+    if not dtypes.is_float(a.dtype):
+        return less
+    return E.logical_and(E.binary("or", less, E.call("isnan", larger)), E.logical_not(E.call("isnan", smaller)))
+
+
+def _before(a: Item, b: Item, ascending: bool) -> Expr:
+    """The total order: by value, then by position."""
+    first = precedes(a.value, b.value, ascending)
+    if a.position is None or b.position is None:
+        return first
+    tied = E.logical_and(E.logical_not(precedes(b.value, a.value, ascending)), a.position < b.position)
+    return E.binary("or", first, tied)
+
+
+def _bound(item: Item, name: str) -> tuple[list[Stmt], Item]:
+    """``item`` in variables."""
+    value = E.Var(item.value.dtype, 1, f"{name}_value")
+    if item.position is None:
+        return [Let(value, item.value)], Item(value, None)
+    position = E.var(f"{name}_position")
+    return [Let(value, item.value), Let(position, item.position)], Item(value, position)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the operand, and the slots of its heap in the results.
+
+    Attributes:
+        read: the element at a position.
+        slot: index into the result buffers of a slot.
+        values, positions: buffers of the results; one of them may be absent.
+    """
+
+    read: Callable[[Expr], Expr]
+    slot: Callable[[Expr, Buffer], Expr]
+    values: Buffer | None
+    positions: Buffer | None
+    ascending: bool
+
+    def element(self, position: Expr) -> Item:
+        return Item(self.read(position), position if self.positions is not None else None)
+
+    def load(self, slot: Expr) -> Item:
+        if self.positions is None:
+            assert self.values is not None
+            return Item(E.load(self.values, self.slot(slot, self.values)), None)
+        position = E.cast(E.load(self.positions, self.slot(slot, self.positions)), "int64")
+        if self.values is None:
+            return Item(self.read(position), position)
+        return Item(E.load(self.values, self.slot(slot, self.values)), position)
+
+    def put(self, slot: Expr, item: Item) -> Stmt:
+        parts: list[Stmt] = []
+        if self.values is not None:
+            parts.append(store(self.values, self.slot(slot, self.values), item.value))
+        if self.positions is not None and item.position is not None:
+            index = self.slot(slot, self.positions)
+            parts.append(store(self.positions, index, E.cast(item.position, self.positions.dtype)))
+        return seq(*parts)
+
+    def before(self, a: Item, b: Item) -> Expr:
+        return _before(a, b, self.ascending)
+
+
+def _local(name: str) -> Buffer:
+    return Buffer(name, "int64", (E.const(1),), scope="local")
+
+
+def _levels(count: Expr) -> Expr:
+    """Height of a heap of ``count`` slots."""
+    if isinstance(count, E.Const):
+        return E.const(int(count.value).bit_length())  # type: ignore[arg-type]
+    return E.const(64) - E.call("clz", count)
+
+
+def _sink(row: Row, item: Item, root: Expr, end: Expr, levels: Expr, name: str) -> Stmt:
+    """Puts ``item`` into the heap of the slots [root, end), whose root is free."""
+    node, limit = _local(f"{name}_node"), _local(f"{name}_limit")
+    zero = E.const(0)
+    at, child, best = E.var(f"{name}_at"), E.var(f"{name}_child"), E.var(f"{name}_best")
+    right = E.binary("min", child + 1, end - 1)
+    bind_left, left = _bound(row.load(child), f"{name}_left")
+    bind_right, other = _bound(row.load(right), f"{name}_right")
+    bind_chosen, chosen = _bound(row.load(best), f"{name}_chosen")
+    move = seq(row.put(at, chosen), store(node, zero, best))
+    step = seq(
+        Let(at, E.load(node, zero)),
+        Let(child, at * 2 + 1),
+        If(
+            child < E.load(limit, zero),
+            seq(
+                *bind_left,
+                *bind_right,
+                Let(best, E.select(row.before(left, other), right, child)),
+                *bind_chosen,
+                If(row.before(item, chosen), move, store(limit, zero, zero)),
+            ),
+        ),
+    )
+    return seq(
+        Allocate(node),
+        Allocate(limit),
+        store(node, zero, root),
+        store(limit, zero, end),
+        loop(E.var(f"{name}_level"), levels, step),
+        row.put(E.load(node, zero), item),
+    )
+
+
+def _order(row: Row, length: Expr, count: Expr) -> Stmt:
+    """The first ``count`` of ``length`` elements in order."""
+    levels = _levels(count)
+    slot, turn, position, rest = (E.var(n) for n in ("slot", "turn", "position", "rest"))
+    fill = loop(slot, count, row.put(slot, row.element(E.binary("min", slot, length - 1))))
+    root = E.var("root")
+    bind, item = _bound(row.load(root), "build")
+    build = loop(turn, count // 2, seq(Let(root, count // 2 - 1 - turn), *bind, _sink(row, item, root, count, levels, "build")))
+    bind_new, new = _bound(row.element(position), "new")
+    bind_top, top = _bound(row.load(E.const(0)), "top")
+    replace = If(row.before(new, top), _sink(row, new, E.const(0), count, levels, "scan"))
+    scan = loop(position, length - count, seq(*bind_new, *bind_top, replace), begin=count)
+    end = E.var("end")
+    bind_last, last = _bound(row.load(end), "last")
+    bind_root, first = _bound(row.load(E.const(0)), "first")
+    take = seq(Let(end, count - 1 - rest), *bind_last, *bind_root, row.put(end, first),
+               _sink(row, last, E.const(0), end, levels, "take"))
+    return seq(fill, build, scan, loop(rest, count - 1, take))
+
+
+def _ordering(call: KernelCall, values: Buffer | None, positions: Buffer | None, ascending: bool) -> Function:
+    data = call.operands[0]
+    assert data is not None
+    axis = call.attrs.axis % len(data.shape)
+    loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(data.shape) if k != axis]
+    outer = [x.var for x in loops]
+
+    def at(place: Expr) -> Sequence[Expr]:
+        return [*outer[:axis], place, *outer[axis:]]
+
+    row = Row(_element_reader(data, at), lambda slot, buffer: buffer.offset(*at(slot)), values, positions, ascending)
+    count = call.results[0].shape[axis]
+    body = _order(row, data.shape[axis], count)
+    if not isinstance(count, E.Const):
+        body = If(count > 0, body)
+    elif not count.value:
+        body = seq()
+    return call.function(parallel_nest(loops, body, data.shape[axis] * COST_PER_ELEMENT))
+
+
+def _element_reader(data: Reader, at: Callable[[Expr], Sequence[Expr]]) -> Callable[[Expr], Expr]:
+    return lambda place: data.read(tuple(at(place)))
+
+
+@kernel("sort")
+def sort(call: KernelCall) -> Function:
+    """Family of ``sort``: the elements of every row in order."""
+    return _ordering(call, call.buffers[-1], None, call.attrs.is_ascend)
+
+
+@kernel("argsort")
+def argsort(call: KernelCall) -> Function:
+    """Family of ``argsort``: the positions of the elements in order."""
+    return _ordering(call, None, call.buffers[-1], call.attrs.is_ascend)
+
+
+@kernel("topk")
+def topk(call: KernelCall) -> Function:
+    """Family of ``topk``: the first k elements in order, their positions, or both."""
+    results = {
+        "both": tuple(call.buffers[-2:]),
+        "values": (call.buffers[-1], None),
+        "indices": (None, call.buffers[-1]),
+    }
+    values, positions = results[call.attrs.ret_type]
+    return _ordering(call, values, positions, call.attrs.is_ascend)

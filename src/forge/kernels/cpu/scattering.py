@@ -1,0 +1,89 @@
+"""Writing by index: scatter_elements and scatter_nd.
+
+The operand is copied to the result, then the updates are applied one after the other, in row-major order, so that equal indices give
+what the operator says. Indices are counted from the end if negative, then moved into the bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from forge import dtypes
+from forge.kernels.contract import KernelCall, Reader, kernel
+from forge.schedule.loops import Loop, nest
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import Function, If, Let, Stmt, seq, store
+
+
+def _combine(reduction: str, old: Expr, new: Expr) -> Expr:
+    if reduction == "update":
+        return new
+    return E.binary(reduction, old, new)
+
+
+def _bounded(index: Expr, extent: Expr) -> Expr:
+    wide = E.cast(index, "int64")
+    wrapped = E.select(wide < 0, wide + extent, wide) if dtypes.is_signed(index.dtype) else wide
+    return E.binary("max", E.binary("min", wrapped, extent - 1), E.const(0))
+
+
+def _loops(shape: Sequence[Expr], name: str) -> list[Loop]:
+    return [Loop(E.var(f"{name}{k}"), extent) for k, extent in enumerate(shape)]
+
+
+def _copied(call: KernelCall, data: Reader) -> Stmt:
+    loops = _loops(data.shape, "c")
+    indices = tuple(x.var for x in loops)
+    return nest(loops, call.results[0].write(indices, data.read(indices)))
+
+
+def _apply(out: Buffer, target: Sequence[Expr], update: Expr, reduction: str) -> Stmt:
+    place = E.var("place")
+    value = E.Var(out.dtype, 1, "value")
+    combined = _combine(reduction, E.load(out, place), update)
+    return seq(Let(place, out.offset(*target)), Let(value, combined), store(out, place, value))
+
+
+def _scatter(call: KernelCall, reduction: str, target: Callable[[Reader, Reader, Sequence[Expr]], Sequence[Expr]]) -> Function:
+    data, indices, updates = call.operands
+    assert data is not None and indices is not None and updates is not None
+    out = call.buffers[-1]
+    loops = _loops(updates.shape, "u")
+    at = tuple(x.var for x in loops)
+    writes = nest(loops, _apply(out, target(data, indices, at), updates.read(at), reduction))
+    return call.function(seq(_copied(call, data), _unless_empty(data.shape, writes)))
+
+
+def _unless_empty(shape: Sequence[Expr], body: Stmt) -> Stmt:
+    """Nothing can be written into a tensor without elements."""
+    for extent in shape:
+        if isinstance(extent, E.Const):
+            body = body if extent.value else seq()
+        else:
+            body = If(extent > 0, body)
+    return body
+
+
+@kernel("scatter_elements")
+def scatter_elements(call: KernelCall) -> Function:
+    """Family of ``scatter_elements``: operands data, indices, updates; attributes axis, reduction."""
+
+    def target(data: Reader, indices: Reader, at: Sequence[Expr]) -> Sequence[Expr]:
+        axis = call.attrs.axis % len(data.shape)
+        return [_bounded(indices.read(at), data.shape[axis]) if k == axis else x for k, x in enumerate(at)]
+
+    return _scatter(call, call.attrs.reduction, target)
+
+
+@kernel("scatter_nd")
+def scatter_nd(call: KernelCall) -> Function:
+    """Family of ``scatter_nd``: operands data, indices with the index tuple along the first dimension, updates; attribute mode."""
+
+    def target(data: Reader, indices: Reader, at: Sequence[Expr]) -> Sequence[Expr]:
+        outer = len(indices.shape) - 1
+        depth = int(indices.shape[0].value)  # type: ignore[attr-defined]
+        chosen = [_bounded(indices.read((E.const(k), *at[:outer])), data.shape[k]) for k in range(depth)]
+        return [*chosen, *at[outer:]]
+
+    return _scatter(call, call.attrs.mode, target)
