@@ -36,7 +36,7 @@ _ALIASES = {
     "float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64", "bool_": "bool",
     "uint1": "bool", "str": "string", "object": "string", "bf16": "bfloat16", "f16": "float16", "f32": "float32",
     "f64": "float64",
-}
+}  # fmt: skip
 
 
 def canonical(dtype: Any) -> DType:
@@ -45,23 +45,32 @@ def canonical(dtype: Any) -> DType:
     Raises:
         TypeError: it names no element type of Forge.
     """
-    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
-    name = _ALIASES.get(name, name)
-    if name.startswith("str"):
-        name = "string"
+    name = _ALIASES.get(dtype, dtype) if isinstance(dtype, str) else _numpy_name(dtype)
     if name not in NAMES:
         raise TypeError(f"unknown dtype {dtype!r}; expected one of: {', '.join(NAMES)}")
     return name
 
 
+def _numpy_name(dtype: Any) -> str:
+    if dtype is None:  # which NumPy takes for float64
+        return "None"
+    description = np.dtype(dtype)
+    return "string" if description.kind in "UOT" else description.name
+
+
 @cache
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """The NumPy dtype that holds elements of ``dtype``, one element an item."""
+    """The NumPy dtype that holds elements of ``dtype``, one element an item.
+
+    Raises:
+        TypeError: ``dtype`` is not one of ``NAMES``.
+    """
+    if dtype not in NAMES:
+        raise TypeError(f"unknown dtype {dtype!r}; expected one of: {', '.join(NAMES)}")
     if dtype == "string":
         return np.dtype(object)
-    if hasattr(np, dtype):
-        return np.dtype(getattr(np, dtype))
-    return np.dtype(getattr(ml_dtypes, dtype))
+    scalar: type[Any] = getattr(np, dtype) if hasattr(np, dtype) else getattr(ml_dtypes, dtype)
+    return np.dtype(scalar)
 
 
 def is_integer(dtype: DType) -> bool:

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes
-from forge.errors import InvalidGraphError
+from forge.errors import ForgeError, InvalidGraphError, TypeInferenceError
 from forge.ir.nodes import CONSTANT, ConstantAttrs, Graph, Node, Value
 from forge.ir.op import OpDef, get_op
 from forge.ir.types import Type
+
+# What the inference of an operator may raise on operands and attributes that its author did not think of.
+_MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
 class Builder:
@@ -29,7 +32,7 @@ class Builder:
         """Adds a node with one result and returns that.
 
         Raises:
-            TypeInferenceError: the operands or attributes do not fit the operator.
+            InvalidGraphError: the operands or attributes do not fit the operator.
         """
         return self.node(op, operands, attributes, name=name).result
 
@@ -46,10 +49,12 @@ class Builder:
         name: str = "",
         result_names: Sequence[str] = (),
     ) -> Node:
+        """Adds a node. Optional operands that are absent at the end of the list are left out."""
         op_def = get_op(op) if isinstance(op, str) else op
-        check_arity(op_def, operands)
+        check_arity(op_def, operands, regions)
+        operands = _without_absent_tail(op_def, operands)
         attrs = op_def.make_attrs(attributes)
-        types = op_def.infer(operands, attrs, regions)
+        types = infer(op_def, operands, attrs, regions)
         node = Node(op_def, operands, attrs, types, regions, name, self.location, result_names)
         return self.graph.insert(node, self.before)
 
@@ -65,14 +70,40 @@ class Builder:
         return self.graph
 
 
-def check_arity(op_def: OpDef[Any], operands: Sequence[Value | None]) -> None:
-    """Raises InvalidGraphError when the number of operands, or an absent one, does not fit the declaration."""
+def infer(op_def: OpDef[Any], operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> list[Type]:
+    """Result types of an application of ``op_def``.
+
+    Raises:
+        InvalidGraphError: the operands or attributes do not fit the operator.
+    """
+    try:
+        return list(op_def.infer(operands, attrs, regions))
+    except ForgeError:
+        raise
+    except _MISFITS as error:
+        types = ", ".join("None" if v is None else str(v.type) for v in operands)
+        raise TypeInferenceError(f"{op_def.name}: got operands ({types}) and {attrs}, which do not fit: {error!r}") from error
+
+
+def check_arity(op_def: OpDef[Any], operands: Sequence[Value | None], regions: Sequence[Graph] = ()) -> None:
+    """Raises InvalidGraphError when the number of operands or regions, or an absent operand, does not fit the declaration."""
     formal = op_def.operands
     variadic = bool(formal) and formal[-1].variadic
     required = sum(not o.optional and not o.variadic for o in formal)
     if len(operands) < required or (len(operands) > len(formal) and not variadic):
-        expected = f"at least {required}" if variadic else f"{required} to {len(formal)}" if required < len(formal) else str(required)
+        at_most = f"{required} to {len(formal)}" if required < len(formal) else str(required)
+        expected = f"at least {required}" if variadic else at_most
         raise InvalidGraphError(f"{op_def.name}: got {len(operands)} operands; expected {expected}")
-    for declared, value in zip(formal, operands):
+    for position, value in enumerate(operands):
+        declared = formal[min(position, len(formal) - 1)]
         if value is None and not declared.optional:
             raise InvalidGraphError(f"{op_def.name}: operand {declared.name!r} is missing")
+    if len(regions) != len(op_def.regions):
+        raise InvalidGraphError(f"{op_def.name}: got {len(regions)} regions; expected {len(op_def.regions)}")
+
+
+def _without_absent_tail(op_def: OpDef[Any], operands: Sequence[Value | None]) -> Sequence[Value | None]:
+    count = len(operands)
+    while count and operands[count - 1] is None and not op_def.operands[min(count, len(op_def.operands)) - 1].variadic:
+        count -= 1
+    return operands[:count]

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+from typing import Any
 
 import numpy as np
 
-from forge import dtypes
-from forge.ir.nodes import Graph, Module, Value
+from forge import dims, dtypes
+from forge.dims import DimExpr
+from forge.ir import attributes
+from forge.ir import types as T
+from forge.ir.arrays import to_bytes
+from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
+from forge.ir.text import attribute_text
 
 
 def structural_hash(module: Module) -> int:
-    """Structure, types, attributes, scalar and integer constants count; the contents of float tensors and all names do not."""
+    """Structure, types, attributes, and constants but float tensors count; names (but those of functions) and params do not.
+
+    The names of symbols do not count either: they are numbered in the order of their appearance.
+    """
     return int.from_bytes(_digest(module, contents=False)[:7], "little")
 
 
@@ -21,45 +31,81 @@ def fingerprint(module: Module) -> str:
 
 
 def _digest(module: Module, contents: bool) -> bytes:
-    state = hashlib.sha256()
+    hasher = _Hasher(contents)
     for name in sorted(module.graphs):
-        state.update(f"def {name}\n".encode())
-        _add_graph(state, module.graphs[name], contents)
+        hasher.symbols.clear()
+        hasher.add("def", name, len(module.graphs[name].nodes) > 0)
+        hasher.graph(module.graphs[name])
     if contents:
         for position, value in enumerate(module.main.inputs):
             if value.name in module.params:
-                state.update(f"param {position}\n".encode())
-                _add_array(state, module.params[value.name])
-    return state.digest()
+                hasher.add("param", position, hasher.array(module.params[value.name]))
+    return hasher.state.digest()
 
 
-def _add_graph(state: hashlib._Hash, graph: Graph, contents: bool) -> None:
-    number: dict[Value, int] = {}
-    for value in graph.inputs:
-        number[value] = len(number)
-        state.update(f"in {value.type}\n".encode())
-    for node in graph.nodes:
-        array = node.results[0].constant if node.results else None
-        if array is not None:
-            state.update(f"constant {node.results[0].type}\n".encode())
-            if contents or array.size == 1 or array.dtype.kind in "biu":
-                _add_array(state, array)
-        else:
-            operands = [-1 if v is None else number[v] for v in node.operands]
-            state.update(f"{node.op} {operands} {node.attrs!r} {[str(v.type) for v in node.results]}\n".encode())
+class _Hasher:
+    def __init__(self, contents: bool) -> None:
+        self.contents = contents
+        self.state = hashlib.sha256()
+        self.symbols: dict[str, DimExpr] = {}
+        self.arrays: dict[int, tuple[np.ndarray, str]] = {}
+
+    def add(self, *parts: object) -> None:
+        self.state.update(f"{parts}\n".encode())
+
+    def graph(self, graph: Graph) -> None:
+        number: dict[Value, int] = {}
+        for value in graph.inputs:
+            number[value] = len(number)
+            self.add("in", self.type(value.type))
+        self.add("attributes", [(k, attribute_text(v)) for k, v in graph.attributes.items()])
+        for node in graph.nodes:
+            if node.op_def is not CONSTANT:
+                self.node(node, number)
+        self.add("out", [self.operand(v, number) for v in graph.outputs])
+
+    def node(self, node: Node, number: dict[Value, int]) -> None:
+        operands = [self.operand(v, number) for v in node.operands]
         for value in node.results:
             number[value] = len(number)
+        self.add(node.op, operands, self.attributes(node.attrs), [self.type(v.type) for v in node.results], len(node.regions))
         for region in node.regions:
-            state.update(b"{")
-            _add_graph(state, region, contents)
-            state.update(b"}")
-    state.update(f"out {[number[v] for v in graph.outputs]}\n".encode())
+            self.graph(region)
+
+    def operand(self, value: Value | None, number: dict[Value, int]) -> object:
+        """A constant counts where it is used, so that it makes no difference whether two uses share it."""
+        array = None if value is None else value.constant
+        if value is None or array is None:
+            return None if value is None else number[value]
+        is_weight = array.ndim > 0 and not dtypes.is_integer(value.dtype) and value.dtype not in ("bool", "string")
+        return ("constant", str(value.type), self.array(array) if self.contents or not is_weight else "")
+
+    def type(self, type_: T.Type) -> str:
+        for name in T.symbols(type_):
+            self.symbols.setdefault(name, dims.symbol(f"s{len(self.symbols)}"))
+        return str(T.substitute(type_, self.symbols))
+
+    def attributes(self, record: Any) -> list[tuple[str, object]]:
+        for name in attributes.symbols(record):
+            self.symbols.setdefault(name, dims.symbol(f"s{len(self.symbols)}"))
+        record = attributes.substitute(record, self.symbols)
+        return [(f.name, _attribute_key(getattr(record, f.name))) for f in dataclasses.fields(record)]
+
+    def array(self, array: np.ndarray) -> str:
+        if id(array) not in self.arrays:
+            state = hashlib.sha256(f"{dtypes.canonical(array.dtype)} {array.shape}\n".encode())
+            state.update(_contents(array))
+            self.arrays[id(array)] = (array, state.hexdigest())
+        return self.arrays[id(array)][1]
 
 
-def _add_array(state: hashlib._Hash, array: np.ndarray) -> None:
-    state.update(f"{dtypes.canonical(array.dtype)} {array.shape}\n".encode())
-    if array.dtype == object:
-        for item in array.ravel():
-            state.update(f"{len(str(item))}:{item}".encode())
-    elif array.size:
-        state.update(np.ascontiguousarray(array).view(np.uint8).data)
+def _attribute_key(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_attribute_key, value))}]"
+    return str(value) if isinstance(value, T.Type) else attribute_text(value)
+
+
+def _contents(array: np.ndarray) -> bytes | memoryview:
+    if array.dtype == object or array.size == 0:
+        return to_bytes(array)
+    return memoryview(np.ascontiguousarray(array).view(np.uint8)).cast("B")

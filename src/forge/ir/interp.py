@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from forge import dims, dtypes
 from forge.dims import DimExpr
 from forge.errors import ForgeError
+from forge.ir import attributes
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.op import ReferenceValue
 from forge.ir.types import TensorType
@@ -19,12 +19,17 @@ Observer = Callable[[Node, Sequence[ReferenceValue]], None]
 
 
 def run_module(module: Module, inputs: Mapping[str, ReferenceValue], observer: Observer | None = None) -> list[ReferenceValue]:
-    """Outputs of ``main`` for inputs by name; ``module.params`` supplies what ``inputs`` lacks."""
+    """Outputs of ``main`` for inputs by name; ``module.params`` supplies what ``inputs`` lacks.
+
+    Raises:
+        ForgeError: an input is missing, unknown, or does not fit its type.
+    """
+    names = [v.name for v in module.main.inputs]
     values = {**module.params, **inputs}
-    missing = [v.name for v in module.main.inputs if v.name not in values]
-    if missing:
-        raise ForgeError(f"interpreter: input {missing[0]!r} has no value; expected {[v.name for v in module.main.inputs]}")
-    return run_graph(module.main, [values[v.name] for v in module.main.inputs], module=module, observer=observer)
+    for wrong, problem in (([n for n in names if n not in values], "has no value"), ([n for n in inputs if n not in names], "is unknown")):
+        if wrong:
+            raise ForgeError(f"interpreter: input {wrong[0]!r} {problem}; expected: {', '.join(names)}")
+    return run_graph(module.main, [values[n] for n in names], module=module, observer=observer)
 
 
 def run_graph(
@@ -34,19 +39,30 @@ def run_graph(
     module: Module | None = None,
     observer: Observer | None = None,
 ) -> list[ReferenceValue]:
-    """Outputs of ``graph``; ``observer`` sees every node with its results."""
+    """Outputs of ``graph``; ``observer`` sees every node with its results, those in regions and called functions too.
+
+    Args:
+        symbols: sizes that are known from outside.
+        module: whose functions ``call`` calls.
+
+    Raises:
+        ForgeError: an input does not fit its type, or a symbol has no value or two.
+    """
+    if len(inputs) != len(graph.inputs):
+        raise ForgeError(f"interpreter: got {len(inputs)} inputs; expected {len(graph.inputs)}")
     env: dict[str, int] = dict(symbols or {})
     values: dict[Value, ReferenceValue] = {}
-    for value, array in zip(graph.inputs, inputs, strict=True):
-        values[value] = array
-        bind_symbols(value, array, env)
+    for value, given in zip(graph.inputs, inputs):
+        values[value] = _as_input(value, given)
+        bind_symbols(value, values[value], env)
 
     def run_region(region: Graph, operands: Sequence[ReferenceValue]) -> list[ReferenceValue]:
-        return run_graph(region, operands, env, module, observer)
+        is_function = region not in node.regions
+        return run_graph(region, operands, None if is_function else env, module, observer)
 
     for node in graph.nodes:
         results = evaluate(node, [None if v is None else values[v] for v in node.operands], env, run_region, module)
-        for value, array in zip(node.results, results, strict=True):
+        for value, array in zip(node.results, results):
             values[value] = array
             bind_symbols(value, array, env)
         if observer is not None:
@@ -61,17 +77,38 @@ def evaluate(
     run_region: Callable[[Graph, Sequence[ReferenceValue]], list[ReferenceValue]],
     module: Module | None = None,
 ) -> list[ReferenceValue]:
-    """Results of one node, as arrays of exactly the declared dtype."""
+    """Results of one node, as arrays of exactly the declared dtype.
+
+    Raises:
+        ForgeError: an attribute's symbol has no value, or the called function is not there.
+    """
     attrs = concrete_attrs(node.attrs, symbols)
-    regions = node.regions
-    if node.op == "call" and module is not None:
-        regions = [module.graphs[attrs.function]]
+    regions = [_called(node, attrs.function, module)] if node.op == "call" else node.regions
     with np.errstate(all="ignore"):
         if regions:
             results = node.op_def.reference_regions(operands, attrs, regions, run_region)
         else:
             results = node.op_def.reference(operands, attrs)
     return [_as_declared(value, result) for value, result in zip(node.results, results, strict=True)]
+
+
+def _called(node: Node, function: str, module: Module | None) -> Graph:
+    if module is None or function not in module.graphs:
+        raise ForgeError(f"interpreter: node {node.name or node.op}: there is no function @{function} to call")
+    return module.graphs[function]
+
+
+def _as_input(value: Value, given: ReferenceValue) -> ReferenceValue:
+    if not isinstance(value.type, TensorType):
+        return given
+    array = np.asarray(given)
+    try:
+        dtype = dtypes.canonical(array.dtype)
+    except TypeError:
+        dtype = str(array.dtype)
+    if dtype != value.type.dtype:
+        raise ForgeError(f"interpreter: %{value.name}: got {dtype}; expected {value.type.dtype} ({value.type})")
+    return np.asarray(array, dtypes.numpy_dtype(dtype))
 
 
 def _as_declared(value: Value, result: ReferenceValue) -> ReferenceValue:
@@ -81,27 +118,19 @@ def _as_declared(value: Value, result: ReferenceValue) -> ReferenceValue:
 
 
 def concrete_attrs(attrs: Any, symbols: Mapping[str, int]) -> Any:
-    """``attrs`` with symbolic dimensions replaced by numbers."""
-    changes = {}
-    for field in dataclasses.fields(attrs):
-        old = getattr(attrs, field.name)
-        new = _concrete(old, symbols)
-        if new is not old:
-            changes[field.name] = new
-    return dataclasses.replace(attrs, **changes) if changes else attrs
+    """``attrs`` with symbolic dimensions replaced by numbers.
 
-
-def _concrete(value: Any, symbols: Mapping[str, int]) -> Any:
-    if isinstance(value, DimExpr):
-        return dims.evaluate(value, symbols)
-    if isinstance(value, tuple):
-        new = tuple(_concrete(v, symbols) for v in value)
-        return new if any(a is not b for a, b in zip(new, value)) else value
-    return value
+    Raises:
+        ForgeError: a symbol has no value.
+    """
+    try:
+        return attributes.map_dims(attrs, lambda d: dims.evaluate(d, symbols))
+    except KeyError as error:
+        raise ForgeError(f"interpreter: {error.args[0]}; expected an input or an earlier result with that dimension") from error
 
 
 def bind_symbols(value: Value, array: ReferenceValue, env: dict[str, int]) -> None:
-    """Records sizes of plain symbols in the value's type; checks the others.
+    """Records the sizes of symbols in the value's type (those that one dimension determines); checks all dimensions.
 
     Raises:
         ForgeError: rank or a dimension differs from the type.
@@ -111,9 +140,25 @@ def bind_symbols(value: Value, array: ReferenceValue, env: dict[str, int]) -> No
     shape = value.type.shape
     if array.ndim != len(shape):
         raise ForgeError(f"interpreter: %{value.name}: got rank {array.ndim}; expected {len(shape)} ({value.type})")
-    for expected, size in zip(shape, array.shape):
-        if isinstance(expected, DimExpr) and str(expected) not in env and dims.symbols(expected) == [str(expected)]:
-            env[str(expected)] = size
+    for plain in (True, False):
+        for expected, size in zip(shape, array.shape):
+            if isinstance(expected, DimExpr) and (dims.symbols(expected) == [str(expected)]) is plain:
+                _bind(expected, size, env)
     for axis, (expected, size) in enumerate(zip(shape, array.shape)):
-        if set(dims.symbols(expected)) <= env.keys() and dims.evaluate(expected, env) != size:
-            raise ForgeError(f"interpreter: %{value.name}: axis {axis}: got {size}; expected {expected} = {dims.evaluate(expected, env)}")
+        if not set(dims.symbols(expected)) <= env.keys():
+            continue
+        wanted = dims.evaluate(expected, env)
+        if wanted != size:
+            meaning = "" if isinstance(expected, int) else f" = {expected} for {_sizes(expected, env)}"
+            raise ForgeError(f"interpreter: %{value.name}: axis {axis}: got {size}; expected {wanted}{meaning}")
+
+
+def _bind(dim: DimExpr, size: int, env: dict[str, int]) -> None:
+    """The symbol that ``dim`` is linear in, unless it is known."""
+    solution = dims.solve(dims.substitute(dim, env), size)
+    if solution is not None:
+        env.setdefault(*solution)
+
+
+def _sizes(dim: DimExpr, env: Mapping[str, int]) -> str:
+    return ", ".join(f"{s} = {env[s]}" for s in dims.symbols(dim))

@@ -10,6 +10,7 @@ Editing keeps uses up to date through the methods here; ``ir.rewrite`` builds th
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from forge import dtypes
 from forge.errors import InvalidGraphError
 from forge.ir import op as op_registry
+from forge.ir.attributes import frozen
 from forge.ir.op import NoAttrs, OpDef
 from forge.ir.types import TensorType, Type
 
@@ -146,9 +148,14 @@ class Graph:
     @property
     def output_names(self) -> list[str]:
         """Names of the outputs; ``output_0``, ... where a value has none or an output is listed twice."""
+        own = [v.name for v in self.outputs]
         names: list[str] = []
-        for k, value in enumerate(self.outputs):
-            names.append(value.name if value.name and value.name not in names else f"output_{k}")
+        for k, name in enumerate(own):
+            if not name or name in names:
+                name = f"output_{k}"
+                while name in own or name in names:
+                    name += "_"
+            names.append(name)
         return names
 
     def add_input(self, type_: Type, name: str = "") -> Value:
@@ -186,7 +193,7 @@ class Graph:
         self.nodes.remove(node)
 
     def replace_uses(self, old: Value, new: Value) -> None:
-        """Every use of ``old``, as operand or as output, becomes a use of ``new``."""
+        """Every use of ``old``, as operand or as output, becomes a use of ``new``, those by the producer of ``new`` too."""
         for node, position in list(old.uses):
             node.set_operand(position, new)
         self.outputs = [new if out is old else out for out in self.outputs]
@@ -204,24 +211,19 @@ class Graph:
         Raises:
             InvalidGraphError: there is a cycle.
         """
-        done: set[Value] = set(self.inputs)
         order: list[Node] = []
-        state: dict[Node, bool] = {}
+        finished: dict[Node, bool] = {}
         for root in self.nodes:
-            stack = [(root, iter(root.pred))]
+            stack = [] if root in finished else [(root, iter(root.pred))]
             while stack:
                 node, predecessors = stack[-1]
-                if state.get(node):
-                    stack.pop()
-                    continue
-                state.setdefault(node, False)
-                following = next((p for p in predecessors if not state.get(p)), None)
+                finished[node] = False
+                following = next((p for p in predecessors if p.graph is self and not finished.get(p)), None)
                 if following is None:
-                    state[node] = True
+                    finished[node] = True
                     order.append(node)
-                    done.update(node.results)
                     stack.pop()
-                elif following in state:
+                elif following in finished:
                     raise InvalidGraphError(f"node {node.name or node.op}: is part of a cycle")
                 else:
                     stack.append((following, iter(following.pred)))
@@ -242,18 +244,21 @@ class Graph:
         """
         for node in self._matching(criteria, attributes):
             return node
-        raise InvalidGraphError(f"find: no node matches {criteria or ''} {attributes or ''}")
+        wanted = [*map(repr, criteria), *(f"{k}={v!r}" for k, v in attributes.items())]
+        present = ", ".join(sorted({n.op for n in self.nodes}))
+        raise InvalidGraphError(f"find: no node matches {', '.join(wanted)}; the graph has: {present}")
 
     def select(self, *criteria: Any, **attributes: Any) -> list[Node]:
-        """Nodes that fulfil all criteria: an operator or node name (``*`` matches any text), or a predicate of the node;
-        keyword arguments compare attributes."""
+        """Nodes that fulfil all criteria: the name of an operator, node or result (``*`` matches any text), or a predicate of the
+        node; keyword arguments compare attributes."""
         return list(self._matching(criteria, attributes))
 
     def _matching(self, criteria: Sequence[Any], attributes: Mapping[str, Any]) -> Iterator[Node]:
         tests: list[Callable[[Node], bool]] = [_criterion(c) for c in criteria]
+        wanted = {k: frozen(v) for k, v in attributes.items()}
         for node in self.nodes:
             values = node.attributes
-            if all(t(node) for t in tests) and all(k in values and values[k] == v for k, v in attributes.items()):
+            if all(t(node) for t in tests) and all(k in values and values[k] == v for k, v in wanted.items()):
                 yield node
 
     def __iter__(self) -> Iterator[Node]:
@@ -289,11 +294,7 @@ def _copied(value: Value, mapping: dict[Value, Value]) -> Value:
 def _criterion(criterion: Any) -> Callable[[Node], bool]:
     if callable(criterion):
         return criterion  # type: ignore[no-any-return]
-    import fnmatch
-
-    return lambda node: any(
-        fnmatch.fnmatchcase(n, criterion) for n in (node.op, node.name, *[v.name for v in node.results])
-    )
+    return lambda node: any(fnmatch.fnmatchcase(n, criterion) for n in (node.op, node.name, *[v.name for v in node.results]))
 
 
 class Module:
@@ -325,10 +326,22 @@ class Module:
 
         return print_module(self, types=self.show_types)
 
+    __repr__ = __str__
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ConstantAttrs:
+    """``value`` in the machine's byte order, strings as objects; what differs is converted.
+
+    Raises:
+        TypeError: it has no element type of Forge.
+    """
+
     value: np.ndarray
+
+    def __post_init__(self) -> None:
+        array = np.asarray(self.value)
+        object.__setattr__(self, "value", np.asarray(array, dtypes.numpy_dtype(dtypes.canonical(array.dtype))))
 
 
 class Constant(OpDef[ConstantAttrs]):

@@ -2,8 +2,8 @@
 
 Intermediate values are numbered in the order of printing; the last expression of a body is its result. Rank-0 constants stand
 inline, others as ``meta[relay.Constant][k]``; their arrays are ``Printed.constants``. An attribute that has its default is omitted.
-Extensions over Relay: symbolic dimensions, ``None`` for an absent operand, and regions, printed as functions in braces
-behind the call:
+Extensions over Relay: symbolic dimensions, ``None`` for an absent operand, types where inference alone would not give them (the
+extent of a data-dependent result is a symbol), and regions, printed as functions in braces behind the call:
 
     %2 = if(%c, %x) { then_branch = fn (%a: float32) { exp(%a) }, else_branch = fn (%b: float32) { %b } };
 """
@@ -13,14 +13,18 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from forge import dtypes
-from forge.ir import types
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.errors import ForgeError
+from forge.ir import types as T
+from forge.ir.arrays import to_bytes
+from forge.ir.builder import infer
+from forge.ir.call import CALL, result_types
+from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
 from forge.ir.text import attribute_text, name_text, scalar_text
 
 
@@ -37,7 +41,7 @@ def print_module(module: Module, types: bool = False, names: bool = False, metad
 
     Args:
         types: append ``/* ty=... */`` to every expression.
-        names: append ``/* name="..." */`` where a node or its results are named (as ``save`` does).
+        names: append ``/* name="..." */`` where a node, its results or a constant are named (as ``save`` does).
         metadata: append the large constants as a ``#[metadata]`` section, which makes the text complete.
         indent: of one level.
     """
@@ -49,26 +53,22 @@ def print_module(module: Module, types: bool = False, names: bool = False, metad
 
 def print_with_constants(module: Module, types: bool = False, names: bool = False, indent: str = "  ") -> Printed:
     """Like ``print_module``, with the large constants as arrays."""
-    printer = _Printer(types, names, indent)
+    printer = _Printer(module.graphs, types, names, indent)
     bodies = [printer.function(f"def @{name_text(name)}", graph, 0) for name, graph in module.graphs.items()]
     return Printed("\n\n".join(bodies) + "\n", printer.constants)
 
 
 def metadata_text(constants: Sequence[np.ndarray]) -> str:
-    """JSON of arrays: dtype, shape, base64 of the little-endian bytes."""
+    """JSON of arrays: dtype, shape, base64 of their bytes (see ``arrays``)."""
     entries = [
-        {
-            "dtype": dtypes.canonical(a.dtype),
-            "shape": list(a.shape),
-            "data": base64.b64encode(np.ascontiguousarray(a).tobytes()).decode(),
-        }
-        for a in constants
+        {"dtype": dtypes.canonical(a.dtype), "shape": list(a.shape), "data": base64.b64encode(to_bytes(a)).decode()} for a in constants
     ]
     return json.dumps({"relay.Constant": entries})
 
 
 class _Printer:
-    def __init__(self, show_types: bool, show_names: bool, indent: str) -> None:
+    def __init__(self, functions: Mapping[str, Graph], show_types: bool, show_names: bool, indent: str) -> None:
+        self.functions = functions
         self.show_types = show_types
         self.show_names = show_names
         self.indent = indent
@@ -86,14 +86,24 @@ class _Printer:
     def _result_type(self, graph: Graph) -> str:
         if not self.show_types:
             return ""
-        listed = ", ".join(str(v.type) for v in graph.outputs)
-        return f" -> {listed}" if len(graph.outputs) == 1 else f" -> ({listed})"
+        return f" -> {_type_list([v.type for v in graph.outputs])}"
 
     def meta(self, array: np.ndarray) -> str:
         number = self.constant_number.setdefault(id(array), len(self.constants))
         if number == len(self.constants):
             self.constants.append(array)
         return f"meta[relay.Constant][{number}]"
+
+    def differs_from_inferred(self, node: Node) -> bool:
+        """Whether the types of the results are not what a reader of the text would infer."""
+        try:
+            if node.op_def is CALL:
+                types = list(result_types(node.attrs.function, self.functions[node.attrs.function], node.operands))
+            else:
+                types = infer(node.op_def, node.operands, node.attrs, node.regions)
+        except (ForgeError, KeyError):  # the module is broken; ``verify`` says how
+            return True
+        return [str(v.type) for v in node.results] != list(map(str, types))
 
 
 class _Scope:
@@ -105,43 +115,40 @@ class _Scope:
         self.depth = depth
         self.parameters = _unique_names(graph.inputs)
         self.names: dict[Value, str] = {v: f"%{n}" for v, n in self.parameters.items()}
+        self.nodes = [n for n in graph.nodes if n.op_def is not CONSTANT]
         self.inlined = self._inlined_result()
 
     def lines(self) -> list[str]:
         lines = []
-        number = 0
-        for node in self.graph.nodes:
-            if node.op == "constant" or node is self.inlined:
+        for number, node in enumerate(self.nodes):
+            if node is self.inlined:
                 continue
             for value in node.results:
                 self.names[value] = f"%{number}" if len(node.results) == 1 else f"%{number}.{value.index}"
             lines.append(f"%{number} = {self.call(node)};")
-            number += 1
         return [*lines, self._result()]
 
     def _inlined_result(self) -> Node | None:
-        """The node that stands as the body's last expression: the producer of the only output, used nowhere else."""
-        if len(self.graph.outputs) != 1:
+        """The last node, which stands as the body's last expression, if its result is the only output and used nowhere else."""
+        outputs = self.graph.outputs
+        if not self.nodes or len(outputs) != 1 or outputs[0].producer is not self.nodes[-1]:
             return None
-        value = self.graph.outputs[0]
-        node = value.producer
-        if node is None or value.uses or len(node.results) != 1 or node.op == "constant":
-            return None
-        return node
+        return None if outputs[0].uses or len(self.nodes[-1].results) != 1 else self.nodes[-1]
 
     def _result(self) -> str:
         if self.inlined is not None:
             return self.call(self.inlined)
         listed = ", ".join(self.operand(v) for v in self.graph.outputs)
-        return listed if len(self.graph.outputs) == 1 else f"({listed},)" if not listed else f"({listed})"
+        return listed if len(self.graph.outputs) == 1 else f"({listed})"
 
     def call(self, node: Node) -> str:
         arguments = [self.operand(v) for v in node.operands]
-        for f in dataclasses.fields(node.attrs):
-            value = getattr(node.attrs, f.name)
-            if f.default is dataclasses.MISSING or not _same(value, f.default):
-                arguments.append(f"{f.name}={attribute_text(value)}")
-        text = f"{node.op}({', '.join(arguments)})"
+        callee = node.op
+        if node.op_def is CALL:
+            callee = f"@{name_text(node.attrs.function)}"
+        else:
+            arguments += _attributes(node)
+        text = f"{callee}({', '.join(arguments)})"
         if node.regions:
             text += self._regions(node)
         return text + self._notes(node)
@@ -153,9 +160,8 @@ class _Scope:
 
     def _notes(self, node: Node) -> str:
         notes = []
-        if self.printer.show_types or _introduces_symbols(node):
-            listed = ", ".join(str(v.type) for v in node.results)
-            notes.append(f"ty={listed}" if len(node.results) == 1 else f"ty=({listed})")
+        if self.printer.show_types or self.printer.differs_from_inferred(node):
+            notes.append(f"ty={_type_list([v.type for v in node.results])}")
         if self.printer.show_names:
             if node.name:
                 notes.append(f"name={json.dumps(node.name)}")
@@ -167,45 +173,37 @@ class _Scope:
         if value is None:
             return "None"
         array = value.constant
-        if array is not None:
-            return scalar_text(array) or self.printer.meta(array)
-        return self.names[value]
+        if array is None:
+            return self.names.get(value) or f"%{name_text(f'undefined {value.name}')}"
+        text = scalar_text(array) or self.printer.meta(array)
+        return f"{text} /* name={json.dumps(value.name)} */" if self.printer.show_names and value.name else text
 
 
-def _same(value: object, default: object) -> bool:
-    return type(value) is type(default) and value == default
+def _attributes(node: Node) -> list[str]:
+    """The attributes that do not have their default."""
+    texts = []
+    for f in dataclasses.fields(node.attrs):
+        text = attribute_text(getattr(node.attrs, f.name))
+        if f.default is dataclasses.MISSING or text != attribute_text(f.default):
+            texts.append(f"{f.name}={text}")
+    return texts
 
 
-def _introduces_symbols(node: Node) -> bool:
-    """Whether a result's extent is a symbol that the operands' types and the attributes do not have."""
-    known: set[str] = set()
-    for value in node.operands:
-        if value is not None:
-            known.update(types.symbols(value.type))
-    known.update(_attribute_symbols(tuple(node.attributes.values())))
-    return any(s not in known for v in node.results for s in types.symbols(v.type))
-
-
-def _attribute_symbols(value: object) -> list[str]:
-    from forge import dims
-
-    if isinstance(value, dims.DimExpr):
-        return dims.symbols(value)
-    if isinstance(value, tuple):
-        return [s for v in value for s in _attribute_symbols(v)]
-    return []
+def _type_list(types: Sequence[T.Type]) -> str:
+    return str(types[0]) if len(types) == 1 else f"({', '.join(map(str, types))})"
 
 
 def _unique_names(values: Sequence[Value]) -> dict[Value, str]:
-    """Names of parameters: their own where that is free and not a number, else with a suffix."""
-    taken: set[str] = set()
+    """Names of parameters: their own, else ``p0``, ...; with a suffix where another parameter has it already."""
+    taken: set[str] = {v.name for v in values}
     names: dict[Value, str] = {}
+    used: set[str] = set()
     for number, value in enumerate(values):
         base = value.name or f"p{number}"
         name, suffix = base, 0
-        while name in taken:
+        while name in used or (name != value.name and name in taken):
             suffix += 1
             name = f"{base}_{suffix}"
-        taken.add(name)
+        used.add(name)
         names[value] = name_text(name)
     return names

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Union
 
+import numpy as np
+
 from forge import dims, dtypes
-from forge.dims import Dim
+from forge.dims import Dim, DimExpr
+from forge.errors import TypeInferenceError
+
+MAX_ELEMENTS = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
 class TensorType:
-    """A tensor of known rank; ``shape`` entries are integers or symbolic dimensions."""
+    """A tensor of known rank; ``shape`` entries are integers from 0 on or symbolic dimensions.
+
+    Raises:
+        TypeInferenceError: an unknown dtype, an entry that is no size, or more elements than 64 bits can count.
+    """
 
     shape: tuple[Dim, ...]
     dtype: str
 
     def __post_init__(self) -> None:
-        if self.dtype not in dtypes.NAMES:
-            raise TypeError(f"tensor type: unknown dtype {self.dtype!r}; expected one of {', '.join(dtypes.NAMES)}")
+        _check_dtype(self.dtype)
+        object.__setattr__(self, "shape", tuple(map(_extent, self.shape)))
+        count = 1
+        for extent in self.shape:
+            count *= max(extent, 1) if isinstance(extent, int) else 1
+            if count > MAX_ELEMENTS:
+                raise TypeInferenceError(f"tensor type: got shape {self.shape}; expected fewer than 2**63 elements")
 
     @property
     def rank(self) -> int:
@@ -45,6 +59,9 @@ class UnrankedType:
     """A tensor of unknown rank: only an element of a sequence or a result of If."""
 
     dtype: str
+
+    def __post_init__(self) -> None:
+        _check_dtype(self.dtype)
 
     def __str__(self) -> str:
         return f"Tensor[?, {self.dtype}]"
@@ -72,27 +89,59 @@ class OptionalType:
 
 @dataclass(frozen=True)
 class ObjectType:
-    """Opaque state (a KV cache, an effect)."""
+    """Opaque state (a KV cache, an effect); ``name`` is an identifier."""
 
     name: str
+
+    def __post_init__(self) -> None:
+        if not (self.name.isascii() and self.name.isidentifier()):
+            raise TypeInferenceError(f"object type: got name {self.name!r}; expected an identifier")
 
     def __str__(self) -> str:
         return f"Object[{self.name}]"
 
 
-Type = Union[TensorType, UnrankedType, SequenceType, OptionalType, ObjectType]
+Type = Union[TensorType, UnrankedType, SequenceType, OptionalType, ObjectType]  # noqa: UP007 - the members are needed at run time
+
+
+def _check_dtype(dtype: str) -> None:
+    if dtype not in dtypes.NAMES:
+        raise TypeInferenceError(f"tensor type: unknown dtype {dtype!r}; expected one of {', '.join(dtypes.NAMES)}")
+
+
+def _extent(extent: Dim) -> Dim:
+    if isinstance(extent, DimExpr):
+        return extent
+    if isinstance(extent, bool) or not isinstance(extent, int | np.integer) or extent < 0:
+        raise TypeInferenceError(f"tensor type: got extent {extent!r}; expected an integer from 0 on or a symbolic dimension")
+    return int(extent)
+
+
+def map_dims(type_: Type, change: Callable[[DimExpr], Dim]) -> Type:
+    """``type_`` with ``change`` of every symbolic dimension."""
+    match type_:
+        case TensorType(shape=shape, dtype=dtype) if not type_.is_static:
+            return TensorType(tuple(d if isinstance(d, int) else change(d) for d in shape), dtype)
+        case SequenceType(element=element):
+            return SequenceType(map_dims(element, change))
+        case OptionalType(element=element):
+            return OptionalType(map_dims(element, change))
+    return type_
 
 
 def substitute(type_: Type, values: Mapping[str, Dim]) -> Type:
-    """``type_`` with symbolic dimensions replaced."""
-    match type_:
-        case TensorType(shape=shape, dtype=dtype):
-            return TensorType(tuple(dims.substitute(d, values) for d in shape), dtype)
-        case SequenceType(element=element):
-            return SequenceType(substitute(element, values))
-        case OptionalType(element=element):
-            return OptionalType(substitute(element, values))
-    return type_
+    """``type_`` with symbols replaced."""
+    return map_dims(type_, lambda d: dims.substitute(d, values))
+
+
+def compatible(a: Type, b: Type) -> bool:
+    """Equal, but for dimensions of which it cannot be told whether they are."""
+    match a, b:
+        case TensorType(), TensorType():
+            return a.dtype == b.dtype and a.rank == b.rank and not any(map(dims.different, a.shape, b.shape))
+        case (SequenceType(element=x), SequenceType(element=y)) | (OptionalType(element=x), OptionalType(element=y)):
+            return compatible(x, y)
+    return a == b
 
 
 def symbols(type_: Type) -> Iterator[str]:

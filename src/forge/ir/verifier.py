@@ -2,88 +2,125 @@
 
 from __future__ import annotations
 
-from forge import dims
+from collections import Counter
+from collections.abc import Collection, Sequence
+
 from forge.errors import ForgeError, InvalidGraphError
+from forge.ir import attributes
 from forge.ir import types as T
-from forge.ir.builder import check_arity
+from forge.ir.builder import check_arity, infer
+from forge.ir.call import verify_calls
 from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.retype import check_fits
+from forge.ir.types import compatible
 
 
 def verify(module: Module) -> None:
     """Raises InvalidGraphError at the first broken rule; the message names graph and node.
 
-    Rules: values are defined before they are used, in the same graph; uses are recorded; operands fit the declaration; result
-    types are what the operator infers; outputs are defined; input names differ; params fit their inputs; called functions exist.
+    Rules: there is a ``main``; values are defined once, before they are used, in the same graph (regions are closed); uses are recorded;
+    operands and regions fit the declaration; result types are what the operator infers; symbols are defined before they are used;
+    outputs are defined; input names differ; params fit their inputs; called functions exist, fit, and do not call themselves.
     """
+    if "main" not in module.graphs:
+        raise InvalidGraphError(f"module: has no function @main; it has: {', '.join(module.graphs) or 'none'}")
     for name, graph in module.graphs.items():
         verify_graph(graph, f"@{name}")
-        for node in graph.walk():
-            if node.op == "call" and node.attributes["function"] not in module.graphs:
-                raise InvalidGraphError(f"@{name}: node {_label(node)}: calls @{node.attributes['function']}, which does not exist")
+    verify_calls(module)
     inputs = {v.name: v for v in module.main.inputs}
     for name, array in module.params.items():
         if name not in inputs:
-            raise InvalidGraphError(f"params: {name!r} names no input of @main")
-        if inputs[name].rank != array.ndim:
-            raise InvalidGraphError(f"params: {name!r}: got rank {array.ndim}; expected {inputs[name].type}")
+            raise InvalidGraphError(f"params: {name!r} names no input of @main; expected one of: {', '.join(inputs)}")
+        check_fits(inputs[name], array)
 
 
-def verify_graph(graph: Graph, where: str = "graph") -> None:
-    """The rules of one graph and its regions."""
-    names = [v.name for v in graph.inputs if v.name]
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidGraphError(f"{where}: two inputs are called %{name}")
-    defined: set[Value] = set(graph.inputs)
+def verify_graph(graph: Graph, where: str = "graph", symbols: Collection[str] = ()) -> None:
+    """The rules of one graph and its regions; ``symbols`` are known from outside.
+
+    Raises:
+        InvalidGraphError: a rule is broken.
+    """
+    _verify_inputs(graph, where)
+    defined = dict.fromkeys(graph.inputs)
+    known = {*symbols, *(s for v in graph.inputs for s in T.symbols(v.type))}
     for node in graph.nodes:
-        _verify_node(graph, node, defined, where)
-        defined.update(node.results)
+        at = f"{where}: node {_label(node)}"
+        _verify_structure(graph, node, defined, at)
+        _verify_types(node, known, at)
+        known.update(s for v in node.results for s in T.symbols(v.type))
+        for number, region in enumerate(node.regions):
+            verify_graph(region, f"{at}: region {node.op_def.regions[number]}", known)
+        defined.update(dict.fromkeys(node.results))
     for value in graph.outputs:
         if value not in defined:
-            raise InvalidGraphError(f"{where}: output %{value.name or value.index} is not defined in the graph")
+            raise InvalidGraphError(f"{where}: output {_name(value)} is not defined in the graph")
+    _verify_uses(graph, defined, where)
 
 
-def _verify_node(graph: Graph, node: Node, defined: set[Value], where: str) -> None:
-    at = f"{where}: node {_label(node)}"
+def _verify_inputs(graph: Graph, where: str) -> None:
+    for name, count in Counter(v.name for v in graph.inputs if v.name).items():
+        if count > 1:
+            raise InvalidGraphError(f"{where}: {count} inputs are called %{name}; expected different names")
+    for value, count in Counter(graph.inputs).items():
+        if count > 1 or value.producer is not None:
+            problem = "is listed twice" if count > 1 else "has a producer"
+            raise InvalidGraphError(f"{where}: input {_name(value)} {problem}; expected a value of its own")
+
+
+def _verify_structure(graph: Graph, node: Node, defined: Collection[Value], at: str) -> None:
     if node.graph is not graph:
         raise InvalidGraphError(f"{at}: belongs to another graph")
     for position, value in enumerate(node.operands):
-        if value is None:
-            continue
-        if value not in defined:
-            raise InvalidGraphError(f"{at}: operand {position} (%{value.name or value.index}) is not defined before it")
-        if (node, position) not in value.uses:
-            raise InvalidGraphError(f"{at}: operand {position}: the use is not recorded")
-    if node.op == "constant":
-        return
+        if value is not None and value not in defined:
+            raise InvalidGraphError(f"{at}: operand {position} ({_name(value)}) is not defined before it in its graph")
+    for index, value in enumerate(node.results):
+        if value.producer is not node or value.index != index:
+            raise InvalidGraphError(f"{at}: result {index} does not name the node as its producer")
+        if value in defined:
+            raise InvalidGraphError(f"{at}: result {index} is defined twice")
+
+
+def _verify_types(node: Node, known: Collection[str], at: str) -> None:
+    for symbol in attributes.symbols(node.attrs):
+        if symbol not in known and node.op != "call":
+            raise InvalidGraphError(f"{at}: an attribute uses the symbol {symbol}, which no earlier value defines")
     try:
-        check_arity(node.op_def, node.operands)
-        inferred = node.op_def.infer(node.operands, node.attrs, node.regions)
+        check_arity(node.op_def, node.operands, node.regions)
+        inferred = infer(node.op_def, node.operands, node.attrs, node.regions)
     except ForgeError as error:
         raise InvalidGraphError(f"{at}: {error}") from error
-    _compare(at, node, inferred)
-    for region in node.regions:
-        verify_graph(region, f"{at}: region")
-
-
-def _compare(at: str, node: Node, inferred: object) -> None:
-    types = list(inferred)  # type: ignore[call-overload]
-    if len(types) != len(node.results):
-        raise InvalidGraphError(f"{at}: has {len(node.results)} results; the operator gives {len(types)}")
-    for value, expected in zip(node.results, types):
+    if len(inferred) != len(node.results):
+        raise InvalidGraphError(f"{at}: has {len(node.results)} results; the operator gives {len(inferred)}")
+    for value, expected in zip(node.results, inferred):
         if not compatible(value.type, expected):
             raise InvalidGraphError(f"{at}: result {value.index} has type {value.type}; the operator gives {expected}")
+        new = [s for s in T.symbols(value.type) if s not in known]
+        if new and all(s in known for s in T.symbols(expected)):
+            raise InvalidGraphError(f"{at}: result {value.index} has type {value.type}; nothing defines {new[0]} (inferred: {expected})")
 
 
-def compatible(a: T.Type, b: T.Type) -> bool:
-    """Equal, but for dimensions whose equality cannot be decided (fresh symbols)."""
-    match a, b:
-        case T.TensorType(), T.TensorType():
-            return a.dtype == b.dtype and a.rank == b.rank and not any(map(dims.different, a.shape, b.shape))
-        case (T.SequenceType(), T.SequenceType()) | (T.OptionalType(), T.OptionalType()):
-            return compatible(a.element, b.element)
-    return a == b
+def _verify_uses(graph: Graph, values: Collection[Value], where: str) -> None:
+    actual: dict[Value, Counter[tuple[Node, int]]] = {}
+    for node in graph.nodes:
+        for position, operand in enumerate(node.operands):
+            if operand is not None:
+                actual.setdefault(operand, Counter())[node, position] += 1
+    for value in values:
+        recorded = Counter(value.uses)
+        expected = actual.get(value, Counter())
+        if recorded != expected:
+            node, position = next(iter([*(expected - recorded), *(recorded - expected)]))
+            problem = "is not recorded" if (expected - recorded) else "is recorded, but is none"
+            raise InvalidGraphError(f"{where}: node {_label(node)}: the use of {_name(value)} as operand {position} {problem}")
+
+
+def _name(value: Value) -> str:
+    return f"%{value.name}" if value.name else f"result {value.index} of {value.producer.op}" if value.producer else "an unnamed input"
 
 
 def _label(node: Node) -> str:
-    return f"{node.name or '%' + (node.results[0].name or str(node.results[0].index)) if node.results else '?'} ({node.op})"
+    names: Sequence[str] = [n for n in (node.name, *(v.name for v in node.results)) if n]
+    return f"{names[0]} ({node.op})" if names else f"({node.op})"
+
+
+__all__ = ["compatible", "verify", "verify_graph"]
