@@ -56,7 +56,29 @@ VIEWS = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after"), VIEWS)
+SLICES = [
+    ("%0 = split(%x, indices_or_sections=2, axis=2); add(%0.0, %0.1)",
+     "%0 = strided_slice(%x, begin=[0], end=[2], axes=[2]);\n%1 = strided_slice(%x, begin=[2], end=[4], axes=[2]);\nadd(%0, %1)"),
+    ("%0 = transpose(%x, axes=[2, 0, 1]); %1 = take(%0, 1i64, axis=0); abs(%1)",
+     "%0 = take(%x, 1i64, axis=2);\nabs(%0)"),
+    ("%0 = transpose(%x, axes=[2, 1, 0]); %1 = reshape(%0, newshape=[4, 1, 3, 2]); %2 = take(%1, 1i64, axis=2); abs(%2)",
+     "%0 = take(%x, 1i64, axis=1);\n%1 = transpose(%0, axes=[1, 0]);\n%2 = reshape(%1, newshape=[4, 1, 2]);\nabs(%2)"),
+    ("%0 = take(%x, 2i64, axis=1); %1 = reshape(%0, newshape=[2, 2, 2]); abs(%1)",
+     "%0 = reshape(%x, newshape=[2, 3, 2, 2]);\n%1 = take(%0, 2i64, axis=1);\nabs(%1)"),
+    ("%0 = take(%x, 1i64, axis=2); %1 = reshape(%0, newshape=[6]); abs(%1)",
+     "%0 = reshape(%x, newshape=[6, 4]);\n%1 = take(%0, 1i64, axis=1);\nabs(%1)"),
+    ("%0 = strided_slice(%x, begin=[2], end=[4], axes=[2]); %1 = reshape(%0, newshape=[6, 1, 2]); abs(%1)",
+     "%0 = reshape(%x, newshape=[6, 2, 2]);\n%1 = strided_slice(%0, begin=[1], end=[2], axes=[1]);\nabs(%1)"),
+    ("%0 = strided_slice(%x, begin=[1], end=[3], axes=[2]); %1 = reshape(%0, newshape=[6, 1, 2]); abs(%1)",
+     "%0 = strided_slice(%x, begin=[1], end=[3], axes=[2]);\n%1 = reshape(%0, newshape=[6, 1, 2]);\nabs(%1)"),
+    ("%0 = transpose(%x, axes=[2, 0, 1]); %1 = reshape(%0, newshape=[6, 4]); %2 = nn.dense(%1, meta[relay.Constant][0]); "
+     "%3 = add(meta[relay.Constant][1], %2); %4 = reshape(%3, newshape=[3, 2, 5]); abs(%4)",
+     "%0 = transpose(%x, axes=[2, 0, 1]);\n%1 = reshape(%0, newshape=[3, 2, 4]);\n%2 = nn.dense(%1, meta[relay.Constant][0]);\n"
+     "%3 = add(%2, meta[relay.Constant][1]);\nabs(%3)"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), [*VIEWS, *SLICES])
 def test_views_move_behind_arithmetic(before: str, after: str) -> None:
     graph = parse(f"def @main(%x: Tensor[(2, 3, 4), float32]) {{ {before} }}", [weights(5, 4), weights(5), weights(3)])
     check(canonicalize.run, graph)
