@@ -1,0 +1,187 @@
+"""Runs compiled code with every buffer ending at an inaccessible page: a byte read or written behind one kills the process.
+
+Inputs and outputs end exactly at the page, so their start has the alignment of an element at most; weights and arena keep the 64
+bytes that the interface promises. Memory that the entry asks the host for is guarded in the same way. Bytes in front of
+inputs, outputs and requested memory hold a pattern that is checked afterwards.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from forge import dims, dtypes
+from forge.codegen.entry import MODEL_SYMBOL
+from forge.codegen.jit import JitLibrary
+from forge.driver.compiled import CompiledModel
+from forge.ir.nodes import Graph
+
+PAGE = mmap.PAGESIZE
+PATTERN = 0xA5
+MAX_RANK = 8
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
+_FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_PARALLEL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_REPORT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p)
+
+
+class _Host(ctypes.Structure):
+    _fields_ = [
+        ("abi_version", ctypes.c_int32), ("state", ctypes.c_void_p), ("alloc", _ALLOC), ("free", _FREE),
+        ("parallel_for", _PARALLEL), ("report_error", _REPORT), ("call_registered", ctypes.c_void_p),
+    ]
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("dtype", ctypes.c_int32), ("ndim", ctypes.c_int32),
+        ("shape", ctypes.c_int64 * MAX_RANK), ("capacity", ctypes.c_int64),
+    ]
+
+
+class _Model(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("abi", "n_inputs", "n_outputs", "n_symbols", "n_dims", "reserved")),
+        *((name, ctypes.c_void_p) for name in ("name", "features", "symbol_names", "inputs", "outputs", "weights")),
+        ("weights_size", ctypes.c_int64),
+        ("arena_size", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)),
+        ("dims", ctypes.c_void_p),
+        ("entry", ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)),
+    ]
+
+
+class _Call(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("inputs", "outputs", "weights", "arena", "symbols", "host", "out")]
+
+
+@dataclass
+class Guarded:
+    """``size`` bytes that end at an inaccessible page (rounded to ``alignment`` first)."""
+
+    size: int
+    alignment: int = 1
+    memory: mmap.mmap = field(init=False)
+    address: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        room = -(-self.size // self.alignment) * self.alignment
+        pages = -(-room // PAGE) + 1
+        self.memory = mmap.mmap(-1, (pages + 1) * PAGE)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        end = base + pages * PAGE
+        ctypes.memset(base, PATTERN, pages * PAGE)
+        if _libc.mprotect(ctypes.c_void_p(end), PAGE, 0):
+            raise OSError(ctypes.get_errno(), "mprotect")
+        self.base, self.address = base, end - room
+
+    def write(self, data: bytes) -> Guarded:
+        ctypes.memmove(self.address, data, len(data))
+        return self
+
+    def read(self) -> bytes:
+        return ctypes.string_at(self.address, self.size)
+
+    def check(self, what: str) -> None:
+        before = ctypes.string_at(self.base, self.address - self.base)
+        assert before == bytes([PATTERN]) * len(before), f"{what}: bytes in front of the buffer were written"
+
+
+class _GuardedHost:
+    """Gives out guarded memory and runs loops in chunks, on this thread."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, Guarded] = {}
+        self.error = ""
+        self.struct = _Host(1, None, _ALLOC(self._alloc), _FREE(self._free), _PARALLEL(self._parallel), _REPORT(self._report), None)
+
+    def _alloc(self, _host: Any, size: int, alignment: int) -> int:
+        block = Guarded(size, alignment)
+        self.blocks[block.address] = block
+        return block.address
+
+    def _free(self, _host: Any, address: int, _size: int) -> None:
+        self.blocks.pop(address).check("requested memory")
+
+    def _parallel(self, _host: Any, body: int, closure: int, count: int, _grain: int) -> int:
+        run = _BODY(body)
+        middle = count // 2
+        for begin, end in ((middle, count), (0, middle)):
+            status = run(begin, end, closure) if end > begin else 0
+            if status:
+                return int(status)
+        return 0
+
+    def _report(self, _host: Any, _status: int, message: bytes) -> None:
+        self.error = self.error or message.decode()
+
+
+def run(compiled: CompiledModel, graph: Graph, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Outputs of ``compiled``, which was made from ``graph``, with all buffers guarded.
+
+    Raises:
+        RuntimeError: the code reported an error.
+    """
+    library = JitLibrary([*compiled.kernels, compiled.entry], [MODEL_SYMBOL])
+    model = _Model.from_address(library.addresses[MODEL_SYMBOL])
+    assert compiled.lowered is not None
+    program = compiled.lowered.program
+    known = _bind(graph, inputs)
+    symbols = (ctypes.c_int64 * max(1, len(program.symbols)))(*[known.get(v.name, -1) for v in program.symbols])
+    blocks = [Guarded(a.nbytes).write(a.tobytes()) for a in inputs]
+    outs, tensors = _outputs(graph, known)
+    weights = Guarded(compiled.weights.size, 64).write(compiled.weights.tobytes())
+    arena = Guarded(max(0, model.arena_size(ctypes.addressof(symbols))), 64)
+    host = _GuardedHost()
+    input_table = (ctypes.c_void_p * max(1, len(blocks)))(*[b.address for b in blocks])
+    output_table = (ctypes.c_void_p * max(1, len(outs)))(*[None if o is None else o.address for o in outs])
+    call = _Call(
+        ctypes.addressof(input_table), ctypes.addressof(output_table), weights.address, arena.address, ctypes.addressof(symbols),
+        ctypes.addressof(host.struct), ctypes.addressof(tensors),
+    )
+    status = model.entry(ctypes.addressof(call))
+    if status:
+        raise RuntimeError(host.error or f"status {status}")
+    for what, group in (("input", blocks), ("output", outs), ("weights", [weights]), ("arena", [arena])):
+        for block in group:
+            if block is not None:
+                block.check(what)
+    return [_result(v.dtype, v.shape, o, t, known) for v, o, t in zip(graph.outputs, outs, tensors)]
+
+
+def _bind(graph: Graph, inputs: Sequence[np.ndarray]) -> dict[str, int]:
+    known: dict[str, int] = {}
+    for value, array in zip(graph.inputs, inputs, strict=True):
+        for extent, size in zip(value.shape, array.shape, strict=True):
+            if not isinstance(extent, int) and dims.symbols(extent) == [str(extent)]:
+                known.setdefault(str(extent), size)
+    return known
+
+
+def _outputs(graph: Graph, known: dict[str, int]) -> tuple[list[Guarded | None], Any]:
+    """Memory for outputs of known size, and the descriptors of all."""
+    tensors = (_Tensor * max(1, len(graph.outputs)))()
+    found: list[Guarded | None] = []
+    for value in graph.outputs:
+        if set(dims.symbols(*value.shape)) <= set(known):
+            shape = [dims.evaluate(d, known) for d in value.shape]
+            found.append(Guarded(int(np.prod(shape, dtype=np.int64)) * dtypes.itemsize(value.dtype)))
+        else:
+            found.append(None)
+    return found, tensors
+
+
+def _result(dtype: str, shape: Sequence[dims.Dim], block: Guarded | None, tensor: Any, known: dict[str, int]) -> np.ndarray:
+    kind = dtypes.numpy_dtype(dtype)
+    if block is not None:
+        return np.frombuffer(block.read(), kind).reshape([dims.evaluate(d, known) for d in shape])
+    sizes = list(tensor.shape[: tensor.ndim])
+    data = ctypes.string_at(tensor.data, int(np.prod(sizes, dtype=np.int64)) * kind.itemsize)
+    return np.frombuffer(data, kind).reshape(sizes)
