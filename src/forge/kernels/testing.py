@@ -45,6 +45,7 @@ class Case:
             place (broadcast as NumPy does).
         extras: operands of the epilogue.
         symbols: scalars of the function.
+        operator: name of the operator, where the family serves several; else that of the family.
     """
 
     family: str
@@ -55,6 +56,7 @@ class Case:
     epilogue: Epilogue | None = None
     extras: Sequence[Spec] = ()
     symbols: tuple[Var, ...] = ()
+    operator: str | None = None
 
     def call(self, target: TargetLike = "llvm") -> KernelCall:
         """The call; parameters are the operands that are there, the extras, the result."""
@@ -63,7 +65,7 @@ class Case:
         result = self.result.buffer("y", writable=True)
         readers = tuple(None if b is None else reader(b, self.prologues.get(k)) for k, b in enumerate(operands))
         buffers = (*(b for b in operands if b is not None), *extras, result)
-        return KernelCall(self.family, self.family, SimpleNamespace(**self.attrs), readers,
+        return KernelCall(self.family, self.operator or self.family, SimpleNamespace(**self.attrs), readers,
                           (writer(result, self.epilogue, extras),), buffers, self.symbols, Target.parse(target))
 
     def function(self, target: TargetLike = "llvm") -> Function:

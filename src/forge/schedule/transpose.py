@@ -80,16 +80,13 @@ class TransposedLoads:
         self, node: E.Load, i: Expr, j: Expr, left_i: Expr | None, left_j: Expr | None, parts: list[Stmt]
     ) -> list[Expr]:
         rows: list[Expr] = []
+        mask = None if left_j is None else tail_mask(E.const(0), left_j, self.tile)
         for r in range(self.tile):
-            mask = None if left_i is None or left_j is None else self._row_mask(r, left_i, left_j)
-            index = substitute(node.index, {self.axis.var: i + r})
+            row = i + r if left_i is None else E.binary("min", i + r, self.axis.extent - 1)
+            index = substitute(node.index, {self.axis.var: row})
             vector = Vectorizer(self.across.var, j, self.tile, mask).expr(E.load(node.buffer, index))
             rows.append(_bind(vector, parts))
         return transpose(rows, parts)
-
-    def _row_mask(self, row: int, left_i: Expr, left_j: Expr) -> Expr:
-        inside = E.select(E.const(row) < left_i, left_j, E.const(0))
-        return tail_mask(E.const(0), inside, self.tile)
 
 
 def transpose(rows: Sequence[Expr], parts: list[Stmt]) -> list[Expr]:

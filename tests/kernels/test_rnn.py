@@ -1,0 +1,199 @@
+"""Recurrent kernels against the operators' NumPy meaning, in float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import forge.kernels
+import forge.ops  # noqa: F401
+from forge import dtypes, te
+from forge.codegen.testing import build
+from forge.errors import CompileError
+from forge.ir.op import get_op
+from forge.kernels.contract import FAMILIES, KernelCall
+from forge.kernels.testing import reader, writer
+from forge.target import Target
+from forge.tir.expr import Buffer
+from tests.kernels.support import guarded, targets_here
+
+TARGETS = pytest.mark.parametrize("target", targets_here())
+GATES = {"nn.lstm": 4, "nn.gru": 3, "nn.rnn": 1}
+DEFAULTS = {"nn.lstm": ("sigmoid", "tanh", "tanh"), "nn.gru": ("sigmoid", "tanh"), "nn.rnn": ("tanh",)}
+
+
+@dataclass
+class Layer:
+    """A recurrent layer of T steps, B rows, I inputs and H units, with random contents."""
+
+    op: str
+    steps: int
+    batch: int
+    inputs: int
+    hidden: int
+    direction: str = "forward"
+    bias: bool = True
+    lengths: bool = False
+    states: bool = False
+    peephole: bool = False
+    products_given: bool = False
+    layout: int = 0
+    activations: tuple[str, ...] | None = None
+    alpha: float = 0.7
+    clip: float | None = None
+    input_forget: bool = False
+    linear_before_reset: bool = False
+    symbolic: bool = False
+
+    @property
+    def directions(self) -> int:
+        return 2 if self.direction == "bidirectional" else 1
+
+    def attrs(self) -> Any:
+        names = (self.activations or DEFAULTS[self.op]) * self.directions
+        return SimpleNamespace(
+            direction=self.direction,
+            activations=names,
+            activation_alpha=(self.alpha,) * len(names),
+            activation_beta=(0.3,) * len(names),
+            clip=self.clip,
+            layout=self.layout,
+            input_forget=self.input_forget,
+            linear_before_reset=self.linear_before_reset,
+        )
+
+    def operands(self) -> list[np.ndarray | None]:
+        rng = np.random.default_rng(8)
+        d, h, b, rows = self.directions, self.hidden, self.batch, GATES[self.op] * self.hidden
+        depth = d * rows if self.products_given else self.inputs
+
+        def draw(*shape: int) -> np.ndarray:
+            return (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
+
+        def batch_first(array: np.ndarray) -> np.ndarray:
+            return np.ascontiguousarray(array.swapaxes(0, 1)) if self.layout else array
+
+        lengths = rng.integers(0, self.steps + 1, b).astype(np.int32) if self.lengths else None
+        state = [batch_first(draw(d, b, h)) if self.states else None for _ in range(2)]
+        common = [
+            batch_first(draw(self.steps, b, depth)),
+            None if self.products_given else draw(d, rows, self.inputs),
+            draw(d, rows, h),
+            draw(d, 2 * rows) if self.bias else None,
+            lengths,
+            state[0],
+        ]
+        return [*common, state[1], draw(d, 3 * h) if self.peephole else None] if self.op == "nn.lstm" else common
+
+    def expected(self) -> list[np.ndarray]:
+        wide = [None if a is None else a.astype(np.float64) if a.dtype == np.float32 else a for a in self.operands()]
+        return list(get_op(self.op).reference(wide, self.attrs()))
+
+    def run(self, target: str) -> list[np.ndarray]:
+        arrays, results = self.operands(), self.expected()
+        inputs = [None if a is None else self._buffer(f"in{k}", a) for k, a in enumerate(arrays)]
+        outputs = [self._buffer(f"out{k}", a.astype(np.float32)) for k, a in enumerate(results)]
+        symbols = tuple(te.symbol_var(n) for n in ("T", "B")) if self.symbolic else ()
+        call = KernelCall(
+            "rnn",
+            self.op,
+            self.attrs(),
+            tuple(None if b is None else reader(b) for b in inputs),
+            tuple(writer(b) for b in outputs),
+            (*(b for b in inputs if b is not None), *outputs),
+            symbols,
+            Target.parse(target),
+        )
+        kernel = build(FAMILIES["rnn"](call), target)
+        found = [guarded(np.full(a.shape, 7, np.float32)) for a in results]
+        sizes = (self.steps, self.batch) if self.symbolic else ()
+        kernel(*(guarded(a, str(a.dtype)) for a in arrays if a is not None), *found, *sizes)
+        return found
+
+    def _buffer(self, name: str, array: np.ndarray) -> Buffer:
+        names = {self.steps: "T", self.batch: "B"} if self.symbolic else {}
+        shape = tuple(te.symbol_var(names[n]) if n in names else te.const(n) for n in array.shape)
+        return Buffer(name, dtypes.canonical(array.dtype), shape)
+
+
+def check(layer: Layer, target: str) -> None:
+    for got, want in zip(layer.run(target), layer.expected(), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=3e-6)
+
+
+@TARGETS
+@pytest.mark.parametrize("op", sorted(GATES))
+@pytest.mark.parametrize(
+    ("steps", "batch", "inputs", "hidden"), [(5, 1, 7, 16), (20, 3, 13, 19), (2, 6, 33, 5), (1, 2, 4, 40), (35, 1, 8, 3)]
+)
+def test_sizes(target: str, op: str, steps: int, batch: int, inputs: int, hidden: int) -> None:
+    check(Layer(op, steps, batch, inputs, hidden), target)
+
+
+@TARGETS
+@pytest.mark.parametrize("op", sorted(GATES))
+@pytest.mark.parametrize("direction", ["reverse", "bidirectional"])
+@pytest.mark.parametrize("layout", [0, 1])
+def test_directions_lengths_and_states(target: str, op: str, direction: str, layout: int) -> None:
+    check(Layer(op, 6, 5, 9, 20, direction, lengths=True, states=True, layout=layout), target)
+
+
+@TARGETS
+@pytest.mark.parametrize("op", sorted(GATES))
+def test_symbolic_steps_and_batch(target: str, op: str) -> None:
+    for steps, batch in ((19, 5), (3, 1)):
+        check(Layer(op, steps, batch, 11, 21, "bidirectional", symbolic=True), target)
+
+
+@TARGETS
+@pytest.mark.parametrize("op", sorted(GATES))
+def test_products_of_the_input_may_be_given(target: str, op: str) -> None:
+    check(Layer(op, 5, 3, 0, 18, "bidirectional", products_given=True), target)
+
+
+@TARGETS
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Layer("nn.lstm", 4, 2, 8, 12, peephole=True, states=True),
+        Layer("nn.lstm", 4, 2, 8, 12, clip=0.3),
+        Layer("nn.lstm", 4, 2, 8, 12, input_forget=True),
+        Layer("nn.lstm", 4, 2, 8, 12, bias=False),
+        Layer("nn.gru", 4, 2, 8, 12, linear_before_reset=True),
+        Layer("nn.gru", 4, 5, 8, 12, "reverse", linear_before_reset=True, lengths=True),
+        Layer("nn.gru", 4, 2, 8, 12, clip=0.2),
+    ],
+    ids=lambda layer: f"{layer.op}-{layer.direction}",
+)
+def test_variants(target: str, layer: Layer) -> None:
+    check(layer, target)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["relu", "affine", "leaky_relu", "thresholded_relu", "scaled_tanh", "hard_sigmoid", "elu", "softsign", "softplus", "sigmoid"],
+)
+def test_activations(name: str) -> None:
+    layer = Layer("nn.rnn", 4, 2, 8, 12, activations=(name,), alpha=0.2)
+    (got, _), (want, _) = layer.run("llvm -mcpu=x86-64"), layer.expected()
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=3e-6)
+
+
+def test_a_symbolic_hidden_size_is_refused() -> None:
+    x, r = (Buffer(name, "float32", (te.const(1), te.const(1), te.symbol_var("H"))) for name in ("x", "r"))
+    call = KernelCall(
+        "rnn",
+        "nn.rnn",
+        Layer("nn.rnn", 1, 1, 1, 1).attrs(),
+        (reader(x), None, reader(r)),
+        (),
+        (x, r),
+        (),
+        Target.parse("llvm -mcpu=x86-64"),
+    )
+    with pytest.raises(CompileError, match="hidden size is symbolic"):
+        FAMILIES["rnn"](call)

@@ -1,0 +1,196 @@
+"""Injective loop nests against NumPy: odd sizes, strides, layouts, symbols; memory ends at an inaccessible page."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from forge import dtypes, te
+from forge.tir import stmt as S
+from forge.tir import visit
+from tests.schedule.support import function_for, run, targets_here, truth
+
+RNG = np.random.default_rng(5)
+TARGETS = pytest.mark.parametrize("target", targets_here())
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def placeholder(array: np.ndarray, name: str = "x") -> te.Tensor:
+    return te.placeholder(array.shape, str(array.dtype), name)
+
+
+def check(
+    results: list[te.Tensor], inputs: dict[te.Tensor, np.ndarray], target: str, symbols: dict[str, int] | None = None
+) -> None:
+    with np.errstate(all="ignore"):
+        expected = truth(results, inputs, symbols)
+    for got, want in zip(run(results, inputs, target, symbols), expected):
+        np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=1e-6, atol=1e-6)
+
+
+@TARGETS
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (16,), (63,), (1000,), (3, 5, 77), (2, 1, 9), (0, 4), (40, 17)])
+def test_elementwise(target: str, shape: tuple[int, ...]) -> None:
+    a, b = normal(*shape), normal(*shape)
+    x, y = placeholder(a), placeholder(b, "y")
+    check([te.compute(shape, lambda *i: te.call("abs", x[i]) * 2.0 + y[i])], {x: a, y: b}, target)
+
+
+@TARGETS
+@pytest.mark.parametrize("other", [(5, 1), (1, 77), (1,), (3, 1, 1), (3, 5, 1), (77,)])
+def test_broadcasting(target: str, other: tuple[int, ...]) -> None:
+    a, b = normal(3, 5, 77), normal(*other)
+    x, y = placeholder(a), placeholder(b, "y")
+    check([te.compute(a.shape, lambda *i: x[i] - te.broadcast_read(y, i))], {x: a, y: b}, target)
+
+
+@TARGETS
+@pytest.mark.parametrize(
+    ("source", "result"),
+    [
+        ("int8", "float32"),
+        ("float32", "int8"),
+        ("uint8", "int64"),
+        ("float16", "float32"),
+        ("bool", "float64"),
+        ("float64", "float32"),
+        ("int32", "bool"),
+        ("bfloat16", "bfloat16"),
+    ],
+)
+def test_dtypes(target: str, source: str, result: str) -> None:
+    a = np.clip(normal(3, 37) * 40, 0, 100).astype(dtypes.numpy_dtype(source))
+    x = te.placeholder(a.shape, source)
+    check([te.compute(a.shape, lambda *i: te.cast(x[i], result))], {x: a}, target)
+
+
+@TARGETS
+@pytest.mark.parametrize("shape", [(64, 48), (70, 50), (3, 100), (100, 3), (1, 9), (16, 16), (17, 33)])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
+def test_transposition(target: str, shape: tuple[int, int], dtype: str) -> None:
+    a = (normal(*shape) * 50).astype(dtype)
+    x = placeholder(a)
+    check([te.compute(shape[::-1], lambda i, j: x[j, i] + x[j, i])], {x: a}, target)
+
+
+@TARGETS
+def test_a_transposed_operand_beside_a_straight_one(target: str) -> None:
+    a, b, c = normal(40, 19), normal(19, 40), normal(40)
+    x, y, z = placeholder(a), placeholder(b, "y"), placeholder(c, "z")
+    check([te.compute((19, 40), lambda i, j: x[j, i] * y[i, j] + z[j])], {x: a, y: b, z: c}, target)
+
+
+@TARGETS
+@pytest.mark.parametrize("channels", [3, 16, 24, 40])
+def test_blocked_layouts(target: str, channels: int) -> None:
+    blocks = -(-channels // 16)
+    a, b = normal(2, blocks, 5, 7, 16), normal(2, channels, 5, 7)
+    x, y = placeholder(a), placeholder(b)
+    check([te.compute(b.shape, lambda n, c, h, w: x[n, c // 16, h, w, c % 16])], {x: a}, target)
+
+    def blocked(n: te.Expr, o: te.Expr, h: te.Expr, w: te.Expr, i: te.Expr) -> te.Expr:
+        return y[n, te.clamp(o * 16 + i, te.const(channels)), h, w]
+
+    check([te.compute(a.shape, blocked)], {y: b}, target)
+
+
+@TARGETS
+def test_reshapes_divide_indices(target: str) -> None:
+    a = normal(6, 8, 10)
+    x = placeholder(a)
+
+    def unflattened(i: te.Expr, j: te.Expr) -> te.Expr:
+        flat = i * 60 + j
+        return x[flat // 80, (flat // 10) % 8, flat % 10] * 2.0
+
+    check([te.compute((8, 60), unflattened)], {x: a}, target)
+    check([te.compute((10, 48), lambda i, j: x[j // 8, j % 8, i])], {x: a}, target)
+    check([te.compute((7, 5), lambda i, j: x[(i * 5 + j) // 7, (i * 5 + j) % 7, (i + j) % 3])], {x: a}, target)
+
+
+@TARGETS
+def test_merged_heads(target: str) -> None:
+    a = normal(3, 20, 16)
+    x = placeholder(a)
+    check([te.compute((20, 48), lambda s, d: x[d // 16, s, d % 16])], {x: a}, target)
+
+
+@TARGETS
+def test_strides_gathers_and_reversals(target: str) -> None:
+    a, places = normal(9, 60), RNG.integers(0, 9, 21)
+    x, p = placeholder(a), placeholder(places, "p")
+    check([te.compute((9, 30), lambda i, j: x[i, j * 2])], {x: a}, target)
+    check([te.compute((9, 60), lambda i, j: x[i, te.const(59) - j])], {x: a}, target)
+    check([te.compute((21, 60), lambda i, j: x[p[i], j])], {x: a, p: places}, target)
+    check([te.compute((60, 21), lambda j, i: x[p[i], j])], {x: a, p: places}, target)
+
+
+@TARGETS
+def test_padding_and_positions(target: str) -> None:
+    a = normal(5, 11)
+    x = placeholder(a)
+
+    def padded(i: te.Expr, j: te.Expr) -> te.Expr:
+        inside = te.logical_and(te.logical_and(i >= 1, i < 6), te.logical_and(j >= 2, j < 13))
+        return te.select(inside, x[te.clamp(i - 1, te.const(5)), te.clamp(j - 2, te.const(11))], te.const(7.0, "float32"))
+
+    check([te.compute((8, 16), padded)], {x: a}, target)
+    check([te.compute((4, 37), lambda i, j: te.cast(i * 3 + j, "float32"))], {}, target)
+
+
+@TARGETS
+@pytest.mark.parametrize("sizes", [(3, 5), (1, 1), (100, 77), (2, 3000), (0, 7), (70, 16)])
+def test_symbolic_sizes(target: str, sizes: tuple[int, int]) -> None:
+    n, m = te.symbol_var("n"), te.symbol_var("m")
+    a, b = normal(*sizes), normal(sizes[1])
+    x, y = te.placeholder((n, m), "float32"), te.placeholder((m,), "float32")
+    symbols = {"n": sizes[0], "m": sizes[1]}
+    check([te.compute((n, m), lambda i, j: x[i, j] * 2.0)], {x: a}, target, symbols)
+    check([te.compute((n, m), lambda i, j: x[i, j] + y[j])], {x: a, y: b}, target, symbols)
+    check([te.compute((m, n), lambda i, j: x[j, i] * 2.0)], {x: a}, target, symbols)
+
+
+@TARGETS
+def test_several_results(target: str) -> None:
+    a = normal(7, 30)
+    x = placeholder(a)
+    halves = [te.compute((7, 15), lambda i, j, k=k: x[i, j + 15 * k] * 2.0) for k in range(2)]
+    uneven = [te.compute((7, 10), lambda i, j: x[i, j]), te.compute((7, 20), lambda i, j: x[i, j + 10])]
+    check(halves, {x: a}, target)
+    check(uneven, {x: a}, target)
+
+
+def loops_of(function: S.Function) -> list[S.For]:
+    return [s for s in visit.statements(function.body) if isinstance(s, S.For)]
+
+
+def test_contiguous_axes_become_one_loop() -> None:
+    x = te.placeholder((8, 12, 50), "float32")
+    function = function_for([x], [te.compute(x.shape, lambda *i: x[i] * 2.0)], "llvm -mcpu=x86-64")
+    assert len(loops_of(function)) == 1
+
+
+def test_small_loops_stay_on_one_thread() -> None:
+    def kinds(n: int) -> set[str]:
+        x = te.placeholder((n, 64), "float32")
+        y = te.placeholder((64,), "float32")
+        function = function_for([x, y], [te.compute(x.shape, lambda i, j: x[i, j] + y[j])], "llvm -mcpu=x86-64")
+        return {s.kind for s in loops_of(function)}
+
+    assert kinds(10) == {"serial"}
+    assert "parallel" in kinds(100_000)
+
+
+def test_a_large_flat_loop_is_cut_for_threads() -> None:
+    n = te.symbol_var("n")
+    for extent in (1 << 22, n):
+        x = te.placeholder((extent,), "float32")
+        symbols = [n] if extent is n else []
+        doubled = te.compute(x.shape, lambda i, x=x: x[i] * 2.0)
+        function = function_for([x], [doubled], "llvm -mcpu=x86-64", symbols)
+        assert isinstance(function.body, S.For)
+        assert function.body.kind == "parallel"
+        assert function.body.grain is not None
