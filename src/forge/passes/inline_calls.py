@@ -5,35 +5,92 @@ Needs ``context.options["module"]``; without it, a graph with calls is left alon
 
 from __future__ import annotations
 
+from forge.dims import Dim
 from forge.errors import InvalidGraphError
-from forge.ir.nodes import Graph, Module, Node, Value, clone_node
+from forge.ir.call import CALL, bind_parameters, verify_calls
+from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.retype import substitute_in_graph
+from forge.ir.shapes import fresh_symbol
 from forge.passes.base import PassContext
+from forge.passes.rewriting import attribute_symbols, before, live_nodes, on_all_graphs, replace, value_symbols
 
-MAX_DEPTH = 64
+MAX_NODES = 1_000_000
+"""Of a graph after inlining: functions that call others twice, and those again, grow without measure."""
 
 
 def run(graph: Graph, context: PassContext) -> int:
+    """Returns the number of calls that were replaced.
+
+    Raises:
+        InvalidGraphError: a function does not exist, does not fit its call, or calls itself; or too many nodes result.
+    """
     module = context.options.get("module")
-    if not isinstance(module, Module):
+    if not isinstance(module, Module) or not any(n.op_def is CALL for n in graph.walk()):
         return 0
-    count = 0
-    for _ in range(MAX_DEPTH):
-        calls = [n for n in graph.nodes if n.op == "call"]
-        if not calls:
-            return count
-        for node in calls:
-            _inline(graph, node, module.graphs[node.attributes["function"]])
-        count += len(calls)
-    raise InvalidGraphError(f"inline_calls: functions call each other deeper than {MAX_DEPTH}; recursion has no native code")
+    verify_calls(module)
+    return _Inliner(module).inline(graph)
 
 
-def _inline(graph: Graph, call: Node, body: Graph) -> None:
-    mapping: dict[Value, Value] = {}
-    for parameter, operand in zip(body.inputs, call.operands, strict=True):
-        assert operand is not None
-        mapping[parameter] = operand
+class _Inliner:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.bodies: dict[str, Graph] = {}  # without calls
+
+    def inline(self, graph: Graph) -> int:
+        return on_all_graphs(graph, self._inline_calls)
+
+    def _inline_calls(self, graph: Graph) -> int:
+        calls = [n for n in live_nodes(graph) if n.op_def is CALL]
+        for call in calls:
+            self._inline_call(graph, call)
+        return len(calls)
+
+    def _body(self, name: str) -> Graph:
+        if name not in self.bodies:
+            self.bodies[name] = self.module.graphs[name].copy()
+            self.inline(self.bodies[name])
+        return self.bodies[name]
+
+    def _inline_call(self, graph: Graph, call: Node) -> None:
+        name = call.attributes["function"]
+        body = self._body(name).copy()
+        if len(graph.nodes) + len(body.nodes) > MAX_NODES:
+            raise InvalidGraphError(f"inline_calls: @{name}: more than {MAX_NODES} nodes result; call functions less often")
+        substitute_in_graph(body, _symbols(name, body, call))
+        for parameter, operand in zip(body.inputs, call.operands, strict=True):
+            assert operand is not None
+            body.replace_uses(parameter, operand)
+        _splice(graph, call, body)
+        replace(graph, call, *_distinct(graph, call, body.outputs))
+        if call.graph is graph:
+            graph.remove(call)
+
+
+def _symbols(name: str, body: Graph, call: Node) -> dict[str, Dim]:
+    """What each symbol of the function is here: an extent of an operand, or a symbol of its own."""
+    bound = bind_parameters(name, body, call.operands)
+    for node in body.walk():
+        used = [s for v in node.results for s in value_symbols(v)]
+        for symbol in [*used, *attribute_symbols(node.attributes)]:
+            if symbol not in bound:
+                bound[symbol] = fresh_symbol(symbol)
+    return bound
+
+
+def _splice(graph: Graph, call: Node, body: Graph) -> None:
+    """Moves the nodes of ``body`` in front of ``call``."""
+    position = graph.nodes.index(call)
     for node in body.nodes:
-        graph.insert(clone_node(node, mapping), before=call)
-    for old, new in zip(call.results, body.outputs, strict=True):
-        graph.replace_uses(old, mapping[new])
-    graph.remove(call)
+        node.graph = graph
+        node.name = f"{call.name}/{node.name}" if call.name and node.name else node.name
+    graph.nodes[position:position] = body.nodes
+
+
+def _distinct(graph: Graph, call: Node, values: list[Value]) -> list[Value]:
+    """``values``, or copies where an output of the graph would share one with an input or another output."""
+    found: list[Value] = []
+    for old, new in zip(call.results, values, strict=True):
+        if graph.is_output(old) and (new.producer is None or graph.is_output(new) or new in found):
+            new = before(graph, call).call("copy", new)
+        found.append(new)
+    return found
