@@ -51,7 +51,7 @@ def prepare_compiled(model: bytes, _: Sequence[Any]) -> Prepared:
 
     def run(inputs: Sequence[Any]) -> list[Any]:
         with without_references():
-            outputs = runtime(**{n: np.ascontiguousarray(x) for n, x in zip(names, inputs, strict=True)})
+            outputs = runtime(**{n: np.asarray(x, order="C") for n, x in zip(names, inputs, strict=True)})
         return as_outputs(module, outputs)
 
     return run

@@ -52,6 +52,7 @@ class Converter:
         for name in known:
             if name not in self.attributes:
                 raise OpAttributeInvalid(f"got attribute {name!r}; expected one of: {', '.join(self.attributes) or 'none'}")
+            _check_kind(name, known[name], self.attributes[name])
         for name, default in self.attributes.items():
             if default is inspect.Parameter.empty and name not in known:
                 raise OpAttributeInvalid(f"attribute {name!r} is missing; it is required")
@@ -65,6 +66,13 @@ class Converter:
         for position, operand in enumerate(operands[: self.min_operands]):
             if operand is None:
                 raise OpAttributeInvalid(f"input {position} is absent; it is required")
+
+
+def _check_kind(name: str, value: Any, default: Any) -> None:
+    kind = type(default)
+    accepted = (int, float) if kind is float else kind
+    if kind in (int, float, str, tuple) and not isinstance(value, accepted):
+        raise OpAttributeInvalid(f"attribute {name!r}: got {value!r}; expected {kind.__name__}")
 
 
 _TABLE: dict[tuple[str, str], list[Converter]] = {}

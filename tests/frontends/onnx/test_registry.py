@@ -1,0 +1,138 @@
+"""The table of converters against the schemas of the onnx package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from forge.errors import OpAttributeInvalid, OpNotImplemented
+from forge.frontends.onnx import Context, import_model, importer, register, registry, unregister
+from tests.frontends.onnx.support import model, run
+
+assert importer
+IGNORED = {"consumed_inputs"}
+MISSPELLED = {("GRU", 1, "direction")}  # the schema says "foward"
+
+
+def schemas() -> list[Any]:
+    """Every version of every operator that the table has a row for, with the row."""
+    found = []
+    for schema in onnx.defs.get_all_schemas_with_history():
+        row = registry.lookup(schema.domain, schema.name, schema.since_version)
+        if row is not None and not schema.deprecated:
+            found.append(pytest.param(schema, row, id=f"{schema.name}-{schema.since_version}"))
+    return found
+
+
+def test_no_holes() -> None:
+    assert registry.holes() == []
+
+
+def test_hole_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_TABLE", {})
+    registry.add_row("Softmax", lambda g, x, *, axis=-1: x, since=13)
+    registry.add_row("Softmax", lambda g, x, *, axis=-1: x, since=14)
+    assert registry.holes() == [
+        "ai.onnx.Softmax: no row for version 1; the first is 13",
+        "Softmax: row 14 is no version; expected one of [1, 11, 13]",
+    ]
+
+
+def test_two_rows_for_one_version_are_refused() -> None:
+    with pytest.raises(ValueError, match="registered already"):
+        registry.add_row("Softmax", lambda g, x: x, since=13)
+
+
+@pytest.mark.parametrize(("schema", "row"), schemas())
+def test_every_attribute_of_the_schema_is_a_parameter(schema: Any, row: registry.Converter) -> None:
+    assert set(schema.attributes) - IGNORED <= set(row.attributes)
+
+
+@pytest.mark.parametrize(("schema", "row"), schemas())
+def test_defaults_are_those_of_the_schema(schema: Any, row: registry.Converter) -> None:
+    for name, attribute in schema.attributes.items():
+        if name in IGNORED or not attribute.default_value.name or (schema.name, schema.since_version, name) in MISSPELLED:
+            continue
+        value = onnx.helper.get_attribute_value(attribute.default_value)
+        ours = row.attributes[name]
+        if isinstance(value, bytes):
+            assert ours == value.decode()
+        elif isinstance(value, list):
+            assert list(ours) == [v.decode() if isinstance(v, bytes) else v for v in value]
+        else:
+            assert ours == pytest.approx(value, rel=1e-6), name
+
+
+@pytest.mark.parametrize(("schema", "row"), schemas())
+def test_operand_counts_are_those_of_the_schema(schema: Any, row: registry.Converter) -> None:
+    variadic = schema.inputs and schema.inputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
+    assert row.max_operands is None if variadic else row.max_operands is None or row.max_operands >= len(schema.inputs)
+    required = [i for i in schema.inputs if i.option == onnx.defs.OpSchema.FormalParameterOption.Single]
+    assert row.min_operands <= len(required)
+
+
+def test_operator_newer_than_the_table_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert registry.lookup("", "Reshape", 25) is not None
+    monkeypatch.setitem(registry.TABLE_OPSETS, "", 24)
+    assert registry.lookup("", "Reshape", 25) is None
+    assert registry.lookup("", "Relu", 25) is not None
+
+
+def test_unknown_attribute() -> None:
+    proto = model("g (float[2] x) => (float[2] y) { y = Relu(x) }")
+    proto.graph.node[0].attribute.append(onnx.helper.make_attribute("slope", 0.5))
+    with pytest.raises(OpAttributeInvalid, match=r"'Relu_0' \(Relu, opset 21\): got attribute 'slope'; expected one of: none"):
+        import_model(proto)
+
+
+def test_missing_attribute() -> None:
+    proto = model("g (float[2] x) => (float[2] y) { y = Concat<axis=0>(x) }")
+    del proto.graph.node[0].attribute[:]
+    with pytest.raises(OpAttributeInvalid, match="'axis' is missing"):
+        import_model(proto)
+
+
+@pytest.mark.parametrize("inputs", ["", "x, x, x"])
+def test_wrong_number_of_inputs(inputs: str) -> None:
+    proto = model(f"g (float[2] x) => (float[2] y) {{ y = Add({inputs}) }}")
+    with pytest.raises(OpAttributeInvalid, match="expected 2 to 2"):
+        import_model(proto)
+
+
+def test_users_converter() -> None:
+    proto = model("g (float[2] x) => (float[2] y) { y = com.acme.Twice<bias: float = 1.0>(x) }", domains={"com.acme": 1})
+    with pytest.raises(OpNotImplemented, match=r"com\.acme\.Twice"):
+        import_model(proto)
+
+    @register("Twice", domain="com.acme")
+    def twice(g: Context, x: Any, *, bias: float = 0.0) -> Any:
+        return g.call("add", g.call("add", x, x), g.scalar(bias, x))
+
+    try:
+        assert twice is not None
+        np.testing.assert_allclose(run(proto, np.array([1.0, 2.0], np.float32))[0], [3, 5])
+    finally:
+        unregister("Twice", domain="com.acme")
+    with pytest.raises(OpNotImplemented):
+        import_model(proto)
+
+
+def test_users_converter_wins_over_the_built_in_one() -> None:
+    proto = model("g (float[2] x) => (float[2] y) { y = Relu(x) }")
+    built_in = registry.lookup("", "Relu", 21)
+    assert built_in is not None
+    register("Relu", lambda g, x: g.call("negative", x))
+    try:
+        assert run(proto, np.ones(2, np.float32))[0].tolist() == [-1, -1]
+    finally:
+        register("Relu", built_in.function)
+    assert run(proto, np.ones(2, np.float32))[0].tolist() == [1, 1]
+
+
+def test_a_known_name_in_another_domain_is_another_operator() -> None:
+    proto = model("g (float[2] x) => (float[2] y) { y = my.custom.Relu(x) }", domains={"my.custom": 1})
+    with pytest.raises(OpNotImplemented, match=r"my\.custom\.Relu"):
+        import_model(proto)
