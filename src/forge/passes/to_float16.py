@@ -1,30 +1,40 @@
 """Computes in float16 where that is safe; inputs, outputs and sensitive operators stay float32.
 
-Contractions become float16 (ALWAYS). Movement and element-wise operators follow their operands (FOLLOW). Everything else,
-exponentials, reductions and normalisations among them, gets float32 operands (``cast`` nodes are put between).
+Contractions become float16 (ALWAYS; they accumulate in float32). Movement and element-wise operators follow (FOLLOW) where all
+computed operands are float16 already. Everything else, exponentials, reductions and normalisations among them, gets float32
+operands: ``cast`` nodes are put between. A node whose constants or attributes float16 cannot hold stays float32.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
 
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value, clone_node
 from forge.ir.types import TensorType
 from forge.passes.base import PassContext
+from forge.passes.rewriting import on_all_graphs
 
 ALWAYS = frozenset(
-    "nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose nn.dense nn.matmul nn.batch_matmul".split()
+    "nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose nn.dense nn.matmul "
+    "nn.batch_matmul".split()
 )
 FOLLOW = frozenset(
-    "nn.bias_add nn.relu nn.leaky_relu nn.prelu nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d "
-    "nn.batch_flatten nn.pad add subtract multiply divide maximum minimum abs negative clip where copy reshape transpose squeeze "
-    "expand_dims concatenate stack split strided_slice take broadcast_to tile repeat reverse sigmoid tanh nn.hardswish nn.hard_sigmoid "
-    "depth_to_space space_to_depth layout_transform gather gather_nd".split()
+    "nn.bias_add nn.relu nn.leaky_relu nn.prelu nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.avg_pool1d nn.avg_pool2d "
+    "nn.avg_pool3d nn.batch_flatten nn.pad add subtract multiply divide maximum minimum abs negative clip where copy reshape "
+    "transpose squeeze expand_dims concatenate stack split strided_slice take broadcast_to tile repeat reverse sigmoid tanh "
+    "nn.hardswish nn.hard_sigmoid depth_to_space space_to_depth layout_transform gather gather_nd".split()
 )
+SCALING = frozenset({"multiply", "divide"})
+
+_HALF = np.finfo(np.float16)
 
 
 def run(graph: Graph, context: PassContext) -> int:
     """Returns the number of nodes that compute in float16 now."""
-    return _Converter(graph).run()
+    return on_all_graphs(graph, lambda g: _Converter(g).run())
 
 
 def run_if_asked(graph: Graph, context: PassContext) -> int:
@@ -33,6 +43,8 @@ def run_if_asked(graph: Graph, context: PassContext) -> int:
 
 
 class _Converter:
+    """Builds one graph anew: ``mapped`` holds the new value of each old one, of the old dtype or float16."""
+
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.fresh = Graph(graph.inputs, graph.name)
@@ -45,10 +57,9 @@ class _Converter:
         for value in self.graph.inputs:
             value.uses.clear()
         for node in self.graph.nodes:
+            self.builder.location = node.location
             self._convert(node)
-        outputs = [self._as(self.mapped[v], v) for v in self.graph.outputs]
-        for value, old in zip(outputs, self.graph.outputs):
-            value.name = value.name or old.name
+        outputs = [self._output(v) for v in self.graph.outputs]
         self.graph.nodes, self.graph.outputs = self.fresh.nodes, outputs
         for node in self.graph.nodes:
             node.graph = self.graph
@@ -60,31 +71,57 @@ class _Converter:
             self.fresh.insert(clone_node(node, operands))
             self.mapped.update({v: operands[v] for v in node.results})
             return
-        lowered = [None if v is None else self._half(self.mapped[v]) for v in node.operands]
-        new = self.builder.node(node.op_def, lowered, node.attributes, name=node.name, result_names=[v.name for v in node.results])
+        operands_now = [None if v is None else self._half(self.mapped[v]) for v in node.operands]
+        names = [v.name for v in node.results]
+        new = self.builder.node(node.op_def, operands_now, node.attributes, name=node.name, result_names=names)
         self.mapped.update(zip(node.results, new.results))
         self.converted += 1
 
     def _is_half(self, node: Node) -> bool:
-        floats = [v for v in node.operands if v is not None and isinstance(v.type, TensorType) and v.dtype == "float32"]
-        if not floats or node.attributes.get("out_dtype") not in (None, "", "float32"):
+        floats = [v for v in node.operands if v is not None and _is_float32(v)]
+        computed = [v for v in floats if v.constant is None]
+        if not computed or not all(_fits(a, node.op in SCALING) for a in _numbers(node)):
             return False
-        if node.op in ALWAYS:
-            return True
-        return node.op in FOLLOW and any(self.mapped[v].dtype == "float16" for v in floats)
+        return node.op in ALWAYS or (node.op in FOLLOW and all(self.mapped[v].dtype == "float16" for v in computed))
 
     def _half(self, value: Value) -> Value:
-        is_float = isinstance(value.type, TensorType) and value.dtype == "float32"
-        return self._cast(value, "float16") if is_float else value
+        return self._cast(value, "float16") if _is_float32(value) else value
 
     def _as(self, value: Value, original: Value) -> Value:
-        """``value`` in the dtype that ``original`` had."""
+        """``value`` in the dtype that ``original`` has."""
         if not isinstance(original.type, TensorType) or value.dtype == original.dtype:
             return value
         return self._cast(value, original.dtype)
+
+    def _output(self, value: Value) -> Value:
+        """The output in its old dtype, under its old name."""
+        new = self._as(self.mapped[value], value)
+        if new is not self.mapped[value]:
+            new.name, self.mapped[value].name = value.name, ""
+        return new
 
     def _cast(self, value: Value, dtype: str) -> Value:
         key = (value, dtype)
         if key not in self.casts:
             self.casts[key] = self.builder.call("cast", value, dtype=dtype)
         return self.casts[key]
+
+
+def _is_float32(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.dtype == "float32"
+
+
+def _numbers(node: Node) -> Iterator[np.ndarray]:
+    """Constant operands and attributes that are floating-point numbers."""
+    for value in node.operands:
+        if value is not None and value.constant is not None and _is_float32(value):
+            yield value.constant
+    yield from (np.asarray(v) for v in node.attributes.values() if isinstance(v, float))
+
+
+def _fits(numbers: np.ndarray, scales: bool) -> bool:
+    """Whether float16 holds the finite ones without overflow, and factors without loss of precision."""
+    sizes = np.abs(numbers[np.isfinite(numbers)])
+    if sizes.size and sizes.max() > _HALF.max:
+        return False
+    return not scales or not np.any((sizes > 0) & (sizes < _HALF.smallest_normal))
