@@ -25,6 +25,7 @@ from forge.passes import (
     inline_calls,
     pack_weights,
     to_float16,
+    use_winograd,
 )
 from forge.passes.base import GraphPass, PassContext
 
@@ -37,21 +38,6 @@ class Stage:
     level: int
     run: GraphPass
     purpose: str
-
-
-MAX_ROUNDS = 16
-
-
-def _clean_up(graph: Graph, context: PassContext) -> int:
-    """The cleaning passes in turn until none has anything to do, at most ``MAX_ROUNDS`` times."""
-    passes = (canonicalize.run, fold_constants.run, eliminate_common_subexpr.run, fold_scale.run, fuse_patterns.run)
-    total = 0
-    for _ in range(MAX_ROUNDS):
-        changes = sum(run(graph, context) for run in passes)
-        total += changes
-        if not changes:
-            break
-    return total
 
 
 def _choose_layouts(graph: Graph, context: PassContext) -> int:
@@ -67,12 +53,12 @@ GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("fold_batch_norm", 1, fold_batch_norm.run, "batch normalisation goes into the weights before it"),
     Stage("fold_scale", 2, fold_scale.run, "constant scales and shifts go into weights"),
     Stage("fuse_patterns", 2, fuse_patterns.run, "what exporters write in primitives becomes one operator"),
-    Stage("clean_up", 4, _clean_up, "the five stages that clean and fold repeat until nothing changes"),
     Stage("to_float16", 0, to_float16.run_if_asked, "`set_float16`: safe operators compute in float16"),
     Stage("convert_layout", 0, convert_layout.run, "`set_channel_layout`: the layout that the user asked for"),
     Stage("decompose", 0, decompose.run, "composite operators become simpler ones"),
     Stage("simplify", 1, canonicalize.run, "`canonicalize` again, for what decomposition left"),
     Stage("choose_layouts", 2, _choose_layouts, "convolutions get blocked layouts, unless `set_channel_layout` is given"),
+    Stage("use_winograd", 4, use_winograd.run, "3x3 convolutions with fewer multiplications, larger weights and errors of 1e-5"),
     Stage("pack_weights", 2, pack_weights.run, "matrix products get packed weights"),
     Stage("fold_weights", 1, fold_constants.run, "`fold_constants` again: weights that were cast, transposed or packed"),
     Stage("merge", 1, eliminate_common_subexpr.run, "equal layout changes are merged"),

@@ -25,7 +25,7 @@ FOLLOW = frozenset(
     "nn.bias_add nn.relu nn.leaky_relu nn.prelu nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.avg_pool1d nn.avg_pool2d "
     "nn.avg_pool3d nn.batch_flatten nn.pad add subtract multiply divide maximum minimum abs negative clip where copy reshape "
     "transpose squeeze expand_dims concatenate stack split strided_slice take broadcast_to tile repeat reverse sigmoid tanh "
-    "nn.hardswish nn.hard_sigmoid depth_to_space space_to_depth layout_transform gather gather_nd".split()
+    "nn.hardswish nn.hard_sigmoid nn.depth_to_space nn.space_to_depth layout_transform gather gather_nd".split()
 )
 SCALING = frozenset({"multiply", "divide"})
 
