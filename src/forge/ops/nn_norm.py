@@ -137,15 +137,15 @@ class _RowNorm(Op[Any]):
         return gamma, beta
 
     def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        x = wide(operands[0])
+        x = operands[0].astype(np.float64)
         axes = tuple(range(attrs.axis % x.ndim, x.ndim))
         if self.subtract_mean:
             x = x - np.mean(x, axis=axes, keepdims=True)
-        y = x / np.sqrt(np.mean(x * x, axis=axes, keepdims=True) + x.dtype.type(attrs.epsilon))
+        y = x / np.sqrt(np.mean(x * x, axis=axes, keepdims=True) + attrs.epsilon)
         gamma, beta = self._parameters(operands, attrs)
         if gamma is not None:
-            y = y * wide(gamma)
-        return [y if beta is None else y + wide(beta)]
+            y = y * gamma.astype(np.float64)
+        return [y if beta is None else y + beta.astype(np.float64)]
 
     def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         data = operands[0]

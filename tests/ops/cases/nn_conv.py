@@ -1,0 +1,119 @@
+"""Rows of convolutions: plain, transposed, blocked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.ops.case import Case, Draw, bf16, f16, f32, f64, i8, row, u8
+from tests.ops.onnx_oracle import onnx_node
+
+ONNX_NAMES = {"strides": "strides", "dilation": "dilations", "groups": "group", "output_padding": "output_padding"}
+
+
+def onnx_conv(kind: str, rank: int, attrs: dict[str, Any]) -> Callable[..., Any]:
+    """onnxruntime's convolution with Relay's attributes."""
+    options = {ONNX_NAMES[k]: v for k, v in attrs.items() if k in ONNX_NAMES}
+    padding = attrs.get("padding", (0,) * rank)
+    return onnx_node(kind, pads=padding * 2 if len(padding) == rank else padding, **options)
+
+
+def conv(rank: int, data: tuple[int, ...], weight: tuple[int, ...], symbolic: bool = True, **attrs: Any) -> Case:
+    return row(f"nn.conv{rank}d", [f32(*data), f32(*weight)], onnx_conv("Conv", rank, attrs), symbolic=symbolic, **attrs)
+
+
+def transposed(rank: int, data: tuple[int, ...], weight: tuple[int, ...], symbolic: bool = True, **attrs: Any) -> Case:
+    oracle = onnx_conv("ConvTranspose", rank, attrs)
+    return row(f"nn.conv{rank}d_transpose", [f32(*data), f32(*weight)], oracle, symbolic=symbolic, **attrs)
+
+
+def plain_rows() -> list[Case]:
+    return [
+        conv(1, (2, 5, 9), (4, 5, 3)),
+        conv(1, (1, 4, 8), (6, 2, 2), symbolic=False, groups=2, strides=(2,), padding=(1,)),
+        conv(1, (2, 3, 11), (4, 3, 3), dilation=(2,), padding=(2, 1)),
+        conv(2, (2, 4, 7, 6), (5, 4, 3, 2), padding=(1, 0)),
+        conv(2, (1, 3, 17, 19), (7, 3, 5, 3), strides=(2, 3), padding=(2, 1, 0, 1)),
+        conv(2, (1, 4, 9, 8), (4, 1, 3, 3), symbolic=False, groups=4, padding=(1, 1), strides=(2, 2)),
+        conv(2, (1, 2, 8, 9), (6, 1, 3, 3), symbolic=False, groups=2, dilation=(2, 1), padding=(2, 1)),
+        conv(2, (1, 6, 8, 9), (4, 3, 3, 3), symbolic=False, groups=2, padding=(1, 1)),
+        conv(2, (1, 8, 5, 5), (3, 8, 1, 1)),
+        conv(2, (1, 1, 4, 4), (1, 1, 4, 4)),
+        conv(3, (1, 4, 5, 6, 7), (3, 4, 2, 3, 2), strides=(1, 2, 1), padding=(1, 0, 1)),
+        conv(3, (1, 2, 4, 4, 4), (2, 1, 3, 3, 3), symbolic=False, groups=2, padding=(1, 1, 1)),
+        row("nn.conv2d", [f64(1, 3, 6, 5), f64(2, 3, 3, 3)], padding=(1, 1)),
+        row("nn.conv2d", [f16(1, 3, 6, 5), f16(2, 3, 3, 3)], padding=(1, 1)),
+        row("nn.conv2d", [bf16(1, 3, 6, 5), bf16(2, 3, 3, 3)], padding=(1, 1)),
+        row("nn.conv2d", [u8(1, 3, 6, 5, low=0, high=255), i8(2, 3, 3, 3, low=-128, high=127)], padding=(1, 1), out_dtype="int32"),
+        row("nn.conv2d", [f32(1, 6, 5, 3), f32(3, 3, 3, 2)], channels_last, data_layout="NHWC", kernel_layout="HWIO", symbolic=False),
+    ]
+
+
+def channels_last(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    plain = onnx_node("Conv")(x.transpose(0, 3, 1, 2), w.transpose(3, 2, 0, 1))[0]
+    return plain.transpose(0, 2, 3, 1)
+
+
+def transposed_rows() -> list[Case]:
+    return [
+        transposed(1, (2, 3, 5), (3, 4, 3), strides=(2,)),
+        transposed(1, (2, 4, 5), (4, 3, 3), symbolic=False, strides=(2,), groups=2, output_padding=(1,)),
+        transposed(2, (1, 3, 4, 5), (3, 6, 2, 2), strides=(2, 2)),
+        transposed(2, (1, 4, 4, 3), (4, 3, 3, 3), symbolic=False, groups=2, strides=(2, 1), padding=(1, 1), output_padding=(1, 0)),
+        transposed(2, (1, 2, 4, 5), (2, 3, 3, 2), dilation=(2, 1), padding=(1, 0)),
+        transposed(2, (2, 5, 3, 3), (5, 4, 4, 4), strides=(2, 2), padding=(1, 1)),
+        transposed(3, (1, 2, 2, 3, 4), (2, 3, 2, 2, 2), strides=(2, 1, 2)),
+        row("nn.conv2d_transpose", [f16(1, 3, 4, 5), f16(3, 2, 2, 2)], strides=(2, 2)),
+    ]
+
+
+def blocked(x: np.ndarray, block: int) -> np.ndarray:
+    """``[N, C, H, W]`` as ``[N, C / block, H, W, block]``, with a large number in the padded lanes."""
+    n, c, h, w = x.shape
+    padded = np.pad(x, ((0, 0), (0, -c % block), (0, 0), (0, 0)), constant_values=1e3)
+    return np.ascontiguousarray(padded.reshape(n, -1, block, h, w).transpose(0, 1, 3, 4, 2))
+
+
+def packed(w: np.ndarray, inner: int, outer: int) -> np.ndarray:
+    o, i, kh, kw = w.shape
+    padded = np.pad(w, ((0, -o % outer), (0, -i % inner), (0, 0), (0, 0)))
+    shape = (-(-o // outer), outer, -(-i // inner), inner, kh, kw)
+    return np.ascontiguousarray(padded.reshape(shape).transpose(0, 2, 4, 5, 3, 1))
+
+
+def array(*shape: int) -> np.ndarray:
+    return Draw(shape).array(np.random.default_rng(shape))
+
+
+def blocked_row(channels: int, outputs: int, kernel: int, size: tuple[int, int], inner: int = 16, outer: int = 16, **attrs: Any) -> Case:
+    """A blocked convolution; the oracle blocks onnxruntime's result (output channels divide evenly)."""
+    x, w = array(2, channels, *size), array(outputs, channels, kernel, kernel)
+    plain = onnx_conv("Conv", 2, attrs)
+    return row("nn.contrib_conv2d_NCHWc", [blocked(x, inner), packed(w, inner, outer)], lambda *_: blocked(plain(x, w)[0], outer),
+               symbolic=False, channels=outputs, in_channels=channels, kernel_size=(kernel, kernel), **attrs)
+
+
+def depthwise_row(channels: int, kernel: int, size: tuple[int, int], block: int = 16, **attrs: Any) -> Case:
+    x, w = array(1, channels, *size), array(channels, 1, kernel, kernel)
+    weight = np.ascontiguousarray(w.reshape(-1, block, kernel, kernel).transpose(0, 2, 3, 1))
+    plain = onnx_conv("Conv", 2, {**attrs, "groups": channels})
+    return row("nn.contrib_depthwise_conv2d_NCHWc", [blocked(x, block), weight], lambda *_: blocked(plain(x, w)[0], block),
+               symbolic=False, channels=channels, in_channels=channels, groups=channels, **attrs)
+
+
+def blocked_rows() -> list[Case]:
+    return [
+        blocked_row(3, 16, 3, (9, 7), inner=3, padding=(1, 1), strides=(2, 2)),
+        blocked_row(24, 32, 3, (7, 7), padding=(1, 1)),
+        blocked_row(16, 48, 1, (5, 9)),
+        blocked_row(40, 16, 3, (8, 6), dilation=(2, 2), padding=(2, 2)),
+        blocked_row(8, 8, 3, (6, 5), inner=8, outer=8, padding=(0, 1, 2, 1)),
+        depthwise_row(32, 3, (9, 7), padding=(1, 1), strides=(2, 2)),
+        depthwise_row(16, 5, (7, 7), padding=(2, 2)),
+        depthwise_row(8, 3, (6, 5), block=8, dilation=(2, 1), padding=(2, 1)),
+    ]
+
+
+CASES = [*plain_rows(), *transposed_rows(), *blocked_rows()]

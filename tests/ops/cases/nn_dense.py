@@ -1,0 +1,69 @@
+"""Rows of matrix products and their neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.ops.case import Case, bf16, f16, f32, f64, i8, i32, row, u8
+
+
+def packed(weight: np.ndarray, panel: int) -> np.ndarray:
+    padded = np.pad(weight, ((0, -weight.shape[0] % panel), (0, 0)))
+    return np.ascontiguousarray(padded.reshape(-1, panel, weight.shape[1]).transpose(0, 2, 1))
+
+
+def packed_row(rows: tuple[int, ...], depth: int, units: int, panel: int) -> Case:
+    weight = np.random.default_rng(units).uniform(-4, 4, (units, depth)).astype(np.float32)
+    return row("nn.contrib_dense_pack", [f32(*rows, depth), packed(weight, panel)], lambda x, _: x @ weight.T, symbolic=False, units=units)
+
+
+def dense_rows() -> list[Case]:
+    def oracle(x, w):
+        return x @ w.T
+
+    return [
+        row("nn.dense", [f32(4, 7), f32(5, 7)], oracle),
+        row("nn.dense", [f32(7), f32(5, 7)], oracle),
+        row("nn.dense", [f32(2, 3, 7), f32(5, 7)], oracle),
+        row("nn.dense", [f32(1, 33), f32(50, 33)], oracle),
+        row("nn.dense", [f64(3, 4), f64(5, 4)], oracle),
+        row("nn.dense", [f16(3, 4), f16(5, 4)]),
+        row("nn.dense", [bf16(3, 4), bf16(5, 4)]),
+        row("nn.dense", [u8(3, 4, low=0, high=255), i8(5, 4, low=-128, high=127)], lambda x, w: x.astype(np.int32) @ w.T.astype(np.int32),
+            out_dtype="int32"),
+        packed_row((4,), 7, 48, 16),
+        packed_row((1,), 70, 100, 48),
+        packed_row((2, 9), 33, 30, 32),
+        packed_row((), 5, 7, 8),
+        packed_row((37,), 64, 64, 16),
+    ]
+
+
+def matmul_rows() -> list[Case]:
+    return [
+        row("nn.matmul", [f32(4, 5), f32(5, 6)], np.matmul),
+        row("nn.matmul", [f32(2, 1, 4, 5), f32(3, 5, 6)], np.matmul),
+        row("nn.matmul", [f32(1, 7), f32(7, 33)], np.matmul),
+        row("nn.matmul", [f32(2, 5, 4), f32(2, 5, 6)], lambda a, b: a.swapaxes(1, 2) @ b, transpose_a=True),
+        row("nn.matmul", [f32(3, 4, 5), f32(6, 5)], lambda a, b: a @ b.T, transpose_b=True),
+        row("nn.matmul", [f32(17, 40), f32(40, 19)], np.matmul),
+        row("nn.matmul", [f64(3, 4), f64(4, 5)], np.matmul),
+        row("nn.matmul", [i32(3, 4), i32(4, 5)], np.matmul),
+        row("nn.matmul", [f16(3, 4), f16(4, 5)]),
+        row("nn.matmul", [bf16(3, 4), bf16(4, 5)]),
+        row("nn.batch_matmul", [f32(3, 4, 5), f32(3, 6, 5)], lambda a, b: a @ b.swapaxes(1, 2), transpose_b=True),
+        row("nn.batch_matmul", [f32(3, 5, 4), f32(1, 5, 6)], lambda a, b: a.swapaxes(1, 2) @ b, transpose_a=True),
+    ]
+
+
+def small_rows() -> list[Case]:
+    return [
+        row("nn.bias_add", [f32(2, 3, 4), f32(3)], lambda x, b: x + b[:, None]),
+        row("nn.bias_add", [f32(2, 3, 4), f32(4)], lambda x, b: x + b, axis=-1),
+        row("nn.batch_flatten", [f32(2, 3, 4, 5)], lambda x: x.reshape(2, 60)),
+        row("nn.batch_flatten", [f32(3)], lambda x: x.reshape(3, 1)),
+        row("nn.dropout", [f32(2, 3)], lambda x: x),
+    ]
+
+
+CASES = [*dense_rows(), *matmul_rows(), *small_rows()]

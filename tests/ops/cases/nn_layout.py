@@ -1,0 +1,52 @@
+"""Rows of layout_transform and of the conversions between real numbers and integers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.ops.case import Case, f16, f32, i8, i32, row, u8
+from tests.ops.onnx_oracle import onnx_node
+
+
+def layout_rows() -> list[Case]:
+    def blocked(x):
+        padded = np.pad(x, ((0, 0), (0, -x.shape[1] % 4), (0, 0), (0, 0)))
+        return padded.reshape(x.shape[0], -1, 4, *x.shape[2:]).transpose(0, 1, 3, 4, 2)
+
+    def plain(x):
+        return x.transpose(0, 1, 4, 2, 3).reshape(x.shape[0], -1, *x.shape[2:4])[:, :6]
+
+    return [
+        row("layout_transform", [f32(2, 8, 3, 5)], blocked, src_layout="NCHW", dst_layout="NCHW4c"),
+        row("layout_transform", [f32(2, 6, 3, 5)], blocked, src_layout="NCHW", dst_layout="NCHW4c"),
+        row("layout_transform", [f32(2, 2, 3, 5, 4)], plain, src_layout="NCHW4c", dst_layout="NCHW", channels=6, symbolic=False),
+        row("layout_transform", [f32(2, 3, 4, 5)], lambda x: x.transpose(0, 2, 3, 1), src_layout="NCHW", dst_layout="NHWC"),
+        row("layout_transform", [f32(2, 3, 4, 6)], src_layout="NHWC", dst_layout="NCHW2c"),
+        row("layout_transform", [f32(3, 7, 2, 2)], src_layout="OIHW", dst_layout="OIHW2i3o2i"),
+    ]
+
+
+def scalar(value: float, dtype: type = np.float32) -> np.ndarray:
+    return np.asarray(value, dtype)
+
+
+def quantize_rows() -> list[Case]:
+    special = (0.5, 1.5, 2.5, -0.5, 1e9, -1e9, np.inf, -np.inf)
+    return [
+        row("qnn.quantize", [f32(4, 5, special=special), scalar(1), scalar(3, np.int8)], onnx_node("QuantizeLinear")),
+        row("qnn.quantize", [f32(4, 5, special=special), scalar(0.1), scalar(3, np.uint8)], onnx_node("QuantizeLinear"), out_dtype="uint8"),
+        row("qnn.quantize", [f32(2, 3, 4), np.array([0.1, 0.2, 0.5], np.float32), np.array([1, -2, 3], np.int8)],
+            onnx_node("QuantizeLinear", axis=1), axis=1, symbolic=False),
+        row("qnn.quantize", [f32(7), scalar(0.01)], out_dtype="int16"),
+        row("qnn.quantize", [f32(7, special=(3e9, np.nan)), scalar(1e-3)], out_dtype="int32"),
+        row("qnn.quantize", [f32(7), scalar(0.5)], out_dtype="int4"),
+        row("qnn.quantize", [f16(7), scalar(0.5, np.float16), scalar(3, np.uint8)], out_dtype="uint8"),
+        row("qnn.dequantize", [i8(4, 5, low=-128, high=127), scalar(0.1), scalar(-7, np.int8)], onnx_node("DequantizeLinear")),
+        row("qnn.dequantize", [u8(4, 5, low=0, high=255), scalar(0.1), scalar(200, np.uint8)], onnx_node("DequantizeLinear")),
+        row("qnn.dequantize", [i8(2, 3, 4), np.array([0.1, 0.2, 0.5], np.float32), np.array([1, -2, 3], np.int8)],
+            onnx_node("DequantizeLinear", axis=1), axis=1, symbolic=False),
+        row("qnn.dequantize", [i32(6), scalar(0.25)], onnx_node("DequantizeLinear")),
+    ]
+
+
+CASES = [*layout_rows(), *quantize_rows()]
