@@ -9,9 +9,10 @@ import numpy as np
 
 from forge import dims, dtypes, te
 from forge.dims import Dim
+from forge.driver.compiler import compile_module
 from forge.ir.builder import Builder
 from forge.ir.interp import bind_symbols, concrete_attrs, run_graph
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.op import ReferenceValue
 from forge.ir.types import TensorType
 from forge.ops.base import Op
@@ -135,14 +136,17 @@ def reference_of(case: Case) -> list[ReferenceValue]:
     return list(node.op_def.reference(case.arrays(), concrete_attrs(node.attrs, {})))
 
 
-def compile_and_run(graph: Graph, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Outputs of the compiled graph.
+def module_of(case: Case, symbolic: bool = False) -> Module:
+    """The case as a module whose inputs and outputs have names."""
+    graph = build_graph(case, symbolic)
+    for kind, values in (("in", graph.inputs), ("out", graph.outputs)):
+        for position, value in enumerate(values):
+            value.name = f"{kind}{position}"
+    return Module(graph)
 
-    Raises:
-        NotLowered: there is no driver in this tree.
-    """
-    from forge import driver
 
-    if not hasattr(driver, "compile_graph"):
-        raise NotLowered("driver")
-    return list(driver.compile_graph(graph)(*inputs))
+def compile_and_run(case: Case, symbolic: bool = False, opt_level: int = 3) -> list[np.ndarray]:
+    """Results of compiled code."""
+    compiled = compile_module(module_of(case, symbolic), opt_level=opt_level, use_cache=False)
+    results = compiled.runtime()(*input_arrays(case))
+    return list(results) if isinstance(results, list | tuple) else [results]

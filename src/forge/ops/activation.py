@@ -32,6 +32,10 @@ class LeakyReluAttrs:
 class GeluAttrs:
     approximate: str = "none"
 
+    def __post_init__(self) -> None:
+        if self.approximate not in ("none", "tanh"):
+            raise fail("nn.gelu", "attribute approximate", repr(self.approximate), "'none' or 'tanh'")
+
 
 @dataclass(frozen=True)
 class HardSigmoidAttrs:
@@ -68,20 +72,13 @@ def _zero(x: Expr) -> Expr:
     return te.const(0, x.dtype)
 
 
-def _check_approximate(approximate: str) -> None:
-    if approximate not in ("none", "tanh"):
-        raise fail("nn.gelu", "attribute approximate", repr(approximate), "'none' or 'tanh'")
-
-
 def _gelu(x: Array, approximate: str) -> Array:
-    _check_approximate(approximate)
     if approximate == "none":
         return np.asarray(0.5 * x * (1 + numeric.erf(x * np.asarray(SQRT_HALF, x.dtype))))
     return np.asarray(0.5 * x * (1 + np.tanh(SQRT_2_OVER_PI * (x + TANH_CUBIC * x * x * x))))
 
 
 def _lower_gelu(x: Expr, approximate: str) -> Expr:
-    _check_approximate(approximate)
     if approximate == "none":
         return x * 0.5 * (te.call("erf", x * SQRT_HALF) + 1.0)
     inner = (x + x * x * x * TANH_CUBIC) * SQRT_2_OVER_PI

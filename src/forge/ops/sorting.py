@@ -222,8 +222,6 @@ class Unique(Op[UniqueAttrs]):
     operands = (Operand("data"),)
     Attrs = UniqueAttrs
     kind = Kind.OPAQUE
-    kernel = "unique"
-    lowering_missing = True
 
     def infer(self, operands: Values, attrs: UniqueAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")
@@ -242,23 +240,108 @@ class Unique(Op[UniqueAttrs]):
         slices = np.take(operands[0], first[order], axis=attrs.axis)
         return [slices, first[order], place[number.reshape(-1)], count[order]]
 
+    def decompose(self, builder: Builder, operands: Values, attrs: UniqueAttrs) -> Sequence[Value] | None:
+        """Neighbours in ascending order are compared. Slices of unknown or large size have no native code."""
+        (data,) = operands
+        assert data is not None
+        rest = tuple(k for k in range(data.rank) if k != attrs.axis % data.rank)
+        size = dims.product(data.shape[k] for k in rest)
+        if not isinstance(size, int) or not 1 <= size <= LARGEST_SLICE:
+            return None
+        moved = builder.call("transpose", data, axes=(attrs.axis % data.rank, *rest))
+        rows = builder.call("reshape", moved, newshape=(data.shape[attrs.axis], size))
+        first, inverse, count = _unique_rows(builder, rows, attrs.sorted)
+        return [builder.call("take", data, first, axis=attrs.axis), first, inverse, count]
+
+
+LARGEST_SLICE = 64
+"""Elements of a slice that unique orders in native code, one sort each."""
+
+
+def _differ(builder: Builder, a: Value, b: Value) -> Value:
+    """Whether rows differ; NaN equals NaN."""
+    differ = builder.call("not_equal", a, b)
+    if dtypes.is_float(a.dtype):
+        both = builder.call("logical_and", builder.call("isnan", a), builder.call("isnan", b))
+        differ = builder.call("logical_and", differ, builder.call("logical_not", both))
+    return builder.call("any", differ, axis=(1,))
+
+
+def _ascending_order(builder: Builder, rows: Value) -> Value:
+    """Positions of the rows in lexicographic order: stable sorts by every column, the last one first."""
+    last, *others = (
+        builder.call("take", rows, builder.constant(k, "int64"), axis=1) for k in reversed(range(rows.shape[1]))
+    )
+    order = builder.call("argsort", last)
+    for keys in others:
+        order = builder.call("take", order, builder.call("argsort", builder.call("take", keys, order, axis=0)), axis=0)
+    return order
+
+
+def _first_of_run(builder: Builder, ordered: Value) -> Value:
+    """Whether each row differs from the one before it."""
+    zero, one = (builder.constant(v, "int64") for v in (0, 1))
+    length = builder.call("take", builder.call("shape_of", ordered), zero, axis=0)
+    place = builder.call("reshape", builder.call("arange", zero, length, one), newshape=ordered.shape[:1])
+    previous = builder.call("maximum", builder.call("subtract", place, one), zero)
+    differ = _differ(builder, ordered, builder.call("take", ordered, previous, axis=0))
+    return builder.call("logical_or", builder.call("equal", place, zero), differ)
+
+
+def _unique_rows(builder: Builder, rows: Value, ascending: bool) -> tuple[Value, Value, Value]:
+    """For the different rows: where each appears first, for every row its number, how often each appears."""
+    order = _ascending_order(builder, rows)
+    starts = _first_of_run(builder, builder.call("take", rows, order, axis=0))
+    counted = builder.call("cumsum", builder.call("cast", starts, dtype="int64"), axis=0)
+    number = builder.call("subtract", counted, builder.constant(1, "int64"))
+    place = builder.call("squeeze", builder.call("argwhere", starts), axis=(1,))
+    first = builder.call("take", order, place, axis=0)
+    ones = builder.call("ones_like", order)
+    count = builder.call("scatter_elements", builder.call("zeros_like", first), number, ones, reduction="add")
+    inverse = builder.call("scatter_elements", builder.call("zeros_like", order), order, number)
+    if ascending:
+        return first, inverse, count
+    appearance = builder.call("argsort", first)
+    inverse = builder.call("take", builder.call("argsort", appearance), inverse, axis=0)
+    first, count = (builder.call("take", v, appearance, axis=0) for v in (first, count))
+    return first, inverse, count
+
 
 @register
 class ArgWhere(Op[NoAttrs]):
-    """The indices of the elements that are not 0, one row each, in row-major order."""
+    """The indices of the elements that are not 0, one row each, in row-major order.
+
+    Operand count, the number of such elements, is added by the decomposition.
+    """
 
     name = "argwhere"
-    operands = (Operand("condition"),)
+    operands = (Operand("condition"), Operand("count", optional=True))
     kind = Kind.OPAQUE
     kernel = "argwhere"
-    lowering_missing = True
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         condition = tensor(self.name, operands[0], "condition")
+        expect_dtype(self.name, condition, "condition", "numeric or bool")
         return [TensorType((*fresh_dims("found", 1), condition.rank), "int64")]
 
     def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
         return [np.argwhere(numeric.widen(operands[0]))]
+
+    def define_symbols(self, operands: Tensors, attrs: NoAttrs, results: TensorTypes) -> Mapping[str, Expr]:
+        count = optional_operand(operands, 1)
+        if count is None:
+            return {}
+        return new_symbols(TensorType(results[0].shape[:1], "int64"), [te.cast(scalar(count), "int64")])
+
+    def decompose(self, builder: Builder, operands: Values, attrs: NoAttrs) -> Sequence[Value] | None:
+        if optional_operand(operands, 1) is not None:
+            return None
+        condition = operands[0]
+        assert condition is not None
+        if condition.dtype != "bool":
+            condition = builder.call("not_equal", condition, builder.constant(0, condition.dtype))
+        count = builder.call("sum", builder.call("cast", condition, dtype="int64"))
+        return [builder.call(self, condition, count)]
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,14 @@ import math
 
 import numpy as np
 
-from tests.ops.case import Case, boolean, f16, f32, f64, i32, i64, row, u8
+from tests.ops.case import Case, Fixed, boolean, f16, f32, f64, i32, i64, row, u8
 
 NAN = math.nan
+
+
+def _unique_slices(x, axis):
+    slices, first, inverse, count = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    return [slices, first, inverse.reshape(-1), count]
 
 
 def order_rows() -> list[Case]:
@@ -32,8 +37,12 @@ def order_rows() -> list[Case]:
             lambda x: [np.array(v) for v in ([1, 2, 3, 4], [1, 0, 3, 4], [1, 0, 0, 2, 3, 2], [2, 1, 2, 1])]),
         row("unique", [np.array([2, 1, 1, 3, 4, 3])],
             lambda x: [np.array(v) for v in ([2, 1, 3, 4], [0, 1, 3, 4], [0, 1, 1, 2, 3, 2], [1, 2, 2, 1])], sorted=False),
-        row("unique", [np.array([[1, 0, 0], [1, 0, 0], [2, 3, 4]])],
+        row("unique", [[[1, 0, 0], [1, 0, 0], [2, 3, 4]]],
             lambda x: [np.array([[1, 0, 0], [2, 3, 4]]), np.array([0, 2]), np.array([0, 0, 1]), np.array([2, 1])]),
+        row("unique", [Fixed(i64(4, 2, 3, low=0, high=1))], lambda x: _unique_slices(x, 2), axis=2),
+        row("unique", [Fixed(i64(3, 7, low=0, high=1))], lambda x: _unique_slices(x, 1), axis=-1),
+        row("unique", [np.array([NAN, 1, NAN, -1], np.float32)],
+            lambda x: [np.array(v) for v in ([-1, 1, NAN], [3, 1, 0], [2, 1, 2, 0], [1, 1, 2])]),
         row("argwhere", [boolean(3, 4)], np.argwhere),
         row("argwhere", [i64(9, low=0, high=1)], np.argwhere),
         row("argwhere", [np.zeros((2, 2), np.float32)], np.argwhere),

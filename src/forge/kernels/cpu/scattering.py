@@ -1,4 +1,4 @@
-"""Writing by index: scatter_elements and scatter_nd.
+"""Writing by index: scatter_elements and scatter_nd; collecting indices: argwhere.
 
 The operand is copied to the result, then the updates are applied one after the other, in row-major order, so that equal indices give
 what the operator says. Indices are counted from the end if negative, then moved into the bounds.
@@ -13,7 +13,7 @@ from forge.kernels.contract import KernelCall, Reader, kernel
 from forge.schedule.loops import Loop, nest
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import Function, If, Let, Stmt, seq, store
+from forge.tir.stmt import Allocate, Function, If, Let, Stmt, seq, store
 
 
 def _combine(reduction: str, old: Expr, new: Expr) -> Expr:
@@ -87,3 +87,18 @@ def scatter_nd(call: KernelCall) -> Function:
         return [*chosen, *at[outer:]]
 
     return _scatter(call, call.attrs.mode, target)
+
+
+@kernel("argwhere")
+def argwhere(call: KernelCall) -> Function:
+    """Family of ``argwhere``: operand condition (bool); rows of indices are written as they are found, at most as many as fit."""
+    condition = call.operands[0]
+    assert condition is not None
+    out, found = call.buffers[-1], Buffer("found", "int64", (E.const(1),), scope="local")
+    zero, row = E.const(0), E.var("row")
+    loops = _loops(condition.shape, "i")
+    indices = [x.var for x in loops]
+    hit = E.logical_and(condition.read(tuple(indices)), row < out.shape[0])
+    stores = [store(out, out.offset(row, k), x) for k, x in enumerate(indices)]
+    step = seq(Let(row, E.load(found, zero)), If(hit, seq(*stores, store(found, zero, row + 1))))
+    return call.function(seq(Allocate(found), store(found, zero, zero), nest(loops, step)))
