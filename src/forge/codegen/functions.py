@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LOCAL_ALIGNMENT = 64
 MAX_STACK_BYTES = 1 << 20
+UNROLLED_BODY = 40
+"""Instructions of a loop's body from which on LLVM shall not unroll it further: more code, no more speed."""
 
 
 class FunctionEmitter:
@@ -159,6 +161,7 @@ def _serial(f: FunctionEmitter, s: stmt.For, begin: Operand, extent: Operand) ->
     latch = b.fresh("latch")
     name, following = b.fresh("%i"), b.fresh("%next")
     b.label(body)
+    start = len(b.lines)
     b.effect(f"{name} = phi {type_} [ {begin}, %{head} ], [ {following}, %{latch} ]")
     _bind(f, s.var, name, nonnegative)
     f.emit(s.body)
@@ -166,7 +169,8 @@ def _serial(f: FunctionEmitter, s: stmt.For, begin: Operand, extent: Operand) ->
     b.label(latch)
     b.effect(f"{following} = add nsw {type_} {name}, 1")
     again = b.value(f"icmp slt {type_} {following}, {end}")
-    b.effect(f"br i1 {again}, label %{body}, label %{after}")
+    hint = f", !llvm.loop {f.module.no_unrolling()}" if len(b.lines) - start > UNROLLED_BODY else ""
+    b.effect(f"br i1 {again}, label %{body}, label %{after}{hint}")
     b.leave()
     b.label(after)
     f.e.forget()

@@ -26,6 +26,7 @@ class ModuleEmitter:
         self.target = target
         self._functions: list[str] = []
         self._helpers: set[str] = set()
+        self._loops = 0
 
     def symbol(self, name: str) -> str:
         """The LLVM name of kernel ``name``; the prefix keeps it clear of the C library's."""
@@ -43,6 +44,11 @@ class ModuleEmitter:
         escaped = "".join(chr(c) if 32 <= c < 127 and c not in (34, 92) else f"\\{c:02x}" for c in data)
         self.add(f'{symbol} = private constant [{len(data)} x i8] c"{escaped}"')
         return symbol
+
+    def no_unrolling(self) -> str:
+        """Metadata for one loop that LLVM is to leave as it is."""
+        self._loops += 1
+        return f"!{self._loops}"
 
     def helper(self, name: str, arg_dtypes: tuple[str, ...], result: str, lanes: int) -> str:
         """The symbol of a helper for these types, written into the module at its first use."""
@@ -85,10 +91,12 @@ class ModuleEmitter:
     def text(self) -> str:
         """The module as LLVM IR."""
         attributes = _attributes(self.target)
+        loops = [f"!{k} = distinct !{{!{k}, !0}}" for k in range(1, self._loops + 1)]
+        metadata = "\n".join(['!0 = !{!"llvm.loop.unroll.disable"}', *loops])
         return "\n\n".join([f'target triple = "{self.target.triple}"', *self._functions,
                             f"attributes #0 = {{ nounwind {attributes} }}",
                             f"attributes #1 = {{ alwaysinline nounwind memory(none) {attributes} }}",
-                            f"attributes #2 = {{ nounwind memory(none) {attributes} }}"]) + "\n"
+                            f"attributes #2 = {{ nounwind memory(none) {attributes} }}", metadata]) + "\n"
 
 
 def _emit_guarded(e: ExpressionEmitter, helper: Guarded, args: tuple[tir.Expr, ...]) -> None:
