@@ -1,8 +1,8 @@
 """Runs the ONNX backend suite from the command line.
 
-    python -m tests.onnx_backend                       # what differs from the pass-lists
-    python -m tests.onnx_backend --update              # write the pass-lists anew
-    python -m tests.onnx_backend -k 'test_conv*'       # some cases, with messages
+python -m tests.onnx_backend                       # what differs from the pass-lists
+python -m tests.onnx_backend --update              # write the pass-lists anew
+python -m tests.onnx_backend -k 'test_conv*'       # some cases, with messages
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run(runtime: str, options: argparse.Namespace) -> int:
     if options.update:
         cases.write_pass_list(runtime, (listed - set(names)) | passed)
     wrong = sorted((listed ^ passed) & set(names))
-    print(f"{runtime}: {len(passed)} of {len(names)} pass; {len(wrong)} differ from the pass-list")
+    _say(f"{runtime}: {len(passed)} of {len(names)} pass; {len(wrong)} differ from the pass-list")
     return 1 if wrong and not options.update else 0
 
 
@@ -53,9 +53,13 @@ def report(runtime: str, failed: list[Outcome], listed: set[str]) -> None:
         if reason is not None and outcome.case not in listed:
             reasons[reason] += 1
         else:
-            print(f"{outcome.case}: {outcome.message}")
+            _say(f"{outcome.case}: {outcome.message}")
     for reason, count in reasons.most_common():
-        print(f"{count:5} excluded: {reason}")
+        _say(f"{count:5} excluded: {reason}")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
 
 
 if __name__ == "__main__":

@@ -77,7 +77,12 @@ class Worker:
             environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
             self._process = subprocess.Popen(
                 [sys.executable, "-m", self.module, self.runtime],
-                cwd=ROOT, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                cwd=ROOT,
+                env=environment,
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
             )
             if self._answer(START_SECONDS) is None:
                 raise RuntimeError(f"onnx backend suite: worker did not start: {self.stop()}")

@@ -54,7 +54,9 @@ def test_lists_name_existing_cases(runtime: str) -> None:
 
 def test_every_exclusion_is_needed() -> None:
     for exclusion in cases.exclusions():
-        failing = [n for r in exclusion.runtimes for n in cases.case_names() if exclusion.covers(r, n) and n not in cases.pass_list(r)]
+        failing = [
+            n for r in exclusion.runtimes for n in cases.case_names() if exclusion.covers(r, n) and n not in cases.pass_list(r)
+        ]
         assert failing, exclusion
         assert exclusion.reason, exclusion
 

@@ -14,7 +14,9 @@ from forge.ir import interp
 from forge.ir.nodes import Module
 
 
-def model(graph: str, opset: int = 21, functions: str = "", domains: Mapping[str, int] | None = None, **weights: Any) -> onnx.ModelProto:
+def model(
+    graph: str, opset: int = 21, functions: str = "", domains: Mapping[str, int] | None = None, **weights: Any
+) -> onnx.ModelProto:
     """A model out of a graph in ONNX's text form; ``weights`` become initializers."""
     imports = ", ".join(f'"{d}" : {v}' for d, v in {"": opset, **(domains or {})}.items())
     proto = onnx.parser.parse_model(f"<ir_version: 8, opset_import: [{imports}]>\n{graph}\n{functions}")

@@ -60,7 +60,15 @@ def test_sizes_without_a_name_get_one() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("n", "n"), ("2*n + 1", "2*n + 1"), ("n-1", "n - 1"), ("unk__12", "unk__12"), ("batch size", "batch_size"), ("7x", "d_7x"), ("é", "_")],
+    [
+        ("n", "n"),
+        ("2*n + 1", "2*n + 1"),
+        ("n-1", "n - 1"),
+        ("unk__12", "unk__12"),
+        ("batch size", "batch_size"),
+        ("7x", "d_7x"),
+        ("é", "_"),
+    ],
 )
 def test_texts_of_dimensions(text: str, expected: str) -> None:
     proto = dense()
@@ -135,8 +143,9 @@ def test_initializer_that_is_an_input_as_well_is_a_parameter() -> None:
 
 
 def test_parameters_stay_inputs_in_the_order_of_the_model() -> None:
-    proto = model("g (float[1, 4] x) => (float[1, 8] y) { h = Gemm(x, w2, b2)  z = Gemm(h, w1)  y = Reshape(z, s) }",
-                  w1=example(0, 3, 8), b2=example(1, 3), w2=example(2, 4, 3), unused=example(3, 5), s=np.array([1, 8]))  # fmt: skip
+    nodes = "h = Gemm(x, w2, b2)  z = Gemm(h, w1)  y = Reshape(z, s)"
+    weights = {"w1": example(0, 3, 8), "b2": example(1, 3), "w2": example(2, 4, 3), "unused": example(3, 5)}
+    proto = model(f"g (float[1, 4] x) => (float[1, 8] y) {{ {nodes} }}", **weights, s=np.array([1, 8]))
     module = import_model(proto, freeze_params=False)
     assert [v.name for v in module.main.inputs] == ["x", "w1", "b2", "w2"]
     assert list(module.params) == ["w1", "b2", "w2"]
@@ -176,7 +185,8 @@ def test_opset_override() -> None:
 
 
 def test_outputs_that_repeat_or_pass_through_are_values_of_their_own() -> None:
-    graph = "g (float[2] x) => (float[2] a, float[2] b, float[2] c, float[2] d) { a = Identity(x)  b = Relu(x)  c = Identity(b)  d = Identity(w) }"
+    nodes = "a = Identity(x)  b = Relu(x)  c = Identity(b)  d = Identity(w)"
+    graph = f"g (float[2] x) => (float[2] a, float[2] b, float[2] c, float[2] d) {{ {nodes} }}"
     module = import_model(model(graph, w=example(0, 2)))
     assert [v.name for v in module.main.outputs] == ["a", "b", "c", "d"]
     assert len({id(v) for v in module.main.outputs}) == 4
@@ -255,7 +265,9 @@ def test_all_unsupported_operators_are_reported_at_once() -> None:
 def test_errors_name_model_node_operator_and_opset() -> None:
     proto = model("graph_name (float[2, 3] x) => (float[2] y) { h = Relu(x)  y = Concat<axis=5>(h, h) }")
     proto.graph.node[1].name = "joined"
-    with pytest.raises(OpAttributeInvalid, match=r"graph_name: node 'joined' \(Concat, opset 21\): axis: got 5; expected -2 to 1 for rank 2"):
+    with pytest.raises(
+        OpAttributeInvalid, match=r"graph_name: node 'joined' \(Concat, opset 21\): axis: got 5; expected -2 to 1 for rank 2"
+    ):
         import_model(proto)
 
 
@@ -282,7 +294,7 @@ def test_value_that_nothing_defines() -> None:
 
 
 def test_nodes_out_of_order() -> None:
-    with pytest.raises(ImportModelError, match="value 'h'.*topological order"):
+    with pytest.raises(ImportModelError, match=r"value 'h'.*topological order"):
         import_model(model("g (float[2] x) => (float[2] y) { y = Relu(h)  h = Relu(x) }"))
 
 
@@ -358,7 +370,7 @@ def test_branches_are_closed_regions() -> None:
     assert [v.name for v in node.operands if v is not None] == ["c", "x", "v"]
     assert all(len(region.inputs) == 2 for region in node.regions)
     x, v = example(0, 2), example(1, 2)
-    np.testing.assert_allclose(evaluate(module, np.array(True), x, v)[0], x + [1, 2], rtol=1e-6)
+    np.testing.assert_allclose(evaluate(module, np.array(True), x, v)[0], x + np.array([1, 2]), rtol=1e-6)
     np.testing.assert_allclose(evaluate(module, np.array(False), x, v)[0], x * x - v, rtol=1e-6)
 
 
@@ -443,7 +455,9 @@ def test_mutilated_models_raise_located_errors_only(data: st.DataObject) -> None
     node = data.draw(st.sampled_from(list(proto.graph.node)))
     match data.draw(st.sampled_from(["input", "attribute", "output", "type", "weight"])):
         case "input":
-            node.input[data.draw(st.integers(0, len(node.input) - 1))] = data.draw(st.sampled_from(["", "x", "w", "shape", "gone"]))
+            node.input[data.draw(st.integers(0, len(node.input) - 1))] = data.draw(
+                st.sampled_from(["", "x", "w", "shape", "gone"])
+            )
         case "attribute" if node.attribute:
             values: list[Any] = [-7, 99, 1.5, [3, 3], "text"]
             made = onnx.helper.make_attribute(node.attribute[0].name, data.draw(st.sampled_from(values)))
@@ -452,10 +466,14 @@ def test_mutilated_models_raise_located_errors_only(data: st.DataObject) -> None
         case "output":
             node.output.append("more")
         case "type":
-            node.op_type = data.draw(st.sampled_from(["Conv", "Expand", "Gather", "LSTM", "TopK", "If", "Loop", "Resize", "Pad", "Nope"]))
+            node.op_type = data.draw(
+                st.sampled_from(["Conv", "Expand", "Gather", "LSTM", "TopK", "If", "Loop", "Resize", "Pad", "Nope"])
+            )
         case "weight":
             tensor = data.draw(st.sampled_from(list(proto.graph.initializer)))
-            tensor.CopyFrom(onnx.numpy_helper.from_array(data.draw(st.sampled_from([example(0, 3), np.array([1 << 62, -5])])), tensor.name))
+            tensor.CopyFrom(
+                onnx.numpy_helper.from_array(data.draw(st.sampled_from([example(0, 3), np.array([1 << 62, -5])])), tensor.name)
+            )
     try:
         import_model(proto)
     except ForgeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def test_path_text_bytes_and_proto_give_the_same_module(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", [5, None, 1.5, ["model.onnx"]])
 def test_other_types_are_refused(source: Any) -> None:
-    with pytest.raises(ImportModelError, match="expected a path, bytes or an onnx.ModelProto"):
+    with pytest.raises(ImportModelError, match=r"expected a path, bytes or an onnx\.ModelProto"):
         import_model(source)
 
 
@@ -70,7 +71,7 @@ def test_truncated_file(tmp_path: Path, keep: float) -> None:
     data = plain().SerializeToString()
     path = tmp_path / "model.onnx"
     path.write_bytes(data[: int(keep * len(data)) if isinstance(keep, float) else keep])
-    with pytest.raises(ImportModelError, match="model.onnx"):
+    with pytest.raises(ImportModelError, match=r"model\.onnx"):
         import_model(path)
 
 
@@ -104,10 +105,8 @@ def test_damaged_bytes_never_raise_anything_else(data: st.DataObject) -> None:
     content = bytearray(plain().SerializeToString())
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    try:
+    with contextlib.suppress(ForgeError):
         import_model(bytes(content))
-    except ForgeError:
-        pass
 
 
 def test_newer_ir_version() -> None:

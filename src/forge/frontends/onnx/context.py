@@ -93,7 +93,9 @@ class Context:
         """
         known = self.ints(value)
         if known is None:
-            raise OpAttributeUnimplemented(f"{what} is computed at run time; expected a constant; fix it with shape= or in the exporter")
+            raise OpAttributeUnimplemented(
+                f"{what} is computed at run time; expected a constant; fix it with shape= or in the exporter"
+            )
         return known
 
     def cast(self, value: Value, dtype: str) -> Value:

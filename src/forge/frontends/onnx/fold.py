@@ -63,7 +63,8 @@ def _from_constants(node: Node) -> list[Any] | None:
 def _is_small(value: Value) -> bool:
     if not isinstance(value.type, TensorType) or not value.type.is_static:
         return False
-    return np.prod([1, *value.type.shape], dtype=object) <= MAX_ELEMENTS
+    size = value.type.size
+    return isinstance(size, int) and size <= MAX_ELEMENTS
 
 
 def prune(graph: Graph) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import onnx
 
@@ -39,7 +40,9 @@ def expand(
     own = find(scope, node)
     function = own or schema_body(node, opset, operands)
     if function is None:
-        raise OpNotImplemented(f"no converter; register one: forge.frontends.onnx.register({node.op_type!r}, ..., domain={node.domain!r})")
+        raise OpNotImplemented(
+            f"no converter; register one: forge.frontends.onnx.register({node.op_type!r}, ..., domain={node.domain!r})"
+        )
     if scope.function_depth >= MAX_DEPTH:
         raise ImportModelError(f"functions are nested more than {MAX_DEPTH} deep; expected no recursion")
     if len(operands) > len(function.input):
@@ -50,14 +53,24 @@ def expand(
         inner.define(formal, value)
     defaults = {} if own else schema_defaults(node, opset)
     convert_nodes(inner, bind_attributes(function, node, defaults))
-    return [inner.lookup(output) if index < len(node.output) and node.output[index] else None for index, output in enumerate(function.output)]
+    return [
+        inner.lookup(output) if index < len(node.output) and node.output[index] else None
+        for index, output in enumerate(function.output)
+    ]
+
+
+def find_schema(node: onnx.NodeProto, opset: int) -> Any:
+    """The operator's ``onnx.defs.OpSchema``, None when the onnx package does not know it."""
+    try:
+        return onnx.defs.get_schema(node.op_type, opset, registry.canonical_domain(node.domain))
+    except onnx.defs.SchemaError:
+        return None
 
 
 def schema_body(node: onnx.NodeProto, opset: int, operands: Sequence[Value | None] = ()) -> onnx.FunctionProto | None:
     """The body in the operator's schema; types of operands matter for some."""
-    try:
-        schema = onnx.defs.get_schema(node.op_type, opset, registry.canonical_domain(node.domain))
-    except onnx.defs.SchemaError:
+    schema = find_schema(node, opset)
+    if schema is None:
         return None
     if schema.has_function:
         return _parsed(schema.get_function_with_opset_version(_body_version(schema.function_opset_versions, opset)))
@@ -70,17 +83,14 @@ def schema_body(node: onnx.NodeProto, opset: int, operands: Sequence[Value | Non
 
 def schema_defaults(node: onnx.NodeProto, opset: int) -> dict[str, onnx.AttributeProto]:
     """Default values of the operator's attributes."""
-    schema = onnx.defs.get_schema(node.op_type, opset, registry.canonical_domain(node.domain))
-    return {name: a.default_value for name, a in schema.attributes.items() if a.default_value.name}
+    schema = find_schema(node, opset)
+    return {} if schema is None else {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
 
 
 def has_schema_body(node: onnx.NodeProto, opset: int) -> bool:
     """Whether the operator's schema has a body, of any kind."""
-    try:
-        schema = onnx.defs.get_schema(node.op_type, opset, registry.canonical_domain(node.domain))
-    except onnx.defs.SchemaError:
-        return False
-    return bool(schema.has_function or schema.has_context_dependent_function)
+    schema = find_schema(node, opset)
+    return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def bind_attributes(

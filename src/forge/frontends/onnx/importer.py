@@ -19,7 +19,7 @@ from forge.frontends.onnx.scope import Options, Scope
 from forge.frontends.onnx.support import check_supported, missing_operators, subgraphs
 from forge.frontends.onnx.tensors import declared_type
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Module, Value
+from forge.ir.nodes import Graph, Module
 from forge.ir.types import TensorType, Type, UnrankedType, substitute
 
 ShapeDict = Mapping[str, Sequence[Any]]
@@ -171,9 +171,7 @@ def _add_inputs(scope: Scope, proto: onnx.GraphProto, shape: ShapeDict, dtype: s
         scope.define(info.name, scope.graph.add_input(substitute(type_, sizes.values), scope.unique(info.name)))
 
 
-def _input_type(
-    scope: Scope, position: int, info: onnx.ValueInfoProto, shape: ShapeDict, dtype: str | Mapping[str, str]
-) -> Type:
+def _input_type(scope: Scope, position: int, info: onnx.ValueInfoProto, shape: ShapeDict, dtype: str | Mapping[str, str]) -> Type:
     where = f"input {info.name!r}"
 
     def name_dim(axis: int, proto: onnx.TensorShapeProto.Dimension) -> Dim:

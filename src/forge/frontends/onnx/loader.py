@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from forge.errors import ImportModelError
 from forge.frontends.onnx.tensors import TensorReader
@@ -68,7 +68,9 @@ def _load_file(path: Path) -> LoadedModel:
     try:
         size = path.stat().st_size
         if size > MAX_MESSAGE_BYTES:
-            raise ImportModelError(f"{path}: got {size} bytes; expected less than 2 GiB in one file; save its weights as external data")
+            raise ImportModelError(
+                f"{path}: got {size} bytes; expected less than 2 GiB in one file; save its weights as external data"
+            )
         data = path.read_bytes()
     except FileNotFoundError as error:
         raise ImportModelError(f"{path}: no such file; expected an .onnx file; check the path") from error

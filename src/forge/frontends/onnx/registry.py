@@ -169,7 +169,11 @@ def holes() -> list[str]:
             continue
         if converters[0].since > min(known):
             found.append(f"{domain or 'ai.onnx'}.{op}: no row for version {min(known)}; the first is {converters[0].since}")
-        found += [f"{op}: row {row.since} is no version; expected one of {sorted(known)}" for row in converters if row.since not in known]
+        found += [
+            f"{op}: row {row.since} is no version; expected one of {sorted(known)}"
+            for row in converters
+            if row.since not in known
+        ]
     return found
 
 

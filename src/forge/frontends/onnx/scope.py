@@ -78,9 +78,7 @@ class Scope:
         if self.parent is not None:
             outer = self.parent.lookup(name)
             return outer if outer is None or self.graph is self.parent.graph else self.capture(outer)
-        raise ImportModelError(
-            f"value {name!r} is used but nothing before its use defines it; expected topological order"
-        )
+        raise ImportModelError(f"value {name!r} is used but nothing before its use defines it; expected topological order")
 
     def inlined(self, prefix: str) -> Scope:
         """A scope for a sub-graph that is converted into this graph."""

@@ -11,8 +11,6 @@ from forge.errors import OpNotImplemented
 from forge.frontends.onnx import functions, registry
 from forge.frontends.onnx.scope import FunctionKey, Options
 
-_MAX_NODES = 10_000_000
-
 
 @dataclass
 class Missing:
@@ -91,5 +89,5 @@ def check_supported(graph: onnx.GraphProto, options: Options, opsets: dict[str, 
 
 def _typeless_body(node: onnx.NodeProto, opset: int) -> onnx.FunctionProto | None:
     """The schema's body when it does not depend on types; None when it does."""
-    schema = onnx.defs.get_schema(node.op_type, opset, registry.canonical_domain(node.domain))
-    return functions.schema_body(node, opset) if schema.has_function else None
+    schema = functions.find_schema(node, opset)
+    return functions.schema_body(node, opset) if schema is not None and schema.has_function else None

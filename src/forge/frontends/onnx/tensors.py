@@ -111,7 +111,9 @@ class TensorReader:
         count = math.prod(tensor.dims)
         needed = _stored_bytes(dtype, count, where)
         if "length" in entries and length != needed:
-            raise ImportModelError(f"{where}: external data: got {length} bytes; expected {needed} for {list(tensor.dims)} of {dtype}")
+            raise ImportModelError(
+                f"{where}: external data: got {length} bytes; expected {needed} for {list(tensor.dims)} of {dtype}"
+            )
         size = path.stat().st_size
         if offset + needed > size:
             raise ImportModelError(
@@ -135,15 +137,21 @@ class TensorReader:
     def _checked_path(self, location: str, where: str) -> Path:
         """The file of an external tensor: a plain file below one of the model's folders, symbolic links followed."""
         if not self.folders:
-            raise ImportModelError(f"{where}: data is in the external file {location!r}; got a model without a folder; load it by path")
+            raise ImportModelError(
+                f"{where}: data is in the external file {location!r}; got a model without a folder; load it by path"
+            )
         relative = Path(location)
         if not location or relative.is_absolute() or ".." in relative.parts or "\0" in location or "\\" in location:
             raise ImportModelError(f"{where}: external data location {location!r}; expected a relative path without '..'")
         path = (self.folders[0] / relative).resolve()
         if not any(path.is_relative_to(folder.resolve()) for folder in self.folders):
-            raise ImportModelError(f"{where}: external data {location!r} leads to {path}; expected a file inside {self.folders[0]}")
+            raise ImportModelError(
+                f"{where}: external data {location!r} leads to {path}; expected a file inside {self.folders[0]}"
+            )
         if not path.is_file():
-            raise ImportModelError(f"{where}: external data file {location!r} is missing in {self.folders[0]}; copy it beside the model")
+            raise ImportModelError(
+                f"{where}: external data file {location!r} is missing in {self.folders[0]}; copy it beside the model"
+            )
         return path
 
 

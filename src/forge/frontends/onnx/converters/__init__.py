@@ -11,6 +11,7 @@ MODULES = (
     "indexing",
     "creation",
     "contraction",
+    "einsum",
     "pooling",
     "normalization",
     "recurrent",

@@ -54,16 +54,31 @@ def transposed_matrix(g: Context, matrix: Value) -> Value:
 
 @converts("Gemm", since=1)
 def gemm_1(
-    g: Context, a: Value, b: Value, c: Value, *, alpha: float = 1.0, beta: float = 1.0, broadcast: int = 0,
-    transA: int = 0, transB: int = 0,  # noqa: N803
+    g: Context,
+    a: Value,
+    b: Value,
+    c: Value,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    broadcast: int = 0,
+    transA: int = 0,  # noqa: N803
+    transB: int = 0,  # noqa: N803
 ) -> Value:
     return gemm(g, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
 
 
 @converts("Gemm", since=7)
 def gemm(
-    g: Context, a: Value, b: Value, c: Value | None = None, *, alpha: float = 1.0, beta: float = 1.0,
-    transA: int = 0, transB: int = 0,  # noqa: N803
+    g: Context,
+    a: Value,
+    b: Value,
+    c: Value | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,  # noqa: N803
+    transB: int = 0,  # noqa: N803
 ) -> Value:
     if a.rank != 2 or b.rank != 2:
         raise g.invalid(f"got ranks {a.rank} and {b.rank}; expected matrices")
@@ -76,11 +91,6 @@ def gemm(
 
 def _scaled(g: Context, x: Value, factor: float) -> Value:
     return x if factor == 1.0 else g.call("multiply", x, g.scalar(factor, x))
-
-
-@converts("Einsum", since=12)
-def einsum(g: Context, *values: Value, equation: str) -> Value:
-    return g.call("einsum", *values, equation=equation.replace(" ", ""))
 
 
 def window(
@@ -140,7 +150,9 @@ def kernel_sizes(g: Context, weight: Value, kernel_shape: Sequence[int] | None) 
     """The kernel's spatial sizes; the attribute must agree with the weight."""
     sizes = tuple(weight.shape[2:])
     if kernel_shape and (len(kernel_shape) != len(sizes) or any(dims.different(a, b) for a, b in zip(kernel_shape, sizes))):
-        raise g.invalid(f"attribute 'kernel_shape': got {list(kernel_shape)}; the weight has {[str(s) for s in sizes]}; expected equal sizes")
+        raise g.invalid(
+            f"attribute 'kernel_shape': got {list(kernel_shape)}; the weight has {[str(s) for s in sizes]}; expected equal sizes"
+        )
     return sizes
 
 
@@ -171,9 +183,7 @@ def conv(
     kernel = kernel_sizes(g, weight, kernel_shape)
     steps, holes = window(g, kernel, strides, dilations)
     around = padding(g, auto_pad, pads, x.shape[2:], kernel, steps, holes)
-    result = g.call(
-        f"nn.conv{rank}d", x, weight, strides=steps, padding=around, dilation=holes, groups=group, kernel_size=kernel
-    )
+    result = g.call(f"nn.conv{rank}d", x, weight, strides=steps, padding=around, dilation=holes, groups=group, kernel_size=kernel)
     return result if bias is None else g.call("nn.bias_add", result, bias)
 
 
@@ -208,15 +218,27 @@ def conv_transpose(
     else:
         around = padding(g, auto_pad, pads, x.shape[2:], kernel, steps, holes)
     result = g.call(
-        f"nn.conv{rank}d_transpose", x, weight, kernel_size=kernel, strides=steps, output_padding=extra, padding=around,
-        dilation=holes, groups=group,
+        f"nn.conv{rank}d_transpose",
+        x,
+        weight,
+        kernel_size=kernel,
+        strides=steps,
+        output_padding=extra,
+        padding=around,
+        dilation=holes,
+        groups=group,
     )
     return result if bias is None else g.call("nn.bias_add", result, bias)
 
 
 def _transposed_padding(
-    spatial: Sequence[Dim], kernel: Sequence[Dim], strides: Sequence[int], dilations: Sequence[int],
-    extra: Sequence[Dim], wanted: Sequence[Dim], upper: bool,
+    spatial: Sequence[Dim],
+    kernel: Sequence[Dim],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    extra: Sequence[Dim],
+    wanted: Sequence[Dim],
+    upper: bool,
 ) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
     """Padding and output padding that give the wanted output sizes."""
     totals: list[Dim] = []

@@ -43,7 +43,9 @@ def inline(g: Context, graph: onnx.GraphProto) -> list[Value]:
 
 
 @converts("Loop", since=1)
-def loop(g: Context, trips: Value | None = None, condition: Value | None = None, *carried: Value, body: onnx.GraphProto) -> list[Value]:
+def loop(
+    g: Context, trips: Value | None = None, condition: Value | None = None, *carried: Value, body: onnx.GraphProto
+) -> list[Value]:
     counters = [TensorType((), "int64"), TensorType((), "bool")]
 
     def build(types: Sequence[Type]) -> Region:
@@ -119,7 +121,12 @@ def _widened_element(a: Type, b: Type) -> Type:
 
 @converts("Scan", since=8)
 def scan_8(
-    g: Context, lengths: Value | None = None, *values: Value, body: onnx.GraphProto, num_scan_inputs: int, directions: Ints | None = None
+    g: Context,
+    lengths: Value | None = None,
+    *values: Value,
+    body: onnx.GraphProto,
+    num_scan_inputs: int,
+    directions: Ints | None = None,
 ) -> list[Value]:
     """Over the sequence axis 1 of every element of the batch axis 0: a scan in a scan."""
     if lengths is not None:
@@ -178,5 +185,3 @@ def sequence_map(g: Context, *values: Value, body: onnx.GraphProto) -> list[Valu
     region = build_region(g.scope, body, types)
     graph = region.with_captures(region.captured, len(values))
     return g.multi("sequence_map", *values, *region.captured, regions=[graph], num_sequences=len(values))
-
-

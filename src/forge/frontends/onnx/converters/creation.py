@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from forge import dims
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
+from forge.ir.shapes import MAX_ELEMENTS
 
 
 @converts("Constant", since=1)
@@ -76,8 +75,9 @@ def constant_of_shape(g: Context, shape: Value, *, value: np.ndarray | None = No
     known = g.dims(shape)
     if known is None:
         return g.call("full", g.constant(fill), shape, shape=None)
-    if dims.is_static(*known) and math.prod(known) <= 1024:  # type: ignore[arg-type]
-        return g.constant(np.full(known, fill))  # type: ignore[arg-type]
+    size = dims.product(known)
+    if isinstance(size, int) and size <= MAX_ELEMENTS and dims.is_static(*known):
+        return g.constant(np.full([int(d) for d in known if isinstance(d, int)], fill))
     return g.call("full", g.constant(fill), shape=known)
 
 
@@ -99,10 +99,14 @@ def range_27(g: Context, start: Value, limit: Value, delta: Value, *, stash_type
 def eye_like(g: Context, x: Value, *, dtype: int | None = None, k: int = 0) -> Value:
     if x.rank != 2:
         raise g.invalid(f"got rank {x.rank}; expected a matrix")
-    kind = x.dtype if dtype is None else element_dtype(dtype, "attribute 'dtype'")
-    rows, columns = (_positions(g, x, axis) for axis in (0, 1))
-    shifted = g.call("add", g.reshape(rows, (x.shape[0], 1)), g.constant(k, "int64"))
-    return g.cast(g.call("equal", shifted, g.reshape(columns, (1, x.shape[1]))), kind)
+    return g.cast(diagonal_mask(g, x, 0, 1, k), x.dtype if dtype is None else element_dtype(dtype, "attribute 'dtype'"))
+
+
+def diagonal_mask(g: Context, x: Value, first: int, second: int, k: int = 0) -> Value:
+    """Whether the index along axis ``second`` is that along ``first`` plus k, in a shape that broadcasts against ``x``."""
+    shapes = [[x.shape[axis] if i == axis else 1 for i in range(x.rank)] for axis in (first, second)]
+    rows, columns = (g.reshape(_positions(g, x, axis), shape) for axis, shape in zip((first, second), shapes))
+    return g.call("equal", g.call("add", rows, g.constant(k, "int64")), columns)
 
 
 def _positions(g: Context, x: Value, axis: int) -> Value:

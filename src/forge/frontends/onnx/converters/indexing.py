@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
@@ -40,9 +42,7 @@ def scatter(g: Context, x: Value, indices: Value, updates: Value, *, axis: int =
 
 
 @converts("ScatterElements", since=16)
-def scatter_elements(
-    g: Context, x: Value, indices: Value, updates: Value, *, axis: int = 0, reduction: str = "none"
-) -> Value:
+def scatter_elements(g: Context, x: Value, indices: Value, updates: Value, *, axis: int = 0, reduction: str = "none") -> Value:
     kind = _reduction(g, reduction)
     return g.call("scatter_elements", x, indices, updates, axis=g.axis(axis, x.rank), reduction=kind)
 
@@ -99,7 +99,7 @@ def top_k(g: Context, x: Value, k: Value, *, axis: int = -1, largest: int = 1, s
 
 
 def _top_k(g: Context, x: Value, k: Value, axis: int, largest: bool) -> list[Value]:
-    attributes = {"axis": g.axis(axis, x.rank), "ret_type": "both", "is_ascend": not largest, "dtype": "int64"}
+    attributes: dict[str, Any] = {"axis": g.axis(axis, x.rank), "ret_type": "both", "is_ascend": not largest, "dtype": "int64"}
     known = g.dims(k)
     if known is None:
         return g.multi("topk", x, g.reshape(k, ()), k=None, **attributes)

@@ -42,7 +42,9 @@ def resolved_shape(g: Context, shape: Sequence[Dim], wanted: Sequence[Dim], allo
     for axis, size in enumerate(sizes):
         if _is(size, 0) and not allowzero:
             if axis >= len(shape):
-                raise g.invalid(f"shape {_text(wanted)}: 0 at position {axis} copies a dimension; the input has rank {len(shape)}")
+                raise g.invalid(
+                    f"shape {_text(wanted)}: 0 at position {axis} copies a dimension; the input has rank {len(shape)}"
+                )
             sizes[axis] = shape[axis]
     open_axes = [axis for axis, size in enumerate(sizes) if _is(size, -1)]
     if len(open_axes) > 1:
@@ -139,7 +141,9 @@ def concat(g: Context, *values: Value, axis: int) -> Value:
 
 
 @converts("Split", since=1)
-def split_1(g: Context, x: Value, sizes: Value | None = None, *, axis: int = 0, split: tuple[int, ...] | None = None) -> list[Value]:
+def split_1(
+    g: Context, x: Value, sizes: Value | None = None, *, axis: int = 0, split: tuple[int, ...] | None = None
+) -> list[Value]:
     return split_2(g, x, axis=axis, split=split) if sizes is None else split_13(g, x, sizes, axis=axis)
 
 
@@ -159,9 +163,7 @@ def split_13(g: Context, x: Value, sizes: Value | None = None, *, axis: int = 0)
 
 
 @converts("Split", since=18)
-def split(
-    g: Context, x: Value, sizes: Value | None = None, *, axis: int = 0, num_outputs: int | None = None
-) -> list[Value]:
+def split(g: Context, x: Value, sizes: Value | None = None, *, axis: int = 0, num_outputs: int | None = None) -> list[Value]:
     if sizes is not None:
         return split_13(g, x, sizes, axis=axis)
     count = g.num_outputs if num_outputs is None else num_outputs
@@ -198,9 +200,7 @@ def slice_1(
 
 
 @converts("Slice", since=10)
-def slice_10(
-    g: Context, x: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None
-) -> Value:
+def slice_10(g: Context, x: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None) -> Value:
     operands = (starts, ends, axes, steps)
     known = [None if v is None else g.dims(v) for v in operands]
     axes_known, steps_known = g.ints(axes), g.ints(steps)
@@ -243,7 +243,7 @@ def expand(g: Context, x: Value, shape: Value) -> Value:
 def broadcast_target(shape: Sequence[Dim], wanted: Sequence[Dim]) -> tuple[Dim, ...]:
     """Both shapes broadcast against each other; where nothing is proven, the wanted size holds."""
     rank = max(len(shape), len(wanted))
-    own, other = ([1] * (rank - len(s)) + list(s) for s in (shape, wanted))
+    own, other = ((*(1,) * (rank - len(s)), *s) for s in (shape, wanted))
     return tuple(a if _is(b, 1) or (isinstance(a, int) and a > 1 and not isinstance(b, int)) else b for a, b in zip(own, other))
 
 

@@ -10,16 +10,33 @@ from forge.frontends.onnx.tensors import element_dtype
 
 @converts("BatchNormalization", since=1)
 def batch_norm_1(
-    g: Context, x: Value, scale: Value, bias: Value, mean: Value, variance: Value, *,
-    epsilon: float = 1e-5, is_test: int = 0, momentum: float = 0.9, spatial: int = 1,
+    g: Context,
+    x: Value,
+    scale: Value,
+    bias: Value,
+    mean: Value,
+    variance: Value,
+    *,
+    epsilon: float = 1e-5,
+    is_test: int = 0,
+    momentum: float = 0.9,
+    spatial: int = 1,
 ) -> list[Value]:
     return batch_norm_7(g, x, scale, bias, mean, variance, epsilon=epsilon, momentum=momentum, spatial=spatial)
 
 
 @converts("BatchNormalization", since=7)
 def batch_norm_7(
-    g: Context, x: Value, scale: Value, bias: Value, mean: Value, variance: Value, *,
-    epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1,
+    g: Context,
+    x: Value,
+    scale: Value,
+    bias: Value,
+    mean: Value,
+    variance: Value,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    spatial: int = 1,
 ) -> list[Value]:
     if not spatial and x.rank > 2:
         raise g.unsupported("attribute 'spatial': got 0; supported: 1 (one mean for each channel)")
@@ -28,18 +45,35 @@ def batch_norm_7(
 
 @converts("BatchNormalization", since=9)
 def batch_norm_9(
-    g: Context, x: Value, scale: Value, bias: Value, mean: Value, variance: Value, *,
-    epsilon: float = 1e-5, momentum: float = 0.9,
+    g: Context,
+    x: Value,
+    scale: Value,
+    bias: Value,
+    mean: Value,
+    variance: Value,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
 ) -> list[Value]:
     if any(g.wants(i) for i in range(1, 5)):
-        raise g.unsupported("outputs after the first are read (training); expected inference; export the model in evaluation mode")
+        raise g.unsupported(
+            "outputs after the first are read (training); expected inference; export the model in evaluation mode"
+        )
     return [_normalized(g, x, scale, bias, mean, variance, epsilon)]
 
 
 @converts("BatchNormalization", since=14)
 def batch_norm(
-    g: Context, x: Value, scale: Value, bias: Value, mean: Value, variance: Value, *,
-    epsilon: float = 1e-5, momentum: float = 0.9, training_mode: int = 0,
+    g: Context,
+    x: Value,
+    scale: Value,
+    bias: Value,
+    mean: Value,
+    variance: Value,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
 ) -> list[Value]:
     if not training_mode:
         return [_normalized(g, x, scale, bias, mean, variance, epsilon)]
@@ -71,7 +105,8 @@ def group_norm_18(g: Context, x: Value, scale: Value, bias: Value, *, num_groups
     channels = x.shape[1]
     size = dims.floordiv(channels, num_groups)
     spread = [
-        g.reshape(g.call("broadcast_to", g.reshape(v, (num_groups, 1)), shape=(num_groups, size)), (channels,)) for v in (scale, bias)
+        g.reshape(g.call("broadcast_to", g.reshape(v, (num_groups, 1)), shape=(num_groups, size)), (channels,))
+        for v in (scale, bias)
     ]
     return g.call("nn.group_norm", x, *spread, num_groups=num_groups, axis=1, epsilon=epsilon)
 
@@ -123,9 +158,7 @@ def _layer_norm_with_statistics(
 
 
 @converts("RMSNormalization", since=23)
-def rms_norm(
-    g: Context, x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
-) -> Value:
+def rms_norm(g: Context, x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Value:
     first = g.axis(axis, x.rank)
     data = g.reshape(x, (*x.shape[:first], dims.product(x.shape[first:])))
     weight = _row(g, g.cast(scale, x.dtype), x, first)
@@ -134,9 +167,7 @@ def rms_norm(
 
 
 @converts("LRN", since=1)
-def local_response_norm(
-    g: Context, x: Value, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
-) -> Value:
+def local_response_norm(g: Context, x: Value, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Value:
     return g.call("nn.lrn", x, size=size, axis=1, bias=bias, alpha=alpha, beta=beta)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -62,8 +63,15 @@ def average_pool(
 
 
 def _attributes(
-    g: Context, x: Value, kernel: Ints, auto_pad: str, ceil_mode: int, dilations: Ints | None, pads: Ints | None, strides: Ints | None
-) -> dict[str, object]:
+    g: Context,
+    x: Value,
+    kernel: Ints,
+    auto_pad: str,
+    ceil_mode: int,
+    dilations: Ints | None,
+    pads: Ints | None,
+    strides: Ints | None,
+) -> dict[str, Any]:
     rank = spatial_rank(g, x)
     if len(kernel) != rank or min(kernel) < 1:
         raise g.invalid(f"attribute 'kernel_shape': got {list(kernel)}; expected {rank} positive numbers")
@@ -127,8 +135,14 @@ def _root(g: Context, x: Value, p: float) -> Value:
 
 @converts("MaxUnpool", since=9)
 def max_unpool(
-    g: Context, x: Value, indices: Value, output_shape: Value | None = None, *, kernel_shape: Ints,
-    pads: Ints | None = None, strides: Ints | None = None,
+    g: Context,
+    x: Value,
+    indices: Value,
+    output_shape: Value | None = None,
+    *,
+    kernel_shape: Ints,
+    pads: Ints | None = None,
+    strides: Ints | None = None,
 ) -> Value:
     """Indices count elements of the shape that the window gives; a larger output_shape adds zeros at the ends."""
     rank = spatial_rank(g, x)

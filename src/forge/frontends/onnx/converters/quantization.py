@@ -135,9 +135,7 @@ def _repeated(g: Context, parameter: Value, x: Value, axis: int, block_size: int
 
 
 @converts("MatMulInteger", since=10)
-def matmul_integer(
-    g: Context, a: Value, b: Value, a_zero_point: Value | None = None, b_zero_point: Value | None = None
-) -> Value:
+def matmul_integer(g: Context, a: Value, b: Value, a_zero_point: Value | None = None, b_zero_point: Value | None = None) -> Value:
     return product(g, _centred_rows(g, a, a_zero_point), _centred(g, b, b_zero_point))
 
 
@@ -230,8 +228,17 @@ def qlinear_conv(
     strides: Ints | None = None,
 ) -> Value:
     total = conv_integer(
-        g, x, weight, x_zero_point, w_zero_point, auto_pad=auto_pad, dilations=dilations, group=group,
-        kernel_shape=kernel_shape, pads=pads, strides=strides,
+        g,
+        x,
+        weight,
+        x_zero_point,
+        w_zero_point,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
     )
     if bias is not None:
         total = g.call("nn.bias_add", total, bias)
@@ -239,5 +246,3 @@ def qlinear_conv(
     if w_scale.rank == 1 and w_scale.shape != (1,):
         channels = g.reshape(w_scale, (*w_scale.shape, *[1] * (x.rank - 2)))
     return _requantized(g, total, (x_scale, channels), y_scale, y_zero_point)
-
-

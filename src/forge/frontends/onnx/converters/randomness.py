@@ -26,7 +26,13 @@ def _dtype(x: Value, dtype: int | None) -> str:
 
 @converts("RandomNormal", since=1)
 def random_normal(
-    g: Context, *, shape: Shape, dtype: int = onnx.TensorProto.FLOAT, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
+    g: Context,
+    *,
+    shape: Shape,
+    dtype: int = onnx.TensorProto.FLOAT,
+    mean: float = 0.0,
+    scale: float = 1.0,
+    seed: float | None = None,
 ) -> Value:
     kind = element_dtype(dtype, "attribute 'dtype'")
     return g.call("random.normal", out_shape=shape, out_dtype=kind, mean=mean, scale=scale, seed=_seed(g, seed))
@@ -41,7 +47,13 @@ def random_normal_like(
 
 @converts("RandomUniform", since=1)
 def random_uniform(
-    g: Context, *, shape: Shape, dtype: int = onnx.TensorProto.FLOAT, high: float = 1.0, low: float = 0.0, seed: float | None = None
+    g: Context,
+    *,
+    shape: Shape,
+    dtype: int = onnx.TensorProto.FLOAT,
+    high: float = 1.0,
+    low: float = 0.0,
+    seed: float | None = None,
 ) -> Value:
     kind = element_dtype(dtype, "attribute 'dtype'")
     return g.call("random.uniform", out_shape=shape, out_dtype=kind, low=low, high=high, seed=_seed(g, seed))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import add_row, converts
@@ -27,29 +26,26 @@ _ACTIVATIONS = {  # lower case -> (name, default alpha, default beta)
 _DIRECTIONS = ("forward", "reverse", "bidirectional")
 
 
-@dataclass(frozen=True)
-class Activations:
-    """What the gates apply, one entry for each gate function and direction."""
+def activations(
+    g: Context, names: Names | None, alpha: Floats | None, beta: Floats | None, default: Names, directions: int
+) -> dict[str, Any]:
+    """Attributes with the name, alpha and beta of each gate function of each direction.
 
-    activations: Names
-    activation_alpha: Floats
-    activation_beta: Floats
-
-
-def activations(g: Context, names: Names | None, alpha: Floats | None, beta: Floats | None, default: Names, directions: int) -> Activations:
-    """The activations with their parameters; parameters are given only for functions that have one, in order."""
+    The model lists alpha and beta only for functions that have one, in order.
+    """
     chosen = tuple(names) if names else default * directions
     if len(chosen) != len(default) * directions:
         raise g.invalid(f"attribute 'activations': got {len(chosen)} names; expected {len(default) * directions}")
+    unknown = [name for name in chosen if name.lower() not in _ACTIVATIONS]
+    if unknown:
+        raise g.invalid(f"attribute 'activations': got {unknown[0]!r}; expected one of {', '.join(_ACTIVATIONS)}")
+    rows = [_ACTIVATIONS[name.lower()] for name in chosen]
     alphas, betas = list(alpha or ()), list(beta or ())
-    found: list[tuple[str, float, float]] = []
-    for name in chosen:
-        if name.lower() not in _ACTIVATIONS:
-            raise g.invalid(f"attribute 'activations': got {name!r}; expected one of {', '.join(_ACTIVATIONS)}")
-        kind, default_alpha, default_beta = _ACTIVATIONS[name.lower()]
-        found.append((kind, _parameter(alphas, default_alpha), _parameter(betas, default_beta)))
-    columns = list(zip(*found))
-    return Activations(columns[0], columns[1], columns[2])  # type: ignore[arg-type]
+    return {
+        "activations": tuple(kind for kind, _, _ in rows),
+        "activation_alpha": tuple(_parameter(alphas, default_alpha) for _, default_alpha, _ in rows),
+        "activation_beta": tuple(_parameter(betas, default_beta) for _, _, default_beta in rows),
+    }
 
 
 def _parameter(given: list[float], default: float | None) -> float:
@@ -157,18 +153,12 @@ def _attributes(
     direction: str,
     hidden_size: int | None,
     layout: int,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     direction = {"foward": "forward"}.get(direction, direction)
     count = direction_count(g, direction)
     if hidden_size is not None and r.shape[-1] != hidden_size:
-        raise g.invalid(f"attribute 'hidden_size': got {hidden_size}; the recurrence weight has {r.shape[-1]}; expected equal sizes")
+        raise g.invalid(
+            f"attribute 'hidden_size': got {hidden_size}; the recurrence weight has {r.shape[-1]}; expected equal sizes"
+        )
     chosen = activations(g, names, alpha, beta, default, count)
-    return {"direction": direction, "clip": clip, "layout": layout, **_chosen(chosen, default, count)}
-
-
-def _chosen(chosen: Activations, default: Sequence[str], count: int) -> dict[str, object]:
-    return {
-        "activations": chosen.activations,
-        "activation_alpha": chosen.activation_alpha,
-        "activation_beta": chosen.activation_beta,
-    }
+    return {"direction": direction, "clip": clip, "layout": layout, **chosen}

@@ -8,7 +8,6 @@ from forge import dims
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import add_row, converts
 
-
 Reduce = Callable[[Context, Value, dict[str, object] | None, Value | None], Value]
 
 

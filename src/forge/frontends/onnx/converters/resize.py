@@ -123,13 +123,26 @@ def resize(
 ) -> Value:
     places = [g.axis(a, x.rank, "axes") for a in (range(x.rank) if axes is None else axes)]
     method = Method(
-        mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a, bool(exclude_outside), bool(antialias), extrapolation_value
+        mode,
+        coordinate_transformation_mode,
+        nearest_mode,
+        cubic_coeff_a,
+        bool(exclude_outside),
+        bool(antialias),
+        extrapolation_value,
     )
     return _resize(g, x, places, roi, scales, sizes, keep_aspect_ratio_policy, method)
 
 
 def _resize(
-    g: Context, x: Value, places: list[int], roi: Value | None, scales: Value | None, sizes: Value | None, policy: str, method: Method
+    g: Context,
+    x: Value,
+    places: list[int],
+    roi: Value | None,
+    scales: Value | None,
+    sizes: Value | None,
+    policy: str,
+    method: Method,
 ) -> Value:
     if method.mode not in _MODES:
         raise g.invalid(f"attribute 'mode': got {method.mode!r}; expected one of {', '.join(_MODES)}")
@@ -195,7 +208,9 @@ def plans_by_scale(
         ratio = Fraction(scale).limit_denominator(1 << 16)
         covered = Fraction(part[1] - part[0]).limit_denominator(1 << 16) if corners else 1
         exact = ratio * covered
-        found.append(AxisPlan(axis, x.shape[axis], dims.floordiv(x.shape[axis] * exact.numerator, exact.denominator), scale, part))
+        found.append(
+            AxisPlan(axis, x.shape[axis], dims.floordiv(x.shape[axis] * exact.numerator, exact.denominator), scale, part)
+        )
     return found
 
 
@@ -225,7 +240,9 @@ def _keeping_aspect(g: Context, pairs: Sequence[tuple[Dim, Dim]], policy: str) -
     ratios = [_ratio(size, target) for size, target in pairs]
     known = [r for r in ratios if r is not None]
     if len(known) != len(ratios):
-        raise g.unsupported(f"attribute 'keep_aspect_ratio_policy': {policy!r} with symbolic sizes; expected numbers; fix them with shape=")
+        raise g.unsupported(
+            f"attribute 'keep_aspect_ratio_policy': {policy!r} with symbolic sizes; expected numbers; fix them with shape="
+        )
     scale = min(known) if policy == "not_larger" else max(known)
     return [(size, math.floor(scale * size + 0.5)) for size, _ in pairs if isinstance(size, int)]
 
@@ -283,15 +300,12 @@ def source_positions(g: Context, mode: str, size: int, target: int, scale: float
 
 
 def _nearest(g: Context, positions: Array, mode: str) -> Array:
-    match mode:
-        case "round_prefer_floor":
-            return np.ceil(positions - 0.5)
-        case "round_prefer_ceil":
-            return np.floor(positions + 0.5)
-        case "floor":
-            return np.floor(positions)
-        case "ceil":
-            return np.ceil(positions)
+    if mode in ("floor", "round_prefer_ceil"):
+        lifted: Array = np.floor(positions + (0.5 if mode == "round_prefer_ceil" else 0.0))
+        return lifted
+    if mode in ("ceil", "round_prefer_floor"):
+        lowered: Array = np.ceil(positions - (0.5 if mode == "round_prefer_floor" else 0.0))
+        return lowered
     raise g.invalid(f"attribute 'nearest_mode': got {mode!r}; expected round_prefer_floor, round_prefer_ceil, floor or ceil")
 
 

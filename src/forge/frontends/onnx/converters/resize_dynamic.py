@@ -80,7 +80,9 @@ def _positions(g: Context, axis: RuntimeAxis, method: Method) -> Term:
             last = axis.target.cast(WIDE) - 1
             spread = last.equals(0).where(length / 2, i * length / last)
             return (spread + axis.start) * (size - 1)
-    raise g.invalid(f"attribute 'coordinate_transformation_mode': got {method.coordinates!r}; expected one of the modes of Resize-19")
+    raise g.invalid(
+        f"attribute 'coordinate_transformation_mode': got {method.coordinates!r}; expected one of the modes of Resize-19"
+    )
 
 
 def _resize_axis(g: Context, x: Value, axis: RuntimeAxis, positions: Term, method: Method) -> Value:
