@@ -61,6 +61,7 @@ class _GroupBuilder:
         self.inlined = {node.results[0]: node for node in group.inlined}
         self.buffers: dict[Value, Buffer] = {}
         self.cache: dict[Node, tuple[te.Tensor, tuple[te.Tensor | None, ...]]] = {}
+        self.known_reads: dict[tuple[Value, tuple[Expr, ...], Expr | None], Expr] = {}
 
     def build(self) -> Function:
         group = self.group
@@ -105,7 +106,13 @@ class _GroupBuilder:
         return Reader(te.shape_of(type_.shape), type_.dtype, lambda indices, mask=None: self.read(value, indices, mask), buffer)
 
     def read(self, value: Value, indices: Sequence[Expr], mask: Expr | None) -> Expr:
-        """The value at ``indices``; inlined producers are computed in place."""
+        """The value at ``indices``; inlined producers are computed in place. Equal reads are one expression."""
+        key = (value, tuple(indices), mask)
+        if key not in self.known_reads:
+            self.known_reads[key] = self._read(value, indices, mask)
+        return self.known_reads[key]
+
+    def _read(self, value: Value, indices: Sequence[Expr], mask: Expr | None) -> Expr:
         if value in self.buffers:
             buffer = self.buffers[value]
             index = buffer.offset(*indices)
