@@ -7,7 +7,7 @@ import pytest
 
 from forge import dtypes
 from forge.tir import expr as tir
-from tests.codegen.native import Array, assert_identical, interpret_map, map_function, run_map
+from tests.codegen.native import LEVELS, Array, assert_identical, interpret_map, map_function, run_map
 
 INTEGERS = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -137,8 +137,8 @@ def test_bit_intrinsics(name: str, dtype: str) -> None:
         assert_identical(run_map(function, (a,)), interpret_map(function, (a,)))
 
 
-@pytest.mark.parametrize("target", ["llvm -mcpu=x86-64", "llvm -mcpu=x86-64-v3", "llvm"])
-@pytest.mark.parametrize("lanes", [1, 4, 8, 16])
+@pytest.mark.parametrize("target", LEVELS)
+@pytest.mark.parametrize("lanes", [1, 2, 3, 4, 8, 16, 32])
 def test_dot_product_of_bytes_is_exact(lanes: int, target: str) -> None:
     from forge.codegen.testing import build
     from forge.tir import stmt

@@ -182,20 +182,38 @@ def _dot_u8s8(e: ExpressionEmitter, x: tir.Call) -> Operand:
         bytes_ = f"<{4 * lanes} x i8>"
         args = f"{t.type} {t.text(accumulator)}, {bytes_} {text(a, 'i8', 4 * lanes)}, {bytes_} {text(b, 'i8', 4 * lanes)}"
         return e.builder.pure(f"call {t.type} @llvm.x86.avx512.vpdpbusd.{32 * lanes}({args})")
-    wide_a = conversions.convert(e, a, "uint8", "int32", 4 * lanes)
-    wide_b = conversions.convert(e, b, "int8", "int32", 4 * lanes)
-    products = arithmetic.integer(Typed(e.builder, "int32", 4 * lanes), "mul", wide_a, wide_b, False)
-    parts = [_slice_step(e, products, 4 * lanes, start) for start in range(4)]
-    pairs = (arithmetic.integer(t, "add", parts[0], parts[1], False), arithmetic.integer(t, "add", parts[2], parts[3], False))
-    return arithmetic.integer(t, "add", accumulator, arithmetic.integer(t, "add", *pairs, False), False)
+    words = [e.builder.pure(f"bitcast <{4 * lanes} x i8> {text(v, 'i8', 4 * lanes)} to <{2 * lanes} x i16>") for v in (a, b)]
+    w = Typed(e.builder, "int16", 2 * lanes)
+    even = _pair_products(e, w.op("and", words[0], 255), w.op("ashr", w.op("shl", words[1], 8), 8), lanes)
+    odd = _pair_products(e, w.op("lshr", words[0], 8), w.op("ashr", words[1], 8), lanes)
+    return t.op("add", accumulator, t.op("add", even, odd))
 
 
-def _slice_step(e: ExpressionEmitter, value: Operand, lanes: int, start: int) -> Operand:
-    if not isinstance(value, str):
-        return value
-    if lanes == 4:
+_PAIR_PRODUCTS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+
+
+def _pair_products(e: ExpressionEmitter, a: Operand, b: Operand, lanes: int) -> Operand:
+    """``a[2 i] b[2 i] + a[2 i + 1] b[2 i + 1]`` of 16-bit integers, in 32 bits, exactly."""
+    widest = 16 if e.target.has("avx512bw") else 8 if e.target.has("avx2") else 4
+    if lanes in _PAIR_PRODUCTS and lanes <= widest:
+        w = Typed(e.builder, "int16", 2 * lanes)
+        args = f"{w.type} {w.text(a)}, {w.type} {w.text(b)}"
+        return e.builder.pure(f"call <{lanes} x i32> @llvm.x86.{_PAIR_PRODUCTS[lanes]}({args})")
+    if lanes > widest and lanes % 2 == 0:
+        half = lanes // 2
+        low, high = (_pair_products(e, _slice(e, a, "int16", 2 * lanes, start, lanes),
+                                    _slice(e, b, "int16", 2 * lanes, start, lanes), half) for start in (0, lanes))
+        return _shuffled(e, low, high, "int32", half, range(lanes))
+    wide = [conversions.convert(e, v, "int16", "int32", 2 * lanes) for v in (a, b)]
+    products = Typed(e.builder, "int32", 2 * lanes).op("mul", *wide)
+    low, high = (_every_other(e, products, 2 * lanes, start) for start in (0, 1))
+    return Typed(e.builder, "int32", lanes).op("add", low, high)
+
+
+def _every_other(e: ExpressionEmitter, value: Operand, lanes: int, start: int) -> Operand:
+    if lanes == 2:
         return _extract(e, value, "int32", lanes, start)
-    return _shuffled(e, value, value, "int32", lanes, range(start, lanes, 4))
+    return _shuffled(e, value, value, "int32", lanes, range(start, lanes, 2))
 
 
 def _has_dot_instruction(e: ExpressionEmitter, lanes: int) -> bool:
