@@ -1,20 +1,34 @@
-"""The command line: ``forge inspect | compile | run | bench | support | cache | doctor``."""
+"""The command line: ``forge inspect | compile | run | bench | support | cache | doctor``.
+
+A verb is a module of this package: a function whose signature is its options, and ``EXAMPLES``, which the tests execute.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
-import click
 import typer
 
 from forge._version import __version__
 from forge.cli import bench, cache, doctor, inspect, run, support
 from forge.cli import compile as compile_
 from forge.errors import ForgeError
-from forge_runtime import ForgeRuntimeError
+
+VERBS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
+    "inspect": (inspect.inspect, inspect.EXAMPLES),
+    "compile": (compile_.compile_, compile_.EXAMPLES),
+    "run": (run.run, run.EXAMPLES),
+    "bench": (bench.bench, bench.EXAMPLES),
+    "support": (support.support, support.EXAMPLES),
+    "cache": (cache.cache, cache.EXAMPLES),
+    "doctor": (doctor.doctor, doctor.EXAMPLES),
+}
+"""By name: the function, and command lines that show its use."""
+
+INTERNAL_ERROR = 70
 
 app = typer.Typer(
     name="forge",
@@ -24,13 +38,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command("inspect", epilog=inspect.EXAMPLE)(inspect.inspect)
-app.command("compile", epilog=compile_.EXAMPLE)(compile_.compile_)
-app.command("run", epilog=run.EXAMPLE)(run.run)
-app.command("bench", epilog=bench.EXAMPLE)(bench.bench)
-app.command("support", epilog=support.EXAMPLE)(support.support)
-app.command("cache", epilog=cache.EXAMPLE)(cache.cache)
-app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
+for _name, (_function, _examples) in VERBS.items():
+    app.command(_name, epilog="\n\n".join(["Examples:", *(f"`{line}`" for line in _examples)]))(_function)
 
 
 def _version(value: bool) -> None:
@@ -44,26 +53,23 @@ def _options(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell what is being done.")] = False,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(name)s: %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", force=True)
+    logging.getLogger("forge").setLevel(logging.INFO if verbose else logging.WARNING)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status: 0, 1 for an error, 2 for wrong usage, 70 for a defect of Forge."""
     try:
-        status = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
-        return int(status or 0)
-    except click.exceptions.Abort:
-        return _fail("interrupted", 130)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except KeyboardInterrupt:
-        return _fail("interrupted", 130)
-    except (ForgeError, ForgeRuntimeError, OSError, ValueError) as error:
+        app(args=list(arguments) if arguments is not None else None)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except (ForgeError, OSError) as error:
         return _fail(str(error) or type(error).__name__, 1)
     except Exception as error:
         logging.getLogger("forge").info("traceback", exc_info=True)
-        return _fail(f"internal error: {type(error).__name__}: {error}; please report it, with the output of 'forge -v ...'", 70)
+        problem = f"internal error: {type(error).__name__}: {error}"
+        return _fail(f"{problem}; this is a defect of Forge: please report it, with what 'forge -v ...' prints", INTERNAL_ERROR)
+    return 0
 
 
 def _fail(message: str, status: int) -> int:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from forge.cli import source
 from forge.driver import cache as store
-from forge.errors import ForgeError
+from forge.errors import OptionError
 
-EXAMPLE = "Example: `forge cache`, `forge cache clear`"
+EXAMPLES = ("forge cache", "forge cache clear")
 
 
 def cache(
@@ -20,12 +19,12 @@ def cache(
 ) -> None:
     """Shows or clears the compile cache."""
     if action not in ("show", "clear"):
-        raise ForgeError(f"cache: got {action!r}; expected show or clear")
+        raise OptionError(f"cache: got {action!r}; expected show or clear")
     known = store.entries()
     freed = store.clear() if action == "clear" else 0
     total = sum(size for _, size in known)
     if as_json:
         source.print_json({"folder": str(store.folder()), "entries": len(known), "bytes": total, "freed": freed})
         return
-    verb = "cleared" if action == "clear" else "holds"
-    Console().print(f"{store.folder()} {verb} {len(known)} compiled models, {source.bytes_text(total)}", highlight=False, soft_wrap=True)
+    verb = "cleared of" if action == "clear" else "holds"
+    source.say(f"{store.folder()} {verb} {len(known)} compiled models, {source.bytes_text(total)}")

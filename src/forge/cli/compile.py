@@ -2,56 +2,62 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from forge.cli import source
-from forge.driver import GRAPH_STAGES, CompiledModel, Stage, artifact, compile_module
-from forge.errors import ForgeError
+from forge.driver import GRAPH_STAGES, CompiledModel, Stage, artifact, check_options, compile_module, optimized_graph
+from forge.errors import OptionError
 from forge.ir.nodes import Graph, Module
 from forge.ir.printer import print_module
 
-EXAMPLE = "Example: `forge compile model.onnx -o build/`, `forge compile model.onnx -o build/ --target 'llvm -mcpu=x86-64-v3'`"
+EXAMPLES = (
+    "forge compile model.onnx -o build/",
+    "forge compile model.onnx -o portable/ --target 'llvm -mcpu=x86-64-v3' --export-metadata",
+    "forge compile model.onnx -o dumped/ --dump all",
+    "forge compile model.onnx --stop-after fold_constants",
+)
 
 
 def compile_(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The directory to create.")] = Path("compile_output"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The directory to create.")] = Path(artifact.DEFAULT_PATH),
     target: Annotated[str, typer.Option(help="Target text, tag or JSON; 'llvm' is this machine.")] = "llvm",
+    host: Annotated[str | None, typer.Option(help="Description of the host; must be of the target's architecture.")] = None,
     opt_level: Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Optimisation level.")] = 3,
     float16: Annotated[bool, typer.Option("--float16", help="Compute in float16 where that is safe.")] = False,
     channel_layout: Annotated[str | None, typer.Option(help="Inner layout of convolutions: first or last.")] = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the output directory.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Write into a directory that exists.")] = False,
     export_relay: Annotated[bool, typer.Option("--export-relay", help="Also write model.relay.")] = False,
     export_metadata: Annotated[bool, typer.Option("--export-metadata", help="Also write metadata.json.")] = False,
     uuid: Annotated[str | None, typer.Option(help="Identifier to record.")] = None,
     encrypt: Annotated[bool, typer.Option("--encrypt", help="Encrypt; the password is FORGE_PASSWORD or asked for.")] = False,
-    dump: Annotated[str | None, typer.Option(help="Write the module after this stage, or after 'all', to OUTPUT.stages/.")] = None,
+    dump: Annotated[str | None, typer.Option(help="Write the module after this stage, or 'all', to OUTPUT.stages/.")] = None,
     stop_after: Annotated[str | None, typer.Option(help="Print the module after this stage and stop.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Compiles a model into a directory with one self-contained native library."""
+    chosen: dict[str, Any] = {
+        "target": target, "host": host, "opt_level": opt_level, "float16": float16, "channel_layout": channel_layout,
+    }
+    checked = check_options(**chosen)
     if stop_after is not None:
-        _print_stage(model, target, opt_level, stop_after)
+        _check_stage("--stop-after", stop_after)
+        graph = optimized_graph(source.load_model(model).mod, checked, stop_after)
+        typer.echo(print_module(Module(graph), types=True), nl=False)
         return
-    options = artifact.Options(output, export_relay, export_metadata, force, uuid, _password() if encrypt else None)
+    dumper = None if dump is None else _Dumper(output, dump)
+    options = artifact.Options(output, export_relay, export_metadata, force, uuid, source.password(True) if encrypt else None)
     options.check()
-    console = Console(stderr=True)
     began = time.perf_counter()
-    with source.progress(console, quiet=as_json) as report:
+    with source.progress(quiet=as_json) as report:
         report("load", 0, 1)
         module = source.load_model(model)
         report("load", 1, 1)
-        dumper = _Dumper(output, dump)
-        compiled = compile_module(
-            module.mod, target=target, opt_level=opt_level, float16=float16, channel_layout=channel_layout,
-            observer=dumper.see, progress=report,
-        )
+        compiled = compile_module(module.mod, **chosen, observer=None if dumper is None else dumper.see, progress=report)
         report("link", 0, 1)
         final = artifact.write(compiled, module.mod, options)
         report("link", 1, 1)
@@ -59,49 +65,33 @@ def compile_(
 
 
 def _report(final: Path, compiled: CompiledModel, seconds: float, as_json: bool) -> None:
-    size = (final / artifact.LIBRARY_NAME).stat().st_size
+    library = final / artifact.LIBRARY_NAME
+    size = library.stat().st_size
     if as_json:
         source.print_json({
-            "output": str(final), "library_bytes": size, "seconds": seconds, **compiled.summary,
-            "phases": compiled.seconds,
+            "output": str(final), "library_bytes": size, "seconds": seconds, **compiled.summary, "phases": compiled.seconds,
         })
         return
-    Console().print(
-        f"wrote {final / artifact.LIBRARY_NAME} ({source.bytes_text(size)}, {compiled.summary['groups']} kernel calls, "
-        f"{compiled.summary['kernels']} kernels) in {seconds:.1f} s", highlight=False, soft_wrap=True,
-    )
+    counts = f"{compiled.summary['groups']} kernel calls, {compiled.summary['kernels']} kernels"
+    source.say(f"wrote {library} ({source.bytes_text(size)}, {counts}) in {seconds:.1f} s")
 
 
-def _password() -> str:
-    password = os.environ.get("FORGE_PASSWORD")
-    return password or str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+def _check_stage(option: str, name: str, *others: str) -> None:
+    names = [*others, *(s.name for s in GRAPH_STAGES)]
+    if name not in names:
+        raise OptionError(f"{option} {name}: no such stage; expected one of: {', '.join(names)}")
 
 
 class _Dumper:
     """Writes the text of the module after stages."""
 
-    def __init__(self, output: Path, wanted: str | None) -> None:
-        names = [s.name for s in GRAPH_STAGES]
-        if wanted is not None and wanted != "all" and wanted not in names:
-            raise ForgeError(f"--dump {wanted}: no such stage; expected 'all' or one of: {', '.join(names)}")
+    def __init__(self, output: Path, wanted: str) -> None:
+        _check_stage("--dump", wanted, "all")
         self.folder = output.parent / f"{output.name}.stages"
         self.wanted = wanted
-        self.count = 0
 
     def see(self, stage: Stage, graph: Graph) -> None:
-        self.count += 1
         if self.wanted in ("all", stage.name):
             self.folder.mkdir(parents=True, exist_ok=True)
-            (self.folder / f"{self.count:02d}_{stage.name}.relay").write_text(print_module(Module(graph), types=True), encoding="utf-8")
-
-
-def _print_stage(model: Path, target: str, opt_level: int, stop_after: str) -> None:
-    from forge.driver import run_graph_stages
-    from forge.passes.base import PassContext
-    from forge.target import Target
-
-    module = source.load_model(model)
-    graph = module.main.copy()
-    context = PassContext(Target.parse(target), opt_level, {"module": module.mod})
-    run_graph_stages(graph, context, stop_after)
-    typer.echo(print_module(Module(graph), types=True), nl=False)
+            place = self.folder / f"{GRAPH_STAGES.index(stage) + 1:02d}_{stage.name}.relay"
+            place.write_text(print_module(Module(graph), types=True), encoding="utf-8")

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from forge._version import __version__
 from forge.cli import source
 from forge.errors import ForgeError
 from forge.target import Target
 
-EXAMPLE = "Example: `forge doctor`"
+EXAMPLES = ("forge doctor", "forge doctor --json")
 
 _OPTIONAL = ("torch", "onnxruntime", "openvino", "tensorflow", "keras", "jax", "matplotlib")
 _REQUIRED = ("numpy", "ml_dtypes", "llvmlite", "onnx", "safetensors", "rich", "typer", "cryptography", "forge-runtime")
@@ -32,11 +31,12 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
     shown = source.table("doctor", "what", "found")
     for key, value in facts.items():
         shown.add_row(key, value)
-    Console().print(shown)
+    source.console().print(shown)
 
 
 def _facts() -> dict[str, str]:
     target = Target.parse("llvm")
+    caches = (target.l1_cache, target.l2_cache, target.l3_cache)
     facts = {
         "forge": __version__,
         "python": f"{platform.python_version()} ({sys.executable})",
@@ -44,7 +44,7 @@ def _facts() -> dict[str, str]:
         "C compiler": _compiler(),
         "CPU": f"{target.cpu}; vectors of {target.vector_bits} bits; {len(os.sched_getaffinity(0))} usable CPUs",
         "CPU features": " ".join(target.features),
-        "caches": ", ".join(f"L{n} {source.bytes_text(s)}" for n, s in enumerate((target.l1_cache, target.l2_cache, target.l3_cache), 1)),
+        "caches": ", ".join(f"L{n} {source.bytes_text(s)}" for n, s in enumerate(caches, 1)),
         "huge pages": _huge_pages(),
     }
     for name in (*_REQUIRED, *_OPTIONAL):

@@ -7,33 +7,40 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from forge.cli import source
 from forge.driver.analysis import ModelSummary, summarize
+from forge.errors import OptionError, PasswordError
 from forge.module import IRModule
+from forge_runtime import read_metadata
 
-EXAMPLE = "Example: `forge inspect model.onnx`, `forge inspect build/ --json`"
+EXAMPLES = ("forge inspect model.onnx", "forge inspect model.onnx --text", "forge inspect build/ --json")
 
 
 def inspect(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay), or a compiled one (directory or .so).")],
     text: Annotated[bool, typer.Option("--text", help="Print the module as text, with types.")] = False,
+    key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model; password: FORGE_PASSWORD or asked.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Shows operators, inputs and outputs, parameters, arithmetic and memory."""
     if source.is_artifact(model):
-        _inspect_artifact(model, as_json)
+        if text:
+            raise OptionError(f"--text: {model} is compiled; expected a model; 'forge compile --export-relay' keeps the text")
+        _print_artifact(model, _artifact_metadata(model, key), as_json)
         return
-    module = source.load_model(model)
-    if text:
-        typer.echo(str(module.typed_mod), nl=False)
-        return
-    summary = summarize(module.main)
-    if as_json:
-        source.print_json(_as_json(model, module, summary))
+    with source.progress(quiet=as_json) as report:
+        report("load", 0, 2)
+        module = source.load_model(model)
+        report("load", 1, 2)
+        shown = str(module.typed_mod) if text else summarize(module.main)
+        report("load", 2, 2)
+    if isinstance(shown, str):
+        typer.echo(shown, nl=False)
+    elif as_json:
+        source.print_json(_as_json(model, module, shown))
     else:
-        _print(model, module, summary)
+        _print(model, module, shown)
 
 
 def _as_json(path: Path, module: IRModule, summary: ModelSummary) -> dict[str, Any]:
@@ -44,11 +51,17 @@ def _as_json(path: Path, module: IRModule, summary: ModelSummary) -> dict[str, A
         "outputs": [_tensor_json(n, v.shape, v.dtype) for n, v in zip(module.output_names, module.main.outputs)],
         "parameters": summary.parameters,
         "parameter_bytes": summary.parameter_bytes,
-        "flops": summary.flops_text.replace(",", ""),
-        "arena_bytes": summary.arena.replace(",", ""),
+        "flops": _number(summary.flops_text),
+        "arena_bytes": _number(summary.arena),
         "operators": [dataclasses.asdict(o) for o in summary.operators],
         "uncompilable": summary.uncompilable,
     }
+
+
+def _number(text: str) -> int | str:
+    """The number that ``text`` is, or the text of an expression."""
+    digits = text.replace(",", "")
+    return int(digits) if digits.isdigit() else text
 
 
 def _tensor_json(name: str, shape: Any, dtype: str) -> dict[str, Any]:
@@ -56,8 +69,9 @@ def _tensor_json(name: str, shape: Any, dtype: str) -> dict[str, Any]:
 
 
 def _print(path: Path, module: IRModule, summary: ModelSummary) -> None:
-    console = Console()
-    operators = source.table(f"{path.name}: operators", "operator", "count", "FLOPs", "parameters", "native", right=("count", "FLOPs", "parameters"))
+    console = source.console()
+    numbers = ("count", "FLOPs", "parameters")
+    operators = source.table(f"{path.name}: operators", "operator", *numbers, "native", right=numbers)
     for o in summary.operators:
         operators.add_row(o.name, str(o.count), o.flops_text, f"{o.parameters:,}", "yes" if o.compilable else "no")
     console.print(operators)
@@ -67,27 +81,33 @@ def _print(path: Path, module: IRModule, summary: ModelSummary) -> None:
     for name, v in zip(module.output_names, module.main.outputs):
         tensors.add_row("output", name, source.shape_text(v.shape), v.dtype)
     console.print(tensors)
-    console.print(f"parameters {summary.parameters:,} ({source.bytes_text(summary.parameter_bytes)})", highlight=False)
-    console.print(f"FLOPs {summary.flops_text}; memory for intermediate results {summary.arena} bytes", highlight=False)
+    source.say(f"parameters {summary.parameters:,} ({source.bytes_text(summary.parameter_bytes)})")
+    source.say(f"FLOPs {summary.flops_text}; memory for intermediate results {summary.arena} bytes")
     if summary.uncompilable:
-        console.print(f"no native code yet: {', '.join(summary.uncompilable)}", highlight=False)
+        source.say(f"no native code yet: {', '.join(summary.uncompilable)}")
 
 
-def _inspect_artifact(path: Path, as_json: bool) -> None:
-    from forge_runtime import read_metadata
+def _artifact_metadata(path: Path, key: Path | None) -> dict[str, Any]:
+    try:
+        return read_metadata(path) if key is None else read_metadata(path, source.password(), key)
+    except PasswordError as error:
+        if key is None:
+            raise OptionError(f"{path}: is encrypted; pass --key FILE, its key file") from error
+        raise
 
-    metadata = read_metadata(path)
+
+def _print_artifact(path: Path, metadata: dict[str, Any], as_json: bool) -> None:
     if as_json:
         source.print_json(metadata)
         return
-    console = Console()
+    console = source.console()
     fields = source.table(f"{path}", "field", "value")
     for key, value in metadata.items():
         if key not in ("inputs", "outputs"):
             fields.add_row(key, ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value))
     console.print(fields)
-    tensors = source.table("inputs and outputs", "", "name", "shape", "dtype")
+    tensors = source.table("inputs and outputs", "", "name", "shape", "dtype", "layout")
     for role in ("inputs", "outputs"):
         for t in metadata.get(role, []):
-            tensors.add_row(role[:-1], t["name"], source.shape_text(t.get("shape", [])), t["dtype"])
+            tensors.add_row(role[:-1], t["name"], source.shape_text(t.get("shape", [])), t["dtype"], t.get("layout", ""))
     console.print(tensors)

@@ -1,45 +1,55 @@
-"""What the verbs share: models from paths, arrays from files, progress, tables."""
+"""What the verbs share: models from paths, arrays from files, passwords, progress, tables."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from forge import dims, dtypes
-from forge.dims import Dim
-from forge.errors import ForgeError, ImportModelError
-from forge.ir.nodes import Value
+from forge import dims, dtypes, knobs
+from forge.dims import Dim, DimExpr
+from forge.errors import ImportModelError, OptionError, PasswordError
 from forge.module import IRModule, load
+from forge_runtime import Runtime
 
 Report = Callable[[str, int, int], None]
+Spec = tuple[str, str, Sequence[Dim | str | None]]
+"""Name, dtype and shape of an input; a text is the name of a symbol, None a size that is computed from symbols."""
+
+PIPE_WIDTH = 200
 
 
 def load_model(path: Path) -> IRModule:
     """The model in ``path``: ``.onnx``, ``.forge`` or the text form (``.relay``, ``.txt``).
 
     Raises:
-        ImportModelError: there is no such file, or its ending names no format.
+        ImportModelError: there is no such file, it cannot be read, or its ending names no format.
     """
     if not path.is_file():
-        raise ImportModelError(f"{path}: no such file; expected a model (.onnx, .forge, .relay)")
+        raise ImportModelError(f"{path}: no such file; expected a model (.onnx, .forge, .relay) or a compiled one")
     if path.suffix == ".onnx":
-        import forge
+        from forge.loaders import from_onnx
 
-        return forge.from_onnx(path)
+        return from_onnx(path)
     if path.suffix == ".forge":
         return load(path)
-    if path.suffix in (".relay", ".txt"):
+    if path.suffix not in (".relay", ".txt"):
+        raise ImportModelError(f"{path}: unknown kind of model {path.suffix!r}; expected .onnx, .forge or .relay")
+    try:
         return IRModule(path.read_text(encoding="utf-8"))
-    raise ImportModelError(f"{path}: unknown kind of model {path.suffix!r}; expected .onnx, .forge or .relay")
+    except UnicodeDecodeError as error:
+        raise ImportModelError(f"{path}: not a text file ({error}); expected a module's text in UTF-8") from error
 
 
 def is_artifact(path: Path) -> bool:
@@ -47,77 +57,140 @@ def is_artifact(path: Path) -> bool:
     return path.is_dir() or path.suffix == ".so"
 
 
+def open_artifact(path: Path, key: Path | None) -> Runtime:
+    """The runtime of a compiled model.
+
+    Raises:
+        OptionError: it is encrypted, and ``key`` or the password is missing; ArtifactError: it cannot be loaded.
+    """
+    try:
+        return Runtime(path) if key is None else Runtime(path, password=password(), key=key)
+    except PasswordError as error:
+        if key is None:
+            raise OptionError(f"{path}: is encrypted; pass --key FILE, its key file") from error
+        raise
+
+
+def open_runtime(path: Path, key: Path | None, report: Report) -> Runtime:
+    """The runtime of a compiled model, or of a model compiled in memory."""
+    if is_artifact(path):
+        return open_artifact(path, key)
+    if key is not None:
+        raise OptionError(f"--key: {path} is not compiled; expected an encrypted artifact")
+    from forge.driver import compile_module
+
+    report("load", 0, 1)
+    module = load_model(path)
+    report("load", 1, 1)
+    return compile_module(module.mod, progress=report).runtime()
+
+
+def password(confirm: bool = False) -> str:
+    """FORGE_PASSWORD, or what the user types.
+
+    Raises:
+        OptionError: nobody can be asked.
+    """
+    if knobs.PASSWORD.text:
+        return knobs.PASSWORD.text
+    if not sys.stdin.isatty():
+        raise OptionError(f"password: got none, and nobody to ask; set {knobs.PASSWORD.name} or run in a terminal")
+    return str(typer.prompt("Password", hide_input=True, confirmation_prompt=confirm))
+
+
 def load_arrays(items: Sequence[str], names: Sequence[str]) -> dict[str, np.ndarray]:
     """Arrays from ``FILE.npy``, ``NAME=FILE.npy`` or ``FILE.npz`` (names inside), for inputs ``names`` in order.
 
     Raises:
-        ForgeError: a file cannot be read, or a name is no input.
+        OptionError: a file cannot be read, or a name is no input.
     """
     arrays: dict[str, np.ndarray] = {}
-    free = list(names)
     for item in items:
-        name, _, file = item.rpartition("=")
-        content = _read_array(Path(file))
+        name, _, file = ("", "", item) if Path(item).is_file() else item.rpartition("=")
+        content = _read_arrays(Path(file))
         if isinstance(content, dict):
             arrays |= content
             continue
+        free = [n for n in names if n not in arrays]
         if not name and not free:
-            raise ForgeError(f"--input {item}: got more files than inputs; expected {list(names)}")
+            raise OptionError(f"--input {item}: got more files than inputs; expected {', '.join(names)}")
         arrays[name or free[0]] = content
-        free = [n for n in free if n not in arrays]
     unknown = [n for n in arrays if n not in names]
     if unknown:
-        raise ForgeError(f"--input: {unknown[0]!r} is no input of the model; expected one of: {', '.join(names)}")
+        raise OptionError(f"--input: {unknown[0]!r} is no input of the model; expected one of: {', '.join(names)}")
     return arrays
 
 
-def _read_array(path: Path) -> Any:
+def _read_arrays(path: Path) -> np.ndarray | dict[str, np.ndarray]:
     try:
         content = np.load(path, allow_pickle=False)
+        if isinstance(content, np.lib.npyio.NpzFile):
+            with content:
+                return dict(content)
     except FileNotFoundError as error:
-        raise ForgeError(f"--input {path}: no such file") from error
-    except (ValueError, OSError, EOFError) as error:
-        raise ForgeError(f"--input {path}: not an array file ({error}); expected .npy or .npz without pickled objects") from error
-    return dict(content) if isinstance(content, np.lib.npyio.NpzFile) else content
+        raise OptionError(f"--input {path}: no such file") from error
+    except (ValueError, OSError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+        raise OptionError(f"--input {path}: no array file ({error}); expected .npy or .npz without pickled objects") from error
+    return np.asarray(content)
 
 
-def random_inputs(values: Sequence[Value], sizes: Mapping[str, int], seed: int = 0) -> dict[str, np.ndarray]:
-    """Inputs that fit the types: normal floats, integers 0 or 1; symbols get ``sizes`` (default 1)."""
+def require_inputs(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
+    """Raises OptionError where an input is missing."""
+    missing = [n for n in names if n not in arrays]
+    if missing:
+        raise OptionError(f"input {missing[0]!r} is missing; pass --input {missing[0]}=FILE.npy (inputs: {', '.join(names)})")
+
+
+def random_inputs(specs: Iterable[Spec], sizes: Mapping[str, int], seed: int = 0) -> dict[str, np.ndarray]:
+    """Inputs that fit: normal floats, integers 0 or 1; symbols get ``sizes``, else 1.
+
+    Raises:
+        OptionError: an input cannot be made up, or ``sizes`` names a symbol that no input has.
+    """
     rng = np.random.default_rng(seed)
-    arrays = {}
-    for value in values:
-        shape = [dims.evaluate(d, _Sizes(sizes)) for d in value.shape]
-        if dtypes.is_float(value.dtype) or dtypes.is_complex(value.dtype):
-            arrays[value.name] = rng.standard_normal(shape).astype(dtypes.numpy_dtype(value.dtype))
-        else:
-            arrays[value.name] = rng.integers(0, 2, shape).astype(dtypes.numpy_dtype(value.dtype))
+    arrays: dict[str, np.ndarray] = {}
+    symbols: set[str] = set()
+    for name, dtype, shape in specs:
+        if dtype == "string" or None in shape:
+            raise OptionError(f"input {name!r}: cannot be made up; pass --input {name}=FILE.npy")
+        extents = [dims.symbol(d) if isinstance(d, str) else d for d in shape if d is not None]
+        used = dims.symbols(*extents)
+        symbols.update(used)
+        counts = [_evaluate(d, {s: sizes.get(s, 1) for s in used}) for d in extents]
+        floating = dtypes.is_float(dtype) or dtypes.is_complex(dtype)
+        values = rng.standard_normal(counts) if floating else rng.integers(0, 2, counts)
+        arrays[name] = np.asarray(values).astype(dtypes.numpy_dtype(dtype))
+    unknown = [s for s in sizes if s not in symbols]
+    if unknown:
+        known = ", ".join(sorted(symbols)) or "none"
+        raise OptionError(f"--dim {unknown[0]}: no input that is made up has such a dimension; expected one of: {known}")
     return arrays
 
 
-class _Sizes(dict[str, Dim]):
-    def get(self, key: str, default: Any = None) -> Any:
-        return super().get(key, 1)
+def _evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
+    return dims.evaluate(dim, sizes) if isinstance(dim, DimExpr) else dim
 
 
 def parse_sizes(items: Sequence[str]) -> dict[str, int]:
     """``NAME=SIZE`` options.
 
     Raises:
-        ForgeError: an item has another form.
+        OptionError: an item has another form.
     """
     sizes = {}
     for item in items:
         name, _, size = item.partition("=")
-        if not name or not size.isdigit():
-            raise ForgeError(f"--dim {item}: expected NAME=SIZE, as in batch=8")
+        if not name or not (size.isascii() and size.isdigit()):
+            raise OptionError(f"--dim {item}: expected NAME=SIZE, as in batch=8")
         sizes[name] = int(size)
     return sizes
 
 
 @contextmanager
-def progress(console: Console, quiet: bool) -> Iterator[Report]:
-    """A progress bar on standard error; ``report(phase, done, total)`` moves it."""
-    if quiet:
+def progress(quiet: bool = False) -> Iterator[Report]:
+    """A progress bar on standard error where that is a terminal; ``report(phase, done, total)`` moves it."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
         yield lambda phase, done, total: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -132,11 +205,22 @@ def progress(console: Console, quiet: bool) -> Iterator[Report]:
         yield report
 
 
+def console() -> Console:
+    """Standard output; wide where it is no terminal, so that nothing is cut off."""
+    made = Console(highlight=False, soft_wrap=False)
+    return made if made.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
+
+
+def say(text: str) -> None:
+    """One line, never wrapped."""
+    console().print(text, soft_wrap=True, markup=False)
+
+
 def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
     """A table in the house style; columns in ``right`` are right-aligned."""
     made = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left")
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return made
 
 
@@ -145,9 +229,17 @@ def shape_text(shape: Sequence[Dim | str]) -> str:
 
 
 def print_json(content: Any) -> None:
-    """One JSON document on standard output."""
-    json.dump(content, sys.stdout, indent=2)
+    """One JSON document on standard output; what is no finite number is null."""
+    json.dump(_finite(content), sys.stdout, indent=2, allow_nan=False)
     sys.stdout.write("\n")
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def bytes_text(size: int) -> str:

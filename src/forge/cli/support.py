@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from forge.cli import source
-from forge.errors import ForgeError
+from forge.errors import OptionError
 
-EXAMPLE = "Example: `forge support onnx`, `forge support onnx Resize`"
+EXAMPLES = ("forge support onnx", "forge support onnx Resize")
 
 
 def support(
@@ -18,20 +17,20 @@ def support(
     operator: Annotated[str | None, typer.Argument(help="Only this operator.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Lists the operators of a format with the versions that Forge converts."""
+    """Lists the operators of a format, their versions, and whether Forge has a converter or expands a function."""
     if format_ != "onnx":
-        raise ForgeError(f"support: got {format_!r}; expected one of: onnx")
-    from forge.frontends.onnx.coverage import coverage
+        raise OptionError(f"support: got {format_!r}; expected one of: onnx")
+    from forge.frontends.onnx.coverage import MISSING, coverage
 
-    rows = [r for r in coverage() if operator is None or r.op == operator]
+    rows = [r for r in coverage() if operator is None or r.op.lower() == operator.lower()]
     if not rows:
-        raise ForgeError(f"support onnx: no operator is called {operator!r}; 'forge support onnx' lists all")
+        raise OptionError(f"support onnx: no operator is called {operator!r}; 'forge support onnx' lists all")
     if as_json:
         source.print_json([{"domain": r.domain, "op": r.op, "versions": r.versions, "how": r.how} for r in rows])
         return
     shown = source.table("ONNX operators", "domain", "operator", "versions", "how")
     for r in rows:
         shown.add_row(r.domain or "ai.onnx", r.op, ", ".join(map(str, r.versions)), r.how)
-    Console().print(shown)
-    done = sum(r.how != "missing" for r in rows)
-    Console().print(f"{done} of {len(rows)} operators can be loaded", highlight=False)
+    source.console().print(shown)
+    loaded = {(r.domain, r.op) for r in rows} - {(r.domain, r.op) for r in rows if r.how == MISSING}
+    source.say(f"{len(loaded)} of {len({(r.domain, r.op) for r in rows})} operators can be loaded in all versions")

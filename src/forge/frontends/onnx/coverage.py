@@ -1,0 +1,74 @@
+"""Which operators of ONNX can be loaded: all operators and versions that the installed onnx package knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import onnx
+
+from forge.frontends.onnx import converters, functions, registry
+from forge.frontends.onnx.support import subgraphs
+
+CONVERTER = "converter"
+FUNCTION = "function"
+MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Versions of one operator and how they are loaded.
+
+    Attributes:
+        how: "converter", "function" (the body that the standard gives is expanded) or "missing".
+    """
+
+    domain: str
+    op: str
+    versions: tuple[int, ...]
+    how: str
+
+
+def coverage() -> list[Coverage]:
+    """By domain and operator; versions that are loaded in different ways are rows of their own."""
+    converters.load_all()
+    versions: dict[tuple[str, str, str], list[int]] = {}
+    for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda s: (s.domain, s.name, s.since_version)):
+        if not schema.deprecated:
+            how = _how(schema.domain, schema.name, schema.since_version)
+            versions.setdefault((schema.domain, schema.name, how), []).append(schema.since_version)
+    return [Coverage(domain, op, tuple(found), how) for (domain, op, how), found in versions.items()]
+
+
+def _how(domain: str, op: str, opset: int) -> str:
+    if registry.lookup(domain, op, opset) is not None:
+        return CONVERTER
+    node = onnx.helper.make_node(op, [], [], domain=domain)
+    if not functions.has_schema_body(node, opset):
+        return MISSING
+    return FUNCTION if _is_body_covered(domain, op, opset) else MISSING
+
+
+@cache
+def _is_body_covered(domain: str, op: str, opset: int) -> bool:
+    """Whether all operators of the body are; a body that depends on the types of a call is taken to be."""
+    if not onnx.defs.get_schema(op, opset, domain).has_function:  # type: ignore[attr-defined]
+        return True
+    body = functions.schema_body(onnx.helper.make_node(op, [], [], domain=domain), opset)
+    if body is None:
+        return False
+    opsets = {registry.canonical_domain(o.domain): o.version for o in body.opset_import}
+    inner = {(registry.canonical_domain(n.domain), n.op_type) for n in _nodes(body.node)}
+    return all(_how(d, name, opsets.get(d, opset)) != MISSING for d, name in inner)
+
+
+def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes, and those of their sub-graphs."""
+    for node in nodes:
+        yield node
+        for graph in subgraphs(node):
+            yield from _nodes(graph.node)
+
+
+__all__ = ["CONVERTER", "FUNCTION", "MISSING", "Coverage", "coverage"]
