@@ -56,7 +56,8 @@ def test_two_blocks_of_one_axis() -> None:
 
 @pytest.mark.parametrize(
     ("source", "target", "shape", "message"),
-    [("NCHW", "NCWX", (1, 2, 3, 4), "dst_layout"), ("NCHW4c", "NCHW", (1, 2, 3, 4, 3), "axis 4"), ("NC", "CN", (1, 2, 3), "rank")],
+    [("NCHW", "NCWX", (1, 2, 3, 4), "dst_layout"), ("NCHW4c", "NCHW", (1, 2, 3, 4, 3), "axis 4"),
+        ("NC", "CN", (1, 2, 3), "rank")],
 )
 def test_mistakes_are_named(source: str, target: str, shape: tuple[int, ...], message: str) -> None:
     with pytest.raises(TypeInferenceError, match=message):

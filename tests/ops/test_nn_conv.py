@@ -68,7 +68,8 @@ def test_symbolic_batch_and_extents() -> None:
 
 
 def test_symbolic_result_type() -> None:
-    graph = single("nn.conv2d", [random(1, 3, 9, 8), random(4, 3, 3, 3)], [("n", 3, "h", "w"), None], padding=(1, 1), strides=(2, 2))
+    graph = single("nn.conv2d", [random(1, 3, 9, 8), random(4, 3, 3, 3)], [("n", 3, "h", "w"), None], padding=(1, 1),
+        strides=(2, 2))
     n, channels, h, w = graph.outputs[0].shape
     assert (str(n), channels) == ("n", 4)
     assert [dims.evaluate(d, {"h": 9, "w": 8}) for d in (h, w)] == [5, 4]

@@ -37,7 +37,8 @@ def test_layer_norm(axis: int) -> None:
     shape = x.shape[axis:]
     gamma, beta = random(*shape, seed=1), random(*shape, seed=2)
     got = check("nn.layer_norm", [x, gamma, beta], axis=axis, epsilon=1e-3)
-    expected = torch.nn.functional.layer_norm(*(torch.from_numpy(a) for a in (x,)), shape, torch.from_numpy(gamma), torch.from_numpy(beta), 1e-3)
+    expected = torch.nn.functional.layer_norm(*(torch.from_numpy(a) for a in (x,)), shape, torch.from_numpy(gamma),
+        torch.from_numpy(beta), 1e-3)
     np.testing.assert_allclose(got, expected.numpy(), rtol=1e-4, atol=1e-5)
 
 
@@ -64,7 +65,8 @@ def test_batch_norm() -> None:
 def test_instance_and_group_norm() -> None:
     x, gamma, beta = random(2, 6, 4, 5), random(6, seed=1), random(6, seed=2)
     got = check("nn.instance_norm", [x, gamma, beta], [("n", 6, "h", "w"), None, None])
-    np.testing.assert_allclose(got, torch_function("instance_norm", x, weight=None, bias=None) * gamma[:, None, None] + beta[:, None, None],
+    np.testing.assert_allclose(got, torch_function("instance_norm", x, weight=None, bias=None) * gamma[:, None, None] + beta[:,
+        None, None],
                                rtol=1e-4, atol=1e-5)
     got = check("nn.group_norm", [x, gamma, beta], [("n", 6, "h", "w"), None, None], num_groups=3)
     torch = pytest.importorskip("torch")

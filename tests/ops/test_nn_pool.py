@@ -48,7 +48,8 @@ def test_avg_pool(n: int, shape: tuple[int, ...], attrs: dict[str, Any]) -> None
 
 
 def test_avg_pool_counts_dilated_taps() -> None:
-    got = check("nn.avg_pool1d", [np.arange(1, 6, dtype=np.float32).reshape(1, 1, 5)], pool_size=(2,), dilation=(2,), padding=(2, 1))
+    got = check("nn.avg_pool1d", [np.arange(1, 6, dtype=np.float32).reshape(1, 1, 5)], pool_size=(2,), dilation=(2,),
+        padding=(2, 1))
     np.testing.assert_allclose(got.ravel(), [1, 2, 2, 3, 4, 4])
 
 
@@ -95,7 +96,8 @@ def test_adaptive_pool_of_symbolic_extents() -> None:
 
 def test_global_pools() -> None:
     x = random(2, 3, 5, 4)
-    np.testing.assert_allclose(check("nn.global_avg_pool2d", [x], [("n", 3, "h", "w")]), x.mean((2, 3), keepdims=True), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(check("nn.global_avg_pool2d", [x], [("n", 3, "h", "w")]), x.mean((2, 3), keepdims=True),
+        rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(check("nn.global_max_pool2d", [x]), x.max((2, 3), keepdims=True))
     blocked = random(1, 2, 5, 4, 8)
     got = check("nn.global_avg_pool2d", [blocked], layout="NCHW8c")

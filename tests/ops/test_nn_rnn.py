@@ -11,8 +11,9 @@ from forge.errors import TypeInferenceError
 from forge.ir.interp import run_graph
 from tests.ops.nn_check import random, single
 
-T, B, I, H = 5, 3, 4, 6
-ONNX_NAMES = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "hard_sigmoid": "HardSigmoid", "softsign": "Softsign", "affine": "Affine"}
+T, B, INPUTS, H = 5, 3, 4, 6
+ONNX_NAMES = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "hard_sigmoid": "HardSigmoid", "softsign": "Softsign",
+    "affine": "Affine"}
 KINDS = {"lstm": (4, 3, 2), "gru": (3, 2, 1), "rnn": (1, 1, 1)}
 DEFAULTS = {"lstm": ("sigmoid", "tanh", "tanh"), "gru": ("sigmoid", "tanh"), "rnn": ("tanh",)}
 
@@ -21,7 +22,7 @@ def operands(kind: str, directions: int, *present: str, layout: int = 0) -> list
     gates = KINDS[kind][0]
     state = (B, directions, H) if layout else (directions, B, H)
     made: dict[str, np.ndarray] = {
-        "x": random(*((B, T, I) if layout else (T, B, I))), "w": random(directions, gates * H, I, seed=1) / 2,
+        "x": random(*((B, T, INPUTS) if layout else (T, B, INPUTS))), "w": random(directions, gates * H, INPUTS, seed=1) / 2,
         "r": random(directions, gates * H, H, seed=2) / 2, "bias": random(directions, 2 * gates * H, seed=3),
         "lengths": np.array([5, 2, 3], np.int32), "h0": random(*state, seed=4), "c0": random(*state, seed=5),
         "peephole": random(directions, 3 * H, seed=6),
@@ -42,7 +43,8 @@ def onnx_results(kind: str, arrays: list[np.ndarray | None], attrs: dict[str, An
 
     names = [f"v{k}" if a is not None else "" for k, a in enumerate(arrays)]
     inputs = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in zip(names, arrays) if a is not None
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in zip(names,
+            arrays) if a is not None
     ]
     outputs = ["y", "h", "c"][: 1 + KINDS[kind][2]]
     options = {k: v for k, v in attrs.items() if not k.startswith("activation") and k != "layout" and v is not None}

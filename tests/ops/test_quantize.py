@@ -45,7 +45,8 @@ def test_wide_integers_and_other_reals() -> None:
     got = check("qnn.dequantize", [big, scalar(1.0, "float64"), scalar(-5, "int32")], out_dtype="float64")
     np.testing.assert_array_equal(got, [2.0**31 + 4, -(2.0**31) + 5])
     assert check("qnn.quantize", [random(4, dtype="float16"), scalar(0.5, "float16")]).dtype == np.int8
-    np.testing.assert_array_equal(check("qnn.quantize", [np.array([3e9], np.float32), scalar(1.0)], out_dtype="int32"), [2**31 - 1])
+    np.testing.assert_array_equal(check("qnn.quantize", [np.array([3e9], np.float32), scalar(1.0)], out_dtype="int32"),
+        [2**31 - 1])
 
 
 @pytest.mark.parametrize(

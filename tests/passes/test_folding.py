@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forge.ir.builder import Builder
 from forge.ir.nodes import Graph
 from forge.ir.types import TensorType
-from forge.ir.builder import Builder
 from forge.passes import decompose, fold_batch_norm, fold_constants, fold_scale
 from tests.passes.checks import check, parse, text_of, weights
 

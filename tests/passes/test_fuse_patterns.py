@@ -9,6 +9,7 @@ from tests.passes.checks import check, parse, text_of, weights
 
 X = "%x: Tensor[(n, 3, 8), float32]"
 CENTRED = "%0 = mean(%x, axis=[-1], keepdims=True); %1 = subtract(%x, %0);"
+DIVIDED = "%4 = add(%3, 1e-05f); %5 = sqrt(%4); divide(%1, %5)"
 ROOT_SQUARES = "%0 = multiply(%x, %x); %1 = mean(%0, axis=[2], keepdims=True); %2 = add(%1, 1e-06f);"
 SHIFTED = "%0 = max(%x, axis=[1], keepdims=True); %1 = subtract(%x, %0); %2 = exp(%1);"
 CUBIC = "%0 = power(%x, 3f); %1 = multiply(%0, 0.044715f); %2 = add(%x, %1); %3 = multiply(%2, 0.7978846f); %4 = tanh(%3);"
@@ -17,7 +18,7 @@ CUBIC = "%0 = power(%x, 3f); %1 = multiply(%0, 0.044715f); %2 = add(%x, %1); %3 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (f"{CENTRED} %2 = power(%1, 2f); %3 = mean(%2, axis=[-1], keepdims=True); %4 = add(%3, 1e-05f); %5 = sqrt(%4); divide(%1, %5)",
+        (f"{CENTRED} %2 = power(%1, 2f); %3 = mean(%2, axis=[-1], keepdims=True); {DIVIDED}",
          "nn.layer_norm(%x)"),
         (f"{CENTRED} %2 = multiply(%1, %1); %3 = mean(%2, axis=[2], keepdims=True); %4 = add(0.001f, %3); %5 = rsqrt(%4); "
          "multiply(%5, %1)", "nn.layer_norm(%x, epsilon=0.001f)"),
@@ -30,13 +31,16 @@ CUBIC = "%0 = power(%x, 3f); %1 = multiply(%0, 0.044715f); %2 = add(%x, %1); %3 
          "nn.rms_norm(%x, meta[relay.Constant][0], epsilon=1e-06f)"),
         (f"{SHIFTED} %3 = sum(%2, axis=[1], keepdims=True); divide(%2, %3)", "nn.softmax(%x, axis=1)"),
         ("%0 = divide(%x, 1.4142135f); %1 = erf(%0); %2 = add(%1, 1f); %3 = multiply(%x, %2); multiply(%3, 0.5f)", "nn.gelu(%x)"),
-        ("%0 = multiply(%x, 0.70710677f); %1 = erf(%0); %2 = add(1f, %1); %3 = multiply(0.5f, %x); multiply(%3, %2)", "nn.gelu(%x)"),
+        ("%0 = multiply(%x, 0.70710677f); %1 = erf(%0); %2 = add(1f, %1); %3 = multiply(0.5f, %x); multiply(%3, %2)",
+         "nn.gelu(%x)"),
         ("%0 = divide(%x, 1.4142135f); %1 = erf(%0); %2 = add(%1, 1f); %3 = multiply(%2, %x); divide(%3, 2f)", "nn.gelu(%x)"),
         (f'{CUBIC} %5 = add(%4, 1f); %6 = multiply(%x, 0.5f); multiply(%6, %5)', 'nn.gelu(%x, approximate="tanh")'),
-        ("%0 = multiply(%x, %x); %1 = multiply(%0, %x); %2 = multiply(0.044715f, %1); %3 = add(%2, %x); %4 = multiply(0.7978846f, %3); "
-         "%5 = tanh(%4); %6 = add(1f, %5); %7 = multiply(%x, %6); multiply(%7, 0.5f)", 'nn.gelu(%x, approximate="tanh")'),
-        ("%0 = multiply(%x, 0.044715f); %1 = multiply(%0, %x); %2 = add(%1, 1f); %3 = multiply(%x, 0.7978846f); %4 = multiply(%3, %2); "
-         "%5 = tanh(%4); %6 = add(%5, 1f); %7 = multiply(%x, 0.5f); multiply(%7, %6)", 'nn.gelu(%x, approximate="tanh")'),
+        ("%0 = multiply(%x, %x); %1 = multiply(%0, %x); %2 = multiply(0.044715f, %1); %3 = add(%2, %x); "
+         "%4 = multiply(0.7978846f, %3); %5 = tanh(%4); %6 = add(1f, %5); %7 = multiply(%x, %6); multiply(%7, 0.5f)",
+         'nn.gelu(%x, approximate="tanh")'),
+        ("%0 = multiply(%x, 0.044715f); %1 = multiply(%0, %x); %2 = add(%1, 1f); %3 = multiply(%x, 0.7978846f); "
+         "%4 = multiply(%3, %2); %5 = tanh(%4); %6 = add(%5, 1f); %7 = multiply(%x, 0.5f); multiply(%7, %6)",
+         'nn.gelu(%x, approximate="tanh")'),
         ("%0 = sigmoid(%x); multiply(%0, %x)", "nn.silu(%x)"),
         ("%0 = nn.hard_sigmoid(%x, alpha=0.16666667, beta=0.5); multiply(%x, %0)", "nn.hardswish(%x)"),
         ("%0 = add(%x, 3f); %1 = clip(%0, a_min=0f, a_max=6f); %2 = multiply(%x, %1); divide(%2, 6f)", "nn.hardswish(%x)"),
@@ -55,8 +59,8 @@ def test_recognised(before: str, after: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"{CENTRED} %2 = power(%1, 2f); %3 = mean(%2, axis=[1], keepdims=True); %4 = add(%3, 1e-05f); %5 = sqrt(%4); divide(%1, %5)",
-        f"{CENTRED} %2 = power(%x, 2f); %3 = mean(%2, axis=[2], keepdims=True); %4 = add(%3, 1e-05f); %5 = sqrt(%4); divide(%1, %5)",
+        f"{CENTRED} %2 = power(%1, 2f); %3 = mean(%2, axis=[1], keepdims=True); {DIVIDED}",
+        f"{CENTRED} %2 = power(%x, 2f); %3 = mean(%2, axis=[2], keepdims=True); {DIVIDED}",
         f"{ROOT_SQUARES} %3 = sqrt(%2); divide(%0, %3)",
         f"{SHIFTED} %3 = sum(%2, axis=[2], keepdims=True); divide(%2, %3)",
         "%0 = divide(%x, 1.5f); %1 = erf(%0); %2 = add(%1, 1f); %3 = multiply(%x, %2); multiply(%3, 0.5f)",

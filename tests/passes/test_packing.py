@@ -125,6 +125,16 @@ def test_concatenation(left: int, right: int, blocked: bool) -> None:
     assert (graph.find("concatenate").result.rank == 5) == blocked
 
 
+def test_resizing_to_nearest_neighbours_follows() -> None:
+    net = Net()
+    y = net.conv(net.image(16), 20)
+    for axis in (2, 3):
+        y = net.call("take", y, net.constant(np.arange(6, dtype=np.int64).repeat(2)), axis=axis, mode="fast")
+    graph = net.output(net.conv(y, 16))
+    check_layouts(graph)
+    assert len(graph.select("layout_transform")) == 2
+
+
 def test_padding_follows() -> None:
     net = Net()
     y = net.conv(net.image(16), 16)
@@ -143,7 +153,8 @@ def test_transposed_convolution(kernel: int, stride: int, padding: tuple[int, ..
     net = Net()
     y = net.call("nn.relu", net.conv(net.image(8, 5), 24))
     weight = net.constant(weights(24, channels, kernel, kernel))
-    y = net.call("nn.conv2d_transpose", y, weight, strides=(stride, stride), padding=padding, output_padding=(output_padding, output_padding))
+    attributes = {"strides": (stride,) * 2, "padding": padding, "output_padding": (output_padding,) * 2}
+    y = net.call("nn.conv2d_transpose", y, weight, **attributes)
     graph = net.output(net.call("nn.bias_add", y, net.constant(weights(channels))))
     assert check_layouts(graph) == 4
     assert not graph.select("nn.conv2d_transpose")

@@ -15,8 +15,9 @@ def test_input_products_are_taken_out(op: str, gates: int, functions: int) -> No
     builder = Builder()
     x = builder.input(TensorType((5, 2, 3), "float32"), "x")
     w, r = builder.constant(weights(2, gates * 4, 3)), builder.constant(weights(2, gates * 4, 4))
-    names, numbers = ("tanh",) * functions * 2, (0.0,) * functions * 2
-    results = builder.call_multi(op, x, w, r, activations=names, activation_alpha=numbers, activation_beta=numbers, direction="bidirectional")
+    numbers = (0.0,) * functions * 2
+    attributes = {"activations": ("tanh",) * functions * 2, "activation_alpha": numbers, "activation_beta": numbers}
+    results = builder.call_multi(op, x, w, r, **attributes, direction="bidirectional")
     graph = builder.output(*results)
     assert check(split_recurrent.run, graph) == 1
     assert [n.op for n in graph.nodes if n.op != "constant"] == ["nn.dense", op]

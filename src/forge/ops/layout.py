@@ -166,9 +166,10 @@ def _logical_extents(layout: Layout, shape: Sequence[Any], channels: int | None)
     """Extents by letter, as the kind of ``shape``'s entries (dimensions or expressions)."""
     found: dict[str, Any] = {}
     for letter in layout.letters:
-        padded = layout.extent(letter, shape)
-        trimmed = channels is not None and layout.block(letter) > 1
-        found[letter] = padded if not trimmed else te.dim(channels) if isinstance(padded, Expr) else channels
+        padded: Any = layout.extent(letter, shape)
+        found[letter] = padded
+        if channels is not None and layout.block(letter) > 1:
+            found[letter] = te.dim(channels) if isinstance(padded, Expr) else channels
     return found
 
 
@@ -194,7 +195,7 @@ def _part(logical: dict[str, Expr], layout: Layout, position: int) -> Expr:
 
 def _merge_blocks(x: np.ndarray, layout: Layout) -> np.ndarray:
     """``x`` with one axis per capital letter, in the layout's order."""
-    extents = [layout.extent(letter, x.shape) for letter in layout.letters]
+    extents = [x.shape[layout.index(letter)] * layout.block(letter) for letter in layout.letters]
     return x.transpose(_stable(range(layout.rank), layout)).reshape(extents)
 
 

@@ -83,15 +83,18 @@ def lowest(dtype: str) -> float | int | bool:
 
 @dataclass(frozen=True)
 class Window:
-    """A sliding window along one axis: ``size`` taps, ``dilation`` apart, every ``stride``."""
+    """A sliding window along one axis: ``size`` taps, ``dilation`` apart, every ``stride``.
 
-    size: Dim
+    ``size`` and the paddings are dimensions; where a reference evaluates them, integers.
+    """
+
+    size: Any
     stride: int
     dilation: int
-    before: Dim = 0
-    after: Dim = 0
+    before: Any = 0
+    after: Any = 0
 
-    def positions(self, extent: Dim, ceil_mode: bool = False) -> Dim:
+    def positions(self, extent: Any, ceil_mode: bool = False) -> Any:
         """Number of windows over ``extent`` padded elements; with ``ceil_mode`` also partial ones that start inside."""
         span = extent + self.before + self.after - self.dilation * (self.size - 1) - 1
         if not ceil_mode:
@@ -140,7 +143,9 @@ def padded_read(source: Tensor, indices: Sequence[Expr], overhang: Sequence[bool
     return te.select(valid, source[tuple(safe)], te.const(fill, source.dtype))
 
 
-def sliding_windows(x: np.ndarray, axes: Sequence[int], spec: Sequence[Window], counts: Sequence[int], fill: Any) -> np.ndarray:
+def sliding_windows(
+    x: np.ndarray, axes: Sequence[int], spec: Sequence[Window], counts: Sequence[int], fill: Any
+) -> np.ndarray:
     """A view of padded ``x`` with ``counts`` windows along ``axes`` and one new axis per window, at the end, for its taps."""
     pads = [(0, 0)] * x.ndim
     for axis, w, count in zip(axes, spec, counts):
@@ -166,6 +171,6 @@ def _pad(x: np.ndarray, pads: Sequence[tuple[int, int]], fill: Any) -> np.ndarra
 
 
 __all__ = [
-    "HALF_TYPES", "Window", "accumulator_dtype", "cast_result", "fail", "lowest", "normalize_axis", "padded_read", "padding_pairs",
-    "require_equal", "require_positive", "sliding_windows", "tensor_type", "tuple_of", "wide", "windows",
+    "HALF_TYPES", "Window", "accumulator_dtype", "cast_result", "fail", "lowest", "normalize_axis", "padded_read",
+    "padding_pairs", "require_equal", "require_positive", "sliding_windows", "tensor_type", "tuple_of", "wide", "windows",
 ]

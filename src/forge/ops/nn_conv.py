@@ -65,14 +65,14 @@ class Conv3DAttrs(Conv2DAttrs):
 
 @dataclass(frozen=True)
 class ConvShape:
-    """The geometry of one convolution; extents are dimensions (or integers, for NumPy)."""
+    """The geometry of one convolution; extents are dimensions (integers in a reference, expressions in a lowering)."""
 
     data: str  # layouts
     kernel: str
     out: str
     groups: int
-    channels: Dim  # of the result
-    in_channels: Dim
+    channels: Any  # of the result
+    in_channels: Any
     taps: tuple[Window, ...]
 
     @property
@@ -130,7 +130,7 @@ class _ConvBase(Op[Any]):
             for tap, size in zip(shape.taps, tuple_of(self.name, "kernel_size", attrs.kernel_size, len(shape.taps))):
                 require_equal(self.name, "kernel size of the weight", tap.size, size)
 
-    def out_extents(self, extents: dict[str, Dim], shape: ConvShape, attrs: Any) -> list[Dim]:
+    def out_extents(self, extents: dict[str, Dim], shape: ConvShape, attrs: Any) -> list[Any]:
         """Extents of the result along the spatial axes, for data of ``extents`` by letter."""
         raise NotImplementedError
 
@@ -211,7 +211,7 @@ class _Conv(_ConvBase):
     weight_groups_axis = "I"
     flops_free_axis = "O"
 
-    def out_extents(self, extents: dict[str, Dim], shape: ConvShape, attrs: Any) -> list[Dim]:
+    def out_extents(self, extents: dict[str, Any], shape: ConvShape, attrs: Any) -> list[Any]:
         return [tap.positions(extents[letter]) for letter, tap in zip(self.spatial, shape.taps)]
 
     def contract(self, x: np.ndarray, w: np.ndarray, shape: ConvShape, attrs: Any) -> np.ndarray:
@@ -222,7 +222,8 @@ class _Conv(_ConvBase):
         per_group, outs = x.shape[1] // shape.groups, w.shape[0] // shape.groups
         if per_group == 1 and outs == 1:
             letters = "defghijk"[: 2 * n]
-            return np.einsum(f"nc{letters},c{letters[n:]}->nc{letters[:n]}", view, w[:, 0])
+            product: np.ndarray = np.einsum(f"nc{letters},c{letters[n:]}->nc{letters[:n]}", view, w[:, 0])
+            return product
         parts = [
             np.tensordot(view[:, g * per_group : (g + 1) * per_group], w[g * outs : (g + 1) * outs],
                          ([1, *range(2 + n, 2 + 2 * n)], range(1, 2 + n)))
@@ -325,7 +326,7 @@ class _ConvTranspose(_ConvBase):
     weight_groups_axis = "O"
     flops_free_axis = "I"
 
-    def out_extents(self, extents: dict[str, Dim], shape: ConvShape, attrs: Any) -> list[Dim]:
+    def out_extents(self, extents: dict[str, Any], shape: ConvShape, attrs: Any) -> list[Any]:
         extra = tuple_of(self.name, "output_padding", attrs.output_padding, len(self.spatial))
         return [
             (extents[letter] - 1) * w.stride + (w.size - 1) * w.dilation + 1 + more - w.before - w.after

@@ -1,7 +1,7 @@
 """Convolutions on blocked channels, which target-dependent passes produce.
 
-Data is ``[N, ceil(C / c), H, W, c]`` (layout ``NCHW<c>c``). Lanes beyond the true number of channels are undefined in data: sums over
-input channels stop at ``in_channels``. In weights they are zero.
+Data is ``[N, ceil(C / c), H, W, c]`` (layout ``NCHW<c>c``). Lanes beyond the true number of channels are undefined in data: sums
+over input channels stop at ``in_channels``. In weights they are zero.
 """
 
 from __future__ import annotations
@@ -66,8 +66,10 @@ class _PackedConv(Op[PackedConv2DAttrs]):
             raise fail(self.name, "attributes", f"channels {attrs.channels}, in_channels {attrs.in_channels}", "both")
         require_equal(self.name, f"channel block of data {data}", data.shape[4], in_block)
         require_equal(self.name, f"channel blocks of data {data}", data.shape[1], in_blocks)
-        require_equal(self.name, f"blocks of {attrs.in_channels} input channels", in_blocks, dims.ceildiv(attrs.in_channels, in_block))
-        require_equal(self.name, f"blocks of {attrs.channels} channels", out_blocks, dims.ceildiv(attrs.channels, out_block))
+        for what, channels, found, block in (
+            ("input channels", attrs.in_channels, in_blocks, in_block), ("channels", attrs.channels, out_blocks, out_block),
+        ):
+            require_equal(self.name, f"blocks of {channels} {what}", found, dims.ceildiv(channels, block))
         sizes = [tap.positions(extent) for tap, extent in zip(self.taps(weight.shape, attrs), data.shape[2:4])]
         require_positive(self.name, f"window over {data}", sizes)
         dtype = conv_result_dtype(self.name, data, weight, attrs.out_dtype)
@@ -110,7 +112,7 @@ class Conv2DNCHWc(_PackedConv):
 
     def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
         data, weight = (v.astype(self.accumulator(operands[0], attrs)) for v in operands)
-        n, blocks, h, w, block = data.shape
+        _, blocks, _, _, block = data.shape
         true_lane = (np.arange(blocks * block) < attrs.in_channels).reshape(blocks, 1, 1, block)
         view = self.view(np.where(true_lane, data, 0), weight, attrs)
         out = np.tensordot(view, weight, ([1, 5, 6, 4], [1, 2, 3, 4]))
@@ -133,7 +135,8 @@ class Conv2DNCHWc(_PackedConv):
             factor = weight[out_block, channel // block, v, u, channel % block, lane]
             return te.reduce("sum", te.cast(value, dtype) * te.cast(factor, dtype), axes)
 
-        return [cast_result(te.compute(te.shape_of(results[0].shape), body, name="conv_nchwc"), results[0].dtype)]
+        total = te.compute(te.shape_of(results[0].shape), body, name="conv_nchwc")
+        return [cast_result(total, results[0].dtype)]
 
     def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
         weight = operands[1].type if hasattr(operands[1], "type") else operands[1]
@@ -145,7 +148,8 @@ class Conv2DNCHWc(_PackedConv):
 class DepthwiseConv2DNCHWc(_PackedConv):
     """Depthwise convolution on blocked channels: one filter per channel, as many outputs as inputs.
 
-    ``out[n, C, y, x, c] = sum over taps (v, u) of data[n, C, y * sh + v * dh - ph, x * sw + u * dw - pw, c] * weight[C, v, u, c]``.
+    ``out[n, C, y, x, c] = sum over taps (v, u) of data[n, C, y * sh + v * dh - ph, x * sw + u * dw - pw, c] *
+    weight[C, v, u, c]``.
 
     Operands: data ``[N, ceil(C / c), H, W, c]``, weight ``[ceil(C / c), kh, kw, c]``. Attributes: those of nn.conv2d,
     ``groups`` = ``channels`` = ``in_channels`` = C. Kernel family ``depthwise_conv2d_nchwc``.
@@ -161,8 +165,9 @@ class DepthwiseConv2DNCHWc(_PackedConv):
         return shape[0], shape[3], shape[0], shape[3]
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        if not attrs.groups == attrs.channels == attrs.in_channels:
-            raise fail(self.name, "groups, channels, in_channels", (attrs.groups, attrs.channels, attrs.in_channels), "equal numbers")
+        numbers = (attrs.groups, attrs.channels, attrs.in_channels)
+        if len(set(numbers)) != 1:
+            raise fail(self.name, "groups, channels, in_channels", numbers, "equal numbers")
         return super().infer(operands, attrs, regions)
 
     def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
@@ -183,7 +188,8 @@ class DepthwiseConv2DNCHWc(_PackedConv):
             product = te.cast(padded_read(data, source, overhang, 0), dtype) * te.cast(weight[block, v, u, lane], dtype)
             return te.reduce("sum", product, axes)
 
-        return [cast_result(te.compute(te.shape_of(results[0].shape), body, name="depthwise_nchwc"), results[0].dtype)]
+        total = te.compute(te.shape_of(results[0].shape), body, name="depthwise_nchwc")
+        return [cast_result(total, results[0].dtype)]
 
     def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
         weight = operands[1].type if hasattr(operands[1], "type") else operands[1]

@@ -54,7 +54,8 @@ class DropoutAttrs:
 
 def _product(a: np.ndarray, b: np.ndarray, out_dtype: str) -> np.ndarray:
     as_type = dtypes.numpy_dtype(accumulator_dtype(out_dtype or dtypes.canonical(a.dtype)))
-    return np.matmul(a.astype(as_type), b.astype(as_type))
+    product: np.ndarray = np.matmul(a.astype(as_type), b.astype(as_type))
+    return product
 
 
 def _contraction(shape: Sequence[Expr], inner: Expr, a: Any, b: Any, dtype: str, name: str) -> Sequence[Tensor]:

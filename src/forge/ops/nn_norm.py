@@ -64,7 +64,8 @@ class _Softmax(Op[SoftmaxAttrs]):
 
         largest = te.compute(rest, lambda *i: te.reduce("max", value(i, r.var), [r]), name="softmax_max")
         s = te.reduce_axis(data.shape[axis], "s")
-        total = te.compute(rest, lambda *i: te.reduce("sum", te.call("exp", value(i, s.var) - largest[i]), [s]), name="softmax_sum")
+        total = te.compute(
+            rest, lambda *i: te.reduce("sum", te.call("exp", value(i, s.var) - largest[i]), [s]), name="softmax_sum")
 
         def result(*i: Expr) -> Expr:
             shifted = te.cast(data[i], dtype) - largest[without(i)]
@@ -168,7 +169,8 @@ class _RowNorm(Op[Any]):
             mean = te.compute(rest, lambda *i: te.reduce("sum", te.cast(data[(*i, *(a.var for a in first))], dtype), first),
                               name="norm_sum")
         axes = [te.reduce_axis(extent, f"s{k}") for k, extent in enumerate(inner)]
-        squares = te.compute(rest, lambda *i: te.reduce("sum", _square(centred(*i, *(a.var for a in axes))), axes), name="norm_squares")
+        squares = te.compute(
+            rest, lambda *i: te.reduce("sum", _square(centred(*i, *(a.var for a in axes))), axes), name="norm_squares")
         gamma, beta = self._parameters(operands, attrs)
 
         def result(*i: Expr) -> Expr:
@@ -235,7 +237,7 @@ class _ChannelNorm(Op[Any]):
     """What normalisations with parameters per channel share."""
 
     accuracy = Accuracy.ACCUMULATING
-    Attrs = BatchNormAttrs
+    Attrs: ClassVar[type[Any]] = BatchNormAttrs
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
         data = tensor_type(self.name, "data", operands[0])
@@ -284,7 +286,8 @@ class BatchNorm(_ChannelNorm):
         assert data is not None and gamma is not None and beta is not None and mean is not None and variance is not None
         axis = attrs.axis % data.rank
         epsilon = builder.constant(attrs.epsilon, data.dtype)
-        scale = builder.call("divide", builder.constant(1, data.dtype), builder.call("sqrt", builder.call("add", variance, epsilon)))
+        deviation = builder.call("sqrt", builder.call("add", variance, epsilon))
+        scale = builder.call("divide", builder.constant(1, data.dtype), deviation)
         if attrs.scale:
             scale = builder.call("multiply", gamma, scale)
         shift = builder.call("negative", builder.call("multiply", mean, scale))
@@ -474,6 +477,3 @@ class L2Normalize(Op[L2NormalizeAttrs]):
         total = builder.call("sum", builder.call("multiply", data, data), axis=attrs.axis, keepdims=True)
         floor = builder.call("maximum", total, builder.constant(attrs.eps, data.dtype))
         return [builder.call("divide", data, builder.call("sqrt", floor))]
-
-
-__all__ = ["BatchNorm", "GroupNorm", "InstanceNorm", "L2Normalize", "LRN", "LayerNorm", "LogSoftmax", "RmsNorm", "Softmax", "along_axis"]

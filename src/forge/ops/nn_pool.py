@@ -386,20 +386,23 @@ def _cell(extent: Expr, cells: Expr) -> tuple[Expr, bool]:
 
 
 class _AdaptiveMax(_AdaptivePool):
-    __doc__ = f"Maximum of every cell. {_AdaptivePool.__doc__}"
+    """Maximum of every cell."""
+
     reduction = "max"
     accuracy = Accuracy.EXACT
 
 
 class _AdaptiveAvg(_AdaptivePool):
-    __doc__ = f"Mean of every cell. {_AdaptivePool.__doc__}"
+    """Mean of every cell."""
+
     reduction = "sum"
     accuracy = Accuracy.ACCUMULATING
 
 
 @register
 class AdaptiveMaxPool1D(_AdaptiveMax):
-    __doc__ = _AdaptiveMax.__doc__
+    """Maximum of every cell: floor(p * extent / n) to ceil((p + 1) * extent / n) is cell ``p`` of ``n``."""
+
     name = "nn.adaptive_max_pool1d"
     Attrs = AdaptivePool1DAttrs
     spatial = "W"
@@ -407,7 +410,8 @@ class AdaptiveMaxPool1D(_AdaptiveMax):
 
 @register
 class AdaptiveMaxPool2D(_AdaptiveMax):
-    __doc__ = _AdaptiveMax.__doc__
+    """Maximum of every cell: floor(p * extent / n) to ceil((p + 1) * extent / n) is cell ``p`` of ``n``."""
+
     name = "nn.adaptive_max_pool2d"
     Attrs = AdaptivePool2DAttrs
     spatial = "HW"
@@ -415,7 +419,8 @@ class AdaptiveMaxPool2D(_AdaptiveMax):
 
 @register
 class AdaptiveMaxPool3D(_AdaptiveMax):
-    __doc__ = _AdaptiveMax.__doc__
+    """Maximum of every cell: floor(p * extent / n) to ceil((p + 1) * extent / n) is cell ``p`` of ``n``."""
+
     name = "nn.adaptive_max_pool3d"
     Attrs = AdaptivePool3DAttrs
     spatial = "DHW"
@@ -423,7 +428,8 @@ class AdaptiveMaxPool3D(_AdaptiveMax):
 
 @register
 class AdaptiveAvgPool1D(_AdaptiveAvg):
-    __doc__ = _AdaptiveAvg.__doc__
+    """Mean of every cell: floor(p * extent / n) to ceil((p + 1) * extent / n) is cell ``p`` of ``n``."""
+
     name = "nn.adaptive_avg_pool1d"
     Attrs = AdaptivePool1DAttrs
     spatial = "W"
@@ -431,7 +437,8 @@ class AdaptiveAvgPool1D(_AdaptiveAvg):
 
 @register
 class AdaptiveAvgPool2D(_AdaptiveAvg):
-    __doc__ = _AdaptiveAvg.__doc__
+    """Mean of every cell: floor(p * extent / n) to ceil((p + 1) * extent / n) is cell ``p`` of ``n``."""
+
     name = "nn.adaptive_avg_pool2d"
     Attrs = AdaptivePool2DAttrs
     spatial = "HW"
@@ -439,7 +446,8 @@ class AdaptiveAvgPool2D(_AdaptiveAvg):
 
 @register
 class AdaptiveAvgPool3D(_AdaptiveAvg):
-    __doc__ = _AdaptiveAvg.__doc__
+    """Mean of every cell: floor(p * extent / n) to ceil((p + 1) * extent / n) is cell ``p`` of ``n``."""
+
     name = "nn.adaptive_avg_pool3d"
     Attrs = AdaptivePool3DAttrs
     spatial = "DHW"

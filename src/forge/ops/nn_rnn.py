@@ -7,8 +7,8 @@ Shapes, with T steps, B rows, I inputs, H hidden units, D directions (2 for "bid
 - results y ``[T, D, B, H]``, h ``[D, B, H]`` (and c);
 - with ``layout`` 1 the batch comes first: x ``[B, T, I]``, y ``[B, T, D, H]``, states ``[B, D, H]``.
 
-Where w is absent, x ``[T, B, D * G * H]`` holds its products already. Steps from a row's length on give y = 0 and leave its state.
-A reverse direction reads the steps of a row backwards, from its length on.
+Where w is absent, x ``[T, B, D * G * H]`` holds its products already. Steps from a row's length on give y = 0 and leave its
+state. A reverse direction reads the steps of a row backwards, from its length on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Gate = Callable[[int, Array], Array]
 
 @dataclass(frozen=True)
 class RnnAttrs:
-    """``activations`` and their parameters: one entry per function and direction. ``clip`` bounds what goes into those of gates."""
+    """``activations`` and their parameters have one entry per function and direction. ``clip`` bounds the input of gates."""
 
     activations: tuple[str, ...]
     activation_alpha: tuple[float, ...]
@@ -74,9 +74,9 @@ class _Recurrent(Op[Any]):
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "rnn"
-    operands = (
-        Operand("x"), Operand("w", optional=True), Operand("r"), Operand("bias", optional=True), Operand("lengths", optional=True),
-        Operand("h0", optional=True),
+    operands: ClassVar[tuple[Operand, ...]] = (
+        Operand("x"), Operand("w", optional=True), Operand("r"), Operand("bias", optional=True),
+        Operand("lengths", optional=True), Operand("h0", optional=True),
     )
     gates: ClassVar[int]
     functions: ClassVar[int]  # activations per direction
@@ -157,10 +157,12 @@ class _Direction:
         self.reverse = attrs.direction == "reverse" or direction == 1
         self.r = values["r"][direction]
         width, self.hidden = self.r.shape
-        bias = values["bias"][direction] if values["bias"] is not None else np.zeros(2 * width, self.r.dtype)
+        given = values["bias"]
+        bias = np.zeros(2 * width, self.r.dtype) if given is None else given[direction]
         self.input_bias, self.state_bias = bias[:width], bias[width:]
         x = values["x"]
-        self.products = x[..., direction * width : (direction + 1) * width] if values["w"] is None else x @ values["w"][direction].T
+        own = slice(direction * width, (direction + 1) * width)
+        self.products = x[..., own] if values["w"] is None else x @ values["w"][direction].T
         steps, batch = x.shape[:2]
         self.lengths = np.full(batch, steps) if values["lengths"] is None else values["lengths"]
         zeros = np.zeros((batch, self.hidden), self.r.dtype)
@@ -194,8 +196,8 @@ class _Direction:
 class LSTM(_Recurrent):
     """i = f(z_i + p_i c'), o = f(z_o + p_o c), f = f(z_f + p_f c'), c = f c' + i g(z_c), h = o h(c), with z = x w + h' r + b.
 
-    Gates in the order i, o, f, c; activations f, g, h per direction. ``input_forget``: f = 1 - i. Operands: x, w, r, bias, lengths, h0,
-    c0, peephole (i, o, f). Results: y, h, c. Shapes are at the head of ``forge.ops.nn_rnn``. Kernel family ``rnn``.
+    Gates in the order i, o, f, c; activations f, g, h per direction. ``input_forget``: f = 1 - i. Operands: x, w, r, bias,
+    lengths, h0, c0, peephole (i, o, f). Results: y, h, c. Shapes: see ``forge.ops.nn_rnn``. Kernel family ``rnn``.
     """
 
     name = "nn.lstm"

@@ -1,7 +1,7 @@
 """One form for equal things, and no operator that does nothing. Repeats until nothing changes.
 
-Each rule is a function of one node that returns the value (or one value per result) to use in its place, or None; its docstring is
-the equation. Those for shapes, transposes and slices are in ``view_rules``.
+Each rule is a function of one node that returns the value (or one value per result) to use in its place, or None; its
+docstring is the equation. Those for shapes, transposes and slices are in ``view_rules``.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def neutral_operand(value: float, both_sides: bool) -> Rule:
             x, y = node.operands[kept], node.operands[other]
             assert x is not None and y is not None
             array = y.constant
-            if array is not None and array.size and array.dtype != object and np.all(array == value) and x.type == node.result.type:
+            neutral = array is not None and array.size > 0 and array.dtype != object and np.all(array == value)
+            if neutral and x.type == node.result.type:
                 return x
         return None
 

@@ -1,9 +1,10 @@
 """Convolutions get the blocked layout of the target's kernels, and tensors stay in it as long as they can.
 
 ``nn.conv2d(%x, w)`` --> ``nn.contrib_conv2d_NCHWc(layout_transform(%x), p)`` with channels in blocks of the target's vector width
-and packed weights; a transposed convolution becomes such a convolution and a shuffle. Element-wise operators, pools, concatenations, resizing and padding follow their operand into the blocked layout;
-everything else reads a tensor that is transformed back, once. Images of symbolic size, weights that are not constant and other
-groupings than depthwise keep the plain layout.
+and packed weights; a transposed convolution becomes such a convolution and a shuffle. Element-wise operators, pools,
+concatenations, resizing and padding follow their operand into the blocked layout; everything else reads a tensor that is
+transformed back, once.
+Images of symbolic size, weights that are not constant and other groupings than depthwise keep the plain layout.
 """
 
 from __future__ import annotations
@@ -203,7 +204,18 @@ class _Blocking:
         widths = node.attributes["pad_width"]
         if widths is None or not self._is_blocked(node.operands[0]) or tuple(widths[1]) != (0, 0):
             return None
-        return self._call(node, [self._blocked_data(node), *node.operands[1:]], {**node.attributes, "pad_width": (*widths, (0, 0))})
+        operands = [self._blocked_data(node), *node.operands[1:]]
+        return self._call(node, operands, {**node.attributes, "pad_width": (*widths, (0, 0))})
+
+    def _take(self, node: Node) -> Value | None:
+        """Rows or columns by number: how images are resized to their nearest neighbours."""
+        indices, attributes = node.operands[1], node.attributes
+        axis = attributes["axis"]
+        if indices is None or indices.rank != 1 or axis is None or axis % 4 not in (2, 3) or attributes["batch_dims"]:
+            return None
+        if not self._is_blocked(node.operands[0]):
+            return None
+        return self._call(node, [self._blocked_data(node), indices], {**attributes, "axis": axis % 4})
 
     def _elementwise(self, node: Node) -> Value | None:
         channels = node.result.shape[1]
@@ -225,43 +237,50 @@ class _Blocking:
             plain = self._restored(value, builder) if self._is_blocked(value) else value
             return _viewed(plain, (*shape, 1), builder)
         if value.constant is not None:
-            return builder.constant(_block_channels(value.constant.reshape(shape), self.block), name=value.name)
+            return builder.constant(_block_channels(value.constant.reshape([d for d in shape if isinstance(d, int)]),
+                self.block), name=value.name)
         return self._in_blocks(value if value.rank == 4 else _viewed(value, shape, builder), builder, self.block)
 
     RULES: ClassVar[dict[str, Callable[[_Blocking, Node], Value | None]]] = {
         "nn.bias_add": _bias_add,
         "concatenate": _concatenate,
         "nn.pad": _pad,
+        "take": _take,
     }
 
 
 def _is_eligible(node: Node) -> bool:
     """Whether the blocked kernels can compute this convolution."""
+    if not _is_plain(node, "OIHW"):
+        return False
+    data, weight = node.operands
+    assert data is not None and weight is not None
+    groups = node.attributes["groups"]
+    return bool(groups == 1 or groups == data.shape[1] == weight.shape[0])
+
+
+def _is_plain(node: Node, kernel_layout: str) -> bool:
+    """Whether it is a float32 convolution in the default layouts with a constant weight and known sizes."""
     data, weight = node.operands
     attributes = node.attributes
-    if data is None or weight is None or weight.constant is None or data.dtype != "float32" or attributes["out_dtype"] not in ("", "float32"):
+    if data is None or weight is None or weight.constant is None or weight.constant.size == 0 or data.dtype != "float32":
         return False
     layouts = (attributes["data_layout"], attributes["kernel_layout"], attributes["out_layout"] or "NCHW")
-    numbers = (*data.shape[1:], *attributes["padding"])
-    if layouts != ("NCHW", "OIHW", "NCHW") or not is_static(*numbers) or weight.constant.size == 0:
-        return False
-    return attributes["groups"] == 1 or attributes["groups"] == data.shape[1] == weight.shape[0]
+    default = layouts == ("NCHW", kernel_layout, "NCHW") and attributes["out_dtype"] in ("", "float32")
+    return default and is_static(*data.shape[1:], *attributes["padding"])
 
 
 def _is_eligible_transposed(node: Node) -> bool:
     """Whether the shuffled form can compute this transposed convolution."""
-    data, weight = node.operands
     attributes = node.attributes
-    if data is None or weight is None or weight.constant is None or data.dtype != "float32" or attributes["out_dtype"] not in ("", "float32"):
+    if not _is_plain(node, "IOHW") or attributes["groups"] != 1 or any(d != 1 for d in attributes["dilation"]):
         return False
-    layouts = (attributes["data_layout"], attributes["kernel_layout"], attributes["out_layout"] or "NCHW")
-    plain = attributes["groups"] == 1 and all(d == 1 for d in attributes["dilation"])
-    if layouts != ("NCHW", "IOHW", "NCHW") or not plain or not is_static(*data.shape[1:], *attributes["padding"]):
-        return False
+    data, weight = node.operands
+    assert data is not None and weight is not None
     first, steps = padding_begins(attributes["padding"]), attributes["strides"]
     reach = [b + extent for b, extent in zip(first, node.result.shape[2:])]
     limit = [(i - 1) * s + -(-k // s) * s for i, k, s in zip(data.shape[2:], weight.shape[2:], steps)]
-    return weight.constant.size > 0 and len(steps) == 2 and all(r <= m for r, m in zip(reach, limit))
+    return len(steps) == 2 and all(r <= m for r, m in zip(reach, limit))
 
 
 def padding_begins(padding: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -270,7 +289,7 @@ def padding_begins(padding: tuple[Any, ...]) -> tuple[Any, Any]:
 
 
 def subpixel_kernel(weight: np.ndarray, steps: tuple[int, int], channels: int) -> np.ndarray:
-    """``weight[I, O, kh, kw]`` of stride ``steps`` as ``[(r, s, channels), I, ceil(kh / sh), ceil(kw / sw)]``, with taps reversed."""
+    """``weight[I, O, kh, kw]`` of stride ``steps`` as ``[(r, s, channels), I, ceil(kh / sh), ceil(kw / sw)]``, taps reversed."""
     inner, outer, height, width = weight.shape
     rows, columns = steps
     taps = -(-height // rows), -(-width // columns)
@@ -304,7 +323,7 @@ def _viewed(value: Value, shape: tuple[Dim, ...], builder: Builder) -> Value:
     if tuple(value.shape) == shape:
         return value
     if value.constant is not None:
-        return builder.constant(value.constant.reshape(tuple(int(str(d)) for d in shape)), name=value.name)
+        return builder.constant(value.constant.reshape([d for d in shape if isinstance(d, int)]), name=value.name)
     return builder.call("reshape", value, newshape=shape)
 
 
@@ -329,5 +348,5 @@ def pack_kernel(weight: np.ndarray, inner: int, outer: int) -> np.ndarray:
 
 def pack_depthwise(weight: np.ndarray, block: int) -> np.ndarray:
     """``weight[C, 1, kh, kw]`` as ``[C / block, kh, kw, block]``, zero beyond the true channels."""
-    c, _, kh, kw = weight.shape
+    kh, kw = weight.shape[2:]
     return np.ascontiguousarray(_padded(weight, block).reshape(-1, block, kh, kw).transpose(0, 2, 3, 1))

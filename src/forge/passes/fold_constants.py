@@ -56,9 +56,9 @@ def _evaluated(node: Node) -> list[np.ndarray] | None:
 def _is_foldable(node: Node) -> bool:
     if node.op_def is CONSTANT or node.regions or not node.op_def.is_pure or node.op_def.traits & Trait.HOST:
         return False
-    if any(v is not None and v.constant is None for v in node.operands) or not all(isinstance(v.type, TensorType) for v in node.results):
-        return False
-    return not any(attribute_symbols(node.attributes))
+    constant = all(v is None or v.constant is not None for v in node.operands)
+    tensors = all(isinstance(v.type, TensorType) for v in node.results)
+    return constant and tensors and not any(attribute_symbols(node.attributes))
 
 
 def _known_bytes(value: Value) -> int:

@@ -250,7 +250,9 @@ def softmax(graph: Graph, node: Node) -> Value | None:
 def spatial_mean(graph: Graph, node: Node) -> Value | None:
     """mean(x[N, C, H, W], axis=(2, 3)) == global_avg_pool2d(x), and the same for max"""
     data = operand(node)
-    if data.rank != 4 or any(v is not None for v in node.operands[1:]) or reduced_axes(node) != (2, 3) or not dtypes.is_float(data.dtype):
+    if data.rank != 4 or any(v is not None for v in node.operands[1:]) or not dtypes.is_float(data.dtype):
+        return None
+    if reduced_axes(node) != (2, 3):
         return None
     builder = before(graph, node)
     pooled = builder.call("nn.global_avg_pool2d" if node.op == "mean" else "nn.global_max_pool2d", data)
@@ -338,7 +340,9 @@ def hardswish(graph: Graph, node: Node) -> Value | None:
         return None
     for x, gate in (parts, parts[::-1]):
         clip = made_by(gate, "clip")
-        if clip is None or any(v is not None for v in clip.operands[1:]) or (clip.attributes["a_min"], clip.attributes["a_max"]) != (0, 6):
+        if clip is None or any(v is not None for v in clip.operands[1:]):
+            continue
+        if (clip.attributes["a_min"], clip.attributes["a_max"]) != (0, 6):
             continue
         if any(inner is x and three == 3.0 for inner, three in with_scalar(clip.operands[0], "add")):
             return before(graph, node).call("nn.hardswish", x)

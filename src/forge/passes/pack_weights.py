@@ -1,6 +1,6 @@
 """Matrix products with constant weights get them packed in panels as wide as the target's kernels read them.
 
-``nn.dense(%x, w)`` --> ``nn.contrib_dense_pack(%x, p)`` with ``p[n // b, k, n % b] = w[n, k]`` and zeros beyond the last row of w.
+``nn.dense(%x, w)`` --> ``nn.contrib_dense_pack(%x, p)`` with ``p[n // b, k, n % b] = w[n, k]`` and zeros beyond w's last row.
 With a weight that is not constant: ``nn.matmul(%x, %w, transpose_b=True)``.
 """
 

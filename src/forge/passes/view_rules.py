@@ -6,6 +6,7 @@ Reshapes go up through slices and down through arithmetic, so that they meet and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from forge import dims
 from forge.dims import Dim
@@ -49,7 +50,8 @@ def reshaped(graph: Graph, node: Node, data: Value) -> Value:
     if data.type == node.result.type:
         return data
     keeps_zero = any(isinstance(d, int) and d == 0 for d in shape)
-    return before(graph, node).call("reshape", data, newshape=shape, **({"allowzero": True} if keeps_zero else {}))
+    attributes: dict[str, Any] = {"allowzero": True} if keeps_zero else {}
+    return before(graph, node).call("reshape", data, newshape=shape, **attributes)
 
 
 def explicit_newshape(graph: Graph, node: Node) -> Value | None:
@@ -101,7 +103,7 @@ def dense_of_view(graph: Graph, node: Node) -> Value | None:
 
 
 def elementwise_of_view(graph: Graph, node: Node) -> Value | None:
-    """f(reshape(x), c) == reshape(f(x, c)) for an element-wise f and constants c that are scalars or go along a last axis that stays"""
+    """f(reshape(x), c) == reshape(f(x, c)) for element-wise f and constants c: scalars, or along a last axis that stays"""
     inner = data_of(node).producer
     if inner is None or inner.op != "reshape" or not is_plain_view(inner) or node.result.shape != inner.result.shape:
         return None
@@ -114,7 +116,9 @@ def elementwise_of_view(graph: Graph, node: Node) -> Value | None:
 
 
 def _goes_along_last(value: Value | None, allowed: bool) -> bool:
-    return value is not None and value.constant is not None and (value.rank == 0 or value.shape == (1,) or (allowed and value.rank == 1))
+    if value is None or value.constant is None:
+        return False
+    return value.rank == 0 or value.shape == (1,) or (allowed and value.rank == 1)
 
 
 def sum_of_views(graph: Graph, node: Node) -> Value | None:
@@ -294,7 +298,9 @@ def _swaps_last_two(axes: tuple[int, ...]) -> bool:
 
 
 
-ACTIVATIONS = ("nn.relu", "nn.gelu", "nn.silu", "sigmoid", "tanh", "erf", "clip", "nn.leaky_relu", "nn.hardswish", "exp", "sqrt", "negative")
+ACTIVATIONS = (
+    "nn.relu", "nn.gelu", "nn.silu", "nn.leaky_relu", "nn.hardswish", "clip", "sigmoid", "tanh", "erf", "exp", "sqrt", "negative",
+)
 ARITHMETIC = ("add", "subtract", "multiply")
 
 RULES: dict[str, tuple[Rule, ...]] = {

@@ -127,11 +127,11 @@ def scaled_weight(anchor: Node, weight: np.ndarray, scale: np.ndarray) -> np.nda
     """``weight`` with the part of every output channel multiplied by its entry of ``scale``."""
     wide = weight.astype(np.float64)
     if anchor.op == "nn.dense":
-        return (wide * scale[:, None]).astype(weight.dtype)
+        return np.asarray(wide * scale[:, None], weight.dtype)
     layout, groups = anchor.attributes["kernel_layout"], anchor.attributes["groups"]
     outs = layout.index("O")
     if anchor.op in FORWARD:
-        return (wide * _along(scale, outs, weight.ndim)).astype(weight.dtype)
+        return np.asarray(wide * _along(scale, outs, weight.ndim), weight.dtype)
     ins = layout.index("I")
     grouped = np.moveaxis(wide, (ins, outs), (0, 1))
     factors = np.repeat(scale.reshape(groups, -1), grouped.shape[0] // groups, axis=0)

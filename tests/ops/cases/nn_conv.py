@@ -46,8 +46,10 @@ def plain_rows() -> list[Case]:
         row("nn.conv2d", [f64(1, 3, 6, 5), f64(2, 3, 3, 3)], padding=(1, 1)),
         row("nn.conv2d", [f16(1, 3, 6, 5), f16(2, 3, 3, 3)], padding=(1, 1)),
         row("nn.conv2d", [bf16(1, 3, 6, 5), bf16(2, 3, 3, 3)], padding=(1, 1)),
-        row("nn.conv2d", [u8(1, 3, 6, 5, low=0, high=255), i8(2, 3, 3, 3, low=-128, high=127)], padding=(1, 1), out_dtype="int32"),
-        row("nn.conv2d", [f32(1, 6, 5, 3), f32(3, 3, 3, 2)], channels_last, data_layout="NHWC", kernel_layout="HWIO", symbolic=False),
+        row("nn.conv2d", [u8(1, 3, 6, 5, low=0, high=255), i8(2, 3, 3, 3, low=-128, high=127)], padding=(1, 1),
+            out_dtype="int32"),
+        row("nn.conv2d", [f32(1, 6, 5, 3), f32(3, 3, 3, 2)], channels_last, data_layout="NHWC", kernel_layout="HWIO",
+            symbolic=False),
     ]
 
 
@@ -61,7 +63,8 @@ def transposed_rows() -> list[Case]:
         transposed(1, (2, 3, 5), (3, 4, 3), strides=(2,)),
         transposed(1, (2, 4, 5), (4, 3, 3), symbolic=False, strides=(2,), groups=2, output_padding=(1,)),
         transposed(2, (1, 3, 4, 5), (3, 6, 2, 2), strides=(2, 2)),
-        transposed(2, (1, 4, 4, 3), (4, 3, 3, 3), symbolic=False, groups=2, strides=(2, 1), padding=(1, 1), output_padding=(1, 0)),
+        transposed(2, (1, 4, 4, 3), (4, 3, 3, 3), symbolic=False, groups=2, strides=(2, 1), padding=(1, 1),
+            output_padding=(1, 0)),
         transposed(2, (1, 2, 4, 5), (2, 3, 3, 2), dilation=(2, 1), padding=(1, 0)),
         transposed(2, (2, 5, 3, 3), (5, 4, 4, 4), strides=(2, 2), padding=(1, 1)),
         transposed(3, (1, 2, 2, 3, 4), (2, 3, 2, 2, 2), strides=(2, 1, 2)),
@@ -87,7 +90,8 @@ def array(*shape: int) -> np.ndarray:
     return Draw(shape).array(np.random.default_rng(shape))
 
 
-def blocked_row(channels: int, outputs: int, kernel: int, size: tuple[int, int], inner: int = 16, outer: int = 16, **attrs: Any) -> Case:
+def blocked_row(channels: int, outputs: int, kernel: int, size: tuple[int, int], inner: int = 16, outer: int = 16,
+    **attrs: Any) -> Case:
     """A blocked convolution; the oracle blocks onnxruntime's result (output channels divide evenly)."""
     x, w = array(2, channels, *size), array(outputs, channels, kernel, kernel)
     plain = onnx_conv("Conv", 2, attrs)

@@ -14,7 +14,8 @@ def packed(weight: np.ndarray, panel: int) -> np.ndarray:
 
 def packed_row(rows: tuple[int, ...], depth: int, units: int, panel: int) -> Case:
     weight = np.random.default_rng(units).uniform(-4, 4, (units, depth)).astype(np.float32)
-    return row("nn.contrib_dense_pack", [f32(*rows, depth), packed(weight, panel)], lambda x, _: x @ weight.T, symbolic=False, units=units)
+    return row("nn.contrib_dense_pack", [f32(*rows, depth), packed(weight, panel)], lambda x, _: x @ weight.T, symbolic=False,
+        units=units)
 
 
 def dense_rows() -> list[Case]:
@@ -29,7 +30,8 @@ def dense_rows() -> list[Case]:
         row("nn.dense", [f64(3, 4), f64(5, 4)], oracle),
         row("nn.dense", [f16(3, 4), f16(5, 4)]),
         row("nn.dense", [bf16(3, 4), bf16(5, 4)]),
-        row("nn.dense", [u8(3, 4, low=0, high=255), i8(5, 4, low=-128, high=127)], lambda x, w: x.astype(np.int32) @ w.T.astype(np.int32),
+        row("nn.dense", [u8(3, 4, low=0, high=255), i8(5, 4, low=-128, high=127)], lambda x,
+            w: x.astype(np.int32) @ w.T.astype(np.int32),
             out_dtype="int32"),
         packed_row((4,), 7, 48, 16),
         packed_row((1,), 70, 100, 48),

@@ -34,7 +34,8 @@ def quantize_rows() -> list[Case]:
     special = (0.5, 1.5, 2.5, -0.5, 1e9, -1e9, np.inf, -np.inf)
     return [
         row("qnn.quantize", [f32(4, 5, special=special), scalar(1), scalar(3, np.int8)], onnx_node("QuantizeLinear")),
-        row("qnn.quantize", [f32(4, 5, special=special), scalar(0.1), scalar(3, np.uint8)], onnx_node("QuantizeLinear"), out_dtype="uint8"),
+        row("qnn.quantize", [f32(4, 5, special=special), scalar(0.1), scalar(3, np.uint8)], onnx_node("QuantizeLinear"),
+            out_dtype="uint8"),
         row("qnn.quantize", [f32(2, 3, 4), np.array([0.1, 0.2, 0.5], np.float32), np.array([1, -2, 3], np.int8)],
             onnx_node("QuantizeLinear", axis=1), axis=1, symbolic=False),
         row("qnn.quantize", [f32(7), scalar(0.01)], out_dtype="int16"),

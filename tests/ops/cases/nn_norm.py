@@ -20,7 +20,8 @@ def softmax_rows() -> list[Case]:
 def layer_norm_rows() -> list[Case]:
     return [
         row("nn.layer_norm", [f32(3, 4, 5), f32(5), f32(5)], onnx_node("LayerNormalization")),
-        row("nn.layer_norm", [f32(3, 4, 5), f32(4, 5), f32(4, 5)], onnx_node("LayerNormalization", axis=1, epsilon=0.01), axis=1, epsilon=0.01),
+        row("nn.layer_norm", [f32(3, 4, 5), f32(4, 5), f32(4, 5)], onnx_node("LayerNormalization", axis=1, epsilon=0.01),
+            axis=1, epsilon=0.01),
         row("nn.layer_norm", [f32(3, 70), f32(70)], onnx_node("LayerNormalization")),
         row("nn.layer_norm", [f32(3, 7)]),
         row("nn.layer_norm", [f32(3, 7), None, f32(7)]),
@@ -43,7 +44,8 @@ def channel_rows() -> list[Case]:
         row("nn.batch_norm", [f32(2, 3, 4), *parameters], center=False, scale=False),
         row("nn.instance_norm", [f32(2, 3, 4, 5), f32(3), f32(3)], onnx_node("InstanceNormalization")),
         row("nn.group_norm", [f32(2, 6, 4, 5), f32(6), f32(6)], num_groups=3, symbolic=False),
-        row("nn.lrn", [f32(2, 5, 3, 4)], onnx_node("LRN", size=3, alpha=0.01, beta=0.6, bias=1.5), size=3, alpha=0.01, beta=0.6, bias=1.5),
+        row("nn.lrn", [f32(2, 5, 3, 4)], onnx_node("LRN", size=3, alpha=0.01, beta=0.6, bias=1.5), size=3, alpha=0.01, beta=0.6,
+            bias=1.5),
         row("nn.lrn", [f32(2, 7, 3, 4)], onnx_node("LRN", size=5, bias=2.0), size=5),
         row("nn.l2_normalize", [f32(2, 3, 4)], onnx_node("LpNormalization", axis=1), eps=1e-12, axis=(1,)),
         row("nn.l2_normalize", [f32(2, 3, 4)], lambda x: x / np.sqrt((x * x).sum()), eps=1e-12),

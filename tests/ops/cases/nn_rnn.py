@@ -21,7 +21,8 @@ def layer(kind: str, *present: str, hidden: int = HIDDEN, batch: int = BATCH, **
     names = attrs.pop("activations", names * directions)
     width = gates * hidden
     optional = {
-        "bias": f32(directions, 2 * width), "lengths": np.array([5, 2, 3][:batch], np.int32), "h0": f32(directions, batch, hidden, low=-1, high=1),
+        "bias": f32(directions, 2 * width), "lengths": np.array([5, 2, 3][:batch], np.int32), "h0": f32(directions, batch,
+            hidden, low=-1, high=1),
         "c0": f32(directions, batch, hidden, low=-1, high=1), "peephole": f32(directions, 3 * hidden, low=-1, high=1),
     }
     operands = [f32(STEPS, batch, INPUTS, low=-1, high=1), f32(directions, width, INPUTS, low=-1, high=1),
