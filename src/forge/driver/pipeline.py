@@ -24,6 +24,7 @@ from forge.passes import (
     fuse_patterns,
     inline_calls,
     pack_weights,
+    split_recurrent,
     to_float16,
     use_winograd,
 )
@@ -59,6 +60,7 @@ GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("simplify", 1, canonicalize.run, "`canonicalize` again, for what decomposition left"),
     Stage("choose_layouts", 2, _choose_layouts, "convolutions get blocked layouts, unless `set_channel_layout` is given"),
     Stage("use_winograd", 4, use_winograd.run, "3x3 convolutions with fewer multiplications, larger weights and errors of 1e-5"),
+    Stage("split_recurrent", 2, split_recurrent.run, "recurrent layers read products of all their inputs"),
     Stage("pack_weights", 2, pack_weights.run, "matrix products get packed weights"),
     Stage("fold_weights", 1, fold_constants.run, "`fold_constants` again: weights that were cast, transposed or packed"),
     Stage("merge", 1, eliminate_common_subexpr.run, "equal layout changes are merged"),
