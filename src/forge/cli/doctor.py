@@ -56,7 +56,7 @@ def _compiler() -> str:
     from forge.codegen.link import find_compiler
 
     try:
-        return find_compiler()
+        return " ".join(find_compiler())
     except ForgeError as error:
         return str(error)
 

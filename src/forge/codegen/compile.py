@@ -104,9 +104,16 @@ class Pool:
         self._lock = threading.Lock()
 
     def compile(self, jobs: Sequence[tuple[str, list[bytes]]], progress: Progress | None = None) -> list[bytes | str]:
-        """For each (name, frames): object code, or the message of what went wrong."""
+        """For each (name, frames): object code, or the message of what went wrong.
+
+        Interrupted in the middle, it ends the workers, whose replies nobody would read.
+        """
         with self._lock:
-            return _Batch(self, jobs, progress).run()
+            try:
+                return _Batch(self, jobs, progress).run()
+            except BaseException:
+                self.close()
+                raise
 
     def grow(self, wanted: int) -> list[Worker]:
         """The workers, at least one and at most ``wanted``."""

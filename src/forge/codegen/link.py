@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -24,18 +25,21 @@ _LINK_FLAGS = ("-shared", "-fPIC", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-
 _LIBRARIES = ("-lm", "-lpthread")
 
 
-def find_compiler() -> str:
-    """Path of the C compiler: ``$CC``, else cc, gcc or clang.
+def find_compiler() -> list[str]:
+    """The command of the C compiler: ``$CC``, which may have options, else cc, gcc or clang.
 
     Raises:
         ToolchainError: there is none.
     """
-    chosen = os.environ.get("CC")
-    names = [chosen] if chosen else ["cc", "gcc", "clang"]
+    try:
+        chosen = shlex.split(os.environ.get("CC", ""))
+    except ValueError as error:
+        raise ToolchainError(f"link: CC: got {os.environ['CC']!r}: {error}; expected a command") from error
+    names = chosen[:1] or ["cc", "gcc", "clang"]
     for name in names:
         found = shutil.which(name)
         if found:
-            return found
+            return [found, *chosen[1:]]
     raise ToolchainError(f"link: no C compiler; looked for {', '.join(names)} on PATH; install one, such as the package 'gcc' "
                          "or 'clang', or set CC; running in this process (get_inference_function) needs none")
 
@@ -52,13 +56,13 @@ def link_library(objects: Sequence[bytes], weights: Data | None, runtime_sources
         OSError: ``out`` cannot be written.
     """
     compiler = find_compiler()
-    runtime = _runtime_objects(compiler, runtime_sources)
     with tempfile.TemporaryDirectory(prefix="forge-link-", dir=scratch) as folder:
         work = Path(folder)
+        runtime = _runtime_objects(compiler, runtime_sources, work)
         inputs = [_write(work / f"kernel{i}.o", code) for i, code in enumerate(objects)]
         inputs.append(_data_object(compiler, work, weights))
         built = work / "library.so"
-        _run([compiler, *_LINK_FLAGS, "-o", str(built), *map(str, inputs), *map(str, runtime), *_LIBRARIES], "link the library")
+        _run([*compiler, *_LINK_FLAGS, "-o", str(built), *map(str, inputs), *map(str, runtime), *_LIBRARIES], "link the library")
         _replace(out, built)
 
 
@@ -67,7 +71,7 @@ def _write(path: Path, data: Data) -> Path:
     return path
 
 
-def _data_object(compiler: str, work: Path, weights: Data | None) -> Path:
+def _data_object(compiler: list[str], work: Path, weights: Data | None) -> Path:
     """An object with the weights, taken from a file by the assembler."""
     lines = []
     if weights is not None and len(weights):
@@ -78,16 +82,16 @@ def _data_object(compiler: str, work: Path, weights: Data | None) -> Path:
     lines.append('.section .note.GNU-stack, "", @progbits')
     source = _write(work / "data.s", "\n".join([*lines, ""]).encode())
     built = work / "data.o"
-    _run([compiler, "-c", source.name, "-o", built.name], "assemble the weights", work)
+    _run([*compiler, "-c", source.name, "-o", built.name], "assemble the weights", work)
     return built
 
 
-def _runtime_objects(compiler: str, sources: Path) -> list[Path]:
-    """Objects of the C runtime, from a cache keyed by sources, compiler and flags."""
+def _runtime_objects(compiler: list[str], sources: Path, work: Path) -> list[Path]:
+    """Objects of the C runtime, from a cache keyed by sources, compiler and flags; made in ``work`` where none can be written."""
     files = sorted(sources.glob("forge_*.c"))
     if not files:
         raise CompileError(f"link: no runtime sources in {sources}; expected forge_*.c; reinstall forge-runtime")
-    folder = _cache_folder() / _digest(compiler, sources)
+    folder = (_cache_folder() or work) / _digest(compiler, sources)
     objects = [folder / f"{source.stem}.o" for source in files]
     for source, built in zip(files, objects):
         if not built.exists():
@@ -95,28 +99,34 @@ def _runtime_objects(compiler: str, sources: Path) -> list[Path]:
     return objects
 
 
-def _compile_runtime(compiler: str, source: Path, built: Path) -> None:
+def _compile_runtime(compiler: list[str], source: Path, built: Path) -> None:
     built.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="forge-runtime-", dir=built.parent) as folder:
         fresh = Path(folder) / built.name
-        _run([compiler, *_RUNTIME_FLAGS, "-c", str(source), "-o", str(fresh)], f"compile {source.name}")
+        _run([*compiler, *_RUNTIME_FLAGS, "-c", str(source), "-o", str(fresh)], f"compile {source.name}")
         os.replace(fresh, built)
 
 
-def _digest(compiler: str, sources: Path) -> str:
+def _digest(compiler: list[str], sources: Path) -> str:
     digest = hashlib.sha256(repr((compiler, _compiler_version(compiler), _RUNTIME_FLAGS)).encode())
     for path in sorted([*sources.glob("forge_*.c"), *sources.glob("*.h")]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:32]
 
 
-def _compiler_version(compiler: str) -> str:
-    return _run([compiler, "--version"], "tell its version")
+def _compiler_version(compiler: list[str]) -> str:
+    return _run([*compiler, "--version"], "tell its version")
 
 
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "forge" / "runtime"
+def _cache_folder() -> Path | None:
+    """Where compiled runtimes are kept; None where the user has no folder for that, or cannot write there."""
+    try:
+        base = os.environ.get("XDG_CACHE_HOME")
+        folder = (Path(base) if base else Path.home() / ".cache") / "forge" / "runtime"
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return None
+    return folder if os.access(folder, os.W_OK | os.X_OK) else None
 
 
 def _run(command: list[str], purpose: str, folder: Path | None = None) -> str:
