@@ -55,7 +55,8 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Case:
-    """``oracle`` takes the operands (absent ones as None) and gives one array or a sequence of them; None: only self-consistency.
+    """``oracle`` takes the operands (absent ones as None) and gives one array or a sequence of them; None: only
+    self-consistency.
 
     ``symbolic``: the row also runs with every extent above 1 replaced by a symbol (equal extents by the same one).
     """

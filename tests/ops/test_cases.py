@@ -1,4 +1,5 @@
-"""Every row of ``tests/ops/cases``: reference against oracle; lowering and compiled code against reference, static and symbolic; text.
+"""Every row of ``tests/ops/cases``: reference against oracle; lowering and compiled code against reference, static
+and symbolic; text.
 
 A fixed eighth of the rows is compiled in the fast tests, all of them in the slow ones.
 """

@@ -128,14 +128,16 @@ register_rows([
          accepts="numeric", accuracy=Accuracy.EXACT),
     _row("leaky_relu", "data if data > 0 else alpha * data", lambda x, alpha: np.where(x > 0, x, np.asarray(alpha, x.dtype) * x),
          lambda x, alpha: te.select(x > 0.0, x, x * alpha), LeakyReluAttrs, 2),
-    _row("gelu", "data / 2 * (1 + erf(data / sqrt(2))); 'tanh': data / 2 * (1 + tanh(sqrt(2 / pi) * (data + 0.044715 * data ** 3)))",
+    _row("gelu", "data / 2 * (1 + erf(data / sqrt(2))), or with tanh(sqrt(2 / pi) * (data + 0.044715 * data ** 3)) for erf",
          _gelu, _lower_gelu, GeluAttrs, 14),
     _row("silu", "data * sigmoid(data)", lambda x: x * numeric.sigmoid(x), lambda x: x * te.call("sigmoid", x), flops=12),
-    _row("hardswish", "data * min(max(data / 6 + 1 / 2, 0), 1)", lambda x: x * np.clip(x * np.asarray(1 / 6, x.dtype) + 0.5, 0, 1),
+    _row("hardswish", "data * min(max(data / 6 + 1 / 2, 0), 1)",
+         lambda x: x * np.clip(x * np.asarray(1 / 6, x.dtype) + 0.5, 0, 1),
          lambda x: x * _min(_max(x * (1 / 6) + 0.5, 0.0), 1.0)),
     _row("hard_sigmoid", "min(max(alpha * data + beta, 0), 1)", lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1),
          lambda x, alpha, beta: _min(_max(x * alpha + beta, 0.0), 1.0), HardSigmoidAttrs),
-    _row("elu", "data if data > 0 else alpha * (exp(data) - 1)", lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
+    _row("elu", "data if data > 0 else alpha * (exp(data) - 1)",
+         lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
          lambda x, alpha: te.select(x > 0.0, x, _expm1_below(x) * alpha), AlphaAttrs, 12),
     _row("selu", "gamma * (data if data > 0 else alpha * (exp(data) - 1))",
          lambda x, alpha, gamma: gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))), _lower_selu, SeluAttrs, 12),
@@ -147,7 +149,8 @@ register_rows([
     _row("thresholded_relu", "data if data > alpha else 0",
          lambda x, alpha: np.where(x > np.asarray(alpha, x.dtype), x, np.zeros_like(x)),
          lambda x, alpha: te.select(x > alpha, x, _zero(x)), AlphaAttrs, 1, accuracy=Accuracy.EXACT),
-    _row("shrink", "data + bias if data < -lambd else data - bias if data > lambd else 0", _shrink, _lower_shrink, ShrinkAttrs, 2),
+    _row("shrink", "data + bias if data < -lambd else data - bias if data > lambd else 0",
+         _shrink, _lower_shrink, ShrinkAttrs, 2),
 ])
 
 
@@ -158,7 +161,9 @@ class PReluAttrs:
 
 @register
 class PRelu(Op[PReluAttrs]):
-    """data if data > 0 else alpha[c] * data, with c the index along ``axis``; alpha is a vector of one element or one a channel."""
+    """data if data > 0 else alpha[c] * data, with c the index along ``axis``; alpha is a vector of one element or one
+    a channel.
+    """
 
     name = "nn.prelu"
     operands = (Operand("data"), Operand("alpha"))

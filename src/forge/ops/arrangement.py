@@ -196,8 +196,8 @@ def _source_indices(mode: str, count: int, before: int, after: int) -> Array:
 class Pad(Op[PadAttrs]):
     """data with ``pad_width[k]`` = (before, after) elements added to dimension k; negative numbers remove.
 
-    ``pad_mode``: constant (operand ``pad_value``, 0 if absent), edge, reflect (without the edge), symmetric (with it), wrap.
-    Operand ``pad_width``, of shape (rank, 2), takes the place of a missing attribute.
+    ``pad_mode``: constant (operand ``pad_value``, 0 if absent), edge, reflect (without the edge), symmetric (with
+    it), wrap. Operand ``pad_width``, of shape (rank, 2), takes the place of a missing attribute.
     """
 
     name = "nn.pad"

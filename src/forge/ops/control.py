@@ -1,7 +1,7 @@
 """Control flow: if, loop, scan.
 
-Regions are closed: what they use from outside arrives as operands, and as the last inputs of the region's graph, in the same order.
-Sizes that differ between branches or iterations are new symbols outside.
+Regions are closed: what they use from outside arrives as operands, and as the last inputs of the region's graph, in
+the same order. Sizes that differ between branches or iterations are new symbols outside.
 """
 
 from __future__ import annotations
@@ -101,9 +101,10 @@ class LoopAttrs:
 class Loop(Op[LoopAttrs]):
     """Runs body while its condition holds, at most max_trip times.
 
-    body(iteration, condition, carried.., captured..) gives (condition, carried.., scanned..). The results are the last values of the
-    ``num_carried`` carried ones, then every scanned one of all iterations along a new first dimension. Without max_trip only the
-    condition ends the loop, without condition only max_trip (what the body gives for it is ignored).
+    body(iteration, condition, carried.., captured..) gives (condition, carried.., scanned..). The results are the
+    last values of the ``num_carried`` carried ones, then every scanned one of all iterations along a new first
+    dimension. Without max_trip only the condition ends the loop, without condition only max_trip (what the body gives
+    for it is ignored).
     """
 
     name = "loop"
@@ -189,9 +190,10 @@ class ScanAttrs:
 class Scan(Op[ScanAttrs]):
     """Runs body once for every slice of the scan inputs.
 
-    body(states.., slices.., captured..) gives (states.., scanned..). Operands: ``num_states`` first states, ``num_scan_inputs`` tensors
-    that are sliced along ``input_axes`` (0), forwards (direction 0) or backwards (1), captured values. Results: the last states, then
-    every scanned value of all iterations along a new dimension ``output_axes`` (0), in order or in reverse.
+    body(states.., slices.., captured..) gives (states.., scanned..). Operands: ``num_states`` first states,
+    ``num_scan_inputs`` tensors that are sliced along ``input_axes`` (0), forwards (direction 0) or backwards (1),
+    captured values. Results: the last states, then every scanned value of all iterations along a new dimension
+    ``output_axes`` (0), in order or in reverse.
     """
 
     name = "scan"

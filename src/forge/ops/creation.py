@@ -301,7 +301,8 @@ class OneHotAttrs:
 
 @register
 class OneHot(Op[OneHotAttrs]):
-    """on_value where the index along the new dimension ``axis``, of extent ``depth``, is the element of indices, else off_value.
+    """on_value where the index along the new dimension ``axis``, of extent ``depth``, is the element of indices, else
+    off_value.
 
     An index in [-depth, -1] counts from the end; others out of range give off_value everywhere.
     """
@@ -375,7 +376,9 @@ class TriluAttrs:
 
 @register
 class Trilu(Op[TriluAttrs]):
-    """The upper (column - row >= k) or lower (column - row <= k) triangle of the last two dimensions, else 0; k is 0 if absent."""
+    """The upper (column - row >= k) or lower (column - row <= k) triangle of the last two dimensions, else 0; k is 0
+    if absent.
+    """
 
     name = "trilu"
     operands = (Operand("data"), Operand("k", optional=True))

@@ -178,8 +178,10 @@ def _arithmetic() -> list[Row]:
         Row("mod", "lhs - trunc(lhs / rhs) * rhs, with the sign of lhs (as in C)", numeric.trunc_mod,
             _by_type(lambda a, b: te.call("fmod", a, b), _binary("truncmod")), BINARY, dims=_truncated_rest),
         Row("power", "lhs ** rhs; integers through float64, rounded and saturated", numeric.power, _power, BINARY),
-        Row("maximum", "max(lhs, rhs); NaN wins", np.maximum, _binary("max"), BINARY, accuracy=EXACT, traits=both, dims=dims.maximum),
-        Row("minimum", "min(lhs, rhs); NaN wins", np.minimum, _binary("min"), BINARY, accuracy=EXACT, traits=both, dims=dims.minimum),
+        Row("maximum", "max(lhs, rhs); NaN wins", np.maximum, _binary("max"), BINARY,
+            accuracy=EXACT, traits=both, dims=dims.maximum),
+        Row("minimum", "min(lhs, rhs); NaN wins", np.minimum, _binary("min"), BINARY,
+            accuracy=EXACT, traits=both, dims=dims.minimum),
         Row("negative", "-data", np.negative, te.negate, accuracy=EXACT, dims=lambda a: -1 * a),
         Row("abs", "|data|", np.abs, _abs, accuracy=EXACT, dims=_absolute),
         Row("sign", "1, 0 or -1; NaN stays", np.sign, _sign, accuracy=EXACT, dims=_known_sign),
@@ -210,16 +212,20 @@ def _logic() -> list[Row]:
 
     one, bits = ("data",), "integer or bool"
     return [
-        row("logical_and", "lhs and rhs", np.logical_and, lambda a, b: logical("and", a, b), BINARY, "bool", lambda a, b: a and b),
-        row("logical_or", "lhs or rhs", np.logical_or, lambda a, b: logical("or", a, b), BINARY, "bool", lambda a, b: a or b),
-        row("logical_xor", "lhs xor rhs", np.logical_xor, lambda a, b: logical("xor", a, b), BINARY, "bool", lambda a, b: a != b),
+        row("logical_and", "lhs and rhs", np.logical_and, lambda a, b: logical("and", a, b), BINARY, "bool",
+            lambda a, b: a and b),
+        row("logical_or", "lhs or rhs", np.logical_or, lambda a, b: logical("or", a, b), BINARY, "bool",
+            lambda a, b: a or b),
+        row("logical_xor", "lhs xor rhs", np.logical_xor, lambda a, b: logical("xor", a, b), BINARY, "bool",
+            lambda a, b: a != b),
         row("logical_not", "not data", np.logical_not, te.logical_not, one, "bool", lambda a: not a),
         row("bitwise_and", "lhs & rhs", np.bitwise_and, _bool_or("and"), BINARY, bits),
         row("bitwise_or", "lhs | rhs", np.bitwise_or, _bool_or("or"), BINARY, bits),
         row("bitwise_xor", "lhs ^ rhs", np.bitwise_xor, _bool_or("xor"), BINARY, bits),
         row("bitwise_not", "~data", np.invert, _bitwise_not, one, bits),
         row("left_shift", "lhs << rhs; 0 when rhs is not below the width", numeric.left_shift, _binary("shl"), BINARY, "integer"),
-        row("right_shift", "lhs >> rhs; the sign when rhs is not below the width", numeric.right_shift, _binary("shr"), BINARY, "integer"),
+        row("right_shift", "lhs >> rhs; the sign when rhs is not below the width", numeric.right_shift, _binary("shr"),
+            BINARY, "integer"),
     ]
 
 
@@ -264,7 +270,8 @@ def _functions() -> list[Row]:
         real("asinh", "inverse of sinh", np.arcsinh),
         real("acosh", "inverse of cosh", np.arccosh),
         real("atanh", "inverse of tanh", np.arctanh),
-        Row("atan2", "angle of the point (rhs, lhs), radians", np.arctan2, lambda a, b: te.call("atan2", a, b), BINARY, "float", flops=10),
+        Row("atan2", "angle of the point (rhs, lhs), radians", np.arctan2,
+            lambda a, b: te.call("atan2", a, b), BINARY, "float", flops=10),
         test("isnan", "whether data is NaN", np.isnan, _intrinsic("isnan")),
         test("isinf", "whether data is infinite", np.isinf, _isinf),
         test("isfinite", "whether data is neither infinite nor NaN", np.isfinite, _isfinite),
@@ -323,8 +330,9 @@ class CastAttrs:
 
 @register
 class Cast(Op[CastAttrs]):
-    """data as ``dtype``. Float to integer saturates, NaN -> 0; integers wrap; to bool: data != 0; ``saturate`` concerns float8 results
-    only: overflow gives the largest finite value instead of infinity or NaN."""
+    """data as ``dtype``. Float to integer saturates, NaN -> 0; integers wrap; to bool: data != 0; ``saturate``
+    concerns float8 results only: overflow gives the largest finite value instead of infinity or NaN.
+    """
 
     name = "cast"
     operands = (Operand("data"),)

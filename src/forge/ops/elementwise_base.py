@@ -1,7 +1,7 @@
 """Elementwise operators are rows of a table; this is the class that a row becomes.
 
-A row's ``reference`` and ``lower`` take one array or expression per operand, and the attributes by keyword. Operands broadcast as
-in NumPy and have equal element types.
+A row's ``reference`` and ``lower`` take one array or expression per operand, and the attributes by keyword. Operands
+broadcast as in NumPy and have equal element types.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from forge.te import Expr, Tensor
 class Row:
     """One elementwise operator.
 
-    ``doc`` is its equation. ``accepts`` is a class of ``infer_helpers.DTYPE_CLASSES``; ``result`` is "same" or a dtype. ``dims`` is its
-    meaning on dimensions, which may return None (undecidable).
+    ``doc`` is its equation. ``accepts`` is a class of ``infer_helpers.DTYPE_CLASSES``; ``result`` is "same" or a
+    dtype. ``dims`` is its meaning on dimensions, which may return None (undecidable).
     """
 
     name: str

@@ -1,6 +1,7 @@
 """Operators that read by index: take, gather, gather_nd.
 
-Indices never lead out of bounds: those out of range are moved to the nearest element, after negative ones were counted from the end.
+Indices never lead out of bounds: those out of range are moved to the nearest element, after negative ones were
+counted from the end.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def lower_index(index: Expr, extent: Expr, mode: str) -> Expr:
 class Take(Op[TakeAttrs]):
     """out[i.., j.., k..] = data[i.., indices[j..], k..]: whole slices of data along ``axis``; None reads data as a vector.
 
-    ``mode``: wrap_negative (counted from the end, then clamped), clip (clamped), wrap (modulo the extent), fast (as clip). The first
-    ``batch_dims`` dimensions of data and indices go together.
+    ``mode``: wrap_negative (counted from the end, then clamped), clip (clamped), wrap (modulo the extent), fast (as
+    clip). The first ``batch_dims`` dimensions of data and indices go together.
     """
 
     name = "take"
@@ -204,7 +205,8 @@ class GatherNdAttrs:
 class GatherNd(Op[GatherNdAttrs]):
     """out[b.., y.., x..] = data[b.., indices[0, b.., y..], .., indices[m - 1, b.., y..], x..].
 
-    The first dimension of indices, of extent m, holds the index tuple; the next ``batch_dims`` go with the first ones of data.
+    The first dimension of indices, of extent m, holds the index tuple; the next ``batch_dims`` go with the first ones
+    of data.
     """
 
     name = "gather_nd"

@@ -1,7 +1,8 @@
 """What type inference of all operators shares: checks of operands, axes, broadcasting of symbolic shapes.
 
-Broadcasting rule for symbolic dimensions: two dimensions fit when they are provably equal or one is the number 1. A symbol is never
-taken for 1, so any other pair is an error. A model that means it says so with ``broadcast_to``, which is checked at run time.
+Broadcasting rule for symbolic dimensions: two dimensions fit when they are provably equal or one is the number 1. A
+symbol is never taken for 1, so any other pair is an error. A model that means it says so with ``broadcast_to``, which
+is checked at run time.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ DTYPE_CLASSES: dict[str, Callable[[str], bool]] = {
 
 def expect_dtype(op: str, type_: TensorType, name: str, accepted: str) -> None:
     """Checks the element type against a class of ``DTYPE_CLASSES`` or one dtype's name."""
-    test = DTYPE_CLASSES.get(accepted, lambda d: d == accepted)
-    if not test(type_.dtype):
+    belongs = DTYPE_CLASSES.get(accepted)
+    if not (type_.dtype == accepted if belongs is None else belongs(type_.dtype)):
         raise fail(op, f"operand {name!r} has the wrong element type", type_.dtype, accepted)
 
 
@@ -82,7 +83,8 @@ def expect_rank(op: str, type_: TensorType, name: str, ranks: int | Sequence[int
     """Checks the rank against one or several allowed ones."""
     allowed = (ranks,) if isinstance(ranks, int) else tuple(ranks)
     if type_.rank not in allowed:
-        raise fail(op, f"operand {name!r} has the wrong rank", f"{type_} (rank {type_.rank})", f"rank {' or '.join(map(str, allowed))}")
+        expected = " or ".join(map(str, allowed))
+        raise fail(op, f"operand {name!r} has the wrong rank", f"{type_} (rank {type_.rank})", f"rank {expected}")
 
 
 def normalize_axis(op: str, axis: int, rank: int) -> int:

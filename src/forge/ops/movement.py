@@ -205,8 +205,8 @@ class SplitAttrs:
 class Split(Op[SplitAttrs]):
     """Parts of data along ``axis``.
 
-    ``indices_or_sections``: a number of equal parts, or the positions where a new part begins. None: operand ``sizes``, of
-    known length, has the sizes of the parts.
+    ``indices_or_sections``: a number of equal parts, or the positions where a new part begins. None: operand
+    ``sizes``, of known length, has the sizes of the parts.
     """
 
     name = "split"
@@ -299,8 +299,8 @@ class BroadcastToAttrs:
 class BroadcastTo(Op[BroadcastToAttrs]):
     """data repeated along its dimensions of 1 to ``shape`` (attribute or operand); both broadcast against each other.
 
-    A symbolic pair that is not provably equal takes the dimension of ``shape``: that data has it, or 1, is a matter of run
-    time.
+    A symbolic pair that is not provably equal takes the dimension of ``shape``: that data has it, or 1, is a matter
+    of run time.
     """
 
     name = "broadcast_to"

@@ -1,7 +1,8 @@
 """NumPy meanings of scalar arithmetic in its corner cases, shared by the operators' references.
 
-Integer division and modulo by zero give 0, INT_MIN / -1 wraps, a shift by at least the width gives 0 (the sign for a signed right shift),
-float to integer saturates with NaN -> 0. Narrow floats (16 bits and less) are computed in float32 and rounded once.
+Integer division and modulo by zero give 0, INT_MIN / -1 wraps, a shift by at least the width gives 0 (the sign for a
+signed right shift), float to integer saturates with NaN -> 0. Narrow floats (16 bits and less) are computed in
+float32 and rounded once.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ def is_integer(array: Array) -> bool:
 
 
 def convert(array: Array, dtype: str, saturate: bool = True) -> Array:
-    """Numeric conversion. To integers: from floats saturating, NaN -> 0, else wrapping. To float8: ``saturate`` maps overflow to the
-    largest finite value. To bool: not equal to 0."""
+    """Numeric conversion. To integers: from floats saturating, NaN -> 0, else wrapping. To float8: ``saturate`` maps
+    overflow to the largest finite value. To bool: not equal to 0.
+    """
     target = dtypes.numpy_dtype(dtype)
     source = dtypes.canonical(array.dtype)
     if source == dtype:
@@ -50,7 +52,7 @@ def convert(array: Array, dtype: str, saturate: bool = True) -> Array:
         return np.asarray(widen(array) != 0)
     if dtypes.is_integer(dtype):
         return _to_integer(array, source, dtype)
-    if dtype.startswith("float8") or dtype.startswith("float4"):
+    if dtype.startswith(("float8", "float4")):
         return _to_tiny_float(array, dtype, saturate)
     return widen(array).astype(target)
 
@@ -82,7 +84,7 @@ def _to_tiny_float(array: Array, dtype: str, saturate: bool) -> Array:
         return wide.astype(target)
     import ml_dtypes
 
-    limit = float(ml_dtypes.finfo(target).max)
+    limit = float(ml_dtypes.finfo(target).max)  # type: ignore[no-untyped-call]
     return np.clip(wide, -limit, limit).astype(target)
 
 

@@ -1,7 +1,8 @@
-"""Random numbers, counter based: an element depends on ``seed`` and its row-major position only, on every machine and thread count.
+"""Random numbers, counter based: an element depends on ``seed`` and its row-major position only, on every machine and
+thread count.
 
-The generator is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): the finaliser of the position
-times the golden ratio, offset by the finalised seed.
+The generator is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): the finaliser
+of the position times the golden ratio, offset by the finalised seed.
 """
 
 from __future__ import annotations
@@ -159,7 +160,9 @@ class Uniform(_Generator):
 
 @register
 class Normal(_Generator):
-    """Normally distributed numbers: mean + scale * sqrt(-2 ln(1 - u)) * cos(2 pi v) of two uniform ones (Box and Muller, 1958)."""
+    """Normally distributed numbers: mean + scale * sqrt(-2 ln(1 - u)) * cos(2 pi v) of two uniform ones (Box and
+    Muller, 1958).
+    """
 
     name = "random.normal"
     Attrs = NormalAttrs

@@ -1,7 +1,7 @@
 """Reductions over axes. The plain ones are rows of a table; argmax, argmin, logsumexp and variance follow.
 
-``axis`` None means all dimensions, ``exclude`` turns the choice around. With ``axis`` None and operand ``axes`` given, the axes arrive
-at run time; their number is known. Sums of 16-bit floats accumulate in float32.
+``axis`` None means all dimensions, ``exclude`` turns the choice around. With ``axis`` None and operand ``axes``
+given, the axes arrive at run time; their number is known. Sums of 16-bit floats accumulate in float32.
 """
 
 from __future__ import annotations
@@ -250,8 +250,10 @@ class Row:
 ROWS = (
     Row("sum", "The sum; 0 of nothing. Integers wrap.", "sum", _wide(np.sum)),
     Row("prod", "The product; 1 of nothing. Integers wrap.", "prod", _wide(np.prod)),
-    Row("max", "The largest element; the smallest value of the type for nothing. NaN wins.", "max", _extreme(np.max, True), Accuracy.EXACT),
-    Row("min", "The smallest element; the largest value of the type for nothing. NaN wins.", "min", _extreme(np.min, False), Accuracy.EXACT),
+    Row("max", "The largest element; the smallest value of the type for nothing. NaN wins.", "max",
+        _extreme(np.max, True), Accuracy.EXACT),
+    Row("min", "The smallest element; the largest value of the type for nothing. NaN wins.", "min",
+        _extreme(np.min, False), Accuracy.EXACT),
     Row("all", "Whether all elements hold.", "and", _logic(np.all), Accuracy.EXACT, "bool"),
     Row("any", "Whether an element holds.", "or", _logic(np.any), Accuracy.EXACT, "bool"),
 )

@@ -1,7 +1,7 @@
 """How the elements of a tensor of one shape are found under another shape with the same row-major order.
 
-The dimensions of both shapes are matched in the smallest groups of equal size, so that a reshape that splits or merges some
-dimensions leaves the indices of the others as they are, and merged ones affine::
+The dimensions of both shapes are matched in the smallest groups of equal size, so that a reshape that splits or
+merges some dimensions leaves the indices of the others as they are, and merged ones affine::
 
     (n, 12, 64) read as (n, 768)       [i, j]    reads [i, j // 64, j % 64]
     (n, 768)    read as (n, 12, 64)    [i, j, k] reads [i, j * 64 + k]

@@ -1,7 +1,7 @@
 """Operators that write by index: scatter_elements and scatter_nd.
 
-Indices out of range are moved to the nearest element, after negative ones were counted from the end. Updates are applied in row-major
-order of the indices; with reduction "update" the last one stays.
+Indices out of range are moved to the nearest element, after negative ones were counted from the end. Updates are
+applied in row-major order of the indices; with reduction "update" the last one stays.
 """
 
 from __future__ import annotations

@@ -163,7 +163,8 @@ class SplitToSequenceAttrs:
 
 @register
 class SplitToSequence(HostOp):
-    """The parts of data along ``axis``: of sizes split (a vector), of size split (a scalar, the last one smaller), or of size 1.
+    """The parts of data along ``axis``: of sizes split (a vector), of size split (a scalar, the last one smaller), or
+    of size 1.
 
     ``keepdims`` False drops the dimension where split is absent.
     """
@@ -227,8 +228,8 @@ class SequenceMapAttrs:
 class SequenceMap(HostOp):
     """body of the elements of the sequences at each position; one sequence for each result of body.
 
-    body takes an element of each of the ``num_sequences`` first operands (an operand that is a tensor goes in whole), then the captured
-    operands.
+    body takes an element of each of the ``num_sequences`` first operands (an operand that is a tensor goes in whole),
+    then the captured operands.
     """
 
     name = "sequence_map"

@@ -273,7 +273,8 @@ class ExpandDimsAttrs:
 @register
 class ExpandDims(Op[ExpandDimsAttrs]):
     """data with ``num_newaxis`` dimensions of 1 inserted at ``axis``; or one at each place of the result that operand ``axes``
-    names."""
+    names.
+    """
 
     name = "expand_dims"
     operands = (Operand("data"), Operand("axes", optional=True))

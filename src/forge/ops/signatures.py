@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from forge.ir.types import TensorType, Type
 from forge.te import Tensor
 
 Array = np.ndarray[Any, Any]
-DimArray = Union[Array, None]  # dtype object, of dimensions; None when unknown
+DimArray = Array | None  # dtype object, of dimensions; None when unknown
 
 Values = Sequence[Value | None]  # operands
 Regions = Sequence[Graph]
@@ -25,4 +25,6 @@ Tensors = Sequence[Tensor | None]  # operands of ``lower``
 Lowered = Sequence[Tensor]  # results of ``lower``
 TensorTypes = Sequence[TensorType]  # types of the results of ``lower``
 
-__all__ = ["Array", "Arrays", "DimArray", "DimArrays", "Lowered", "OperandTypes", "Regions", "TensorTypes", "Tensors", "Types", "Values"]
+__all__ = [
+    "Array", "Arrays", "DimArray", "DimArrays", "Lowered", "OperandTypes", "Regions", "TensorTypes", "Tensors", "Types", "Values",
+]

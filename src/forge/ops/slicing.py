@@ -75,8 +75,8 @@ def slice_range(extent: Dim, begin: Dim, end: Dim, stride: int) -> tuple[Dim, Di
 class StridedSlice(Op[StridedSliceAttrs]):
     """data[begin:end:strides] along ``axes`` (all the first ones if None), bounds clamped, negative ones counted from the end.
 
-    ``slice_mode`` "end", or "size": then ``end`` has numbers of elements, -1 for all the rest. Operands begin, end, strides and axes
-    take the place of missing attributes.
+    ``slice_mode`` "end", or "size": then ``end`` has numbers of elements, -1 for all the rest. Operands begin, end,
+    strides and axes take the place of missing attributes.
     """
 
     name = "strided_slice"

@@ -1,7 +1,8 @@
 """Operators that order elements: sort, argsort, topk, unique, argwhere; cumulative sums and products.
 
-Orders are stable: equal elements keep their order. NaN counts as larger than every number. The lowerings of sort, argsort and topk count
-for every element how many come before it, which is quadratic; the kernel families named here replace them.
+Orders are stable: equal elements keep their order. NaN counts as larger than every number. The lowerings of sort,
+argsort and topk count for every element how many come before it, which is quadratic; the kernel families named here
+replace them.
 """
 
 from __future__ import annotations
@@ -215,7 +216,8 @@ class UniqueAttrs:
 class Unique(Op[UniqueAttrs]):
     """The different slices of data along ``axis``, ascending or (``sorted`` False) in order of first appearance.
 
-    Results: the slices, the position where each appears first, for every slice of data its number, how often each appears.
+    Results: the slices, the position where each appears first, for every slice of data its number, how often each
+    appears.
     """
 
     name = "unique"
@@ -435,7 +437,9 @@ class Cumulative(Op[ScanopAttrs]):
 
 @register
 class CumSum(Cumulative):
-    """The sum of the elements up to each one along ``axis`` (attribute or operand; None: of all, as a vector); ``exclusive``: before it."""
+    """The sum of the elements up to each one along ``axis`` (attribute or operand; None: of all, as a vector);
+    ``exclusive``: before it.
+    """
 
     name = "cumsum"
     te_kind = "sum"

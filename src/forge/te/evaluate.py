@@ -1,6 +1,7 @@
 """Evaluates tensor expressions with NumPy: what a lowering means, without loops or code generation.
 
-Every point of a compute's domain is evaluated at once. A read out of bounds is an error even where a ``select`` discards it.
+Every point of a compute's domain is evaluated at once. A read out of bounds is an error even where a ``select``
+discards it.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class _Evaluator:
             case E.Binary(op=op, a=a, b=b):
                 return _binary(op, self._value(a, values), self._value(b, values))
             case E.Compare(op=op, a=a, b=b):
-                return _COMPARE[op](self._value(a, values), self._value(b, values))
+                return np.asarray(_COMPARE[op](self._value(a, values), self._value(b, values)))
             case E.Call(name=name, args=args):
                 return _call(name, [self._value(a, values) for a in args], x.dtype)
         raise TypeError(f"{type(x).__name__} has no meaning in a tensor expression")
@@ -142,7 +143,7 @@ def _guarded(function: Callable[..., Array]) -> Callable[[Array, Array], Array]:
 
 def _truncdiv(a: Array, b: Array) -> Array:
     quotient = np.floor_divide(a, b)
-    return quotient + ((quotient < 0) & (quotient * b != a)).astype(a.dtype)
+    return np.asarray(quotient + ((quotient < 0) & (quotient * b != a)).astype(a.dtype))
 
 
 def _shift(left: bool) -> Callable[[Array, Array], Array]:

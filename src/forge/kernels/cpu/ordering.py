@@ -1,8 +1,9 @@
 """Sorting along one axis: sort, argsort, topk.
 
-Every row is ordered by a heap in the memory of the result, without scratch: the first k elements make a heap whose root comes last in
-the wanted order; every further element that comes before the root takes its place; then the roots are taken off one by one. Ties are
-broken by position, which makes the order total, so the result is that of a stable sort. NaN counts as larger than every number.
+Every row is ordered by a heap in the memory of the result, without scratch: the first k elements make a heap whose
+root comes last in the wanted order; every further element that comes before the root takes its place; then the roots
+are taken off one by one. Ties are broken by position, which makes the order total, so the result is that of a stable
+sort. NaN counts as larger than every number.
 """
 
 from __future__ import annotations

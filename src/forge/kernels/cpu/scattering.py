@@ -1,7 +1,7 @@
 """Writing by index: scatter_elements and scatter_nd; collecting indices: argwhere.
 
-The operand is copied to the result, then the updates are applied one after the other, in row-major order, so that equal indices give
-what the operator says. Indices are counted from the end if negative, then moved into the bounds.
+The operand is copied to the result, then the updates are applied one after the other, in row-major order, so that
+equal indices give what the operator says. Indices are counted from the end if negative, then moved into the bounds.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ def scatter_elements(call: KernelCall) -> Function:
 
 @kernel("scatter_nd")
 def scatter_nd(call: KernelCall) -> Function:
-    """Family of ``scatter_nd``: operands data, indices with the index tuple along the first dimension, updates; attribute mode."""
+    """Family of ``scatter_nd``: operands data, indices with the index tuple along the first dimension, updates;
+    attribute mode.
+    """
 
     def target(data: Reader, indices: Reader, at: Sequence[Expr]) -> Sequence[Expr]:
         outer = len(indices.shape) - 1
