@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forge.errors import ForgeError, ImportModelError, OpAttributeInvalid, OpAttributeUnimplemented, OpNotImplemented
-from forge.frontends.onnx import from_onnx, import_model, unsupported_operators
+from forge.frontends.onnx import from_onnx, import_model, scope, unsupported_operators
 from forge.ir.nodes import Module
 from tests.frontends.onnx.support import evaluate, example, model, ops, run
 
@@ -348,6 +348,18 @@ def test_functions_that_call_each_other_for_ever() -> None:
         <domain: "f", opset_import: ["" : 21, "f" : 1]> B (a) => (b) { b = f.A(a) }"""
     with pytest.raises(ImportModelError, match="nested more than"):
         import_model(model("g (float[2] x) => (float[2] y) { y = f.A(x) }", functions=functions, domains={"f": 1}))
+
+
+def test_functions_that_expand_to_billions_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scope, "MAX_CONVERTED_NODES", 1000)
+    calls = [
+        f'<domain: "f", opset_import: ["" : 21, "f" : 1]> F{i} (a) => (b) {{ c = f.F{i + 1}(a)  b = f.F{i + 1}(c) }}'
+        for i in range(30)
+    ]
+    last = '<domain: "f", opset_import: ["" : 21]> F30 (a) => (b) { b = Relu(a) }'
+    graph = "g (float[2] x) => (float[2] y) { y = f.F0(x) }"
+    with pytest.raises(ImportModelError, match="expand to more than 1000 nodes"):
+        import_model(model(graph, functions="\n".join([*calls, last]), domains={"f": 1}))
 
 
 def test_schema_body_stands_in_for_a_missing_row() -> None:

@@ -33,6 +33,7 @@ def convert_nodes(scope: Scope, nodes: Iterable[onnx.NodeProto]) -> None:
 
 
 def convert_node(scope: Scope, node: onnx.NodeProto, index: int) -> None:
+    scope.options.count_node()
     opset = node_opset(scope, node)
     operands = [scope.lookup(name) if name else None for name in node.input]
     context = Context(scope, node, opset, scope.prefix + node_name(node, index))

@@ -15,6 +15,8 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType, Type
 
+MAX_CONVERTED_NODES = 1_000_000
+
 FunctionKey = tuple[str, str, str]  # domain, name, overload
 
 
@@ -28,6 +30,17 @@ class Options:
     functions: dict[FunctionKey, onnx.FunctionProto] = field(default_factory=dict)
     dimension_names: DimensionNames = field(default_factory=DimensionNames)
     params: dict[str, np.ndarray] = field(default_factory=dict)
+    converted: int = 0
+
+    def count_node(self) -> None:
+        """Counts one more converted node; functions and loops can make a few bytes stand for billions.
+
+        Raises:
+            ImportModelError: there are too many.
+        """
+        self.converted += 1
+        if self.converted > MAX_CONVERTED_NODES:
+            raise ImportModelError(f"functions and sub-graphs expand to more than {MAX_CONVERTED_NODES} nodes; expected fewer")
 
 
 class Scope:
