@@ -13,6 +13,7 @@ from forge.ops import (  # noqa: F401
     nn_conv_packed,
     nn_conv_winograd,
     nn_dense,
+    nn_image,
     nn_norm,
     nn_pool,
     nn_pool_indices,

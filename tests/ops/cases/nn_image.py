@@ -1,0 +1,58 @@
+"""Rows of resizing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.ops.case import Case, f16, f32, i32, row, u8
+from tests.ops.onnx_oracle import onnx_node
+
+ROUNDINGS = {"round_prefer_floor": "round_prefer_floor", "round_prefer_ceil": "round_prefer_ceil", "floor": "floor",
+    "ceil": "ceil"}
+
+
+def resized(shape: tuple[int, ...], size: tuple[int, ...], method: str, mode: str, rounding: str = "floor",
+    exclude: bool = False) -> Case:
+    """A row with onnxruntime as oracle."""
+    names = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic"}
+    rank = len(size)
+    options = {"cubic_coeff_a": -0.5, "exclude_outside": int(exclude)} if method == "cubic" else {}
+    run = onnx_node("Resize", mode=names[method], coordinate_transformation_mode=mode, nearest_mode=ROUNDINGS[rounding],
+        **options)
+
+    def oracle(x):
+        return run(x, None, None, np.array([*x.shape[: x.ndim - rank], *size], np.int64))
+
+    return row(f"image.resize{rank}d", [f32(*shape)], oracle, note=f"{mode},{rounding}", size=size, method=method,
+               coordinate_transformation_mode=mode, rounding_method=rounding, cubic_exclude=exclude)
+
+
+def mode_rows() -> list[Case]:
+    modes = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
+    return [
+        *(resized((1, 2, 5, 7), (9, 4), "nearest_neighbor", mode, rounding) for mode in modes for rounding in ROUNDINGS),
+        *(resized((1, 2, 5, 7), (9, 4), method, mode) for method in ("linear", "cubic") for mode in modes),
+        *(resized((1, 2, 5, 7), (1, 1), "linear", mode) for mode in modes),
+        resized((1, 2, 5, 7), (9, 4), "cubic", "half_pixel", exclude=True),
+    ]
+
+
+def other_rows() -> list[Case]:
+    nearest = {"method": "nearest_neighbor", "coordinate_transformation_mode": "asymmetric", "rounding_method": "floor"}
+    return [
+        row("image.resize1d", [f32(2, 3, 6)], size=(11,)),
+        row("image.resize3d", [f32(1, 2, 3, 4, 5)], size=(4, 6, 7), coordinate_transformation_mode="align_corners"),
+        row("image.resize2d", [f32(2, 5, 7, 3)], size=(6, 6), layout="NHWC"),
+        row("image.resize2d", [f32(1, 2, 4, 4, 8)], size=(8, 8), layout="NCHW8c", **nearest),
+        row("image.resize2d", [i32(1, 2, 4, 5)], lambda x: x.repeat(2, 2).repeat(2, 3), size=(8, 10), **nearest),
+        row("image.resize2d", [u8(1, 2, 4, 5, low=0, high=255)], size=(7, 3)),
+        row("image.resize2d", [f16(1, 2, 4, 5)], size=(7, 3)),
+        row("image.resize2d", [f32(1, 2, 4, 5), [8, 10]], lambda x, s: x.repeat(2, 2).repeat(2, 3), **nearest),
+        row("image.resize2d", [f32(1, 2, 4, 5), [3, 9]]),
+        row("nn.upsampling", [f32(1, 2, 4, 5)], lambda x: x.repeat(2, 2).repeat(3, 3), scale_h=2.0, scale_w=3.0),
+        row("nn.upsampling", [f32(1, 2, 4, 5)], scale_h=2.0, scale_w=2.0, method="bilinear", align_corners=True),
+        row("nn.upsampling", [f32(1, 2, 4, 5)], scale_h=1.5, scale_w=2.5, method="bicubic", symbolic=False),
+    ]
+
+
+CASES = [*mode_rows(), *other_rows()]
