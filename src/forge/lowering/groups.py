@@ -95,6 +95,7 @@ class _Former:
         self.fuse = fuse
         self.outputs = {*graph.outputs, *keep}
         self.member: dict[Node, Group] = {}
+        self.reread: set[Node] = set()  # inlined nodes whose elements the anchor reads many times
 
     def run(self) -> list[Group]:
         nodes = [n for n in self.graph.nodes if n.op != "constant" and not is_view(n)]
@@ -151,17 +152,28 @@ class _Former:
         host = hosts.pop()
         if host is None or len(host.nodes) >= MAX_NODES:
             return None
-        allowed = all(self._reads_once(host, user, position) for user, position in node.result.uses)
-        return host if allowed and _affordable(node, host) else None
+        allowed = all(self._may_join(host, user, position, node) for user, position in node.result.uses)
+        if not allowed or not _affordable(node, host):
+            return None
+        if any(user is host.anchor for user, _ in node.result.uses) and _is_strided_read(node, host.anchor):
+            self.reread.add(node)
+        return host
 
-    @staticmethod
-    def _reads_once(host: Group, user: Node, position: int) -> bool:
-        if user is not host.anchor or host.is_injective:
+    def _may_join(self, host: Group, user: Node, position: int, node: Node) -> bool:
+        """Whether evaluating ``node`` where ``user`` reads it repeats no work."""
+        if user in self.reread:
+            return False
+        if user is not host.anchor or host.is_injective or _is_strided_read(node, user):
             return True
         if user.op in _READ_ONCE_REDUCTIONS:
             return True
         kernel = user.op_def.kernel if isinstance(user.op_def, Op) else None
         return position in _READ_ONCE_KERNELS.get(kernel or "", ())
+
+
+def _is_strided_read(node: Node, reader: Node) -> bool:
+    """A transposition that a matrix product reads through: its kernel takes operands of any strides."""
+    return node.op == "transpose" and isinstance(reader.op_def, Op) and reader.op_def.kernel == "matmul"
 
 
 def takes_epilogue(anchor: Node) -> bool:

@@ -42,7 +42,7 @@ def lower_graph(graph: Graph, name: str, target: Target, fuse: bool = True, prog
     Raises:
         CompileError: an operator or type has no native code; the message names the node.
     """
-    _check_inputs(graph)
+    _check_types(graph)
     names = graph.output_names
     symbols = _input_symbols(graph)
     definitions = find_definitions(graph, symbols)
@@ -128,10 +128,14 @@ class _Assembler:
                     self.entry.append(AllocateOutput(location.index, te.shape_of(output.shape), size_of(output)))
 
 
-def _check_inputs(graph: Graph) -> None:
-    for value in [*graph.inputs, *graph.outputs]:
-        if not isinstance(value.type, TensorType) or value.type.dtype == "string":
-            raise CompileError(f"compile: value %{value.name}: got {value.type}; expected a tensor of numbers")
+def _check_types(graph: Graph) -> None:
+    """Refuses what only the interpreter can hold: sequences, optionals, strings."""
+    for value in [*graph.inputs, *[v for node in graph.nodes for v in node.results]]:
+        if isinstance(value.type, TensorType) and value.type.dtype != "string":
+            continue
+        node = value.producer
+        where = f"input %{value.name}" if node is None else f"node {node.name or node.op} ({node.op})"
+        raise CompileError(f"compile: {where}: got {value.type}; only tensors of numbers have native code; run it with target='reference'")
 
 
 def _function(group: Group, functions: dict[str, Function], target: Target, plan: MemoryPlan) -> Function:

@@ -1,0 +1,65 @@
+"""Sizes that are known only at run time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forge.driver import compile_module
+from forge.errors import CompileError
+from forge.ir.interp import run_module
+from forge.ir.parser import parse_module
+from forge_runtime import ExecutionError, InputError, Runtime
+
+TEXT = """def @main(%x: Tensor[(n, 6), float32], %s: Tensor[(2), int64], %r: Tensor[(2), int64]) {
+  %0 = reshape(%x, %s);
+  %1 = exp(%0);
+  %2 = tile(%1, %r);
+  %3 = reshape(%2, newshape=[-1]);
+  %4 = nn.relu(%0);
+  (%2, %3, %4)
+}"""
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Runtime:
+    return compile_module(parse_module(TEXT)).runtime()
+
+
+def feed(rows: int, shape: list[int], reps: list[int]) -> dict[str, Any]:
+    x = np.random.default_rng(0).standard_normal((rows, 6)).astype("float32")
+    return {"x": x, "s": np.array(shape), "r": np.array(reps)}
+
+
+@pytest.mark.parametrize(("rows", "shape", "reps"), [(4, [3, -1], [2, 3]), (1, [6, 1], [1, 1]), (5, [-1, 5], [0, 2]), (0, [0, 7], [3, 3])])
+def test_results_have_the_sizes_that_the_contents_give(runtime: Runtime, rows: int, shape: list[int], reps: list[int]) -> None:
+    inputs = feed(rows, shape, reps)
+    for got, expected in zip(runtime(**inputs), run_module(parse_module(TEXT), inputs), strict=True):
+        assert got.shape == expected.shape
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [[5, 5], [-7, 3], [2**62, 4], [2**39, 2**39]])
+def test_a_bad_shape_is_an_error(runtime: Runtime, shape: list[int]) -> None:
+    with pytest.raises(ExecutionError, match="reshape"):
+        runtime(**feed(4, shape, [1, 1]))
+
+
+def test_absurd_memory_is_an_error(runtime: Runtime) -> None:
+    with pytest.raises((ExecutionError, MemoryError), match="memory|too large"):
+        runtime(**feed(4, [3, 8], [2**36, 2**36]))
+    runtime(**feed(4, [3, 8], [1, 1]))
+
+
+def test_a_given_output_must_be_large_enough(runtime: Runtime) -> None:
+    inputs = feed(4, [3, 8], [1, 1])
+    with pytest.raises((InputError, ExecutionError)):
+        runtime.run(inputs, outputs=[np.empty(1, "float32")] * 3)
+
+
+def test_an_operator_that_cannot_count_is_refused_by_name() -> None:
+    text = """def @main(%x: Tensor[(4), float32]) { %0 = sequence_construct(%x); sequence_at(%0, 0i64) }"""
+    with pytest.raises(CompileError, match="sequence"):
+        compile_module(parse_module(text))
