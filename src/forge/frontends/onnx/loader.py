@@ -7,6 +7,8 @@ model's folder, and nothing is ever unpickled.
 from __future__ import annotations
 
 import logging
+import math
+import mmap
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +23,7 @@ from forge.frontends.onnx.tensors import TensorReader
 logger = logging.getLogger(__name__)
 
 MAX_MESSAGE_BYTES = (1 << 31) - 1
-_CHECKED_TENSOR_BYTES = 4096
+_CHECKED_ELEMENTS = 1024
 _FOREIGN = (  # (offset, magic, what it is, what to do)
     (0, b"PK\x03\x04", "a zip archive (a PyTorch checkpoint or a Keras model?)", "use forge.from_torch or forge.from_keras"),
     (0, b"\x89HDF", "an HDF5 file (a Keras model?)", "use forge.from_keras"),
@@ -71,7 +73,7 @@ def _load_file(path: Path) -> LoadedModel:
             raise ImportModelError(
                 f"{path}: got {size} bytes; expected less than 2 GiB in one file; save its weights as external data"
             )
-        data = path.read_bytes()
+        data = _contents(path)
     except FileNotFoundError as error:
         raise ImportModelError(f"{path}: no such file; expected an .onnx file; check the path") from error
     except OSError as error:
@@ -80,7 +82,13 @@ def _load_file(path: Path) -> LoadedModel:
     return LoadedModel(_parse(data, where), where, TensorReader(folders))
 
 
-def _parse(data: bytes, where: str) -> onnx.ModelProto:
+def _contents(path: Path) -> bytes | memoryview:
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else b""
+
+
+def _parse(data: bytes | memoryview, where: str) -> onnx.ModelProto:
     for offset, magic, kind, advice in _FOREIGN:
         if data[offset : offset + len(magic)] == magic:
             raise ImportModelError(f"{where}: got {kind}; expected an ONNX model; {advice}")
@@ -125,7 +133,7 @@ def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
             _assign(copy.graph, field.name, value)
     declared = {i.name for i in proto.graph.input}
     for tensor in proto.graph.initializer:
-        if tensor.data_location != onnx.TensorProto.EXTERNAL and tensor.ByteSize() <= _CHECKED_TENSOR_BYTES:
+        if tensor.data_location != onnx.TensorProto.EXTERNAL and math.prod(tensor.dims) <= _CHECKED_ELEMENTS:
             copy.graph.initializer.append(tensor)
         elif tensor.name not in declared:
             copy.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from forge import dims
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
@@ -44,10 +42,10 @@ def dense(g: Context, x: Value, weight: Value, transposed: bool) -> Value:
 
 
 def transposed_matrix(g: Context, matrix: Value) -> Value:
-    """The transpose; of a constant, a constant."""
+    """The transpose; of a constant, a constant that is a view of it."""
     if matrix.constant is None:
         return g.call("transpose", matrix, axes=(1, 0))
-    value = g.constant(np.ascontiguousarray(matrix.constant.T))
+    value = g.constant(matrix.constant.T)
     value.name = g.scope.unique(f"{matrix.name}_transposed") if matrix.name else ""
     return value
 
