@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    import forge
 
 os.environ.setdefault("FORGE_CACHE", "0")
 _MISSING_PACKAGE = "could not import"
@@ -16,6 +21,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail the run if a test was skipped because an optional package is missing",
     )
+
+
+@pytest.fixture(scope="session")
+def digits() -> forge.IRModule:
+    """The classifier of the demo: input ``image`` of shape (batch, 1, 8, 8), output ``logits``. Do not change it."""
+    import forge
+
+    return forge.from_onnx(Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx")
+
+
+@pytest.fixture(scope="session")
+def digits_build(digits: forge.IRModule, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the compiled ``digits``. Do not change it."""
+    path = tmp_path_factory.mktemp("digits") / "build"
+    digits.compile(output_path=path, export_metadata=True, uuid="digits")
+    return path
+
+
+@pytest.fixture
+def compile_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns the compile cache on, in a folder that the tests of one process share."""
+    monkeypatch.setenv("FORGE_CACHE", "1")
+    monkeypatch.setenv("FORGE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "compile-cache"))
 
 
 class MissingPackages:

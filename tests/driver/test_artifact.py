@@ -1,0 +1,207 @@
+"""What ``compile`` writes: whole or not at all, reproducible, self-contained."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import forge
+from examples.digits import demo
+from forge.driver import artifact, compile_module
+from forge.errors import CompileError, OptionError, OutputExistsError
+from forge_runtime import include_directory
+from tests.driver.support import DIGITS, LIMIT, files, pictures, reference
+
+pytestmark = pytest.mark.usefixtures("compile_cache")
+
+
+def test_the_directory_and_its_parents_are_made(digits: forge.IRModule, tmp_path: Path) -> None:
+    digits.compile(output_path=str(tmp_path / "a" / "b" / "build"))
+    assert files(tmp_path) == ["a", "a/b", "a/b/build", "a/b/build/modelLibrary.so"]
+
+
+def test_the_default_path(digits: forge.IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    digits.compile(output_path=None)
+    assert files(tmp_path) == ["compile_output", "compile_output/modelLibrary.so"]
+    with pytest.raises(OutputExistsError, match="force_overwrite"):
+        digits.compile()
+
+
+def test_equal_input_and_options_give_equal_bytes(digits: forge.IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    libraries = []
+    for name, cached in (("a", "0"), ("b", "0"), ("c", "1"), ("d", "1")):
+        monkeypatch.setenv("FORGE_CACHE", cached)
+        digits.copy().compile(output_path=tmp_path / name, uuid="fixed")
+        libraries.append((tmp_path / name / "modelLibrary.so").read_bytes())
+    assert libraries == [libraries[0]] * 4
+    assert forge.Runtime(tmp_path / "a").metadata["created"] == "2023-11-14T22:13:20Z"
+
+
+def test_a_random_uuid_each_time(digits: forge.IRModule, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        digits.compile(output_path=tmp_path / name)
+    first, second = (forge.Runtime(tmp_path / name).model_id for name in ("a", "b"))
+    assert first != second
+    assert len(first) == 36
+
+
+@pytest.mark.parametrize("epoch", ["tomorrow", "1e9", "9" * 30])
+def test_a_wrong_epoch_is_refused(digits: forge.IRModule, tmp_path: Path, epoch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+    with pytest.raises(OptionError, match="SOURCE_DATE_EPOCH"):
+        digits.compile(output_path=tmp_path / "build")
+    assert files(tmp_path) == []
+
+
+def test_overwriting_replaces_our_files_and_no_others(digits: forge.IRModule, tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    digits.compile(output_path=build, export_relay=True, export_metadata=True, uuid="old")
+    (build / "notes.txt").write_text("mine")
+    inode = build.stat().st_ino
+    digits.compile(output_path=build, force_overwrite=True, uuid="new")
+    assert files(build) == ["modelLibrary.so", "notes.txt"]
+    assert build.stat().st_ino == inode
+    assert forge.Runtime(build).model_id == "new"
+
+
+def test_overwriting_that_fails_brings_the_old_artifact_back(
+    digits: forge.IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = tmp_path / "build"
+    digits.compile(output_path=build, export_relay=True, uuid="old")
+    rename, calls = os.rename, []
+
+    def interrupted(source: Path, target: Path) -> None:
+        calls.append(source)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        digits.compile(output_path=build, force_overwrite=True, export_metadata=True, uuid="new")
+    monkeypatch.undo()
+    assert files(build) == ["model.relay", "modelLibrary.so"]
+    assert forge.Runtime(build).model_id == "old"
+
+
+def test_a_directory_through_a_link(digits: forge.IRModule, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    digits.compile(output_path=tmp_path / "link", force_overwrite=True)
+    assert files(tmp_path / "real") == ["modelLibrary.so"]
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_large_weights_lie_beside_the_library(digits: forge.IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifact, "MAX_EMBEDDED_WEIGHTS", 1000)
+    digits.compile(output_path=tmp_path / "build")
+    assert files(tmp_path / "build") == ["modelLibrary.so", "weights.bin"]
+    x = pictures()
+    np.testing.assert_array_equal(forge.Runtime(tmp_path / "build")(x), compile_module(digits.mod).runtime()(x))
+    monkeypatch.undo()
+    digits.compile(output_path=tmp_path / "build", force_overwrite=True)
+    assert files(tmp_path / "build") == ["modelLibrary.so"]
+
+
+def test_large_weights_are_not_encrypted(digits: forge.IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifact, "MAX_EMBEDDED_WEIGHTS", 1000)
+    with pytest.raises(CompileError, match="encrypt_password"):
+        digits.compile(output_path=tmp_path / "build", encrypt_password="secret")
+    assert files(tmp_path) == []
+
+
+def test_encryption_round_trip(digits: forge.IRModule, digits_build: Path, tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    digits.compile(output_path=build, encrypt_password="grün", uuid="digits")
+    assert files(build) == ["modelLibrary.key", "modelLibrary.so"]
+    assert (build / "modelLibrary.key").stat().st_mode & 0o777 == 0o600
+    assert b"ELF" not in (build / "modelLibrary.so").read_bytes()[:4]
+    x = pictures()
+    runtime = forge.Runtime(build, password="grün", key=build / "modelLibrary.key")
+    np.testing.assert_array_equal(runtime(x), forge.Runtime(digits_build)(x))
+    digits.compile(output_path=build, force_overwrite=True)
+    assert files(build) == ["modelLibrary.so"]
+
+
+ALONE = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("forge", "llvmlite", "onnx", "ml_dtypes", "cryptography"):
+            raise ImportError(name)
+sys.meta_path.insert(0, Refuse())
+import numpy as np
+from forge_runtime import Runtime
+np.save(sys.argv[3], Runtime(sys.argv[1])(np.load(sys.argv[2])))
+"""
+
+
+def test_the_artifact_runs_without_the_compiler(digits: forge.IRModule, digits_build: Path, tmp_path: Path) -> None:
+    x = pictures()
+    np.save(tmp_path / "x.npy", x)
+    command = [sys.executable, "-c", ALONE, str(digits_build), str(tmp_path / "x.npy"), str(tmp_path / "y.npy")]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    expected = reference(digits, x)[0]
+    assert np.abs(np.load(tmp_path / "y.npy") - expected).max() <= LIMIT * np.abs(expected).max()
+
+
+def test_the_library_needs_the_system_only(digits_build: Path) -> None:
+    listed = subprocess.run(["ldd", str(digits_build / "modelLibrary.so")], capture_output=True, text=True, check=True).stdout
+    names = {line.split()[0].rsplit("/", 1)[-1].split(".")[0] for line in listed.splitlines()}
+    assert names <= {"linux-vdso", "libm", "libc", "libpthread", "ld-linux-x86-64"}
+
+
+def test_a_c_program_computes_what_python_does(digits_build: Path, tmp_path: Path) -> None:
+    program, library = tmp_path / "classify", digits_build / "modelLibrary.so"
+    compiler = os.environ.get("CC", "cc").split()
+    flags = ["-Wall", "-Werror", "-I", str(include_directory()), f"-Wl,-rpath,{digits_build}", "-o", str(program)]
+    subprocess.run([*compiler, str(DIGITS / "main.c"), str(library), *flags], check=True)
+    images, labels = demo.load_pictures()
+    images.tofile(tmp_path / "pictures")
+    subprocess.run([program, tmp_path / "pictures", tmp_path / "logits"], check=True, env={**os.environ, "FORGE_NUM_THREADS": "2"})
+    logits = np.fromfile(tmp_path / "logits", np.float32).reshape(-1, 10)
+    np.testing.assert_array_equal(logits, forge.Runtime(digits_build)(images))
+    assert (logits.argmax(1) == labels).mean() >= demo.LEAST_ACCURACY
+
+
+def test_a_c_program_is_told_what_is_wrong(digits_build: Path, tmp_path: Path) -> None:
+    source = tmp_path / "wrong.c"
+    source.write_text(r'''
+#include <stdio.h>
+#include "forge_runtime.h"
+int main(void) {
+  float pictures[64] = {0};
+  forge_tensor image = {.data = pictures, .dtype = FORGE_FLOAT32, .ndim = 4, .shape = {1, 1, 4, 16}}, logits = {0};
+  forge_error error;
+  int status = forge_run(forge_model_get(), &image, &logits, NULL, &error);
+  printf("%d %s\n", status, error.message);
+  return 0;
+}''')
+    library, compiler = digits_build / "modelLibrary.so", os.environ.get("CC", "cc").split()
+    flags = ["-I", str(include_directory()), f"-Wl,-rpath,{digits_build}", "-o", str(tmp_path / "wrong")]
+    subprocess.run([*compiler, str(source), str(library), *flags], check=True)
+    printed = subprocess.run([tmp_path / "wrong"], capture_output=True, text=True, check=True).stdout
+    assert printed.startswith("1 ")
+    assert "image" in printed
+
+
+def test_layouts_in_the_metadata(tmp_path: Path) -> None:
+    forge.IRModule("""
+    def @main(%image: Tensor[(1, 4, 6, 6), float32], %tokens: Tensor[(2, 3, 4), float32], %w: Tensor[(4, 4, 1, 1), float32]) {
+      %0 = nn.relu(%image);
+      %1 = nn.conv2d(%0, %w);
+      %2 = nn.relu(%1);
+      %3 = nn.softmax(%tokens);
+      (%2, %3)
+    }""").compile(output_path=tmp_path / "build")
+    runtime = forge.Runtime(tmp_path / "build")
+    assert runtime.input_layouts == ["NCHW", "", ""]
+    assert runtime.output_layouts == ["NCHW", ""]
