@@ -5,5 +5,6 @@ from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.types import ObjectType, OptionalType, SequenceType, TensorType, Type, UnrankedType
 
 __all__ = [
-    "Builder", "Graph", "Module", "Node", "ObjectType", "OptionalType", "SequenceType", "TensorType", "Type", "UnrankedType", "Value",
+    "Builder", "Graph", "Module", "Node", "ObjectType", "OptionalType", "SequenceType", "TensorType", "Type", "UnrankedType",
+    "Value",
 ]

@@ -25,13 +25,13 @@ _Check = Callable[[Any], Any]  # gives the value, converted, or _MISFIT
 _MISFIT = object()
 
 
-def build(operator: str, cls: type[Record], values: Mapping[str, Any]) -> Record:
+def build(operator: str, cls: Any, values: Mapping[str, Any]) -> Record:
     """The record of these values: lists become tuples, integers become floats where floats are expected.
 
     Raises:
         TypeInferenceError: an unknown name, a missing one without default, or a value that does not fit its annotation.
     """
-    checks: dict[str, _Check] = _checks(cls)
+    checks = _checks(cls)
     fields = {f.name: f for f in dataclasses.fields(cls)}
     converted = {}
     for name, value in values.items():

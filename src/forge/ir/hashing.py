@@ -102,10 +102,10 @@ class _Hasher:
 def _attribute_key(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(_attribute_key, value))}]"
-    return str(value) if isinstance(value, T.Type) else attribute_text(value)
+    return str(value) if isinstance(value, T.CLASSES) else attribute_text(value)
 
 
 def _contents(array: np.ndarray) -> bytes | memoryview:
     if array.dtype == object or array.size == 0:
         return to_bytes(array)
-    return memoryview(np.ascontiguousarray(array).view(np.uint8)).cast("B")
+    return np.ascontiguousarray(array).view(np.uint8).data

@@ -26,9 +26,10 @@ def run_module(module: Module, inputs: Mapping[str, ReferenceValue], observer: O
     """
     names = [v.name for v in module.main.inputs]
     values = {**module.params, **inputs}
-    for wrong, problem in (([n for n in names if n not in values], "has no value"), ([n for n in inputs if n not in names], "is unknown")):
-        if wrong:
-            raise ForgeError(f"interpreter: input {wrong[0]!r} {problem}; expected: {', '.join(names)}")
+    missing, unknown = [n for n in names if n not in values], [n for n in inputs if n not in names]
+    if missing or unknown:
+        problem = f"{missing[0]!r} has no value" if missing else f"{unknown[0]!r} is unknown"
+        raise ForgeError(f"interpreter: input {problem}; expected: {', '.join(names)}")
     return run_graph(module.main, [values[n] for n in names], module=module, observer=observer)
 
 
@@ -57,7 +58,7 @@ def run_graph(
         bind_symbols(value, values[value], env)
 
     def run_region(region: Graph, operands: Sequence[ReferenceValue]) -> list[ReferenceValue]:
-        is_function = region not in node.regions
+        is_function = module is not None and any(region is g for g in module.graphs.values())
         return run_graph(region, operands, None if is_function else env, module, observer)
 
     for node in graph.nodes:
@@ -82,8 +83,9 @@ def evaluate(
     Raises:
         ForgeError: an attribute's symbol has no value, or the called function is not there.
     """
-    attrs = concrete_attrs(node.attrs, symbols)
-    regions = [_called(node, attrs.function, module)] if node.op == "call" else node.regions
+    is_call = node.op == "call"  # whose attributes are types of results, with symbols that the function will define
+    attrs = node.attrs if is_call else concrete_attrs(node.attrs, symbols)
+    regions = [_called(node, attrs.function, module)] if is_call else node.regions
     with np.errstate(all="ignore"):
         if regions:
             results = node.op_def.reference_regions(operands, attrs, regions, run_region)

@@ -37,7 +37,7 @@ from forge.ir.call import CALL, result_types
 from forge.ir.cursor import Cursor, Notes
 from forge.ir.lexer import Token
 from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
-from forge.ir.op import REGISTRY, OpDef
+from forge.ir.op import OpDef, get_op, is_operator, unknown_operator
 from forge.ir.text import DTYPE_OF, name_text
 
 _METADATA = re.compile(r"^#\[metadata\]", re.MULTILINE)
@@ -274,8 +274,8 @@ class _Parser(Cursor):
 
     def call(self, scope: _Scope) -> list[Value]:
         token = self.advance()
-        if token.kind == "name" and (token.text not in REGISTRY or token.text in (CONSTANT.name, CALL.name)):
-            raise self.error(_unknown_operator(token.text), token)
+        if token.kind == "name" and (token.text in (CONSTANT.name, CALL.name) or not is_operator(token.text)):
+            raise self.error(unknown_operator(token.text), token)
         operands: list[Value | None] = []
         attributes: dict[str, Any] = {}
         self.expect("(")
@@ -309,7 +309,7 @@ class _Parser(Cursor):
         regions: list[Graph],
         notes: Notes,
     ) -> Node:
-        op_def: OpDef[Any] = CALL if token.kind == "global" else REGISTRY[token.text]
+        op_def: OpDef[Any] = CALL if token.kind == "global" else get_op(token.text)
         if token.kind == "global":
             if attributes or regions:
                 raise self.error("a function takes neither attributes nor regions", token)
@@ -353,7 +353,7 @@ class _Parser(Cursor):
             found.append(self.function())
 
         self.listed("}", region)
-        expected = list(REGISTRY[token.text].regions) if token.kind == "name" else []
+        expected = list(get_op(token.text).regions) if token.kind == "name" else []
         if labels != expected:
             raise self.error(f"got regions {', '.join(labels) or 'none'}; expected {', '.join(expected) or 'none'}", token)
         return found
@@ -362,11 +362,6 @@ class _Parser(Cursor):
 def _undefined(text: str, key: str, scope: _Scope) -> str:
     near = difflib.get_close_matches(key, scope.values, 3)
     return f"{text} is not defined here" + (f"; did you mean {' or '.join('%' + n for n in near)}" if near else "")
-
-
-def _unknown_operator(name: str) -> str:
-    near = difflib.get_close_matches(name, REGISTRY, 3)
-    return f"unknown operator {name!r}" + (f"; did you mean {' or '.join(near)}" if near else "")
 
 
 __all__ = ["parse_module"]

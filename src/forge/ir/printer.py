@@ -1,9 +1,9 @@
 """Text of modules, in Relay's syntax. ``parser.parse_module`` reads it back.
 
 Intermediate values are numbered in the order of printing; the last expression of a body is its result. Rank-0 constants stand
-inline, others as ``meta[relay.Constant][k]``; their arrays are ``Printed.constants``. An attribute that has its default is omitted.
-Extensions over Relay: symbolic dimensions, ``None`` for an absent operand, types where inference alone would not give them (the
-extent of a data-dependent result is a symbol), and regions, printed as functions in braces behind the call:
+inline, others as ``meta[relay.Constant][k]``, with their arrays in ``Printed.constants``. An attribute that has its default is
+omitted. Extensions over Relay: symbolic dimensions, ``None`` for an absent operand, types where inference alone would not give
+them (the extent of a data-dependent result is a symbol), and regions, printed as functions in braces behind the call:
 
     %2 = if(%c, %x) { then_branch = fn (%a: float32) { exp(%a) }, else_branch = fn (%b: float32) { %b } };
 """
@@ -60,10 +60,12 @@ def print_with_constants(module: Module, types: bool = False, names: bool = Fals
 
 def metadata_text(constants: Sequence[np.ndarray]) -> str:
     """JSON of arrays: dtype, shape, base64 of their bytes (see ``arrays``)."""
-    entries = [
-        {"dtype": dtypes.canonical(a.dtype), "shape": list(a.shape), "data": base64.b64encode(to_bytes(a)).decode()} for a in constants
-    ]
-    return json.dumps({"relay.Constant": entries})
+    return json.dumps({"relay.Constant": [_entry(a) for a in constants]})
+
+
+def _entry(array: np.ndarray) -> dict[str, object]:
+    data = base64.b64encode(to_bytes(array)).decode()
+    return {"dtype": dtypes.canonical(array.dtype), "shape": list(array.shape), "data": data}
 
 
 class _Printer:

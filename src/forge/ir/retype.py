@@ -1,33 +1,43 @@
-"""Changes the types of a module's inputs and carries the change through."""
+"""Changes the types of a module's inputs and carries the change through; renames symbols."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import itertools
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from forge import dims, dtypes
-from forge.dims import Dim, DimExpr
+from forge.dims import Dim
 from forge.errors import ForgeError, InvalidGraphError
+from forge.ir import attributes
 from forge.ir import types as T
+from forge.ir.builder import infer
+from forge.ir.call import CALL, result_types
 from forge.ir.nodes import Graph, Module, Node, Value
 
 
 def check_fits(value: Value, array: np.ndarray) -> None:
     """Raises InvalidGraphError unless ``array`` may be bound to the input ``value``."""
     type_ = value.tensor_type
-    same = len(type_.shape) == array.ndim and not any(map(dims.different, type_.shape, array.shape))
-    if not same or dtypes.canonical(array.dtype) != type_.dtype:
-        raise InvalidGraphError(f"params: {value.name!r}: got {dtypes.canonical(array.dtype)} of shape {array.shape}; expected {type_}")
+    try:
+        dtype = dtypes.canonical(array.dtype)
+    except TypeError:
+        dtype = str(array.dtype)
+    if dtype != type_.dtype or not T.compatible(type_, T.TensorType(array.shape, dtype)):
+        raise InvalidGraphError(f"params: {value.name!r}: got {dtype} of shape {array.shape}; expected {type_}")
 
 
 def substitute_symbols(module: Module, values: Mapping[str, Dim]) -> Module:
-    """A copy of ``module`` with symbolic dimensions replaced in all types and attributes."""
+    """A copy of ``module`` with symbolic dimensions of ``main`` replaced in all types and attributes.
+
+    Symbols of other functions are their own: calls bind them to dimensions of their operands.
+    """
     clone = module.copy()
-    for graph in clone.graphs.values():
-        substitute_in_graph(graph, values)
+    substitute_in_graph(clone.main, values)
     return clone
 
 
@@ -36,30 +46,65 @@ def substitute_in_graph(graph: Graph, values: Mapping[str, Dim]) -> None:
     for value in graph.inputs:
         value.type = T.substitute(value.type, values)
     for node in graph.nodes:
-        node.attrs = _substitute_attrs(node.attrs, values)
+        node.attrs = attributes.substitute(node.attrs, values)
         for value in node.results:
             value.type = T.substitute(value.type, values)
         for region in node.regions:
             substitute_in_graph(region, values)
 
 
-def _substitute_attrs(attrs: Any, values: Mapping[str, Dim]) -> Any:
-    changes = {}
-    for field in dataclasses.fields(attrs):
-        old = getattr(attrs, field.name)
-        new = _substitute_value(old, values)
-        if new is not old:
-            changes[field.name] = new
-    return dataclasses.replace(attrs, **changes) if changes else attrs
+def number_symbols(graph: Graph) -> None:
+    """Gives the symbols that nodes introduce (``d_17``) numbers in the order of their appearance (``d_0``), in place.
+
+    Their names then no longer depend on what else the process has done.
+    """
+    given = {s for v in graph.inputs for s in T.symbols(v.type)}
+    used = [s for node in graph.walk() for v in _values(node) for s in T.symbols(v.type)]
+    introduced = [s for s in dict.fromkeys(used) if s not in given]
+    renamed: dict[str, Dim] = {}
+    taken = set(given)
+    for name in introduced:
+        prefix = re.sub(r"_[0-9]+\Z", "", name) or "d"
+        new = next(n for k in itertools.count() if (n := f"{prefix}_{k}") not in taken)
+        taken.add(new)
+        renamed[name] = dims.symbol(new)
+    if any(str(new) != old for old, new in renamed.items()):
+        substitute_in_graph(graph, renamed)
 
 
-def _substitute_value(value: Any, values: Mapping[str, Dim]) -> Any:
-    if isinstance(value, DimExpr):
-        return dims.substitute(value, values)
-    if isinstance(value, tuple):
-        new = tuple(_substitute_value(v, values) for v in value)
-        return new if any(a is not b for a, b in zip(new, value)) else value
-    return value
+def _values(node: Node) -> list[Value]:
+    return [*node.results, *(v for region in node.regions for v in region.inputs)]
+
+
+def infer_again(node: Node) -> list[Value]:
+    """Gives the results of ``node`` the types that its operands have now; symbols that it introduces keep their names.
+
+    Returns the results whose type has changed.
+
+    Raises:
+        InvalidGraphError: the operands do not fit; nothing is changed.
+    """
+    types = infer(node.op_def, node.operands, node.attrs, node.regions)
+    if len(types) != len(node.results):
+        raise InvalidGraphError(f"node {node.name or node.op}: got {len(types)} types for {len(node.results)} results")
+    known = {s for v in node.operands if v is not None for s in T.symbols(v.type)} | set(attributes.symbols(node.attrs))
+    changed = []
+    for value, new in zip(node.results, types):
+        renamed = T.substitute(new, _kept_symbols(value.type, new, known))
+        if renamed != value.type:
+            value.type = renamed
+            changed.append(value)
+    return changed
+
+
+def _kept_symbols(old: T.Type, new: T.Type, known: Collection[str]) -> dict[str, Dim]:
+    if not isinstance(old, T.TensorType) or not isinstance(new, T.TensorType) or old.rank != new.rank:
+        return {}
+    return {str(b): a for a, b in zip(old.shape, new.shape) if _introduced(a, known) and _introduced(b, known)}
+
+
+def _introduced(dim: Dim, known: Collection[str]) -> bool:
+    return dims.symbols(dim) == [str(dim)] and str(dim) not in known
 
 
 def replace_batch(module: Module, inputs: Sequence[Value], old: int, new: int) -> Module:
@@ -72,31 +117,33 @@ def replace_batch(module: Module, inputs: Sequence[Value], old: int, new: int) -
     """
     clone = module.copy()
     names = {v.name for v in inputs}
+    changed: set[Value | None] = set()
     for value in clone.main.inputs:
         if value.name in names and value.shape[:1] == (old,):
             value.type = T.TensorType((new, *value.shape[1:]), value.dtype)
+            changed.add(value)
     for node in clone.main.nodes:
-        if node.op != "constant":
-            _reinfer(node, old, new)
+        if any(v in changed for v in node.operands):
+            changed.update(_rebatch(clone, node, old, new))
     return clone
 
 
-def _reinfer(node: Node, old: int, new: int) -> None:
+def _rebatch(module: Module, node: Node, old: int, new: int) -> list[Value]:
     before = node.attrs
     try:
-        node.attrs = _rebatched(node.attrs, old, new)
-        types = node.op_def.infer(node.operands, node.attrs, node.regions)
+        node.attrs = _rebatched(module, node, old, new)
+        return infer_again(node)
     except ForgeError as error:
-        node.attrs = before
         raise ValueError(
             f"set_batch_size: node {node.name or node.op} ({node.op}) fixes the batch size {old} (attributes {before}); "
             f"export the model with a symbolic batch dimension ({error})"
         ) from error
-    for value, type_ in zip(node.results, types):
-        value.type = type_
 
 
-def _rebatched(attrs: Any, old: int, new: int) -> Any:
+def _rebatched(module: Module, node: Node, old: int, new: int) -> Any:
+    attrs = node.attrs
+    if node.op_def is CALL:
+        return dataclasses.replace(attrs, results=result_types(attrs.function, module.graphs[attrs.function], node.operands))
     changes = {}
     for name in ("newshape", "shape"):
         shape = getattr(attrs, name, None)
@@ -105,4 +152,4 @@ def _rebatched(attrs: Any, old: int, new: int) -> Any:
     return dataclasses.replace(attrs, **changes) if changes else attrs
 
 
-__all__ = ["check_fits", "replace_batch", "substitute_symbols"]
+__all__ = ["check_fits", "infer_again", "number_symbols", "replace_batch", "substitute_in_graph", "substitute_symbols"]

@@ -1,11 +1,12 @@
 """Editing graphs: verified edits with undo, extraction of sub-graphs, and rewriting by patterns.
 
-Edits are made inside ``with edit(graph) as e:``. At the end of the block types are inferred anew downstream, order is restored,
-dead nodes stay, and the graph is verified; if that or anything in the block fails, the graph is as it was before and the
-error names the place.
+Edits are made inside ``with edit(graph) as e:``. At the end of the block order is restored, types that depend on the edits are
+inferred anew, dead nodes stay, and the graph is verified; if that or anything in the block fails, the graph is as it was before
+and the error names the place. The regions of a node are graphs of their own: edit them in their own blocks.
 
-A rewrite rule is a ``Pattern``, a ``check`` that returns the reason when it declines, and a ``rewrite``. ``apply`` visits nodes in
-topological order, roots a match at each, and visits what a rewrite inserted in the next round; rounds end when nothing changes.
+A rewrite rule is a ``Pattern``, a ``check`` that returns the reason when it declines, and a ``rewrite``. ``apply`` visits nodes
+in topological order and roots a match at each. It visits neither nodes that a rewrite has removed in the meantime nor those that
+one has inserted: these come in the next round. Rounds end when nothing changes.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from forge.errors import ForgeError, InvalidGraphError
+from forge.errors import InvalidGraphError
+from forge.ir.attributes import frozen
 from forge.ir.builder import Builder
 from forge.ir.nodes import ConstantAttrs, Graph, Node, Value, clone_node
+from forge.ir.op import Trait
+from forge.ir.retype import infer_again
+from forge.ir.types import compatible
 from forge.ir.verifier import verify_graph
 
-MAX_ROUNDS = 50
+MAX_ROUNDS = 50  # and one more for each node that the graph has at the beginning
 
 
 class _Snapshot:
@@ -28,22 +33,46 @@ class _Snapshot:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.lists = (list(graph.inputs), list(graph.nodes), list(graph.outputs))
-        self.nodes = [(n, list(n.operands), n.attrs, n.name, list(n.regions)) for n in graph.nodes]
+        self.inputs, self.nodes, self.outputs = list(graph.inputs), list(graph.nodes), list(graph.outputs)
+        self.attributes = dict(graph.attributes)
+        self.node_state = {n: (list(n.operands), n.attrs, n.name, n.location, list(n.regions)) for n in graph.nodes}
         values = [*graph.inputs, *[v for n in graph.nodes for v in n.results]]
-        self.values = [(v, v.type, v.name, list(v.uses)) for v in values]
+        self.value_state = {v: (v.type, v.name, list(v.uses)) for v in values}
 
     def restore(self) -> None:
-        kept = set(self.lists[1])
+        graph = self.graph
+        for node in {*graph.nodes, *self.nodes}:
+            self._forget_foreign_uses(node)
+            node.graph = None
+        graph.inputs, graph.nodes, graph.outputs = self.inputs, self.nodes, self.outputs
+        graph.attributes = self.attributes
+        for node, (operands, attrs, name, location, regions) in self.node_state.items():
+            node.operands, node.attrs, node.name, node.location, node.regions = operands, attrs, name, location, regions
+            node.graph = graph
+        for value, (type_, name, uses) in self.value_state.items():
+            value.type, value.name, value.uses = type_, name, uses
+
+    def _forget_foreign_uses(self, node: Node) -> None:
+        """Values of other graphs, which the edit must not have used, are left as they were."""
+        for value in node.operands:
+            if value is not None and value not in self.value_state:
+                value.uses = [use for use in value.uses if use[0] is not node]
+
+    def infer_changed(self) -> None:
+        """Infers the types of what the edit has changed, and of what depends on it."""
+        changed = {v for v, (type_, _, _) in self.value_state.items() if v.type != type_}
         for node in self.graph.nodes:
-            if node not in kept:
-                node.graph = None
-        self.graph.inputs, self.graph.nodes, self.graph.outputs = (list(x) for x in self.lists)
-        for node, operands, attrs, name, regions in self.nodes:
-            node.operands, node.attrs, node.name, node.regions = list(operands), attrs, name, list(regions)
-            node.graph = self.graph
-        for value, type_, name, uses in self.values:
-            value.type, value.name, value.uses = type_, name, list(uses)
+            before = self.node_state.get(node)
+            is_edited = before is None or before[:2] != (node.operands, node.attrs) or before[4] != node.regions
+            if is_edited or any(v in changed for v in node.operands):
+                changed.update(_inferred_again(node))
+
+
+def _inferred_again(node: Node) -> list[Value]:
+    try:
+        return infer_again(node)
+    except InvalidGraphError as error:
+        raise InvalidGraphError(f"edit: node {node.name or node.op}: {error}") from error
 
 
 @contextmanager
@@ -57,27 +86,11 @@ def edit(graph: Graph) -> Iterator[Editor]:
     try:
         yield Editor(graph)
         graph.sort()
-        infer_types(graph)
+        snapshot.infer_changed()
         verify_graph(graph)
     except BaseException:
         snapshot.restore()
         raise
-
-
-def infer_types(graph: Graph) -> None:
-    """Infers all result types anew, in order; a type that cannot be told apart from the old one stays."""
-    from forge.ir.verifier import compatible
-
-    for node in graph.nodes:
-        if node.op == "constant":
-            continue
-        try:
-            types = node.op_def.infer(node.operands, node.attrs, node.regions)
-        except ForgeError as error:
-            raise InvalidGraphError(f"node {node.name or node.op}: {error}") from error
-        for value, type_ in zip(node.results, types, strict=True):
-            if not compatible(value.type, type_):
-                value.type = type_
 
 
 class Editor:
@@ -85,47 +98,68 @@ class Editor:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self._old = frozenset(graph.nodes)
 
     def insert_before(self, node: Node, op: str, *operands: Value | None, name: str = "", **attributes: Any) -> Value:
         """A new node in front of ``node``; returns its result."""
-        return Builder(self.graph, before=node).call(op, *operands, name=name, **attributes)
+        self._check_here(node, "insert_before")
+        return Builder(self.graph, node, node.location).call(op, *operands, name=name, **attributes)
 
     def insert_after(self, value: Value, op: str, *others: Value | None, name: str = "", **attributes: Any) -> Value:
         """A new node applied to ``value`` (its first operand); every earlier use of ``value`` now uses the result."""
-        uses, was_output = list(value.uses), self.graph.is_output(value)
-        result = Builder(self.graph).call(op, value, *others, name=name, **attributes)
+        uses = list(value.uses)
+        location = value.producer.location if value.producer is not None else ""
+        result = Builder(self.graph, location=location).call(op, value, *others, name=name, **attributes)
         for user, position in uses:
             user.set_operand(position, result)
-        if was_output:
-            self.graph.outputs = [result if v is value else v for v in self.graph.outputs]
+        self._replace_output(value, result)
         return result
 
     def replace(self, node: Node, *values: Value) -> None:
-        """Uses of the results of ``node`` become uses of ``values``; the node goes."""
+        """Uses of the results of ``node`` become uses of ``values``, but those from which this block computes ``values``.
+
+        The node goes, unless such uses remain. A value without name takes over the name of the result.
+        """
+        self._check_here(node, "replace")
         if len(values) != len(node.results):
-            raise InvalidGraphError(f"replace: node {node.name or node.op} has {len(node.results)} results; got {len(values)} values")
+            count = len(node.results)
+            raise InvalidGraphError(f"replace: node {node.name or node.op}: got {len(values)} values; expected {count}")
+        kept = self._new_ancestors(values)
         for old, new in zip(node.results, values):
-            uses = [(user, position) for user, position in old.uses if user is not new.producer]
-            for user, position in uses:
-                user.set_operand(position, new)
-            self.graph.outputs = [new if v is old else v for v in self.graph.outputs]
+            for user, position in list(old.uses):
+                if user not in kept:
+                    user.set_operand(position, new)
+            self._replace_output(old, new)
         if not any(v.uses for v in node.results):
             self.graph.remove(node)
 
     def remove(self, node: Node) -> None:
-        """Takes ``node`` out; users of its only result use its first operand instead."""
-        if node.results and node.operands and node.operands[0] is not None:
-            self.graph.replace_uses(node.result, node.operands[0])
+        """Takes ``node`` out; users of its result use its first operand instead.
+
+        Raises:
+            InvalidGraphError: there is no first operand to use, or several results are used.
+        """
+        self._check_here(node, "remove")
+        used = [v for v in node.results if self.graph.use_count(v)]
+        first = node.operands[0] if node.operands else None
+        if len(used) > 1 or (used and first is None):
+            problem = f"{len(used)} results are used; nothing can stand for them"
+            raise InvalidGraphError(f"remove: node {node.name or node.op}: {problem}")
+        if used and first is not None:
+            self.graph.replace_uses(used[0], first)
         self.graph.remove(node)
 
-    def rewire(self, node: Node, position: int, value: Value) -> None:
+    def rewire(self, node: Node, position: int, value: Value | None) -> None:
         """Operand ``position`` of ``node`` becomes ``value``."""
+        self._check_here(node, "rewire")
         if not 0 <= position < len(node.operands):
-            raise InvalidGraphError(f"rewire: node {node.name or node.op} has {len(node.operands)} operands; got position {position}")
+            problem = f"got position {position}; it has {len(node.operands)} operands"
+            raise InvalidGraphError(f"rewire: node {node.name or node.op}: {problem}")
         node.set_operand(position, value)
 
     def set_attributes(self, node: Node, **attributes: Any) -> None:
         """Changes attributes of ``node``."""
+        self._check_here(node, "set_attributes")
         node.attrs = node.op_def.make_attrs({**node.attributes, **attributes})
 
     def set_data(self, node: Node, array: Any) -> None:
@@ -133,28 +167,68 @@ class Editor:
         if not isinstance(node.attrs, ConstantAttrs):
             raise InvalidGraphError(f"set_data: node {node.name or node.op} is no constant")
         node.attrs = ConstantAttrs(array)
-        (node.result.type,) = node.op_def.infer([], node.attrs)
+
+    def set_outputs(self, *values: Value) -> None:
+        """Makes ``values`` the graph's outputs."""
+        self.graph.outputs = list(values)
 
     def rename(self, item: Node | Value, name: str) -> None:
         """Changes the name of a node or value; an input's name must stay unique."""
         item.name = name
 
+    def _check_here(self, node: Node, what: str) -> None:
+        if node.graph is not self.graph:
+            raise InvalidGraphError(f"{what}: node {node.name or node.op}: is not in the graph that is edited")
+
+    def _replace_output(self, old: Value, new: Value) -> None:
+        if self.graph.is_output(old) and not new.name:
+            new.name = old.name
+        self.graph.outputs = [new if v is old else v for v in self.graph.outputs]
+
+    def _new_ancestors(self, values: Iterable[Value]) -> set[Node]:
+        """Nodes of this block from which ``values`` are computed, and the producers of ``values``."""
+        found: set[Node] = set()
+        stack = [v.producer for v in values if v.producer is not None]
+        while stack:
+            node = stack.pop()
+            if node not in found:
+                found.add(node)
+                stack.extend(p for p in node.pred if p not in self._old)
+        return found
+
 
 def extract(graph: Graph, outputs: Sequence[Value], inputs: Sequence[Value] = ()) -> Graph:
-    """A new graph that computes ``outputs`` from ``inputs``; graph inputs that are still needed are added behind them."""
+    """A new graph that computes ``outputs`` from ``inputs``; graph inputs that are still needed are added behind them.
+
+    Raises:
+        InvalidGraphError: an output or input is not of ``graph``, or the extracted graph breaks a rule.
+    """
     mapping: dict[Value, Value] = {}
     result = Graph()
-    for value in inputs:
-        mapping[value] = result.add_input(value.type, value.name or f"input_{len(result.inputs)}")
     needed = _needed(outputs, set(inputs))
-    for value in graph.inputs:
-        if value in needed and value not in mapping:
-            mapping[value] = result.add_input(value.type, value.name)
+    for value in [*inputs, *(v for v in graph.inputs if v in needed and v not in inputs)]:
+        mapping[value] = result.add_input(value.type, _unused_name(result, value.name))
+    cut = dict(mapping)
     for node in graph.nodes:
-        if any(v in needed for v in node.results) and not all(v in mapping for v in node.results):
+        if any(v in needed and v not in cut for v in node.results):
             result.insert(clone_node(node, mapping))
+            mapping.update(cut)
+    missing = [v for v in outputs if v not in mapping]
+    if missing:
+        raise InvalidGraphError(f"extract: %{missing[0].name or missing[0].index} is not a value of the graph")
     result.outputs = [mapping[v] for v in outputs]
+    verify_graph(result, "extract")
     return result
+
+
+def _unused_name(graph: Graph, name: str) -> str:
+    taken = {v.name for v in graph.inputs}
+    base = unused = name or f"input_{len(graph.inputs)}"
+    number = 0
+    while unused in taken:
+        number += 1
+        unused = f"{base}_{number}"
+    return unused
 
 
 def _needed(outputs: Iterable[Value], stop: set[Value]) -> set[Value]:
@@ -174,7 +248,8 @@ def _needed(outputs: Iterable[Value], stop: set[Value]) -> set[Value]:
 class Pattern:
     """A tree of operators. ``op`` None matches any value; ``name`` makes the value (and its node) known to check and rewrite.
 
-    ``attributes`` must be equal where given. Operands of commutative operators match in either order.
+    One name matches one value wherever it occurs. ``attributes`` must be equal where given. Without ``operands`` the node may
+    have any; else those that have no pattern must be absent. The first two operands of commutative operators match in either order.
     """
 
     op: str | None = None
@@ -183,37 +258,43 @@ class Pattern:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     constant: bool = False
 
-    def match(self, value: Value, found: dict[str, Value] | None = None) -> dict[str, Value] | None:
+    def match(self, value: Value) -> dict[str, Value] | None:
         """Named values, when the tree rooted at ``value`` matches."""
-        bound = dict(found or {})
+        return next(self._matches(value, {}), None)
+
+    def _matches(self, value: Value | None, bound: dict[str, Value]) -> Iterator[dict[str, Value]]:
+        """All ways to match, each with the names bound so far and its own."""
+        if value is None or (self.constant and value.constant is None) or bound.get(self.name, value) is not value:
+            return
         if self.name:
-            if self.name in bound and bound[self.name] is not value:
-                return None
-            bound[self.name] = value
-        if self.constant and value.constant is None:
-            return None
+            bound = {**bound, self.name: value}
         if self.op is None:
-            return bound
-        node = value.producer
-        if node is None or node.op != self.op or len(node.operands) < len(self.operands):
-            return None
-        if any(node.attributes.get(k) != v for k, v in self.attributes.items()):
-            return None
-        return self._match_operands(node, bound)
+            yield bound
+        elif value.producer is not None and self._fits(value.producer):
+            for operands in self._orders(value.producer):
+                yield from _match_all(self.operands, operands, bound)
 
-    def _match_operands(self, node: Node, bound: dict[str, Value]) -> dict[str, Value] | None:
-        from forge.ir.op import Trait
+    def _fits(self, node: Node) -> bool:
+        if node.op != self.op or (self.operands and any(v is not None for v in node.operands[len(self.operands) :])):
+            return False
+        actual = node.attributes if self.attributes else {}
+        return all(k in actual and actual[k] == frozen(v) for k, v in self.attributes.items())
 
-        orders = [list(node.operands)]
-        if node.op_def.traits & Trait.COMMUTATIVE and len(node.operands) >= 2:
-            orders.append([node.operands[1], node.operands[0], *node.operands[2:]])
-        for operands in orders:
-            result: dict[str, Value] | None = bound
-            for pattern, operand in zip(self.operands, operands):
-                result = None if result is None or operand is None else pattern.match(operand, result)
-            if result is not None:
-                return result
-        return None
+    def _orders(self, node: Node) -> Iterator[list[Value | None]]:
+        operands = [*node.operands, *[None] * (len(self.operands) - len(node.operands))]
+        yield operands
+        if node.op_def.traits & Trait.COMMUTATIVE and len(self.operands) >= 2:
+            yield [operands[1], operands[0], *operands[2:]]
+
+
+def _match_all(
+    patterns: Sequence[Pattern], values: Sequence[Value | None], bound: dict[str, Value]
+) -> Iterator[dict[str, Value]]:
+    if not patterns:
+        yield bound
+        return
+    for matched in patterns[0]._matches(values[0], bound):
+        yield from _match_all(patterns[1:], values[1:], matched)
 
 
 def anything(name: str = "") -> Pattern:
@@ -233,7 +314,10 @@ def call(op: str, *operands: Pattern, name: str = "", **attributes: Any) -> Patt
 
 @dataclass(frozen=True)
 class Rule:
-    """``check`` gets the named values and returns why not, or None; ``rewrite`` builds the replacement of the root."""
+    """``check`` gets the named values and returns why not, or None; ``rewrite`` builds the replacement of the root.
+
+    The replacement has the root's type, and it is not the root.
+    """
 
     name: str
     pattern: Pattern
@@ -242,19 +326,21 @@ class Rule:
 
 
 def apply(graph: Graph, rules: Sequence[Rule]) -> int:
-    """Applies ``rules`` until none matches; returns how often one did.
+    """Applies ``rules`` until none matches; returns how often one did. The first rule that matches at a node wins.
 
     Raises:
         InvalidGraphError: the rules never end, or a rewrite changed the type of its root; the graph is as before.
     """
     count = 0
     with edit(graph) as editor:
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_ROUNDS + len(graph.nodes)):
             changed = sum(_apply_at(editor, node, rules) for node in list(graph.nodes) if node.graph is graph)
             count += changed
             if not changed:
                 return count
-    raise InvalidGraphError(f"rewrite: rules {[r.name for r in rules]} still match after {MAX_ROUNDS} rounds")
+            graph.sort()
+        names = ", ".join(r.name for r in rules)
+        raise InvalidGraphError(f"rewrite: rules {names} still match after many rounds; expected an end")
 
 
 def _apply_at(editor: Editor, node: Node, rules: Sequence[Rule]) -> int:
@@ -264,14 +350,21 @@ def _apply_at(editor: Editor, node: Node, rules: Sequence[Rule]) -> int:
         values = rule.pattern.match(node.result)
         if values is None or rule.check(values) is not None:
             continue
-        new = rule.rewrite(Builder(editor.graph, before=node), values)
-        if str(new.type) != str(node.result.type):
-            raise InvalidGraphError(f"rewrite {rule.name}: node {node.name or node.op}: got {new.type}; expected {node.result.type}")
-        matched = node.pred
-        editor.replace(node, new)
-        _sweep(editor.graph, matched)
+        _replace_root(editor, node, rule, values)
         return 1
     return 0
+
+
+def _replace_root(editor: Editor, node: Node, rule: Rule, values: dict[str, Value]) -> None:
+    new = rule.rewrite(Builder(editor.graph, node, node.location), values)
+    at = f"rewrite {rule.name}: node {node.name or node.op}"
+    if new is node.result:
+        raise InvalidGraphError(f"{at}: the replacement is the root itself; expected another value (let check decline instead)")
+    if not compatible(new.type, node.result.type):
+        raise InvalidGraphError(f"{at}: got {new.type}; expected {node.result.type}")
+    matched = node.pred
+    editor.replace(node, new)
+    _sweep(editor.graph, matched)
 
 
 def _sweep(graph: Graph, candidates: Iterable[Node]) -> None:
@@ -279,7 +372,10 @@ def _sweep(graph: Graph, candidates: Iterable[Node]) -> None:
     stack = list(candidates)
     while stack:
         node = stack.pop()
-        if node.graph is not graph or any(graph.use_count(v) for v in node.results) or not node.op_def.is_pure:
+        if node.graph is not graph or any(graph.use_count(v) for v in node.results) or node.op_def.traits & Trait.STATEFUL:
             continue
         stack.extend(node.pred)
         graph.remove(node)
+
+
+__all__ = ["Editor", "Pattern", "Rule", "anything", "apply", "call", "constant", "edit", "extract"]

@@ -1,14 +1,16 @@
 """Saves modules to one file: a zip of the text, the weights (safetensors) and a description with a format version.
 
-The zip's members are stored, not compressed, so their sizes are bounded by the file's.
+The zip's members are stored, not compressed, so their sizes are bounded by the file's. Equal modules give equal files.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import struct
 import tempfile
 import zipfile
+import zlib
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,8 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from forge import dtypes
-from forge.errors import ImportModelError
+from forge.errors import ForgeError, ImportModelError
+from forge.ir.arrays import from_bytes, to_bytes
 from forge.ir.nodes import Module
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_with_constants
@@ -27,6 +30,13 @@ from forge.ir.verifier import verify
 
 FORMAT_VERSION = 1
 _MEMBERS = ("forge.json", "module.relay", "weights.safetensors")
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
+
+# What reading a damaged zip, JSON or safetensors may raise; RuntimeError: encrypted or compressed in unknown ways.
+_DAMAGES = (
+    OSError, zipfile.BadZipFile, zlib.error, struct.error, EOFError, SafetensorError, LookupError, TypeError, ValueError,
+    AttributeError, ArithmeticError, RuntimeError, MemoryError,
+)  # fmt: skip
 
 
 def save(module: Module, path: str | PathLike[str]) -> None:
@@ -35,23 +45,13 @@ def save(module: Module, path: str | PathLike[str]) -> None:
     Raises:
         OSError: the folder is missing or not writable.
     """
-    printed = print_with_constants(module, names=True)
-    arrays = {f"constant.{k}": a for k, a in enumerate(printed.constants)}
-    arrays |= {f"param.{name}": a for name, a in module.params.items()}
-    raw, types = _to_raw(arrays)
-    description = {
-        "format_version": FORMAT_VERSION,
-        "constants": len(printed.constants),
-        "outputs": [v.name for v in module.main.outputs],
-        "types": types,
-    }
+    members: dict[str, str | bytes] = dict(zip(_MEMBERS, _encode(module)))
     target = Path(path)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-            archive.writestr("forge.json", json.dumps(description))
-            archive.writestr("module.relay", printed.text)
-            archive.writestr("weights.safetensors", save_tensors(raw))
+            for name, content in members.items():
+                archive.writestr(zipfile.ZipInfo(name, _EPOCH), content)
         os.chmod(temporary, 0o644)
         os.replace(temporary, target)
     except BaseException:
@@ -67,61 +67,72 @@ def load(path: str | PathLike[str]) -> Module:
     """
     where = str(path)
     try:
-        description, text, raw = _read(Path(path))
+        module = _decode(*_read(Path(path)))
+        verify(module)
+        return module
+    except ImportModelError as error:
+        raise ImportModelError(f"{where}: {error}") from error
     except FileNotFoundError as error:
         raise ImportModelError(f"{where}: no such file") from error
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError, SafetensorError, RecursionError) as error:
-        raise ImportModelError(f"{where}: damaged or no Forge module ({error}); expected a file written by IRModule.save") from error
-    arrays = _from_raw(where, raw, description)
-    constants = [arrays[f"constant.{k}"] for k in range(description["constants"])]
+    except (ForgeError, *_DAMAGES) as error:
+        problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise ImportModelError(f"{where}: damaged, or no Forge module ({problem}); expected a file of IRModule.save") from error
+
+
+def _encode(module: Module) -> tuple[str, str, bytes]:
+    """Contents of the members."""
+    printed = print_with_constants(module, names=True)
+    arrays = {f"constant.{k}": a for k, a in enumerate(printed.constants)}
+    arrays |= {f"param.{k}": a for k, a in enumerate(module.params.values())}
+    description = {
+        "format_version": FORMAT_VERSION,
+        "constants": [_type(a) for a in printed.constants],
+        "params": [[name, *_type(a)] for name, a in module.params.items()],
+        "outputs": [v.name for v in module.main.outputs],
+    }
+    weights = save_tensors({name: np.frombuffer(to_bytes(a), np.uint8) for name, a in arrays.items()})
+    return json.dumps(description), printed.text, weights
+
+
+def _decode(description: dict[str, Any], text: str, weights: dict[str, np.ndarray]) -> Module:
+    constants = [_restore(weights[f"constant.{k}"], *type_) for k, type_ in enumerate(description["constants"])]
     module = parse_module(text, constants)
-    module.params = {n.removeprefix("param."): a for n, a in arrays.items() if n.startswith("param.")}
+    for k, (name, *type_) in enumerate(description["params"]):
+        module.params[str(name)] = _restore(weights[f"param.{k}"], *type_)
     for value, name in zip(module.main.outputs, description["outputs"]):
-        value.name = value.name or name
-    verify(module)
+        value.name = value.name or str(name)
     return module
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str, dict[str, np.ndarray]]:
+    if path.exists() and not path.is_file():
+        raise ImportModelError("is no file")
     size = path.stat().st_size
     with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
         for member in _MEMBERS:
             info = archive.getinfo(member)
+            if names.count(member) > 1:
+                raise ValueError(f"member {member} occurs twice")
             if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
                 raise ValueError(f"member {member} is compressed or larger than the file")
         description = json.loads(archive.read("forge.json"))
-        version = description.get("format_version") if isinstance(description, dict) else None
-        if not isinstance(version, int) or version > FORMAT_VERSION:
-            raise ImportModelError(f"{path}: format version {version}; this Forge reads up to {FORMAT_VERSION}; update Forge")
+        _check_version(description)
         text = archive.read("module.relay").decode("utf-8")
         return description, text, load_tensors(archive.read("weights.safetensors"))
 
 
-def _to_raw(arrays: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays that safetensors cannot hold become bytes; strings become JSON bytes."""
-    raw: dict[str, np.ndarray] = {}
-    types: dict[str, Any] = {}
-    for name, array in arrays.items():
-        dtype = dtypes.canonical(array.dtype)
-        types[name] = [dtype, list(array.shape)]
-        if dtype == "string":
-            text = json.dumps([str(s) for s in array.ravel()])
-            raw[name] = np.frombuffer(text.encode(), np.uint8)
-        else:
-            raw[name] = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
-    return raw, types
+def _check_version(description: Any) -> None:
+    version = description.get("format_version") if isinstance(description, dict) else None
+    if type(version) is not int or version < 1:
+        raise ValueError(f"format version {version!r}")
+    if version > FORMAT_VERSION:
+        raise ImportModelError(f"is of format version {version}; this Forge reads up to {FORMAT_VERSION}; update Forge")
 
 
-def _from_raw(where: str, raw: dict[str, np.ndarray], description: dict[str, Any]) -> dict[str, np.ndarray]:
-    try:
-        return {name: _restore(raw[name], *entry) for name, entry in description["types"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ImportModelError(f"{where}: weights do not fit their description ({error})") from error
+def _type(array: np.ndarray) -> list[Any]:
+    return [dtypes.canonical(array.dtype), list(array.shape)]
 
 
-def _restore(data: np.ndarray, dtype: str, shape: list[int]) -> np.ndarray:
-    if dtype == "string":
-        return np.array(json.loads(data.tobytes()), dtype=object).reshape(shape)
-    if dtype not in dtypes.NAMES or any(d < 0 for d in shape):
-        raise ValueError(f"type {dtype} {shape}")
-    return data.view(dtypes.numpy_dtype(dtype)).reshape(shape)
+def _restore(data: np.ndarray, dtype: Any, shape: Any) -> np.ndarray:
+    return from_bytes(data.data, dtype, shape)

@@ -103,6 +103,8 @@ class ObjectType:
 
 Type = Union[TensorType, UnrankedType, SequenceType, OptionalType, ObjectType]  # noqa: UP007 - the members are needed at run time
 
+CLASSES = (TensorType, UnrankedType, SequenceType, OptionalType, ObjectType)
+
 
 def _check_dtype(dtype: str) -> None:
     if dtype not in dtypes.NAMES:

@@ -18,9 +18,9 @@ from forge.ir.types import compatible
 def verify(module: Module) -> None:
     """Raises InvalidGraphError at the first broken rule; the message names graph and node.
 
-    Rules: there is a ``main``; values are defined once, before they are used, in the same graph (regions are closed); uses are recorded;
-    operands and regions fit the declaration; result types are what the operator infers; symbols are defined before they are used;
-    outputs are defined; input names differ; params fit their inputs; called functions exist, fit, and do not call themselves.
+    Rules: there is a ``main``; values are defined once, before they are used, in the same graph (regions are closed); uses are
+    recorded; operands and regions fit the declaration; result types are what the operator infers; symbols are defined before they
+    are used; outputs are defined; input names differ; params fit their inputs; called functions exist, fit, and do not recur.
     """
     if "main" not in module.graphs:
         raise InvalidGraphError(f"module: has no function @main; it has: {', '.join(module.graphs) or 'none'}")
@@ -96,7 +96,8 @@ def _verify_types(node: Node, known: Collection[str], at: str) -> None:
             raise InvalidGraphError(f"{at}: result {value.index} has type {value.type}; the operator gives {expected}")
         new = [s for s in T.symbols(value.type) if s not in known]
         if new and all(s in known for s in T.symbols(expected)):
-            raise InvalidGraphError(f"{at}: result {value.index} has type {value.type}; nothing defines {new[0]} (inferred: {expected})")
+            problem = f"nothing defines {new[0]} (the operator gives {expected})"
+            raise InvalidGraphError(f"{at}: result {value.index} has type {value.type}; {problem}")
 
 
 def _verify_uses(graph: Graph, values: Collection[Value], where: str) -> None:
@@ -115,7 +116,9 @@ def _verify_uses(graph: Graph, values: Collection[Value], where: str) -> None:
 
 
 def _name(value: Value) -> str:
-    return f"%{value.name}" if value.name else f"result {value.index} of {value.producer.op}" if value.producer else "an unnamed input"
+    if value.name:
+        return f"%{value.name}"
+    return f"result {value.index} of {value.producer.op}" if value.producer else "an unnamed input"
 
 
 def _label(node: Node) -> str:
