@@ -306,11 +306,16 @@ class Copy(Op[NoAttrs]):
         return 0
 
 
-def lower_cast(x: Expr, dtype: str) -> Expr:
-    """``x`` as ``dtype``; to bool: whether it is not 0."""
+def lower_cast(x: Expr, dtype: str, saturate: bool = True) -> Expr:
+    """``x`` as ``dtype``; to bool: whether it is not 0; to float8 and float4, if ``saturate``: at most the largest finite value."""
     if x.dtype == dtype:
         return x
-    return te.compare("ne", x, te.const(0, x.dtype)) if dtype == "bool" else te.cast(x, dtype)
+    if dtype == "bool":
+        return te.compare("ne", x, te.const(0, x.dtype))
+    if saturate and numeric.is_tiny_float(dtype):
+        limit = numeric.largest_finite(dtype)
+        x = te.binary("max", te.binary("min", te.cast(x, "float32"), limit), -limit)
+    return te.cast(x, dtype)
 
 
 def _cast_dims(array: DimArray, dtype: str) -> DimArray:
@@ -348,7 +353,7 @@ class Cast(Op[CastAttrs]):
         return [numeric.convert(operands[0], attrs.dtype, attrs.saturate)]
 
     def lower(self, operands: Tensors, attrs: CastAttrs, results: TensorTypes) -> Lowered:
-        return [broadcast_compute(self.name, operands, results[0], lambda x: lower_cast(x, attrs.dtype))]
+        return [broadcast_compute(self.name, operands, results[0], lambda x: lower_cast(x, attrs.dtype, attrs.saturate))]
 
     def evaluate_dims(self, operands: DimArrays, attrs: CastAttrs, types: OperandTypes) -> DimArray:
         return _cast_dims(operands[0], attrs.dtype)

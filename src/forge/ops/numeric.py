@@ -52,7 +52,7 @@ def convert(array: Array, dtype: str, saturate: bool = True) -> Array:
         return np.asarray(widen(array) != 0)
     if dtypes.is_integer(dtype):
         return _to_integer(array, source, dtype)
-    if dtype.startswith(("float8", "float4")):
+    if is_tiny_float(dtype):
         return _to_tiny_float(array, dtype, saturate)
     return widen(array).astype(target)
 
@@ -77,14 +77,24 @@ def _storage(dtype: str) -> type[np.generic]:
     return dtypes.numpy_dtype(dtype).type
 
 
+def is_tiny_float(dtype: str) -> bool:
+    """Whether elements are floats of 8 bits or less."""
+    return dtypes.is_float(dtype) and dtypes.bits(dtype) <= 8
+
+
+def largest_finite(dtype: str) -> float:
+    """The largest finite value of a float type."""
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtypes.numpy_dtype(dtype)).max)  # type: ignore[no-untyped-call]
+
+
 def _to_tiny_float(array: Array, dtype: str, saturate: bool) -> Array:
     target = dtypes.numpy_dtype(dtype)
     wide = array.astype(np.float32)
     if not saturate:
         return wide.astype(target)
-    import ml_dtypes
-
-    limit = float(ml_dtypes.finfo(target).max)  # type: ignore[no-untyped-call]
+    limit = largest_finite(dtype)
     return np.clip(wide, -limit, limit).astype(target)
 
 

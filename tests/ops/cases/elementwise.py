@@ -24,6 +24,12 @@ def _narrow(oracle):
     return run
 
 
+def _saturated(x, dtype):
+    target = dtypes.numpy_dtype(dtype)
+    limit = {"float8_e4m3fn": 448, "float8_e5m2": 57344}[dtype]
+    return np.clip(x.astype(np.float32), -limit, limit).astype(target)
+
+
 def _truncate(a, b):
     quotient = np.trunc(np.where(b == 0, 0, a.astype(np.float64) / np.where(b == 0, 1, b)))
     return quotient.astype(np.int64).astype(a.dtype)
@@ -146,6 +152,11 @@ def conversion_rows() -> list[Case]:
         row("cast", [bf16(9)], lambda x: x.astype(np.float32), dtype="float32"),
         row("cast", [boolean(9)], lambda x: x.astype(np.float32), dtype="float32"),
         row("cast", [boolean(9)], lambda x: x.astype(np.int64), dtype="int64"),
+        *(row("cast", [np.array([NAN, INF, -INF, 1e6, -1e6, 0.3, -0.0], make)],
+              lambda x, d=d: _saturated(x, d), dtype=d, note=str(make.__name__))
+          for d in ("float8_e4m3fn", "float8_e5m2") for make in (np.float32, np.float16)),
+        row("cast", [np.array([NAN, INF, 1e6, 0.3], np.float32)], lambda x: x.astype(dtypes.numpy_dtype("float8_e5m2")),
+            dtype="float8_e5m2", saturate=False),
         row("cast_like", [f32(9), i32(2)], lambda x, like: np.trunc(x).astype(np.int32)),
         row("reinterpret", [f32(9)], lambda x: x.view(np.int32), dtype="int32"),
         row("clip", [f32(9)], lambda x, *_: np.clip(x, -1, 2), a_min=-1.0, a_max=2.0),
