@@ -33,7 +33,7 @@ def test_the_default_path(digits: forge.IRModule, tmp_path: Path, monkeypatch: p
         digits.compile()
 
 
-def test_equal_input_and_options_give_equal_bytes(digits: forge.IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_inputs_give_equal_bytes(digits: forge.IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     libraries = []
     for name, cached in (("a", "0"), ("b", "0"), ("c", "1"), ("d", "1")):
@@ -166,7 +166,8 @@ def test_a_c_program_computes_what_python_does(digits_build: Path, tmp_path: Pat
     subprocess.run([*compiler, str(DIGITS / "main.c"), str(library), *flags], check=True)
     images, labels = demo.load_pictures()
     images.tofile(tmp_path / "pictures")
-    subprocess.run([program, tmp_path / "pictures", tmp_path / "logits"], check=True, env={**os.environ, "FORGE_NUM_THREADS": "2"})
+    threads = {**os.environ, "FORGE_NUM_THREADS": "2"}
+    subprocess.run([program, tmp_path / "pictures", tmp_path / "logits"], check=True, env=threads)
     logits = np.fromfile(tmp_path / "logits", np.float32).reshape(-1, 10)
     np.testing.assert_array_equal(logits, forge.Runtime(digits_build)(images))
     assert (logits.argmax(1) == labels).mean() >= demo.LEAST_ACCURACY

@@ -66,15 +66,22 @@ def key(module: Module, target: Target, options: dict[str, Any]) -> str | None:
 
 @cache
 def _compiler_digest() -> str:
-    root = Path(__file__).parent.parent
+    """Of all that takes part in compiling; read once a process."""
+    state = hashlib.sha256(_source_digest(Path(__file__).parent.parent))
+    for package in ("llvmlite", "numpy", "ml_dtypes"):
+        state.update(f"{package} {importlib.metadata.version(package)}".encode())
+    return state.hexdigest()
+
+
+def _source_digest(root: Path) -> bytes:
+    """Of the Python files of the package at ``root``, without what only reads models or talks to users."""
     state = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root)
         if name.parts[0] not in _NOT_COMPILING:
-            state.update(name.as_posix().encode() + b"\0" + path.read_bytes())
-    for package in ("llvmlite", "numpy", "ml_dtypes"):
-        state.update(f"{package} {importlib.metadata.version(package)}".encode())
-    return state.hexdigest()
+            content = path.read_bytes()
+            state.update(f"{name.as_posix()} {len(content)}\n".encode() + content)
+    return state.digest()
 
 
 def load(entry: str, target: Target) -> CompiledModel | None:

@@ -1,0 +1,63 @@
+"""The list of stages, and what is generated from it."""
+
+from __future__ import annotations
+
+import pytest
+
+import forge
+from forge.driver import GRAPH_STAGES, Stage, check_options, compile_module, optimized_graph
+from forge.driver.pipeline import OPT_LEVELS, levels_table
+from forge.errors import InvalidGraphError, OptionError
+from forge.ir.nodes import Graph, Module
+from forge.ir.verifier import verify
+from scripts import write_docs
+
+
+def test_generated_pages_are_fresh() -> None:
+    assert write_docs.stale() == [], "run: python scripts/write_docs.py"
+
+
+def test_the_table_has_every_stage_and_level() -> None:
+    lines = levels_table().splitlines()
+    assert lines[0] == "| stage | what it does | 0 | 1 | 2 | 3 | 4 |"
+    assert [line.split("`")[1] for line in lines[2:-2]] == [s.name for s in GRAPH_STAGES]
+    for stage, line in zip(GRAPH_STAGES, lines[2:]):
+        assert line.count(" x ") == len(OPT_LEVELS) - stage.level
+
+
+@pytest.mark.parametrize("opt_level", OPT_LEVELS)
+def test_the_graph_is_valid_after_every_stage(digits: forge.IRModule, opt_level: int) -> None:
+    seen: list[str] = []
+
+    def see(stage: Stage, graph: Graph) -> None:
+        seen.append(stage.name)
+        verify(Module(graph))
+        assert graph.output_names == ["logits"]
+
+    options = check_options(opt_level=opt_level, float16=True, channel_layout="last")
+    optimized_graph(digits.mod, options, observer=see)
+    assert seen == [s.name for s in GRAPH_STAGES if s.level <= opt_level]
+
+
+def test_stopping_after_a_stage(digits: forge.IRModule) -> None:
+    ops = {n.op for n in optimized_graph(digits.mod, check_options(), "fold_constants").nodes}
+    assert "nn.conv2d" in ops
+    assert "nn.conv2d" not in {n.op for n in optimized_graph(digits.mod, check_options(), "choose_layouts").nodes}
+    with pytest.raises(OptionError, match="no stage is called 'magic'; expected one of: inline_calls"):
+        optimized_graph(digits.mod, check_options(), "magic")
+
+
+def test_progress_is_told(digits: forge.IRModule) -> None:
+    told: list[tuple[str, int, int]] = []
+    compile_module(digits.mod, opt_level=1, progress=lambda *step: told.append(step))
+    phases = {phase for phase, _, _ in told}
+    assert phases == {"lower", "compile"}
+    last = [step for step in told if step[0] == "compile"][-1]
+    assert last[1] == last[2] > 2
+
+
+def test_params_that_name_no_input(digits: forge.IRModule) -> None:
+    module = digits.mod.copy()
+    module.params = {"wieght": None}  # type: ignore[dict-item]
+    with pytest.raises(InvalidGraphError, match="'wieght' names no input of main; expected one of: image"):
+        compile_module(module)
