@@ -161,7 +161,12 @@ def _known(value: Value | None) -> Value:
 
 
 def _widen(mask: Expr | None, index: Expr) -> Expr | None:
-    return mask if mask is None or mask.lanes == index.lanes else (E.broadcast(mask, index.lanes) if mask.lanes == 1 else mask)
+    """``mask`` with the lanes of ``index``; a single element that all lanes share is read where any lane is."""
+    if mask is None or mask.lanes == index.lanes:
+        return mask
+    if mask.lanes == 1:
+        return E.broadcast(mask, index.lanes)
+    return None if isinstance(index, E.Const) else E.call("reduce_or", mask)
 
 
 def lower_node(node: Node) -> tuple[Sequence[te.Tensor], tuple[te.Tensor | None, ...]]:
