@@ -7,6 +7,7 @@ import onnx
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import anonymous_dim, declared_type, element_dtype
+from forge.ir.types import OptionalType
 
 
 @converts("SequenceConstruct", since=11)
@@ -60,9 +61,12 @@ def optional(g: Context, value: Value | None = None, *, type: onnx.TypeProto | N
 
 @converts("OptionalHasElement", since=15)
 def optional_has_element(g: Context, value: Value | None = None) -> Value:
+    """Known unless the type is an optional: nothing has no element, any other value has one."""
+    if value is None or not isinstance(value.type, OptionalType):
+        return g.constant(value is not None)
     return g.call("optional_has_element", value)
 
 
 @converts("OptionalGetElement", since=15)
 def optional_get_element(g: Context, value: Value) -> Value:
-    return g.call("optional_get_element", value)
+    return g.call("optional_get_element", value) if isinstance(value.type, OptionalType) else value
