@@ -28,7 +28,7 @@ class Network:
         return items[self.rng.integers(len(items))]
 
     def value(self, rank: int | None = None) -> Value:
-        fitting = [v for v in self.values if rank is None or v.rank == rank]
+        fitting = [v for v in self.values if v.rank == rank or (rank is None and v.rank > 0)]
         return fitting[-1 - int(self.rng.integers(min(3, len(fitting))))]
 
     def constant(self, *shape: Any) -> Value:
@@ -146,6 +146,20 @@ def _resizing(net: Network) -> Value:
     return net.call("nn.upsampling", net.value(4), scale_h=2.0, scale_w=1.0, method=net.pick("nearest_neighbor", "bilinear"))
 
 
+def _prelu(net: Network) -> Value:
+    x = net.value(4)
+    return net.call("nn.prelu", x, net.constant(net.pick(1, x.shape[1])))
+
+
+def _reduction(net: Network) -> Value:
+    axes = net.pick((2,), (3,), (2, 3), (1,), (-1, 1))
+    return net.call(net.pick("mean", "sum", "max"), net.value(4), axis=axes, keepdims=True)
+
+
+def _crop(net: Network) -> Value:
+    return net.call("strided_slice", net.value(4), begin=(net.pick(0, 1),), end=(net.pick(-1, 5),), axes=(net.pick(1, 2, 3),))
+
+
 def _gate(net: Network) -> Value:
     x = net.value(4)
     return net.call("multiply", x, net.call("sigmoid", net.call("nn.global_avg_pool2d", x)))
@@ -228,10 +242,10 @@ def _gelu(net: Network) -> Value:
 
 
 IMAGE_STEPS: list[Step] = [
-    _convolution, _convolution, _convolution, _transposed, _batch_norm, _bias, _channel_arithmetic, _sum, _activation, _activation,
-    _pool, _concatenation, _padding, _resizing, _gate,
+    _convolution, _convolution, _convolution, _transposed, _batch_norm, _bias, _channel_arithmetic, _sum, _activation,
+    _activation, _pool, _concatenation, _padding, _resizing, _gate, _prelu, _reduction, _crop,
 ]
 SEQUENCE_STEPS: list[Step] = [
-    _dense, _dense, _vector_arithmetic, _vector_arithmetic, _sum, _activation, _view, _view, _transpose, _slice, _split, _attention,
-    _normalization, _gelu,
+    _dense, _dense, _vector_arithmetic, _vector_arithmetic, _sum, _activation, _view, _view, _transpose, _slice, _split,
+    _attention, _normalization, _gelu,
 ]

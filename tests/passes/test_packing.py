@@ -135,6 +135,36 @@ def test_resizing_to_nearest_neighbours_follows() -> None:
     assert len(graph.select("layout_transform")) == 2
 
 
+def test_rows_and_columns_follow() -> None:
+    net = Net()
+    y = net.conv(net.image(16), 20)
+    y = net.call("subtract", y, net.call("mean", y, axis=(2, 3), keepdims=True))
+    y = net.call("multiply", y, net.call("max", y, axis=-1, keepdims=True))
+    y = net.call("strided_slice", y, begin=(1, -4), end=(6, 9), axes=(2, -1))
+    graph = net.output(net.conv(y, 16))
+    check_layouts(graph)
+    assert len(graph.select("layout_transform")) == 2
+
+
+@pytest.mark.parametrize("slopes", [1, 20])
+def test_prelu_follows(slopes: int) -> None:
+    net = Net()
+    y = net.call("nn.prelu", net.conv(net.image(16), 20), net.constant(weights(slopes)))
+    graph = net.output(net.conv(y, 16))
+    check_layouts(graph)
+    assert len(graph.select("layout_transform")) == 2
+
+
+def test_what_mixes_channels_stays_plain() -> None:
+    net = Net()
+    y = net.conv(net.image(16), 20)
+    y = net.call("subtract", y, net.call("mean", y, axis=(1,), keepdims=True))
+    y = net.call("strided_slice", y, begin=(1,), end=(7,), axes=(1,))
+    graph = net.output(net.call("nn.softmax", y, axis=1))
+    check_layouts(graph)
+    assert graph.find("mean").result.shape[1:] == (1, 6, 6)
+
+
 def test_padding_follows() -> None:
     net = Net()
     y = net.conv(net.image(16), 16)

@@ -241,11 +241,44 @@ class _Blocking:
                 self.block), name=value.name)
         return self._in_blocks(value if value.rank == 4 else _viewed(value, shape, builder), builder, self.block)
 
+    def _prelu(self, node: Node) -> Value | None:
+        """max(x, 0) + alpha * min(x, 0)"""
+        alpha = node.operands[1]
+        channels = node.result.shape[1]
+        if alpha is None or alpha.constant is None or node.attributes["axis"] % 4 != 1:
+            return None
+        builder, data = before(self.graph, node), self._blocked_data(node)
+        slopes = np.broadcast_to(alpha.constant, (channels,)).reshape(1, channels, 1, 1)
+        below = builder.call("minimum", data, builder.constant(0, data.dtype))
+        scaled = builder.call("multiply", below, builder.constant(_block_channels(slopes, self.block)))
+        return builder.call("add", builder.call("nn.relu", data), scaled, name=node.name)
+
+    def _reduction(self, node: Node) -> Value | None:
+        """A reduction over rows, columns or both that keeps its axes."""
+        attributes = node.attributes
+        given = attributes["axis"]
+        axes = tuple(a % 4 for a in ((given,) if isinstance(given, int) else given or ()))
+        absent = all(v is None for v in node.operands[1:])
+        if not absent or not attributes["keepdims"] or attributes["exclude"] or not axes or not set(axes) <= {2, 3}:
+            return None
+        return self._call(node, [self._blocked_data(node)], {**attributes, "axis": axes})
+
+    def _slice(self, node: Node) -> Value | None:
+        """Rows and columns from here to there."""
+        attributes = node.attributes
+        axes = tuple(a % 4 for a in attributes["axes"] or ())
+        if any(v is not None for v in node.operands[1:]) or not axes or not set(axes) <= {2, 3}:
+            return None
+        return self._call(node, [self._blocked_data(node)], {**attributes, "axes": axes})
+
     RULES: ClassVar[dict[str, Callable[[_Blocking, Node], Value | None]]] = {
         "nn.bias_add": _bias_add,
         "concatenate": _concatenate,
         "nn.pad": _pad,
         "take": _take,
+        "nn.prelu": _prelu,
+        "strided_slice": _slice,
+        **dict.fromkeys(("mean", "sum", "max", "min"), _reduction),
     }
 
 
