@@ -100,7 +100,8 @@ class _GuardedHost:
     def __init__(self) -> None:
         self.blocks: dict[int, Guarded] = {}
         self.error = ""
-        self.struct = _Host(1, None, _ALLOC(self._alloc), _FREE(self._free), _PARALLEL(self._parallel), _REPORT(self._report), None)
+        functions = (_ALLOC(self._alloc), _FREE(self._free), _PARALLEL(self._parallel), _REPORT(self._report))
+        self.struct = _Host(1, None, *functions, None)
 
     def _alloc(self, _host: Any, size: int, alignment: int) -> int:
         block = Guarded(size, alignment)

@@ -304,7 +304,9 @@ def _as_module(mod: Module | IRModule | str) -> Module:
 
         return parse_module(mod)
     if not isinstance(mod, Module):
-        raise InvalidGraphError(f"IRModule: got {type(mod).__name__}; expected an ir.Module, an IRModule or text; load models with forge.from_onnx")
+        raise InvalidGraphError(
+            f"IRModule: got {type(mod).__name__}; expected an ir.Module, an IRModule or text; load models with forge.from_onnx"
+        )
     return mod
 
 

@@ -33,7 +33,9 @@ def feed(rows: int, shape: list[int], reps: list[int]) -> dict[str, Any]:
     return {"x": x, "s": np.array(shape), "r": np.array(reps)}
 
 
-@pytest.mark.parametrize(("rows", "shape", "reps"), [(4, [3, -1], [2, 3]), (1, [6, 1], [1, 1]), (5, [-1, 5], [0, 2]), (0, [0, 7], [3, 3])])
+@pytest.mark.parametrize(
+    ("rows", "shape", "reps"), [(4, [3, -1], [2, 3]), (1, [6, 1], [1, 1]), (5, [-1, 5], [0, 2]), (0, [0, 7], [3, 3])]
+)
 def test_results_have_the_sizes_that_the_contents_give(runtime: Runtime, rows: int, shape: list[int], reps: list[int]) -> None:
     inputs = feed(rows, shape, reps)
     for got, expected in zip(runtime(**inputs), run_module(parse_module(TEXT), inputs), strict=True):
@@ -48,7 +50,7 @@ def test_a_bad_shape_is_an_error(runtime: Runtime, shape: list[int]) -> None:
 
 
 def test_absurd_memory_is_an_error(runtime: Runtime) -> None:
-    with pytest.raises((ExecutionError, MemoryError), match="memory|too large"):
+    with pytest.raises((ExecutionError, MemoryError), match=r"memory|too large"):
         runtime(**feed(4, [3, 8], [2**36, 2**36]))
     runtime(**feed(4, [3, 8], [1, 1]))
 

@@ -1,4 +1,4 @@
-"""Every row of ``tests/ops/cases`` compiled, in guard mode, against the reference: static and symbolic, on three levels of CPU."""
+"""Every row of ``tests/ops/cases`` compiled, in guard mode, against the reference: static and symbolic, on three CPUs."""
 
 from __future__ import annotations
 
