@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 
-from forge import dims, dtypes
+from forge import dims
 from forge.dims import Dim
 from forge.errors import OpAttributeInvalid, OpAttributeUnimplemented
 from forge.frontends.onnx.broadcast import aligned
 from forge.frontends.onnx.fold import fold
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.nodes import Graph, Value
 from forge.ir.op import get_op
 from forge.ir.shapes import known_dims
-from forge.ir.types import Type
 from forge.ops.elementwise_base import Elementwise
 
 if TYPE_CHECKING:
@@ -105,12 +104,6 @@ class Context:
         """``value`` with sizes that are all given."""
         return value if tuple(shape) == value.shape else self.call("reshape", value, newshape=tuple(shape), allowzero=True)
 
-    def in_float32(self, convert: Callable[..., Value], *values: Value) -> Value:
-        """``convert`` of the values as float32, cast back to the type of the first."""
-        if values[0].dtype in ("float32", "float64"):
-            return convert(*values)
-        return self.cast(convert(*(self.cast(v, "float32") for v in values)), values[0].dtype)
-
     def axis(self, axis: int, rank: int, what: str = "axis") -> int:
         """``axis`` counted from the front.
 
@@ -142,9 +135,4 @@ def _plain(value: Any) -> Dim:
     return int(value) if isinstance(value, np.integer) else value
 
 
-def zero_array(dtype: str) -> np.ndarray:
-    """One zero of ``dtype``."""
-    return np.zeros((), dtypes.numpy_dtype(dtype))
-
-
-__all__ = ["Context", "Node", "Type", "Value", "trimmed"]
+__all__ = ["Context", "Value", "trimmed"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx
 
-from forge.errors import ForgeError, ImportModelError, OpNotImplemented, TypeInferenceError
+from forge.errors import ForgeError, ImportModelError, TypeInferenceError
 from forge.frontends.onnx import functions, registry
 from forge.frontends.onnx.context import Context
 from forge.frontends.onnx.fold import prune
@@ -128,6 +128,3 @@ def nesting(scope: Scope) -> int:
     while outer is not None:
         depth, outer = depth + 1, outer.parent
     return depth
-
-
-__all__ = ["OpNotImplemented", "build_region", "convert_node", "convert_nodes", "node_name", "required"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from forge.frontends.onnx.fold import prune
 from forge.frontends.onnx.loader import LoadedModel, load
 from forge.frontends.onnx.scope import Options, Scope
 from forge.frontends.onnx.support import check_supported, missing_operators, subgraphs
-from forge.frontends.onnx.tensors import declared_type
+from forge.frontends.onnx.tensors import declared_type, element_code
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
 from forge.ir.types import TensorType, Type, UnrankedType, substitute
@@ -202,8 +203,6 @@ def _dtype_override(dtype: str | Mapping[str, str], name: str, proto: onnx.TypeP
 
 
 def _element_code(dtype: str, where: str) -> int:
-    from forge.frontends.onnx.tensors import element_code
-
     try:
         return element_code(dtypes.canonical(dtype))
     except TypeError as error:
@@ -285,8 +284,6 @@ def _drop_unused_parameters(scope: Scope) -> None:
 
 
 def _sanitize(module: Module) -> None:
-    import re
-
     taken: set[str] = set()
     for value in module.main.inputs:
         old = value.name

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
 
+from forge import dtypes
 from forge.errors import ImportModelError
 from forge.frontends.onnx.tensors import DimensionNames, TensorReader
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Value
-from forge.ir.types import TensorType, Type
+from forge.ir.types import TensorType
 
 MAX_CONVERTED_NODES = 1_000_000
 
@@ -139,7 +140,7 @@ class Scope:
         array = reader.sparse_array(tensor) if isinstance(tensor, onnx.SparseTensorProto) else reader.array(tensor)
         if self.parent is None and not self.options.freeze_params and _is_weight(array):
             self.options.params[name] = array
-            value = self.graph.add_input(TensorType(tuple(array.shape), _dtype(array)), name)
+            value = self.graph.add_input(TensorType(tuple(array.shape), dtypes.canonical(array.dtype)), name)
             self.parameters[name] = value
             return value
         return Builder(self.graph).constant(array, name=self.unique(name))
@@ -148,12 +149,6 @@ class Scope:
 def _is_weight(array: np.ndarray) -> bool:
     """Whether an initializer is a parameter of the model; small integers say what an operator does and stay constants."""
     return array.dtype != object and not (array.dtype.kind in "iub" and array.ndim <= 1)
-
-
-def _dtype(array: np.ndarray) -> str:
-    from forge import dtypes
-
-    return dtypes.canonical(array.dtype)
 
 
 @dataclass
@@ -174,6 +169,3 @@ class Region:
 def merged_captures(regions: Sequence[Region]) -> list[Value]:
     """Values that any of the regions captures, each once, in order of first use."""
     return list(dict.fromkeys(v for region in regions for v in region.captured))
-
-
-RegionBuilder = Callable[[onnx.GraphProto, Sequence[Type]], Region]

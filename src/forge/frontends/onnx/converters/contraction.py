@@ -246,13 +246,3 @@ def _transposed_padding(
         totals.append(dims.maximum(missing, 0))
         added.append(more + dims.maximum(-1 * missing, 0))
     return halves(totals, upper), tuple(added)
-
-
-def padded_by_zero_point(g: Context, x: Value, around: Sequence[Dim], zero: Value | None) -> Value:
-    """Integer data padded so that a padded element means zero."""
-    rank = x.rank - 2
-    pairs = ((0, 0), (0, 0), *zip(around[:rank], around[rank:]))
-    if all(isinstance(d, int) and d == 0 for pair in pairs for d in pair):
-        return x
-    fill = g.scalar(0, x) if zero is None else g.reshape(zero, ())
-    return g.call("nn.pad", x, fill, pad_width=pairs, pad_mode="constant")
