@@ -249,7 +249,7 @@ class Pattern:
     """A tree of operators. ``op`` None matches any value; ``name`` makes the value (and its node) known to check and rewrite.
 
     One name matches one value wherever it occurs. ``attributes`` must be equal where given. Without ``operands`` the node may
-    have any; else those that have no pattern must be absent. The first two operands of commutative operators match in either order.
+    have any; else those without pattern must be absent. The first two operands of commutative operators match in either order.
     """
 
     op: str | None = None

@@ -34,10 +34,10 @@ class Tensor:
         return len(self.shape)
 
     def __getitem__(self, indices: ExprLike | Sequence[ExprLike]) -> Expr:
-        items = tuple(indices) if isinstance(indices, tuple | list) else (indices,)  # type: ignore[arg-type]
+        items: Sequence[ExprLike] = (indices,) if isinstance(indices, Expr | int | float) else indices
         if len(items) != self.ndim:
             raise ValueError(f"tensor {self.name}: got {len(items)} indices; expected {self.ndim}")
-        exprs = tuple(E.as_expr(i) for i in items)  # type: ignore[arg-type]
+        exprs = tuple(E.as_expr(i) for i in items)
         return E.Read(self.dtype, max((e.lanes for e in exprs), default=1), self, exprs)
 
 
@@ -109,7 +109,7 @@ def broadcast_read(tensor: Tensor, indices: Sequence[Expr], shape: Sequence[Expr
 
 
 def substitute_reads(x: Expr, replace: Callable[[Tensor, tuple[Expr, ...]], Expr | None]) -> Expr:
-    """Replaces reads, innermost last: ``replace(tensor, indices)`` gets indices that were rewritten already; None keeps the read."""
+    """Replaces reads, those in indices first: ``replace(tensor, indices)`` gets rewritten indices; None keeps the read."""
 
     def rule(e: Expr) -> Expr | None:
         if not isinstance(e, E.Read):
@@ -133,11 +133,15 @@ def inline(tensor: Tensor, indices: Sequence[Expr]) -> Expr:
 
 
 def reads(x: Expr) -> list[E.Read]:
-    """All reads in ``x``, those inside indices too."""
+    """All reads in ``x``, those inside indices too; one that is shared is listed once."""
     found: list[E.Read] = []
+    seen: set[int] = set()
     stack = [x]
     while stack:
         e = stack.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
         if isinstance(e, E.Read):
             found.append(e)
         stack.extend(E.children(e))

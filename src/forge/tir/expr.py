@@ -30,6 +30,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from forge import dtypes
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ BINARY_OPS = frozenset(
 COMPARE_OPS = frozenset("eq ne lt le gt ge".split())
 
 INTRINSICS: dict[str, int] = {
-    # name: number of arguments. Element-wise on vectors; the dtype of the result is that of the first argument
+    # name: number of arguments, -1 for any. Element-wise on vectors; the dtype of the result is that of the first argument
     "fma": 3, "abs": 1, "floor": 1, "ceil": 1, "trunc": 1, "round": 1,  # round: half to even
     "sqrt": 1, "rsqrt": 1, "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log10": 1, "log1p": 1,
     "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1, "tanh": 1,
@@ -56,6 +58,8 @@ INTRINSICS: dict[str, int] = {
     "dot_u8s8": 3,  # (int32 x L accumulator, uint8 x 4L, int8 x 4L) -> int32 x L, exact
     "lane": 2,  # (vector, constant lane number) -> scalar
     "shuffle": -1,  # (vector a, vector b, lane numbers as constants ...) -> vector of as many lanes
+    # what code generation makes of exp, pow and their kin: x * 2**n; the rounding errors of a * b and, c near a * b, of c - a * b
+    "scale": 2, "product_error": 2, "residual": 3,
 }
 
 BOOL_INTRINSICS = frozenset({"isnan", "isinf"})
@@ -243,17 +247,22 @@ class Reduce(Expr):
     axes: tuple[Axis, ...]
 
 
-# --- construction: every function below simplifies what is constant -------------------------------------------------
-
-
 def const(value: int | float | bool | complex, dtype: str = INDEX, lanes: int = 1) -> Const:
+    """``value`` as ``dtype`` holds it: floats are rounded, integers wrap."""
     if dtypes.is_float(dtype):
-        value = float(value)  # type: ignore[arg-type]
+        value = _rounded(float(value), dtype)  # type: ignore[arg-type]
     elif dtype == "bool":
         value = bool(value)
     elif not dtypes.is_complex(dtype):
         value = dtypes.wrap_int(int(value), dtype)  # type: ignore[arg-type]
     return Const(dtype, lanes, value)
+
+
+def _rounded(value: float, dtype: str) -> float:
+    if dtype == "float64" or value != value:
+        return value
+    with np.errstate(over="ignore"):
+        return float(dtypes.numpy_dtype(dtype).type(value))
 
 
 def var(name: str, dtype: str = INDEX) -> Var:
@@ -276,6 +285,8 @@ def broadcast(x: Expr, lanes: int) -> Expr:
 
 def ramp(base: ExprLike, stride: ExprLike, lanes: int) -> Expr:
     base, stride = as_expr(base), as_expr(stride)
+    if base.lanes != 1 or stride.lanes != 1:
+        raise ValueError(f"ramp: got a base of {base.lanes} and a stride of {stride.lanes} lanes; expected scalars")
     if lanes == 1:
         return base
     if is_const(stride, 0):
@@ -424,8 +435,15 @@ def negate(x: Expr) -> Expr:
 
 
 def call(name: str, *args: ExprLike, dtype: str | None = None, lanes: int | None = None) -> Expr:
-    """An intrinsic; Python numbers among ``args`` take the dtype of the first expression."""
-    first = next(a for a in args if isinstance(a, Expr))
+    """An intrinsic; Python numbers among ``args`` take the dtype of the first expression.
+
+    Raises:
+        ValueError: no intrinsic of that name takes so many arguments, or none of them is an expression.
+    """
+    count = INTRINSICS.get(name)
+    first = next((a for a in args if isinstance(a, Expr)), None)
+    if first is None or count is None or count not in (-1, len(args)):
+        raise ValueError(f"intrinsic {name!r}: got {len(args)} arguments; expected one of INTRINSICS, with an expression")
     exprs = [as_expr(a, first.dtype) for a in args]
     if name in ("shuffle", "lane", "dot_u8s8") or name.startswith("reduce_"):
         out_lanes = lanes if lanes is not None else (1 if name != "dot_u8s8" else exprs[0].lanes)
@@ -499,24 +517,29 @@ def rebuild(x: Expr, parts: Sequence[Expr]) -> Expr:
 def transform(x: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     """Rewrites top down: where ``rule`` returns an expression it is taken as is, else the children are visited.
 
-    Shared sub-expressions are visited once and stay shared.
+    Shared sub-expressions are visited once and stay shared. Extents of reduction axes are left as they are.
     """
     done: dict[int, Expr] = {}
-
-    def visit(e: Expr) -> Expr:
-        result = done.get(id(e))
-        if result is None:
+    opened: set[int] = set()
+    stack = [x]
+    while stack:
+        e = stack[-1]
+        if id(e) not in done and id(e) not in opened:
+            opened.add(id(e))
             replaced = rule(e)
-            result = done[id(e)] = replaced if replaced is not None else _with_children(e, visit)
-        return result
+            if replaced is not None:
+                done[id(e)] = replaced
+            else:
+                stack.extend(c for c in reversed(children(e)) if id(c) not in done)
+            continue
+        stack.pop()
+        if id(e) not in done:
+            done[id(e)] = _with_children(e, [done[id(c)] for c in children(e)])
+    return done[id(x)]
 
-    return visit(x)
 
-
-def _with_children(x: Expr, visit: Callable[[Expr], Expr]) -> Expr:
-    old = children(x)
-    new = [visit(c) for c in old]
-    return x if all(a is b for a, b in zip(old, new)) else rebuild(x, new)
+def _with_children(x: Expr, new: Sequence[Expr]) -> Expr:
+    return x if all(a is b for a, b in zip(children(x), new)) else rebuild(x, new)
 
 
 def substitute(x: Expr, values: dict[Var, Expr]) -> Expr:
