@@ -65,7 +65,8 @@ def slice_range(extent: Dim, begin: Dim, end: Dim, stride: int) -> tuple[Dim, Di
         beyond = isinstance(end, int) and end >= UNBOUNDED
         stop = extent if beyond else dims.minimum(from_end(end, extent), extent)
         return start, dims.maximum(dims.ceildiv(stop - start, stride), 0)
-    start = extent - 1 if isinstance(begin, int) and begin >= UNBOUNDED else dims.minimum(from_end(begin, extent), extent - 1)
+    from_last = isinstance(begin, int) and (begin >= UNBOUNDED or begin == -1)
+    start = extent - 1 if from_last else dims.minimum(dims.maximum(from_end(begin, extent), 0), extent - 1)
     before = isinstance(end, int) and end <= -UNBOUNDED
     stop = -1 if before else dims.maximum(from_end(end, extent), -1)
     return start, dims.maximum(dims.ceildiv(start - stop, -stride), 0)
@@ -253,7 +254,8 @@ def _step(extent: Expr, begin: Expr, end: Expr, stride: Expr) -> Step:
     """``slice_range`` in expressions, for a stride of either sign."""
     begin, end = (te.select(x < 0, x + extent, x) for x in (begin, end))
     ahead = stride > 0
-    start = te.select(ahead, te.binary("max", begin, te.const(0)), te.binary("min", begin, extent - 1))
-    stop = te.select(ahead, te.binary("min", end, extent), te.binary("max", end, te.const(-1)))
+    before, last = te.select(ahead, te.const(0), te.const(-1)), te.select(ahead, extent, extent - 1)
+    start = te.binary("min", te.binary("max", begin, te.const(0)), last)
+    stop = te.binary("min", te.binary("max", end, before), last)
     count = te.const(0) - te.binary("floordiv", start - stop, stride)
     return start, te.binary("max", count, te.const(0)), stride
