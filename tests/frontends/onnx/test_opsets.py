@@ -336,6 +336,14 @@ ROWS = [
     Row("add_symbols_of_which_one_is_1", 13, "x[n], z[m]", "y = Add(x, z)", (example(1, 1), example(2, 3))),
     Row("concat_symbols_that_are_equal", 13, "x[n,2], z[m,3]", "y = Concat<axis=1>(x, z)", (example(1, 3, 2), example(2, 3, 3))),
     Row(
+        "matmul_symbols_that_are_equal",
+        13,
+        "x[b,n,k], z[c,m,p]",
+        "y = MatMul(x, z)",
+        (example(1, 2, 3, 4), example(2, 2, 4, 5)),
+    ),
+    Row("dense_of_a_flattened_image", 13, "x[n,4,h,w]", "f = Flatten(x) y = Gemm(f, k)", (IMAGE,), {"k": example(2, 252, 5)}),
+    Row(
         "concat_halved_and_doubled",
         13,
         "x[1,4,h,8]",

@@ -48,6 +48,27 @@ def with_equal_sizes(builder: Builder, values: Sequence[Value], free_axis: int) 
     return [_equated(builder, v, common, free_axis) for v in values]
 
 
+def for_product(builder: Builder, a: Value, b: Value, b_axis: int = -2) -> list[Value]:
+    """``a`` and ``b`` with a summed axis (the last of ``a``, ``b_axis`` of ``b``) and batch axes that provably fit."""
+    inner = min((a.shape[-1], b.shape[b_axis]), key=_complexity)
+    values = [_resized(builder, v, axis, inner) for v, axis in ((a, -1), (b, b_axis))]
+    rank = max(a.rank, b.rank) - 2
+    stacks = [v.shape[:-2] if v.rank > 2 else () for v in values]
+    columns = [[s[axis - rank + len(s)] for s in stacks if axis >= rank - len(s)] for axis in range(rank)]
+    target = [common_size(column) for column in columns]
+    return [_stretched(builder, v, [*target[rank - len(s) :], *v.shape[len(s) :]]) for v, s in zip(values, stacks)]
+
+
+def _resized(builder: Builder, value: Value, axis: int, size: Dim) -> Value:
+    """``value`` with a size along ``axis`` that is taken for the given one, unless it provably is or is not."""
+    own = value.shape[axis]
+    if dims.equal(own, size) or dims.different(own, size):
+        return value
+    shape = list(value.shape)
+    shape[axis] = size
+    return builder.call("broadcast_to", value, shape=tuple(shape))
+
+
 def _complexity(size: Dim) -> tuple[bool, int]:
     return (not isinstance(size, int), len(str(size)))
 

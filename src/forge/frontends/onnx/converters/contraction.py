@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from forge import dims
 from forge.dims import Dim
+from forge.frontends.onnx.broadcast import for_product
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
@@ -26,7 +27,7 @@ def product(g: Context, a: Value, b: Value) -> Value:
         raise g.invalid("got a scalar; expected rank 1 or more")
     left = g.reshape(a, (1, *a.shape)) if a.rank == 1 else a
     right = g.reshape(b, (*b.shape, 1)) if b.rank == 1 else b
-    result = g.call("nn.matmul", left, right)
+    result = g.call("nn.matmul", *for_product(g.builder, left, right))
     shape = list(result.shape)
     if b.rank == 1:
         del shape[-1]
@@ -38,7 +39,8 @@ def product(g: Context, a: Value, b: Value) -> Value:
 def dense(g: Context, x: Value, weight: Value, transposed: bool) -> Value:
     """``x`` times a matrix, given as [K, N], or [N, K] when ``transposed``."""
     rows = weight if transposed else transposed_matrix(g, weight)
-    return g.call("nn.dense", x, rows, units=rows.shape[0])
+    data = x if x.rank < 2 else for_product(g.builder, x, rows, -1)[0]
+    return g.call("nn.dense", data, rows, units=rows.shape[0])
 
 
 def transposed_matrix(g: Context, matrix: Value) -> Value:
