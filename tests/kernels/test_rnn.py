@@ -19,9 +19,9 @@ from forge.kernels.contract import FAMILIES, KernelCall
 from forge.kernels.testing import reader, writer
 from forge.target import Target
 from forge.tir.expr import Buffer
-from tests.kernels.support import guarded, targets_here
+from tests.kernels.support import guarded
+from tests.schedule.support import TARGETS
 
-TARGETS = pytest.mark.parametrize("target", targets_here())
 GATES = {"nn.lstm": 4, "nn.gru": 3, "nn.rnn": 1}
 DEFAULTS = {"nn.lstm": ("sigmoid", "tanh", "tanh"), "nn.gru": ("sigmoid", "tanh"), "nn.rnn": ("tanh",)}
 

@@ -9,10 +9,10 @@ import forge.kernels  # noqa: F401
 from forge.codegen.testing import build
 from forge.kernels.testing import Case, Spec
 from forge.tir import expr as E
-from tests.kernels.support import guarded, run, targets_here
+from tests.kernels.support import guarded, run
+from tests.schedule.support import TARGETS
 
 RNG = np.random.default_rng(4)
-TARGETS = pytest.mark.parametrize("target", targets_here())
 
 
 def case(shape: tuple[object, ...], axis: int, operator: str = "nn.softmax", dtype: str = "float32", **options: object) -> Case:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from forge import dtypes, schedule, te
 from forge.codegen.testing import build
@@ -16,9 +17,15 @@ from forge.te import Tensor
 from forge.te.evaluate import evaluate
 from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.stmt import Function
-from tests.kernels.support import TARGETS, guarded, targets_here
+from tests.kernels.support import guarded, targets_here
 
-__all__ = ["TARGETS", "call_for", "compile_tensors", "guarded", "run", "targets_here", "truth"]
+__all__ = ["TARGETS", "call_for", "compile_tensors", "function_for", "guarded", "run", "truth"]
+
+
+TARGETS = pytest.mark.parametrize(
+    "target", [pytest.param(t, marks=pytest.mark.slow) if k else t for k, t in enumerate(targets_here())]
+)
+"""The test runs at every vector width of this machine; `make check` takes the widest only."""
 
 
 def call_for(operands: Sequence[Tensor], results: Sequence[Tensor], target: str, symbols: Sequence[Var] = ()) -> KernelCall:

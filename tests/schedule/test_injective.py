@@ -8,10 +8,9 @@ import pytest
 from forge import dtypes, te
 from forge.tir import stmt as S
 from forge.tir import visit
-from tests.schedule.support import function_for, run, targets_here, truth
+from tests.schedule.support import TARGETS, function_for, run, truth
 
 RNG = np.random.default_rng(5)
-TARGETS = pytest.mark.parametrize("target", targets_here())
 
 
 def normal(*shape: int) -> np.ndarray:

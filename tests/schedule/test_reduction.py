@@ -9,10 +9,9 @@ import pytest
 
 from forge import te
 from forge.errors import CompileError
-from tests.schedule.support import function_for, run, targets_here, truth
+from tests.schedule.support import TARGETS, function_for, run, truth
 
 RNG = np.random.default_rng(11)
-TARGETS = pytest.mark.parametrize("target", targets_here())
 
 
 def reduced(x: te.Tensor, axes: Sequence[int], kind: str) -> te.Tensor:
