@@ -15,6 +15,7 @@ from forge.errors import ForgeError, InvalidGraphError
 from forge.ir import hashing, retype, serialize
 from forge.ir.interp import run_module
 from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.parser import parse_module
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
 from forge.passes import fold_batch_norm, fold_constants, inline_calls
@@ -28,9 +29,9 @@ class IRModule:
     """A model: graphs in Forge's IR and the weights that are not frozen into them.
 
     Args:
-        mod: an ``ir.Module``, text of one, or another ``IRModule`` (copied).
+        mod: an ``ir.Module``, text of one, or another ``IRModule``; it is copied, arrays are shared.
         params: values for inputs of ``main``, by name: weights that stay outside the graph.
-        inline_partitions: inline every function that ``main`` calls.
+        inline_partitions: inline every function that ``main`` calls, and drop all functions.
         fold_constants: evaluate what depends on constants only.
         fold_batch_norms: fold batch normalisations into the convolution or dense layer before them.
 
@@ -48,9 +49,11 @@ class IRModule:
         fold_batch_norms: bool = True,
     ) -> None:
         self._module = _as_module(mod)
-        self._bind(params or {})
         verify(self._module)
+        self._bind(params or {})
         self._simplify(inline_partitions, fold_constants, fold_batch_norms)
+        for graph in self.graphs.values():
+            retype.number_symbols(graph)
 
     def _bind(self, params: Mapping[str, np.ndarray]) -> None:
         by_name = {v.name: v for v in self._module.main.inputs}
@@ -63,9 +66,10 @@ class IRModule:
 
     def _simplify(self, inline: bool, constants: bool, batch_norms: bool) -> None:
         context = PassContext(Target.parse("llvm"))
-        for graph in self._module.graphs.values():
-            if inline:
-                inline_calls.run(graph, PassContext(context.target, options={"module": self._module}))
+        if inline:
+            inline_calls.run(self.main, PassContext(context.target, options={"module": self._module}))
+            self._module.graphs = {"main": self.main}
+        for graph in self.graphs.values():
             if constants:
                 fold_constants.run(graph, context)
             if batch_norms:
@@ -142,11 +146,11 @@ class IRModule:
         """The node of the first output.
 
         Raises:
-            InvalidGraphError: the first output is an input.
+            InvalidGraphError: there is no output, or the first one is an input.
         """
-        producer = self.main.outputs[0].producer
+        producer = self.main.outputs[0].producer if self.main.outputs else None
         if producer is None:
-            raise InvalidGraphError("output_node: the first output is an input of the graph")
+            raise InvalidGraphError("output_node: no node produces the first output; expected an output that is no input")
         return producer
 
     @property
@@ -203,18 +207,21 @@ class IRModule:
         """Sets the first dimension of every input that has the batch dimension of the first input. In place.
 
         Raises:
-            ValueError: ``batch_size`` is not a positive integer, or the model fixes its batch (the message names the node).
+            ValueError: ``batch_size`` is not a positive integer, or the model fixes its batch (the message names the node); the
+                module is as before then.
         """
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
             raise ValueError(f"set_batch_size: got {batch_size!r}; expected a positive integer")
         inputs = [v for v in self.input_nodes if isinstance(v.type, TensorType) and v.rank > 0]
         if not inputs:
             raise ValueError("set_batch_size: the model has no input with a dimension")
-        old = inputs[0].shape[0]
+        old, new = inputs[0].shape[0], int(batch_size)
         if isinstance(old, DimExpr):
-            self._module = retype.substitute_symbols(self._module, _solve(old, batch_size))
+            changed = retype.substitute_symbols(self._module, _solve(old, new))
         else:
-            self._module = retype.replace_batch(self._module, inputs, old, batch_size)
+            changed = retype.replace_batch(self._module, inputs, old, new)
+        verify(changed)
+        self._module = changed
 
     def get_inference_function(self, target: TargetLike = "llvm") -> Callable[..., Any]:
         """A callable: arrays in by position (or by name), an array or a list of arrays out.
@@ -231,6 +238,9 @@ class IRModule:
         names = [v.name for v in self.input_nodes]
         if len(inputs) > len(names):
             raise ForgeError(f"inference: got {len(inputs)} inputs; expected {len(names)} ({', '.join(names)})")
+        twice = [n for n in names[: len(inputs)] if n in named]
+        if twice:
+            raise ForgeError(f"inference: input {twice[0]!r} is given by position and by name; expected one of them")
         values = {**dict(zip(names, inputs)), **named}
         results = run_module(self._module, {k: np.asarray(v) for k, v in values.items()})
         return results[0] if len(results) == 1 else results
@@ -300,14 +310,12 @@ def _as_module(mod: Module | IRModule | str) -> Module:
     if isinstance(mod, IRModule):
         return mod.mod.copy()
     if isinstance(mod, str):
-        from forge.ir.parser import parse_module
-
         return parse_module(mod)
     if not isinstance(mod, Module):
         raise InvalidGraphError(
             f"IRModule: got {type(mod).__name__}; expected an ir.Module, an IRModule or text; load models with forge.from_onnx"
         )
-    return mod
+    return mod.copy()
 
 
 def _solve(dim: DimExpr, size: int) -> dict[str, Dim]:
