@@ -12,9 +12,9 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 OPT_LEVELS = """# Optimisation levels
 
-`ir.compile(opt_level=...)` and `forge compile -O` take 0 to 4; the default is 3. Results agree at all levels, within the rounding
-of sums in another order. Higher levels take longer to compile. The table comes from `forge.driver.pipeline`; stages run from top to
-bottom.
+`ir.compile(opt_level=...)` and `forge compile -O` take 0 to 4; the default is 3. Results agree at all levels, within the
+rounding of sums in another order. Higher levels take longer to compile. The table comes from `forge.driver.pipeline`; stages run
+from top to bottom.
 
 """
 

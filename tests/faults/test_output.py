@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import forge
 from forge.driver import artifact
 from forge.errors import CompileError, OutputExistsError
 from forge_runtime import artifact as sealing
-from tests.driver.support import files
+from tests.driver.support import DIGITS, files
 
 pytestmark = pytest.mark.usefixtures("compile_cache")  # these tests are about what follows compilation
 
@@ -124,3 +126,22 @@ def _raise(error: BaseException) -> Callable[..., Any]:
         raise error
 
     return function
+
+
+LIMITED = """
+import resource, sys
+import forge
+from forge.errors import CompileError
+resource.setrlimit(resource.RLIMIT_FSIZE, (30000, 30000))
+try:
+    forge.from_onnx(sys.argv[1]).compile(output_path=sys.argv[2])
+except CompileError as error:
+    print(error)
+"""
+
+
+def test_files_that_cannot_grow(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LIMITED, str(DIGITS / "digits.onnx"), str(tmp_path / "build")]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "File too large" in printed or "failed to" in printed
+    assert files(tmp_path) == []

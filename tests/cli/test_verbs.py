@@ -1,0 +1,326 @@
+"""The command line: examples that run, JSON that parses, exit codes, and no traceback for any input."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import forge
+from forge.cli import VERBS, main, peers, source
+from forge.driver import GRAPH_STAGES
+from tests.driver.support import DIGITS, LIMIT, files, pictures, reference
+
+pytestmark = pytest.mark.usefixtures("compile_cache")
+
+EXAMPLES = [(verb, line) for verb, (_, lines) in VERBS.items() for line in lines]
+
+
+@pytest.fixture
+def here(tmp_path: Path, digits_build: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with what the examples name."""
+    shutil.copy(DIGITS / "digits.onnx", tmp_path / "model.onnx")
+    np.save(tmp_path / "x.npy", pictures(3))
+    np.savez(tmp_path / "inputs.npz", image=pictures(3))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def build(here: Path, digits_build: Path) -> Path:
+    return Path(shutil.copytree(digits_build, here / "build"))
+
+
+def run(*arguments: str) -> int:
+    return main(list(arguments))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_examples(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(verb, "--help") == 0
+    shown = capsys.readouterr().out
+    assert f"forge {verb}" in shown
+    assert "Examples" in shown
+
+
+@pytest.mark.parametrize(("verb", "line"), EXAMPLES, ids=[line for _, line in EXAMPLES])
+def test_examples_run(verb: str, line: str, here: Path, digits_build: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command, *arguments = shlex.split(line)
+    assert command == "forge"
+    assert arguments[0] == verb
+    if "build/" in arguments and "-o" not in arguments or verb == "run":
+        shutil.copytree(digits_build, here / "build", dirs_exist_ok=True)
+    if "onnxruntime" in line:
+        pytest.importorskip("onnxruntime")
+    assert main(arguments) == 0
+    shown = capsys.readouterr()
+    assert shown.out
+    assert not shown.err
+    assert "--json" not in arguments or json.loads(shown.out) is not None
+
+
+@pytest.mark.parametrize("arguments", [
+    ["inspect", "model.onnx"], ["inspect", "build"], ["inspect", "build/modelLibrary.so"], ["compile", "model.onnx", "-o", "out"],
+    ["run", "build", "-i", "x.npy"], ["run", "model.onnx", "-i", "image=x.npy"], ["bench", "build", "--rounds", "1"],
+    ["bench", "model.onnx", "--rounds", "1", "--dim", "batch=2"], ["support", "onnx"], ["cache"], ["doctor"],
+], ids=" ".join)
+def test_json_parses(arguments: list[str], build: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments, "--json") == 0
+    shown = capsys.readouterr()
+    json.loads(shown.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert not shown.err
+
+
+@pytest.mark.parametrize("arguments", [
+    [], ["--bogus"], ["frobnicate"], ["inspect"], ["inspect", "--bogus"], ["compile", "model.onnx", "-O", "9"],
+    ["compile", "model.onnx", "-O", "x"], ["run"], ["bench", "model.onnx", "--rounds", "0"], ["run", "build", "--threads", "0"],
+], ids=" ".join)
+def test_wrong_usage_exits_2(arguments: list[str], here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+WRONG = {
+    "inspect nowhere.onnx": "nowhere.onnx: no such file",
+    "inspect model.pt": "unknown kind of model '.pt'",
+    "inspect bad.onnx": "bad.onnx",
+    "inspect bad.forge": "bad.forge",
+    "inspect bad.relay": "not a text file",
+    "inspect wrong.relay": "line 1",
+    "inspect empty": "modelLibrary.so",
+    "inspect bad.so": "bad.so",
+    "inspect build --text": "--text",
+    "inspect encrypted": "is encrypted; pass --key FILE",
+    "compile model.onnx -o build": "exists; pass force_overwrite",
+    "compile nowhere.onnx -o out": "no such file",
+    "compile model.onnx -o out --target cuda": "cuda",
+    "compile model.onnx -o out --target llvm --host raspberry-pi/5": "aarch64",
+    "compile model.onnx -o out --channel-layout NHWC": "set_channel_layout",
+    "compile model.onnx -o out --dump magic": "--dump magic: no such stage",
+    "compile model.onnx --stop-after magic": "--stop-after magic: no such stage",
+    "compile model.onnx -o out --encrypt": "FORGE_PASSWORD",
+    "run build": "input 'image' is missing; pass --input image=FILE.npy",
+    "run build -i nowhere.npy": "nowhere.npy: no such file",
+    "run build -i bad.npy": "no array file",
+    "run build -i bad.npz": "no array file",
+    "run build -i objects.npy": "no array file",
+    "run build -i picture=x.npy": "'picture' is no input of the model; expected one of: image",
+    "run build -i x.npy -i x.npy": "more files than inputs",
+    "run build -i wrong.npy": "float64",
+    "run encrypted -i x.npy": "is encrypted; pass --key FILE",
+    "run encrypted -i x.npy --key build/none.key": "FORGE_PASSWORD",
+    "run model.onnx -i x.npy --key build/none.key": "--key",
+    "run build -i x.npy -o empty/no/out.npz": "out.npz",
+    "bench model.onnx --vs caffe": "unknown runtime; expected some of: onnxruntime, openvino, torch",
+    "bench build --vs onnxruntime": "reads ONNX files",
+    "bench model.onnx --vs torch": "--torch-program",
+    "bench model.onnx --dim batch": "expected NAME=SIZE",
+    "bench model.onnx --dim batch=-1": "expected NAME=SIZE",
+    "bench model.onnx --dim length=3": "expected one of: batch",
+    "support tflite": "expected one of: onnx",
+    "support onnx Frobnicate": "no operator is called 'Frobnicate'",
+    "cache shred": "expected show or clear",
+}
+
+
+@pytest.fixture(scope="module")
+def encrypted(digits: forge.IRModule, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("encrypted") / "build"
+    digits.compile(output_path=path, opt_level=1, encrypt_password="secret")
+    return path
+
+
+@pytest.fixture
+def broken_files(build: Path, here: Path, encrypted: Path) -> Path:
+    for name in ("bad.onnx", "bad.forge", "bad.relay", "bad.so", "bad.npy", "bad.npz", "model.pt"):
+        (here / name).write_bytes(b"PK\x03\x04" + b"\xff" * 40)
+    (here / "wrong.relay").write_text("def @main(")
+    (here / "empty").mkdir()
+    np.save(here / "wrong.npy", np.zeros((1, 1, 8, 8)))
+    np.save(here / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    shutil.copytree(encrypted, here / "encrypted")
+    return here
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_bad_input_exits_1_with_one_line(
+    line: str, broken_files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", open(os.devnull))  # noqa: SIM115
+    before = files(broken_files)
+    assert run(*line.split()) == 1
+    shown = capsys.readouterr()
+    assert shown.err.startswith("error: ")
+    assert WRONG[line] in shown.err
+    assert "Traceback" not in shown.err
+    assert not shown.out
+    assert files(broken_files) == before
+
+
+def test_a_defect_exits_70_and_asks_for_a_report(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(source, "load_model", fail)
+    assert run("inspect", "model.onnx") == 70
+    shown = capsys.readouterr().err
+    assert "internal error: ZeroDivisionError: oops" in shown
+    assert "report" in shown
+    assert "Traceback" not in shown
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"forge {forge.__version__}\n"
+
+
+def test_inspect_tells_costs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("inspect", "model.onnx", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["inputs"] == [{"name": "image", "shape": ["batch", 1, 8, 8], "dtype": "float32"}]
+    assert told["outputs"] == [{"name": "logits", "shape": ["batch", 10], "dtype": "float32"}]
+    assert told["uncompilable"] == []
+    assert told["parameters"] > 10_000
+    assert {o["name"] for o in told["operators"]} >= {"nn.conv2d", "nn.dense"}
+    assert "batch" in str(told["flops"])
+    assert run("inspect", "model.onnx") == 0
+    shown = capsys.readouterr().out
+    assert "nn.conv2d" in shown
+    assert "(batch, 1, 8, 8)" in shown
+
+
+def test_compile_run_and_compare(here: Path, digits: forge.IRModule, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("compile", "model.onnx", "-o", "out", "--uuid", "u1", "--export-metadata", "-O", "2") == 0
+    assert "wrote " in capsys.readouterr().out
+    assert files(here / "out") == ["metadata.json", "modelLibrary.so"]
+    assert run("run", "out", "-i", "inputs.npz", "-o", "y.npz") == 0
+    assert "logits" in capsys.readouterr().out
+    with np.load(here / "y.npz") as stored:
+        assert peers.disagreement([stored["logits"]], reference(digits, pictures(3))) <= LIMIT
+    assert not [n for n in files(here) if n.endswith(".part")]
+
+
+def test_encrypted_from_the_command_line(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORGE_PASSWORD", "secret")
+    assert run("compile", "model.onnx", "-o", "out", "--encrypt") == 0
+    key = "out/modelLibrary.key"
+    for arguments in (["run", "out", "-i", "x.npy"], ["inspect", "out"], ["bench", "out", "--rounds", "1"]):
+        assert run(*arguments, "--key", key) == 0
+    capsys.readouterr()
+    monkeypatch.setenv("FORGE_PASSWORD", "guess")
+    assert run("run", "out", "-i", "x.npy", "--key", key) == 1
+    assert "wrong password" in capsys.readouterr().err
+
+
+def test_dump_all_writes_every_stage(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("compile", "model.onnx", "-o", "out", "--dump", "all", "-O", "4") == 0
+    names = [f"{k:02d}_{s.name}.relay" for k, s in enumerate(GRAPH_STAGES, 1)]
+    assert files(here / "out.stages") == sorted(names)
+    assert "NCHW" in (here / "out.stages" / names[-1]).read_text()
+
+
+def test_stop_after_prints_text(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("compile", "model.onnx", "--stop-after", "fold_batch_norm") == 0
+    text = capsys.readouterr().out
+    assert "nn.conv2d" in text
+    assert "contrib" not in text
+    assert not (here / "compile_output").exists()
+
+
+def test_outputs_that_are_not_finite_are_null(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "log.relay").write_text("def @main(%x: Tensor[(n), float32]) { log(%x) }")
+    np.save(here / "zero.npy", np.zeros(2, np.float32))
+    assert run("run", "log.relay", "-i", "zero.npy", "--json") == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["minimum"] is None
+
+
+def test_outputs_may_have_any_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "m.relay").write_text("def @main(%x: Tensor[(n), float32]) { %file = negative(%x); %file }")
+    np.save(here / "v.npy", np.ones(2, np.float32))
+    assert run("run", "m.relay", "-i", "v.npy", "-o", "out.npz") == 0
+    with np.load(here / "out.npz") as stored:
+        assert stored["file"].tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("peer", ["onnxruntime", "openvino"])
+def test_bench_beside_a_peer(peer: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip(peer)
+    assert run("bench", "model.onnx", "--vs", peer, "--rounds", "2", "--dim", "batch=3", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert set(told["latencies_ms"]) == {"forge", peer}
+    assert told["difference"][peer] <= 1e-4
+
+
+def test_a_peer_that_is_not_installed(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert run("bench", "model.onnx", "--vs", "onnxruntime", "--rounds", "1") == 1
+    assert "pip install onnxruntime" in capsys.readouterr().err
+
+
+def test_the_cache_is_shown_and_cleared(
+    here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORGE_CACHE_DIR", str(tmp_path / "cache"))
+    (here / "m.relay").write_text("def @main(%x: Tensor[(n), float32]) { negative(%x) }")
+    assert run("compile", "m.relay", "-o", "out") == 0
+    capsys.readouterr()
+    assert run("cache", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["folder"], told["entries"]) == (str(tmp_path / "cache"), 1)
+    assert run("cache", "clear") == 0
+    assert "cleared of 1 compiled models" in capsys.readouterr().out
+    assert files(tmp_path / "cache") == []
+
+
+def test_doctor_names_a_missing_compiler(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.delenv("CC", raising=False)
+    assert run("doctor", "--json") == 0
+    assert "install one" in json.loads(capsys.readouterr().out)["C compiler"]
+
+
+def in_terminal(*arguments: str, cwd: Path) -> str:
+    """What ``forge`` writes to standard error when that is a terminal."""
+    controller, terminal = pty.openpty()
+    environment: dict[str, Any] = {**os.environ, "FORGE_CACHE": "0", "TERM": "xterm", "COLUMNS": "100"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "forge", *arguments], cwd=cwd, env=environment, stdout=subprocess.DEVNULL, stderr=terminal)
+    os.close(terminal)
+    chunks = []
+    try:
+        while chunk := os.read(controller, 1 << 16):
+            chunks.append(chunk)
+    except OSError:
+        pass
+    os.close(controller)
+    assert process.wait() == 0
+    return b"".join(chunks).decode()
+
+
+def test_progress_is_shown_in_a_terminal_and_nowhere_else(here: Path) -> None:
+    shown = in_terminal("compile", "model.onnx", "-o", "out", cwd=here)
+    for phase in ("load", "lower", "compile", "link"):
+        assert phase in shown
+    command = [sys.executable, "-m", "forge", "compile", "model.onnx", "-o", "out2"]
+    piped = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
+    assert not piped.stderr
+    assert len(piped.stdout.splitlines()) == 1
+
+
+def test_verbose_tells_phases(here: Path) -> None:
+    command = [sys.executable, "-m", "forge", "-v", "compile", "model.onnx", "-o", "out", "-O", "0"]
+    environment = {**os.environ, "FORGE_CACHE": "0"}
+    told = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True, env=environment).stderr
+    assert "forge.driver.compiler: compile: graph " in told
