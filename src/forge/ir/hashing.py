@@ -34,7 +34,7 @@ def _digest(module: Module, contents: bool) -> bytes:
     hasher = _Hasher(contents)
     for name in sorted(module.graphs):
         hasher.symbols.clear()
-        hasher.add("def", name, len(module.graphs[name].nodes) > 0)
+        hasher.add("def", name)
         hasher.graph(module.graphs[name])
     if contents:
         for position, value in enumerate(module.main.inputs):
