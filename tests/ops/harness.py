@@ -90,7 +90,8 @@ def decompose_all(graph: Graph) -> None:
             if parts is None:
                 continue
             for old, new in zip(node.results, parts, strict=True):
-                assert new.type == old.type or not _is_static(new) or not _is_static(old), f"{node.op}: {old.type} became {new.type}"
+                known = _is_static(new) and _is_static(old)
+                assert not known or new.type == old.type, f"{node.op}: {old.type} became {new.type}"
                 for user, position in list(old.uses):
                     user.set_operand(position, new)
                 graph.outputs = [new if v is old else v for v in graph.outputs]

@@ -25,8 +25,8 @@ WRONG = {
     "one element": np.where(np.arange(48).reshape(6, 8) == 17, RIGHT + np.float32(1e-3), RIGHT),
     "last column dropped": np.where(np.arange(8) == 7, 0, RIGHT).astype(np.float32),
     "zeros": np.zeros_like(RIGHT),
-    "a NaN": np.where(RIGHT == RIGHT.max(), np.float32("nan"), RIGHT),
-    "an infinity": np.where(RIGHT == RIGHT.max(), np.float32("inf"), RIGHT),
+    "a NaN": np.where(RIGHT.max() == RIGHT, np.float32("nan"), RIGHT),
+    "an infinity": np.where(RIGHT.max() == RIGHT, np.float32("inf"), RIGHT),
 }
 
 

@@ -80,7 +80,9 @@ def loop_body() -> Graph:
     return region([COUNT, FLAG, VECTOR, VECTOR], build)
 
 
-@pytest.mark.parametrize(("limit", "flag", "trips"), [(4, True, 4), (100, True, 34), (5, False, 0), (None, True, 34), (3, None, 3)])
+@pytest.mark.parametrize(("limit", "flag", "trips"), [
+    (4, True, 4), (100, True, 34), (5, False, 0), (None, True, 34), (3, None, 3),
+])
 def test_loop(limit: int | None, flag: bool | None, trips: int) -> None:
     builder = Builder()
     operands = [None if limit is None else builder.constant(limit), None if flag is None else builder.constant(flag)]

@@ -26,7 +26,8 @@ def infer(op: str, *shapes: Any, dtypes: str | tuple[str, ...] = "float32", **at
 
 
 @pytest.mark.parametrize(("a", "b", "expected"), [
-    ((N, 3), (N, 3), (N, 3)), ((N, 1), (1, M), (N, M)), ((N, 3), (), (N, 3)), ((3,), (N, 3), (N, 3)), ((N * 2, 1), (2 * N, 4), (N * 2, 4)),
+    ((N, 3), (N, 3), (N, 3)), ((N, 1), (1, M), (N, M)), ((N, 3), (), (N, 3)), ((3,), (N, 3), (N, 3)),
+    ((N * 2, 1), (2 * N, 4), (N * 2, 4)),
     ((0, 3), (1, 3), (0, 3)),
 ])
 def test_broadcasting(a: tuple[Dim, ...], b: tuple[Dim, ...], expected: tuple[Dim, ...]) -> None:
@@ -35,7 +36,7 @@ def test_broadcasting(a: tuple[Dim, ...], b: tuple[Dim, ...], expected: tuple[Di
 
 @pytest.mark.parametrize(("a", "b"), [((N,), (M,)), ((N,), (4,)), ((3,), (4,)), ((N,), (N + 1,))])
 def test_dimensions_that_are_not_provably_equal_do_not_broadcast(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> None:
-    with pytest.raises(TypeInferenceError, match="add: shapes do not broadcast; got .* expected equal dimensions"):
+    with pytest.raises(TypeInferenceError, match=r"add: shapes do not broadcast; got .* expected equal dimensions"):
         infer("add", a, b)
 
 
@@ -110,7 +111,8 @@ def test_sizes_that_arrive_at_run_time_are_new_symbols(op: str, shapes: list[Any
 MISTAKES: list[tuple[str, list[Any], Any, dict[str, Any], str]] = [
     ("add", [(3,), (3,)], ("float32", "int32"), {}, "add: element types differ; got float32 and int32"),
     ("exp", [(3,)], "int32", {}, "exp: operand 'data' has the wrong element type; got int32; expected float"),
-    ("logical_and", [(3,), (3,)], "float32", {}, "logical_and: operand 'lhs' has the wrong element type; got float32; expected bool"),
+    ("logical_and", [(3,), (3,)], "float32", {},
+     "logical_and: operand 'lhs' has the wrong element type; got float32; expected bool"),
     ("add", [(3,)], "float32", {}, "add: got 1 operands; expected 2"),
     ("exp", [(3,)], "float32", {"axis": 1}, "exp: unknown attribute 'axis'"),
     ("where", [(3,), (3,), (3,)], "float32", {}, "where: operand 'condition'"),
@@ -132,7 +134,8 @@ MISTAKES: list[tuple[str, list[Any], Any, dict[str, Any], str]] = [
     ("split", [(7,)], "float32", {"indices_or_sections": 2}, "split: number of parts; got 2 of 7"),
     ("split", [(7,)], "float32", {"indices_or_sections": (5, 3)}, "split: positions of the parts"),
     ("strided_slice", [(7,)], "float32", {"begin": (0,), "end": (1, 2)}, "strided_slice: numbers of begin"),
-    ("strided_slice", [(7,)], "float32", {"begin": (0,), "end": (1,), "strides": (0,)}, "strided_slice: strides; .* expected no 0"),
+    ("strided_slice", [(7,)], "float32", {"begin": (0,), "end": (1,), "strides": (0,)},
+     "strided_slice: strides; .* expected no 0"),
     ("strided_slice", [(7,)], "float32", {"begin": (0,), "end": (1,), "slice_mode": "x"}, "strided_slice: attribute slice_mode"),
     ("broadcast_to", [(3,)], "float32", {"shape": (4,)}, "broadcast_to: dimension; got 3; expected 1 or 4"),
     ("repeat", [(3,)], "float32", {"repeats": 2}, "repeat: attribute axis; .* flatten with reshape first"),
@@ -153,7 +156,8 @@ MISTAKES: list[tuple[str, list[Any], Any, dict[str, Any], str]] = [
     ("gather", [(3, 2), (3, 4)], ("float32", "int64"), {"axis": 0}, "gather: dimension 1 of indices; got 4; expected at most 2"),
     ("gather_nd", [(3, 2), (3, 4)], ("float32", "int64"), {}, "gather_nd: first dimension of indices; got 3; expected at most 2"),
     ("scatter_nd", [(3, 2), (1, 4), (4, 3)], ("float32", "int64", "float32"), {}, "scatter_nd: shape of updates"),
-    ("scatter_elements", [(3,), (2,), (2,)], ("float32", "int64", "float32"), {"reduction": "x"}, "scatter_elements: attribute reduction"),
+    ("scatter_elements", [(3,), (2,), (2,)], ("float32", "int64", "float32"), {"reduction": "x"},
+     "scatter_elements: attribute reduction"),
     ("one_hot", [(3,), (1,), (1,)], "float32", {"depth": 3}, "one_hot: operand 'indices' has the wrong element type"),
     ("arange", [(2,), (), ()], "int64", {}, "arange: operand 'start'; got .* expected one element"),
     ("trilu", [(3,)], "float32", {}, "trilu: rank of data"),

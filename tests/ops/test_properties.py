@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import forge.ops  # noqa: F401
+import forge.ops
 from forge import dims, te
 from forge.dims import Dim
 from forge.ops.regroup import source_indices

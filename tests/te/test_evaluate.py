@@ -60,9 +60,11 @@ def test_a_placeholder_without_contents_is_named() -> None:
 
 
 @pytest.mark.parametrize(("op", "a", "b", "expected"), [
-    ("truncdiv", -7, 2, -3), ("truncdiv", 7, -2, -3), ("truncdiv", -6, 2, -3), ("truncdiv", 5, 0, 0), ("truncdiv", -(2**31), -1, -(2**31)),
+    ("truncdiv", -7, 2, -3), ("truncdiv", 7, -2, -3), ("truncdiv", -6, 2, -3), ("truncdiv", 5, 0, 0),
+    ("truncdiv", -(2**31), -1, -(2**31)),
     ("truncmod", -7, 2, -1), ("truncmod", 5, 0, 0), ("floordiv", -7, 2, -4), ("floordiv", 5, 0, 0), ("floormod", -7, 2, 1),
-    ("floormod", 5, 0, 0), ("shl", 1, 31, -(2**31)), ("shl", 1, 32, 0), ("shr", -8, 1, -4), ("shr", -8, 40, -1), ("shr", 8, 40, 0),
+    ("floormod", 5, 0, 0), ("shl", 1, 31, -(2**31)), ("shl", 1, 32, 0), ("shr", -8, 1, -4), ("shr", -8, 40, -1),
+    ("shr", 8, 40, 0),
     ("min", 3, -2, -2), ("max", 3, -2, 3), ("add", 2**31 - 1, 1, -(2**31)), ("xor", 6, 3, 5),
 ])
 def test_integer_corner_cases(op: str, a: int, b: int, expected: int) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from forge.ir.op import A, OpDef, Operand, Trait, Accuracy, NoAttrs
+from forge.ir.op import A, Accuracy, NoAttrs, OpDef, Operand, Trait
 from forge.ir.op import register as register_instance
 from forge.ir.types import TensorType
 

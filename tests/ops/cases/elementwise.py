@@ -53,7 +53,8 @@ def binary_rows() -> list[Case]:
         ]
     for name, oracle in {"divide": np.divide, "power": np.power, "floor_mod": np.mod, "mod": np.fmod,
                          "floor_divide": np.floor_divide, "atan2": np.arctan2}.items():
-        rows += [row(name, [f32(3, 4, low=0.5), f32(4, low=0.5)], oracle), row(name, [f16(5, low=0.5), f16(5, low=0.5)], _narrow(oracle))]
+        rows += [row(name, [f32(3, 4, low=0.5), f32(4, low=0.5)], oracle),
+                 row(name, [f16(5, low=0.5), f16(5, low=0.5)], _narrow(oracle))]
     signed = np.array([7, -7, 7, -7, 5, -(2**31), -(2**31)], np.int32)
     divisors = np.array([3, 3, -3, -3, 0, -1, 1], np.int32)
     rows += [
@@ -192,7 +193,8 @@ def activation_rows() -> list[Case]:
         ("thresholded_relu", {"alpha": 0.7}, lambda x: np.where(x > 0.7, x, 0)),
         ("shrink", {"lambd": 1.0, "bias": 0.5}, lambda x: np.where(x < -1, x + 0.5, np.where(x > 1, x - 0.5, 0))),
     ]
-    rows = [row(f"nn.{name}", [make(3, 7)], _narrow(oracle), **attrs) for name, attrs, oracle in oracles for make in (f32, f64, f16)]
+    rows = [row(f"nn.{name}", [make(3, 7)], _narrow(oracle), **attrs)
+            for name, attrs, oracle in oracles for make in (f32, f64, f16)]
     rows += [row(f"nn.{name}", [np.array([-1e4, 1e4, 100, -100], np.float32)], note="large")
              for name in ("softplus", "mish", "elu", "silu", "gelu", "selu")]
     rows += [

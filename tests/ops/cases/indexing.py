@@ -54,7 +54,8 @@ def reading_rows() -> list[Case]:
         row("take", [f32(4, 5), np.array([1, 7])], lambda x, i: x.reshape(-1)[[1, 7]]),
         row("take", [boolean(4), i64(3, low=0, high=3)], lambda x, i: x[i], axis=0),
         row("take", [f32(1, 5), np.array([0, -1])], lambda x, i: np.take(x, i, 0), axis=0),
-        row("take", [f32(3, 4, 5), i64(3, 2, low=0, high=3)], lambda x, i: np.stack([x[b, i[b]] for b in range(3)]), axis=1, batch_dims=1),
+        row("take", [f32(3, 4, 5), i64(3, 2, low=0, high=3)],
+            lambda x, i: np.stack([x[b, i[b]] for b in range(3)]), axis=1, batch_dims=1),
         row("gather", [f32(4, 5), i64(2, 5, low=-4, high=3)], lambda x, i: np.take_along_axis(x, i, 0), axis=0),
         row("gather", [f32(4, 5), i64(4, 7, low=-5, high=4)], lambda x, i: np.take_along_axis(x, i, 1), axis=-1),
         row("gather", [f32(4, 5), i32(2, 3, low=0, high=4)], lambda x, i: np.take_along_axis(x[:2], i.astype(int), 1), axis=1),
@@ -81,7 +82,8 @@ def writing_rows() -> list[Case]:
             result[target] = combine(result[target], u[place])
         return result
 
-    combiners = {"update": lambda a, b: b, "add": lambda a, b: a + b, "mul": lambda a, b: a * b, "min": np.minimum, "max": np.maximum}
+    combiners = {"update": lambda a, b: b, "add": lambda a, b: a + b, "mul": lambda a, b: a * b,
+                 "min": np.minimum, "max": np.maximum}
     rows = []
     for name, combine in combiners.items():
         rows += [
@@ -89,8 +91,10 @@ def writing_rows() -> list[Case]:
                 lambda x, i, u, c=combine: elements(x, i, u, 0, c), axis=0, reduction=name),
             row("scatter_elements", [i32(4, 5), i64(3, 2, low=0, high=4), i32(3, 2)],
                 lambda x, i, u, c=combine: elements(x, i, u, 1, c), axis=1, reduction=name),
-            row("scatter_nd", [f64(4, 5), Fixed(i64(2, 6, low=-4, high=3)), Fixed(f64(6))], lambda x, i, u, c=combine: slices(x, i, u, c), mode=name),
-            row("scatter_nd", [f16(4, 5), i64(1, 2, low=0, high=3), f16(2, 5)], lambda x, i, u, c=combine: slices(x, i, u, c), mode=name),
+            row("scatter_nd", [f64(4, 5), Fixed(i64(2, 6, low=-4, high=3)), Fixed(f64(6))],
+                lambda x, i, u, c=combine: slices(x, i, u, c), mode=name),
+            row("scatter_nd", [f16(4, 5), i64(1, 2, low=0, high=3), f16(2, 5)],
+                lambda x, i, u, c=combine: slices(x, i, u, c), mode=name),
         ]
     rows.append(row("scatter_elements", [np.zeros(3), np.array([1, 1, 0]), np.array([3.0, 6.0, 4.0])],
                     lambda x, i, u: np.array([2, 3, 0]), reduction="mean"))

@@ -147,7 +147,8 @@ def pad_rows() -> list[Case]:
         row("nn.pad", [i32(4, 5), np.array([7], np.int32)], lambda x, v: np.pad(x, width, constant_values=7), pad_width=width),
         row("nn.pad", [f32(4, 5)], lambda x: np.pad(x[1:], ((0, 0), (2, 0))), pad_width=((-1, 0), (2, 0)), symbolic=False),
         row("nn.pad", [f32(4, 5)], lambda x: np.pad(x, ((0, 1), (2, 0)))[:, :-3], pad_width=((0, 1), (2, -3)), symbolic=False),
-        row("nn.pad", [f32(1, 5)], lambda x: np.pad(x, ((2, 2), (0, 0)), "reflect"), pad_width=((2, 2), (0, 0)), pad_mode="reflect"),
+        row("nn.pad", [f32(1, 5)], lambda x: np.pad(x, ((2, 2), (0, 0)), "reflect"),
+            pad_width=((2, 2), (0, 0)), pad_mode="reflect"),
         row("nn.pad", [f32(4, 5), None, [[1, 2], [0, 3]]], lambda x, *_: np.pad(x, width)),
         row("nn.pad", [f32(4, 5), None, [[1, 2], [0, 3]]], lambda x, *_: np.pad(x, width, "edge"), pad_mode="edge"),
     ]

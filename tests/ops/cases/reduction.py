@@ -15,13 +15,15 @@ def plain_rows() -> list[Case]:
         rows += [
             row(name, [f32(3, 4, 5)], lambda x, o=oracle: o(x.astype(np.float64))),
             row(name, [f32(3, 4, 5)], lambda x, o=oracle: o(x.astype(np.float64), axis=1), axis=(1,)),
-            row(name, [f32(3, 4, 5)], lambda x, o=oracle: o(x.astype(np.float64), axis=(0, 2), keepdims=True), axis=(0, -1), keepdims=True),
+            row(name, [f32(3, 4, 5)],
+                lambda x, o=oracle: o(x.astype(np.float64), axis=(0, 2), keepdims=True), axis=(0, -1), keepdims=True),
             row(name, [f32(3, 4, 5)], lambda x, o=oracle: o(x.astype(np.float64), axis=(0, 2)), axis=(1,), exclude=True),
             row(name, [f64(3, 4)], lambda x, o=oracle: o(x, axis=-1), axis=-1),
             row(name, [f16(3, 40)], lambda x, o=oracle: o(x.astype(np.float64), axis=1), axis=(1,)),
             row(name, [bf16(3, 40)], lambda x, o=oracle: o(x.astype(np.float64), axis=1), axis=(1,)),
             row(name, [f32(3, 4), [1]], lambda x, a, o=oracle: o(x.astype(np.float64), axis=1)),
-            row(name, [f32(3, 4, 5), [-1, 0]], lambda x, a, o=oracle: o(x.astype(np.float64), axis=(0, 2), keepdims=True), keepdims=True),
+            row(name, [f32(3, 4, 5), [-1, 0]],
+                lambda x, a, o=oracle: o(x.astype(np.float64), axis=(0, 2), keepdims=True), keepdims=True),
             row(name, [f32(3, 4), const([0])], lambda x, a, o=oracle: o(x.astype(np.float64), axis=0)),
             row(name, [f32()], lambda x: x),
         ]
@@ -76,7 +78,8 @@ def position_rows() -> list[Case]:
             row(name, [u8(3, 4)], lambda x, o=oracle: o(x)),
             row(name, [f32(3, 4)], lambda x, o=oracle: o(x, keepdims=True), keepdims=True),
             row(name, [np.array([1, math.nan, math.nan, 5], np.float32)], lambda x: np.array(1), axis=(0,)),
-            row(name, [np.array([1, math.nan, math.nan, 5], np.float32)], lambda x: np.array(2), axis=(0,), select_last_index=True),
+            row(name, [np.array([1, math.nan, math.nan, 5], np.float32)], lambda x: np.array(2),
+                axis=(0,), select_last_index=True),
         ]
     return rows
 
