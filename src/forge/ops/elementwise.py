@@ -307,7 +307,7 @@ class Copy(Op[NoAttrs]):
 
 
 def lower_cast(x: Expr, dtype: str, saturate: bool = True) -> Expr:
-    """``x`` as ``dtype``; to bool: whether it is not 0; to float8 and float4, if ``saturate``: at most the largest finite value."""
+    """``x`` as ``dtype``; to bool: whether it is not 0; to float8 and float4 with ``saturate``: not beyond the finite values."""
     if x.dtype == dtype:
         return x
     if dtype == "bool":
