@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from forge import dims
 from forge.dims import Dim
 from forge.errors import ForgeError
 from forge.ir.nodes import Graph, Node
@@ -43,16 +44,17 @@ class ModelSummary:
 
 
 def summarize(graph: Graph) -> ModelSummary:
-    """Counts and costs of ``graph``, regions included."""
+    """Counts and costs of ``graph``, regions included; the operator with most arithmetic first (symbols count as 1)."""
     nodes = [n for n in graph.walk() if n.op != "constant"]
     by_name: dict[str, list[Node]] = {}
     for node in nodes:
         by_name.setdefault(node.op, []).append(node)
-    operators = tuple(_summarize_operator(name, group) for name, group in by_name.items())
+    operators = {name: _summarize_operator(name, group) for name, group in by_name.items()}
+    cost = {name: _at_one(_sum(map(flops_of, group))) for name, group in by_name.items()}
     constants = _constants(graph)
     total = _sum(flops_of(n) for n in nodes)
     return ModelSummary(
-        tuple(sorted(operators, key=lambda o: (-(o.flops or 0), -o.count, o.name))),
+        tuple(sorted(operators.values(), key=lambda o: (-cost[o.name], -o.count, o.name))),
         sum(a.size for a in constants),
         sum(a.nbytes for a in constants),
         _text(total),
@@ -89,6 +91,11 @@ def _sum(values: Iterable[Dim]) -> Dim:
     for value in values:
         total = total + value
     return total
+
+
+def _at_one(value: Dim) -> int:
+    """``value`` with every symbol 1."""
+    return dims.evaluate(value, dict.fromkeys(dims.symbols(value), 1))
 
 
 def _text(value: Dim) -> str:
