@@ -17,7 +17,9 @@ from forge.ir.interp import bind_symbols, evaluate, run_graph
 SIZES = {"n": 3, "m": 2}
 N, M = dims.symbol("n"), dims.symbol("m")
 
-names = st.sampled_from(["", "x", "y", "x.1", "a/b", "0", "%0", 'quo"te', "back\\slash", "ünïcode", "p0", "fc.weight", "-", "*/", "#[metadata]"])
+names = st.sampled_from(
+    ["", "x", "y", "x.1", "a/b", "0", "%0", 'quo"te', "back\\slash", "ünïcode", "p0", "fc.weight", "-", "*/", "#[metadata]"]
+)
 shapes = st.sampled_from([(), (4,), (N, 4), (N, M), (1, 4), (N, 4, 2), (2 * N, M), (3, 0), (N + 1,)])
 input_dtypes = st.sampled_from(["float32", "float32", "float32", "float64", "int64", "int32", "bool"])
 constant_dtypes = st.sampled_from([d for d in dtypes.NAMES if not dtypes.is_complex(d)])
@@ -32,12 +34,16 @@ def fixed(**attributes: Any) -> Attributes:
 
 # operator, numbers of operands, attributes; what inference refuses is left out
 APPLICATIONS: list[tuple[str, tuple[int, int], Attributes]] = [
-    *((op, (1, 1), fixed()) for op in ("nn.relu", "tanh", "abs", "negative", "sigmoid", "floor", "copy", "logical_not", "isnan", "exp")),
-    *((op, (2, 2), fixed()) for op in ("add", "subtract", "multiply", "maximum", "less", "equal", "floor_divide", "mod", "power")),
+    *((op, (1, 1), fixed()) for op in ("nn.relu", "tanh", "abs", "negative", "sigmoid", "floor", "copy", "logical_not",
+     "isnan", "exp")),
+    *((op, (2, 2), fixed()) for op in ("add", "subtract", "multiply", "maximum", "less", "equal", "floor_divide", "mod",
+     "power")),
     ("where", (3, 3), fixed()),
-    ("cast", (1, 1), st.builds(dict, dtype=st.sampled_from(["float16", "bfloat16", "int8", "uint4", "float32", "int64", "bool"]))),
+    ("cast", (1, 1), st.builds(dict, dtype=st.sampled_from(["float16", "bfloat16", "int8", "uint4", "float32", "int64",
+     "bool"]))),
     ("transpose", (1, 1), st.sampled_from([{}, {"axes": (1, 0)}, {"axes": (0, 2, 1)}])),
-    ("reshape", (1, 1), st.sampled_from([{"newshape": (-1,)}, {"newshape": (N, 4)}, {"newshape": (1, -1)}, {"newshape": (N * 2, -1)}])),
+    ("reshape", (1, 1), st.sampled_from([{"newshape": (-1,)}, {"newshape": (N, 4)}, {"newshape": (1, -1)},
+     {"newshape": (N * 2, -1)}])),
     ("expand_dims", (1, 1), st.builds(dict, axis=axes, num_newaxis=st.integers(1, 2))),
     ("squeeze", (1, 1), st.sampled_from([{}, {"axis": (0,)}])),
     ("concatenate", (1, 3), st.builds(dict, axis=axes)),
@@ -49,7 +55,8 @@ APPLICATIONS: list[tuple[str, tuple[int, int], Attributes]] = [
     ("tile", (1, 1), fixed(reps=(2, 1))),
     ("clip", (1, 1), st.sampled_from([{"a_min": 0.0, "a_max": 1.5}, {"a_min": float("-inf"), "a_max": 1e-40}])),
     ("clip", (2, 2), fixed()),
-    *((op, (1, 1), st.builds(dict, axis=st.sampled_from([None, (0,), (-1,)]), keepdims=st.booleans())) for op in ("sum", "max", "mean")),
+    *((op, (1, 1), st.builds(dict, axis=st.sampled_from([None, (0,), (-1,)]), keepdims=st.booleans())) for op in ("sum",
+     "max", "mean")),
     ("argmax", (1, 1), st.builds(dict, axis=st.sampled_from([None, (0,), (-1,)]))),
     ("nn.softmax", (1, 1), st.sampled_from([{}, {"axis": 0}])),
     ("nn.leaky_relu", (1, 1), st.builds(dict, alpha=st.sampled_from([0.01, 0.1, -0.0, 3]))),
@@ -64,7 +71,9 @@ def special_array(dtype: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
     random = np.random.default_rng(seed)
     count = int(np.prod(shape))
     if dtype == "string":
-        return np.array([["", "a", "é\n", '"', "#[metadata]"][k] for k in random.integers(0, 5, count)], dtype=object).reshape(shape)
+        return np.array([["", "a", "é\n", '"', "#[metadata]"][k] for k in random.integers(0, 5, count)], dtype=object).reshape(
+            shape
+        )
     if dtype == "bool":
         return random.integers(0, 2, count).astype(bool).reshape(shape)
     if dtypes.is_integer(dtype):
@@ -74,7 +83,9 @@ def special_array(dtype: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
         return np.array(picked, dtype=object).astype(dtypes.numpy_dtype(dtype)).reshape(shape)
     floats = [0.0, -0.0, 1.0, -2.5, float("inf"), float("-inf"), float("nan"), 1e-40, 5e-324, 3.3e38, float(random.normal())]
     with np.errstate(all="ignore"):
-        return np.array([floats[k] for k in random.integers(0, len(floats), count)]).astype(dtypes.numpy_dtype(dtype)).reshape(shape)
+        return (
+            np.array([floats[k] for k in random.integers(0, len(floats), count)]).astype(dtypes.numpy_dtype(dtype)).reshape(shape)
+        )
 
 
 class _Maker:
@@ -171,7 +182,9 @@ class _Maker:
             return
         node = self.module.main.nodes[-1]
         try:
-            arrays = evaluate(node, [None if v is None else self.arrays[v] for v in node.operands], self.sizes, self.region, self.module)
+            arrays = evaluate(
+                node, [None if v is None else self.arrays[v] for v in node.operands], self.sizes, self.region, self.module
+            )
             for value, array in zip(results, arrays):
                 bind_symbols(value, array, self.sizes)
         except (ForgeError, ValueError, IndexError):
@@ -191,12 +204,12 @@ class _Maker:
 
 
 @st.composite
-def modules(draw: Callable[[st.SearchStrategy[Any]], Any], steps: int = 8) -> Module:
+def modules(draw: Callable[[st.SearchStrategy[Any]], Any], steps: int = 10) -> Module:
     """A module whose ``main`` has up to three inputs and ``steps`` nodes or so."""
     maker = _Maker(draw)
     maker.inputs(draw(st.integers(1, 3)))
     kinds = [maker.application] * 9 + [maker.constant] * 3 + [maker.branch, maker.loop, maker.call]
-    for _ in range(draw(st.integers(1, steps))):
+    for _ in range(draw(st.integers(2, steps))):
         draw(st.sampled_from(kinds))()
     maker.outputs()
     return maker.module

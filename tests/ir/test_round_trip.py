@@ -77,7 +77,9 @@ def test_saving_keeps_everything(tmp_path: Path, module: Module) -> None:
     save(module, path)
     again = load(path)
     assert fingerprint(again) == fingerprint(module)
-    assert print_module(again, types=True, names=True, metadata=True) == print_module(module, types=True, names=True, metadata=True)
+    assert print_module(again, types=True, names=True, metadata=True) == print_module(
+        module, types=True, names=True, metadata=True
+    )
     for a, b in zip(run_module(module, inputs_for(module)), run_module(again, inputs_for(again)), strict=True):
         assert same(a, b)
 

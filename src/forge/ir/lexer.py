@@ -84,6 +84,6 @@ def _fail(source: Source, position: int) -> NoReturn:
     text = source.text
     opening = {"/*": "'/*' without '*/'", '"': "a string without end on its line"}
     for start, message in opening.items():
-        if text.startswith(start, position) or text[position] in "%@" and text.startswith(start, position + 1):
+        if text.startswith(start, position):
             raise source.error(position, message)
     raise source.error(position, f"unexpected character {text[position]!r}")
