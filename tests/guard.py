@@ -136,7 +136,7 @@ def run(compiled: CompiledModel, graph: Graph, inputs: Sequence[np.ndarray]) -> 
     program = compiled.lowered.program
     known = _bind(graph, inputs)
     symbols = (ctypes.c_int64 * max(1, len(program.symbols)))(*[known.get(v.name, -1) for v in program.symbols])
-    blocks = [Guarded(a.nbytes).write(a.tobytes()) for a in inputs]
+    blocks = [Guarded(a.nbytes or 64).write(a.tobytes()) for a in inputs]  # as the runtime does for empty tensors
     outs, tensors = _outputs(graph, known)
     weights = Guarded(compiled.weights.size, 64).write(compiled.weights.tobytes())
     arena = Guarded(max(0, model.arena_size(ctypes.addressof(symbols))), 64)

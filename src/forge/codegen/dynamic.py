@@ -18,8 +18,8 @@ _ALLOCATE = f"""define internal i32 @forge.allocate(ptr %slot, ptr %size, i64 %b
   %absurd = fcmp ugt double %estimate, {LARGEST:e}
   br i1 %absurd, label %refuse, label %ask
 ask:
-  %none = icmp slt i64 %bytes, 1
-  %some = select i1 %none, i64 1, i64 %bytes
+  %few = icmp slt i64 %bytes, 64
+  %some = select i1 %few, i64 64, i64 %bytes
   %function = getelementptr i8, ptr %host, i64 {abi.HOST_OFFSETS["alloc"]}
   %alloc = load ptr, ptr %function, align 8
   %memory = call ptr %alloc(ptr %host, i64 %some, i64 64)

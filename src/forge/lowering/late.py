@@ -1,7 +1,9 @@
-"""Sizes that are known only at run time: symbols that a node introduces, defined by the contents of its operands.
+"""Sizes that are known only at run time, and what must hold of them.
 
-For each such node a small kernel evaluates the operator's ``define_symbols``, checks the values, and writes them; the entry then
-binds the symbols and asks the host for memory of the sizes they give.
+For each node that introduces symbols, a small kernel evaluates the operator's ``define_symbols`` on the contents of its operands,
+checks the values, and writes them; the entry then binds the symbols and asks the host for memory of the sizes they give.
+The kernel also checks what the operator ``requires`` of sizes and could not be decided when types were inferred, so it exists for
+nodes that introduce no symbol but require something.
 """
 
 from __future__ import annotations
@@ -26,13 +28,17 @@ LARGEST_EXTENT = 1 << 40
 
 @dataclass(eq=False)
 class Definition:
-    """The symbols that ``node`` introduces. ``values`` are read; ``slot`` is where the sizes are written, one int64 each."""
+    """The symbols that ``node`` introduces, and the conditions on sizes that it needs (with what to say when one fails).
+
+    ``values`` are read; ``slot`` is where the sizes are written, one int64 each.
+    """
 
     node: Node
     symbols: tuple[str, ...]
     expressions: tuple[Expr, ...]
     sources: Mapping[te.Tensor, Value]
     values: tuple[Value, ...] = ()
+    conditions: tuple[tuple[Expr, str], ...] = ()
     slot: Value = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,8 +55,9 @@ def find_definitions(graph: Graph, known: Iterable[str]) -> list[Definition]:
     found = []
     for node in graph.nodes:
         fresh = list(dict.fromkeys(s for v in node.results for s in types.symbols(v.type) if s not in have))
-        if fresh:
-            found.append(_definition(node, fresh))
+        definition = _definition(node, fresh)
+        if fresh or definition.conditions:
+            found.append(definition)
             have.update(fresh)
     return found
 
@@ -74,7 +81,22 @@ def _definition(node: Node, fresh: Sequence[str]) -> Definition:
     expressions = tuple(defined[s] for s in fresh)
     read = {r.tensor for x in expressions for r in te.reads(x)}
     values = tuple(dict.fromkeys(v for p, v in sources.items() if p in read and not is_scalar_constant(v)))
-    return Definition(node, tuple(fresh), expressions, sources, values)
+    return Definition(node, tuple(fresh), expressions, sources, values, tuple(_conditions(node)))
+
+
+def _conditions(node: Node) -> list[tuple[Expr, str]]:
+    """What must hold of sizes, as far as it is not known to."""
+    if not all(isinstance(v.type, TensorType) for v in [*node.results, *node.operands] if v is not None):
+        return []
+    found: list[tuple[Expr, str]] = []
+    if is_view(node) and node.operands[0] is not None:
+        ours, theirs = node.results[0].tensor_type.size, node.operands[0].tensor_type.size
+        if not dims.equal(ours, theirs):
+            found.append((E.compare("eq", te.dim(ours), te.dim(theirs)), "the number of elements differs from its operand's"))
+    if isinstance(node.op_def, Op):
+        operands = [None if v is None else v.tensor_type for v in node.operands]
+        found.extend(node.op_def.requires(operands, node.attrs, [v.tensor_type for v in node.results]))
+    return [(c, why) for c, why in found if not E.is_const(c, True)]
 
 
 def build_definition(definition: Definition, name: str) -> tuple[Function, list[Var]]:
@@ -99,29 +121,13 @@ def build_definition(definition: Definition, name: str) -> tuple[Function, list[
         sane = E.logical_and(size >= 0, size <= LARGEST_EXTENT)
         failure = Fail(STATUS_VALUE, f"{where}: the size {symbol} of its result is negative or too large")
         body.append(If(E.logical_not(sane), failure))
-    body.extend(_view_check(definition, sizes, where))
+    fresh = {te.symbol_var(s): x for s, x in zip(definition.symbols, sizes)}
+    conditions = [(E.substitute(c, fresh), why) for c, why in definition.conditions]
+    body.extend(If(E.logical_not(c), Fail(STATUS_VALUE, f"{where}: {why}")) for c, why in conditions)
     body.extend(store(out, k, size) for k, size in enumerate(sizes))
     body = [s for s in body if not (isinstance(s, If) and isinstance(s.condition, E.Const) and not s.condition.value)]
-    scalars = _free_variables([*sizes, *_view_sizes(definition, sizes)])
+    scalars = _free_variables([*sizes, *(c for c, _ in conditions)])
     return Function(name, (*buffers.values(), out), tuple(scalars), seq(body)), scalars
-
-
-def _view_sizes(definition: Definition, sizes: Sequence[Expr]) -> list[Expr]:
-    """Number of elements of a view and of what it views, the fresh symbols replaced by their definitions."""
-    node = definition.node
-    if not is_view(node) or node.operands[0] is None:
-        return []
-    values = {te.symbol_var(s): x for s, x in zip(definition.symbols, sizes)}
-    totals = (te.dim(node.results[0].tensor_type.size), te.dim(node.operands[0].tensor_type.size))
-    return [E.substitute(t, values) for t in totals]
-
-
-def _view_check(definition: Definition, sizes: Sequence[Expr], where: str) -> list[Stmt]:
-    totals = _view_sizes(definition, sizes)
-    if not totals:
-        return []
-    failure = Fail(STATUS_VALUE, f"{where}: the number of elements differs from its operand's")
-    return [If(E.compare("ne", totals[0], totals[1]), failure)]
 
 
 def _free_variables(expressions: Sequence[Expr]) -> list[Var]:

@@ -175,7 +175,7 @@ def _place_blocks(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
     starts = {b.first for b in static}
     plan.lower_bound = max((sum(_int(b.size) for b in static if b.first <= s <= b.last) for s in starts), default=0)
     total = _place_symbolic([b for b in blocks if not isinstance(b.size, int)], total)
-    plan.arena_size = total
+    plan.arena_size = total + ALIGNMENT if blocks else 0  # an empty tensor at the end has an address that can be read
     for block in blocks:
         plan.locations[block.value] = Location("arena", 0, block.offset)
 

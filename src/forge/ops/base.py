@@ -61,6 +61,13 @@ class Op(OpDef[A]):
         """
         return {}
 
+    def requires(self, operands: Sequence[TensorType | None], attrs: A, results: Sequence[TensorType]) -> Sequence[tuple[Expr, str]]:
+        """Conditions on symbolic sizes that ``infer`` could not decide, with what to say when one does not hold.
+
+        Compiled code checks them before the operator runs; reads stay in bounds only if they hold.
+        """
+        return ()
+
     def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: A) -> Sequence[Value] | None:
         """Builds the same meaning out of other operators; None: this operator lowers itself."""
         return None

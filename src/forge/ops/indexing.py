@@ -6,8 +6,10 @@ counted from the end.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from forge import dims, te
 from forge.ir.types import TensorType
 from forge.ops.base import Kind, Op, Operand, register
-from forge.ops.infer_helpers import Shape, expect_dtype, expect_rank, fail, normalize_axis, tensor, unify_dim
+from forge.ops.infer_helpers import Shape, at_most, expect_dtype, expect_rank, fail, normalize_axis, required, tensor, unify_dim
 from forge.ops.lower_helpers import injective, is_one, wrapped
 from forge.ops.movement import present
 from forge.ops.signatures import (
@@ -166,6 +168,15 @@ class Gather(Op[GatherAttrs]):
     def reference(self, operands: Arrays, attrs: GatherAttrs) -> Arrays:
         data, indices = operands
         return [data[element_positions(indices, data.shape, attrs.axis)]]
+
+    def requires(self, operands: Sequence[TensorType | None], attrs: GatherAttrs, results: TensorTypes) -> list[tuple[Expr, str]]:
+        data = operands[0]
+        assert data is not None
+        axis, found = attrs.axis % data.rank, []
+        for k, (d, i) in enumerate(zip(data.shape, results[0].shape, strict=True)):
+            why = f"dimension {k} of indices is {i}; expected at most {d}"
+            found += required(k == axis or at_most(i, d), partial(operator.le, te.dim(i), te.dim(d)), why)
+        return found
 
     def lower(self, operands: Tensors, attrs: GatherAttrs, results: TensorTypes) -> Lowered:
         data, indices = present(operands)

@@ -21,6 +21,7 @@ from forge.ir.types import TensorType
 
 if TYPE_CHECKING:
     from forge.ir.nodes import Value
+    from forge.te import Expr
 
 Shape = tuple[Dim, ...]
 
@@ -173,3 +174,14 @@ def object_array(values: Sequence[Any], shape: Sequence[int] | None = None) -> n
     result = np.empty(len(values), dtype=object)
     result[:] = values
     return result if shape is None else result.reshape(tuple(shape))
+
+
+def required(holds: bool, condition: Callable[[], Expr], why: str) -> list[tuple[Expr, str]]:
+    """A condition for ``Op.requires``, left out where it is known to hold."""
+    return [] if holds else [(condition(), why)]
+
+
+def at_most(a: Dim, b: Dim) -> bool:
+    """Whether ``a <= b`` for all sizes."""
+    low, _ = dims.bounds(b - a)
+    return low is not None and low >= 0

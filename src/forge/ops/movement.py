@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from forge.ops.infer_helpers import (
     fresh_dims,
     normalize_axes,
     normalize_axis,
+    required,
     same_dtype,
     static_length,
     tensor,
@@ -289,6 +291,10 @@ def _part(name: str, data: Tensor, axis: int, begin: Expr, result: TensorType, c
     return injective(name, result, body)
 
 
+def _broadcasts(ours: Dim, wanted: Dim) -> Expr:
+    return te.dim(ours).eq(1) | te.dim(ours).eq(te.dim(wanted))
+
+
 @dataclass(frozen=True)
 class BroadcastToAttrs:
     shape: tuple[Dim, ...] | None = None
@@ -349,6 +355,18 @@ class BroadcastTo(Op[BroadcastToAttrs]):
             return data[tuple(index(*part) for part in aligned)]
 
         return [injective(self.name, results[0], body)]
+
+    def requires(
+        self, operands: Sequence[TensorType | None], attrs: BroadcastToAttrs, results: TensorTypes
+    ) -> list[tuple[Expr, str]]:
+        data, shape = operands[0], results[0].shape
+        assert data is not None
+        found = []
+        for ours, wanted in zip(data.shape, shape[len(shape) - data.rank :], strict=True):
+            fits = dims.equal(ours, wanted) or ours == 1
+            why = f"a dimension {ours} does not broadcast to {wanted}"
+            found += required(fits, partial(_broadcasts, ours, wanted), why)
+        return found
 
     def define_symbols(self, operands: Tensors, attrs: BroadcastToAttrs, results: TensorTypes) -> Mapping[str, Expr]:
         data, wanted = operands[0], optional_operand(operands, 1)

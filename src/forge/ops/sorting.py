@@ -22,7 +22,7 @@ from forge.ir.types import TensorType
 from forge.ops import numeric
 from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, register
 from forge.ops.creation import one_element
-from forge.ops.infer_helpers import expect_dtype, fail, fresh_dims, normalize_axis, tensor
+from forge.ops.infer_helpers import at_most, expect_dtype, fail, fresh_dims, normalize_axis, required, tensor
 from forge.ops.lower_helpers import injective, new_symbols, replaced, scalar
 from forge.ops.movement import present
 from forge.ops.shape_ops import optional_operand
@@ -178,6 +178,13 @@ class TopK(Op[TopKAttrs]):
         known = known_dims(operand)
         count: Dim = fresh_dims("k", 1)[0] if known is None else known.reshape(-1)[0]
         return count
+
+    def requires(self, operands: Sequence[TensorType | None], attrs: TopKAttrs, results: TensorTypes) -> list[tuple[Expr, str]]:
+        data = operands[0]
+        assert data is not None
+        extent, count = data.shape[attrs.axis], results[0].shape[attrs.axis]
+        why = f"k is {count}; expected at most {extent}"
+        return required(at_most(count, extent), lambda: te.dim(count) <= te.dim(extent), why)
 
     def reference(self, operands: Arrays, attrs: TopKAttrs) -> Arrays:
         data = operands[0]

@@ -120,8 +120,7 @@ static const char *spec_text(const forge_model *model, const forge_tensor_spec *
   return text;
 }
 
-/* Bytes of the tensor; -1 where they exceed int64. */
-static int64_t byte_count(const forge_tensor *tensor) {
+int64_t forge_byte_count(const forge_tensor *tensor) {
   int64_t bytes = find_dtype(tensor->dtype)->size;
   bool empty = false;
   for (int32_t d = 0; d < tensor->ndim; d++)
@@ -160,7 +159,7 @@ static int32_t check_input(const binding *b, int32_t input) {
                       spec_text(b->model, spec, expected));
   for (int32_t d = 0; d < tensor->ndim; d++)
     if (tensor->shape[d] < 0) return shape_error(b, input, d);
-  if (byte_count(tensor) < 0)
+  if (forge_byte_count(tensor) < 0)
     return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': shape %s has more bytes than 64 bits count",
                       b->model->name, spec->name, shape_text(tensor, got));
   return FORGE_OK;
@@ -169,9 +168,9 @@ static int32_t check_input(const binding *b, int32_t input) {
 static int32_t check_input_data(const binding *b, int32_t input) {
   const forge_tensor *tensor = &b->inputs[input];
   const dtype_info *dtype = find_dtype(tensor->dtype);
-  if (tensor->data == NULL && byte_count(tensor) > 0)
+  if (tensor->data == NULL && forge_byte_count(tensor) > 0)
     return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': data is NULL; expected %lld bytes",
-                      b->model->name, b->model->inputs[input].name, (long long)byte_count(tensor));
+                      b->model->name, b->model->inputs[input].name, (long long)forge_byte_count(tensor));
   if ((uintptr_t)tensor->data % (uintptr_t)dtype->alignment)
     return forge_fail(b->error, FORGE_ERROR_INPUT,
                       "model '%s': input '%s': data at %p is not aligned; expected a multiple of %d", b->model->name,
@@ -274,7 +273,7 @@ static int32_t resolve_output(const binding *b, int32_t index) {
                         "model '%s': output '%s', dimension %d would have %lld elements for these inputs",
                         b->model->name, spec->name, d, (long long)tensor->shape[d]);
   }
-  if (!is_data_dependent(tensor) && byte_count(tensor) < 0)
+  if (!is_data_dependent(tensor) && forge_byte_count(tensor) < 0)
     return forge_fail(b->error, FORGE_ERROR_INPUT,
                       "model '%s': output '%s' would have shape %s, more bytes than 64 bits count", b->model->name,
                       spec->name, shape_text(tensor, text));
@@ -346,7 +345,7 @@ static int32_t call_registered(const forge_host *host, const char *name, const f
 
 static void init_call_host(call_host *call, const binding *b, const forge_host *outer) {
   *call = (call_host){.host = {FORGE_ABI_VERSION, outer->state, call_alloc, call_free, call_parallel_for,
-                               call_report_error, call_registered},
+                               call_report_error, call_registered, forge_run_control},
                       .outer = outer,
                       .model = b->model,
                       .error = b->error,
@@ -362,10 +361,10 @@ static int32_t check_overlap(const binding *b, int32_t index) {
   const forge_tensor *output = &b->outputs[index];
   const char *other = NULL;
   for (int32_t i = 0; other == NULL && i < b->model->n_inputs; i++)
-    if (overlap(output->data, byte_count(output), b->inputs[i].data, byte_count(&b->inputs[i])))
+    if (overlap(output->data, forge_byte_count(output), b->inputs[i].data, forge_byte_count(&b->inputs[i])))
       other = b->model->inputs[i].name;
   for (int32_t i = 0; other == NULL && i < index; i++)
-    if (overlap(output->data, byte_count(output), b->outputs[i].data, byte_count(&b->outputs[i])))
+    if (overlap(output->data, forge_byte_count(output), b->outputs[i].data, forge_byte_count(&b->outputs[i])))
       other = b->model->outputs[i].name;
   if (other == NULL) return FORGE_OK;
   return forge_fail(b->error, FORGE_ERROR_INPUT,
@@ -382,10 +381,10 @@ static int32_t check_given_output(const binding *b, int32_t index) {
     return forge_fail(b->error, FORGE_ERROR_INPUT,
                       "model '%s': output '%s' has a size that depends on data; pass NULL, the runtime allocates it",
                       b->model->name, name);
-  if (tensor->capacity < byte_count(tensor))
+  if (tensor->capacity < forge_byte_count(tensor))
     return forge_fail(b->error, FORGE_ERROR_INPUT,
                       "model '%s': output '%s' is too small; got %lld bytes; expected %lld for shape %s of %s",
-                      b->model->name, name, (long long)tensor->capacity, (long long)byte_count(tensor),
+                      b->model->name, name, (long long)tensor->capacity, (long long)forge_byte_count(tensor),
                       shape_text(tensor, text), dtype->name);
   if ((uintptr_t)tensor->data % (uintptr_t)dtype->alignment)
     return forge_fail(b->error, FORGE_ERROR_INPUT,
@@ -396,7 +395,7 @@ static int32_t check_given_output(const binding *b, int32_t index) {
 
 static int32_t allocate_output(const binding *b, int32_t index, const forge_host *host) {
   forge_tensor *tensor = &b->outputs[index];
-  const int64_t bytes = byte_count(tensor) ? byte_count(tensor) : 1;
+  const int64_t bytes = forge_byte_count(tensor) ? forge_byte_count(tensor) : 1;
   tensor->data = host->alloc(host, (size_t)bytes, FORGE_ALIGNMENT);
   if (tensor->data == NULL)
     return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': output '%s': no memory for %lld bytes", b->model->name,
@@ -450,6 +449,12 @@ static int32_t enter(const binding *b, const call_tables *tables, const forge_ho
   return status;
 }
 
+/* Kernels may read the first element of an empty tensor and discard it, so its address must be readable. */
+static void *readable(const forge_tensor *tensor) {
+  static _Alignas(FORGE_ALIGNMENT) unsigned char nothing[FORGE_ALIGNMENT];
+  return forge_byte_count(tensor) ? tensor->data : nothing;
+}
+
 static int32_t prepare_outputs(const binding *b, const call_tables *tables, const forge_host *host) {
   for (int32_t i = 0; i < b->model->n_outputs; i++)
     tables->allocated[i] = b->outputs[i].data == NULL;
@@ -460,7 +465,7 @@ static int32_t prepare_outputs(const binding *b, const call_tables *tables, cons
     else if (!is_data_dependent(&b->outputs[i]))
       status = allocate_output(b, i, host);
     if (status != FORGE_OK) return status;
-    tables->outputs[i] = b->outputs[i].data;
+    tables->outputs[i] = is_data_dependent(&b->outputs[i]) ? b->outputs[i].data : readable(&b->outputs[i]);
   }
   return FORGE_OK;
 }
@@ -469,7 +474,7 @@ static int32_t run_bound(const binding *b, const call_tables *tables, const forg
   for (int32_t i = 0; i < b->model->n_inputs; i++) {
     const int32_t status = check_input_data(b, i);
     if (status != FORGE_OK) return status;
-    tables->inputs[i] = b->inputs[i].data;
+    tables->inputs[i] = readable(&b->inputs[i]);
   }
   int32_t status = prepare_outputs(b, tables, host);
   if (status == FORGE_OK) status = enter(b, tables, host);
