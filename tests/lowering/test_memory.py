@@ -113,7 +113,7 @@ def test_no_block_is_overwritten_while_it_lives(graph: Graph, fuse: bool, n: int
     assert used <= dims.evaluate(plan.arena_size, symbols)
     if isinstance(plan.arena_size, int):
         assert plan.lower_bound <= plan.arena_size
-        assert plan.arena_size <= used + ALIGNMENT
+        assert plan.arena_size < used + 2 * ALIGNMENT  # rounded up, and a line that empty tensors may read
 
 
 @settings(max_examples=50, deadline=None)
