@@ -42,9 +42,11 @@ class Network:
     def grow(self, steps: list[Step], count: int) -> None:
         for _ in range(count):
             try:
-                self.values.append(self.pick(*steps)(self))
+                value = self.pick(*steps)(self)
             except TypeInferenceError:
                 continue
+            if 0 not in value.shape:
+                self.values.append(value)
 
     def finish(self) -> Graph:
         outputs = [self.values[-1], *[v for v in self.values[:-1] if self.rng.random() < 0.15]]
@@ -107,6 +109,7 @@ def _channel_arithmetic(net: Network) -> Value:
     operands = [x, net.constant(*shape)]
     if net.rng.random() < 0.3:
         operands.reverse()
+        return net.call(net.pick("add", "multiply", "subtract", "maximum"), *operands)
     return net.call(net.pick("add", "multiply", "subtract", "divide", "maximum"), *operands)
 
 
@@ -178,6 +181,7 @@ def _vector_arithmetic(net: Network) -> Value:
     operands = [x, net.constant(*net.pick((), (1,), (x.shape[-1],)))]
     if net.rng.random() < 0.3:
         operands.reverse()
+        return net.call(net.pick("add", "multiply", "subtract"), *operands)
     return net.call(net.pick("add", "multiply", "subtract", "divide"), *operands)
 
 
