@@ -4,6 +4,7 @@ from forge.kernels.cpu import (
     conv2d,
     dense,
     depthwise,
+    detection,
     layer_norm,
     matmul,
     ordering,
@@ -15,5 +16,6 @@ from forge.kernels.cpu import (
 )
 
 __all__ = [
-    "conv2d", "dense", "depthwise", "layer_norm", "matmul", "ordering", "rnn", "running", "scattering", "softmax", "winograd",
+    "conv2d", "dense", "depthwise", "detection", "layer_norm", "matmul", "ordering", "rnn", "running", "scattering",
+    "softmax", "winograd",
 ]

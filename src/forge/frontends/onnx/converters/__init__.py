@@ -20,6 +20,7 @@ MODULES = (
     "control",
     "sequences",
     "randomness",
+    "vision",
 )
 
 

@@ -1,0 +1,113 @@
+"""Detection and sampling of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge import dims
+from forge.dims import Dim
+from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.registry import converts
+
+_MODES = {"bilinear": "linear", "linear": "linear", "nearest": "nearest", "bicubic": "cubic", "cubic": "cubic"}
+
+
+def _sized(g: Context, x: Value, shape: Sequence[Dim | None]) -> Value:
+    """``x`` with symbolic sizes that are taken for those of ``shape`` (None: any), which is checked at run time."""
+    wanted = tuple(own if size is None or dims.different(own, size) else size for own, size in zip(x.shape, shape))
+    same = all(dims.equal(own, size) for own, size in zip(x.shape, wanted))
+    return x if same else g.call("broadcast_to", x, shape=wanted)
+
+
+@converts("GridSample", since=16)
+def grid_sample_16(
+    g: Context, x: Value, grid: Value, *, align_corners: int = 0, mode: str = "bilinear", padding_mode: str = "zeros"
+) -> Value:
+    return grid_sample(g, x, grid, align_corners=align_corners, mode=mode, padding_mode=padding_mode)
+
+
+@converts("GridSample", since=20)
+def grid_sample(
+    g: Context, x: Value, grid: Value, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
+) -> Value:
+    if mode not in _MODES:
+        raise g.invalid(f"attribute 'mode': got {mode!r}; expected one of {', '.join(_MODES)}")
+    grid = _sized(g, grid, (x.shape[0], *[None] * (grid.rank - 2), x.rank - 2))
+    return g.call("image.grid_sample", x, grid, mode=_MODES[mode], padding_mode=padding_mode, align_corners=bool(align_corners))
+
+
+@converts("NonMaxSuppression", since=10)
+def non_max_suppression(
+    g: Context,
+    boxes: Value,
+    scores: Value,
+    max_output_boxes_per_class: Value | None = None,
+    iou_threshold: Value | None = None,
+    score_threshold: Value | None = None,
+    *,
+    center_point_box: int = 0,
+) -> Value:
+    limits = (max_output_boxes_per_class, iou_threshold, score_threshold)
+    if boxes.rank == scores.rank == 3:
+        boxes = _sized(g, boxes, (scores.shape[0], scores.shape[2], 4))
+    return g.call("vision.non_max_suppression", boxes, scores, *limits, center_point_box=bool(center_point_box))
+
+
+@converts("RoiAlign", since=10)
+def roi_align_10(
+    g: Context,
+    x: Value,
+    rois: Value,
+    batch_indices: Value,
+    *,
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Value:
+    return roi_align(
+        g,
+        x,
+        rois,
+        batch_indices,
+        coordinate_transformation_mode="output_half_pixel",
+        mode=mode,
+        output_height=output_height,
+        output_width=output_width,
+        sampling_ratio=sampling_ratio,
+        spatial_scale=spatial_scale,
+    )
+
+
+@converts("RoiAlign", since=16)
+def roi_align(
+    g: Context,
+    x: Value,
+    rois: Value,
+    batch_indices: Value,
+    *,
+    coordinate_transformation_mode: str = "half_pixel",
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Value:
+    modes = ("half_pixel", "output_half_pixel")
+    if coordinate_transformation_mode not in modes:
+        raise g.invalid(
+            f"attribute 'coordinate_transformation_mode': got {coordinate_transformation_mode!r}; "
+            f"expected one of {', '.join(modes)}"
+        )
+    return g.call(
+        "vision.roi_align",
+        x,
+        _sized(g, g.cast(rois, x.dtype), (batch_indices.shape[0], 4)),
+        batch_indices,
+        pooled_size=(output_height, output_width),
+        spatial_scale=spatial_scale,
+        sample_ratio=sampling_ratio,
+        aligned=coordinate_transformation_mode == "half_pixel",
+        mode=mode,
+    )
