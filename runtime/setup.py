@@ -10,7 +10,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 CSRC = "src/forge_runtime/csrc"
-FILES = ("_native.c", "forge_runtime.c", "forge_pool.c", "forge_cpu.c", "forge_host.c", "forge_load.c")
+FILES = ("_native.c", "forge_runtime.c", "forge_pool.c", "forge_cpu.c", "forge_host.c", "forge_load.c", "forge_control.c")
 
 
 class BuildExtension(build_ext):

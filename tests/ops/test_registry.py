@@ -7,10 +7,11 @@ import pytest
 import forge.ops  # noqa: F401
 from forge.ir.op import OpDef, Trait, all_ops
 from forge.kernels.contract import FAMILIES
+from forge.lowering.control import KINDS
 from forge.ops.base import Op
 
 OPERATORS = [op for op in all_ops() if isinstance(op, Op)]
-WITHOUT_NATIVE_CODE = {"if", "loop", "scan"}
+WITHOUT_NATIVE_CODE: set[str] = set()
 
 
 def by_name(operators: list[Op]) -> pytest.MarkDecorator:  # type: ignore[type-arg]
@@ -38,7 +39,7 @@ def test_only_the_last_operand_is_variadic(op: Op) -> None:  # type: ignore[type
 
 
 def has_native_code(op: Op) -> bool:  # type: ignore[type-arg]
-    return overrides(op, "lower") or overrides(op, "decompose") or op.kernel in FAMILIES
+    return overrides(op, "lower") or overrides(op, "decompose") or op.kernel in FAMILIES or op.name in KINDS
 
 
 def test_operators_without_native_code_are_these() -> None:

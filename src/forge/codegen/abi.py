@@ -16,7 +16,7 @@ DTYPE_CODES: dict[str, int] = {
 """``forge_dtype``."""
 
 HOST_OFFSETS = {"abi_version": 0, "state": 8, "alloc": 16, "free": 24, "parallel_for": 32, "report_error": 40,
-                "call_registered": 48}
+                "call_registered": 48, "run_control": 56}
 """``forge_host``."""
 
 CALL_OFFSETS = {"inputs": 0, "outputs": 8, "weights": 16, "arena": 24, "symbols": 32, "host": 40, "out": 48}

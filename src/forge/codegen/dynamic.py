@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from forge.codegen import abi
+from forge.codegen import abi, control
 from forge.tir import stmt, visit
 
 if TYPE_CHECKING:
@@ -83,21 +83,22 @@ def _text(symbol: str, message: str) -> str:
 
 
 class DynamicMemory:
-    """Slots of the entry for pointers and sizes; all empty at the start."""
+    """Slots of the entry for pointers and sizes; all empty at the start. Results of control-flow nodes have theirs too."""
 
     def __init__(self, f: FunctionEmitter, host: str, out: str, entry: stmt.Stmt) -> None:
+        statements = list(visit.statements(entry))
         self.f = f
         self.host = host
         self.out = out
-        statements = list(visit.statements(entry))
-        self.numbers = sorted({s.number for s in statements if isinstance(s, stmt.AllocateMemory)})
-        self.slots = {n: (f.builder.alloca("ptr", 8), f.builder.alloca("i64", 8)) for n in self.numbers}
+        self.controls = control.ControlCalls(f, host, [s for s in statements if isinstance(s, stmt.RunControl)])
+        own = sorted({s.number for s in statements if isinstance(s, stmt.AllocateMemory)})
+        self.slots = {n: (f.builder.alloca("ptr", 8), f.builder.alloca("i64", 8)) for n in own}
         for slot, _ in self.slots.values():
             f.builder.effect(f"store ptr null, ptr {slot}, align 8")
-        if self.numbers or any(isinstance(s, stmt.AllocateOutput) for s in statements):
+        self.slots.update({n: self.controls.slot(n) for n in self.controls.descriptors})
+        if self.slots or any(isinstance(s, stmt.AllocateOutput) for s in statements):
             texts = [_text("@forge.no.memory", _NO_MEMORY), _text("@forge.small.output", _SMALL_OUTPUT)]
-            for definition in (*texts, _ALLOCATE, _ALLOCATE_OUTPUT, _FREE):
-                f.module.add(definition)
+            f.module.add_once("@forge.allocate", "\n\n".join([*texts, _ALLOCATE, _ALLOCATE_OUTPUT, _FREE]))
 
     def allocate(self, number: int, size: str, estimate: str) -> str:
         """The pointer to fresh memory."""
@@ -112,7 +113,7 @@ class DynamicMemory:
         self.f.builder.effect(f"call void @forge.free(ptr {slot}, ptr {length}, ptr {self.host})")
 
     def free_all(self) -> None:
-        for number in self.numbers:
+        for number in self.slots:
             self.free(number)
 
     def allocate_output(self, number: int, shape: Sequence[str], size: str, estimate: str) -> str:

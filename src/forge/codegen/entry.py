@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from forge.codegen import abi, conversions, dynamic
+from forge.codegen import abi, control, conversions, dynamic
 from forge.codegen.functions import FunctionEmitter
 from forge.codegen.llvm import text
 from forge.codegen.module import ModuleEmitter, kernel_symbol
@@ -23,8 +23,9 @@ _SPEC_TYPE = f"{{ ptr, i32, i32, [{abi.MAX_RANK} x {{ i64, i64 }}] }}"
 class EntryEmitter(FunctionEmitter):
     """The function ``i32 forge_entry(const forge_call *)``."""
 
-    def __init__(self, module: ModuleEmitter, program: Program) -> None:
-        super().__init__(module, "@forge_entry")
+    def __init__(self, module: ModuleEmitter, program: Program, suffix: str = "") -> None:
+        super().__init__(module, f"@forge_entry{suffix}")
+        self._suffix = suffix
         self._bases: dict[tuple[str, int], str] = {}
         self._fields = {name: abi.field(self.builder, "%call", offset) for name, offset in abi.CALL_OFFSETS.items()}
         self._dynamic = dynamic.DynamicMemory(self, self._fields["host"], self._fields["out"], program.entry)
@@ -33,12 +34,10 @@ class EntryEmitter(FunctionEmitter):
 
     def _load_bases(self, entry: stmt.Stmt) -> None:
         late = {s.number for s in visit.statements(entry) if isinstance(s, stmt.AllocateOutput)}
-        for call in visit.statements(entry):
-            addresses = call.buffers if isinstance(call, stmt.CallKernel) else ()
-            for address in (call.address,) if isinstance(call, stmt.LoadSymbol) else addresses:
-                kind, number = address.base
-                if kind != "dynamic" and not (kind == "output" and number in late):
-                    self._bases.setdefault(address.base, self._base(kind, number))
+        for address in (a for s in visit.statements(entry) for a in _addresses(s)):
+            kind, number = address.base
+            if kind not in ("dynamic", "shape") and not (kind == "output" and number in late):
+                self._bases.setdefault(address.base, self._base(kind, number))
 
     def _base(self, kind: str, number: int) -> str:
         if kind in ("weights", "arena"):
@@ -61,6 +60,8 @@ class EntryEmitter(FunctionEmitter):
                 self._bases["dynamic", number] = self._dynamic.allocate(number, wanted, estimate)
             case stmt.FreeMemory(number=number):
                 self._dynamic.free(number)
+            case stmt.RunControl():
+                self._run_control(s)
             case stmt.AllocateOutput(number=number, shape=shape, size=size):
                 self.e.forget()
                 sizes = [self._scalar(d) for d in shape]
@@ -86,12 +87,36 @@ class EntryEmitter(FunctionEmitter):
         symbol = self.module.symbol(call.name)
         self.check_status(self.builder.value(f"call i32 {symbol}({', '.join([*args, 'ptr ' + self._fields['host']])})"))
 
+    def _run_control(self, node: stmt.RunControl) -> None:
+        self.e.forget()
+        controls = self._dynamic.controls
+        controls.run(node, control_symbol(self._suffix, node.control), self._fields["weights"], self._pointer, self._scalar)
+        for result in node.results:
+            data = self.builder.value(f"load ptr, ptr {controls.descriptors[result.number]}, align 8")
+            self._bases["dynamic", result.number] = data
+            self._bases["shape", result.number] = controls.shape(result.number)
+
     def _pointer(self, address: stmt.Address) -> str:
         base, offset = self._bases[address.base], self.e.value(address.offset)
         return base if offset == 0 else self.builder.pure(f"getelementptr i8, ptr {base}, i64 {offset}")
 
     def _scalar(self, x: tir.Expr) -> str:
         return text(conversions.convert(self.e, self.e.value(x), x.dtype, tir.INDEX, 1), "i64")
+
+
+def control_symbol(suffix: str, number: int) -> str:
+    return f"@forge_control{suffix}_{number}"
+
+
+def _addresses(s: stmt.Stmt) -> Sequence[stmt.Address]:
+    match s:
+        case stmt.CallKernel(buffers=buffers):
+            return buffers
+        case stmt.LoadSymbol(address=address):
+            return (address,)
+        case stmt.RunControl(operands=operands):
+            return [o.address for o in operands if o.address is not None]
+    return ()
 
 
 def bind_symbols(f: FunctionEmitter, symbols: Sequence[tir.Var], values: str) -> None:
@@ -108,35 +133,53 @@ def emit_program_entry(program: Program, target: Target, embedded_weights: bool)
     With ``embedded_weights`` the tables point to symbol ``forge_weights``, which another object defines; without, to NULL.
     """
     module = ModuleEmitter(target)
-    entry = EntryEmitter(module, program)
-    entry.emit(program.entry)
-    entry.finish(["ptr noundef readonly %call"], "hidden ")
-    expressions = _dim_expressions(program)
-    module.add(_size_function(module, program))
-    if expressions:
-        module.add(_dims_function(module, program, expressions))
-    for line in _declarations(program):
+    strings = _Strings()
+    weights = "ptr null"
+    if embedded_weights and program.weights_size:
+        module.add(f"@{WEIGHTS_SYMBOL} = external hidden constant [{program.weights_size} x i8], align 64")
+        weights = f"ptr @{WEIGHTS_SYMBOL}"
+    _emit_program(module, program, "", strings, weights)
+    for line in [*strings.definitions, f"define ptr @forge_model_get() #0 {{\n  ret ptr @{MODEL_SYMBOL}\n}}"]:
         module.add(line)
-    module.add(_tables(program, expressions, embedded_weights))
     return module.text()
 
 
-def _size_function(module: ModuleEmitter, program: Program) -> str:
-    f = FunctionEmitter(module, "@forge_arena_size")
+def _emit_program(module: ModuleEmitter, program: Program, suffix: str, strings: _Strings, weights: str) -> str:
+    """Functions and tables of one program and its regions, all their symbols with ``suffix``; returns its descriptor's symbol."""
+    for number, node in enumerate(program.controls):
+        models = [_emit_program(module, region, f"{suffix}_{number}_{k}", strings, "ptr null")
+                  for k, region in enumerate(node.regions)]
+        for line in control.constants(node, control_symbol(suffix, number), models):
+            module.add(line)
+    entry = EntryEmitter(module, program, suffix)
+    entry.emit(program.entry)
+    entry.finish(["ptr noundef readonly %call"], "hidden ")
+    expressions = _dim_expressions(program)
+    module.add(_size_function(module, program, suffix))
+    if expressions:
+        module.add(_dims_function(module, program, expressions, suffix))
+    for name, line in _declarations(program).items():
+        module.add_once(name, line)
+    module.add(_tables(program, expressions, suffix, strings, weights))
+    return f"@{MODEL_SYMBOL}{suffix}"
+
+
+def _size_function(module: ModuleEmitter, program: Program, suffix: str) -> str:
+    f = FunctionEmitter(module, f"@forge_arena_size{suffix}")
     bind_symbols(f, program.symbols, "%symbols")
     f.builder.effect(f"ret {f.e.text(program.arena_size)}")
-    return "\n".join(["define hidden i64 @forge_arena_size(ptr noundef readonly %symbols) #0 {", f.builder.body(), "}"])
+    return "\n".join([f"define hidden i64 @forge_arena_size{suffix}(ptr noundef readonly %symbols) #0 {{", f.builder.body(), "}"])
 
 
-def _dims_function(module: ModuleEmitter, program: Program, expressions: Sequence[tir.Expr]) -> str:
-    f = FunctionEmitter(module, "@forge_dims")
+def _dims_function(module: ModuleEmitter, program: Program, expressions: Sequence[tir.Expr], suffix: str) -> str:
+    f = FunctionEmitter(module, f"@forge_dims{suffix}")
     bind_symbols(f, program.symbols, "%symbols")
     for position, x in enumerate(expressions):
         value = f.e.text(x)
         slot = f.builder.value(f"getelementptr i64, ptr %values, i64 {position}")
         f.builder.effect(f"store {value}, ptr {slot}, align 8")
     f.builder.effect("ret void")
-    header = "define hidden void @forge_dims(ptr noalias noundef readonly %symbols, ptr noalias noundef %values) #0 {"
+    header = f"define hidden void @forge_dims{suffix}(ptr noalias noundef readonly %symbols, ptr noalias noundef %values) #0 {{"
     return "\n".join([header, f.builder.body(), "}"])
 
 
@@ -150,33 +193,29 @@ def _dim_expressions(program: Program) -> list[tir.Expr]:
     return list(found)
 
 
-def _declarations(program: Program) -> list[str]:
+def _declarations(program: Program) -> dict[str, str]:
+    """Of the kernels that the entry calls, by name."""
     called = {s.name: s for s in visit.statements(program.entry) if isinstance(s, stmt.CallKernel)}
-    lines = []
+    lines = {}
     for name, call in called.items():
         types = ["ptr"] * len(call.buffers) + ["i64"] * len(call.scalars) + ["ptr"]
-        lines.append(f'declare hidden i32 @"{kernel_symbol(name)}"({", ".join(types)})')
+        lines[name] = f'declare hidden i32 @"{kernel_symbol(name)}"({", ".join(types)})'
     return lines
 
 
-def _tables(program: Program, expressions: Sequence[tir.Expr], embedded_weights: bool) -> str:
-    strings = _Strings()
-    lines = [_string_table("@forge_symbol_names", [strings.pointer(v.name) for v in program.symbols])]
-    lines += [_spec_table(f"@forge_{kind}_specs", program, specs, expressions, strings.pointer)
+def _tables(program: Program, expressions: Sequence[tir.Expr], suffix: str, strings: _Strings, weights: str) -> str:
+    lines = [_string_table(f"@forge_symbol_names{suffix}", [strings.pointer(v.name) for v in program.symbols])]
+    lines += [_spec_table(f"@forge_{kind}_specs{suffix}", program, specs, expressions, strings.pointer)
               for kind, specs in (("input", program.inputs), ("output", program.outputs))]
-    weights = "ptr null"
-    if embedded_weights and program.weights_size:
-        lines.append(f"@{WEIGHTS_SYMBOL} = external hidden constant [{program.weights_size} x i8], align 64")
-        weights = f"ptr @{WEIGHTS_SYMBOL}"
     counts = (abi.ABI_VERSION, len(program.inputs), len(program.outputs), len(program.symbols), len(expressions), 0)
     fields = [*(f"i32 {count}" for count in counts), strings.pointer(program.name),
-              strings.pointer(",".join(program.cpu_features)), "ptr @forge_symbol_names", "ptr @forge_input_specs",
-              "ptr @forge_output_specs", weights, f"i64 {program.weights_size}", "ptr @forge_arena_size",
-              "ptr @forge_dims" if expressions else "ptr null", "ptr @forge_entry"]
+              strings.pointer(",".join(program.cpu_features)), f"ptr @forge_symbol_names{suffix}",
+              f"ptr @forge_input_specs{suffix}", f"ptr @forge_output_specs{suffix}", weights, f"i64 {program.weights_size}",
+              f"ptr @forge_arena_size{suffix}", f"ptr @forge_dims{suffix}" if expressions else "ptr null",
+              f"ptr @forge_entry{suffix}"]
     types = ", ".join(field.split(" ", 1)[0] for field in fields)
-    lines.append(f"@{MODEL_SYMBOL} = hidden constant {{ {types} }} {{ {', '.join(fields)} }}, align 8")
-    lines.append(f"define ptr @forge_model_get() #0 {{\n  ret ptr @{MODEL_SYMBOL}\n}}")
-    return "\n\n".join([*strings.definitions, *lines])
+    lines.append(f"@{MODEL_SYMBOL}{suffix} = hidden constant {{ {types} }} {{ {', '.join(fields)} }}, align 8")
+    return "\n\n".join(lines)
 
 
 class _Strings:

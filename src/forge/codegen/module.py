@@ -37,6 +37,12 @@ class ModuleEmitter:
     def add(self, function: str) -> None:
         self._functions.append(function)
 
+    def add_once(self, symbol: str, definition: str) -> None:
+        """Adds the definition of ``symbol`` unless the module has it."""
+        if symbol not in self._helpers:
+            self._helpers.add(symbol)
+            self.add(definition)
+
     def message(self, text: str) -> str:
         """The symbol of a constant with ``text`` and a terminating zero."""
         symbol = f"@forge.message{len(self._functions)}"

@@ -11,6 +11,7 @@ from forge.dims import Dim
 from forge.errors import ForgeError
 from forge.ir.nodes import Graph, Node
 from forge.ir.types import TensorType
+from forge.lowering.control import KINDS
 from forge.lowering.groups import form_groups
 from forge.lowering.memory import materialise_outputs, plan_memory, steps_of
 from forge.ops.base import Op
@@ -76,6 +77,8 @@ def has_native_code(node: Node) -> bool:
     if not isinstance(op, Op) or getattr(op, "lowering_missing", False):
         return False
     own = type(op)
+    if node.op in KINDS:
+        return True
     return op.kernel is not None or own.lower is not Op.lower or own.decompose is not Op.decompose
 
 

@@ -80,7 +80,7 @@ def is_scalar_constant(value: Value) -> bool:
 
 
 def form_groups(graph: Graph, fuse: bool = True, keep: Iterable[Value] = ()) -> list[Group]:
-    """Groups of all nodes that need code, in order of execution.
+    """Groups of all nodes that need code, in order of execution; a control-flow node is in no group.
 
     Args:
         fuse: False makes one group a node.
@@ -98,7 +98,7 @@ class _Former:
         self.reread: set[Node] = set()  # inlined nodes whose elements the anchor reads many times
 
     def run(self) -> list[Group]:
-        nodes = [n for n in self.graph.nodes if n.op != "constant" and not is_view(n)]
+        nodes = [n for n in self.graph.nodes if n.op != "constant" and not is_view(n) and not n.regions]
         position = {n: i for i, n in enumerate(nodes)}
         groups: list[Group] = []
         for node in nodes:

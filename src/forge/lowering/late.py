@@ -46,7 +46,7 @@ class Definition:
 
 
 def find_definitions(graph: Graph, known: Iterable[str]) -> list[Definition]:
-    """Definitions of all symbols that ``graph`` introduces, in order.
+    """Definitions of all symbols that ``graph`` introduces, in order; those of control-flow nodes are the sizes of their results.
 
     Raises:
         CompileError: an operator introduces a symbol that it does not define.
@@ -54,6 +54,9 @@ def find_definitions(graph: Graph, known: Iterable[str]) -> list[Definition]:
     have = set(known)
     found = []
     for node in graph.nodes:
+        if node.regions:
+            have.update(s for v in node.results for s in types.symbols(v.type))
+            continue
         fresh = list(dict.fromkeys(s for v in node.results for s in types.symbols(v.type) if s not in have))
         definition = _definition(node, fresh)
         if fresh or definition.conditions:

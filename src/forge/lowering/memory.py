@@ -44,13 +44,40 @@ class Step:
 
 
 @dataclass
+class WeightTable:
+    """Constants in one block of bytes, equal ones once; a program and its regions share one."""
+
+    entries: list[tuple[int, np.ndarray]] = field(default_factory=list)  # (byte offset, contiguous array)
+    size: int = 0
+    _known: dict[bytes, int] = field(default_factory=dict)
+
+    def place(self, constant: np.ndarray) -> int:
+        """The offset of an array of these bytes."""
+        array = np.ascontiguousarray(constant)
+        digest = hashlib.blake2b(array.view(np.uint8).data if array.size else b"", digest_size=16).digest()
+        if digest not in self._known:
+            self.size = -(-self.size // WEIGHT_ALIGNMENT) * WEIGHT_ALIGNMENT
+            self._known[digest] = self.size
+            self.entries.append((self.size, array))
+            self.size += array.nbytes
+        return self._known[digest]
+
+
+@dataclass
 class MemoryPlan:
     locations: dict[Value, Location] = field(default_factory=dict)  # by root value
     arena_size: Dim = 0
-    weights: list[tuple[int, np.ndarray]] = field(default_factory=list)  # (byte offset, contiguous array)
-    weights_size: int = 0
+    table: WeightTable = field(default_factory=WeightTable)
     lower_bound: Dim = 0  # largest sum of live static blocks
     dynamic: list[tuple[Value, int]] = field(default_factory=list)  # block number k: its value, the last step that uses it
+
+    @property
+    def weights(self) -> list[tuple[int, np.ndarray]]:
+        return self.table.entries
+
+    @property
+    def weights_size(self) -> int:
+        return self.table.size
 
     def location(self, value: Value) -> Location:
         return self.locations[view_root(value)]
@@ -82,8 +109,13 @@ def view_root(value: Value) -> Value:
     return value
 
 
+def is_control_result(value: Value) -> bool:
+    """Whether a control-flow node produces the value: its memory comes from the region that made it."""
+    return value.producer is not None and bool(value.producer.regions)
+
+
 def materialise_outputs(graph: Graph, late: Collection[str] = ()) -> None:
-    """Inserts ``copy`` where an output would share memory with an input, a constant or another output.
+    """Inserts ``copy`` where an output would share memory with an input, a constant, another output or a control-flow node's result.
 
     So it does where an output is a view whose sizes are among the symbols ``late``, which the viewed value may precede.
     """
@@ -92,26 +124,31 @@ def materialise_outputs(graph: Graph, late: Collection[str] = ()) -> None:
     for k, value in enumerate(outputs):
         root = view_root(value)
         is_late_view = root is not value and any(s in late for s in symbols(value.type))
-        if root in taken or root.producer is None or root.constant is not None or is_late_view:
+        is_foreign = root.producer is None or root.constant is not None or is_control_result(root)
+        if root in taken or is_foreign or is_late_view:
             outputs[k] = Builder(graph).call("copy", value)
         taken.add(view_root(outputs[k]))
     graph.outputs = outputs
 
 
-def plan_memory(graph: Graph, steps: Sequence[Step], late: Collection[str] = ()) -> MemoryPlan:
+def plan_memory(
+    graph: Graph, steps: Sequence[Step], late: Collection[str] = (), table: WeightTable | None = None
+) -> MemoryPlan:
     """Places every value that a kernel reads or writes; ``late`` are symbols that are not known at entry.
+
+    Constants go into ``table``.
 
     Raises:
         CompileError: a value is not a ranked tensor of fixed-size elements.
     """
-    plan = MemoryPlan()
+    plan = MemoryPlan(table=table or WeightTable())
     for k, value in enumerate(graph.inputs):
         plan.locations[value] = Location("input", k, 0)
     for k, value in enumerate(graph.outputs):
         plan.locations[view_root(value)] = Location("output", k, 0)
     _place_weights(plan, steps)
     blocks = _lifetimes(plan, steps)
-    _place_dynamic(plan, [b for b in blocks if not set(late).isdisjoint(dims.symbols(b.size))])
+    _place_dynamic(plan, [b for b in blocks if _is_dynamic(b, late)])
     _place_blocks(plan, [b for b in blocks if b.value not in plan.locations])
     return plan
 
@@ -129,19 +166,9 @@ def byte_size(value: Value) -> Dim:
 
 
 def _place_weights(plan: MemoryPlan, steps: Sequence[Step]) -> None:
-    known: dict[bytes, int] = {}
-    roots = dict.fromkeys(view_root(v) for s in steps for v in s.reads)
-    for value in roots:
-        if value.constant is None:
-            continue
-        array = np.ascontiguousarray(value.constant)
-        digest = hashlib.blake2b(array.view(np.uint8).data if array.size else b"", digest_size=16).digest()
-        if digest not in known:
-            plan.weights_size = -(-plan.weights_size // WEIGHT_ALIGNMENT) * WEIGHT_ALIGNMENT
-            known[digest] = plan.weights_size
-            plan.weights.append((plan.weights_size, array))
-            plan.weights_size += array.nbytes
-        plan.locations[value] = Location("weights", 0, known[digest])
+    for value in dict.fromkeys(view_root(v) for s in steps for v in s.reads):
+        if value.constant is not None:
+            plan.locations[value] = Location("weights", 0, plan.table.place(value.constant))
 
 
 def _lifetimes(plan: MemoryPlan, steps: Sequence[Step]) -> list[_Block]:
@@ -161,6 +188,10 @@ def _lifetimes(plan: MemoryPlan, steps: Sequence[Step]) -> list[_Block]:
 
 def _aligned(size: Dim) -> Dim:
     return dims.ceildiv(size, ALIGNMENT) * ALIGNMENT
+
+
+def _is_dynamic(block: _Block, late: Collection[str]) -> bool:
+    return is_control_result(block.value) or not set(late).isdisjoint(dims.symbols(block.size))
 
 
 def _place_dynamic(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
@@ -221,5 +252,6 @@ def _int(value: Dim) -> int:
 
 
 __all__ = [
-    "ALIGNMENT", "Location", "MemoryPlan", "Step", "byte_size", "materialise_outputs", "plan_memory", "steps_of", "view_root",
+    "ALIGNMENT", "Location", "MemoryPlan", "Step", "WeightTable", "byte_size", "is_control_result", "materialise_outputs",
+    "plan_memory", "steps_of", "view_root",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,14 +16,16 @@ from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType
 from forge.ir.types import symbols as type_symbols
 from forge.lowering.build import build_function, group_symbols
+from forge.lowering.control import ControlStep, control_of, find_control, introduced_symbols, run_control, straighten_scans
 from forge.lowering.groups import Group, form_groups, is_scalar_constant
 from forge.lowering.late import Definition, build_definition, find_definitions, size_of
-from forge.lowering.memory import MemoryPlan, Step, materialise_outputs, plan_memory
+from forge.lowering.memory import MemoryPlan, Step, WeightTable, materialise_outputs, plan_memory
 from forge.target import Target
-from forge.tir.program import Program, TensorSpec
+from forge.tir.program import Control, Program, TensorSpec
 from forge.tir.stmt import Address, AllocateMemory, AllocateOutput, CallKernel, FreeMemory, Function, LoadSymbol, Stmt, seq
 
 Progress = Callable[[str, int, int], None]
+Item = Group | Definition | ControlStep
 
 
 @dataclass(frozen=True)
@@ -42,44 +45,75 @@ def lower_graph(graph: Graph, name: str, target: Target, fuse: bool = True, prog
     Raises:
         CompileError: an operator or type has no native code; the message names the node.
     """
-    _check_types(graph)
-    names = graph.output_names
-    symbols = _input_symbols(graph)
-    definitions = find_definitions(graph, symbols)
-    late = [s for d in definitions for s in d.symbols]
-    materialise_outputs(graph, late)
-    groups = form_groups(graph, fuse, [v for d in definitions for v in d.values])
-    sequence = _in_order(graph, groups, definitions)
-    plan = plan_memory(graph, [_step(item) for item in sequence], late)
-    assembler = _Assembler(graph, plan, target, late)
-    for number, item in enumerate(sequence):
-        if progress is not None:
-            progress("lower", number, len(sequence))
-        assembler.add(number, item)
+    return _Lowering(target, fuse).lower(graph, name, progress)
+
+
+class _Lowering:
+    """What a program and the programs of its regions share: kernels and weights."""
+
+    def __init__(self, target: Target, fuse: bool) -> None:
+        self.target = target
+        self.fuse = fuse
+        self.functions: dict[str, Function] = {}
+        self.table = WeightTable()
+
+    def lower(self, graph: Graph, name: str, progress: Progress | None) -> LoweredProgram:
+        lowered = self.lower_one(graph, name, progress)
+        program = dataclasses.replace(
+            lowered.program, functions=tuple(self.functions.values()), weights_size=self.table.size
+        )
+        return dataclasses.replace(lowered, program=program, weights=tuple(self.table.entries))
+
+    def lower_one(self, graph: Graph, name: str, progress: Progress | None = None) -> LoweredProgram:
+        """One graph, as a program without functions and weights."""
+        _check_types(graph)
+        names = graph.output_names
+        straighten_scans(graph)
+        symbols = _input_symbols(graph)
+        definitions = find_definitions(graph, symbols)
+        controls = find_control(graph, symbols)
+        late = introduced_symbols(graph, symbols)
+        materialise_outputs(graph, late)
+        groups = form_groups(graph, self.fuse, [v for d in definitions for v in d.values])
+        sequence = _in_order(graph, groups, [*definitions, *controls])
+        plan = plan_memory(graph, [_step(item) for item in sequence], late, self.table)
+        assembler = _Assembler(graph, plan, self, late, name)
+        for number, item in enumerate(sequence):
+            if progress is not None:
+                progress("lower", number, len(sequence))
+            assembler.add(number, item)
+        program = _program(graph, name, assembler, names, symbols)
+        return LoweredProgram(program, (), tuple(groups), tuple(assembler.steps), plan)
+
+
+def _program(graph: Graph, name: str, assembler: _Assembler, names: Sequence[str], symbols: Sequence[str]) -> Program:
+    plan, late = assembler.plan, assembler.late
     outputs, extra = _output_specs(graph, names, late)
-    program = Program(
+    return Program(
         name=name,
-        functions=tuple(assembler.functions.values()),
+        functions=(),
         entry=seq(assembler.entry),
         arena_size=te.dim(plan.arena_size),
         symbols=tuple(te.symbol_var(s) for s in [*symbols, *late, *extra]),
         inputs=tuple(_spec(v, v.name) for v in graph.inputs),
         outputs=outputs,
-        weights_size=plan.weights_size,
-        cpu_features=target.features,
+        weights_size=0,
+        cpu_features=assembler.lowering.target.features,
+        controls=tuple(assembler.controls),
     )
-    return LoweredProgram(program, tuple(plan.weights), tuple(groups), tuple(assembler.steps), plan)
 
 
-def _in_order(graph: Graph, groups: Sequence[Group], definitions: Sequence[Definition]) -> list[Group | Definition]:
-    """Groups at the place of their last node, definitions just before their node."""
+def _in_order(graph: Graph, groups: Sequence[Group], others: Sequence[Definition | ControlStep]) -> list[Item]:
+    """Groups at the place of their last node, others just before their node."""
     position = {node: k for k, node in enumerate(graph.nodes)}
-    keyed: list[tuple[int, int, Group | Definition]] = [(position[g.sink], 1, g) for g in groups]
-    keyed += [(position[d.node], 0, d) for d in definitions]
+    keyed: list[tuple[int, int, Item]] = [(position[g.sink], 1, g) for g in groups]
+    keyed += [(position[d.node], 0, d) for d in others]
     return [item for _, _, item in sorted(keyed, key=lambda k: k[:2])]
 
 
-def _step(item: Group | Definition) -> Step:
+def _step(item: Item) -> Step:
+    if isinstance(item, ControlStep):
+        return Step(tuple(item.operands), tuple(item.node.results))
     if isinstance(item, Definition):
         return Step(item.values, (item.slot,))
     return Step(tuple(item.external_operands()), tuple(item.sink.results))
@@ -88,21 +122,25 @@ def _step(item: Group | Definition) -> Step:
 class _Assembler:
     """Builds the kernels and the entry, step by step."""
 
-    def __init__(self, graph: Graph, plan: MemoryPlan, target: Target, late: Sequence[str]) -> None:
+    def __init__(self, graph: Graph, plan: MemoryPlan, lowering: _Lowering, late: Sequence[str], name: str) -> None:
         self.graph = graph
         self.plan = plan
-        self.target = target
-        self.late = set(late)
-        self.functions: dict[str, Function] = {}
+        self.lowering = lowering
+        self.late = late
+        self.name = name
+        self.functions = lowering.functions
+        self.controls: list[Control] = []
         self.steps: list[str] = []
         self.entry: list[Stmt] = []
 
-    def add(self, number: int, item: Group | Definition) -> None:
+    def add(self, number: int, item: Item) -> None:
         if isinstance(item, Definition):
             self._define(item)
+        elif isinstance(item, ControlStep):
+            self._run_control(item)
         else:
             self._allocate(item)
-            function = _function(item, self.functions, self.target, self.plan)
+            function = _function(item, self.functions, self.lowering.target, self.plan)
             self.steps.append(function.name)
             self.entry.append(_call(item, function, self.plan))
         self.entry.extend(FreeMemory(k) for k, (_, last) in enumerate(self.plan.dynamic) if last == number)
@@ -116,6 +154,15 @@ class _Assembler:
         for k, symbol in enumerate(definition.symbols):
             self.entry.append(LoadSymbol(te.symbol_var(symbol), Address(base.base, base.offset + 8 * k)))
 
+    def _run_control(self, step: ControlStep) -> None:
+        labels = step.node.op_def.regions
+        regions = [
+            self.lowering.lower_one(region, f"{self.name}.{step.name}.{label}").program
+            for label, region in zip(labels, step.node.regions, strict=True)
+        ]
+        self.entry.extend(run_control(step, len(self.controls), self.plan, lambda v: _address(v, self.plan)))
+        self.controls.append(control_of(step.node, regions))
+
     def _allocate(self, group: Group) -> None:
         """Memory for results whose size is known only now."""
         for value in group.sink.results:
@@ -124,7 +171,7 @@ class _Assembler:
                 self.entry.append(AllocateMemory(location.index, size_of(value)))
             elif location.base == "output":
                 output = self.graph.outputs[location.index]
-                if not self.late.isdisjoint(type_symbols(output.type)):
+                if not set(self.late).isdisjoint(type_symbols(output.type)):
                     self.entry.append(AllocateOutput(location.index, te.shape_of(output.shape), size_of(output)))
 
 
@@ -135,7 +182,9 @@ def _check_types(graph: Graph) -> None:
             continue
         node = value.producer
         where = f"input %{value.name}" if node is None else f"node {node.name or node.op} ({node.op})"
-        raise CompileError(f"compile: {where}: got {value.type}; only tensors of numbers have native code; run it with target='reference'")
+        raise CompileError(
+            f"compile: {where}: got {value.type}; only tensors of numbers have native code; run it with target='reference'"
+        )
 
 
 def _function(group: Group, functions: dict[str, Function], target: Target, plan: MemoryPlan) -> Function:

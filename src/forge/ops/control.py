@@ -73,7 +73,6 @@ class If(Op[NoAttrs]):
     operands = (Operand("condition"), Operand("captured", variadic=True))
     regions = ("then_branch", "else_branch")
     kind = Kind.OPAQUE
-    lowering_missing = True
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         condition = tensor(self.name, operands[0], "condition")
@@ -112,7 +111,6 @@ class Loop(Op[LoopAttrs]):
     Attrs = LoopAttrs
     regions = ("body",)
     kind = Kind.OPAQUE
-    lowering_missing = True
 
     def infer(self, operands: Values, attrs: LoopAttrs, regions: Regions = ()) -> Types:
         body = _only(self.name, regions)
@@ -201,7 +199,6 @@ class Scan(Op[ScanAttrs]):
     Attrs = ScanAttrs
     regions = ("body",)
     kind = Kind.OPAQUE
-    lowering_missing = True
 
     def infer(self, operands: Values, attrs: ScanAttrs, regions: Regions = ()) -> Types:
         body, states, scans = _only(self.name, regions), attrs.num_states, attrs.num_scan_inputs

@@ -124,11 +124,14 @@ class _Printer:
                 return f"free dynamic{number}"
             case stmt.AllocateOutput(number=number, shape=shape, size=size):
                 return f"output{number} = allocate {self.expression(size.bytes)} as ({', '.join(map(self.expression, shape))})"
+            case stmt.RunControl(control=control, operands=operands, results=results):
+                given = ", ".join("sizes" if o.address is None else self._address(o.address) for o in operands)
+                return f"{', '.join(f'dynamic{r.number}' for r in results)} = control{control}({given})"
         raise TypeError(f"{type(s).__name__} has no text")
 
     def _address(self, address: stmt.Address) -> str:
         kind, number = address.base
-        base = f"{kind}{number}" if kind in ("input", "output", "dynamic") else kind
+        base = f"{kind}{number}" if kind in ("input", "output", "dynamic", "shape") else kind
         offset = self.expression(address.offset)
         return base if offset == "0" else f"{base}+{offset}"
 

@@ -30,3 +30,20 @@ class Program:
     outputs: tuple[TensorSpec, ...]
     weights_size: int  # bytes
     cpu_features: tuple[str, ...]  # that the code may use
+    controls: tuple[Control, ...] = ()
+
+
+@dataclass(frozen=True)
+class Control:
+    """A control-flow node: ``forge_control``.
+
+    The kernels of ``regions`` are functions of the outermost program, and offsets of their weights count from its weights.
+    """
+
+    kind: str  # if, loop or scan
+    regions: tuple[Program, ...]
+    carried: int = 0
+    scanned: int = 0
+    has_trips: bool = False
+    has_condition: bool = False
+    backwards: tuple[bool, ...] = ()

@@ -13,6 +13,7 @@ Grammar::
          | CallKernel(name, buffers, scalars)       entry functions only, as the rest: calls another function of the program
          | LoadSymbol(var, address)                 binds a size that an earlier kernel has computed
          | AllocateMemory(number, size) | FreeMemory(number) | AllocateOutput(number, shape, size)
+         | RunControl(control, operands, results)  runs a control-flow node of the program
 
 A ``parallel`` loop stands at the top of a function's body (only Let before it, nothing after it); its iterations run in
 chunks on the host's thread pool. ``unrolled`` and ``vectorized`` loops have constant extents. Vectorised loops are gone
@@ -97,7 +98,8 @@ class Fail(Stmt):
 class Address:
     """``base`` + ``offset`` bytes.
 
-    ``base`` names one of the entry's pointers: ("input", i), ("output", i), ("weights", 0), ("arena", 0), ("dynamic", i).
+    ``base`` names one of the entry's pointers: ("input", i), ("output", i), ("weights", 0), ("arena", 0), ("dynamic", i),
+    ("shape", i): the extents of result i of a control-flow node.
     """
 
     base: tuple[str, int]
@@ -152,6 +154,33 @@ class AllocateOutput(Stmt):
     number: int
     shape: tuple[Expr, ...]
     size: Size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ControlOperand:
+    """A tensor that a control-flow node reads; without address it has no elements and only its sizes are wanted."""
+
+    address: Address | None
+    dtype: str
+    shape: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ControlResult:
+    """Defines bases ("dynamic", ``number``), freed as by ``AllocateMemory``, and ("shape", ``number``). None: any extent."""
+
+    number: int
+    dtype: str
+    shape: tuple[Expr | None, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunControl(Stmt):
+    """Runs control-flow node number ``control`` of the program."""
+
+    control: int
+    operands: tuple[ControlOperand, ...]
+    results: tuple[ControlResult, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,4 +25,12 @@ FORGE_LOCAL int32_t forge_usable_cpus(void);
 /* forge_host.parallel_for on the process's pool; threads 0: forge_num_threads(). */
 FORGE_LOCAL int32_t forge_pool_run(int32_t threads, forge_parallel_body body, void *closure, int64_t count, int64_t grain);
 
+/* forge_host.run_control. Each of `out` holds dtype, ndim, the sizes it must have (-1: any) and no data; on success its data is
+ * from host->alloc, on failure there is none. */
+FORGE_LOCAL int32_t forge_run_control(const forge_host *host, const forge_control *control, const void *weights,
+                                      const forge_tensor *in, int32_t n_in, forge_tensor *out, int32_t n_out);
+
+/* Bytes of the tensor; -1 where they exceed int64. */
+FORGE_LOCAL int64_t forge_byte_count(const forge_tensor *tensor);
+
 #endif

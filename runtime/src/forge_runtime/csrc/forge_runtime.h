@@ -60,6 +60,7 @@ typedef struct {
 
 /* What a model asks of the process it runs in. All functions may be called from many threads at once. */
 typedef struct forge_host forge_host;
+typedef struct forge_control forge_control;
 typedef int32_t (*forge_parallel_body)(int64_t begin, int64_t end, void *closure);
 struct forge_host {
   int32_t abi_version;
@@ -73,6 +74,9 @@ struct forge_host {
   void (*report_error)(const forge_host *host, int32_t status, const char *message);
   /* Functions registered by name by the embedding program (custom operators). Reserved: NULL today. */
   int32_t (*call_registered)(const forge_host *host, const char *name, const forge_tensor *in, int32_t n_in, forge_tensor *out, int32_t n_out);
+  /* Runs a control-flow node. forge_run supplies it to the model; what a caller's own table holds here is not read. */
+  int32_t (*run_control)(const forge_host *host, const forge_control *control, const void *weights, const forge_tensor *in,
+                         int32_t n_in, forge_tensor *out, int32_t n_out);
 };
 
 /* One dimension of an input or output. A symbol is bound by the first input dimension that is that symbol (size -1), so every
@@ -117,6 +121,22 @@ typedef struct {
   void (*dims)(const int64_t *symbols, int64_t *values); /* fills n_dims expression values; NULL when n_dims is 0 */
   int32_t (*entry)(const forge_call *call);
 } forge_model;
+
+typedef enum { FORGE_IF = 0, FORGE_LOOP = 1, FORGE_SCAN = 2 } forge_control_kind;
+enum { FORGE_LOOP_TRIPS = 1, FORGE_LOOP_CONDITION = 2 };
+
+/* A control-flow node of a model. Its regions are models whose weights are those of the model they belong to.
+ * Operands: if: condition, captured; loop: trips and condition as `flags` say, carried, captured; scan: carried, scanned, captured.
+ * Inputs of regions: if: captured; loop: iteration (int64), condition (bool), carried, captured; scan: carried, slices, captured.
+ * Results of regions: loop: condition, carried, one slice of each stacked result; scan: carried, slices. */
+struct forge_control {
+  int32_t kind;                   /* forge_control_kind */
+  int32_t flags;                  /* loop: FORGE_LOOP_TRIPS, FORGE_LOOP_CONDITION: the operands in front that there are */
+  int32_t carried;                /* loop, scan: values that pass from one iteration to the next */
+  int32_t scanned;                /* scan: operands that are taken apart along their first dimension */
+  const uint8_t *backwards;       /* scan, for each scanned operand, then each stacked result: 1 from last to first; may be NULL */
+  const forge_model *regions[2];  /* then and else; or body and NULL */
+};
 
 /* The model inside this library. */
 FORGE_API const forge_model *forge_model_get(void);

@@ -1,0 +1,90 @@
+"""Control-flow nodes in the entry: descriptors of their tensors on the stack, and a call of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from forge.codegen import abi
+from forge.tir import expr as tir
+from forge.tir import stmt
+from forge.tir.program import Control
+
+if TYPE_CHECKING:
+    from forge.codegen.functions import FunctionEmitter
+
+KINDS = ("if", "loop", "scan")
+TRIPS, CONDITION = 1, 2
+"""``forge_control_kind`` and the flags of loops."""
+
+
+def constants(control: Control, symbol: str, models: Sequence[str]) -> list[str]:
+    """Definitions of the ``forge_control`` called ``symbol``, whose regions are the descriptors ``models``."""
+    lines, backwards = [], "ptr null"
+    if any(control.backwards):
+        backwards = f"ptr {symbol}.backwards"
+        values = ", ".join(f"i8 {b:d}" for b in control.backwards)
+        lines.append(f"{symbol}.backwards = internal constant [{len(control.backwards)} x i8] [{values}]")
+    flags = TRIPS * control.has_trips + CONDITION * control.has_condition
+    regions = [f"ptr {m}" for m in models] + ["ptr null"] * (2 - len(models))
+    numbers = [f"i32 {n}" for n in (KINDS.index(control.kind), flags, control.carried, control.scanned)]
+    lines.append(f"{symbol} = internal constant {{ i32, i32, i32, i32, ptr, ptr, ptr }} "
+                 f"{{ {', '.join([*numbers, backwards, *regions])} }}, align 8")
+    return lines
+
+
+class ControlCalls:
+    """Result descriptors of the entry's control-flow nodes; without data at the start."""
+
+    def __init__(self, f: FunctionEmitter, host: str, nodes: Sequence[stmt.RunControl]) -> None:
+        self.f = f
+        self.host = host
+        self._tables: dict[int, str] = {}  # by control
+        self.descriptors: dict[int, str] = {}  # by number of the result
+        for node in nodes:
+            self._reserve(node)
+
+    def _reserve(self, node: stmt.RunControl) -> None:
+        b = self.f.builder
+        table = self._tables[node.control] = b.alloca(f"[{max(1, abi.TENSOR_BYTES * len(node.results))} x i8]", 8)
+        for position, result in enumerate(node.results):
+            descriptor = b.pure(f"getelementptr i8, ptr {table}, i64 {abi.TENSOR_BYTES * position}")
+            self.descriptors[result.number] = descriptor
+            b.effect(f"store ptr null, ptr {descriptor}, align 8")
+
+    def slot(self, number: int) -> tuple[str, str]:
+        """Where a result's pointer and number of bytes are."""
+        return self.descriptors[number], self._field(self.descriptors[number], "capacity")
+
+    def shape(self, number: int) -> str:
+        """The pointer to a result's extents."""
+        return self._field(self.descriptors[number], "shape")
+
+    def run(self, node: stmt.RunControl, control: str, weights: str, pointer: Callable[[stmt.Address], str],
+            scalar: Callable[[tir.Expr], str]) -> None:
+        """Fills the descriptors and calls the host."""
+        b = self.f.builder
+        operands = b.alloca(f"[{max(1, abi.TENSOR_BYTES * len(node.operands))} x i8]", 8)
+        for position, operand in enumerate(node.operands):
+            tensor = b.value(f"getelementptr i8, ptr {operands}, i64 {abi.TENSOR_BYTES * position}")
+            data = "null" if operand.address is None else pointer(operand.address)
+            b.effect(f"store ptr {data}, ptr {tensor}, align 8")
+            self._describe(tensor, operand.dtype, [scalar(x) for x in operand.shape])
+        for result in node.results:
+            extents = ["-1" if x is None else scalar(x) for x in result.shape]
+            self._describe(self.descriptors[result.number], result.dtype, extents)
+        function = abi.host_function(b, self.host, "run_control")
+        self.f.check_status(b.value(
+            f"call i32 {function}(ptr {self.host}, ptr {control}, ptr {weights}, ptr {operands}, i32 {len(node.operands)}, "
+            f"ptr {self._tables[node.control]}, i32 {len(node.results)})"))
+
+    def _describe(self, tensor: str, dtype: str, extents: Sequence[str]) -> None:
+        b = self.f.builder
+        b.effect(f"store i32 {abi.DTYPE_CODES[dtype]}, ptr {self._field(tensor, 'dtype')}, align 4")
+        b.effect(f"store i32 {len(extents)}, ptr {self._field(tensor, 'ndim')}, align 4")
+        for axis, extent in enumerate(extents):
+            slot = b.value(f"getelementptr i8, ptr {tensor}, i64 {abi.TENSOR_OFFSETS['shape'] + 8 * axis}")
+            b.effect(f"store i64 {extent}, ptr {slot}, align 8")
+
+    def _field(self, tensor: str, name: str) -> str:
+        return self.f.builder.value(f"getelementptr i8, ptr {tensor}, i64 {abi.TENSOR_OFFSETS[name]}")
