@@ -184,7 +184,7 @@ class AlongRow(Row):
         super().__init__(problem, dtype, cached)
         self.axis = problem.row[-1]
         self.lanes = min(problem.lanes(dtype), next_power_of_two(self.axis.assumed))
-        vectors = -(-self.axis.assumed // self.lanes)
+        vectors = max(1, -(-self.axis.assumed // self.lanes))  # an empty row has none
         self.unroll = vectors if self.axis.static is not None and vectors <= WRITTEN_OUT else ACCUMULATORS
 
     def allocate(self, elements: int) -> Stmt:
