@@ -34,16 +34,26 @@ def fixed(**attributes: Any) -> Attributes:
 
 # operator, numbers of operands, attributes; what inference refuses is left out
 APPLICATIONS: list[tuple[str, tuple[int, int], Attributes]] = [
-    *((op, (1, 1), fixed()) for op in ("nn.relu", "tanh", "abs", "negative", "sigmoid", "floor", "copy", "logical_not",
-     "isnan", "exp")),
-    *((op, (2, 2), fixed()) for op in ("add", "subtract", "multiply", "maximum", "less", "equal", "floor_divide", "mod",
-     "power")),
+    *(
+        (op, (1, 1), fixed())
+        for op in ("nn.relu", "tanh", "abs", "negative", "sigmoid", "floor", "copy", "logical_not", "isnan", "exp")
+    ),
+    *(
+        (op, (2, 2), fixed())
+        for op in ("add", "subtract", "multiply", "maximum", "less", "equal", "floor_divide", "mod", "power")
+    ),
     ("where", (3, 3), fixed()),
-    ("cast", (1, 1), st.builds(dict, dtype=st.sampled_from(["float16", "bfloat16", "int8", "uint4", "float32", "int64",
-     "bool"]))),
+    (
+        "cast",
+        (1, 1),
+        st.builds(dict, dtype=st.sampled_from(["float16", "bfloat16", "int8", "uint4", "float32", "int64", "bool"])),
+    ),
     ("transpose", (1, 1), st.sampled_from([{}, {"axes": (1, 0)}, {"axes": (0, 2, 1)}])),
-    ("reshape", (1, 1), st.sampled_from([{"newshape": (-1,)}, {"newshape": (N, 4)}, {"newshape": (1, -1)},
-     {"newshape": (N * 2, -1)}])),
+    (
+        "reshape",
+        (1, 1),
+        st.sampled_from([{"newshape": (-1,)}, {"newshape": (N, 4)}, {"newshape": (1, -1)}, {"newshape": (N * 2, -1)}]),
+    ),
     ("expand_dims", (1, 1), st.builds(dict, axis=axes, num_newaxis=st.integers(1, 2))),
     ("squeeze", (1, 1), st.sampled_from([{}, {"axis": (0,)}])),
     ("concatenate", (1, 3), st.builds(dict, axis=axes)),
@@ -55,15 +65,17 @@ APPLICATIONS: list[tuple[str, tuple[int, int], Attributes]] = [
     ("tile", (1, 1), fixed(reps=(2, 1))),
     ("clip", (1, 1), st.sampled_from([{"a_min": 0.0, "a_max": 1.5}, {"a_min": float("-inf"), "a_max": 1e-40}])),
     ("clip", (2, 2), fixed()),
-    *((op, (1, 1), st.builds(dict, axis=st.sampled_from([None, (0,), (-1,)]), keepdims=st.booleans())) for op in ("sum",
-     "max", "mean")),
+    *(
+        (op, (1, 1), st.builds(dict, axis=st.sampled_from([None, (0,), (-1,)]), keepdims=st.booleans()))
+        for op in ("sum", "max", "mean")
+    ),
     ("argmax", (1, 1), st.builds(dict, axis=st.sampled_from([None, (0,), (-1,)]))),
     ("nn.softmax", (1, 1), st.sampled_from([{}, {"axis": 0}])),
     ("nn.leaky_relu", (1, 1), st.builds(dict, alpha=st.sampled_from([0.01, 0.1, -0.0, 3]))),
     ("shape_of", (1, 1), fixed()),
     ("argwhere", (1, 1), fixed()),
     ("topk", (1, 1), st.sampled_from([{"k": 1}, {"k": 2, "axis": 0}])),
-]  # fmt: skip
+]
 
 
 def special_array(dtype: str, shape: tuple[int, ...], seed: int) -> np.ndarray:

@@ -104,7 +104,7 @@ def verify_calls(module: Module) -> None:
 
 def _verify_call(module: Module, graph: str, node: Node) -> None:
     attrs: Any = node.attrs
-    at = f"@{graph}: node {node.name or 'call'}"
+    at = f"@{graph}: node {node.label}"
     if attrs.function not in module.graphs:
         known = ", ".join(module.graphs)
         raise InvalidGraphError(f"{at}: calls @{attrs.function}, which does not exist; the module has: {known}")

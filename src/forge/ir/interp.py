@@ -96,7 +96,7 @@ def evaluate(
 
 def _called(node: Node, function: str, module: Module | None) -> Graph:
     if module is None or function not in module.graphs:
-        raise ForgeError(f"interpreter: node {node.name or node.op}: there is no function @{function} to call")
+        raise ForgeError(f"interpreter: node {node.label}: there is no function @{function} to call")
     return module.graphs[function]
 
 

@@ -102,10 +102,16 @@ class Node:
         return self.op_def.name
 
     @property
+    def label(self) -> str:
+        """For messages: the node's name, else that of a result, and the operator."""
+        name = next((n for n in (self.name, *(v.name for v in self.results)) if n), "")
+        return f"{name} ({self.op})" if name else f"({self.op})"
+
+    @property
     def result(self) -> Value:
         """The only result."""
         if len(self.results) != 1:
-            raise InvalidGraphError(f"node {self.name or self.op}: has {len(self.results)} results; expected one")
+            raise InvalidGraphError(f"node {self.label}: has {len(self.results)} results; expected one")
         return self.results[0]
 
     @property
@@ -166,7 +172,7 @@ class Graph:
     def insert(self, node: Node, before: Node | None = None) -> Node:
         """Adds ``node`` at the end, or before another; its operands' uses are recorded."""
         if node.graph is not None:
-            raise InvalidGraphError(f"node {node.name or node.op}: is in a graph already")
+            raise InvalidGraphError(f"node {node.label}: is in a graph already")
         node.graph = self
         if before is None:
             self.nodes.append(node)
@@ -185,7 +191,7 @@ class Graph:
         """
         for value in node.results:
             if value.uses or any(value is out for out in self.outputs):
-                raise InvalidGraphError(f"node {node.name or node.op}: result %{value.name or value.index} is still used")
+                raise InvalidGraphError(f"node {node.label}: result %{value.name or value.index} is still used")
         for position, operand in enumerate(node.operands):
             if operand is not None:
                 operand.uses.remove((node, position))
@@ -224,7 +230,7 @@ class Graph:
                     order.append(node)
                     stack.pop()
                 elif following in finished:
-                    raise InvalidGraphError(f"node {node.name or node.op}: is part of a cycle")
+                    raise InvalidGraphError(f"node {node.label}: is part of a cycle")
                 else:
                     stack.append((following, iter(following.pred)))
         self.nodes = order

@@ -15,7 +15,7 @@ from forge.dims import Dim
 from forge.errors import ForgeError, InvalidGraphError
 from forge.ir import attributes
 from forge.ir import types as T
-from forge.ir.builder import infer
+from forge.ir.builder import check_arity, infer
 from forge.ir.call import CALL, result_types
 from forge.ir.nodes import Graph, Module, Node, Value
 
@@ -84,9 +84,10 @@ def infer_again(node: Node) -> list[Value]:
     Raises:
         InvalidGraphError: the operands do not fit; nothing is changed.
     """
+    check_arity(node.op_def, node.operands, node.regions)
     types = infer(node.op_def, node.operands, node.attrs, node.regions)
     if len(types) != len(node.results):
-        raise InvalidGraphError(f"node {node.name or node.op}: got {len(types)} types for {len(node.results)} results")
+        raise InvalidGraphError(f"node {node.label}: got {len(types)} types for {len(node.results)} results")
     known = {s for v in node.operands if v is not None for s in T.symbols(v.type)} | set(attributes.symbols(node.attrs))
     changed = []
     for value, new in zip(node.results, types):
@@ -135,7 +136,7 @@ def _rebatch(module: Module, node: Node, old: int, new: int) -> list[Value]:
         return infer_again(node)
     except ForgeError as error:
         raise ValueError(
-            f"set_batch_size: node {node.name or node.op} ({node.op}) fixes the batch size {old} (attributes {before}); "
+            f"set_batch_size: node {node.label} fixes the batch size {old} (attributes {before}); "
             f"export the model with a symbolic batch dimension ({error})"
         ) from error
 

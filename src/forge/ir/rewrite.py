@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forge.errors import InvalidGraphError
+from forge.ir import attributes
+from forge.ir import types as T
 from forge.ir.attributes import frozen
 from forge.ir.builder import Builder
 from forge.ir.nodes import ConstantAttrs, Graph, Node, Value, clone_node
 from forge.ir.op import Trait
 from forge.ir.retype import infer_again
-from forge.ir.types import compatible
 from forge.ir.verifier import verify_graph
 
 MAX_ROUNDS = 50  # and one more for each node that the graph has at the beginning
@@ -72,7 +73,7 @@ def _inferred_again(node: Node) -> list[Value]:
     try:
         return infer_again(node)
     except InvalidGraphError as error:
-        raise InvalidGraphError(f"edit: node {node.name or node.op}: {error}") from error
+        raise InvalidGraphError(f"edit: node {node.label}: {error}") from error
 
 
 @contextmanager
@@ -123,7 +124,7 @@ class Editor:
         self._check_here(node, "replace")
         if len(values) != len(node.results):
             count = len(node.results)
-            raise InvalidGraphError(f"replace: node {node.name or node.op}: got {len(values)} values; expected {count}")
+            raise InvalidGraphError(f"replace: node {node.label}: got {len(values)} values; expected {count}")
         kept = self._new_ancestors(values)
         for old, new in zip(node.results, values):
             for user, position in list(old.uses):
@@ -144,7 +145,7 @@ class Editor:
         first = node.operands[0] if node.operands else None
         if len(used) > 1 or (used and first is None):
             problem = f"{len(used)} results are used; nothing can stand for them"
-            raise InvalidGraphError(f"remove: node {node.name or node.op}: {problem}")
+            raise InvalidGraphError(f"remove: node {node.label}: {problem}")
         if used and first is not None:
             self.graph.replace_uses(used[0], first)
         self.graph.remove(node)
@@ -154,7 +155,7 @@ class Editor:
         self._check_here(node, "rewire")
         if not 0 <= position < len(node.operands):
             problem = f"got position {position}; it has {len(node.operands)} operands"
-            raise InvalidGraphError(f"rewire: node {node.name or node.op}: {problem}")
+            raise InvalidGraphError(f"rewire: node {node.label}: {problem}")
         node.set_operand(position, value)
 
     def set_attributes(self, node: Node, **attributes: Any) -> None:
@@ -165,7 +166,7 @@ class Editor:
     def set_data(self, node: Node, array: Any) -> None:
         """Changes the array of a constant."""
         if not isinstance(node.attrs, ConstantAttrs):
-            raise InvalidGraphError(f"set_data: node {node.name or node.op} is no constant")
+            raise InvalidGraphError(f"set_data: node {node.label} is no constant")
         node.attrs = ConstantAttrs(array)
 
     def set_outputs(self, *values: Value) -> None:
@@ -178,7 +179,7 @@ class Editor:
 
     def _check_here(self, node: Node, what: str) -> None:
         if node.graph is not self.graph:
-            raise InvalidGraphError(f"{what}: node {node.name or node.op}: is not in the graph that is edited")
+            raise InvalidGraphError(f"{what}: node {node.label}: is not in the graph that is edited")
 
     def _replace_output(self, old: Value, new: Value) -> None:
         if self.graph.is_output(old) and not new.name:
@@ -198,7 +199,9 @@ class Editor:
 
 
 def extract(graph: Graph, outputs: Sequence[Value], inputs: Sequence[Value] = ()) -> Graph:
-    """A new graph that computes ``outputs`` from ``inputs``; graph inputs that are still needed are added behind them.
+    """A new graph that computes ``outputs`` from ``inputs``.
+
+    Inputs of ``graph`` that are still needed, be it for a symbol that only they define, are added behind them.
 
     Raises:
         InvalidGraphError: an output or input is not of ``graph``, or the extracted graph breaks a rule.
@@ -206,13 +209,18 @@ def extract(graph: Graph, outputs: Sequence[Value], inputs: Sequence[Value] = ()
     mapping: dict[Value, Value] = {}
     result = Graph()
     needed = _needed(outputs, set(inputs))
-    for value in [*inputs, *(v for v in graph.inputs if v in needed and v not in inputs)]:
-        mapping[value] = result.add_input(value.type, _unused_name(result, value.name))
+    nodes = [n for n in graph.nodes if any(v in needed and v not in inputs for v in n.results)]
+    walked = [*nodes, *(inner for n in nodes for region in n.regions for inner in region.walk())]
+    missing_symbols = {s for n in walked for s in attributes.symbols(n.attrs)}
+    for value in [*inputs, *(v for v in graph.inputs if v not in inputs)]:
+        defined = missing_symbols.intersection(T.symbols(value.type))
+        if value in inputs or value in needed or defined:
+            mapping[value] = result.add_input(value.type, _unused_name(result, value.name))
+            missing_symbols -= defined
     cut = dict(mapping)
-    for node in graph.nodes:
-        if any(v in needed and v not in cut for v in node.results):
-            result.insert(clone_node(node, mapping))
-            mapping.update(cut)
+    for node in nodes:
+        result.insert(clone_node(node, mapping))
+        mapping.update(cut)
     missing = [v for v in outputs if v not in mapping]
     if missing:
         raise InvalidGraphError(f"extract: %{missing[0].name or missing[0].index} is not a value of the graph")
@@ -357,10 +365,10 @@ def _apply_at(editor: Editor, node: Node, rules: Sequence[Rule]) -> int:
 
 def _replace_root(editor: Editor, node: Node, rule: Rule, values: dict[str, Value]) -> None:
     new = rule.rewrite(Builder(editor.graph, node, node.location), values)
-    at = f"rewrite {rule.name}: node {node.name or node.op}"
+    at = f"rewrite {rule.name}: node {node.label}"
     if new is node.result:
         raise InvalidGraphError(f"{at}: the replacement is the root itself; expected another value (let check decline instead)")
-    if not compatible(new.type, node.result.type):
+    if not T.compatible(new.type, node.result.type):
         raise InvalidGraphError(f"{at}: got {new.type}; expected {node.result.type}")
     matched = node.pred
     editor.replace(node, new)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from forge.errors import ForgeError, InvalidGraphError
 from forge.ir import attributes
@@ -44,7 +44,7 @@ def verify_graph(graph: Graph, where: str = "graph", symbols: Collection[str] = 
     defined = dict.fromkeys(graph.inputs)
     known = {*symbols, *(s for v in graph.inputs for s in T.symbols(v.type))}
     for node in graph.nodes:
-        at = f"{where}: node {_label(node)}"
+        at = f"{where}: node {node.label}"
         _verify_structure(graph, node, defined, at)
         _verify_types(node, known, at)
         known.update(s for v in node.results for s in T.symbols(v.type))
@@ -112,18 +112,13 @@ def _verify_uses(graph: Graph, values: Collection[Value], where: str) -> None:
         if recorded != expected:
             node, position = next(iter([*(expected - recorded), *(recorded - expected)]))
             problem = "is not recorded" if (expected - recorded) else "is recorded, but is none"
-            raise InvalidGraphError(f"{where}: node {_label(node)}: the use of {_name(value)} as operand {position} {problem}")
+            raise InvalidGraphError(f"{where}: node {node.label}: the use of {_name(value)} as operand {position} {problem}")
 
 
 def _name(value: Value) -> str:
     if value.name:
         return f"%{value.name}"
     return f"result {value.index} of {value.producer.op}" if value.producer else "an unnamed input"
-
-
-def _label(node: Node) -> str:
-    names: Sequence[str] = [n for n in (node.name, *(v.name for v in node.results)) if n]
-    return f"{names[0]} ({node.op})" if names else f"({node.op})"
 
 
 __all__ = ["compatible", "verify", "verify_graph"]
