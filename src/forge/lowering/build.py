@@ -16,7 +16,7 @@ from forge.schedule import build as schedule_build
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import Function, Stmt, store
+from forge.tir.stmt import Function, Stmt, seq, store
 
 ARENA_ALIGNMENT = 64
 
@@ -91,6 +91,8 @@ class _GroupBuilder:
         op = anchor.op_def
         if not isinstance(op, Op):
             raise CompileError(f"lowering: operator {anchor.op} has no native code")
+        if all(v.tensor_type.is_static and 0 in v.shape for v in self.group.sink.results):
+            return call.function(seq())
         if op.kernel is not None and op.kernel in FAMILIES:
             return FAMILIES[op.kernel](call)
         tensors, placeholders = lower_node(anchor)
