@@ -7,6 +7,7 @@ from pathlib import Path
 
 from forge.driver.pipeline import levels_table
 from forge.knobs import KNOBS
+from scripts.operator_pages import operator_pages
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -30,20 +31,29 @@ Environment variables that Forge reads. Everything else is an argument. The tabl
 def pages() -> dict[str, str]:
     """The text of each generated page, by file name."""
     settings = "".join(f"| `{k.name}` | {f'`{k.default}`' if k.default else ''} | {k.meaning} |\n" for k in KNOBS)
-    return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": SETTINGS + settings}
+    return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": SETTINGS + settings, **operator_pages()}
 
 
 def stale() -> list[str]:
-    """Names of pages that are missing or differ from their tables."""
-    return [n for n, text in pages().items() if not (DOCS / n).is_file() or (DOCS / n).read_text(encoding="utf-8") != text]
+    """Names of pages that are missing or differ from their tables, and of those whose operators are gone."""
+    current = pages()
+    old = [n for n, text in current.items() if not (DOCS / n).is_file() or (DOCS / n).read_text(encoding="utf-8") != text]
+    return old + sorted(n for n in operator_files() if n not in current)
+
+
+def operator_files() -> list[str]:
+    return [f"operators/{path.name}" for path in (DOCS / "operators").glob("*.md")]
 
 
 def main() -> int:
     if "--check" in sys.argv[1:]:
         old = stale()
         if old:
-            sys.stderr.write(f"out of date: {', '.join(old)}; run: python scripts/write_docs.py\n")
+            sys.stderr.write(f"out of date: {', '.join(old)}; run: python -m scripts.write_docs\n")
         return int(bool(old))
+    (DOCS / "operators").mkdir(exist_ok=True)
+    for name in set(operator_files()) - set(pages()):
+        (DOCS / name).unlink()
     for name, text in pages().items():
         (DOCS / name).write_text(text, encoding="utf-8")
     return 0

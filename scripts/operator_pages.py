@@ -1,0 +1,139 @@
+"""The pages of ``docs/operators``: what each operator means, takes and promises, from its class."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import CodeType
+from typing import Any
+
+from forge.frontends.onnx import registry
+from forge.ir.op import Trait, all_ops
+from forge.kernels.contract import FAMILIES
+from forge.ops.base import Kind, Op
+
+INDEX = """# Operators
+
+Every operator of the graph IR, by the module of `forge.ops` that defines it. `python -m scripts.write_docs` writes the pages
+from the operators' classes. *Accuracy* is what tests hold compiled code to: `exact` is bit for bit, `rounding` a few roundings of
+each element, `accumulating` a sum in another order. *ONNX* lists the operators whose converters name it.
+
+| page | operators |
+| --- | --- |
+"""
+_RANKED = re.compile(r"(.*)\d(d.*)")
+KINDS = {
+    Kind.ELEMENTWISE: "elementwise loops, fused with neighbours",
+    Kind.INJECTIVE: "loops that move elements, fused into readers",
+    Kind.REDUCTION: "reduction loops, with fused epilogue",
+    Kind.ANCHOR: "several loops, or a kernel",
+    Kind.OPAQUE: "never fused",
+}
+
+
+def operator_pages() -> dict[str, str]:
+    """The text of each page, by path below ``docs``."""
+    families: dict[str, list[Op[Any]]] = defaultdict(list)
+    for op in all_ops():
+        if isinstance(op, Op):
+            families[family(op)].append(op)
+    names = {name: ", ".join(f"`{op.name}`" for op in operators) for name, operators in sorted(families.items())}
+    rows = "".join(f"| [{name}]({name}.md) | {listed} |\n" for name, listed in names.items())
+    pages = {f"operators/{name}.md": page(name, operators) for name, operators in families.items()}
+    return {"operators/README.md": INDEX + rows, **pages}
+
+
+def family(op: Op[Any]) -> str:
+    """The page of an operator: its module; rows of the elementwise table are split into activations and the rest."""
+    module = type(op).__module__.rpartition(".")[2]
+    if module != "elementwise_base":
+        return module
+    return "activation" if op.name.startswith("nn.") else "elementwise"
+
+
+def page(name: str, operators: list[Op[Any]]) -> str:
+    return f"# {name}\n\n" + "\n".join(section(op) for op in operators)
+
+
+def section(op: Op[Any]) -> str:
+    """Heading, equation and facts of one operator."""
+    facts = {
+        "operands": ", ".join(_operands(op)),
+        "attributes": ", ".join(_attributes(op)),
+        "accuracy": (op.accuracy.name or "").lower(),
+        "traits": ", ".join(sorted((t.name or "").lower().replace("_", " ") for t in Trait if t and t in op.traits)),
+        "native code": native_code(op),
+        "ONNX": ", ".join(onnx_operators(op.name)),
+    }
+    lines = "".join(f"- {key}: {text}\n" for key, text in facts.items() if text)
+    return f"## `{op.name}`\n\n{_prose(op)}\n\n{lines}"
+
+
+def _prose(op: Op[Any]) -> str:
+    text = inspect.getdoc(type(op)) or ""
+    is_row = type(op).__module__.endswith("elementwise_base")
+    return f"`{text}`" if is_row and "`" not in text else text.replace("``", "`")
+
+
+def _operands(op: Op[Any]) -> Iterator[str]:
+    for operand in op.operands:
+        yield f"`{operand.name}{'...' if operand.variadic else ''}`{' (optional)' if operand.optional else ''}"
+
+
+def _attributes(op: Op[Any]) -> Iterator[str]:
+    for field in op.attribute_fields():
+        default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
+        if field.default_factory is not dataclasses.MISSING:
+            default = f" = {field.default_factory()!r}"
+        yield f"`{field.name}: {field.type}{default}`"
+
+
+def native_code(op: Op[Any]) -> str:
+    """How the operator becomes machine code."""
+    if op.traits & Trait.HOST:
+        return "none: runs on the host"
+    if op.kernel in FAMILIES:
+        return f"kernel family `{op.kernel}`"
+    if type(op).lower is not Op.lower:
+        return KINDS[op.kind]
+    return "by decomposition into other operators" if type(op).decompose is not Op.decompose else "none yet"
+
+
+def onnx_operators(name: str) -> list[str]:
+    """ONNX operators whose converters name the Forge operator, or build its name around a rank (``conv`` .. ``d``)."""
+    ranked = _RANKED.fullmatch(name)
+    pieces = set(ranked.groups()) if ranked else {name}
+    return sorted({op for op, texts in _named_by_converters() if name in texts or pieces <= texts})
+
+
+@cache
+def _named_by_converters() -> list[tuple[str, frozenset[str]]]:
+    domains = [(row, f"{row.domain}." if row.domain else "") for row in registry.rows()]
+    return [(domain + row.op, frozenset(_strings(row.function))) for row, domain in domains]
+
+
+def _strings(function: Callable[..., Any]) -> Iterator[str]:
+    """Strings in the code of a function and in what it closes over."""
+    function = inspect.unwrap(function)
+    code = getattr(function, "__code__", None)
+    if code is not None:
+        yield from _constants(code)
+    for cell in getattr(function, "__closure__", None) or ():
+        if isinstance(cell.cell_contents, str):
+            yield cell.cell_contents
+        elif callable(cell.cell_contents):
+            yield from _strings(cell.cell_contents)
+
+
+def _constants(code: CodeType) -> Iterator[str]:
+    for constant in code.co_consts:
+        if isinstance(constant, str):
+            yield constant
+        elif isinstance(constant, CodeType):
+            yield from _constants(constant)
+        elif isinstance(constant, tuple):
+            yield from (x for x in constant if isinstance(x, str))
