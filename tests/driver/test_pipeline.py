@@ -14,7 +14,7 @@ from scripts import write_docs
 
 
 def test_generated_pages_are_fresh() -> None:
-    assert write_docs.stale() == [], "run: python scripts/write_docs.py"
+    assert write_docs.stale() == [], "run: python -m scripts.write_docs"
 
 
 def test_the_table_has_every_stage_and_level() -> None:
