@@ -273,7 +273,7 @@ _register_rows()
 
 @register
 class Mean(Reduction):
-    """The sum over the number of elements; integers truncate."""
+    """The sum over the number of elements; integers truncate. NaN of nothing."""
 
     name = "mean"
     te_kind = "sum"
@@ -284,18 +284,33 @@ class Mean(Reduction):
 
     def element(self, x: Expr, count: Dim) -> Expr:
         if isinstance(count, int):
-            return x * te.const(1.0 / count if count else float("nan"), x.dtype)
+            return x * te.const(1.0 / count, x.dtype) if count else x
         return x * (te.const(1.0, x.dtype) / te.cast(te.dim(count), x.dtype))
 
     def decompose(self, builder: Builder, operands: Values, attrs: ReduceAttrs) -> Sequence[Value] | None:
         data = operands[0]
         assert data is not None
         if not dtypes.is_integer(data.dtype):
-            return super().decompose(builder, operands, attrs)
+            return super().decompose(builder, operands, attrs) or self._of_perhaps_nothing(builder, data, operands, attrs)
         total = builder.call("sum", *operands, **vars_of(attrs))
-        sizes = [builder.call("ndarray_size", v) for v in (data, total)]
-        count = builder.call("cast", builder.call("floor_divide", *sizes), dtype=data.dtype)
-        return [builder.call("trunc_divide", total, count)]
+        return [builder.call("trunc_divide", total, _summands(builder, data, total))]
+
+    def _of_perhaps_nothing(self, builder: Builder, data: Value, operands: Values, attrs: ReduceAttrs) -> Sequence[Value] | None:
+        """sum / count where the count may be 0: elements that are not there cannot be scaled to NaN."""
+        run_time = run_time_axes(operands, attrs) is not None
+        axes = () if run_time else reduced_axes(self.name, attrs, data.rank)
+        count = dims.product(data.shape[k] for k in axes)
+        if not run_time and isinstance(count, int) and count > 0:
+            return None
+        total = builder.call("sum", *operands, **vars_of(attrs))
+        return [builder.call("divide", total, _summands(builder, data, total))]
+
+
+def _summands(builder: Builder, data: Value, total: Value) -> Value:
+    """How many elements each element of ``total`` is the sum of, as a scalar of its type."""
+    one = builder.constant(1, "int64")
+    size, sums = (builder.call("ndarray_size", v) for v in (data, total))
+    return builder.call("cast", builder.call("floor_divide", size, builder.call("maximum", sums, one)), dtype=total.dtype)
 
 
 @register
@@ -393,9 +408,7 @@ def _one_less(builder: Builder, data: Value, total: Value, count: Dim, dtype: st
     """``count`` - 1 as a scalar; for a symbolic count out of the sizes of the two tensors."""
     if isinstance(count, int):
         return builder.constant(count - 1, dtype)
-    sizes = [builder.call("ndarray_size", v) for v in (data, total)]
-    less = builder.call("subtract", builder.call("floor_divide", *sizes), builder.constant(1, "int64"))
-    return builder.call("cast", less, dtype=dtype)
+    return builder.call("subtract", _summands(builder, data, total), builder.constant(1, dtype))
 
 
 @dataclass(frozen=True)
