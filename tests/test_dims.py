@@ -34,12 +34,25 @@ class Tree:
 
 
 _BUILD = {
-    "symbol": dims.symbol, "int": lambda k: k, "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
-    "floordiv": dims.floordiv, "floormod": dims.floormod, "min": dims.minimum, "max": dims.maximum,
+    "symbol": dims.symbol,
+    "int": lambda k: k,
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": dims.floordiv,
+    "floormod": dims.floormod,
+    "min": dims.minimum,
+    "max": dims.maximum,
 }
 _EVALUATE = {
-    "int": lambda k: k, "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
-    "floordiv": lambda a, b: a // b if b else 0, "floormod": lambda a, b: a % b if b else 0, "min": min, "max": max,
+    "int": lambda k: k,
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b if b else 0,
+    "floormod": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
 }
 
 leaves = st.builds(Tree, st.just("symbol"), st.sampled_from(NAMES)) | st.builds(Tree, st.just("int"), st.integers(-7, 9))

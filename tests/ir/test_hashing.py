@@ -76,10 +76,12 @@ def test_what_does_not_count(change: Callable[[Module], None]) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("alpha=0.1f", "alpha=0.2f"), ("exp(%a)", "abs(%a)"), ("(add(%4, 2f), argwhere(%x))", "(add(2f, %4), argwhere(%x))"), ("2f", "3f"),
+        ("alpha=0.1f", "alpha=0.2f"), ("exp(%a)", "abs(%a)"), ("(add(%4, 2f), argwhere(%x))", "(add(2f, %4), argwhere(%x))"),
+        ("2f", "3f"),
         ("2f", "-2f"), ("True", "False"), ("%w: Tensor[(4), float32]", "%w: Tensor[(n), float32]"),
         ("@f", "@g"), ("multiply(%v, %v)", "add(%v, %v)"), ("(add(%4, 2f), argwhere(%x))", "(argwhere(%x), add(%4, 2f))"),
-        ("%w: Tensor[(4), float32]", "%w: Tensor[(4), float32], level=1"), ("%w: Tensor[(4), float32]", "%w: Tensor[(4), float32], %e: bool"),
+        ("%w: Tensor[(4), float32]", "%w: Tensor[(4), float32], level=1"),
+        ("%w: Tensor[(4), float32]", "%w: Tensor[(4), float32], %e: bool"),
     ],
 )  # fmt: skip
 def test_structure_attributes_and_scalars_count(old: str, new: str) -> None:
@@ -134,7 +136,11 @@ def test_both_zeros_differ_in_the_fingerprint() -> None:
 
 def test_memory_layout_does_not_count() -> None:
     fingerprints = set()
-    for array in (np.arange(6.0).reshape(2, 3), np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.arange(6.0).astype(">f8").reshape(2, 3)):
+    for array in (
+        np.arange(6.0).reshape(2, 3),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(6.0).astype(">f8").reshape(2, 3),
+    ):
         module = Module(Graph())
         module.main.outputs = [Builder(module.main).constant(array)]
         fingerprints.add(fingerprint(module))
@@ -148,7 +154,11 @@ def test_fresh_symbols_do_not_count() -> None:
         module = Module(Graph())
         builder = Builder(module.main)
         x = builder.input(TensorType((3,), "float32"), "x")
-        module.main.outputs = [builder.call("argwhere", builder.call("take", x, builder.call("reshape", builder.call("argwhere", x), newshape=(-1,))))]
+        module.main.outputs = [
+            builder.call(
+                "argwhere", builder.call("take", x, builder.call("reshape", builder.call("argwhere", x), newshape=(-1,)))
+            )
+        ]
         modules.append(module)
     assert str(modules[0]) != str(modules[1])
     assert structural_hash(modules[0]) == structural_hash(modules[1])
@@ -164,7 +174,9 @@ def test_every_process_agrees() -> None:
     printed = set()
     for seed in ("0", "1", "31337"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(["src", "runtime/src", "."])}
-        printed.add(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment).stdout)
+        printed.add(
+            subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment).stdout
+        )
     (line,) = printed
     assert line.split()[:2] == [str(structural_hash(example())), fingerprint(example())]
 

@@ -350,11 +350,13 @@ def test_shape_arithmetic_does_not_explode() -> None:
 RESNET = (Path(__file__).parent / "golden" / "resnet18.relay").read_text()
 SEEDS = [
     "\n".join([*RESNET.splitlines()[:6], "%4", "}"]),
-    body("%a = split(%x, indices_or_sections=3, axis=1) /* ty=(Tensor[(2, 1), float32], Tensor[(2, 1), float32], Tensor[(2, 1), float32])"
+    body("%a = split(%x, indices_or_sections=3, axis=1) "
+         "/* ty=(Tensor[(2, 1), float32], Tensor[(2, 1), float32], Tensor[(2, 1), float32])"
          ' name="s" */; %1 = clip(%a.0, None, 1e-5f); if(True, %1) { then_branch = fn (%v: Tensor[(2, 1), float32]) { exp(%v) },'
          " else_branch = fn (%v: Tensor[(2, 1), float32]) { %v } }"),
     "def @main(%x: Tensor[(n, (m // 2)), int64], %s: Sequence[Tensor[?, string]]) {\n  %0 = @f(%x);\n"
-    "  (reshape(%0, newshape=[-1, (n % 4)]), %s, 3i8, True)\n}\ndef @f(%v: Tensor[(a, b), int64], k=[1, \"x\"]) { argwhere(%v) }\n",
+    "  (reshape(%0, newshape=[-1, (n % 4)]), %s, 3i8, True)\n}\n"
+    "def @f(%v: Tensor[(a, b), int64], k=[1, \"x\"]) { argwhere(%v) }\n",
     _metadata(),
 ]  # fmt: skip
 PIECES = [

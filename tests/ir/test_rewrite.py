@@ -41,7 +41,8 @@ def state(graph: Graph) -> Any:
     """All that an edit could change, with identities."""
     values = [*graph.inputs, *(v for n in graph.nodes for v in n.results)]
     return (
-        [(id(n), n.op, n.attrs, n.name, n.graph is graph, [id(v) for v in n.operands], [id(r) for r in n.regions]) for n in graph.nodes],
+        [(id(n), n.op, n.attrs, n.name, n.graph is graph, [id(v) for v in n.operands],
+         [id(r) for r in n.regions]) for n in graph.nodes],
         [(id(v), v.type, v.name, [(id(n), k) for n, k in v.uses]) for v in values],
         [id(v) for v in graph.outputs], dict(graph.attributes), print_module(Module(graph), types=True, names=True),
     )  # fmt: skip
@@ -154,6 +155,23 @@ def test_order_is_restored() -> None:
     with edit(graph) as e:
         e.rewire(graph.find("a"), 0, graph.find("b").result)
     assert text(graph) == ["%0 = abs(%y);", "%1 = nn.relu(%0);", "(%1, %0)"]
+
+
+def test_calls_follow_with_their_module() -> None:
+    module = parse_module(
+        "def @main(%x: Tensor[(n, 4), float32]) { %a = nn.relu(%x); %b = @f(%a); abs(%b) } "
+        "def @f(%v: Tensor[(j, k), float32]) { exp(%v) }"
+    )
+    message = r"edit: node b \(call\): types of its operands changed; expected edit\(graph, module\)"
+    with pytest.raises(InvalidGraphError, match=message), edit(module.main) as e:
+        e.insert_after(module.main.find("a").result, "transpose")
+    with edit(module.main, module) as e:
+        e.insert_after(module.main.find("a").result, "transpose")
+    verify(module)
+    assert str(module.main.outputs[0].type) == "Tensor[(4, n), float32]"
+    with edit(module.main) as e:
+        e.insert_after(module.main.find("a").result, "exp")
+    verify(module)
 
 
 def test_an_edit_inside_a_region() -> None:
@@ -324,7 +342,7 @@ def test_random_edits_keep_the_rules_or_change_nothing(module: Module, blocks: l
     for block in blocks:
         before = state(module.main)
         try:
-            with edit(module.main) as e:
+            with edit(module.main, module) as e:
                 for command in block:
                     perform(module.main, e, command)
         except ForgeError:
@@ -336,7 +354,9 @@ def test_random_edits_keep_the_rules_or_change_nothing(module: Module, blocks: l
 
 ADD_ZERO = Rule("add_zero", call("add", anything("x"), constant("c")), lambda b, v: v["x"], lambda v: _nonzero(v["c"]))
 DOUBLE_NEGATIVE = Rule("double_negative", call("negative", call("negative", anything("x"))), lambda b, v: b.call("copy", v["x"]))
-SQUARE = Rule("square", call("multiply", anything("x"), anything("x")), lambda b, v: b.call("power", v["x"], b.constant(2.0, "float32")))
+SQUARE = Rule(
+    "square", call("multiply", anything("x"), anything("x")), lambda b, v: b.call("power", v["x"], b.constant(2.0, "float32"))
+)
 
 
 def _nonzero(value: Value) -> str | None:
@@ -388,10 +408,12 @@ def test_a_chain_longer_than_the_rounds() -> None:
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        (Rule("grow", call("add", anything("x"), anything("y")), lambda b, v: b.call("add", v["y"], v["x"])), "rules double_negative, grow still match"),
+        (Rule("grow", call("add", anything("x"), anything("y")), lambda b, v: b.call("add", v["y"], v["x"])),
+         "rules double_negative, grow still match"),
         (Rule("typed", call("add", anything("x"), anything("y")), lambda b, v: b.call("cast", v["x"], dtype="int8")),
          r"rewrite typed: node \(add\): got Tensor\[\(n, 4\), int8\]; expected Tensor\[\(n, 4\), float32\]"),
-        (Rule("same", call("add", anything("x"), anything("y"), name="r"), lambda b, v: v["r"]), "replacement is the root itself"),
+        (Rule("same", call("add", anything("x"), anything("y"), name="r"), lambda b, v: v["r"]),
+         "replacement is the root itself"),
     ],
 )  # fmt: skip
 def test_a_wrong_rule_changes_nothing(rule: Rule, message: str) -> None:
@@ -412,8 +434,10 @@ def root(lines: str) -> Value:
         (call("add", anything("a"), anything("b")), "add(%x, %y)", {"a": "x", "b": "y"}),
         (call("add", call("abs", anything("a")), anything("b")), "add(%x, abs(%y))", {"a": "y", "b": "x"}),
         (call("subtract", call("abs", anything("a")), anything("b")), "subtract(%x, abs(%y))", None),
-        (call("add", call("multiply", anything("a"), anything("b")), anything("a")), "add(multiply(%x, %y), %y)", {"a": "y", "b": "x"}),
-        (call("add", call("multiply", anything("a"), anything("b")), anything("a")), "add(%y, multiply(%x, %y))", {"a": "y", "b": "x"}),
+        (call("add", call("multiply", anything("a"), anything("b")), anything("a")), "add(multiply(%x, %y), %y)",
+         {"a": "y", "b": "x"}),
+        (call("add", call("multiply", anything("a"), anything("b")), anything("a")), "add(%y, multiply(%x, %y))",
+         {"a": "y", "b": "x"}),
         (call("add", call("multiply", anything("a"), anything("b")), call("multiply", anything("b"), anything("b"))),
          "add(multiply(%x, %x), multiply(%x, %y))", {"a": "y", "b": "x"}),
         (call("nn.leaky_relu", anything("a"), alpha=0.5), "nn.leaky_relu(%x, alpha=0.5f)", {"a": "x"}),

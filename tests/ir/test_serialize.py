@@ -134,22 +134,30 @@ def removed(member: str) -> Callable[[dict[str, bytes]], None]:
 
 
 HUGE_HEADER = struct.pack("<Q", 1 << 62) + b"{}"
-LYING_HEADER = (lambda h: struct.pack("<Q", len(h)) + h)(b'{"constant.0":{"dtype":"U8","shape":[9999999999],"data_offsets":[0,9999999999]}}')
+LYING_HEADER = (lambda h: struct.pack("<Q", len(h)) + h)(
+    b'{"constant.0":{"dtype":"U8","shape":[9999999999],"data_offsets":[0,9999999999]}}'
+)
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        removed("forge.json"), removed("module.relay"), removed("weights.safetensors"), replaced("forge.json", b""), replaced("forge.json", b"[]"),
-        replaced("forge.json", b"[" * 100_000), replaced("forge.json", b"\xff"), replaced("module.relay", b""), replaced("module.relay", b"\xff"),
+        removed("forge.json"), removed("module.relay"), removed("weights.safetensors"), replaced("forge.json", b""),
+        replaced("forge.json", b"[]"),
+        replaced("forge.json", b"[" * 100_000), replaced("forge.json", b"\xff"), replaced("module.relay", b""),
+        replaced("module.relay", b"\xff"),
         replaced("module.relay", b"def @main() { exp() }"), replaced("module.relay", b"def @main(%x: float32) { %x }"),
-        replaced("weights.safetensors", b""), replaced("weights.safetensors", HUGE_HEADER), replaced("weights.safetensors", LYING_HEADER),
-        described(format_version="gone"), described(format_version=0), described(format_version="1"), described(format_version=True),
-        described(constants="gone"), described(constants=2), described(constants=[["float32", [3]]] * 5), described(constants=[["float32", [4]]] * 2),
+        replaced("weights.safetensors", b""), replaced("weights.safetensors", HUGE_HEADER),
+        replaced("weights.safetensors", LYING_HEADER),
+        described(format_version="gone"), described(format_version=0), described(format_version="1"),
+        described(format_version=True),
+        described(constants="gone"), described(constants=2), described(constants=[["float32", [3]]] * 5),
+        described(constants=[["float32", [4]]] * 2),
         described(constants=[["float33", [3]], ["string", [2]]]), described(constants=[["float32", [-3]], ["string", [2]]]),
         described(constants=[[["a"], {}], ["string", [2]]]), described(constants=[["float32"], ["string", [2]]]),
         described(constants=[["float32", [10**40]], ["string", [2]]]), described(constants=[["float32", [3]], ["string", [3]]]),
-        described(params="gone"), described(params=[["weight/é", "float32", [4]]]), described(params=[["other", "float32", [3]]]), described(params=[[]]),
+        described(params="gone"), described(params=[["weight/é", "float32", [4]]]),
+        described(params=[["other", "float32", [3]]]), described(params=[[]]),
         described(params=[[["x"], "float32", [3]]]), described(outputs=3), described(outputs="gone"),
     ],
 )  # fmt: skip
@@ -218,7 +226,10 @@ def test_flipped_bytes(saved: Path, flips: list[tuple[float, int]]) -> None:
 
 
 @some
-@given(st.sampled_from(["forge.json", "module.relay", "weights.safetensors"]), st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=3))
+@given(
+    st.sampled_from(["forge.json", "module.relay", "weights.safetensors"]),
+    st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=3),
+)
 def test_flipped_bytes_with_valid_checksums(saved: Path, member: str, flips: list[tuple[float, int]]) -> None:
     contents = members(saved)
     data = bytearray(contents[member])

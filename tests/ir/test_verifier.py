@@ -244,7 +244,9 @@ def test_rule(break_: Callable[[Module], None], message: str) -> None:
 
 
 def test_symbols_of_a_function_are_its_own() -> None:
-    module = parse_module("def @main(%x: Tensor[(n), float32]) { @f(%x) } def @f(%v: Tensor[(m), float32]) { reshape(%v, newshape=[m]) }")
+    module = parse_module(
+        "def @main(%x: Tensor[(n), float32]) { @f(%x) } def @f(%v: Tensor[(m), float32]) { reshape(%v, newshape=[m]) }"
+    )
     verify(module)
     (call,) = module.main.select("call")
     assert str(call.result.type) == "Tensor[(n), float32]"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from forge.errors import InvalidGraphError
@@ -21,7 +21,8 @@ from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.attributes import frozen
 from forge.ir.builder import Builder
-from forge.ir.nodes import ConstantAttrs, Graph, Node, Value, clone_node
+from forge.ir.call import CALL, result_types
+from forge.ir.nodes import ConstantAttrs, Graph, Module, Node, Value, clone_node
 from forge.ir.op import Trait
 from forge.ir.retype import infer_again
 from forge.ir.verifier import verify_graph
@@ -59,14 +60,28 @@ class _Snapshot:
             if value is not None and value not in self.value_state:
                 value.uses = [use for use in value.uses if use[0] is not node]
 
-    def infer_changed(self) -> None:
+    def infer_changed(self, module: Module | None) -> None:
         """Infers the types of what the edit has changed, and of what depends on it."""
         changed = {v for v, (type_, _, _) in self.value_state.items() if v.type != type_}
         for node in self.graph.nodes:
             before = self.node_state.get(node)
             is_edited = before is None or before[:2] != (node.operands, node.attrs) or before[4] != node.regions
             if is_edited or any(v in changed for v in node.operands):
+                if node.op_def is CALL and before is not None:
+                    self._infer_call(node, before[0], module)
                 changed.update(_inferred_again(node))
+
+    def _infer_call(self, node: Node, operands: list[Value | None], module: Module | None) -> None:
+        """A call tells its own result types: they change when those of its operands do."""
+        types = [None if v is None else self.value_state[v][0] for v in operands]
+        if types == [None if v is None else v.type for v in node.operands]:
+            return
+        function = node.attrs.function
+        if module is None or function not in module.graphs:
+            expected = f"expected edit(graph, module) with the module that has @{function}"
+            raise InvalidGraphError(f"edit: node {node.label}: types of its operands changed; {expected}")
+        results = result_types(function, module.graphs[function], node.operands)
+        node.attrs = replace(node.attrs, results=results)
 
 
 def _inferred_again(node: Node) -> list[Value]:
@@ -77,8 +92,12 @@ def _inferred_again(node: Node) -> list[Value]:
 
 
 @contextmanager
-def edit(graph: Graph) -> Iterator[Editor]:
+def edit(graph: Graph, module: Module | None = None) -> Iterator[Editor]:
     """Edits that all happen or none.
+
+    Args:
+        graph: what is edited.
+        module: that the graph is of; needed where an edit changes types of operands of calls.
 
     Raises:
         InvalidGraphError: the edited graph breaks a rule; the graph is unchanged then.
@@ -87,7 +106,7 @@ def edit(graph: Graph) -> Iterator[Editor]:
     try:
         yield Editor(graph)
         graph.sort()
-        snapshot.infer_changed()
+        snapshot.infer_changed(module)
         verify_graph(graph)
     except BaseException:
         snapshot.restore()
@@ -333,14 +352,14 @@ class Rule:
     check: Callable[[dict[str, Value]], str | None] = lambda values: None
 
 
-def apply(graph: Graph, rules: Sequence[Rule]) -> int:
+def apply(graph: Graph, rules: Sequence[Rule], module: Module | None = None) -> int:
     """Applies ``rules`` until none matches; returns how often one did. The first rule that matches at a node wins.
 
     Raises:
         InvalidGraphError: the rules never end, or a rewrite changed the type of its root; the graph is as before.
     """
     count = 0
-    with edit(graph) as editor:
+    with edit(graph, module) as editor:
         for _ in range(MAX_ROUNDS + len(graph.nodes)):
             changed = sum(_apply_at(editor, node, rules) for node in list(graph.nodes) if node.graph is graph)
             count += changed
