@@ -58,3 +58,20 @@ def test_empty_parts_of_a_concatenation() -> None:
     np.testing.assert_array_equal(run(x, nothing), x)
     np.testing.assert_array_equal(run(nothing, x), x)
     assert run(nothing, nothing).shape == (0, 2)
+
+
+def test_wide_empty_parts_in_the_middle() -> None:
+    run = runtime("""def @main(%x: Tensor[(n, m, 5000), float32], %y: Tensor[(n, k, 5000), float32]) {
+      %0 = exp(%x);
+      concatenate(%0, %y, axis=1)
+    }""")
+    x, nothing = np.zeros((2, 3, 5000), "float32"), np.empty((2, 0, 5000), "float32")
+    np.testing.assert_array_equal(run(nothing, x), x)
+    np.testing.assert_array_equal(run(x, nothing), x + 1)
+
+
+def test_an_empty_axis_has_no_edge_to_repeat() -> None:
+    run = runtime("def @main(%x: Tensor[(n), float32]) { nn.pad(%x, pad_width=[[1, 1]], pad_mode=\"edge\") }")
+    np.testing.assert_array_equal(run(np.arange(2, dtype="float32")), [0, 0, 1, 1])
+    with pytest.raises(ExecutionError, match="empty"):
+        run(np.empty(0, "float32"))

@@ -23,6 +23,9 @@ from forge.ir.types import TensorType, symbols
 from forge.lowering.groups import Group, is_view
 
 ALIGNMENT = 64
+_CLAMPED = frozenset({"concatenate", "nn.pad"})
+"""Operators whose reads of a part that may be empty are clamped to its first element, and discarded."""
+
 WEIGHT_ALIGNMENT = 64
 
 
@@ -115,7 +118,7 @@ def is_control_result(value: Value) -> bool:
 
 
 def materialise_outputs(graph: Graph, late: Collection[str] = ()) -> None:
-    """Inserts ``copy`` where an output would share memory with an input, a constant, another output or a control-flow node's result.
+    """Inserts ``copy`` where an output would share memory with an input, a constant, another output or a result of control flow.
 
     So it does where an output is a view whose sizes are among the symbols ``late``, which the viewed value may precede.
     """
@@ -206,9 +209,19 @@ def _place_blocks(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
     starts = {b.first for b in static}
     plan.lower_bound = max((sum(_int(b.size) for b in static if b.first <= s <= b.last) for s in starts), default=0)
     total = _place_symbolic([b for b in blocks if not isinstance(b.size, int)], total)
-    plan.arena_size = total + ALIGNMENT if blocks else 0  # an empty tensor at the end has an address that can be read
+    plan.arena_size = total + _slack(blocks)
     for block in blocks:
         plan.locations[block.value] = Location("arena", 0, block.offset)
+
+
+def _slack(blocks: Sequence[_Block]) -> Dim:
+    """Bytes behind the last block: kernels may read and discard elements of an empty tensor as if each extent were at least 1."""
+    slack: Dim = 0
+    for block in blocks:
+        if not isinstance(block.size, int) and any(user.op in _CLAMPED for user, _ in block.value.uses):
+            extents = [d if isinstance(d, int) else d + 1 for d in block.value.shape]
+            slack = dims.maximum(slack, dims.product(extents) * dtypes.itemsize(block.value.dtype))
+    return dims.maximum(slack, ALIGNMENT) if blocks else 0
 
 
 def _place_static(blocks: Sequence[_Block]) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,14 @@ from forge.dims import Dim
 from forge.ir.types import TensorType
 from forge.ops.base import Kind, Op, Operand, register
 from forge.ops.infer_helpers import (
+    at_most,
     expect_dtype,
     expect_rank,
     fail,
     fresh_dims,
     normalize_axes,
     normalize_axis,
+    required,
     same_dtype,
     tensor,
     unify_dim,
@@ -261,6 +265,18 @@ class Pad(Op[PadAttrs]):
             return te.select(_inside(shifted, data.shape, same), result, fill)
 
         return [injective(self.name, results[0], body)]
+
+    def requires(self, operands: Sequence[TensorType | None], attrs: PadAttrs, results: TensorTypes) -> list[tuple[Expr, str]]:
+        data = operands[0]
+        assert data is not None
+        found: list[tuple[Expr, str]] = []
+        if attrs.pad_mode == "constant":
+            return found
+        for k, d in enumerate(data.shape):
+            fine = _unpadded(attrs, k) or at_most(1, d)
+            why = f"dimension {k} is empty; mode {attrs.pad_mode} repeats it"
+            found += required(fine, partial(operator.ge, te.dim(d), 1), why)
+        return found
 
     def define_symbols(self, operands: Tensors, attrs: PadAttrs, results: TensorTypes) -> Mapping[str, Expr]:
         data, widths = operands[0], optional_operand(operands, 2)

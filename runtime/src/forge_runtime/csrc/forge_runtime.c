@@ -449,13 +449,26 @@ static int32_t enter(const binding *b, const call_tables *tables, const forge_ho
   return status;
 }
 
-/* Kernels may read the first element of an empty tensor and discard it, so its address must be readable. */
-static void *readable(const forge_tensor *tensor) {
-  static _Alignas(FORGE_ALIGNMENT) unsigned char nothing[FORGE_ALIGNMENT];
-  return forge_byte_count(tensor) ? tensor->data : nothing;
+/* Kernels may read and discard elements of an empty tensor, as if each of its extents were at least 1. */
+static int64_t discarded_bytes(const forge_tensor *tensor) {
+  if (is_data_dependent(tensor) || forge_byte_count(tensor) != 0) return 0;
+  int64_t bytes = (int64_t)forge_dtype_size(tensor->dtype);
+  for (int32_t d = 0; d < tensor->ndim; d++)
+    if (tensor->shape[d] > 0 && __builtin_mul_overflow(bytes, tensor->shape[d], &bytes)) return INT64_MAX;
+  return bytes;
 }
 
-static int32_t prepare_outputs(const binding *b, const call_tables *tables, const forge_host *host) {
+/* Memory that stands for all empty tensors of a call; NULL with *bytes 0 where none is empty. */
+static void *nothing_for(const binding *b, const forge_host *host, int64_t *bytes) {
+  *bytes = 0;
+  for (int32_t i = 0; i < b->model->n_inputs; i++)
+    if (discarded_bytes(&b->inputs[i]) > *bytes) *bytes = discarded_bytes(&b->inputs[i]);
+  for (int32_t i = 0; i < b->model->n_outputs; i++)
+    if (discarded_bytes(&b->outputs[i]) > *bytes) *bytes = discarded_bytes(&b->outputs[i]);
+  return *bytes ? host->alloc(host, (size_t)*bytes, FORGE_ALIGNMENT) : NULL;
+}
+
+static int32_t prepare_outputs(const binding *b, const call_tables *tables, const forge_host *host, void *nothing) {
   for (int32_t i = 0; i < b->model->n_outputs; i++)
     tables->allocated[i] = b->outputs[i].data == NULL;
   for (int32_t i = 0; i < b->model->n_outputs; i++) {
@@ -465,21 +478,32 @@ static int32_t prepare_outputs(const binding *b, const call_tables *tables, cons
     else if (!is_data_dependent(&b->outputs[i]))
       status = allocate_output(b, i, host);
     if (status != FORGE_OK) return status;
-    tables->outputs[i] = is_data_dependent(&b->outputs[i]) ? b->outputs[i].data : readable(&b->outputs[i]);
+    tables->outputs[i] = discarded_bytes(&b->outputs[i]) ? nothing : b->outputs[i].data;
   }
   return FORGE_OK;
 }
 
-static int32_t run_bound(const binding *b, const call_tables *tables, const forge_host *host) {
+static int32_t run_tables(const binding *b, const call_tables *tables, const forge_host *host, void *nothing) {
   for (int32_t i = 0; i < b->model->n_inputs; i++) {
     const int32_t status = check_input_data(b, i);
     if (status != FORGE_OK) return status;
-    tables->inputs[i] = readable(&b->inputs[i]);
+    tables->inputs[i] = discarded_bytes(&b->inputs[i]) ? nothing : b->inputs[i].data;
   }
-  int32_t status = prepare_outputs(b, tables, host);
+  int32_t status = prepare_outputs(b, tables, host, nothing);
   if (status == FORGE_OK) status = enter(b, tables, host);
   for (int32_t i = 0; status != FORGE_OK && i < b->model->n_outputs; i++)
     if (tables->allocated[i]) forge_free_output(host, &b->outputs[i]);
+  return status;
+}
+
+static int32_t run_bound(const binding *b, const call_tables *tables, const forge_host *host) {
+  int64_t nothing_bytes;
+  void *nothing = nothing_for(b, host, &nothing_bytes);
+  if (nothing_bytes && nothing == NULL)
+    return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': no memory for an empty tensor with such large other extents",
+                      b->model->name);
+  const int32_t status = run_tables(b, tables, host, nothing);
+  if (nothing) host->free(host, nothing, (size_t)nothing_bytes);
   return status;
 }
 
