@@ -91,12 +91,19 @@ class _GroupBuilder:
         op = anchor.op_def
         if not isinstance(op, Op):
             raise CompileError(f"lowering: operator {anchor.op} has no native code")
-        if all(v.tensor_type.is_static and 0 in v.shape for v in self.group.sink.results):
+        if self._is_empty():
             return call.function(seq())
         if op.kernel is not None and op.kernel in FAMILIES:
             return FAMILIES[op.kernel](call)
         tensors, placeholders = lower_node(anchor)
         return schedule_build(call, tensors, placeholders)
+
+    def _is_empty(self) -> bool:
+        """Whether there is nothing to compute: no element of the results, and no symbol that the kernel defines."""
+        operands = [v for v in self.group.external_operands() if isinstance(v.type, TensorType)]
+        known = dims.symbols(*(d for v in operands for d in v.shape))
+        results = self.group.sink.results
+        return all(0 in v.shape and set(dims.symbols(*v.shape)) <= set(known) for v in results)
 
     def _buffer(self, name: str, value: Value, writable: bool) -> Buffer:
         type_ = value.tensor_type
