@@ -14,6 +14,7 @@ def softmax_rows() -> list[Case]:
         rows += [row(op, [f32(3, 4, 5, low=-30, high=30)], onnx_node(name, axis=axis), axis=axis) for axis in (-1, 0, 1)]
         rows += [row(op, [f32(2, 67)], onnx_node(name)), row(op, [f32(3, 1)], onnx_node(name)), row(op, [f16(2, 9)])]
         rows += [row(op, [f64(2, 9)], onnx_node(name))]
+    rows += [row("nn.softmax", [f32(3, 0)], lambda x: x), row("nn.log_softmax", [f32(0, 4)], lambda x: x)]
     return [*rows, row("nn.softmax", [f32(2, 5, special=(-np.inf, -np.inf))], onnx_node("Softmax"), note="masked")]
 
 
