@@ -188,14 +188,14 @@ def test_scan_along_any_axis_in_any_direction(directions: tuple[int, int], axes:
     attributes = {"num_states": 1, "num_scan_inputs": 2, "input_axes": axes, "input_directions": directions,
                   "output_axes": None if axes is None else axes[::-1], "output_directions": directions[::-1]}
     places = [a % 3 for a in axes or (0, 0)]
-    shapes = [[N, 2] for _ in places]
+    shapes: list[list[dims.Dim]] = [[N, 2] for _ in places]
     for shape, place in zip(shapes, places):
         shape.insert(place, M)
     types = [slice_, *(TensorType(tuple(s), F32) for s in shapes), slice_]
     graph = main(types, lambda b, *values: b.node("scan", values, attributes, [body]).results)
     feeds = []
     for n, m in ((3, 4), (1, 1)):
-        sizes = [[{N: n, M: m}.get(d, d) for d in s] for s in shapes]  # type: ignore[call-overload]
+        sizes = [[dims.evaluate(d, {"n": n, "m": m}) for d in s] for s in shapes]
         feeds.append((floats(n, 2), *(floats(*s) for s in sizes), floats(n, 2)))
     check(graph, *feeds)
 

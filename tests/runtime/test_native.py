@@ -41,6 +41,15 @@ def test_pool_and_memory_under_sanitizers(sanitizer: str, tmp_path: Path) -> Non
     execute(program, "memory", "100")
 
 
+@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
+def test_control_flow_under_sanitizers(sanitizer: str, tmp_path: Path) -> None:
+    if not has_sanitizer(sanitizer):
+        pytest.skip(f"this compiler has no -fsanitize={sanitizer}")
+    program = tmp_path / "control"
+    compile_c(f"-fsanitize={sanitizer}", "-g", HERE / "control.c", *static_sources(), "-o", program)
+    execute(program, "50")
+
+
 def test_pool_survives_fork(tmp_path: Path, runtime_objects: list[Path]) -> None:
     program = tmp_path / "stress"
     compile_c(HERE / "stress.c", *runtime_objects, "-o", program)

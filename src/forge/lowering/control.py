@@ -84,16 +84,15 @@ def _check(node: Node) -> None:
 
 def _pass_sizes(node: Node, known: Collection[str]) -> tuple[str, ...]:
     missing = sorted({s for region in node.regions for s in _missing(region) if s in known})
-    for start in range(0, len(missing), MAX_RANK - 1):
-        part = missing[start : start + MAX_RANK - 1]
-        for region in node.regions:
-            region.add_input(sizes_type(part), f"sizes_{start}")
+    for region in node.regions:
+        for symbol in missing:
+            region.add_input(size_type(symbol), f"size_{symbol}")
     return tuple(missing)
 
 
-def sizes_type(symbols: Sequence[str]) -> TensorType:
-    """An empty tensor that tells sizes."""
-    return TensorType((0, *map(dims.symbol, symbols)), "bool")
+def size_type(symbol: str) -> TensorType:
+    """An empty tensor that tells a size."""
+    return TensorType((0, dims.symbol(symbol)), "bool")
 
 
 def _missing(region: Graph) -> set[str]:
@@ -123,9 +122,8 @@ def control_of(node: Node, regions: Sequence[Program]) -> Control:
 def run_control(step: ControlStep, number: int, plan: MemoryPlan, address: Callable[[Value], Address]) -> list[Stmt]:
     """Statements that run control-flow node ``number`` of the program and bind the sizes of its results."""
     operands = [ControlOperand(address(v), v.dtype, te.shape_of(v.shape)) for v in step.operands]
-    for start in range(0, len(step.sizes), MAX_RANK - 1):
-        type_ = sizes_type(step.sizes[start : start + MAX_RANK - 1])
-        operands.append(ControlOperand(None, type_.dtype, te.shape_of(type_.shape)))
+    types_ = [size_type(s) for s in step.sizes]
+    operands += [ControlOperand(None, t.dtype, te.shape_of(t.shape)) for t in types_]
     results = [_result(v, plan.location(v).index, step.symbols) for v in step.node.results]
     return [RunControl(number, tuple(operands), tuple(results)), *_bind(step, plan)]
 

@@ -26,9 +26,17 @@ static int32_t run_region(const forge_host *host, const forge_model *region, con
 
 static int32_t allocate(const forge_host *host, forge_tensor *tensor, int64_t bytes) {
   if (bytes < 0) return out_of_memory(host);
-  tensor->capacity = bytes ? bytes : FORGE_ALIGNMENT;
+  tensor->capacity = bytes ? bytes : 1;
   tensor->data = host->alloc(host, (size_t)tensor->capacity, FORGE_ALIGNMENT);
   return tensor->data ? FORGE_OK : out_of_memory(host);
+}
+
+/* Memory for an empty tensor: kernels may read and discard elements of it, as if each extent were at least 1. */
+static int32_t allocate_empty(const forge_host *host, forge_tensor *tensor) {
+  forge_tensor full = *tensor;
+  for (int32_t d = 0; d < full.ndim; d++)
+    if (full.shape[d] == 0) full.shape[d] = 1;
+  return allocate(host, tensor, forge_byte_count(&full));
 }
 
 /* Moves `value`, whose data is the caller's to give, into a result of the node. It stays with the caller if it does not fit. */
@@ -39,7 +47,9 @@ static int32_t hand_over(const forge_host *host, forge_tensor *value, forge_tens
   if (!fits) return report(host, FORGE_ERROR_VALUE, "control flow: a result has another type than the model says");
   *result = *value;
   value->data = NULL;
-  return FORGE_OK;
+  if (forge_byte_count(result)) return FORGE_OK;
+  forge_free_output(host, result);
+  return allocate_empty(host, result);
 }
 
 /* The first element of a scalar operand. */
@@ -185,11 +195,12 @@ static int32_t finish_stack(const looping *l, int32_t number) {
   if (stack->shape[0] >= 0 && stack->shape[0] != l->iteration)
     return report(l->host, FORGE_ERROR_VALUE, "control flow: the number of iterations is another than the model says");
   stack->shape[0] = l->iteration;
-  if (stack->data) return FORGE_OK;
   const forge_tensor_spec *spec = &l->body->outputs[l->first_out + l->control->carried + number];
   for (int32_t d = 1; d < stack->ndim; d++)
     if (stack->shape[d] < 0) stack->shape[d] = spec->dims[d - 1].size >= 0 ? spec->dims[d - 1].size : 0;
-  return allocate(l->host, stack, 0);
+  if (stack->data && forge_byte_count(stack)) return FORGE_OK;
+  forge_free_output(l->host, stack);
+  return allocate_empty(l->host, stack);
 }
 
 static int32_t finish(looping *l) {
