@@ -136,7 +136,7 @@ def run(compiled: CompiledModel, graph: Graph, inputs: Sequence[np.ndarray]) -> 
     program = compiled.lowered.program
     known = _bind(graph, inputs)
     symbols = (ctypes.c_int64 * max(1, len(program.symbols)))(*[known.get(v.name, -1) for v in program.symbols])
-    blocks = [Guarded(a.nbytes or _discarded(a)).write(a.tobytes()) for a in inputs]
+    blocks = [Guarded(_bytes(a.shape, a.itemsize)).write(a.tobytes()) for a in inputs]
     outs, tensors = _outputs(graph, known)
     weights = Guarded(compiled.weights.size, 64).write(compiled.weights.tobytes())
     arena = Guarded(max(0, model.arena_size(ctypes.addressof(symbols))), 64)
@@ -157,9 +157,9 @@ def run(compiled: CompiledModel, graph: Graph, inputs: Sequence[np.ndarray]) -> 
     return [_result(v.dtype, v.shape, o, t, known) for v, o, t in zip(graph.outputs, outs, tensors)]
 
 
-def _discarded(array: np.ndarray) -> int:
-    """What the runtime gives kernels for an empty tensor: they may read and discard as if each extent were at least 1."""
-    return int(np.prod([max(1, d) for d in array.shape])) * array.itemsize
+def _bytes(shape: Sequence[int], itemsize: int) -> int:
+    """Of a tensor; the runtime lets kernels read and discard from an empty one as if each extent were at least 1."""
+    return int(np.prod(shape, dtype=np.int64) or np.prod([max(1, d) for d in shape], dtype=np.int64)) * itemsize
 
 
 def _bind(graph: Graph, inputs: Sequence[np.ndarray]) -> dict[str, int]:
@@ -177,8 +177,7 @@ def _outputs(graph: Graph, known: dict[str, int]) -> tuple[list[Guarded | None],
     found: list[Guarded | None] = []
     for value in graph.outputs:
         if set(dims.symbols(*value.shape)) <= set(known):
-            shape = [dims.evaluate(d, known) for d in value.shape]
-            found.append(Guarded(int(np.prod(shape, dtype=np.int64)) * dtypes.itemsize(value.dtype)))
+            found.append(Guarded(_bytes([dims.evaluate(d, known) for d in value.shape], dtypes.itemsize(value.dtype))))
         else:
             found.append(None)
     return found, tensors
@@ -187,7 +186,8 @@ def _outputs(graph: Graph, known: dict[str, int]) -> tuple[list[Guarded | None],
 def _result(dtype: str, shape: Sequence[dims.Dim], block: Guarded | None, tensor: Any, known: dict[str, int]) -> np.ndarray:
     kind = dtypes.numpy_dtype(dtype)
     if block is not None:
-        return np.frombuffer(block.read(), kind).reshape([dims.evaluate(d, known) for d in shape])
+        known_sizes = [dims.evaluate(d, known) for d in shape]
+        return np.frombuffer(block.read(), kind)[: int(np.prod(known_sizes))].reshape(known_sizes)
     sizes = list(tensor.shape[: tensor.ndim])
     data = ctypes.string_at(tensor.data, int(np.prod(sizes, dtype=np.int64)) * kind.itemsize)
     return np.frombuffer(data, kind).reshape(sizes)
