@@ -7,6 +7,8 @@ where these can be brought into the row's shape and range.
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import MISSING
 from typing import Any
 
 import numpy as np
@@ -40,8 +42,9 @@ class AnyNetwork(Network):
         self.symbols: dict[str, int] = {}
 
     def value(self, rank: int | None = None, dtype: str | None = "float32") -> Value:
-        """An earlier value, recent ones more often; steps of the base class ask for float32 ones of rank above 0."""
+        """A recent value; steps of the base class ask for float32 ones whose sizes behind the first dimension are known."""
         fitting = [v for v in self.values if dtype in (None, v.dtype) and (v.rank == rank or (rank is None and v.rank > 0))]
+        fitting = [v for v in fitting if dtype is None or dims.is_static(*v.shape[1:])]
         if not fitting:
             raise TypeInferenceError("there is such a value")
         return fitting[-1 - int(self.rng.integers(min(5, len(fitting))))]
@@ -78,12 +81,11 @@ class AnyNetwork(Network):
         """Tries ``count`` steps."""
         for _ in range(count):
             before = len(self.builder.graph.nodes)
-            try:
+            with contextlib.suppress(TypeInferenceError):
                 self.pick(*steps)(self)
-            except TypeInferenceError:
-                pass
             for node in list(self.builder.graph.nodes)[before:]:
-                results = evaluate(node, [None if v is None else self.arrays[v] for v in node.operands], self.symbols, _no_regions)
+                operands = [None if v is None else self.arrays[v] for v in node.operands]
+                results = evaluate(node, operands, self.symbols, _no_regions)
                 for value, result in zip(node.results, results, strict=True):
                     self.arrays[value] = result
                     bind_symbols(value, result, self.symbols)
@@ -127,7 +129,7 @@ def is_drawn(op: OpDef[Any]) -> bool:
 
 def _elementwise(arity: int) -> list[str]:
     ops = [op for op in all_ops() if isinstance(op, Op) and op.kind is Kind.ELEMENTWISE and is_drawn(op)]
-    return [op.name for op in ops if len(op.operands) == arity and not any(f.default is f.default_factory for f in op.attribute_fields())]
+    return [op.name for op in ops if len(op.operands) == arity and all(f.default is not MISSING for f in op.attribute_fields())]
 
 
 UNARY, BINARY = _elementwise(1), [n for n in _elementwise(2) if "." not in n and n not in ("cast_like", "power")]
@@ -157,6 +159,8 @@ def _broadcasts(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 def _reduce(net: AnyNetwork) -> Any:
     x, op = net.any_value(), net.pick(*REDUCTIONS)
+    if op in ("argmax", "argmin") and 0 in net.shape(x):
+        raise TypeInferenceError("nothing has no extreme element")
     if op in ("argmax", "argmin"):
         return net.call(op, x, axis=net.pick(None, *range(x.rank)), keepdims=net.pick(False, True))
     axes = tuple(k for k in range(x.rank) if net.rng.random() < 0.5)
@@ -185,7 +189,7 @@ def _move(net: AnyNetwork) -> Any:
         ("reverse", {"axis": axis}),
         ("cast", {"dtype": net.pick("float32", "float64", "float16", "int32", "int64", "bool")}),
         ("nn.pad", {"pad_width": tuple((net.pick(0, 1), net.pick(0, 2)) for _ in range(x.rank)),
-                    "pad_mode": net.pick("constant", "edge", "reflect")}),
+                    "pad_mode": net.pick("constant", "edge", "reflect") if 0 not in net.shape(x) else "constant"}),
         ("broadcast_to", {"shape": (net.pick(1, 2, 3), *x.shape)}),
         ("cumsum", {"axis": axis, "exclusive": net.pick(False, True)}),
     )
