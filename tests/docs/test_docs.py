@@ -1,0 +1,76 @@
+"""Documentation runs: the Python blocks of every page in order, and the listings read back."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from forge.ir.parser import parse_module
+from forge.ir.printer import print_module
+from forge.ir.verifier import verify
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [m[2] for m in BLOCK.finditer(page.read_text()) if m[1] == language]
+
+
+def script_of(page: Path) -> str:
+    """The Python blocks, each on the lines that it has in the page, so that tracebacks tell the place."""
+    text = page.read_text()
+    lines = [""] * (text.count("\n") + 1)
+    for match in BLOCK.finditer(text):
+        if match[1] == "python":
+            first = text.count("\n", 0, match.start(2))
+            code = match[2].splitlines()
+            lines[first : first + len(code)] = code
+    return "\n".join(lines)
+
+
+def has_blocks(language: str) -> list[Path]:
+    return [p for p in PAGES if blocks(p, language)]
+
+
+def run(page: Path, folder: Path) -> str:
+    """Runs the page's Python blocks in ``folder`` and returns what they print."""
+    (folder / "examples").symlink_to(ROOT / "examples")
+    script = folder / f"{page.stem}.py"
+    script.write_text(script_of(page))
+    done = subprocess.run([sys.executable, script.name], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{page.relative_to(ROOT)}:\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", has_blocks("python"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_python_blocks_run_and_print_the_listings(page: Path, tmp_path: Path) -> None:
+    printed = run(page, tmp_path)
+    for listing in blocks(page, "relay"):
+        if "meta[" in listing:
+            assert listing.strip() in printed
+
+
+@pytest.mark.parametrize("page", has_blocks("relay"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_listings_are_canonical(page: Path) -> None:
+    listings = [text for text in blocks(page, "relay") if "meta[" not in text]
+    for listing in listings:
+        module = parse_module(listing)
+        verify(module)
+        assert print_module(module) == listing
+
+
+def test_pages_are_found() -> None:
+    assert {"README.md", "tour.md", "text_format.md"} <= {p.name for p in has_blocks("python")}
+
+
+def test_a_failing_block_is_reported_with_its_line(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\n```python\nx = 1\n```\n\ntext\n\n```python\nassert x == 1\nassert x == 2\n```\n")
+    assert script_of(page).splitlines()[10] == "assert x == 2"
+    assert script_of(page).splitlines()[3] == "x = 1"
