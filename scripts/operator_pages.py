@@ -14,6 +14,7 @@ from typing import Any
 from forge.frontends.onnx import registry
 from forge.ir.op import Trait, all_ops
 from forge.kernels.contract import FAMILIES
+from forge.lowering.control import KINDS as CONTROL_FLOW
 from forge.ops.base import Kind, Op
 
 INDEX = """# Operators
@@ -96,6 +97,8 @@ def native_code(op: Op[Any]) -> str:
     """How the operator becomes machine code."""
     if op.traits & Trait.HOST:
         return "none: runs on the host"
+    if op.name in CONTROL_FLOW:
+        return "a program of its own for each region, which the runtime runs"
     if op.kernel in FAMILIES:
         return f"kernel family `{op.kernel}`"
     if type(op).lower is not Op.lower:

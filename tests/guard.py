@@ -37,6 +37,7 @@ class _Host(ctypes.Structure):
     _fields_ = [
         ("abi_version", ctypes.c_int32), ("state", ctypes.c_void_p), ("alloc", _ALLOC), ("free", _FREE),
         ("parallel_for", _PARALLEL), ("report_error", _REPORT), ("call_registered", ctypes.c_void_p),
+        ("run_control", ctypes.c_void_p),
     ]
 
 
@@ -101,7 +102,7 @@ class _GuardedHost:
         self.blocks: dict[int, Guarded] = {}
         self.error = ""
         functions = (_ALLOC(self._alloc), _FREE(self._free), _PARALLEL(self._parallel), _REPORT(self._report))
-        self.struct = _Host(1, None, *functions, None)
+        self.struct = _Host(1, None, *functions, None, None)
 
     def _alloc(self, _host: Any, size: int, alignment: int) -> int:
         block = Guarded(size, alignment)
@@ -134,6 +135,7 @@ def run(compiled: CompiledModel, graph: Graph, inputs: Sequence[np.ndarray]) -> 
     model = _Model.from_address(library.addresses[MODEL_SYMBOL])
     assert compiled.lowered is not None
     program = compiled.lowered.program
+    assert not program.controls, "this host runs no control flow"
     known = _bind(graph, inputs)
     symbols = (ctypes.c_int64 * max(1, len(program.symbols)))(*[known.get(v.name, -1) for v in program.symbols])
     blocks = [Guarded(_bytes(a.shape, a.itemsize)).write(a.tobytes()) for a in inputs]

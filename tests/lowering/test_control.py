@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from forge.ir.builder import Builder
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module, Value
 from forge.ir.types import SequenceType, TensorType, Type
-from forge_runtime import ExecutionError, ForgeRuntimeError
+from forge.module import IRModule
+from forge_runtime import ExecutionError, ForgeRuntimeError, Runtime
 
 F32 = "float32"
 N = dims.symbol("n")
@@ -262,3 +264,30 @@ def test_sequences_are_refused_by_name() -> None:
     assert isinstance(graph.outputs[0].type, SequenceType)
     with pytest.raises(CompileError, match=r"\(if\): got Sequence"):
         compile_module(Module(graph), use_cache=False)
+
+
+def convolving(b: Builder, i: Value, running: Value, x: Value) -> list[Value]:
+    y = b.call("nn.conv2d", x, b.constant(0.1 * floats(16, 16, 3, 3)), padding=(1, 1, 1, 1))
+    y = b.call("nn.batch_norm", y, *[b.constant(abs(floats(16)) + 1) for _ in range(4)])
+    return [running, b.call("nn.relu", y), b.call("nn.global_avg_pool2d", y)]
+
+
+def convolutions() -> Graph:
+    image = TensorType((1, 16, 8, 8), F32)
+    body = region([COUNT, FLAG, image], convolving)
+    return main([COUNT, image], lambda b, trips, x: b.node("loop", [trips, None, x], {"num_carried": 1}, [body]).results)
+
+
+def test_passes_work_inside_regions() -> None:
+    check(convolutions(), (np.int64(3), floats(1, 16, 8, 8)), (np.int64(0), floats(1, 16, 8, 8)))
+    compiled = compile_module(Module(convolutions()), use_cache=False)
+    assert compiled.lowered is not None
+    assert any("NCHWc" in f.name for f in compiled.lowered.program.functions)
+
+
+def test_library_with_its_weights(tmp_path: Path) -> None:
+    graph = convolutions()
+    IRModule(Module(graph)).compile(output_path=tmp_path / "build")
+    inputs = [np.asarray(2), floats(1, 16, 8, 8)]
+    for result, expected in zip(Runtime(tmp_path / "build")(*inputs), run_graph(graph, inputs), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
