@@ -22,7 +22,8 @@ def test_names_and_numpy_types_belong_together(name: str) -> None:
 @pytest.mark.parametrize(
     ("given", "name"),
     [
-        ("float", "float32"), ("double", "float64"), ("half", "float16"), ("bf16", "bfloat16"), ("int", "int32"), ("long", "int64"),
+        ("float", "float32"), ("double", "float64"), ("half", "float16"), ("bf16", "bfloat16"), ("int", "int32"),
+        ("long", "int64"),
         ("bool_", "bool"), ("uint1", "bool"), ("str", "string"), ("object", "string"), (np.float32, "float32"), (bool, "bool"),
         (np.dtype(">f4"), "float32"), (np.dtype("U7"), "string"), (np.dtype(object), "string"), (ml_dtypes.bfloat16, "bfloat16"),
         (np.array([1], "int16").dtype, "int16"), (ml_dtypes.int4, "int4"),

@@ -76,7 +76,7 @@ def grow(inner: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
 
 scalar_trees = st.recursive(leaves, grow, max_leaves=8)
 vector_trees = st.recursive(vectors, grow, max_leaves=8)
-sizes = st.fixed_dictionaries({name: integers for name in "abc"})
+sizes = st.fixed_dictionaries(dict.fromkeys("abc", integers))
 
 
 def built(tree: Tree) -> Expr:
