@@ -5,6 +5,7 @@ from forge.kernels.cpu import (
     dense,
     depthwise,
     detection,
+    elimination,
     layer_norm,
     matmul,
     ordering,
@@ -16,6 +17,6 @@ from forge.kernels.cpu import (
 )
 
 __all__ = [
-    "conv2d", "dense", "depthwise", "detection", "layer_norm", "matmul", "ordering", "rnn", "running", "scattering",
-    "softmax", "winograd",
+    "conv2d", "dense", "depthwise", "detection", "elimination", "layer_norm", "matmul", "ordering", "rnn", "running",
+    "scattering", "softmax", "winograd",
 ]

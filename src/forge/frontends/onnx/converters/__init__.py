@@ -21,6 +21,7 @@ MODULES = (
     "sequences",
     "randomness",
     "vision",
+    "caching",
 )
 
 

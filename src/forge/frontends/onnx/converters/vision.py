@@ -1,4 +1,4 @@
-"""Detection and sampling of images."""
+"""Detection, sampling and patches of images; determinants."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from forge import dims
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
+
+Ints = tuple[int, ...]
 
 _MODES = {"bilinear": "linear", "linear": "linear", "nearest": "nearest", "bicubic": "cubic", "cubic": "cubic"}
 
@@ -111,3 +113,52 @@ def roi_align(
         aligned=coordinate_transformation_mode == "half_pixel",
         mode=mode,
     )
+
+
+@converts("DeformConv", since=19)
+def deformable_convolution(
+    g: Context,
+    x: Value,
+    weight: Value,
+    offset: Value,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    *,
+    dilations: Ints | None = None,
+    group: int = 1,
+    kernel_shape: Ints | None = None,
+    offset_group: int = 1,
+    pads: Ints | None = None,
+    strides: Ints | None = None,
+) -> Value:
+    if x.rank != 4:
+        raise g.unsupported(f"input of rank {x.rank}; supported: 4")
+    if kernel_shape is not None and kernel_shape != weight.shape[2:]:
+        raise g.invalid(f"attribute 'kernel_shape': got {list(kernel_shape)}; expected that of W, {list(weight.shape[2:])}")
+    operands = [x, offset, weight, mask]
+    attributes = {"strides": strides or (1, 1), "padding": pads or (0, 0), "dilation": dilations or (1, 1)}
+    result = g.call("nn.deformable_conv2d", *operands, **attributes, groups=group, offset_groups=offset_group)
+    return result if bias is None else g.call("nn.bias_add", result, bias, axis=1)
+
+
+@converts("Col2Im", since=18)
+def column_to_image(
+    g: Context,
+    x: Value,
+    image_shape: Value,
+    block_shape: Value,
+    *,
+    dilations: Ints | None = None,
+    pads: Ints | None = None,
+    strides: Ints | None = None,
+) -> Value:
+    image = g.dims(image_shape)
+    if image is None:
+        raise g.unsupported("image_shape is computed at run time; expected a constant; fix it with shape= or in the exporter")
+    attributes = {"strides": strides or (1,), "padding": pads or (0,), "dilation": dilations or (1,)}
+    return g.call("nn.fold", x, image_shape=image, block_shape=g.required_ints(block_shape, "block_shape"), **attributes)
+
+
+@converts("Det", since=11)
+def determinant(g: Context, x: Value) -> Value:
+    return g.call("linalg.determinant", x)
