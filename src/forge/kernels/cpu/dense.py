@@ -135,7 +135,7 @@ def _data_element(plan: DensePlan, rows: Rows) -> tuple[Stmt, Element]:
     def copy_row(row: Expr) -> Stmt:
         indices = micro.unravel(rows.begin + row, lead)
         return micro.each_vector("k", plan.depth, lanes, lambda k, mask: store(
-            copy, row * plan.depth + k, E.cast(plan.data.read([*indices, k], mask), dtype), mask))
+            copy, row * plan.depth + k, E.broadcast(E.cast(plan.data.read([*indices, k], mask), dtype), k.lanes), mask))
 
     return (seq(Allocate(copy), micro.serial("row", rows.count, copy_row)),
             lambda row, k: E.load(copy, (row - rows.begin) * plan.depth + k))

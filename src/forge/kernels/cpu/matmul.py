@@ -69,11 +69,16 @@ class MatmulPlan:
 
     def read_a(self, batch: Sequence[Expr], row: Expr, k: Expr, mask: Expr | None = None) -> Expr:
         matrix = [k, row] if self.transpose_a else [row, k]
-        return E.cast(self.a.read([*_broadcast(batch, self.a.shape[:-2]), *matrix], mask), self.tile.dtype)
+        return self._element(self.a, batch, matrix, mask)
 
     def read_b(self, batch: Sequence[Expr], k: Expr, column: Expr, mask: Expr | None = None) -> Expr:
         matrix = [column, k] if self.transpose_b else [k, column]
-        return E.cast(self.b.read([*_broadcast(batch, self.b.shape[:-2]), *matrix], mask), self.tile.dtype)
+        return self._element(self.b, batch, matrix, mask)
+
+    def _element(self, operand: Reader, batch: Sequence[Expr], matrix: Sequence[Expr], mask: Expr | None) -> Expr:
+        """What ``operand`` holds there; a constant of one element is read as a scalar."""
+        value = operand.read([*_broadcast(batch, operand.shape[:-2]), *matrix], mask)
+        return E.broadcast(E.cast(value, self.tile.dtype), max(i.lanes for i in matrix))
 
 
 def _broadcast(batch: Sequence[Expr], shape: Sequence[Expr]) -> list[Expr]:
