@@ -222,6 +222,8 @@ class _Blocking:
         operands = [None if v is None else _aligned(v, channels) for v in node.operands]
         if any(v is not None and shape is None for v, shape in zip(node.operands, operands)):
             return None
+        if all(shape is None or all(extent == 1 for extent in shape) for shape in operands):
+            return None
         builder = before(self.graph, node)
         blocked = [None if v is None else self._operand(v, channels, builder) for v in node.operands]
         return self._call(node, blocked, node.attributes)
