@@ -250,11 +250,11 @@ def test_an_error_in_a_region_is_the_callers() -> None:
 def test_slices_of_other_sizes_are_an_error() -> None:
     body = region([COUNT, FLAG, TensorType((dims.symbol("carried_0"),), F32)],
                   lambda b, i, c, x: [c, (longer := b.call("concatenate", x, x, axis=0)), b.call("copy", longer)])
-    graph = main([COUNT, VECTOR], lambda b, t, x: b.node("loop", [t, None, x], {"num_carried": 1}, [body]).results)
+    graph = main([COUNT, VECTOR], lambda b, t, x: b.node("loop", [t, None, x], {"num_carried": 1}, [body], "grow").results)
     runtime = compile_module(Module(graph), use_cache=False).runtime()
     assert runtime(x0=np.int64(1), x1=floats(2))[1].shape == (1, 4)
     for _ in range(20):
-        with pytest.raises(ForgeRuntimeError, match="other sizes in another iteration"):
+        with pytest.raises(ForgeRuntimeError, match=r"node grow \(loop\): .*other sizes in another iteration"):
             runtime(x0=np.int64(2), x1=floats(2))
 
 

@@ -18,8 +18,8 @@ TRIPS, CONDITION = 1, 2
 """``forge_control_kind`` and the flags of loops."""
 
 
-def constants(control: Control, symbol: str, models: Sequence[str]) -> list[str]:
-    """Definitions of the ``forge_control`` called ``symbol``, whose regions are the descriptors ``models``."""
+def constants(control: Control, symbol: str, models: Sequence[str], name: str) -> list[str]:
+    """Definitions of the ``forge_control`` called ``symbol`` of descriptors ``models``; ``name`` points to the text of its name."""
     lines, backwards = [], "ptr null"
     if any(control.backwards):
         backwards = f"ptr {symbol}.backwards"
@@ -28,8 +28,8 @@ def constants(control: Control, symbol: str, models: Sequence[str]) -> list[str]
     flags = TRIPS * control.has_trips + CONDITION * control.has_condition
     regions = [f"ptr {m}" for m in models] + ["ptr null"] * (2 - len(models))
     numbers = [f"i32 {n}" for n in (KINDS.index(control.kind), flags, control.carried, control.scanned)]
-    lines.append(f"{symbol} = internal constant {{ i32, i32, i32, i32, ptr, ptr, ptr }} "
-                 f"{{ {', '.join([*numbers, backwards, *regions])} }}, align 8")
+    lines.append(f"{symbol} = internal constant {{ i32, i32, i32, i32, ptr, ptr, ptr, ptr }} "
+                 f"{{ {', '.join([*numbers, backwards, *regions, name])} }}, align 8")
     return lines
 
 

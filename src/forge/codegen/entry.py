@@ -149,7 +149,7 @@ def _emit_program(module: ModuleEmitter, program: Program, suffix: str, strings:
     for number, node in enumerate(program.controls):
         models = [_emit_program(module, region, f"{suffix}_{number}_{k}", strings, "ptr null")
                   for k, region in enumerate(node.regions)]
-        for line in control.constants(node, control_symbol(suffix, number), models):
+        for line in control.constants(node, control_symbol(suffix, number), models, strings.pointer(node.name)):
             module.add(line)
     entry = EntryEmitter(module, program, suffix)
     entry.emit(program.entry)

@@ -105,18 +105,18 @@ def _missing(region: Graph) -> set[str]:
     return used - {str(d) for d in plain if dims.symbols(d) == [str(d)]}
 
 
-def control_of(node: Node, regions: Sequence[Program]) -> Control:
-    """What the host is told of ``node``."""
-    attrs = node.attrs
+def control_of(step: ControlStep, regions: Sequence[Program]) -> Control:
+    """What the host is told of a node."""
+    node, attrs = step.node, step.node.attrs
     if isinstance(attrs, LoopAttrs):
         trips, condition = ([*node.operands, None, None][k] is not None for k in (0, 1))
-        return Control(node.op, tuple(regions), attrs.num_carried, has_trips=trips, has_condition=condition)
+        return Control(step.name, node.op, tuple(regions), attrs.num_carried, has_trips=trips, has_condition=condition)
     if isinstance(attrs, ScanAttrs):
         stacked = len(node.results) - attrs.num_states
         directions = [*(attrs.input_directions or (0,) * attrs.num_scan_inputs), *(attrs.output_directions or (0,) * stacked)]
         backwards = tuple(bool(d) for d in directions)
-        return Control(node.op, tuple(regions), attrs.num_states, attrs.num_scan_inputs, backwards=backwards)
-    return Control(node.op, tuple(regions))
+        return Control(step.name, node.op, tuple(regions), attrs.num_states, attrs.num_scan_inputs, backwards=backwards)
+    return Control(step.name, node.op, tuple(regions))
 
 
 def run_control(step: ControlStep, number: int, plan: MemoryPlan, address: Callable[[Value], Address]) -> list[Stmt]:

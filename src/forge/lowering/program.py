@@ -161,7 +161,7 @@ class _Assembler:
             for label, region in zip(labels, step.node.regions, strict=True)
         ]
         self.entry.extend(run_control(step, len(self.controls), self.plan, lambda v: _address(v, self.plan)))
-        self.controls.append(control_of(step.node, regions))
+        self.controls.append(control_of(step, regions))
 
     def _allocate(self, group: Group) -> None:
         """Memory for results whose size is known only now."""

@@ -40,6 +40,7 @@ class Control:
     The kernels of ``regions`` are functions of the outermost program, and offsets of their weights count from its weights.
     """
 
+    name: str
     kind: str  # if, loop or scan
     regions: tuple[Program, ...]
     carried: int = 0

@@ -7,8 +7,15 @@ static int32_t report(const forge_host *host, int32_t status, const char *messag
   return status;
 }
 
-static int32_t out_of_memory(const forge_host *host) {
-  return report(host, FORGE_ERROR_MEMORY, "control flow: no memory for a result");
+static int32_t fail(const forge_host *host, const forge_control *control, int32_t status, const char *message) {
+  static const char *const kinds[] = {[FORGE_IF] = "if", [FORGE_LOOP] = "loop", [FORGE_SCAN] = "scan"};
+  forge_error error;
+  forge_fail(&error, status, "node %s (%s): %s", control->name, kinds[control->kind], message);
+  return report(host, status, error.message);
+}
+
+static int32_t out_of_memory(const forge_host *host, const forge_control *control) {
+  return fail(host, control, FORGE_ERROR_MEMORY, "no memory for its results");
 }
 
 /* Runs a region; outputs have no data before and, unless it fails, have some afterwards. */
@@ -24,38 +31,39 @@ static int32_t run_region(const forge_host *host, const forge_model *region, con
   return status == FORGE_OK ? FORGE_OK : report(host, status, error.message);
 }
 
-static int32_t allocate(const forge_host *host, forge_tensor *tensor, int64_t bytes) {
-  if (bytes < 0) return out_of_memory(host);
+static int32_t allocate(const forge_host *host, const forge_control *control, forge_tensor *tensor, int64_t bytes) {
+  if (bytes < 0) return out_of_memory(host, control);
   tensor->capacity = bytes ? bytes : 1;
   tensor->data = host->alloc(host, (size_t)tensor->capacity, FORGE_ALIGNMENT);
-  return tensor->data ? FORGE_OK : out_of_memory(host);
+  return tensor->data ? FORGE_OK : out_of_memory(host, control);
 }
 
 /* Memory for an empty tensor: kernels may read and discard elements of it, as if each extent were at least 1. */
-static int32_t allocate_empty(const forge_host *host, forge_tensor *tensor) {
+static int32_t allocate_empty(const forge_host *host, const forge_control *control, forge_tensor *tensor) {
   forge_tensor full = *tensor;
   for (int32_t d = 0; d < full.ndim; d++)
     if (full.shape[d] == 0) full.shape[d] = 1;
-  return allocate(host, tensor, forge_byte_count(&full));
+  return allocate(host, control, tensor, forge_byte_count(&full));
 }
 
 /* Moves `value`, whose data is the caller's to give, into a result of the node. It stays with the caller if it does not fit. */
-static int32_t hand_over(const forge_host *host, forge_tensor *value, forge_tensor *result) {
+static int32_t hand_over(const forge_host *host, const forge_control *control, forge_tensor *value, forge_tensor *result) {
   bool fits = value->dtype == result->dtype && value->ndim == result->ndim;
   for (int32_t d = 0; fits && d < result->ndim; d++)
     fits = result->shape[d] < 0 || result->shape[d] == value->shape[d];
-  if (!fits) return report(host, FORGE_ERROR_VALUE, "control flow: a result has another type than the model says");
+  if (!fits) return fail(host, control, FORGE_ERROR_VALUE, "a result has another type than the model says");
   *result = *value;
   value->data = NULL;
   if (forge_byte_count(result)) return FORGE_OK;
   forge_free_output(host, result);
-  return allocate_empty(host, result);
+  return allocate_empty(host, control, result);
 }
 
 /* The first element of a scalar operand. */
-static int32_t read_scalar(const forge_host *host, const forge_tensor *operand, int32_t dtype, int64_t *value) {
+static int32_t read_scalar(const forge_host *host, const forge_control *control, const forge_tensor *operand,
+                           int32_t dtype, int64_t *value) {
   if (operand->dtype != dtype || forge_byte_count(operand) <= 0)
-    return report(host, FORGE_ERROR_VALUE, "control flow: a condition or number of trips is no scalar");
+    return fail(host, control, FORGE_ERROR_VALUE, "a condition or number of trips is no scalar");
   *value = dtype == FORGE_BOOL ? *(const uint8_t *)operand->data != 0 : *(const int64_t *)operand->data;
   return FORGE_OK;
 }
@@ -103,8 +111,8 @@ static int32_t reserve(const looping *l, forge_tensor *stack, int64_t bytes, int
   if (stack->data && stack->capacity >= bytes) return FORGE_OK;
   forge_tensor larger = *stack;
   int64_t wanted = 0;
-  if (__builtin_mul_overflow(bytes, (int64_t)2, &wanted)) return out_of_memory(l->host);
-  const int32_t status = allocate(l->host, &larger, l->trips < 0 || stack->data ? wanted : bytes);
+  if (__builtin_mul_overflow(bytes, (int64_t)2, &wanted)) return out_of_memory(l->host, l->control);
+  const int32_t status = allocate(l->host, l->control, &larger, l->trips < 0 || stack->data ? wanted : bytes);
   if (status != FORGE_OK) return status;
   if (used) memcpy(larger.data, stack->data, (size_t)used);
   forge_free_output(l->host, stack);
@@ -117,11 +125,11 @@ static int32_t begin_stack(const looping *l, const forge_tensor *part, forge_ten
   bool fits = part->dtype == stack->dtype && part->ndim + 1 == stack->ndim;
   for (int32_t d = 0; fits && d < part->ndim; d++)
     fits = stack->shape[d + 1] < 0 || stack->shape[d + 1] == part->shape[d];
-  if (!fits) return report(l->host, FORGE_ERROR_VALUE, "control flow: a result has another type than the model says");
+  if (!fits) return fail(l->host, l->control, FORGE_ERROR_VALUE, "a result has another type than the model says");
   memcpy(stack->shape + 1, part->shape, sizeof(int64_t) * (size_t)part->ndim);
   int64_t total = forge_byte_count(part);
   const bool bounded = l->control->kind == FORGE_SCAN;
-  if (__builtin_mul_overflow(total, bounded ? l->trips : 1, &total)) return out_of_memory(l->host);
+  if (__builtin_mul_overflow(total, bounded ? l->trips : 1, &total)) return out_of_memory(l->host, l->control);
   return reserve(l, stack, total, 0);
 }
 
@@ -131,10 +139,10 @@ static int32_t append(const looping *l, const forge_tensor *part, int32_t number
   if (l->iteration == 0) status = begin_stack(l, part, stack);
   if (status != FORGE_OK) return status;
   if (memcmp(stack->shape + 1, part->shape, sizeof(int64_t) * (size_t)part->ndim))
-    return report(l->host, FORGE_ERROR_VALUE, "control flow: a stacked result has other sizes in another iteration");
+    return fail(l->host, l->control, FORGE_ERROR_VALUE, "a stacked result has other sizes in another iteration");
   const int64_t bytes = forge_byte_count(part);
   int64_t row = l->iteration, end = 0;
-  if (__builtin_mul_overflow(bytes, l->iteration + 1, &end)) return out_of_memory(l->host);
+  if (__builtin_mul_overflow(bytes, l->iteration + 1, &end)) return out_of_memory(l->host, l->control);
   status = reserve(l, stack, end, bytes * l->iteration);
   if (status != FORGE_OK) return status;
   if (is_backwards(l, l->control->scanned + number)) row = l->trips - 1 - l->iteration;
@@ -155,7 +163,7 @@ static int32_t take(looping *l) {
   for (int32_t k = 0; status == FORGE_OK && k < l->n_stacked; k++)
     status = append(l, &l->out[l->first_out + l->control->carried + k], k);
   if (status == FORGE_OK && l->control->flags & FORGE_LOOP_CONDITION)
-    status = read_scalar(l->host, &l->out[0], FORGE_BOOL, &l->condition);
+    status = read_scalar(l->host, l->control, &l->out[0], FORGE_BOOL, &l->condition);
   for (int32_t k = 0; k < l->body->n_outputs; k++)
     forge_free_output(l->host, &l->out[k]);
   return status;
@@ -182,25 +190,25 @@ static int32_t give_carried(looping *l, int32_t k) {
   if (!l->owned[k]) {
     const void *initial = value->data;
     const int64_t bytes = forge_byte_count(value);
-    const int32_t status = allocate(l->host, value, bytes);
+    const int32_t status = allocate(l->host, l->control, value, bytes);
     if (status != FORGE_OK) return status;
     if (bytes) memcpy(value->data, initial, (size_t)bytes);
     l->owned[k] = true;
   }
-  return hand_over(l->host, value, &l->results[k]);
+  return hand_over(l->host, l->control, value, &l->results[k]);
 }
 
 static int32_t finish_stack(const looping *l, int32_t number) {
   forge_tensor *stack = &l->results[l->control->carried + number];
   if (stack->shape[0] >= 0 && stack->shape[0] != l->iteration)
-    return report(l->host, FORGE_ERROR_VALUE, "control flow: the number of iterations is another than the model says");
+    return fail(l->host, l->control, FORGE_ERROR_VALUE, "the number of iterations is another than the model says");
   stack->shape[0] = l->iteration;
   const forge_tensor_spec *spec = &l->body->outputs[l->first_out + l->control->carried + number];
   for (int32_t d = 1; d < stack->ndim; d++)
     if (stack->shape[d] < 0) stack->shape[d] = spec->dims[d - 1].size >= 0 ? spec->dims[d - 1].size : 0;
   if (stack->data && forge_byte_count(stack)) return FORGE_OK;
   forge_free_output(l->host, stack);
-  return allocate_empty(l->host, stack);
+  return allocate_empty(l->host, l->control, stack);
 }
 
 static int32_t finish(looping *l) {
@@ -218,11 +226,11 @@ static int32_t read_limits(looping *l) {
   l->trips = -1;
   l->condition = 1;
   if (l->control->flags & FORGE_LOOP_TRIPS) {
-    status = read_scalar(l->host, l->operands++, FORGE_INT64, &l->trips);
+    status = read_scalar(l->host, l->control, l->operands++, FORGE_INT64, &l->trips);
     if (l->trips < 0) l->trips = 0;
   }
   if (status == FORGE_OK && l->control->flags & FORGE_LOOP_CONDITION)
-    status = read_scalar(l->host, l->operands++, FORGE_BOOL, &l->condition);
+    status = read_scalar(l->host, l->control, l->operands++, FORGE_BOOL, &l->condition);
   if (l->control->kind == FORGE_SCAN) l->trips = l->operands[l->control->carried].shape[0];
   return status;
 }
@@ -230,7 +238,7 @@ static int32_t read_limits(looping *l) {
 static int32_t check_lengths(const looping *l) {
   for (int32_t k = 0; k < l->control->scanned; k++)
     if (l->operands[l->control->carried + k].shape[0] != l->trips)
-      return report(l->host, FORGE_ERROR_VALUE, "scan: the scan inputs have different lengths");
+      return fail(l->host, l->control, FORGE_ERROR_VALUE, "the scan inputs have different lengths");
   return FORGE_OK;
 }
 
@@ -254,7 +262,7 @@ static int32_t run_loop(const forge_host *host, const forge_control *control, co
   const size_t tensors = (size_t)body->n_inputs + (size_t)body->n_outputs;
   const size_t bytes = sizeof(forge_tensor) * tensors + (size_t)control->carried;
   forge_tensor *table = host->alloc(host, bytes, FORGE_ALIGNMENT);
-  if (table == NULL) return out_of_memory(host);
+  if (table == NULL) return out_of_memory(host, control);
   memset(table, 0, bytes);
   looping l = {.host = host, .control = control, .body = body, .weights = weights, .operands = in, .results = out,
                .n_stacked = n_out - control->carried, .first_in = is_loop ? 2 : 0, .first_out = is_loop ? 1 : 0,
@@ -267,15 +275,15 @@ static int32_t run_loop(const forge_host *host, const forge_control *control, co
 static int32_t run_if(const forge_host *host, const forge_control *control, const void *weights, const forge_tensor *in,
                       forge_tensor *out, int32_t n_out) {
   int64_t condition = 0;
-  int32_t status = read_scalar(host, in, FORGE_BOOL, &condition);
+  int32_t status = read_scalar(host, control, in, FORGE_BOOL, &condition);
   if (status != FORGE_OK) return status;
   const size_t bytes = sizeof(forge_tensor) * ((size_t)n_out + 1);
   forge_tensor *table = host->alloc(host, bytes, FORGE_ALIGNMENT);
-  if (table == NULL) return out_of_memory(host);
+  if (table == NULL) return out_of_memory(host, control);
   memset(table, 0, bytes);
   status = run_region(host, control->regions[condition ? 0 : 1], weights, in + 1, table);
   for (int32_t k = 0; status == FORGE_OK && k < n_out; k++)
-    status = hand_over(host, &table[k], &out[k]);
+    status = hand_over(host, control, &table[k], &out[k]);
   for (int32_t k = 0; k < n_out; k++)
     forge_free_output(host, &table[k]);
   host->free(host, table, bytes);

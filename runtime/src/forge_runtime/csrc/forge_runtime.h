@@ -136,6 +136,7 @@ struct forge_control {
   int32_t scanned;                /* scan: operands that are taken apart along their first dimension */
   const uint8_t *backwards;       /* scan, for each scanned operand, then each stacked result: 1 from last to first; may be NULL */
   const forge_model *regions[2];  /* then and else; or body and NULL */
+  const char *name;               /* of the node, for messages */
 };
 
 /* The model inside this library. */
