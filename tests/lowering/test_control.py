@@ -291,3 +291,76 @@ def test_library_with_its_weights(tmp_path: Path) -> None:
     inputs = [np.asarray(2), floats(1, 16, 8, 8)]
     for result, expected in zip(Runtime(tmp_path / "build")(*inputs), run_graph(graph, inputs), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_captured_sizes_that_are_expressions() -> None:
+    def build(b: Builder, flag: Value, x: Value) -> list[Value]:
+        y = b.call("concatenate", x, x, axis=0)
+        branches = [region([y.type], lambda r, v, op=op: [r.call(op, v), r.call("sum", v)]) for op in ("exp", "abs")]
+        return list(b.node("if", [flag, y], {}, branches).results)
+
+    check(main([FLAG, VECTOR], build), (True, floats(3)), (False, floats(1)))
+
+
+@pytest.mark.parametrize("options", [{"float16": True}, {"channel_layout": "last"}, {"channel_layout": "first"}])
+def test_options_that_change_types_inside(options: dict[str, Any]) -> None:
+    graph = convolutions()
+    inputs = [np.asarray(2), floats(1, 16, 8, 8)]
+    runtime = compile_module(Module(graph), use_cache=False, **options).runtime()
+    tolerance = 1e-2 if "float16" in options else 1e-5
+    for result, expected in zip(runtime(*inputs), run_graph(graph, inputs), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
+
+
+class Writer:
+    """Writes regions at random, over vectors of one symbolic size."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def pick(self, pool: Sequence[Value], count: int) -> list[Value]:
+        return [pool[int(self.rng.integers(len(pool)))] for _ in range(count)]
+
+    def vectors(self, b: Builder, pool: list[Value], depth: int, wanted: int) -> list[Value]:
+        """``wanted`` vectors, from a few random steps on those in ``pool``."""
+        pool = list(pool)
+        for _ in range(self.rng.integers(1, 5)):
+            steps = [self.simple, self.branch, self.repeat, self.sweep][: 4 if depth else 1]
+            pool.extend(steps[self.rng.integers(len(steps))](b, pool, depth - 1))
+        return [pool[-1], *self.pick(pool, wanted - 1)]
+
+    def simple(self, b: Builder, pool: list[Value], depth: int) -> list[Value]:
+        name = self.rng.choice(["tanh", "abs", "add", "maximum", "subtract"])
+        return [b.call(str(name), *self.pick(pool, 1 if name in ("tanh", "abs") else 2))]
+
+    def body(self, own: list[Type], captured: int, depth: int, wanted: int, condition: bool) -> Graph:
+        def build(b: Builder, *inputs: Value) -> list[Value]:
+            usable = [v for v in inputs if v.type == VECTOR]
+            return [*inputs[1 : 1 + condition], *self.vectors(b, usable, depth, wanted)]
+
+        return region([*own, *[VECTOR] * captured], build)
+
+    def branch(self, b: Builder, pool: list[Value], depth: int) -> list[Value]:
+        captured = self.pick(pool, 2)
+        flag = b.call("less", b.call("sum", pool[-1]), b.constant(0, F32))
+        return list(b.node("if", [flag, *captured], {}, [self.body([], 2, depth, 2, False) for _ in range(2)]).results)
+
+    def repeat(self, b: Builder, pool: list[Value], depth: int) -> list[Value]:
+        trips = b.constant(int(self.rng.integers(1, 4)), "int64")
+        inner = self.body([COUNT, FLAG, VECTOR], 1, depth, 2, True)
+        last, stack = b.node("loop", [trips, None, *self.pick(pool, 2)], {"num_carried": 1}, [inner]).results
+        return [last, b.call("add", b.call("sum", stack, axis=(0,)), last)]
+
+    def sweep(self, b: Builder, pool: list[Value], depth: int) -> list[Value]:
+        rows = b.call("stack", *self.pick(pool, 3), axis=1)
+        attributes = {"num_states": 1, "num_scan_inputs": 1, "input_axes": (1,), "output_axes": (1,), "input_directions": (1,)}
+        inner = self.body([VECTOR, VECTOR], 1, depth, 2, False)
+        last, stack = b.node("scan", [*self.pick(pool, 1), rows, *self.pick(pool, 1)], attributes, [inner]).results
+        return [last, b.call("max", stack, axis=(1,))]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_nests(seed: int) -> None:
+    writer = Writer(seed)
+    graph = main([VECTOR, VECTOR], lambda b, *inputs: writer.vectors(b, list(inputs), 2, 2))
+    check(graph, *[(floats(n), floats(n) - 1) for n in (1, 19)])

@@ -19,7 +19,7 @@ TRIPS, CONDITION = 1, 2
 
 
 def constants(control: Control, symbol: str, models: Sequence[str], name: str) -> list[str]:
-    """Definitions of the ``forge_control`` called ``symbol`` of descriptors ``models``; ``name`` points to the text of its name."""
+    """Definitions of the ``forge_control`` called ``symbol`` of descriptors ``models``; ``name`` points to its name."""
     lines, backwards = [], "ptr null"
     if any(control.backwards):
         backwards = f"ptr {symbol}.backwards"
