@@ -30,6 +30,7 @@ from forge.ops import (  # noqa: F401
     shape_ops,
     slicing,
     sorting,
+    spectral,
 )
 from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, Trait, register
 

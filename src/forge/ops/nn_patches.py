@@ -74,7 +74,7 @@ class Fold(Op[FoldAttrs]):
         for taps in np.ndindex(*attrs.block_shape):
             for at in np.ndindex(*counts):
                 place = [p * w.stride + t * w.dilation - w.before for p, t, w in zip(at, taps, spec, strict=True)]
-                if all(0 <= p < e for p, e in zip(place, out.shape[2:], strict=True)):
+                if all(0 <= p < out.shape[2 + k] for k, p in enumerate(place)):
                     out[(slice(None), slice(None), *place)] += columns[(slice(None), slice(None), *taps, *at)]
         return [out.astype(operands[0].dtype)]
 
@@ -87,7 +87,8 @@ class Fold(Op[FoldAttrs]):
 
         def body(*i: Expr) -> Expr:
             inside: Expr = te.const(True, "bool")
-            channel, flat = i[1], te.const(0)
+            channel = i[1]
+            flat: Expr = te.const(0)
             for window, tap, count, at in zip(spec, taps, counts, i[2:], strict=True):
                 distance = at + te.dim(window.before) - tap.var * window.dilation
                 place = distance // window.stride

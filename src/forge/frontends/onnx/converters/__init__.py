@@ -22,6 +22,7 @@ MODULES = (
     "randomness",
     "vision",
     "caching",
+    "spectral",
 )
 
 

@@ -1,0 +1,278 @@
+"""Fourier transforms and the weights of mel filters.
+
+Complex numbers are pairs (real, imaginary) in the last dimension, real ones single elements in it. Sums are kept in
+float64. A transform of known length is a matrix product with a table of cosines and sines; one of unknown or great length
+computes them as it goes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge import dims, te
+from forge.dims import Dim
+from forge.ir.builder import Builder
+from forge.ir.nodes import Value
+from forge.ir.shapes import known_dims
+from forge.ir.types import TensorType
+from forge.ops import numeric
+from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.creation import one_element
+from forge.ops.infer_helpers import expect_dtype, fail, fresh_dims, normalize_axis, tensor
+from forge.ops.lower_helpers import element, new_symbols, scalar
+from forge.ops.movement import present
+from forge.ops.shape_ops import optional_operand
+from forge.ops.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.te import Expr
+
+LARGEST_TABLE = 1 << 22
+"""Elements of a table that is made when compiling (32 MiB)."""
+
+
+@dataclass(frozen=True)
+class DftAttrs:
+    axis: int = -2
+    length: Dim | None = None
+    inverse: bool = False
+    onesided: bool = False
+
+
+@register
+class Dft(Op[DftAttrs]):
+    """The discrete Fourier transform along ``axis``: out[k] = sum of data[t] * exp(-2 pi i k t / length).
+
+    data is cut or padded with zeros to ``length`` (attribute or operand; without both, its own). ``inverse``: the sign is
+    positive and the sum is divided by length. ``onesided``: a transform gives the first length // 2 + 1 numbers; an inverse
+    one takes those for the transform of real numbers, which it gives (its own length is then 2 * (extent - 1)).
+    """
+
+    name = "fft.dft"
+    operands = (Operand("data"), Operand("length", optional=True))
+    Attrs = DftAttrs
+    kind = Kind.ANCHOR
+    accuracy = Accuracy.ACCUMULATING
+
+    def infer(self, operands: Values, attrs: DftAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        expect_dtype(self.name, data, "data", "float")
+        axis = normalize_axis(self.name, attrs.axis, data.rank)
+        if axis == data.rank - 1 or data.shape[-1] not in (1, 2):
+            raise fail(self.name, f"axis {axis} of operand 'data'", data, "another axis than the last, which has 1 or 2 elements")
+        length = self._length(operands, data.shape[axis], attrs)
+        if isinstance(length, int) and length < 1:
+            raise fail(self.name, "length", length, "a positive number")
+        count = fresh_dims("spectrum", 1)[0] if length is None else self._count(length, attrs)
+        parts = 1 if attrs.inverse and attrs.onesided else 2
+        return [TensorType((*data.shape[:axis], count, *data.shape[axis + 1 : -1], parts), data.dtype)]
+
+    def _length(self, operands: Values, extent: Dim, attrs: DftAttrs) -> Dim | None:
+        """The length, None when it arrives at run time."""
+        if attrs.length is not None:
+            return attrs.length
+        operand = optional_operand(operands, 1)
+        if operand is None:
+            return _own_length(extent, attrs)
+        one_element(self.name, operand, "length")
+        known = known_dims(operand)
+        return None if known is None else known.reshape(-1)[0]
+
+    def _count(self, length: Any, attrs: DftAttrs) -> Any:
+        """Numbers of the result along the axis."""
+        return dims.floordiv(length, 2) + 1 if attrs.onesided and not attrs.inverse else length
+
+    def reference(self, operands: Arrays, attrs: DftAttrs) -> Arrays:
+        data, given = [*operands, None][:2]
+        axis = attrs.axis % data.ndim
+        length = self._reference_length(data.shape[axis], given, attrs)
+        wide = data.astype(np.float64)
+        signal = wide[..., 0] if data.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
+        if attrs.inverse and attrs.onesided:
+            return [np.fft.irfft(signal, length, axis)[..., None].astype(data.dtype)]
+        result = (np.fft.ifft if attrs.inverse else np.fft.fft)(signal, length, axis)
+        if attrs.onesided:
+            result = np.take(result, np.arange(length // 2 + 1), axis)
+        return [np.stack([result.real, result.imag], -1).astype(data.dtype)]
+
+    def _reference_length(self, extent: int, given: Array | None, attrs: DftAttrs) -> int:
+        if attrs.length is not None:
+            return attrs.length  # type: ignore[return-value]
+        return _own_length(extent, attrs) if given is None else int(given.reshape(()))  # type: ignore[return-value]
+
+    def decompose(self, builder: Builder, operands: Values, attrs: DftAttrs) -> Sequence[Value] | None:
+        """A matrix product with the table, where the sizes are numbers."""
+        data = operands[0]
+        assert data is not None
+        axis = attrs.axis % data.rank
+        extent, length = data.shape[axis], self._length(operands, data.shape[axis], attrs)
+        if not isinstance(extent, int) or not isinstance(length, int):
+            return None
+        used = min(extent, length // 2 + 1 if attrs.inverse and attrs.onesided else length)
+        parts = data.shape[-1]
+        assert isinstance(parts, int)
+        if self._count(length, attrs) * used * 2 * parts > LARGEST_TABLE:
+            return None
+        table = spectrum_table(length, used, parts, attrs)
+        rest = tuple(k for k in range(data.rank - 1) if k != axis)
+        cut = builder.call("strided_slice", data, begin=(0,), end=(used,), strides=(1,), axes=(axis,))
+        moved = builder.call("transpose", cut, axes=(*rest, axis, data.rank - 1))
+        outer = tuple(data.shape[k] for k in rest)
+        rows = builder.call("reshape", moved, newshape=(dims.product(outer), used * parts), allowzero=True)
+        wide = rows if rows.dtype == "float64" else builder.call("cast", rows, dtype="float64")
+        weight = builder.constant(table.reshape(-1, used * parts))
+        product = builder.call("nn.dense", wide, weight, units=weight.shape[0])
+        narrow = product if data.dtype == "float64" else builder.call("cast", product, dtype=data.dtype)
+        result = builder.call("reshape", narrow, newshape=(*outer, *table.shape[:2]), allowzero=True)
+        back = tuple(len(rest) if k == axis else k - (k > axis) for k in range(data.rank - 1))
+        return [builder.call("transpose", result, axes=(*back, data.rank - 1))]
+
+    def lower(self, operands: Tensors, attrs: DftAttrs, results: TensorTypes) -> Lowered:
+        data, *rest = present(operands)
+        axis = attrs.axis % data.ndim
+        known = attrs.length
+        length = element(rest[0], 0) if known is None and rest else None
+        if length is None:
+            extent = data.shape[axis]
+            length = te.dim(known) if known is not None else (extent - 1) * 2 if attrs.inverse and attrs.onesided else extent
+        length = te.binary("max", length, te.const(1))
+        taps = [te.reduce_axis(data.shape[axis], "t"), te.reduce_axis(data.shape[-1], "part")]
+
+        def body(*i: Expr) -> Expr:
+            time, part = (t.var for t in taps)
+            value = te.cast(data[(*i[:axis], time, *i[axis + 1 : -1], part)], "float64")
+            return te.reduce("sum", value * _factor(i[axis], time, i[-1], part, length, attrs), taps)
+
+        total = te.compute(te.shape_of(results[0].shape), body, "dft")
+        return [te.compute(total.shape, lambda *i: te.cast(total[i], data.dtype), "dft_result")]
+
+    def define_symbols(self, operands: Tensors, attrs: DftAttrs, results: TensorTypes) -> Mapping[str, Expr]:
+        given = optional_operand(operands, 1)
+        if attrs.length is not None or given is None:
+            return {}
+        length = element(given, 0)
+        count = te.binary("floordiv", length, te.const(2)) + 1 if attrs.onesided and not attrs.inverse else length
+        axis = attrs.axis % results[0].rank
+        return new_symbols(TensorType((results[0].shape[axis],), "int64"), [te.binary("max", count, te.const(0))])
+
+    def flops(self, operands: Sequence[Any], attrs: DftAttrs, results: TensorTypes) -> Any:
+        return 4 * results[0].size * results[0].shape[attrs.axis % results[0].rank]
+
+
+def _own_length(extent: Dim, attrs: DftAttrs) -> Dim:
+    return (extent - 1) * 2 if attrs.inverse and attrs.onesided else extent
+
+
+def spectrum_table(length: int, used: int, parts: int, attrs: DftAttrs) -> Array:
+    """Factors [number, part of it, element, part of it] of the transform of ``used`` elements, in float64."""
+    count = length // 2 + 1 if attrs.onesided and not attrs.inverse else length
+    turns = np.outer(np.arange(count), np.arange(used)) % length
+    angle = turns * (2 * math.pi / length)
+    cosine, sine = np.cos(angle), np.where(turns * 2 == length, 0.0, np.sin(angle))
+    if attrs.inverse:
+        sine = -sine
+    table = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], 1)
+    if attrs.inverse:
+        table = table / length
+    if attrs.inverse and attrs.onesided:
+        mirrored = np.arange(used)
+        table = table[:, :1] * np.where((mirrored == 0) | (mirrored * 2 == length), 1.0, 2.0)[:, None]
+    return np.ascontiguousarray(table[..., :parts])
+
+
+def _factor(number: Expr, time: Expr, part: Expr, element_part: Expr, length: Expr, attrs: DftAttrs) -> Expr:
+    """One element of ``spectrum_table``, and 0 for elements that are not used."""
+    turns = (number * time) % length
+    extent = te.cast(length, "float64")
+    angle = te.cast(turns, "float64") * (2 * math.pi) / extent
+    sine = te.call("sin", angle) * (-1.0 if attrs.inverse else 1.0)
+    zero = te.const(0.0, "float64")
+    sine = te.select((turns * 2).eq(length), zero, sine)
+    signed = te.select(part.eq(0), sine, sine * -1.0)
+    factor = te.select(part.eq(element_part), te.call("cos", angle), signed)
+    used = length
+    if attrs.inverse:
+        factor = factor / extent
+    if attrs.inverse and attrs.onesided:
+        used = length // 2 + 1
+        single = te.binary("or", time.eq(0), (time * 2).eq(length))
+        factor = te.select(single, factor, factor * 2.0)
+    return te.select(time < used, factor, zero)
+
+
+@dataclass(frozen=True)
+class MelWeightsAttrs:
+    out_dtype: str = "float32"
+
+
+@register
+class MelWeights(Op[MelWeightsAttrs]):
+    """Weights [dft_length // 2 + 1, num_mel_bins] of triangular filters whose edges are equally far apart on the mel scale.
+
+    mel = 2595 * log10(1 + hertz / 700); edge m lies at low + m * (high - low) / (num_mel_bins + 2), rounded down to a bin.
+    """
+
+    name = "signal.mel_weights"
+    operands = tuple(
+        Operand(n) for n in ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
+    )
+    Attrs = MelWeightsAttrs
+    kind = Kind.ANCHOR
+    accuracy = Accuracy.ACCUMULATING
+
+    def infer(self, operands: Values, attrs: MelWeightsAttrs, regions: Regions = ()) -> Types:
+        for value, operand, accepted in zip(operands, self.operands, ("index",) * 3 + ("float",) * 2, strict=True):
+            expect_dtype(self.name, one_element(self.name, value, operand.name), operand.name, accepted)
+        expect_dtype(self.name, TensorType((), attrs.out_dtype), "out_dtype", "numeric")
+        bins, length = (known_dims(v) for v in operands[:2])
+        rows = fresh_dims("bins", 1)[0] if length is None else dims.floordiv(length.reshape(-1)[0], 2) + 1
+        columns = fresh_dims("mel", 1)[0] if bins is None else bins.reshape(-1)[0]
+        return [TensorType((rows, columns), attrs.out_dtype)]
+
+    def reference(self, operands: Arrays, attrs: MelWeightsAttrs) -> Arrays:
+        bins, length, rate = (int(v.reshape(())) for v in operands[:3])
+        low, high = (2595 * math.log10(1 + float(v.reshape(())) / 700) for v in operands[3:])
+        mel = np.arange(bins + 2) * ((high - low) / (bins + 2)) + low
+        edges = np.floor((length + 1) * (700 * (10.0 ** (mel / 2595) - 1)) / rate)
+        left, centre, right = edges[:-2], edges[1:-1], edges[2:]
+        row = np.arange(length // 2 + 1)[:, None]
+        with np.errstate(all="ignore"):
+            rising = np.where(centre == left, row == centre, (row - left) / (centre - left))
+            falling = (right - row) / (right - centre)
+        out = np.where((row >= left) & (row <= centre), rising, 0.0)
+        out = np.where((right > centre) & (row >= centre) & (row < right), falling, out)
+        return [numeric.convert(out, attrs.out_dtype)]
+
+    def lower(self, operands: Tensors, attrs: MelWeightsAttrs, results: TensorTypes) -> Lowered:
+        bins, length, rate, *hertz = (te.cast(scalar(t), "float64") for t in present(operands))
+        low, high = (te.call("log10", h / 700.0 + 1.0) * 2595.0 for h in hertz)
+        step = (high - low) / (bins + 2.0)
+
+        def edge(i: Expr) -> Expr:
+            mel = te.cast(i, "float64") * step + low
+            frequency = (te.call("pow", te.const(10.0, "float64"), mel / 2595.0) - 1.0) * 700.0
+            return te.call("floor", (length + 1.0) * frequency / rate)
+
+        edges = te.compute((results[0].shape[1] + 2,), edge, "mel_edges")
+
+        def weight(*i: Expr) -> Expr:
+            row = te.cast(i[0], "float64")
+            left, centre, right = (edges[(i[1] + k,)] for k in range(3))
+            one, zero = te.const(1.0, "float64"), te.const(0.0, "float64")
+            width, fall = centre - left, right - centre
+            rising = te.select(width.eq(0.0), one, (row - left) / te.select(width.eq(0.0), one, width))
+            value = te.select(te.logical_and(row >= left, row <= centre), rising, zero)
+            falls = te.logical_and(fall > 0.0, te.logical_and(row >= centre, row < right))
+            return te.select(falls, (right - row) / te.select(fall > 0.0, fall, one), value)
+
+        return [te.compute(te.shape_of(results[0].shape), lambda *i: te.cast(weight(*i), attrs.out_dtype), "mel_weights")]
+
+    def define_symbols(self, operands: Tensors, attrs: MelWeightsAttrs, results: TensorTypes) -> Mapping[str, Expr]:
+        bins, length = (te.cast(scalar(t), "int64") for t in present(operands)[:2])
+        return new_symbols(results[0], [length // 2 + 1, bins])
+
+
+__all__ = ["Dft", "MelWeights", "spectrum_table"]
