@@ -174,7 +174,9 @@ def _reshape(net: AnyNetwork) -> Any:
         factor = net.pick(*(f for f in range(1, size + 1) if size % f == 0))
         shape.append(factor)
         size //= factor
-    return net.call("reshape", x, newshape=(*shape, -1) if 0 not in net.shape(x) else (-1, *net.shape(x)[1:]))
+    if 0 in net.shape(x):
+        return net.call("reshape", x, newshape=(1, *x.shape), allowzero=True)
+    return net.call("reshape", x, newshape=(*shape, -1))
 
 
 def _move(net: AnyNetwork) -> Any:
