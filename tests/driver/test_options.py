@@ -14,7 +14,7 @@ from forge.driver import GRAPH_STAGES, check_options, compile_module, optimized_
 from forge.errors import ForgeError, OptionError, TargetError
 from forge.ir.parser import parse_module
 from forge.target import Target
-from tests.driver.support import HALF_LIMIT, LIMIT, difference, files, pictures, reference
+from tests.driver.support import DIGITS, HALF_LIMIT, LIMIT, difference, files, pictures, reference
 
 V3 = "llvm -mcpu=x86-64-v3"
 
@@ -186,6 +186,14 @@ def test_params_are_bound() -> None:
     runtime = compile_module(module.mod).runtime()
     assert runtime.input_names == ["x"]
     np.testing.assert_allclose(runtime(x), x @ weight.T, rtol=1e-6)
+
+
+def test_weights_that_stay_inputs_are_bound(digits: forge.IRModule) -> None:
+    loose = forge.from_onnx(DIGITS / "digits.onnx", freeze_params=False)
+    assert loose.params
+    runtime = compile_module(loose.mod).runtime()
+    assert runtime.input_names == ["image"]
+    np.testing.assert_allclose(runtime(pictures()), reference(digits, pictures())[0], rtol=1e-4, atol=1e-4)
 
 
 def test_functions_are_inlined(digits: forge.IRModule) -> None:
