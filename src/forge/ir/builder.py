@@ -14,7 +14,7 @@ from forge.ir.op import OpDef, get_op
 from forge.ir.types import Type
 
 # What the inference of an operator may raise on operands and attributes that its author did not think of.
-_MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
 class Builder:
@@ -80,7 +80,7 @@ def infer(op_def: OpDef[Any], operands: Sequence[Value | None], attrs: Any, regi
         return list(op_def.infer(operands, attrs, regions))
     except ForgeError:
         raise
-    except _MISFITS as error:
+    except MISFITS as error:
         types = ", ".join("None" if v is None else str(v.type) for v in operands)
         raise TypeInferenceError(f"{op_def.name}: got operands ({types}) and {attrs}, which do not fit: {error!r}") from error
 

@@ -7,6 +7,7 @@ import numpy as np
 from forge import dims, dtypes
 from forge.dims import DimExpr
 from forge.errors import InvalidGraphError
+from forge.ir.builder import MISFITS
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 
@@ -56,9 +57,10 @@ def _evaluated(node: Node | None, depth: int, done: dict[Value, np.ndarray | Non
     operands = [_known(v, depth - 1, done) for v in node.operands]
     types = [None if v is None else v.type for v in node.operands]
     try:
-        contents = node.op_def.evaluate_dims(operands, node.attrs, types)
-    except InvalidGraphError:  # an expression grew beyond what a dimension may be
+        computed = node.op_def.evaluate_dims(operands, node.attrs, types)
+    except (InvalidGraphError, *MISFITS):  # a dimension grew too large; shapes that cannot be (the run will tell)
         return None
-    if contents is None or contents.size > MAX_ELEMENTS:
+    contents = None if computed is None else np.asarray(computed, dtype=object)
+    if contents is None or contents.size > MAX_ELEMENTS or contents.ndim != node.result.rank:
         return None
     return contents if all(not isinstance(d, int) or -_LIMIT <= d < 2 * _LIMIT for d in contents.flat) else None

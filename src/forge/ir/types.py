@@ -13,6 +13,7 @@ from forge.dims import Dim, DimExpr
 from forge.errors import TypeInferenceError
 
 MAX_ELEMENTS = (1 << 63) - 1
+MAX_RANK = 64  # NumPy's
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class TensorType:
     """A tensor of known rank; ``shape`` entries are integers from 0 on or symbolic dimensions.
 
     Raises:
-        TypeInferenceError: an unknown dtype, an entry that is no size, or more elements than 64 bits can count.
+        TypeInferenceError: an unknown dtype, an entry that is no size, more than ``MAX_RANK`` entries, or more elements than 64
+            bits can count.
     """
 
     shape: tuple[Dim, ...]
@@ -28,6 +30,8 @@ class TensorType:
 
     def __post_init__(self) -> None:
         _check_dtype(self.dtype)
+        if len(self.shape) > MAX_RANK:
+            raise TypeInferenceError(f"tensor type: got {len(self.shape)} dimensions; expected at most {MAX_RANK}")
         object.__setattr__(self, "shape", tuple(map(_extent, self.shape)))
         count = 1
         for extent in self.shape:

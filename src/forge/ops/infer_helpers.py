@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 Shape = tuple[Dim, ...]
 
 
+MAX_PARTS = 4096
+"""Results of one node, or extents of one shape, of which the number comes from the graph."""
+
+
 def fail(op: str, what: str, got: object, expected: object, hint: str = "") -> TypeInferenceError:
     """The error to raise, in the catalogue's form."""
     return TypeInferenceError(f"{op}: {what}; got {got}; expected {expected}" + (f"; {hint}" if hint else ""))
@@ -155,7 +159,13 @@ def format_shape(shape: Iterable[Dim]) -> str:
 
 
 def fresh_dims(prefix: str, count: int) -> tuple[DimExpr, ...]:
-    """Symbols for extents that depend on run-time data."""
+    """Symbols for extents that depend on run-time data.
+
+    Raises:
+        TypeInferenceError: there are more than any operator can use.
+    """
+    if count > MAX_PARTS:
+        raise fail(prefix, "number of extents that only the run knows", count, f"at most {MAX_PARTS}")
     return tuple(fresh_symbol(prefix) for _ in range(count))
 
 

@@ -15,6 +15,7 @@ from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.base import Kind, Op, Operand, register
 from forge.ops.infer_helpers import (
+    MAX_PARTS,
     Shape,
     expect_rank,
     fail,
@@ -222,8 +223,9 @@ class Split(Op[SplitAttrs]):
         assert sections is not None
         if isinstance(sections, tuple):
             return [0, *sections, extent]
-        if sections < 1 or dims.different(dims.floormod(extent, sections), 0):
-            raise fail(self.name, "number of parts", f"{sections} of {extent}", "a divisor of the dimension")
+        if not 1 <= sections <= MAX_PARTS or dims.different(dims.floormod(extent, sections), 0):
+            expected = f"a divisor of the dimension, at most {MAX_PARTS}"
+            raise fail(self.name, "number of parts", f"{sections} of {extent}", expected)
         size = dims.floordiv(extent, sections)
         return [size * k for k in range(sections + 1)]
 

@@ -11,7 +11,7 @@ import numpy as np
 from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.shapes import known_dims
-from forge.ir.types import TensorType
+from forge.ir.types import MAX_RANK, TensorType
 from forge.ops.base import Kind, Op, Operand, register
 from forge.ops.infer_helpers import (
     Shape,
@@ -295,6 +295,8 @@ class ExpandDims(Op[ExpandDimsAttrs]):
     def _inserted(self, shape: Shape, attrs: ExpandDimsAttrs) -> Shape:
         assert attrs.axis is not None
         axis = normalize_axis(self.name, attrs.axis, len(shape) + 1)
+        if not 0 <= attrs.num_newaxis <= MAX_RANK:
+            raise fail(self.name, "attribute num_newaxis", str(attrs.num_newaxis), f"0 to {MAX_RANK}")
         return (*shape[:axis], *[1] * attrs.num_newaxis, *shape[axis:])
 
     def _placed(self, shape: Shape, axes: Sequence[int]) -> Shape:
