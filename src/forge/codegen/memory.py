@@ -135,7 +135,7 @@ class Access:
         """``loaded`` behind an empty instruction.
 
         LLVM 22 folds a masked load into a masked AVX-512 instruction, and where that must copy a register unfolds it into a load
-        without mask, which reads past the end.
+        without mask, which reads past the end. Where one byte of a vector of truth values is stored, it stores four.
         """
         bits = 8 * self.size * self.lanes
         if bits not in (128, 256, 512) or not self.e.target.has("avx512f"):
@@ -150,6 +150,8 @@ class Access:
         vector = f"<{self.lanes} x {self.element}>"
         if self.lanes == 1:
             value = self.e.builder.pure(f"insertelement {vector} poison, {self.element} {value}, i64 0")
+        if self.buffer.dtype == "bool":
+            value = self._opaque(vector, value)
         name = f"@llvm.masked.store.v{self.lanes}{_short(self.element)}.p0"
         self.e.builder.effect(f"call void {name}({vector} {value}, ptr align {align} {pointer}, {self._mask_text()})")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ops.case import Case, bf16, const, f16, f32, f64, i8, i32, row, u8
+from tests.ops.case import Case, bf16, boolean, const, f16, f32, f64, i8, i32, row, u8
 
 
 def packed(weight: np.ndarray, panel: int) -> np.ndarray:
@@ -50,6 +50,8 @@ def matmul_rows() -> list[Case]:
         row("nn.matmul", [f32(3, 4, 5), f32(6, 5)], lambda a, b: a @ b.T, transpose_b=True),
         row("nn.matmul", [const([[3]], "float32"), f32(1, 33)], np.matmul),
         row("nn.matmul", [f32(1, 1), const([[3]], "float32")], np.matmul),
+        row("nn.matmul", [boolean(8, 5, 2), boolean(2, 1)], np.matmul),
+        row("nn.matmul", [boolean(8, 5, 2), boolean(2, 33)], np.matmul),
         row("nn.matmul", [f32(0, 5), f32(5, 3)], np.matmul),
         row("nn.matmul", [f32(4, 5), f32(5, 0)], np.matmul),
         row("nn.matmul", [f32(17, 40), f32(40, 19)], np.matmul),
