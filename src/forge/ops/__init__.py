@@ -31,6 +31,7 @@ from forge.ops import (  # noqa: F401
     slicing,
     sorting,
     spectral,
+    strings,
 )
 from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, Trait, register
 

@@ -23,6 +23,7 @@ MODULES = (
     "vision",
     "caching",
     "spectral",
+    "strings",
 )
 
 

@@ -1,0 +1,36 @@
+"""Strings."""
+
+from __future__ import annotations
+
+from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.registry import converts
+
+
+@converts("StringConcat", since=20)
+def string_concat(g: Context, a: Value, b: Value) -> Value:
+    return g.call("string.concat", a, b)
+
+
+@converts("StringSplit", since=20)
+def string_split(g: Context, x: Value, *, delimiter: str = "", maxsplit: int | None = None) -> list[Value]:
+    return g.multi("string.split", x, delimiter=delimiter, maxsplit=maxsplit)
+
+
+@converts("StringNormalizer", since=10)
+def string_normalizer(
+    g: Context,
+    x: Value,
+    *,
+    case_change_action: str = "NONE",
+    is_case_sensitive: int = 0,
+    locale: str = "",
+    stopwords: tuple[str, ...] = (),
+) -> Value:
+    """Cases change as Unicode says, in every locale."""
+    attributes = {"is_case_sensitive": bool(is_case_sensitive), "stopwords": stopwords}
+    return g.call("string.normalize", x, case_change_action=case_change_action, **attributes)
+
+
+@converts("RegexFullMatch", since=20)
+def regex_full_match(g: Context, x: Value, *, pattern: str) -> Value:
+    return g.call("string.regex_full_match", x, pattern=pattern)
