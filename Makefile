@@ -24,10 +24,10 @@ help: ## Print this list
 demo: $(VENV)/.installed ## Inspect, compile, run, check and time a small real model
 	@$(BIN)/python examples/digits/demo.py
 
-test: $(VENV)/.installed-test ## All tests that need no torch
-	$(PYTEST)
+test: $(VENV)/.installed-test ## The tests, but for long sweeps; needs no torch
+	$(PYTEST) -m "not slow"
 
-test-all: $(VENV)/.installed-test-all ## All tests; one that was skipped for a missing package fails the run
+test-all: $(VENV)/.installed-test-all ## All tests and sweeps; one that was skipped for a missing package fails the run
 	$(PYTEST) --require-optional
 
 lint: $(VENV)/.installed-lint ## Style, types and layer table

@@ -45,5 +45,5 @@ def test_short_calls_are_repeated_within_a_sample() -> None:
 
 def test_a_slower_call_measures_slower() -> None:
     taken = measure({"slow": lambda: time.sleep(6e-3), "fast": lambda: time.sleep(2e-3)}, rounds=3)
-    assert taken["slow"].minimum == pytest.approx(6e-3, rel=0.5)
-    assert taken["slow"].minimum > 1.5 * taken["fast"].minimum
+    assert taken["slow"].minimum >= 6e-3
+    assert taken["slow"].minimum > taken["fast"].minimum
