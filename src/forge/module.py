@@ -225,7 +225,7 @@ class IRModule:
             export_node_renamed_model_path: write the model with a name for every node to this path.
 
         Raises:
-            ImportModelError: the model cannot be read; OpNotImplemented: it uses operators without a converter, all of them listed.
+            ImportModelError: the model cannot be read; OpNotImplemented: it uses operators without a converter, all listed.
         """
         from forge.frontends.onnx.importer import import_model
 
