@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import forge
 from forge import dtypes
 from forge.ir import Builder, Graph, Module, TensorType
 from forge.ir.hashing import fingerprint, structural_hash
@@ -20,6 +21,7 @@ from forge.ir.verifier import verify
 from tests.ir.random_modules import constant_dtypes, inputs_for, modules, names, same, special_array
 
 GOLDEN = Path(__file__).parent / "golden"
+ROOT = Path(__file__).parents[2]
 few = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
 
@@ -154,3 +156,17 @@ def test_any_text_may_be_a_name(inputs: list[str], function: str) -> None:
     assert list(again.graphs) == ["main", f"{function}?"]
     first = {name: inputs.index(name) for name in inputs if name}
     assert all(again.main.inputs[k].name == name for name, k in first.items())
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+def test_an_imported_model_is_itself_after_text_and_file(tmp_path: Path, freeze: bool) -> None:
+    ir = forge.from_onnx(str(ROOT / "examples/digits/digits.onnx"), freeze_params=freeze)
+    text = print_module(ir.mod, types=True, names=True, metadata=True)
+    again = parse_module(text)
+    assert print_module(again, types=True, names=True, metadata=True) == text
+    assert structural_hash(again) == hash(ir)
+    ir.save(tmp_path / "m.forge")
+    loaded = forge.load(tmp_path / "m.forge")
+    assert loaded.fingerprint == ir.fingerprint
+    assert print_module(loaded.mod, names=True) == print_module(ir.mod, names=True)
+    assert (loaded.input_names, loaded.output_names) == (ir.input_names, ir.output_names)
