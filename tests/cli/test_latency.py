@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from forge.cli.latency import Latencies, measure
 
 

@@ -1,19 +1,19 @@
 """The kernel contract: what a kernel family is given, and what it returns.
 
 A family is a function ``build(call: KernelCall) -> tir.Function`` registered under the name that operators put in ``kernel``.
-It never sees graphs or operators' classes; it gets the types, the attributes and, per operand and result, functions at the level
-of expressions:
+It never sees graphs or operators' classes; it gets the types, the attributes and, per operand and result, functions at the
+level of expressions:
 
-- ``Reader.read(indices, mask=None)``: the value at logical indices. An index may be a ``Ramp``: the result is then a vector (a contiguous
-  vector load where the innermost index has stride 1). Prologues (element-wise producers that were fused) are inside. A false mask
-  lane is not read and gives 0 from memory (the prologue is still applied to it).
-- ``Writer.write(indices, value, mask=None)``: a statement that applies the epilogue (element-wise consumers that were fused: bias,
-  activation, residual ...) to ``value`` and stores the result(s) at logical indices. The innermost index may be a ``Ramp``.
-  It must be called exactly once per element of the result, with the finished value.
+- ``Reader.read(indices, mask=None)``: the value at logical indices. An index may be a ``Ramp``: the result is then a vector (a
+  contiguous vector load where the innermost index has stride 1). Prologues (element-wise producers that were fused) are inside.
+  A false mask lane is not read and gives 0 from memory (the prologue is still applied to it).
+- ``Writer.write(indices, value, mask=None)``: a statement that applies the epilogue (element-wise consumers that were fused:
+  bias, activation, residual ...) to ``value`` and stores the result(s) at logical indices. The innermost index may be a
+  ``Ramp``. It must be called exactly once per element of the result, with the finished value.
 
 So there are no flags like has_bias or relu in a kernel. Indices out of the logical shape are never passed without a mask.
-``Reader.buffer`` is the plain row-major buffer when there is no prologue (else None): kernels that pack, prefetch or form their own
-addresses use it; ``buffer.alignment`` tells what alignment of the base is known.
+``Reader.buffer`` is the plain row-major buffer when there is no prologue (else None): kernels that pack, prefetch or form
+their own addresses use it; ``buffer.alignment`` tells what alignment of the base is known.
 
 Symbolic extents are ordinary expressions (variables of the function's scalars). A family may emit several guarded variants
 inside one function (``If`` on an extent). Vector width, register count and caches come from ``call.target``.

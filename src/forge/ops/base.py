@@ -61,7 +61,9 @@ class Op(OpDef[A]):
         """
         return {}
 
-    def requires(self, operands: Sequence[TensorType | None], attrs: A, results: Sequence[TensorType]) -> Sequence[tuple[Expr, str]]:
+    def requires(
+        self, operands: Sequence[TensorType | None], attrs: A, results: Sequence[TensorType]
+    ) -> Sequence[tuple[Expr, str]]:
         """Conditions on symbolic sizes that ``infer`` could not decide, with what to say when one does not hold.
 
         Compiled code checks them before the operator runs; reads stay in bounds only if they hold.
