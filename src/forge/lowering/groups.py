@@ -168,6 +168,8 @@ class _Former:
         if user.op in _READ_ONCE_REDUCTIONS:
             return True
         kernel = user.op_def.kernel if isinstance(user.op_def, Op) else None
+        if kernel == "concatenate":
+            return True
         return position in _READ_ONCE_KERNELS.get(kernel or "", ())
 
 

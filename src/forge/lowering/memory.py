@@ -23,8 +23,8 @@ from forge.ir.types import TensorType, symbols
 from forge.lowering.groups import Group, is_view
 
 ALIGNMENT = 64
-_CLAMPED = frozenset({"concatenate", "nn.pad"})
-"""Operators whose reads of a part that may be empty are clamped to its first element, and discarded."""
+_CLAMPED = frozenset({"stack", "nn.pad"})
+"""Operators whose reads of an operand that may be empty are clamped to its first element, and discarded."""
 
 WEIGHT_ALIGNMENT = 64
 

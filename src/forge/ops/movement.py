@@ -108,7 +108,8 @@ class Concatenate(Op[AxisAttrs]):
     name = "concatenate"
     operands = (Operand("data", variadic=True),)
     Attrs = AxisAttrs
-    kind = Kind.INJECTIVE
+    kind = Kind.ANCHOR
+    kernel = "concatenate"
 
     def infer(self, operands: Values, attrs: AxisAttrs, regions: Regions = ()) -> Types:
         types = tensors(self.name, operands)

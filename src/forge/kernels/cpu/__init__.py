@@ -1,6 +1,7 @@
 """Hand-designed kernels for CPUs."""
 
 from forge.kernels.cpu import (
+    concatenate,
     conv2d,
     dense,
     depthwise,
@@ -17,6 +18,6 @@ from forge.kernels.cpu import (
 )
 
 __all__ = [
-    "conv2d", "dense", "depthwise", "detection", "elimination", "layer_norm", "matmul", "ordering", "rnn", "running",
-    "scattering", "softmax", "winograd",
+    "concatenate", "conv2d", "dense", "depthwise", "detection", "elimination", "layer_norm", "matmul", "ordering", "rnn",
+    "running", "scattering", "softmax", "winograd",
 ]

@@ -1,0 +1,36 @@
+"""Concatenation: one loop nest a part, which copies the part to its place. An empty part costs nothing."""
+
+from __future__ import annotations
+
+from forge.kernels.contract import KernelCall, Reader, kernel
+from forge.schedule.injective import schedule_injective
+from forge.schedule.loops import Loop
+from forge.schedule.stages import Stages
+from forge.tir import expr as E
+from forge.tir.expr import Expr
+from forge.tir.stmt import Function, Stmt, seq
+
+
+@kernel("concatenate")
+def concatenate(call: KernelCall) -> Function:
+    """``out[.., offset_p + i, ..] = part_p[.., i, ..]`` along ``attrs.axis``."""
+    axis = call.attrs.axis % len(call.results[0].shape)
+    nests: list[Stmt] = []
+    offset: Expr = E.const(0)
+    for part in call.operands:
+        assert part is not None
+        if not any(E.is_const(extent, 0) for extent in part.shape):
+            nests.append(_copy(call, part, axis, offset))
+        offset = offset + part.shape[axis]
+    return call.function(seq(*nests))
+
+
+def _copy(call: KernelCall, part: Reader, axis: int, offset: Expr) -> Stmt:
+    stages = Stages(call, [None] * len(call.operands))
+    loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(part.shape)]
+    for loop in loops:
+        loop.declare(stages.algebra)
+    source = [loop.var for loop in loops]
+    target: list[Expr] = list(source)
+    target[axis] = target[axis] + offset
+    return schedule_injective(call, loops, call.results[0].write(target, part.read(source)), stages.algebra)
