@@ -171,6 +171,10 @@ def _empty(tensor: onnx.TensorProto, dtype: str) -> np.ndarray:
     return np.empty(tuple(tensor.dims), dtypes.numpy_dtype(dtype))
 
 
+_HYPHENATED = re.compile(r"[A-Za-z_]-[A-Za-z_]")
+"""``batch-size`` is a name, not a difference."""
+
+
 class DimensionNames:
     """Turns dimension texts of a model into symbolic dimensions; the same text gives the same dimension."""
 
@@ -189,12 +193,14 @@ class DimensionNames:
             dim = dims.parse(text)
         except ParseError:
             return self._symbol(text)
+        if _HYPHENATED.search(text):
+            return self._symbol(text)
         self._taken.update({name: name for name in dims.symbols(dim)})
         return dim
 
     def _symbol(self, text: str) -> DimExpr:
         name = re.sub(r"\W", "_", text, flags=re.ASCII)
-        name = name if name and not name[0].isdigit() else f"d_{name}"
+        name = name if dims.is_symbol_name(name) else f"d_{name}"
         unique, number = name, 1
         while self._taken.get(unique, text) != text:
             unique, number = f"{name}_{number}", number + 1
