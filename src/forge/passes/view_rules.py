@@ -191,11 +191,16 @@ def _same_axis(shape: Sequence[Dim], source: Sequence[Dim], axis: int) -> int | 
     return theirs[ours.index(axis)]
 
 
+def _is_empty(value: Value) -> bool:
+    """Whether an extent is 0: the number of elements then says nothing of the other extents."""
+    return any(d == 0 for d in value.shape)
+
+
 def view_of_take(graph: Graph, node: Node) -> Value | None:
     """reshape(take(x, k, axis=a), s) == take(reshape(x, s with the axis of x), k, axis), for a number k"""
     inner = data_of(node).producer
     axis = _number_taken(inner) if inner is not None and inner.op == "take" else None
-    if inner is None or axis is None or not is_plain_view(node):
+    if inner is None or axis is None or not is_plain_view(node) or _is_empty(data_of(inner)):
         return None
     source, shape = data_of(inner), node.result.shape
     place = _boundary(shape, dims.product(source.shape[:axis]))
@@ -209,7 +214,7 @@ def view_of_take(graph: Graph, node: Node) -> Value | None:
 def view_of_slice(graph: Graph, node: Node) -> Value | None:
     """reshape(x[.., b : e, ..], s) == reshape(x, t)[.., b / q : e / q, ..], where s cuts the axis into pieces of q elements"""
     inner = data_of(node).producer
-    if inner is None or inner.op != "strided_slice" or not is_plain_view(node):
+    if inner is None or inner.op != "strided_slice" or not is_plain_view(node) or _is_empty(data_of(inner)):
         return None
     found = _single_slice(inner)
     source, shape = data_of(inner), node.result.shape
