@@ -19,7 +19,9 @@ from forge import dims, dtypes
 from forge.codegen.entry import MODEL_SYMBOL
 from forge.codegen.jit import JitLibrary
 from forge.driver.compiled import CompiledModel
-from forge.ir.nodes import Graph
+from forge.ir.nodes import Graph, Value
+from forge.tir.expr import Const
+from forge.tir.program import TensorSpec
 
 PAGE = mmap.PAGESIZE
 PATTERN = 0xA5
@@ -139,7 +141,8 @@ def run(compiled: CompiledModel, graph: Graph, inputs: Sequence[np.ndarray]) -> 
     known = _bind(graph, inputs)
     symbols = (ctypes.c_int64 * max(1, len(program.symbols)))(*[known.get(v.name, -1) for v in program.symbols])
     blocks = [Guarded(_bytes(a.shape, a.itemsize)).write(a.tobytes()) for a in inputs]
-    outs, tensors = _outputs(graph, known)
+    shapes = [_known_shape(v, spec, known) for v, spec in zip(graph.outputs, program.outputs, strict=True)]
+    outs, tensors = _outputs(graph, shapes)
     weights = Guarded(compiled.weights.size, 64).write(compiled.weights.tobytes())
     arena = Guarded(max(0, model.arena_size(ctypes.addressof(symbols))), 64)
     host = _GuardedHost()
@@ -156,7 +159,8 @@ def run(compiled: CompiledModel, graph: Graph, inputs: Sequence[np.ndarray]) -> 
         for block in group:
             if block is not None:
                 block.check(what)
-    return [_result(v.dtype, v.shape, o, t, known) for v, o, t in zip(graph.outputs, outs, tensors)]
+    results = zip(graph.outputs, shapes, outs, tensors, strict=False)
+    return [_result(v.dtype, shape, o, t) for v, shape, o, t in results]
 
 
 def _bytes(shape: Sequence[int], itemsize: int) -> int:
@@ -173,23 +177,25 @@ def _bind(graph: Graph, inputs: Sequence[np.ndarray]) -> dict[str, int]:
     return known
 
 
-def _outputs(graph: Graph, known: dict[str, int]) -> tuple[list[Guarded | None], Any]:
+def _known_shape(value: Value, spec: TensorSpec, known: dict[str, int]) -> list[int] | None:
+    """The shape of an output, as far as it is known before the run; folding may have found a size that the graph leaves open."""
+    if set(dims.symbols(*value.shape)) <= set(known):
+        return [dims.evaluate(d, known) for d in value.shape]
+    sizes = [int(d.value) for d in spec.dims if isinstance(d, Const)]  # type: ignore[arg-type]
+    return sizes if len(sizes) == len(spec.dims) else None
+
+
+def _outputs(graph: Graph, shapes: Sequence[list[int] | None]) -> tuple[list[Guarded | None], Any]:
     """Memory for outputs of known size, and the descriptors of all."""
     tensors = (_Tensor * max(1, len(graph.outputs)))()
-    found: list[Guarded | None] = []
-    for value in graph.outputs:
-        if set(dims.symbols(*value.shape)) <= set(known):
-            found.append(Guarded(_bytes([dims.evaluate(d, known) for d in value.shape], dtypes.itemsize(value.dtype))))
-        else:
-            found.append(None)
-    return found, tensors
+    sizes = [dtypes.itemsize(v.dtype) for v in graph.outputs]
+    return [None if s is None else Guarded(_bytes(s, n)) for s, n in zip(shapes, sizes, strict=True)], tensors
 
 
-def _result(dtype: str, shape: Sequence[dims.Dim], block: Guarded | None, tensor: Any, known: dict[str, int]) -> np.ndarray:
+def _result(dtype: str, shape: list[int] | None, block: Guarded | None, tensor: Any) -> np.ndarray:
     kind = dtypes.numpy_dtype(dtype)
-    if block is not None:
-        known_sizes = [dims.evaluate(d, known) for d in shape]
-        return np.frombuffer(block.read(), kind)[: int(np.prod(known_sizes))].reshape(known_sizes)
+    if block is not None and shape is not None:
+        return np.frombuffer(block.read(), kind)[: int(np.prod(shape))].reshape(shape)
     sizes = list(tensor.shape[: tensor.ndim])
     data = ctypes.string_at(tensor.data, int(np.prod(sizes, dtype=np.int64)) * kind.itemsize)
     return np.frombuffer(data, kind).reshape(sizes)

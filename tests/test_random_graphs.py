@@ -127,7 +127,11 @@ def check_network(seed: int) -> None:
         return
     for opt_level in (0, 3):
         compiled = compile_module(Module(graph), opt_level=opt_level, use_cache=False)
-        results = guard.run(compiled, graph, [np.asarray(a, order="C") for a in inputs])
+        try:
+            results = guard.run(compiled, graph, [np.asarray(a, order="C") for a in inputs])
+        except RuntimeError as error:
+            assert "is empty; mode" in str(error)  # a pad that repeats what is not there is refused at run time
+            return
         found = problems(graph, inputs, results)
         assert not found, "\n".join([f"seed {seed}, opt level {opt_level}", *found, print_module(Module(graph))])
 
@@ -140,7 +144,7 @@ def test_random_graphs(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@settings(RANDOM, max_examples=COUNT)
+@settings(RANDOM, max_examples=COUNT, derandomize="FORGE_RANDOM_GRAPHS" not in os.environ)
 @given(st.integers(0, 2**32))
 def test_many_random_graphs(seed: int) -> None:
     check_network(seed)
