@@ -212,6 +212,8 @@ class Squeeze(Op[SqueezeAttrs]):
             if known is None:
                 return [TensorType(fresh_dims("squeeze", data.rank - count), data.dtype)]
             axes = tuple(int(a) for a in known.reshape(-1))
+        if axes is None and not dims.is_static(*data.shape):
+            raise fail(self.name, "attribute axis", "None for symbolic dimensions, which may be 1 or not", "the axes to remove")
         removed = self._removed(data.shape, axes)
         return [TensorType(tuple(d for k, d in enumerate(data.shape) if k not in removed), data.dtype)]
 

@@ -26,7 +26,7 @@ def shape_rows() -> list[Case]:
         row("reshape", [f32(2, 3, 4), const([3, -1])], reshaped(3, 8)),
         row("reshape_like", [f32(2, 6), f32(3, 4)], lambda x, like: x.reshape(3, 4)),
         row("reshape_like", [f32(2, 6, 5), f32(2, 3)], lambda x, like: x.reshape(2, 2, 3, 5), lhs_begin=1, lhs_end=2),
-        row("squeeze", [f32(1, 3, 1)], lambda x: x.reshape(3)),
+        row("squeeze", [f32(1, 3, 1)], lambda x: x.reshape(3), symbolic=False),
         row("squeeze", [f32(1, 3, 1)], lambda x: x.reshape(1, 3), axis=(-1,)),
         row("squeeze", [f32(1, 3, 1, 4), [-2]], lambda x, a: x.reshape(1, 3, 4)),
         row("squeeze", [f32(1, 3, 1, 4), [2, 0]], lambda x, a: x.reshape(3, 4)),
