@@ -10,8 +10,8 @@ from forge.frontends.onnx.tensors import DimensionNames
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("batch", "batch"), ("2*n + 1", "2*n + 1"), ("n - 1", "n - 1"), ("batch-size", "batch_size"), ("batch size", "batch_size"),
-        ("None", "d_None"), ("min", "d_min"), ("1x", "d_1x"), ("unk__12", "unk__12"),
+        ("batch", "batch"), ("2*n + 1", "2*n + 1"), ("n - 1", "n - 1"), ("batch-size", "batch_size"),
+        ("batch size", "batch_size"), ("None", "d_None"), ("min", "d_min"), ("1x", "d_1x"), ("unk__12", "unk__12"),
     ],
 )
 def test_a_name_becomes_a_symbol(text: str, expected: str) -> None:
