@@ -52,3 +52,9 @@ def test_names_of_operands_differ() -> None:
     for op in OPERATORS:
         names = [o.name for o in op.operands]
         assert len(set(names)) == len(names), op.name
+
+
+def test_kernel_families_that_operators_name_exist() -> None:
+    named = {op.name: op.kernel for op in OPERATORS if op.kernel is not None}
+    assert not {name: kernel for name, kernel in named.items() if kernel not in FAMILIES}
+    assert set(FAMILIES) == set(named.values())

@@ -74,7 +74,7 @@ def flops_of(node: Node) -> Dim:
 def has_native_code(node: Node) -> bool:
     """Whether the operator declares a way to native code."""
     op = node.op_def
-    if not isinstance(op, Op) or getattr(op, "lowering_missing", False):
+    if not isinstance(op, Op) or op.lowering_missing:
         return False
     own = type(op)
     if node.op in KINDS:

@@ -93,7 +93,9 @@ class _GroupBuilder:
             raise CompileError(f"lowering: operator {anchor.op} has no native code")
         if self._is_empty():
             return call.function(seq())
-        if op.kernel is not None and op.kernel in FAMILIES:
+        if op.kernel is not None:
+            if op.kernel not in FAMILIES:
+                raise CompileError(f"lowering: operator {anchor.op} names kernel family {op.kernel!r}, which is not registered")
             return FAMILIES[op.kernel](call)
         tensors, placeholders = lower_node(anchor)
         return schedule_build(call, tensors, placeholders)

@@ -27,7 +27,7 @@ VIEW_OPERATORS = frozenset({"reshape", "expand_dims", "squeeze", "nn.batch_flatt
 MAX_NODES = 48
 """Of one group: bounds the size of a kernel."""
 
-_READ_ONCE_KERNELS = dict.fromkeys("softmax log_softmax layer_norm rms_norm argreduce cumulative".split(), (0,))
+_READ_ONCE_KERNELS = dict.fromkeys(("softmax", "layer_norm", "cumulative"), (0,))
 _READ_ONCE_REDUCTIONS = frozenset(
     "sum mean prod max min any all logsumexp reduce_l1 reduce_l2 nn.global_avg_pool2d nn.global_max_pool2d".split()
 )

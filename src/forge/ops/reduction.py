@@ -425,7 +425,6 @@ class ArgReduction(Op[ArgReduceAttrs]):
     operands = (Operand("data"),)
     Attrs = ArgReduceAttrs
     kind = Kind.ANCHOR
-    kernel = "argreduce"
     te_kind: str
 
     def _axis(self, attrs: ArgReduceAttrs, rank: int) -> int | None:
