@@ -11,7 +11,7 @@ import onnx
 from forge.errors import ForgeError, ImportModelError, TypeInferenceError
 from forge.frontends.onnx import functions, registry
 from forge.frontends.onnx.context import Context
-from forge.frontends.onnx.fold import prune
+from forge.frontends.onnx.prune import prune
 from forge.frontends.onnx.scope import Region, Scope
 from forge.frontends.onnx.tensors import attribute_value
 from forge.ir.nodes import Graph, Value

@@ -14,8 +14,8 @@ from forge.dims import Dim
 from forge.errors import ImportModelError
 from forge.frontends.onnx import converters, registry
 from forge.frontends.onnx.convert import convert_nodes, located, node_name, required
-from forge.frontends.onnx.fold import prune
 from forge.frontends.onnx.loader import LoadedModel, load
+from forge.frontends.onnx.prune import prune
 from forge.frontends.onnx.scope import Options, Scope
 from forge.frontends.onnx.support import check_supported, missing_operators, subgraphs
 from forge.frontends.onnx.tensors import declared_type, element_code

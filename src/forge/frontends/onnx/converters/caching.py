@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
-from forge.frontends.onnx.term import Term
+from forge.ops.compose.term import Term
 
 
 def extent(g: Context, x: Value, axis: int) -> Value:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from forge import dims
 from forge.dims import Dim
-from forge.frontends.onnx.broadcast import for_product
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
+from forge.ops.compose.broadcast import for_product
 
 
 @converts("MatMul", since=1)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from forge import dims
 from forge.dims import Dim
-from forge.frontends.onnx.broadcast import common_size
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.creation import diagonal_mask
 from forge.frontends.onnx.registry import converts
+from forge.ops.compose.broadcast import common_size
 
 
 @dataclass(frozen=True)

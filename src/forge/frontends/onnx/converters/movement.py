@@ -7,9 +7,9 @@ from typing import Any
 
 from forge import dims
 from forge.dims import Dim
-from forge.frontends.onnx.broadcast import with_equal_sizes
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
+from forge.ops.compose.broadcast import with_equal_sizes
 
 INT64_MAX = (1 << 63) - 1
 

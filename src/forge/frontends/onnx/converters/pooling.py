@@ -12,7 +12,7 @@ from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.contraction import padding, spatial_rank, window
 from forge.frontends.onnx.registry import converts
-from forge.frontends.onnx.term import Term
+from forge.ops.compose.term import Term
 
 Ints = tuple[int, ...]
 

@@ -12,7 +12,7 @@ from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.reduction import size_value
 from forge.frontends.onnx.converters.resize import Method
-from forge.frontends.onnx.term import Term
+from forge.ops.compose.term import Term
 
 WIDE = "float64"
 

@@ -9,7 +9,7 @@ from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.caching import extent
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
-from forge.frontends.onnx.term import Term
+from forge.ops.compose.term import Term
 
 
 @converts("DFT", since=17)

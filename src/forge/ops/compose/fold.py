@@ -1,4 +1,4 @@
-"""Computes small constants while a model is imported, so that operands which stand for attributes become known."""
+"""Computes small constants while a graph is built, so that operands which stand for attributes become known."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ def fold(builder: Builder, node: Node) -> list[Value]:
         arrays = _from_constants(node)
     if arrays is None:
         return node.results
-    drop_last(builder.graph, node)
+    _drop(builder.graph, node)
     return [builder.constant(array) for array in arrays]
 
 
-def drop_last(graph: Graph, node: Node) -> None:
-    """Removes ``node``, the last one, whose results are unused."""
-    graph.nodes.pop()
+def _drop(graph: Graph, node: Node) -> None:
+    """Removes ``node``, which was just inserted and whose results are unused."""
+    if graph.nodes[-1] is node:
+        graph.nodes.pop()
+    else:
+        graph.nodes.remove(node)
     for position, operand in enumerate(node.operands):
         if operand is not None:
             operand.uses.remove((node, position))
@@ -65,25 +68,3 @@ def _is_small(value: Value) -> bool:
         return False
     size = value.type.size
     return isinstance(size, int) and size <= MAX_ELEMENTS
-
-
-def prune(graph: Graph) -> None:
-    """Removes nodes that nothing needs, of regions too; stateful ones stay."""
-    live: set[int] = {id(v) for v in graph.outputs}
-    kept: list[Node] = []
-    for node in reversed(graph.nodes):
-        if node.op_def.traits & Trait.STATEFUL or any(id(v) in live for v in node.results):
-            kept.append(node)
-            live.update(id(v) for v in node.operands if v is not None)
-            for region in node.regions:
-                prune(region)
-        else:
-            _unlink(node)
-    graph.nodes = kept[::-1]
-
-
-def _unlink(node: Node) -> None:
-    for position, operand in enumerate(node.operands):
-        if operand is not None:
-            operand.uses.remove((node, position))
-    node.graph = None

@@ -1,7 +1,7 @@
 """Lines up symbolic shapes that the operators would not broadcast on their own.
 
 Two different symbolic sizes may turn out equal, or one of them 1, at run time. The operators take a symbol neither for 1 nor for
-another symbol, so the importer spells the broadcast out with ``broadcast_to``, which is checked at run time.
+another symbol, so compositions spell the broadcast out with ``broadcast_to``, which is checked at run time.
 """
 
 from __future__ import annotations

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from forge.frontends.onnx.context import Context, Value
+from forge.ir.nodes import Value
+from forge.ops.compose.composer import Composer
 
 
 class Term:
     """A numeric value in a formula; numbers on the other side become constants of its element type."""
 
-    def __init__(self, g: Context, value: Value) -> None:
+    def __init__(self, g: Composer, value: Value) -> None:
         self.g = g
         self.value = value
 

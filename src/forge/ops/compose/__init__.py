@@ -1,0 +1,1 @@
+"""Compositions: what frontends and ``nn`` share that is built of operators and belongs to no format."""
