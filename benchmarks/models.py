@@ -80,7 +80,20 @@ class Tokens:
         return made
 
 
-InputKind = Images | Vectors | Tokens
+@dataclass(frozen=True)
+class Decoding:
+    """One new token ``(batch, 1)`` int64, and cached keys and values ``(batch, *cache)`` float32."""
+
+    vocabulary: int
+    cache: tuple[int, int, int, int]
+
+    def make(self, rng: np.random.Generator, batch: int, length: int | None) -> Inputs:
+        caches = rng.standard_normal((2, batch, *self.cache)).astype(np.float32)
+        token = rng.integers(0, self.vocabulary, (batch, 1), dtype=np.int64)
+        return {"input_ids": token, "keys": caches[0], "values": caches[1]}
+
+
+InputKind = Images | Vectors | Tokens | Decoding
 
 
 @dataclass(frozen=True)
@@ -135,6 +148,35 @@ MODELS: Mapping[str, BenchmarkModel] = MappingProxyType(
             Variant("gpt2:small", Tokens(97, 16, masked=False)),
             symbolic=("batch", "length"),
             outputs=(("logits", 2),),
+        ),
+        "mobilenetv3": BenchmarkModel(Variant("mobilenetv3:full", Images(224)), Variant("mobilenetv3:small", Images(32))),
+        "efficientnet": BenchmarkModel(Variant("efficientnet:full", Images(224)), Variant("efficientnet:small", Images(32))),
+        "convnext": BenchmarkModel(Variant("convnext:full", Images(224)), Variant("convnext:small", Images(32))),
+        "densenet": BenchmarkModel(Variant("densenet:full", Images(224)), Variant("densenet:small", Images(32))),
+        "yolo": BenchmarkModel(
+            Variant("yolo:full", Images(640)), Variant("yolo:small", Images(32)), outputs=(("detections", 1),)
+        ),
+        "minilm": BenchmarkModel(
+            Variant("bert:minilm", Tokens(30522, 128, masked=True)),
+            Variant("bert:small", Tokens(97, 16, masked=True)),
+            symbolic=("batch", "length"),
+            outputs=(("last_hidden_state", 2), ("pooler_output", 1)),
+        ),
+        "llama_prefill": BenchmarkModel(
+            Variant("llama:full", Tokens(32000, 128, masked=False)),
+            Variant("llama:small", Tokens(97, 16, masked=False)),
+            symbolic=("batch", "length"),
+            outputs=(("logits", 1),),
+        ),
+        "llama_decode": BenchmarkModel(
+            Variant("llama:full", Decoding(32000, (4, 4, 127, 64))),
+            Variant("llama:small", Decoding(97, (2, 2, 15, 8))),
+            outputs=(("logits", 1), ("new_keys", 1), ("new_values", 1)),
+        ),
+        "speech": BenchmarkModel(
+            Variant("speech:full", Vectors("spectrogram", (80, 1000))),
+            Variant("speech:small", Vectors("spectrogram", (10, 24))),
+            outputs=(("states", 1),),
         ),
         "lstm": BenchmarkModel(
             Variant("recurrent:full", Vectors("sequence", (100, 128))),

@@ -36,7 +36,7 @@ def randomise(network: nn.Module, calibration: Sequence[torch.Tensor], seed: int
 
 
 def _fill(module: nn.Module, name: str, parameter: nn.Parameter, generator: torch.Generator) -> None:
-    if isinstance(module, _NORMALISATIONS):
+    if isinstance(module, _NORMALISATIONS) or hasattr(module, "is_normalisation"):
         if name == "weight":
             parameter.uniform_(0.5, 1.5, generator=generator)
         else:

@@ -77,3 +77,8 @@ def full() -> nn.Module:
 def small() -> nn.Module:
     """Two layers of 32 channels."""
     return Bert(layers=2, width=32, heads=4, vocabulary=97, positions=64)
+
+
+def minilm() -> nn.Module:
+    """The size of MiniLM-L6: 23 million parameters."""
+    return Bert(layers=6, width=384, heads=12, vocabulary=30522, positions=512)
