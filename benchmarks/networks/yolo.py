@@ -68,7 +68,8 @@ class Head(nn.Module):
 
     @staticmethod
     def _branch(channels: int, hidden: int, channels_out: int) -> nn.Sequential:
-        return nn.Sequential(_convolution(channels, hidden, 3), _convolution(hidden, hidden, 3), nn.Conv2d(hidden, channels_out, 1))
+        entering, middle = _convolution(channels, hidden, 3), _convolution(hidden, hidden, 3)
+        return nn.Sequential(entering, middle, nn.Conv2d(hidden, channels_out, 1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat((self.boxes(x), self.scores(x)), dim=1).flatten(2)
