@@ -7,6 +7,7 @@ from forge.ops import (  # noqa: F401
     creation,
     detection,
     elementwise,
+    elementwise_bits,
     indexing,
     layout,
     linalg,

@@ -111,9 +111,12 @@ class _Evaluator:
 
 
 def _narrow(function: Callable[..., Any], *args: Array) -> Array:
-    """``function`` in float32 for narrower floats, rounded once."""
+    """``function`` in float32 for narrower floats, in complex128 for complex64, rounded once."""
     dtype = args[0].dtype
     name = dtypes.canonical(dtype)
+    if name == "complex64":
+        wide = np.asarray(function(*(a.astype(np.complex128) for a in args)))
+        return wide.astype(dtype) if np.iscomplexobj(wide) else wide
     if dtypes.is_float(name) and dtypes.bits(name) <= 16:
         return np.asarray(function(*(a.astype(np.float32) for a in args))).astype(dtype)
     return np.asarray(function(*args))
@@ -122,6 +125,8 @@ def _narrow(function: Callable[..., Any], *args: Array) -> Array:
 def _cast(array: Array, dtype: str) -> Array:
     source = dtypes.canonical(array.dtype)
     target = dtypes.numpy_dtype(dtype)
+    if dtypes.is_complex(source):
+        return array.astype(target) if dtypes.is_complex(dtype) else _cast(array.real, dtype)
     if not (dtypes.is_float(source) and dtypes.is_integer(dtype)):
         return array.astype(target)
     low, high = dtypes.integer_range(dtype)
@@ -187,6 +192,17 @@ def _sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
+def _leading_zeros(x: Array) -> Array:
+    width = 8 * x.dtype.itemsize
+    return np.asarray(np.frompyfunc(lambda v: width - (int(v) % (1 << width)).bit_length(), 1, 1)(x), dtype=object)
+
+
+def _complex(real: Array, imaginary: Array) -> Array:
+    result = np.empty(np.broadcast_shapes(real.shape, imaginary.shape), dtypes.complex_of(dtypes.canonical(real.dtype)))
+    result.real, result.imag = real, imaginary
+    return result
+
+
 _CALLS: dict[str, Callable[..., Any]] = {
     "fma": lambda a, b, c: a * b + c, "abs": np.abs, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
     "round": np.round, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "exp": np.exp, "exp2": np.exp2,
@@ -194,7 +210,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
     "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf,
     "sigmoid": _sigmoid, "pow": np.power, "fmod": np.fmod, "atan2": np.arctan2, "isnan": np.isnan, "isinf": np.isinf,
-    "popcount": np.bitwise_count,
+    "popcount": lambda x: np.bitwise_count(x.view(f"uint{8 * x.dtype.itemsize}")), "clz": _leading_zeros,
 }
 
 
@@ -212,7 +228,7 @@ def _reduce(kind: str, points: Array, axes: tuple[int, ...]) -> Array:
     if kind in ("and", "or"):
         return np.asarray((np.all if kind == "and" else np.any)(points, axis=axes))
     if kind in ("sum", "prod"):
-        wide = np.float64 if dtypes.is_float(name) else points.dtype
+        wide = np.float64 if dtypes.is_float(name) else np.complex128 if dtypes.is_complex(name) else points.dtype
         return np.asarray((np.sum if kind == "sum" else np.prod)(points, axis=axes, dtype=wide))
     reduction = np.max if kind == "max" else np.min
     if dtypes.is_float(name):
