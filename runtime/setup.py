@@ -10,7 +10,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 CSRC = "src/forge_runtime/csrc"
-FILES = ("_native.c", "forge_runtime.c", "forge_pool.c", "forge_cpu.c", "forge_host.c", "forge_load.c", "forge_control.c")
+FILES = ("_native.c", *(f"forge_{name}.c" for name in ("runtime", "pool", "cpu", "host", "load", "control", "heap")))
+HEADERS = ("forge_runtime.h", "forge_internal.h", "forge_heap.h")
 
 
 class BuildExtension(build_ext):
@@ -33,7 +34,7 @@ setup(
         Extension(
             "forge_runtime._native",
             sources=[f"{CSRC}/{name}" for name in FILES],
-            depends=[f"{CSRC}/forge_runtime.h", f"{CSRC}/forge_internal.h"],
+            depends=[f"{CSRC}/{name}" for name in HEADERS],
             define_macros=[("Py_LIMITED_API", "0x030b0000")],
             extra_compile_args=["-std=c11", "-O2", "-g0", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"],
             extra_link_args=["-pthread"],

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from forge import dims, dtypes
+from forge.codegen.abi import ABI_VERSION
 from forge.codegen.entry import MODEL_SYMBOL
 from forge.codegen.jit import JitLibrary
 from forge.driver.compiled import CompiledModel
@@ -39,7 +40,7 @@ class _Host(ctypes.Structure):
     _fields_ = [
         ("abi_version", ctypes.c_int32), ("state", ctypes.c_void_p), ("alloc", _ALLOC), ("free", _FREE),
         ("parallel_for", _PARALLEL), ("report_error", _REPORT), ("call_registered", ctypes.c_void_p),
-        ("run_control", ctypes.c_void_p),
+        ("run_control", ctypes.c_void_p), ("heap_alloc", ctypes.c_void_p),
     ]
 
 
@@ -104,7 +105,7 @@ class _GuardedHost:
         self.blocks: dict[int, Guarded] = {}
         self.error = ""
         functions = (_ALLOC(self._alloc), _FREE(self._free), _PARALLEL(self._parallel), _REPORT(self._report))
-        self.struct = _Host(1, None, *functions, None, None)
+        self.struct = _Host(ABI_VERSION, None, *functions, None, None, None)
 
     def _alloc(self, _host: Any, size: int, alignment: int) -> int:
         block = Guarded(size, alignment)

@@ -39,9 +39,9 @@ static int64_t no_arena(const int64_t *symbols) {
 
 static const char *const NAMES[] = {"given", "late"};
 
-#define SCALAR(name, type) {name, type, 0, {{0, 0}}}
-#define VECTOR(name, symbol) {name, FORGE_FLOAT32, 1, {{-1, symbol}}}
-#define FIXED(name, size) {name, FORGE_FLOAT32, 1, {{size, 0}}}
+#define SCALAR(name, type) {name, type, 0, {{0, 0}}, NULL}
+#define VECTOR(name, symbol) {name, FORGE_FLOAT32, 1, {{-1, symbol}}, NULL}
+#define FIXED(name, size) {name, FORGE_FLOAT32, 1, {{size, 0}}, NULL}
 #define MODEL(title, ins, outs, symbols, function)                                                               \
   {FORGE_ABI_VERSION, sizeof ins / sizeof *ins, sizeof outs / sizeof *outs, symbols, 0, 0, title, "", NAMES, ins, outs, \
    NULL, 0, no_arena, NULL, function}
@@ -69,7 +69,7 @@ static int32_t grow(const forge_call *call) {
 static const forge_tensor_spec GROW_IN[] = {SCALAR("i", FORGE_INT64), SCALAR("c", FORGE_BOOL), VECTOR("list", 0), SCALAR("f", FORGE_INT64)};
 static const forge_tensor_spec GROW_OUT[] = {SCALAR("c", FORGE_BOOL), VECTOR("list", 1), FIXED("pair", 2)};
 static const forge_model GROW = MODEL("grow", GROW_IN, GROW_OUT, 2, grow);
-static const forge_control LOOP = {FORGE_LOOP, FORGE_LOOP_TRIPS | FORGE_LOOP_CONDITION, 1, 0, NULL, {&GROW, NULL}, "grows"};
+static const forge_control LOOP = {FORGE_LOOP, FORGE_LOOP_TRIPS | FORGE_LOOP_CONDITION, 1, 0, NULL, {&GROW, NULL}, "grows", 0};
 
 /* body(total, slice, fail_at): total + slice, its copy. */
 static int32_t add(const forge_call *call) {
@@ -82,7 +82,7 @@ static const forge_tensor_spec ADD_IN[] = {FIXED("total", 2), FIXED("slice", 2),
 static const forge_tensor_spec ADD_OUT[] = {FIXED("total", 2), FIXED("row", 2)};
 static const forge_model ADD = MODEL("add", ADD_IN, ADD_OUT, 0, add);
 static const uint8_t BACKWARDS[] = {1, 1};
-static const forge_control SCAN = {FORGE_SCAN, 0, 1, 1, BACKWARDS, {&ADD, NULL}, "adds"};
+static const forge_control SCAN = {FORGE_SCAN, 0, 1, 1, BACKWARDS, {&ADD, NULL}, "adds", 0};
 
 /* Takes the descriptors of a control-flow node apart as the entry of a model would. */
 static forge_tensor tensor(void *data, int32_t dtype, int32_t ndim, int64_t rows, int64_t columns) {
@@ -117,7 +117,7 @@ static int32_t loop_and_scan(const forge_call *call) {
 }
 
 static const forge_tensor_spec RUN_IN[] = {VECTOR("list", 0), SCALAR("f", FORGE_INT64)};
-static const forge_tensor_spec RUN_OUT[] = {VECTOR("list", 1), VECTOR("total", 1), {"rows", FORGE_FLOAT32, 2, {{-1, 1}, {2, 0}}}};
+static const forge_tensor_spec RUN_OUT[] = {VECTOR("list", 1), VECTOR("total", 1), {"rows", FORGE_FLOAT32, 2, {{-1, 1}, {2, 0}}, NULL}};
 static const forge_model RUN = MODEL("run", RUN_IN, RUN_OUT, 2, loop_and_scan);
 
 /* chosen(condition, x, fail_at): then: run; else: a failure. */
@@ -127,7 +127,7 @@ static int32_t refuse(const forge_call *call) {
 }
 
 static const forge_model REFUSE = MODEL("refuse", RUN_IN, RUN_OUT, 2, refuse);
-static const forge_control CHOICE = {FORGE_IF, 0, 0, 0, NULL, {&RUN, &REFUSE}, "chooses"};
+static const forge_control CHOICE = {FORGE_IF, 0, 0, 0, NULL, {&RUN, &REFUSE}, "chooses", 0};
 
 static int32_t choose(const forge_call *call) {
   const forge_tensor in[] = {tensor(call->inputs[0], FORGE_BOOL, 0, 0, 0),

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#define FLOAT(name, ...) {name, FORGE_FLOAT32, sizeof((forge_dim[]){__VA_ARGS__}) / sizeof(forge_dim), {__VA_ARGS__}}
+#define FLOAT(name, ...) {name, FORGE_FLOAT32, sizeof((forge_dim[]){__VA_ARGS__}) / sizeof(forge_dim), {__VA_ARGS__}, NULL}
 #define SYMBOL(number) {-1, number}
 #define EXPRESSION(number) {-2, number}
 
@@ -62,8 +62,8 @@ static void dims(const int64_t *symbols, int64_t *values) { values[0] = 2 * symb
 
 static const char *const symbol_names[] = {"n", "k"};
 static const forge_tensor_spec inputs[] = {FLOAT("x", SYMBOL(0), {4, 0}), FLOAT("y", SYMBOL(0), SYMBOL(1)),
-                                           {"z", FORGE_INT64, 1, {EXPRESSION(0)}}};
-static const forge_tensor_spec outputs[] = {FLOAT("rows", SYMBOL(0), {4, 0}), {"total", FORGE_INT64, 0, {{0, 0}}}};
+                                           {"z", FORGE_INT64, 1, {EXPRESSION(0)}, NULL}};
+static const forge_tensor_spec outputs[] = {FLOAT("rows", SYMBOL(0), {4, 0}), {"total", FORGE_INT64, 0, {{0, 0}}, NULL}};
 static const _Alignas(64) float weights[4] = {1, 2, 3, 4};
 static const forge_model model = {.abi_version = FORGE_ABI_VERSION, .n_inputs = 3, .n_outputs = 2, .n_symbols = 2, .n_dims = 1,
                                   .name = "rows", .cpu_features = FEATURES, .symbol_names = symbol_names, .inputs = inputs,
@@ -102,7 +102,7 @@ static int32_t entry(const forge_call *call) {
 
 static const char *const symbol_names[] = {"n", "found"};
 static const forge_tensor_spec inputs[] = {FLOAT("x", SYMBOL(0))};
-static const forge_tensor_spec outputs[] = {{"positions", FORGE_INT64, 1, {SYMBOL(1)}}};
+static const forge_tensor_spec outputs[] = {{"positions", FORGE_INT64, 1, {SYMBOL(1)}, NULL}};
 static const forge_model model = {.abi_version = FORGE_ABI_VERSION, .n_inputs = 1, .n_outputs = 1, .n_symbols = 2, .name = "nonzero",
                                   .cpu_features = FEATURES, .symbol_names = symbol_names, .inputs = inputs, .outputs = outputs,
                                   .entry = entry};
@@ -117,8 +117,8 @@ static int32_t entry(const forge_call *call) {
 }
 
 static const char *const symbol_names[] = {"n"};
-static const forge_tensor_spec inputs[] = {{"x", FORGE_BFLOAT16, 1, {SYMBOL(0)}}};
-static const forge_tensor_spec outputs[] = {{"y", FORGE_BFLOAT16, 1, {SYMBOL(0)}}};
+static const forge_tensor_spec inputs[] = {{"x", FORGE_BFLOAT16, 1, {SYMBOL(0)}, NULL}};
+static const forge_tensor_spec outputs[] = {{"y", FORGE_BFLOAT16, 1, {SYMBOL(0)}, NULL}};
 static const forge_model model = {.abi_version = FORGE_ABI_VERSION, .n_inputs = 1, .n_outputs = 1, .n_symbols = 1, .name = "negate",
                                   .cpu_features = FEATURES, .symbol_names = symbol_names, .inputs = inputs, .outputs = outputs,
                                   .entry = entry};

@@ -284,7 +284,7 @@ class Descriptor(ctypes.Structure):
 
 def jit_model(entry: Any, **fields: Any) -> tuple[int, object]:
     address = ctypes.cast(entry, ctypes.c_void_p).value
-    descriptor = Descriptor(**{"abi_version": 1, "name": b"jit", "cpu_features": b"", "entry": address, **fields})
+    descriptor = Descriptor(**{"abi_version": 2, "name": b"jit", "cpu_features": b"", "entry": address, **fields})
     return ctypes.addressof(descriptor), (descriptor, entry)
 
 
@@ -309,7 +309,7 @@ def test_jit_model_keeps_its_code_and_copies_its_weights() -> None:
 
 def test_jit_model_of_another_interface_version() -> None:
     entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(lambda call: 0)
-    with pytest.raises(ValueError, match="interface version; got 99; expected 1"):
+    with pytest.raises(ValueError, match="interface version; got 99; expected 2"):
         Runtime.from_jit(*jit_model(entry, abi_version=99))
 
 

@@ -47,5 +47,5 @@ def include_directory() -> Path:
 
 def static_sources() -> list[Path]:
     """The C files of the built-in host and ``forge_run``, to be linked into a model library (C11, ``-pthread``)."""
-    names = ("forge_runtime.c", "forge_pool.c", "forge_cpu.c", "forge_host.c", "forge_load.c", "forge_control.c")
-    return [include_directory() / name for name in names]
+    names = ("runtime", "pool", "cpu", "host", "load", "control", "heap")
+    return [include_directory() / f"forge_{name}.c" for name in names]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from forge.codegen.llvm import Builder
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 MAX_RANK = 8
 
 DTYPE_CODES: dict[str, int] = {
     name: code for code, name in enumerate((
         "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32",
         "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
-        "float8_e8m0fnu", "float4_e2m1fn", "int2", "uint2", "int4", "uint4"))
+        "float8_e8m0fnu", "float4_e2m1fn", "int2", "uint2", "int4", "uint4", "string", "sequence", "optional"))
 }
 """``forge_dtype``."""
 
 HOST_OFFSETS = {"abi_version": 0, "state": 8, "alloc": 16, "free": 24, "parallel_for": 32, "report_error": 40,
-                "call_registered": 48, "run_control": 56}
+                "call_registered": 48, "run_control": 56, "heap_alloc": 64}
 """``forge_host``."""
 
 CALL_OFFSETS = {"inputs": 0, "outputs": 8, "weights": 16, "arena": 24, "symbols": 32, "host": 40, "out": 48}

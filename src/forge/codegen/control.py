@@ -28,8 +28,8 @@ def constants(control: Control, symbol: str, models: Sequence[str], name: str) -
     flags = TRIPS * control.has_trips + CONDITION * control.has_condition
     regions = [f"ptr {m}" for m in models] + ["ptr null"] * (2 - len(models))
     numbers = [f"i32 {n}" for n in (KINDS.index(control.kind), flags, control.carried, control.scanned)]
-    lines.append(f"{symbol} = internal constant {{ i32, i32, i32, i32, ptr, ptr, ptr, ptr }} "
-                 f"{{ {', '.join([*numbers, backwards, *regions, name])} }}, align 8")
+    lines.append(f"{symbol} = internal constant {{ i32, i32, i32, i32, ptr, ptr, ptr, ptr, i32 }} "
+                 f"{{ {', '.join([*numbers, backwards, *regions, name, 'i32 0'])} }}, align 8")
     return lines
 
 

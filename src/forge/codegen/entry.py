@@ -17,7 +17,7 @@ from forge.tir.program import Program, TensorSpec
 MODEL_SYMBOL = "forge_model_data"
 WEIGHTS_SYMBOL = "forge_weights"
 
-_SPEC_TYPE = f"{{ ptr, i32, i32, [{abi.MAX_RANK} x {{ i64, i64 }}] }}"
+_SPEC_TYPE = f"{{ ptr, i32, i32, [{abi.MAX_RANK} x {{ i64, i64 }}], ptr }}"
 
 
 class EntryEmitter(FunctionEmitter):
@@ -251,7 +251,7 @@ def _spec(program: Program, spec: TensorSpec, expressions: Sequence[tir.Expr], s
     dims += [(0, 0)] * (abi.MAX_RANK - len(dims))
     pairs = ", ".join(f"{{ i64, i64 }} {{ i64 {size}, i64 {symbol} }}" for size, symbol in dims)
     code = abi.DTYPE_CODES[spec.dtype]
-    return f"{{ {string(spec.name)}, i32 {code}, i32 {len(spec.dims)}, [{abi.MAX_RANK} x {{ i64, i64 }}] [{pairs}] }}"
+    return f"{{ {string(spec.name)}, i32 {code}, i32 {len(spec.dims)}, [{abi.MAX_RANK} x {{ i64, i64 }}] [{pairs}], ptr null }}"
 
 
 def _dim(program: Program, dim: tir.Expr, expressions: Sequence[tir.Expr]) -> tuple[int, int]:

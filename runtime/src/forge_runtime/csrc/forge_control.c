@@ -24,10 +24,9 @@ static int32_t run_region(const forge_host *host, const forge_model *region, con
   forge_model model = *region;
   forge_error error;
   model.weights = weights;
-  model.reserved |= FORGE_MODEL_CHECKED;
   for (int32_t i = 0; i < model.n_outputs; i++)
     out[i].data = NULL;
-  const int32_t status = forge_run(&model, in, out, host, &error);
+  const int32_t status = forge_run_region(&model, in, out, host, &error);
   return status == FORGE_OK ? FORGE_OK : report(host, status, error.message);
 }
 

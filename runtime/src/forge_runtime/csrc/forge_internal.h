@@ -1,7 +1,7 @@
 /* What the runtime's own files share. Not part of the interface. */
 #ifndef FORGE_INTERNAL_H
 #define FORGE_INTERNAL_H
-#include "forge_runtime.h"
+#include "forge_heap.h"
 #include <stdbool.h>
 
 #define FORGE_LOCAL __attribute__((visibility("hidden")))
@@ -29,6 +29,13 @@ FORGE_LOCAL int32_t forge_pool_run(int32_t threads, forge_parallel_body body, vo
  * from host->alloc, on failure there is none. */
 FORGE_LOCAL int32_t forge_run_control(const forge_host *host, const forge_control *control, const void *weights,
                                       const forge_tensor *in, int32_t n_in, forge_tensor *out, int32_t n_out);
+
+/* The heap of the call; `host` is what an entry was called with. */
+FORGE_LOCAL forge_heap *forge_heap_of(const forge_host *host);
+
+/* forge_run for a region of a node: no checks of the model, and the heap is that of `host`, which an entry was called with. */
+FORGE_LOCAL int32_t forge_run_region(const forge_model *region, const forge_tensor *inputs, forge_tensor *outputs,
+                                     const forge_host *host, forge_error *error);
 
 /* Bytes of the tensor; -1 where they exceed int64. */
 FORGE_LOCAL int64_t forge_byte_count(const forge_tensor *tensor);

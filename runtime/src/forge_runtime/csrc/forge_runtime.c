@@ -39,6 +39,9 @@ static const dtype_info DTYPES[] = {
     [FORGE_UINT2] = {"uint2", 1, 1},
     [FORGE_INT4] = {"int4", 1, 1},
     [FORGE_UINT4] = {"uint4", 1, 1},
+    [FORGE_STRING] = {"string", sizeof(forge_string), _Alignof(forge_string)},
+    [FORGE_SEQUENCE] = {"sequence", sizeof(forge_sequence), _Alignof(forge_sequence)},
+    [FORGE_OPTIONAL] = {"optional", sizeof(forge_sequence), _Alignof(forge_sequence)},
 };
 
 static const dtype_info *find_dtype(int32_t dtype) {
@@ -82,6 +85,8 @@ typedef struct {
   int64_t *symbols;
   int64_t *dims;
   forge_error *error;
+  forge_heap *heap;
+  bool is_region; /* of a node of a model whose inputs have been checked */
 } binding;
 
 static void append(char *text, size_t *length, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -305,8 +310,15 @@ typedef struct {
   const forge_host *outer;
   const forge_model *model;
   forge_error *error;
+  forge_heap *heap;
   atomic_flag reported;
 } call_host;
+
+static void *call_heap_alloc(const forge_host *host, size_t bytes) {
+  return forge_heap_alloc(((const call_host *)host)->heap, bytes);
+}
+
+forge_heap *forge_heap_of(const forge_host *host) { return ((const call_host *)host)->heap; }
 
 static void *call_alloc(const forge_host *host, size_t bytes, size_t alignment) {
   const forge_host *outer = ((const call_host *)host)->outer;
@@ -345,8 +357,9 @@ static int32_t call_registered(const forge_host *host, const char *name, const f
 
 static void init_call_host(call_host *call, const binding *b, const forge_host *outer) {
   *call = (call_host){.host = {FORGE_ABI_VERSION, outer->state, call_alloc, call_free, call_parallel_for,
-                               call_report_error, call_registered, forge_run_control},
+                               call_report_error, call_registered, forge_run_control, call_heap_alloc},
                       .outer = outer,
+                      .heap = b->heap,
                       .model = b->model,
                       .error = b->error,
                       .reported = ATOMIC_FLAG_INIT};
@@ -566,7 +579,17 @@ int32_t forge_run(const forge_model *model, const forge_tensor *inputs, forge_te
   int32_t status = check_arguments(model, inputs, outputs, error);
   if (status == FORGE_OK) status = check_run(model, host, error);
   if (status != FORGE_OK) return status;
-  binding b = {.model = model, .inputs = inputs, .outputs = outputs, .error = error};
+  forge_heap heap = {.host = host};
+  binding b = {.model = model, .inputs = inputs, .outputs = outputs, .error = error, .heap = &heap};
+  status = call_model(&b, host);
+  forge_heap_clear(&heap);
+  return status;
+}
+
+int32_t forge_run_region(const forge_model *region, const forge_tensor *inputs, forge_tensor *outputs, const forge_host *host,
+                         forge_error *error) {
+  clear(error);
+  binding b = {.model = region, .inputs = inputs, .outputs = outputs, .error = error, .heap = forge_heap_of(host), .is_region = true};
   return call_model(&b, host);
 }
 

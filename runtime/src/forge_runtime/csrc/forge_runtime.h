@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define FORGE_ABI_VERSION 1
+#define FORGE_ABI_VERSION 2
 #define FORGE_MAX_RANK 8
 #define FORGE_ALIGNMENT 64 /* of weights and arena; inputs and outputs need only their element's alignment */
 
@@ -31,7 +31,10 @@ typedef enum {
   FORGE_COMPLEX64 = 13, FORGE_COMPLEX128 = 14,
   FORGE_FLOAT8_E4M3FN = 15, FORGE_FLOAT8_E4M3FNUZ = 16, FORGE_FLOAT8_E5M2 = 17, FORGE_FLOAT8_E5M2FNUZ = 18,
   FORGE_FLOAT8_E8M0FNU = 19, FORGE_FLOAT4_E2M1FN = 20,
-  FORGE_INT2 = 21, FORGE_UINT2 = 22, FORGE_INT4 = 23, FORGE_UINT4 = 24
+  FORGE_INT2 = 21, FORGE_UINT2 = 22, FORGE_INT4 = 23, FORGE_UINT4 = 24,
+  FORGE_STRING = 25,    /* elements are forge_string */
+  FORGE_SEQUENCE = 26,  /* only of rank 0: the element is a forge_sequence */
+  FORGE_OPTIONAL = 27   /* only of rank 0: the element is a forge_sequence of no or one element */
 } forge_dtype;
 
 typedef enum {
@@ -52,6 +55,21 @@ typedef struct {
   int64_t shape[FORGE_MAX_RANK];
   int64_t capacity;               /* outputs: bytes available at data; data NULL: forge_run allocates with host->alloc */
 } forge_tensor;                   /* inputs need no capacity; outputs need only data and capacity, the rest is filled in */
+
+/* An element of dtype FORGE_STRING: UTF-8 without terminating zero. data may be NULL where size is 0. */
+typedef struct {
+  const char *data;
+  int64_t size;
+} forge_string;
+
+/* The element of a tensor of dtype FORGE_SEQUENCE or FORGE_OPTIONAL. An input's elements are the caller's and must stay as they
+ * are for the call. An output's lie in the memory that forge_free_output gives back. Elements are tensors of one dtype, or sequences
+ * (of dtype FORGE_SEQUENCE and rank 0). */
+typedef struct {
+  const forge_tensor *elements;   /* may be NULL where length is 0 */
+  int64_t length;
+  void *backing;                  /* the runtime's; NULL in inputs and outputs */
+} forge_sequence;
 
 typedef struct {
   int32_t status;
@@ -77,6 +95,9 @@ struct forge_host {
   /* Runs a control-flow node. forge_run supplies it to the model; what a caller's own table holds here is not read. */
   int32_t (*run_control)(const forge_host *host, const forge_control *control, const void *weights, const forge_tensor *in,
                          int32_t n_in, forge_tensor *out, int32_t n_out);
+  /* Memory aligned to FORGE_ALIGNMENT that lives until the outputs of the outermost call are delivered; NULL where there is none.
+   * Supplied as run_control is. Only for the thread that runs the entry. */
+  void *(*heap_alloc)(const forge_host *host, size_t bytes);
 };
 
 /* One dimension of an input or output. A symbol is bound by the first input dimension that is that symbol (size -1), so every
@@ -87,12 +108,14 @@ typedef struct {
   int64_t symbol;
 } forge_dim;
 
-typedef struct {
+typedef struct forge_tensor_spec forge_tensor_spec;
+struct forge_tensor_spec {
   const char *name;
   int32_t dtype;
-  int32_t ndim;                   /* -1: rank known only after the run */
+  int32_t ndim;                   /* -1: rank known only after the run, or (of elements) any */
   forge_dim dims[FORGE_MAX_RANK];
-} forge_tensor_spec;
+  const forge_tensor_spec *element; /* of a sequence or optional: what its elements are; a dim of -1 there: any size. Else NULL */
+};
 
 /* What the generated entry is called with. Its `host` lives as long as the call. For an output of data-dependent size the entry
  * allocates with host->alloc and fills data, ndim, shape and capacity (the bytes it asked for) of `out`. */
@@ -122,8 +145,13 @@ typedef struct {
   int32_t (*entry)(const forge_call *call);
 } forge_model;
 
-typedef enum { FORGE_IF = 0, FORGE_LOOP = 1, FORGE_SCAN = 2 } forge_control_kind;
+typedef enum {
+  FORGE_IF = 0, FORGE_LOOP = 1, FORGE_SCAN = 2,
+  FORGE_SEQUENCE_MAP = 3, FORGE_SEQUENCE_CONSTRUCT = 4, FORGE_SEQUENCE_INSERT = 5, FORGE_SEQUENCE_ERASE = 6, FORGE_SEQUENCE_AT = 7,
+  FORGE_SEQUENCE_LENGTH = 8, FORGE_SEQUENCE_SPLIT = 9, FORGE_SEQUENCE_CONCAT = 10, FORGE_OPTIONAL_HAS = 11, FORGE_OPTIONAL_GET = 12
+} forge_control_kind;
 enum { FORGE_LOOP_TRIPS = 1, FORGE_LOOP_CONDITION = 2 };
+enum { FORGE_SEQUENCE_NEW_AXIS = 1, FORGE_SEQUENCE_DROP_AXIS = 2 }; /* flags of FORGE_SEQUENCE_CONCAT and FORGE_SEQUENCE_SPLIT */
 
 /* A control-flow node of a model. Its regions are models whose weights are those of the model they belong to.
  * Operands: if: condition, captured; loop: trips and condition as `flags` say, carried, captured; scan: carried, scanned, captured.
@@ -137,6 +165,7 @@ struct forge_control {
   const uint8_t *backwards;       /* scan, for each scanned operand, then each stacked result: 1 from last to first; may be NULL */
   const forge_model *regions[2];  /* then and else; or body and NULL */
   const char *name;               /* of the node, for messages */
+  int32_t axis;                   /* FORGE_SEQUENCE_SPLIT, FORGE_SEQUENCE_CONCAT */
 };
 
 /* The model inside this library. */
