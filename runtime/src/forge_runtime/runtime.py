@@ -24,7 +24,8 @@ class Runtime:
     """A loaded model. Calls are thread-safe and run without the interpreter lock.
 
     Inputs are NumPy arrays or anything with ``__dlpack__`` or ``__array__``; their memory is read in place, except that
-    a strided or misaligned one is copied once. A dtype is never converted. Outputs are fresh NumPy arrays.
+    a strided or misaligned one is copied once. A dtype is never converted. Outputs are NumPy arrays
+    of their own; the memory of large ones serves later calls when the last array over it is gone.
 
     Args:
         path: the directory that holds ``modelLibrary.so``, or the file itself.

@@ -6,7 +6,9 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { STACK_TENSORS = 12, N_STATUS = FORGE_ERROR_FILE + 1 };
+/* Outputs of at least KEPT_OUTPUT bytes come from the built-in host, which keeps their memory for later calls: malloc gives blocks of
+ * this size back to the system, and every call would pay for fresh pages. */
+enum { STACK_TENSORS = 12, KEPT_OUTPUT = 128 << 10, N_STATUS = FORGE_ERROR_FILE + 1 };
 
 /* Python objects that every call needs, found once. */
 typedef struct {
@@ -221,7 +223,7 @@ static PyObject *check_given(const module_state *state, const forge_model *model
 
 static int hold_output(const module_state *state, const model_object *self, int32_t index, PyObject *given,
                        held_tensor *held, forge_tensor *tensor) {
-  if (given == NULL && has_unknown_size(tensor)) return 0;
+  if (given == NULL && (has_unknown_size(tensor) || forge_byte_count(tensor) >= KEPT_OUTPUT)) return 0;
   held->object =
       given ? check_given(state, self->model, index, given, tensor) : new_array(state, &self->outputs[index], tensor);
   if (held->object == NULL || get_buffer(held, PyBUF_WRITABLE) < 0) return -1;

@@ -4,23 +4,27 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 
 enum { CACHE_SLOTS = 16 };
 
 static const size_t CACHE_MINIMUM = (size_t)32 << 10; /* smaller blocks: malloc is as fast */
 static const size_t CACHE_LIMIT = (size_t)1 << 30;    /* of all kept blocks together */
 static const size_t HUGE_MINIMUM = (size_t)4 << 20;
+static const int64_t KEEP_SECONDS = 10; /* a kept block that nobody takes for so long goes back to the system */
 
 /* Lies in the 64 bytes before what the model gets. */
 typedef struct {
   void *base;
   size_t capacity;
+  int64_t since; /* second in which it was kept */
 } block;
 
 _Static_assert(sizeof(block) <= FORGE_ALIGNMENT, "the header must fit before an aligned block");
 
 static _Atomic(block *) cache[CACHE_SLOTS];
 static atomic_size_t cached_bytes;
+static atomic_llong last_trim; /* second */
 
 void *forge_alloc_pages(size_t bytes) {
   void *memory = NULL;
@@ -42,7 +46,7 @@ static block *new_block(size_t bytes, size_t alignment) {
     return NULL;
   if (base == NULL) return NULL;
   block *header = (block *)((char *)base + offset - FORGE_ALIGNMENT);
-  *header = (block){base, bytes};
+  *header = (block){.base = base, .capacity = bytes};
   return header;
 }
 
@@ -57,12 +61,46 @@ static bool put(block *header) {
   return false;
 }
 
-static void give_back(block *header) {
+static int64_t current_second(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+  return (int64_t)time.tv_sec;
+}
+
+/* Frees the blocks that were kept before `second`. */
+static void trim(int64_t second) {
+  for (int32_t i = 0; i < CACHE_SLOTS; i++) {
+    if (atomic_load_explicit(&cache[i], memory_order_relaxed) == NULL) continue;
+    block *header = atomic_exchange(&cache[i], NULL);
+    if (header == NULL || (header->since >= second && put(header))) continue;
+    atomic_fetch_sub(&cached_bytes, header->capacity);
+    free(header->base);
+  }
+}
+
+/* At most once a second. */
+static void trim_unused(int64_t now) {
+  long long last = atomic_load_explicit(&last_trim, memory_order_relaxed);
+  if (last != now && atomic_compare_exchange_strong(&last_trim, &last, now)) trim(now - KEEP_SECONDS);
+}
+
+void forge_trim_memory(void) { trim(INT64_MAX); }
+
+static void keep_or_free(block *header) {
   const size_t capacity = header->capacity;
-  const bool fits = capacity >= CACHE_MINIMUM && atomic_fetch_add(&cached_bytes, capacity) + capacity <= CACHE_LIMIT;
-  if (fits && put(header)) return;
-  if (capacity >= CACHE_MINIMUM) atomic_fetch_sub(&cached_bytes, capacity);
+  if (atomic_fetch_add(&cached_bytes, capacity) + capacity <= CACHE_LIMIT && put(header)) return;
+  atomic_fetch_sub(&cached_bytes, capacity);
   free(header->base);
+}
+
+static void give_back(block *header) {
+  if (header->capacity < CACHE_MINIMUM) {
+    free(header->base);
+    return;
+  }
+  header->since = current_second();
+  trim_unused(header->since);
+  keep_or_free(header);
 }
 
 static bool suits(block *header, size_t bytes, size_t alignment) {
@@ -77,7 +115,7 @@ static block *take(size_t bytes, size_t alignment) {
     if (header == NULL) continue;
     atomic_fetch_sub(&cached_bytes, header->capacity);
     if (suits(header, bytes, alignment)) return header;
-    give_back(header);
+    keep_or_free(header);
   }
   return NULL;
 }
@@ -115,9 +153,4 @@ const forge_host *forge_default_host(void) {
 }
 
 /* Blocks kept when the library is unloaded would be lost. */
-__attribute__((destructor)) static void free_cache(void) {
-  for (int32_t i = 0; i < CACHE_SLOTS; i++) {
-    block *header = atomic_exchange(&cache[i], NULL);
-    if (header) free(header->base);
-  }
-}
+__attribute__((destructor)) static void free_cache(void) { forge_trim_memory(); }

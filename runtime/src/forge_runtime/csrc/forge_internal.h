@@ -19,6 +19,9 @@ FORGE_LOCAL int32_t forge_check_model(const forge_model *model, forge_error *err
 /* Memory on huge pages where the system has them, aligned to FORGE_PAGE_SIZE; release with free(). */
 FORGE_LOCAL void *forge_alloc_pages(size_t bytes);
 
+/* Gives the blocks that the built-in host keeps for later calls back to the system. */
+FORGE_LOCAL void forge_trim_memory(void);
+
 /* CPUs that this process may use: affinity mask and cgroup quota. At least 1. */
 FORGE_LOCAL int32_t forge_usable_cpus(void);
 

@@ -78,6 +78,7 @@ void forge_release(forge_model *model) {
   prepared_model *prepared = (prepared_model *)model;
   free(prepared->pages);
   free(prepared);
+  forge_trim_memory();
 }
 
 /* A path to the open file that no library in this process was ever loaded by: the dynamic loader compares names before files, and
