@@ -27,6 +27,7 @@ from forge.passes import (
     split_recurrent,
     to_float16,
     use_winograd,
+    widen_conv1d,
 )
 from forge.passes.base import GraphPass, PassContext
 
@@ -58,6 +59,7 @@ GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("convert_layout", 0, convert_layout.run, "`set_channel_layout`: the layout that the user asked for"),
     Stage("decompose", 0, decompose.run, "composite operators become simpler ones"),
     Stage("simplify", 1, canonicalize.run, "`canonicalize` again, for what decomposition left"),
+    Stage("widen_conv1d", 2, widen_conv1d.run, "convolutions along one axis become those of images one row high"),
     Stage("choose_layouts", 2, _choose_layouts, "convolutions get blocked layouts, unless `set_channel_layout` is given"),
     Stage("use_winograd", 4, use_winograd.run, "3x3 convolutions with fewer multiplications, larger weights and errors of 1e-5"),
     Stage("split_recurrent", 2, split_recurrent.run, "recurrent layers read products of all their inputs"),
