@@ -10,8 +10,9 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 CSRC = "src/forge_runtime/csrc"
-FILES = ("_native.c", *(f"forge_{name}.c" for name in ("runtime", "pool", "cpu", "host", "load", "control", "heap")))
-HEADERS = ("forge_runtime.h", "forge_internal.h", "forge_heap.h")
+FILES = ("_native.c", *(f"forge_{name}.c" for name in ("runtime", "pool", "cpu", "host", "load", "control", "heap", "strings", "regex",
+                                                      "numbers")))
+HEADERS = ("forge_runtime.h", "forge_internal.h", "forge_heap.h", "forge_strings.h", "_routines.h")
 
 
 class BuildExtension(build_ext):

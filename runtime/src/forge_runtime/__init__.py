@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forge_runtime._native import num_threads, set_num_threads
+from forge_runtime._native import num_threads, routine_addresses, set_num_threads
 from forge_runtime.artifact import read_metadata
 from forge_runtime.errors import (
     ArtifactError,
@@ -35,6 +35,7 @@ __all__ = [
     "include_directory",
     "num_threads",
     "read_metadata",
+    "routine_addresses",
     "set_num_threads",
     "static_sources",
 ]
@@ -47,5 +48,5 @@ def include_directory() -> Path:
 
 def static_sources() -> list[Path]:
     """The C files of the built-in host and ``forge_run``, to be linked into a model library (C11, ``-pthread``)."""
-    names = ("runtime", "pool", "cpu", "host", "load", "control", "heap")
+    names = ("runtime", "pool", "cpu", "host", "load", "control", "heap", "strings", "regex", "numbers")
     return [include_directory() / f"forge_{name}.c" for name in names]

@@ -1,11 +1,13 @@
 """Element types and NumPy arrays at the border of native code.
 
 Native code reads arrays through the buffer protocol. Types that only ``ml_dtypes`` knows (bfloat16, float8, four and
-two bits) have no buffer format; they cross the border as views of unsigned integers of the same size.
+two bits) have no buffer format; they cross the border as views of unsigned integers of the same size. Strings cross it as pairs of
+address and number of bytes, with their UTF-8 characters behind the pairs.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -26,6 +28,10 @@ _EXTENDED = {
 }
 
 
+_STRING = np.dtype("V16")
+"""An element of a tensor of strings: the address of its UTF-8 bytes and their number."""
+
+
 @cache
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """The NumPy dtype of an element type.
@@ -35,8 +41,10 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     """
     if name in _PLAIN:
         return np.dtype(name)
+    if name == "string":
+        return np.dtype(object)
     if name not in _EXTENDED:
-        raise ArtifactError(f"model: unknown element type {name!r}; expected one of {', '.join((*_PLAIN, *_EXTENDED))}")
+        raise ArtifactError(f"model: unknown element type {name!r}; expected one of {', '.join((*_PLAIN, *_EXTENDED, 'string'))}")
     try:
         import ml_dtypes
     except ImportError as error:
@@ -49,7 +57,7 @@ def output_dtypes(name: str) -> tuple[np.dtype[Any], np.dtype[Any] | None]:
     """The dtype whose buffer holds ``name``, and the one to view it as afterwards (None: the same)."""
     if name in _EXTENDED:
         return np.dtype(_EXTENDED[name]), numpy_dtype(name)
-    return numpy_dtype(name), None
+    return (_STRING if name == "string" else numpy_dtype(name)), None
 
 
 def _as_array(obj: object, where: str) -> Array:
@@ -81,6 +89,8 @@ def adapt_input(obj: object, model: str, name: str, dtype: str) -> Array:
         InputError: ``obj`` is no array, or its dtype is not exactly ``dtype``: nothing is converted silently.
     """
     where = f"model '{model}': input '{name}'"
+    if dtype == "string":
+        return _elements(_as_strings(obj, where), where)
     array = _as_array(obj, where)
     if _dtype_name(array.dtype) != dtype:
         raise InputError(
@@ -98,6 +108,8 @@ def check_output(given: object, model: str, name: str, dtype: str, shape: tuple[
     where = f"model '{model}': output '{name}'"
     if not isinstance(given, np.ndarray):
         raise InputError(f"{where}: got {type(given).__name__}; expected a NumPy array or None")
+    if dtype == "string":
+        raise InputError(f"{where}: strings are not written in place; expected None: the runtime allocates them")
     if -1 in shape:
         raise InputError(f"{where}: its size depends on data, shape {list(shape)}; expected None: the runtime allocates it")
     if _dtype_name(given.dtype) != dtype or given.shape != shape:
@@ -116,6 +128,55 @@ def copy_contiguous(array: Array) -> Array:
 
 def from_memory(memory: Any, dtype: str, shape: tuple[int, ...]) -> Array:
     """An array over a buffer that native code allocated."""
+    if dtype == "string":
+        return _strings(memory, shape)
     storage, view = output_dtypes(dtype)
     array: Array = np.ndarray(shape, storage, buffer=memory)
     return array if view is None else array.view(view)
+
+
+def _as_strings(obj: object, where: str) -> Array:
+    """``obj`` as an array of ``str`` or ``bytes``."""
+    array = np.asarray(obj) if isinstance(obj, np.ndarray | list | tuple | str) else _as_array(obj, where)
+    if array.dtype.kind in "UT":
+        return array.astype(object)
+    if array.dtype.kind != "O":
+        raise InputError(f"{where}: wrong dtype; got {_dtype_name(array.dtype)}; expected strings: an array of dtype object, str or "
+                         "StringDType")
+    return array
+
+
+def _elements(array: Array, where: str) -> Array:
+    """Elements as native code has them, in front of their characters in one block of memory."""
+    encoded = [_encoded(value, where) for value in array.reshape(-1).tolist()]
+    ends = np.cumsum([16 * len(encoded), *map(len, encoded)], dtype=np.int64)
+    block = np.empty(max(16, int(ends[-1])), np.uint8)
+    table = block[: 16 * len(encoded)].view(np.int64).reshape(-1, 2)
+    table[:, 0] = block.ctypes.data + ends[:-1]
+    table[:, 1] = np.diff(ends)
+    block[16 * len(encoded) : int(ends[-1])] = np.frombuffer(b"".join(encoded), np.uint8)
+    return np.ndarray(array.shape, _STRING, buffer=block)
+
+
+def _encoded(value: object, where: str) -> bytes:
+    """UTF-8; what ``_strings`` made of a byte that is none becomes that byte again."""
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        raise InputError(f"{where}: wrong element; got {type(value).__name__}; expected str or bytes")
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where}: got {value!r}, which is no text ({error.reason}); expected characters of Unicode") from error
+
+
+def _strings(memory: Any, shape: tuple[int, ...]) -> Array:
+    """Copies of the strings in memory whose characters follow the elements; a byte that is no UTF-8 becomes a lone surrogate."""
+    raw = bytes(memory)
+    count = math.prod(shape)
+    table = np.frombuffer(raw, np.int64, 2 * count).reshape(-1, 2)
+    ends = (16 * count + np.cumsum(table[:, 1])).tolist()
+    begins = [16 * count, *ends[:-1]]
+    result = np.empty(count, object)
+    result[:] = [raw[begin:end].decode("utf-8", "surrogateescape") for begin, end in zip(begins, ends, strict=False)]
+    return result.reshape(shape)

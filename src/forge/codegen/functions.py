@@ -296,8 +296,18 @@ def _fail(f: FunctionEmitter, s: stmt.Fail) -> None:
     f.builder.label(f.builder.fresh("unreachable"))
 
 
+def _call_routine(f: FunctionEmitter, s: stmt.CallRoutine) -> None:
+    if f.in_parallel:
+        raise CompileError(f"codegen: {f.symbol}: routine {s.name!r} is called inside a parallel loop; expected it outside")
+    f.e.forget()
+    types = ["ptr"] * len(s.buffers) + ["i64"] * len(s.scalars) + ["ptr"]
+    f.module.add_once(f"@{s.name}", f"declare i32 @{s.name}({', '.join(types)})")
+    args = [f"ptr {f.e.pointers[b]}" for b in s.buffers] + [f.e.text(x) for x in s.scalars]
+    f.check_status(f.builder.value(f"call i32 @{s.name}({', '.join([*args, 'ptr %host'])})"))
+
+
 _RULES: dict[type[stmt.Stmt], Callable[[FunctionEmitter, Any], None]] = {
     stmt.Seq: _seq, stmt.For: _for, stmt.Store: _store, stmt.If: _if, stmt.Let: _let, stmt.Allocate: _allocate,
-    stmt.Evaluate: _evaluate, stmt.Fail: _fail,
+    stmt.Evaluate: _evaluate, stmt.Fail: _fail, stmt.CallRoutine: _call_routine,
 }
 

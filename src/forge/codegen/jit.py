@@ -23,6 +23,14 @@ def _linker() -> Any:
     return llvm.create_lljit_compiler(llvm.Target.from_default_triple().create_target_machine(), use_jit_link=True)
 
 
+def routines(needed: set[str]) -> dict[str, int]:
+    """Addresses of those C routines of the runtime that are among ``needed``."""
+    from forge_runtime import routine_addresses
+
+    known = routine_addresses()
+    return {name: known[name] for name in sorted(needed) if name in known}
+
+
 class JitLibrary:
     """Machine code linked from object files; unloaded when this object is garbage.
 
@@ -47,6 +55,8 @@ class JitLibrary:
         names = list(exports)
         for name in names:
             builder.export_symbol(name)
+        for name, address in routines(undefined_symbols(*codes)).items():
+            builder.import_symbol(name, address)
         builder.add_current_process()
         try:
             self._tracker = builder.link(_linker(), f"forge.{next(_names)}")

@@ -108,6 +108,8 @@ class _Printer:
                 return self.expression(value)
             case stmt.Fail(status=status, message=message):
                 return f"fail {status} {message!r}"
+            case stmt.CallRoutine(name=name, buffers=buffers, scalars=scalars):
+                return f"routine {name}({', '.join([*map(self.name, buffers), *map(self.expression, scalars)])})"
             case _:
                 return self._entry_leaf(s)
 

@@ -10,6 +10,7 @@ Grammar::
          | Allocate(buffer)                         a local buffer, for the rest of the enclosing Seq
          | Evaluate(expr)
          | Fail(status, message)                    reports an error to the host and ends the function; not in parallel loops
+         | CallRoutine(name, buffers, scalars)      calls C code of the runtime; not in parallel loops
          | CallKernel(name, buffers, scalars)       entry functions only, as the rest: calls another function of the program
          | LoadSymbol(var, address)                 binds a size that an earlier kernel has computed
          | AllocateMemory(number, size) | FreeMemory(number) | AllocateOutput(number, shape, size)
@@ -92,6 +93,18 @@ class Fail(Stmt):
 
     status: int
     message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallRoutine(Stmt):
+    """Calls C routine ``name`` of the runtime: ``int32 name(buffer pointers..., int64 scalars..., const forge_host *)``.
+
+    A status other than 0 ends the function with it. It stands outside of parallel loops.
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    scalars: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

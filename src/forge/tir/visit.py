@@ -40,6 +40,8 @@ def own_expressions(s: stmt.Stmt) -> tuple[tir.Expr, ...]:
             return (value,)
         case stmt.CallKernel(buffers=buffers, scalars=scalars):
             return (*(address.offset for address in buffers), *scalars)
+        case stmt.CallRoutine(scalars=scalars):
+            return scalars
         case stmt.Allocate(buffer=buffer):
             return buffer.shape
         case stmt.LoadSymbol(address=address):
@@ -85,4 +87,6 @@ def free_names(body: stmt.Stmt) -> tuple[list[tir.Var], list[tir.Buffer]]:
                 bound.add(buffer)
             case stmt.Store(buffer=buffer):
                 used_buffers[buffer] = None
+            case stmt.CallRoutine(buffers=buffers):
+                used_buffers.update(dict.fromkeys(buffers))
     return [v for v in used_vars if v not in bound], [b for b in used_buffers if b not in bound]

@@ -2,6 +2,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "_routines.h"
 #include "forge_internal.h"
 #include <stddef.h>
 #include <string.h>
@@ -223,7 +224,8 @@ static PyObject *check_given(const module_state *state, const forge_model *model
 
 static int hold_output(const module_state *state, const model_object *self, int32_t index, PyObject *given,
                        held_tensor *held, forge_tensor *tensor) {
-  if (given == NULL && (has_unknown_size(tensor) || forge_byte_count(tensor) >= KEPT_OUTPUT)) return 0;
+  const bool large = has_unknown_size(tensor) || forge_byte_count(tensor) >= KEPT_OUTPUT;
+  if (given == NULL && (large || tensor->dtype == FORGE_STRING)) return 0;
   held->object =
       given ? check_given(state, self->model, index, given, tensor) : new_array(state, &self->outputs[index], tensor);
   if (held->object == NULL || get_buffer(held, PyBUF_WRITABLE) < 0) return -1;
@@ -612,6 +614,18 @@ static PyObject *native_num_threads(PyObject *module, PyObject *unused) {
   return PyLong_FromLong(forge_num_threads());
 }
 
+static PyObject *native_routine_addresses(PyObject *module, PyObject *unused) {
+  (void)module;
+  (void)unused;
+  PyObject *addresses = PyDict_New();
+  for (size_t i = 0; addresses && i < sizeof FORGE_ROUTINES / sizeof *FORGE_ROUTINES; i++) {
+    PyObject *address = PyLong_FromUnsignedLongLong((unsigned long long)(uintptr_t)FORGE_ROUTINES[i].address);
+    if (address == NULL || PyDict_SetItemString(addresses, FORGE_ROUTINES[i].name, address) < 0) Py_CLEAR(addresses);
+    Py_XDECREF(address);
+  }
+  return addresses;
+}
+
 static PyMethodDef native_methods[] = {
     {"load", native_load, METH_VARARGS, "load(fd, weights=None, copy=True) -> Model of the library in an open file"},
     {"wrap", native_wrap, METH_VARARGS,
@@ -620,6 +634,8 @@ static PyMethodDef native_methods[] = {
     {"set_num_threads", native_set_num_threads, METH_O,
      "set_num_threads(n): threads of the process; 0 for the default"},
     {"num_threads", native_num_threads, METH_NOARGS, "num_threads() -> int"},
+    {"routine_addresses", native_routine_addresses, METH_NOARGS,
+     "routine_addresses() -> dict: the C routines that kernels of a model call"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,5 +1,6 @@
 /* Running a model: checks, binding of symbols, memory of one call. */
 #include "forge_internal.h"
+#include "forge_strings.h"
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -51,6 +52,8 @@ static const dtype_info *find_dtype(int32_t dtype) {
 }
 
 const char *forge_dtype_name(int32_t dtype) { return find_dtype(dtype)->name; }
+
+int64_t forge_dtype_alignment(int32_t dtype) { return find_dtype(dtype)->alignment; }
 
 size_t forge_dtype_size(int32_t dtype) { return (size_t)find_dtype(dtype)->size; }
 
@@ -170,6 +173,18 @@ static int32_t check_input(const binding *b, int32_t input) {
   return FORGE_OK;
 }
 
+static int32_t check_strings(const binding *b, int32_t input) {
+  const forge_tensor *tensor = &b->inputs[input];
+  const forge_string *elements = tensor->data;
+  const int64_t count = forge_byte_count(tensor) / (int64_t)sizeof *elements;
+  for (int64_t i = 0; i < count; i++)
+    if (elements[i].size < 0 || (elements[i].data == NULL && elements[i].size > 0))
+      return forge_fail(b->error, FORGE_ERROR_INPUT,
+                        "model '%s': input '%s': string %lld at %p has size %lld; expected 0 or more, with data", b->model->name,
+                        b->model->inputs[input].name, (long long)i, (const void *)elements[i].data, (long long)elements[i].size);
+  return FORGE_OK;
+}
+
 static int32_t check_input_data(const binding *b, int32_t input) {
   const forge_tensor *tensor = &b->inputs[input];
   const dtype_info *dtype = find_dtype(tensor->dtype);
@@ -180,7 +195,7 @@ static int32_t check_input_data(const binding *b, int32_t input) {
     return forge_fail(b->error, FORGE_ERROR_INPUT,
                       "model '%s': input '%s': data at %p is not aligned; expected a multiple of %d", b->model->name,
                       b->model->inputs[input].name, tensor->data, dtype->alignment);
-  return FORGE_OK;
+  return tensor->dtype == FORGE_STRING ? check_strings(b, input) : FORGE_OK;
 }
 
 /* The input dimension that bound a symbol; the caller knows that there is one. */
@@ -390,7 +405,7 @@ static int32_t check_given_output(const binding *b, int32_t index) {
   const char *name = b->model->outputs[index].name;
   const dtype_info *dtype = find_dtype(tensor->dtype);
   char text[TEXT_SIZE];
-  if (is_data_dependent(tensor))
+  if (is_data_dependent(tensor) || forge_is_object(tensor->dtype))
     return forge_fail(b->error, FORGE_ERROR_INPUT,
                       "model '%s': output '%s' has a size that depends on data; pass NULL, the runtime allocates it",
                       b->model->name, name);
@@ -496,6 +511,33 @@ static int32_t prepare_outputs(const binding *b, const call_tables *tables, cons
   return FORGE_OK;
 }
 
+/* Moves the characters of strings from the heap of the call to behind the elements. */
+static int32_t deliver_strings(const binding *b, const call_tables *tables, const forge_host *host) {
+  for (int32_t i = 0; i < b->model->n_outputs; i++) {
+    if (b->outputs[i].dtype != FORGE_STRING) continue;
+    const int64_t missing = forge_string_deliver(&b->outputs[i], tables->allocated[i], host);
+    if (missing < 0)
+      return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': output '%s': no memory for its characters", b->model->name,
+                        b->model->outputs[i].name);
+    if (missing > 0)
+      return forge_fail(b->error, FORGE_ERROR_INPUT,
+                        "model '%s': output '%s' is too small; got %lld bytes; expected %lld, for elements and characters; pass "
+                        "NULL, the runtime allocates it",
+                        b->model->name, b->model->outputs[i].name, (long long)b->outputs[i].capacity,
+                        (long long)(b->outputs[i].capacity + missing));
+  }
+  return FORGE_OK;
+}
+
+/* Gives outputs that refer to the call's heap or to inputs a memory of their own. */
+static int32_t pack_outputs(const binding *b, const forge_host *host) {
+  for (int32_t i = 0; i < b->model->n_outputs; i++)
+    if (forge_is_object(b->outputs[i].dtype) && forge_pack(host, &b->outputs[i]) != FORGE_OK)
+      return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': output '%s': no memory for its elements", b->model->name,
+                        b->model->outputs[i].name);
+  return FORGE_OK;
+}
+
 static int32_t run_tables(const binding *b, const call_tables *tables, const forge_host *host, void *nothing) {
   for (int32_t i = 0; i < b->model->n_inputs; i++) {
     const int32_t status = check_input_data(b, i);
@@ -504,6 +546,8 @@ static int32_t run_tables(const binding *b, const call_tables *tables, const for
   }
   int32_t status = prepare_outputs(b, tables, host, nothing);
   if (status == FORGE_OK) status = enter(b, tables, host);
+  if (status == FORGE_OK && !b->is_region) status = pack_outputs(b, host);
+  if (status == FORGE_OK && !b->is_region) status = deliver_strings(b, tables, host);
   for (int32_t i = 0; status != FORGE_OK && i < b->model->n_outputs; i++)
     if (tables->allocated[i]) forge_free_output(host, &b->outputs[i]);
   return status;
@@ -589,7 +633,8 @@ int32_t forge_run(const forge_model *model, const forge_tensor *inputs, forge_te
 int32_t forge_run_region(const forge_model *region, const forge_tensor *inputs, forge_tensor *outputs, const forge_host *host,
                          forge_error *error) {
   clear(error);
-  binding b = {.model = region, .inputs = inputs, .outputs = outputs, .error = error, .heap = forge_heap_of(host), .is_region = true};
+  forge_heap *heap = forge_heap_of(host);
+  binding b = {.model = region, .inputs = inputs, .outputs = outputs, .error = error, .heap = heap, .is_region = true};
   return call_model(&b, host);
 }
 
