@@ -7,19 +7,25 @@ static int32_t report(const forge_host *host, int32_t status, const char *messag
   return status;
 }
 
-static int32_t fail(const forge_host *host, const forge_control *control, int32_t status, const char *message) {
-  static const char *const kinds[] = {[FORGE_IF] = "if", [FORGE_LOOP] = "loop", [FORGE_SCAN] = "scan"};
+static const char *const KINDS[] = {
+    [FORGE_IF] = "if", [FORGE_LOOP] = "loop", [FORGE_SCAN] = "scan", [FORGE_SEQUENCE_MAP] = "sequence_map",
+    [FORGE_SEQUENCE_CONSTRUCT] = "sequence_construct", [FORGE_SEQUENCE_INSERT] = "sequence_insert",
+    [FORGE_SEQUENCE_ERASE] = "sequence_erase", [FORGE_SEQUENCE_AT] = "sequence_at", [FORGE_SEQUENCE_LENGTH] = "sequence_length",
+    [FORGE_SEQUENCE_SPLIT] = "split_to_sequence", [FORGE_SEQUENCE_CONCAT] = "concat_from_sequence",
+    [FORGE_OPTIONAL_HAS] = "optional_has_element", [FORGE_OPTIONAL_GET] = "optional_get_element",
+};
+
+int32_t forge_node_fail(const forge_host *host, const forge_control *control, int32_t status, const char *message) {
   forge_error error;
-  forge_fail(&error, status, "node %s (%s): %s", control->name, kinds[control->kind], message);
+  forge_fail(&error, status, "node %s (%s): %s", control->name, KINDS[control->kind], message);
   return report(host, status, error.message);
 }
 
 static int32_t out_of_memory(const forge_host *host, const forge_control *control) {
-  return fail(host, control, FORGE_ERROR_MEMORY, "no memory for its results");
+  return forge_node_fail(host, control, FORGE_ERROR_MEMORY, "no memory for its results");
 }
 
-/* Runs a region; outputs have no data before and, unless it fails, have some afterwards. */
-static int32_t run_region(const forge_host *host, const forge_model *region, const void *weights, const forge_tensor *in,
+int32_t forge_node_region(const forge_host *host, const forge_model *region, const void *weights, const forge_tensor *in,
                           forge_tensor *out) {
   forge_model model = *region;
   forge_error error;
@@ -30,7 +36,7 @@ static int32_t run_region(const forge_host *host, const forge_model *region, con
   return status == FORGE_OK ? FORGE_OK : report(host, status, error.message);
 }
 
-static int32_t allocate(const forge_host *host, const forge_control *control, forge_tensor *tensor, int64_t bytes) {
+int32_t forge_node_allocate(const forge_host *host, const forge_control *control, forge_tensor *tensor, int64_t bytes) {
   if (bytes < 0) return out_of_memory(host, control);
   tensor->capacity = bytes ? bytes : 1;
   tensor->data = host->alloc(host, (size_t)tensor->capacity, FORGE_ALIGNMENT);
@@ -42,15 +48,14 @@ static int32_t allocate_empty(const forge_host *host, const forge_control *contr
   forge_tensor full = *tensor;
   for (int32_t d = 0; d < full.ndim; d++)
     if (full.shape[d] == 0) full.shape[d] = 1;
-  return allocate(host, control, tensor, forge_byte_count(&full));
+  return forge_node_allocate(host, control, tensor, forge_byte_count(&full));
 }
 
-/* Moves `value`, whose data is the caller's to give, into a result of the node. It stays with the caller if it does not fit. */
-static int32_t hand_over(const forge_host *host, const forge_control *control, forge_tensor *value, forge_tensor *result) {
+int32_t forge_hand_over(const forge_host *host, const forge_control *control, forge_tensor *value, forge_tensor *result) {
   bool fits = value->dtype == result->dtype && value->ndim == result->ndim;
   for (int32_t d = 0; fits && d < result->ndim; d++)
     fits = result->shape[d] < 0 || result->shape[d] == value->shape[d];
-  if (!fits) return fail(host, control, FORGE_ERROR_VALUE, "a result has another type than the model says");
+  if (!fits) return forge_node_fail(host, control, FORGE_ERROR_VALUE, "a result has another type than the model says");
   *result = *value;
   value->data = NULL;
   if (forge_byte_count(result)) return FORGE_OK;
@@ -62,7 +67,7 @@ static int32_t hand_over(const forge_host *host, const forge_control *control, f
 static int32_t read_scalar(const forge_host *host, const forge_control *control, const forge_tensor *operand,
                            int32_t dtype, int64_t *value) {
   if (operand->dtype != dtype || forge_byte_count(operand) <= 0)
-    return fail(host, control, FORGE_ERROR_VALUE, "a condition or number of trips is no scalar");
+    return forge_node_fail(host, control, FORGE_ERROR_VALUE, "a condition or number of trips is no scalar");
   *value = dtype == FORGE_BOOL ? *(const uint8_t *)operand->data != 0 : *(const int64_t *)operand->data;
   return FORGE_OK;
 }
@@ -111,7 +116,7 @@ static int32_t reserve(const looping *l, forge_tensor *stack, int64_t bytes, int
   forge_tensor larger = *stack;
   int64_t wanted = 0;
   if (__builtin_mul_overflow(bytes, (int64_t)2, &wanted)) return out_of_memory(l->host, l->control);
-  const int32_t status = allocate(l->host, l->control, &larger, l->trips < 0 || stack->data ? wanted : bytes);
+  const int32_t status = forge_node_allocate(l->host, l->control, &larger, l->trips < 0 || stack->data ? wanted : bytes);
   if (status != FORGE_OK) return status;
   if (used) memcpy(larger.data, stack->data, (size_t)used);
   forge_free_output(l->host, stack);
@@ -124,7 +129,7 @@ static int32_t begin_stack(const looping *l, const forge_tensor *part, forge_ten
   bool fits = part->dtype == stack->dtype && part->ndim + 1 == stack->ndim;
   for (int32_t d = 0; fits && d < part->ndim; d++)
     fits = stack->shape[d + 1] < 0 || stack->shape[d + 1] == part->shape[d];
-  if (!fits) return fail(l->host, l->control, FORGE_ERROR_VALUE, "a result has another type than the model says");
+  if (!fits) return forge_node_fail(l->host, l->control, FORGE_ERROR_VALUE, "a result has another type than the model says");
   memcpy(stack->shape + 1, part->shape, sizeof(int64_t) * (size_t)part->ndim);
   int64_t total = forge_byte_count(part);
   const bool bounded = l->control->kind == FORGE_SCAN;
@@ -138,7 +143,7 @@ static int32_t append(const looping *l, const forge_tensor *part, int32_t number
   if (l->iteration == 0) status = begin_stack(l, part, stack);
   if (status != FORGE_OK) return status;
   if (memcmp(stack->shape + 1, part->shape, sizeof(int64_t) * (size_t)part->ndim))
-    return fail(l->host, l->control, FORGE_ERROR_VALUE, "a stacked result has other sizes in another iteration");
+    return forge_node_fail(l->host, l->control, FORGE_ERROR_VALUE, "a stacked result has other sizes in another iteration");
   const int64_t bytes = forge_byte_count(part);
   int64_t row = l->iteration, end = 0;
   if (__builtin_mul_overflow(bytes, l->iteration + 1, &end)) return out_of_memory(l->host, l->control);
@@ -177,7 +182,7 @@ static int32_t iterate(looping *l) {
   for (; l->condition && (l->trips < 0 || l->iteration < l->trips); l->iteration++) {
     for (int32_t k = 0; k < l->control->scanned; k++)
       l->in[l->first_in + l->control->carried + k] = slice(l, k);
-    int32_t status = run_region(l->host, l->body, l->weights, l->in, l->out);
+    int32_t status = forge_node_region(l->host, l->body, l->weights, l->in, l->out);
     if (status == FORGE_OK) status = take(l);
     if (status != FORGE_OK) return status;
   }
@@ -189,18 +194,18 @@ static int32_t give_carried(looping *l, int32_t k) {
   if (!l->owned[k]) {
     const void *initial = value->data;
     const int64_t bytes = forge_byte_count(value);
-    const int32_t status = allocate(l->host, l->control, value, bytes);
+    const int32_t status = forge_node_allocate(l->host, l->control, value, bytes);
     if (status != FORGE_OK) return status;
     if (bytes) memcpy(value->data, initial, (size_t)bytes);
     l->owned[k] = true;
   }
-  return hand_over(l->host, l->control, value, &l->results[k]);
+  return forge_hand_over(l->host, l->control, value, &l->results[k]);
 }
 
 static int32_t finish_stack(const looping *l, int32_t number) {
   forge_tensor *stack = &l->results[l->control->carried + number];
   if (stack->shape[0] >= 0 && stack->shape[0] != l->iteration)
-    return fail(l->host, l->control, FORGE_ERROR_VALUE, "the number of iterations is another than the model says");
+    return forge_node_fail(l->host, l->control, FORGE_ERROR_VALUE, "the number of iterations is another than the model says");
   stack->shape[0] = l->iteration;
   const forge_tensor_spec *spec = &l->body->outputs[l->first_out + l->control->carried + number];
   for (int32_t d = 1; d < stack->ndim; d++)
@@ -237,7 +242,7 @@ static int32_t read_limits(looping *l) {
 static int32_t check_lengths(const looping *l) {
   for (int32_t k = 0; k < l->control->scanned; k++)
     if (l->operands[l->control->carried + k].shape[0] != l->trips)
-      return fail(l->host, l->control, FORGE_ERROR_VALUE, "the scan inputs have different lengths");
+      return forge_node_fail(l->host, l->control, FORGE_ERROR_VALUE, "the scan inputs have different lengths");
   return FORGE_OK;
 }
 
@@ -280,9 +285,9 @@ static int32_t run_if(const forge_host *host, const forge_control *control, cons
   forge_tensor *table = host->alloc(host, bytes, FORGE_ALIGNMENT);
   if (table == NULL) return out_of_memory(host, control);
   memset(table, 0, bytes);
-  status = run_region(host, control->regions[condition ? 0 : 1], weights, in + 1, table);
+  status = forge_node_region(host, control->regions[condition ? 0 : 1], weights, in + 1, table);
   for (int32_t k = 0; status == FORGE_OK && k < n_out; k++)
-    status = hand_over(host, control, &table[k], &out[k]);
+    status = forge_hand_over(host, control, &table[k], &out[k]);
   for (int32_t k = 0; k < n_out; k++)
     forge_free_output(host, &table[k]);
   host->free(host, table, bytes);
@@ -291,10 +296,11 @@ static int32_t run_if(const forge_host *host, const forge_control *control, cons
 
 int32_t forge_run_control(const forge_host *host, const forge_control *control, const void *weights, const forge_tensor *in,
                           int32_t n_in, forge_tensor *out, int32_t n_out) {
-  (void)n_in;
   int32_t status;
   if (control->kind == FORGE_IF)
     status = run_if(host, control, weights, in, out, n_out);
+  else if (control->kind >= FORGE_SEQUENCE_MAP)
+    status = forge_run_sequence(host, control, weights, in, n_in, out, n_out);
   else
     status = run_loop(host, control, weights, in, out, n_out);
   for (int32_t k = 0; status != FORGE_OK && k < n_out; k++)

@@ -40,6 +40,39 @@ FORGE_LOCAL forge_heap *forge_heap_of(const forge_host *host);
 FORGE_LOCAL int32_t forge_run_region(const forge_model *region, const forge_tensor *inputs, forge_tensor *outputs,
                                      const forge_host *host, forge_error *error);
 
+/* What nodes that the host runs share. A failure names the node, is reported, and its status returned. */
+FORGE_LOCAL int32_t forge_node_fail(const forge_host *host, const forge_control *control, int32_t status, const char *message);
+
+/* Memory from host->alloc for `bytes` at tensor->data; bytes < 0: too many. */
+FORGE_LOCAL int32_t forge_node_allocate(const forge_host *host, const forge_control *control, forge_tensor *tensor,
+                                        int64_t bytes);
+
+/* Moves `value`, whose data is the caller's to give, into a result of the node. It stays with the caller if it does not fit. */
+FORGE_LOCAL int32_t forge_hand_over(const forge_host *host, const forge_control *control, forge_tensor *value,
+                                    forge_tensor *result);
+
+/* Runs a region; outputs have no data before and, unless it fails, have some afterwards. */
+FORGE_LOCAL int32_t forge_node_region(const forge_host *host, const forge_model *region, const void *weights,
+                                      const forge_tensor *in, forge_tensor *out);
+
+/* forge_run_control for operators on sequences and optionals. */
+FORGE_LOCAL int32_t forge_run_sequence(const forge_host *host, const forge_control *control, const void *weights,
+                                       const forge_tensor *in, int32_t n_in, forge_tensor *out, int32_t n_out);
+
+/* Replaces the data of a sequence by one block from host->alloc that holds all it refers to; strings have their characters behind
+ * them. FORGE_ERROR_MEMORY: it is as before. */
+FORGE_LOCAL int32_t forge_pack(const forge_host *host, forge_tensor *tensor);
+
+/* What is wrong with an input that is a sequence or an optional, or NULL. */
+FORGE_LOCAL const char *forge_check_sequence(const forge_tensor *tensor, const forge_tensor_spec *spec);
+
+FORGE_LOCAL int64_t forge_dtype_alignment(int32_t dtype); /* of an element */
+
+/* Whether the value is a sequence or an optional. */
+static inline bool forge_is_sequence(const forge_tensor *tensor) {
+  return tensor->dtype == FORGE_SEQUENCE || tensor->dtype == FORGE_OPTIONAL;
+}
+
 /* Bytes of the tensor; -1 where they exceed int64. */
 FORGE_LOCAL int64_t forge_byte_count(const forge_tensor *tensor);
 

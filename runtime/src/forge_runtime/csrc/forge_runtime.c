@@ -185,6 +185,13 @@ static int32_t check_strings(const binding *b, int32_t input) {
   return FORGE_OK;
 }
 
+static int32_t check_sequence(const binding *b, int32_t input) {
+  const forge_tensor_spec *spec = &b->model->inputs[input];
+  const char *wrong = b->is_region ? NULL : forge_check_sequence(&b->inputs[input], spec);
+  if (wrong == NULL) return FORGE_OK;
+  return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': %s", b->model->name, spec->name, wrong);
+}
+
 static int32_t check_input_data(const binding *b, int32_t input) {
   const forge_tensor *tensor = &b->inputs[input];
   const dtype_info *dtype = find_dtype(tensor->dtype);
@@ -195,6 +202,7 @@ static int32_t check_input_data(const binding *b, int32_t input) {
     return forge_fail(b->error, FORGE_ERROR_INPUT,
                       "model '%s': input '%s': data at %p is not aligned; expected a multiple of %d", b->model->name,
                       b->model->inputs[input].name, tensor->data, dtype->alignment);
+  if (forge_is_sequence(tensor)) return check_sequence(b, input);
   return tensor->dtype == FORGE_STRING ? check_strings(b, input) : FORGE_OK;
 }
 
@@ -405,7 +413,7 @@ static int32_t check_given_output(const binding *b, int32_t index) {
   const char *name = b->model->outputs[index].name;
   const dtype_info *dtype = find_dtype(tensor->dtype);
   char text[TEXT_SIZE];
-  if (is_data_dependent(tensor) || forge_is_object(tensor->dtype))
+  if (is_data_dependent(tensor) || forge_is_sequence(tensor))
     return forge_fail(b->error, FORGE_ERROR_INPUT,
                       "model '%s': output '%s' has a size that depends on data; pass NULL, the runtime allocates it",
                       b->model->name, name);
@@ -529,10 +537,10 @@ static int32_t deliver_strings(const binding *b, const call_tables *tables, cons
   return FORGE_OK;
 }
 
-/* Gives outputs that refer to the call's heap or to inputs a memory of their own. */
+/* Gives sequences, whose elements lie in the call's heap or in inputs, a memory of their own. */
 static int32_t pack_outputs(const binding *b, const forge_host *host) {
   for (int32_t i = 0; i < b->model->n_outputs; i++)
-    if (forge_is_object(b->outputs[i].dtype) && forge_pack(host, &b->outputs[i]) != FORGE_OK)
+    if (forge_is_sequence(&b->outputs[i]) && forge_pack(host, &b->outputs[i]) != FORGE_OK)
       return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': output '%s': no memory for its elements", b->model->name,
                         b->model->outputs[i].name);
   return FORGE_OK;

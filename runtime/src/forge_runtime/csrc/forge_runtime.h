@@ -63,8 +63,8 @@ typedef struct {
 } forge_string;
 
 /* The element of a tensor of dtype FORGE_SEQUENCE or FORGE_OPTIONAL. An input's elements are the caller's and must stay as they
- * are for the call. An output's lie in the memory that forge_free_output gives back. Elements are tensors of one dtype, or sequences
- * (of dtype FORGE_SEQUENCE and rank 0). */
+ * are for the call. An output's lie in the memory that forge_free_output gives back. Elements are tensors of one dtype, or
+ * sequences (of dtype FORGE_SEQUENCE and rank 0). */
 typedef struct {
   const forge_tensor *elements;   /* may be NULL where length is 0 */
   int64_t length;
@@ -147,8 +147,9 @@ typedef struct {
 
 typedef enum {
   FORGE_IF = 0, FORGE_LOOP = 1, FORGE_SCAN = 2,
-  FORGE_SEQUENCE_MAP = 3, FORGE_SEQUENCE_CONSTRUCT = 4, FORGE_SEQUENCE_INSERT = 5, FORGE_SEQUENCE_ERASE = 6, FORGE_SEQUENCE_AT = 7,
-  FORGE_SEQUENCE_LENGTH = 8, FORGE_SEQUENCE_SPLIT = 9, FORGE_SEQUENCE_CONCAT = 10, FORGE_OPTIONAL_HAS = 11, FORGE_OPTIONAL_GET = 12
+  FORGE_SEQUENCE_MAP = 3, FORGE_SEQUENCE_CONSTRUCT = 4, FORGE_SEQUENCE_INSERT = 5, FORGE_SEQUENCE_ERASE = 6,
+  FORGE_SEQUENCE_AT = 7, FORGE_SEQUENCE_LENGTH = 8, FORGE_SEQUENCE_SPLIT = 9, FORGE_SEQUENCE_CONCAT = 10,
+  FORGE_OPTIONAL_HAS = 11, FORGE_OPTIONAL_GET = 12
 } forge_control_kind;
 enum { FORGE_LOOP_TRIPS = 1, FORGE_LOOP_CONDITION = 2 };
 enum { FORGE_SEQUENCE_NEW_AXIS = 1, FORGE_SEQUENCE_DROP_AXIS = 2 }; /* flags of FORGE_SEQUENCE_CONCAT and FORGE_SEQUENCE_SPLIT */
@@ -156,7 +157,9 @@ enum { FORGE_SEQUENCE_NEW_AXIS = 1, FORGE_SEQUENCE_DROP_AXIS = 2 }; /* flags of 
 /* A control-flow node of a model. Its regions are models whose weights are those of the model they belong to.
  * Operands: if: condition, captured; loop: trips and condition as `flags` say, carried, captured; scan: carried, scanned, captured.
  * Inputs of regions: if: captured; loop: iteration (int64), condition (bool), carried, captured; scan: carried, slices, captured.
- * Results of regions: loop: condition, carried, one slice of each stacked result; scan: carried, slices. */
+ * Results of regions: loop: condition, carried, one slice of each stacked result; scan: carried, slices.
+ * Operators on sequences and optionals are run in the same way; FORGE_SEQUENCE_MAP has a body, whose inputs are an element of each
+ * of the `carried` first operands (one that is no sequence: itself), captured. */
 struct forge_control {
   int32_t kind;                   /* forge_control_kind */
   int32_t flags;                  /* loop: FORGE_LOOP_TRIPS, FORGE_LOOP_CONDITION: the operands in front that there are */
