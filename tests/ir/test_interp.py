@@ -119,6 +119,16 @@ def test_loop_carries_and_collects() -> None:
     assert collected.tolist() == [[0, 1], [1, 2], [2, 3]]
 
 
+def test_a_stack_of_no_iterations_has_the_sizes_that_are_known() -> None:
+    _, collected = run(
+        "def @main(%n: int64, %x: Tensor[(s), float32]) {\n"
+        "  %0 = loop(%n, None, %x, num_carried=1) { body = fn (%i: int64, %go: bool, %v: Tensor[(s), float32]) {\n"
+        "    %0 = add(%v, 1f); (%go, %0, %v) } };\n  (%0.0, %0.1) }",
+        n=np.asarray(0), x=floats(2),
+    )  # fmt: skip
+    assert collected.shape == (0, 2)
+
+
 def test_calls_have_symbols_of_their_own() -> None:
     text = (
         "def @main(%x: Tensor[(n, m), float32]) { %0 = @flat(%x); %1 = transpose(%x); %2 = @flat(%1); (%0, %2) }\n"

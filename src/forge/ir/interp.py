@@ -89,6 +89,7 @@ def evaluate(
     with np.errstate(all="ignore"):
         if regions:
             results = node.op_def.reference_regions(operands, attrs, regions, run_region)
+            results = [_with_known_sizes(v, r, symbols) for v, r in zip(node.results, results, strict=True)]
         else:
             results = node.op_def.reference(operands, attrs)
     return [_as_declared(value, result) for value, result in zip(node.results, results, strict=True)]
@@ -111,6 +112,15 @@ def _as_input(value: Value, given: ReferenceValue) -> ReferenceValue:
     if dtype != value.type.dtype:
         raise ForgeError(f"interpreter: %{value.name}: got {dtype}; expected {value.type.dtype} ({value.type})")
     return np.asarray(array, dtypes.numpy_dtype(dtype))
+
+
+def _with_known_sizes(value: Value, result: ReferenceValue, symbols: Mapping[str, int]) -> ReferenceValue:
+    """``result``; an empty one, stacked from no iterations, gets the sizes that its type and ``symbols`` tell."""
+    if not isinstance(value.type, TensorType) or not isinstance(result, np.ndarray) or result.size or result.ndim != value.rank:
+        return result
+    known = [set(dims.symbols(d)) <= symbols.keys() for d in value.shape]
+    shape = [dims.evaluate(d, symbols) if k else n for d, k, n in zip(value.shape, known, result.shape, strict=True)]
+    return result.reshape(shape) if 0 in shape else result
 
 
 def _as_declared(value: Value, result: ReferenceValue) -> ReferenceValue:

@@ -183,7 +183,7 @@ class PRelu(Op[PReluAttrs]):
 
     def reference(self, operands: Arrays, attrs: PReluAttrs) -> Arrays:
         data, alpha = (numeric.widen(x) for x in operands)
-        if alpha.size > 1:
+        if alpha.size != 1:
             shape = [1] * data.ndim
             shape[attrs.axis] = alpha.size
             alpha = alpha.reshape(shape)

@@ -341,7 +341,7 @@ class _ConvTranspose(_ConvBase):
         out = np.zeros((x.shape[0], shape.channels, *full), x.dtype)
         per_group, outs = x.shape[1] // shape.groups, w.shape[0]
         for tap in np.ndindex(*w.shape[2:]):
-            region = tuple(slice(k * t.dilation, k * t.dilation + (i - 1) * t.stride + 1, t.stride)
+            region = tuple(slice(k * t.dilation, k * t.dilation + max(0, (i - 1) * t.stride + 1), t.stride)
                            for k, t, i in zip(tap, shape.taps, x.shape[2:]))
             for g in range(shape.groups):
                 product = np.tensordot(w[(slice(None), slice(g * per_group, (g + 1) * per_group), *tap)],

@@ -97,6 +97,8 @@ class _Evaluator:
 
     def _read(self, tensor: Tensor, indices: list[Array]) -> Array:
         array = self.tensor(tensor)
+        if not array.size:
+            array = _readable(array)
         for axis, (index, extent) in enumerate(zip(indices, array.shape, strict=True)):
             if index.size and (index.min() < 0 or index.max() >= extent):
                 raise IndexError(
@@ -108,6 +110,12 @@ class _Evaluator:
         if any(i.size == 0 for i in indices):
             return np.empty(np.broadcast_shapes(*(i.shape for i in indices)), array.dtype)
         return np.asarray(array[tuple(indices)])
+
+
+def _readable(array: Array) -> Array:
+    """An empty array with one element, of no meaning, along each empty axis: code may read that and discard it."""
+    shape = [max(1, extent) for extent in array.shape]
+    return np.full(np.prod(shape, dtype=np.int64) * array.dtype.itemsize, 0xA5, np.uint8).view(array.dtype).reshape(shape)
 
 
 def _narrow(function: Callable[..., Any], *args: Array) -> Array:

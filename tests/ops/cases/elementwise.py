@@ -201,6 +201,7 @@ def activation_rows() -> list[Case]:
         row("nn.relu", [i32(9)], lambda x: np.maximum(x, 0)),
         row("nn.prelu", [f32(2, 3, 4), f32(3)], lambda x, a: np.where(x > 0, x, a[:, None] * x)),
         row("nn.prelu", [f32(2, 3), f32(1)], lambda x, a: np.where(x > 0, x, a * x)),
+        row("nn.prelu", [f32(2, 0, 4), f32(0)], lambda x, a: x),
         row("nn.prelu", [f32(2, 3), f32(2)], lambda x, a: np.where(x > 0, x, a[:, None] * x), axis=0),
     ]
     return rows

@@ -69,6 +69,8 @@ def transposed_rows() -> list[Case]:
         transposed(2, (2, 5, 3, 3), (5, 4, 4, 4), strides=(2, 2), padding=(1, 1)),
         transposed(3, (1, 2, 2, 3, 4), (2, 3, 2, 2, 2), strides=(2, 1, 2)),
         row("nn.conv2d_transpose", [f16(1, 3, 4, 5), f16(3, 2, 2, 2)], strides=(2, 2)),
+        row("nn.conv2d_transpose", [f32(2, 3, 0, 4), f32(3, 2, 2, 2)], lambda x, w: np.zeros((2, 2, 1, 5), np.float32),
+            note="of nothing"),
     ]
 
 
