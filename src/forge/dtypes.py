@@ -1,7 +1,7 @@
 """Element types: canonical names, NumPy equivalents, ranges.
 
 A dtype is a string everywhere in Forge, one of ``NAMES``. ``bfloat16``, the float8 family, ``float4_e2m1fn`` and the
-sub-byte integers are NumPy types through ``ml_dtypes``. ``string`` lives on the host only (NumPy object arrays).
+sub-byte integers are NumPy types through ``ml_dtypes``. ``string`` is Unicode text (NumPy object arrays of ``str``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _FLOAT_BITS = {
     "float4_e2m1fn": 4,
 }
 _COMPLEX_BITS = {"complex64": 64, "complex128": 128}
+_COMPLEX_PARTS = {"complex64": "float32", "complex128": "float64"}
 _BITS = {"bool": 8, **_INT_BITS, **_FLOAT_BITS, **_COMPLEX_BITS}
+
+STRING_SIZE = 16
 
 NAMES: tuple[str, ...] = (*_BITS, "string")
 
@@ -94,6 +97,16 @@ def is_complex(dtype: DType) -> bool:
     return dtype in _COMPLEX_BITS
 
 
+def part(dtype: DType) -> DType:
+    """The float type of the real and the imaginary part of a complex type."""
+    return _COMPLEX_PARTS[dtype]
+
+
+def complex_of(dtype: DType) -> DType:
+    """The complex type whose parts have a float type; narrow floats give complex64, as in NumPy."""
+    return "complex128" if dtype == "float64" else "complex64"
+
+
 def bits(dtype: DType) -> int:
     """Bits of one element as stored by NumPy for types of a byte and more; of the value for sub-byte types."""
     if dtype not in _BITS:
@@ -102,8 +115,16 @@ def bits(dtype: DType) -> int:
 
 
 def itemsize(dtype: DType) -> int:
-    """Bytes of one element in memory (sub-byte types take a byte each, as in NumPy)."""
-    return max(1, bits(dtype) // 8)
+    """Bytes of one element in memory of compiled code (sub-byte types take a byte each, as in NumPy).
+
+    A string is the address of its UTF-8 bytes and their number.
+    """
+    return STRING_SIZE if dtype == "string" else max(1, bits(dtype) // 8)
+
+
+def alignment(dtype: DType) -> int:
+    """Bytes that the address of an element is a multiple of."""
+    return min(8, itemsize(dtype))
 
 
 def integer_range(dtype: DType) -> tuple[int, int]:

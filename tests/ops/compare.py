@@ -2,6 +2,7 @@
 
 - EXACT, and every result that is not floating point: equal bit for bit (NaN equals NaN, -0 equals 0);
 - ROUNDING: every element is a few units in the last place of itself, or of the largest element, away;
+- of complex numbers the same holds of distances in the plane;
 - ACCUMULATING: errors are measured against the largest element, as cancellation may leave few digits of a small one.
 """
 
@@ -28,6 +29,8 @@ def epsilon(dtype: str) -> float:
 
 def tolerance(accuracy: Accuracy, dtype: str) -> tuple[float, float]:
     """Error allowed relative to the element, and relative to the largest element."""
+    if dtypes.is_complex(dtype):
+        dtype = dtypes.part(dtype)
     if accuracy is Accuracy.EXACT or not dtypes.is_float(dtype):
         return 0.0, 0.0
     if dtypes.bits(dtype) <= 16:
@@ -44,6 +47,8 @@ def mismatch(actual: Any, expected: Any, accuracy: Accuracy, dtype: str | None =
         return f"dtype {actual.dtype}; expected {expected.dtype}"
     name = dtypes.canonical(expected.dtype)
     relative, to_largest = tolerance(accuracy, dtype or name)
+    if dtypes.is_complex(name):
+        return _close_complex(actual.astype(np.complex128), expected.astype(np.complex128), relative, to_largest)
     if not dtypes.is_float(name):
         return _first(actual, expected, actual == expected)
     return _close(actual.astype(np.float64), expected.astype(np.float64), relative, to_largest)
@@ -57,6 +62,23 @@ def _close(actual: np.ndarray, expected: np.ndarray, relative: float, to_largest
     with np.errstate(invalid="ignore"):
         close = np.abs(actual - expected) <= relative * np.abs(expected) + to_largest * largest
     return _first(actual, expected, np.where(special, same, close))
+
+
+def _close_complex(actual: np.ndarray, expected: np.ndarray, relative: float, to_largest: float) -> str | None:
+    """Errors are distances in the plane, against the modulus; where a part is infinite or NaN both parts must be the same.
+
+    A finite part beside an infinite or NaN one is close by itself.
+    """
+    special = ~np.isfinite(expected) | ~np.isfinite(actual)
+    with np.errstate(all="ignore"):
+        parts = [(a == e) | (np.isnan(a) & np.isnan(e)) | (np.isfinite(a) & (np.abs(a - e) <= relative * np.abs(e)))
+                 for a, e in ((actual.real, expected.real), (actual.imag, expected.imag))]
+        size = np.abs(expected)
+        finite = size[~special & np.isfinite(size)]
+        largest = float(finite.max()) if finite.size else 0.0
+        difference = np.hypot(actual.real - expected.real, actual.imag - expected.imag)
+        close = (difference <= relative * size + to_largest * largest) | (parts[0] & parts[1])
+    return _first(actual, expected, np.where(special, parts[0] & parts[1], close))
 
 
 def _first(actual: np.ndarray, expected: np.ndarray, good: Any) -> str | None:

@@ -13,7 +13,7 @@ from forge.driver.compiler import compile_module
 from forge.ir.builder import Builder
 from forge.ir.interp import bind_symbols, concrete_attrs, run_graph
 from forge.ir.nodes import Graph, Module, Node, Value
-from forge.ir.op import ReferenceValue
+from forge.ir.op import Accuracy, ReferenceValue, get_op
 from forge.ir.types import TensorType
 from forge.ops.base import Op
 from forge.te.evaluate import evaluate
@@ -39,6 +39,13 @@ def _operand(builder: Builder, spec: Any, array: np.ndarray | None, symbolic: bo
     symbolic = symbolic and not isinstance(spec, Fixed)
     shape: tuple[Dim, ...] = tuple(dims.symbol(f"s{d}") if symbolic and d > 1 else d for d in array.shape)
     return builder.input(TensorType(shape, dtypes.canonical(array.dtype)))
+
+
+def accuracy_of(case: Case) -> Accuracy:
+    """The accuracy class of the operator on the case's first operand."""
+    first = next((a for a in case.arrays() if a is not None), None)
+    op = get_op(case.op)
+    return op.accuracy if first is None else op.accuracy_on(dtypes.canonical(first.dtype))
 
 
 def input_arrays(case: Case) -> list[np.ndarray]:

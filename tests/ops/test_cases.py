@@ -53,7 +53,7 @@ def test_reference_agrees_with_oracle(case: Case) -> None:
     actual = harness.run_reference(case)
     assert len(actual) == len(expected)
     for result, wanted in zip(actual, expected, strict=True):
-        check(result, wanted.astype(result.dtype), get_op(case.op).accuracy, case.id)
+        check(result, wanted.astype(result.dtype), harness.accuracy_of(case), case.id)
 
 
 @by_id(CASES)
@@ -73,7 +73,7 @@ def check_lowering(case: Case, symbolic: bool) -> None:
     except harness.NotLowered as missing:
         pytest.skip(f"{missing} has no tensor expressions")
     for result, wanted in zip(actual, expected, strict=True):
-        check(result, wanted, get_op(case.op).accuracy, case.id)
+        check(result, wanted, harness.accuracy_of(case), case.id)
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_compiled_without_optimisation_agrees_with_reference(case: Case) -> None
     actual = harness.compile_and_run(case, opt_level=0)
     assert len(actual) == len(expected)
     for result, wanted in zip(actual, expected, strict=True):
-        check(result, wanted, get_op(case.op).accuracy, case.id)
+        check(result, wanted, harness.accuracy_of(case), case.id)
 
 
 @by_id(CASES)

@@ -78,6 +78,10 @@ class OpDef(Generic[A]):
     traits: ClassVar[Trait] = Trait.NONE
     accuracy: ClassVar[Accuracy] = Accuracy.EXACT
 
+    def accuracy_on(self, dtype: str) -> Accuracy:
+        """How exact results are for operands of this element type."""
+        return self.accuracy
+
     def infer(self, operands: Sequence[Value | None], attrs: A, regions: Sequence[Graph] = ()) -> Sequence[Type]:
         """Types of the results.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from forge import dims, te
+from forge import dims, dtypes, te
 from forge.errors import CompileError, ForgeError
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
@@ -15,6 +15,7 @@ from forge.ops.base import Op
 from forge.schedule import build as schedule_build
 from forge.target import Target
 from forge.tir import expr as E
+from forge.tir import split_complex
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Function, Stmt, seq, store
 
@@ -81,7 +82,8 @@ class _GroupBuilder:
             target=self.target,
         )
         try:
-            return self._generate(anchor, call)
+            function = self._generate(anchor, call)
+            return split_complex.run(function) if self._is_complex() else function
         except ForgeError:
             raise
         except (ValueError, TypeError, NotImplementedError, KeyError) as error:
@@ -99,6 +101,10 @@ class _GroupBuilder:
             return FAMILIES[op.kernel](call)
         tensors, placeholders = lower_node(anchor)
         return schedule_build(call, tensors, placeholders)
+
+    def _is_complex(self) -> bool:
+        values = [v for node in self.group.nodes for v in (*node.operands, *node.results) if v is not None]
+        return any(isinstance(v.type, TensorType) and dtypes.is_complex(v.type.dtype) for v in values)
 
     def _is_empty(self) -> bool:
         """Whether there is nothing to compute: no element of the results, and no symbol that the kernel defines."""

@@ -34,8 +34,12 @@ EXACT = Accuracy.EXACT
 BINARY = ("lhs", "rhs")
 
 
+REAL_OR_COMPLEX = "numeric or complex"
+
+
 def _is_float(x: Expr) -> bool:
-    return dtypes.is_float(x.dtype)
+    """Whether x is a real or complex number that is not an integer."""
+    return dtypes.is_float(x.dtype) or dtypes.is_complex(x.dtype)
 
 
 def _intrinsic(name: str) -> Callable[[Expr], Expr]:
@@ -56,12 +60,16 @@ def _by_type(floating: Callable[..., Expr], integer: Callable[..., Expr]) -> Cal
 
 
 def _abs(x: Expr) -> Expr:
+    if dtypes.is_complex(x.dtype):
+        return te.call("abs", x, dtype=dtypes.part(x.dtype))
     if _is_float(x):
         return te.call("abs", x)
     return x if dtypes.is_unsigned(x.dtype) else te.select(x < 0, te.negate(x), x)
 
 
 def _sign(x: Expr) -> Expr:
+    if dtypes.is_complex(x.dtype):
+        return te.call("sign", x)
     positive = te.select(x > 0, te.const(1, x.dtype), x)
     return positive if dtypes.is_unsigned(x.dtype) else te.select(x < 0, te.const(-1, x.dtype), positive)
 
@@ -82,8 +90,23 @@ def _floor_divide(a: Expr, b: Expr) -> Expr:
 def _power(a: Expr, b: Expr) -> Expr:
     if _is_float(a):
         return te.call("pow", a, b)
-    wide = te.call("pow", te.cast(a, "float64"), te.cast(b, "float64"))
-    return te.cast(te.call("round", wide), a.dtype)
+    return _whole_power(a, b)
+
+
+def _whole_power(a: Expr, b: Expr) -> Expr:
+    """Square and multiply, in the wrapping arithmetic of the type."""
+    signed = dtypes.is_signed(a.dtype)
+    zero, one = te.const(0, a.dtype), te.const(1, a.dtype)
+    result, square = one, a
+    for bit in range(dtypes.bits(a.dtype) - signed):
+        result = te.select((b & (1 << bit)).ne(zero), result * square, result)
+        square = square * square
+    if not signed:
+        return result
+    odd = (b & 1).ne(zero)
+    alternating = te.select(odd, te.const(-1, a.dtype), one)
+    inverse = te.select(a.eq(one), one, te.select(a.eq(te.const(-1, a.dtype)), alternating, zero))
+    return te.select(b < zero, inverse, result)
 
 
 def _bool_or(op: str) -> Callable[[Expr, Expr], Expr]:
@@ -103,10 +126,14 @@ def _bitwise_not(x: Expr) -> Expr:
 
 
 def _isinf(x: Expr) -> Expr:
+    if dtypes.is_complex(x.dtype):
+        return te.call("isinf", x)
     return te.call("abs", x).eq(te.const(float("inf"), x.dtype))
 
 
 def _isfinite(x: Expr) -> Expr:
+    if dtypes.is_complex(x.dtype):
+        return te.logical_and(_isfinite(te.real_part(x)), _isfinite(te.imaginary_part(x)))
     return te.call("abs", x) < te.const(float("inf"), x.dtype)
 
 
@@ -162,13 +189,14 @@ def _known_sign(d: Dim) -> int | None:
 
 
 def _arithmetic() -> list[Row]:
-    both = Trait.COMMUTATIVE
+    both, any_number = Trait.COMMUTATIVE, REAL_OR_COMPLEX
     return [
-        Row("add", "lhs + rhs", np.add, _binary("add"), BINARY, traits=both, dims=lambda a, b: a + b),
-        Row("subtract", "lhs - rhs", np.subtract, _binary("sub"), BINARY, dims=lambda a, b: a - b),
-        Row("multiply", "lhs * rhs", np.multiply, _binary("mul"), BINARY, traits=both, dims=lambda a, b: a * b),
+        Row("add", "lhs + rhs", np.add, _binary("add"), BINARY, any_number, traits=both, dims=lambda a, b: a + b),
+        Row("subtract", "lhs - rhs", np.subtract, _binary("sub"), BINARY, any_number, dims=lambda a, b: a - b),
+        Row("multiply", "lhs * rhs", np.multiply, _binary("mul"), BINARY, any_number, traits=both,
+            dims=lambda a, b: a * b),
         Row("divide", "lhs / rhs; integers truncate toward zero", numeric.divide,
-            _by_type(_binary("div"), _binary("truncdiv")), BINARY, dims=_truncated_quotient),
+            _by_type(_binary("div"), _binary("truncdiv")), BINARY, any_number, dims=_truncated_quotient),
         Row("floor_divide", "floor(lhs / rhs)", numeric.floor_divide,
             _by_type(_floor_divide, _binary("floordiv")), BINARY, dims=dims.floordiv),
         Row("trunc_divide", "trunc(lhs / rhs)", numeric.trunc_divide,
@@ -177,16 +205,19 @@ def _arithmetic() -> list[Row]:
             _by_type(_floor_mod, _binary("floormod")), BINARY, dims=dims.floormod),
         Row("mod", "lhs - trunc(lhs / rhs) * rhs, with the sign of lhs (as in C)", numeric.trunc_mod,
             _by_type(lambda a, b: te.call("fmod", a, b), _binary("truncmod")), BINARY, dims=_truncated_rest),
-        Row("power", "lhs ** rhs; integers through float64, rounded and saturated", numeric.power, _power, BINARY),
+        Row("power", "lhs ** rhs; integers wrap, and negative exponents give 0 but for the bases 1 and -1", numeric.power, _power,
+            BINARY, any_number),
         Row("maximum", "max(lhs, rhs); NaN wins", np.maximum, _binary("max"), BINARY,
             accuracy=EXACT, traits=both, dims=dims.maximum),
         Row("minimum", "min(lhs, rhs); NaN wins", np.minimum, _binary("min"), BINARY,
             accuracy=EXACT, traits=both, dims=dims.minimum),
-        Row("negative", "-data", np.negative, te.negate, accuracy=EXACT, dims=lambda a: -1 * a),
-        Row("abs", "|data|", np.abs, _abs, accuracy=EXACT, dims=_absolute),
-        Row("sign", "1, 0 or -1; NaN stays", np.sign, _sign, accuracy=EXACT, dims=_known_sign),
+        Row("negative", "-data", np.negative, te.negate, accepts=any_number, accuracy=EXACT, dims=lambda a: -1 * a),
+        Row("abs", "|data|", np.abs, _abs, accepts=any_number, result="real", accuracy=EXACT,
+            on_complex=Accuracy.ROUNDING, dims=_absolute),
+        Row("sign", "1, 0 or -1; of complex numbers data / |data|; NaN stays", np.sign, _sign, accepts=any_number,
+            accuracy=EXACT, on_complex=Accuracy.ROUNDING, dims=_known_sign),
         Row("reciprocal", "1 / data", lambda x: numeric.divide(np.ones_like(x), x),
-            lambda x: te.binary("div" if _is_float(x) else "truncdiv", te.const(1, x.dtype), x)),
+            lambda x: te.binary("div" if _is_float(x) else "truncdiv", te.const(1, x.dtype), x), accepts=any_number),
     ]
 
 
@@ -237,11 +268,11 @@ def _functions() -> list[Row]:
     def whole(name: str, doc: str, reference: Any) -> Row:
         return Row(name, doc, _keeping_integers(reference), _rounding(name), accuracy=EXACT, dims=lambda a: a)
 
-    def real(name: str, doc: str, reference: Any, lower: Any = None, flops: int = 10) -> Row:
-        return Row(name, doc, reference, lower or _intrinsic(name), accepts="float", flops=flops)
+    def real(name: str, doc: str, reference: Any, accepts: str = "float or complex", flops: int = 10) -> Row:
+        return Row(name, doc, reference, _intrinsic(name), accepts=accepts, flops=flops)
 
     def test(name: str, doc: str, reference: Any, lower: Any) -> Row:
-        return Row(name, doc, reference, lower, accepts="float", result="bool", accuracy=EXACT)
+        return Row(name, doc, reference, lower, accepts="float or complex", result="bool", accuracy=EXACT)
 
     return [
         whole("ceil", "the smallest integer >= data", np.ceil),
@@ -249,14 +280,14 @@ def _functions() -> list[Row]:
         whole("trunc", "data without its fraction", np.trunc),
         whole("round", "the nearest integer, halves to the even one", np.round),
         real("exp", "e ** data", np.exp),
-        real("expm1", "e ** data - 1, accurate near 0", np.expm1),
+        real("expm1", "e ** data - 1, accurate near 0", numeric.expm1),
         real("log", "ln(data)", np.log),
         real("log2", "log2(data)", np.log2),
         real("log10", "log10(data)", np.log10),
-        real("log1p", "ln(1 + data), accurate near 0", np.log1p),
+        real("log1p", "ln(1 + data), accurate near 0", numeric.log1p),
         real("sqrt", "the square root of data", np.sqrt, flops=1),
         real("rsqrt", "1 / sqrt(data)", lambda x: 1 / np.sqrt(x), flops=2),
-        real("erf", "2 / sqrt(pi) * integral of exp(-t * t) from 0 to data", numeric.erf),
+        real("erf", "2 / sqrt(pi) * integral of exp(-t * t) from 0 to data", numeric.erf, "float"),
         real("sigmoid", "1 / (1 + exp(-data))", numeric.sigmoid),
         real("tanh", "tanh(data)", np.tanh),
         real("sin", "sin(data), radians", np.sin),
@@ -335,8 +366,8 @@ class CastAttrs:
 
 @register
 class Cast(Op[CastAttrs]):
-    """data as ``dtype``. Float to integer saturates, NaN -> 0; integers wrap; to bool: data != 0; ``saturate``
-    concerns float8 results only: overflow gives the largest finite value instead of infinity or NaN.
+    """data as ``dtype``. Float to integer saturates, NaN -> 0; integers wrap; to bool: data != 0; complex to real: the real
+    part; ``saturate`` concerns float8 results only: overflow gives the largest finite value instead of infinity or NaN.
     """
 
     name = "cast"

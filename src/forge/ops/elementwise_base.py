@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from forge import te
+from forge import dtypes, te
 from forge.errors import CompileError
 from forge.ir.types import TensorType
 from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, Trait, register
 from forge.ops.infer_helpers import broadcast_shapes, expect_dtype, same_dtype, tensors
-from forge.ops.numeric import widen
+from forge.ops.numeric import widen_all
 from forge.ops.signatures import (
     Array,
     Arrays,
@@ -39,8 +39,9 @@ from forge.te import Expr, Tensor
 class Row:
     """One elementwise operator.
 
-    ``doc`` is its equation. ``accepts`` is a class of ``infer_helpers.DTYPE_CLASSES``; ``result`` is "same" or a
-    dtype. ``dims`` is its meaning on dimensions, which may return None (undecidable).
+    ``doc`` is its equation. ``accepts`` is a class of ``infer_helpers.DTYPE_CLASSES``; ``result`` is "same", "real" (the type
+    of the parts of complex operands, else the same), "complex" (of operands that are parts) or a dtype. ``dims`` is its meaning
+    on dimensions, which may return None (undecidable). ``on_complex`` is the accuracy on complex operands where it differs.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Row:
     traits: Trait = Trait.NONE
     dims: Callable[..., Any] | None = None
     flops: int = 1
+    on_complex: Accuracy | None = None
 
 
 class Elementwise(Op[Any]):
@@ -69,10 +71,13 @@ class Elementwise(Op[Any]):
             expect_dtype(self.name, type_, operand.name, self.row.accepts)
         dtype = same_dtype(self.name, types)
         shape = broadcast_shapes(self.name, *(t.shape for t in types))
-        return [TensorType(shape, dtype if self.row.result == "same" else self.row.result)]
+        return [TensorType(shape, _result_dtype(self.row.result, dtype))]
+
+    def accuracy_on(self, dtype: str) -> Accuracy:
+        return self.row.on_complex or self.accuracy if dtypes.is_complex(dtype) else self.accuracy
 
     def reference(self, operands: Arrays, attrs: Any) -> Arrays:
-        return [self.row.reference(*(widen(x) for x in operands), **keywords(attrs))]
+        return [self.row.reference(*(widen_all(x) for x in operands), **keywords(attrs))]
 
     def lower(self, operands: Tensors, attrs: Any, results: TensorTypes) -> Lowered:
         return [broadcast_compute(self.name, operands, results[0], lambda *x: self.row.lower(*x, **keywords(attrs)))]
@@ -84,6 +89,12 @@ class Elementwise(Op[Any]):
 
     def flops(self, operands: Sequence[Any], attrs: Any, results: TensorTypes) -> Any:
         return results[0].size * self.row.flops
+
+
+def _result_dtype(result: str, dtype: str) -> str:
+    if result == "real":
+        return dtypes.part(dtype) if dtypes.is_complex(dtype) else dtype
+    return {"same": dtype, "complex": dtypes.complex_of(dtype)}.get(result, result)
 
 
 def keywords(attrs: Any) -> Mapping[str, Any]:

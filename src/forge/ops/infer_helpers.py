@@ -73,6 +73,10 @@ DTYPE_CLASSES: dict[str, Callable[[str], bool]] = {
     "numeric": lambda d: dtypes.is_integer(d) or dtypes.is_float(d),
     "integer or bool": lambda d: dtypes.is_integer(d) or d == "bool",
     "numeric or bool": lambda d: dtypes.is_integer(d) or dtypes.is_float(d) or d == "bool",
+    "complex": dtypes.is_complex,
+    "part": lambda d: d in ("float32", "float64"),
+    "numeric or complex": lambda d: dtypes.is_integer(d) or dtypes.is_float(d) or dtypes.is_complex(d),
+    "float or complex": lambda d: dtypes.is_float(d) or dtypes.is_complex(d),
     "index": lambda d: d in ("int32", "int64", "uint8", "int8", "int16", "uint16", "uint32", "uint64"),
 }
 

@@ -29,8 +29,15 @@ def widen(array: Array) -> Array:
     return array.astype(np.float32) if is_narrow_float(array) else array
 
 
+def widen_all(array: Array) -> Array:
+    """``array`` with narrow floats as float32, complex64 as complex128."""
+    return array.astype(np.complex128) if array.dtype == np.complex64 else widen(array)
+
+
 def widest(array: Array) -> Array:
-    """``array`` with floats as float64, for sums of many terms."""
+    """``array`` with floats as float64 and complex numbers as complex128, for sums of many terms."""
+    if np.iscomplexobj(array):
+        return array.astype(np.complex128)
     return array.astype(np.float64) if dtypes.is_float(dtypes.canonical(array.dtype)) else array
 
 
@@ -40,7 +47,7 @@ def is_integer(array: Array) -> bool:
 
 def convert(array: Array, dtype: str, saturate: bool = True) -> Array:
     """Numeric conversion. To integers: from floats saturating, NaN -> 0, else wrapping. To float8: ``saturate`` maps
-    overflow to the largest finite value. To bool: not equal to 0.
+    overflow to the largest finite value. To bool: not equal to 0. Complex to real: the real part.
     """
     target = dtypes.numpy_dtype(dtype)
     source = dtypes.canonical(array.dtype)
@@ -50,6 +57,8 @@ def convert(array: Array, dtype: str, saturate: bool = True) -> Array:
         return _convert_string(array, source, dtype)
     if dtype == "bool":
         return np.asarray(widen(array) != 0)
+    if dtypes.is_complex(source) and not dtypes.is_complex(dtype):
+        return convert(np.asarray(array.real), dtype, saturate)
     if dtypes.is_integer(dtype):
         return _to_integer(array, source, dtype)
     if is_tiny_float(dtype):
@@ -151,10 +160,31 @@ def trunc_mod(a: Array, b: Array) -> Array:
 
 
 def power(a: Array, b: Array) -> Array:
-    """Integers: computed in float64, rounded, saturated (exact below 2**53)."""
-    if not is_integer(a):
-        return np.power(a, b)
-    return convert(np.round(np.power(a.astype(np.float64), b.astype(np.float64))), dtypes.canonical(a.dtype))
+    """Integers wrap; a negative exponent gives 0, but for the bases 1 and -1."""
+    return _integer(_whole_power, a, b) if is_integer(a) else np.power(a, b)
+
+
+def _whole_power(a: int, b: int) -> int:
+    if b >= 0:
+        return pow(a, b, 1 << 64)
+    return (a if b % 2 else 1) if abs(a) == 1 else 0
+
+
+def expm1(x: Array) -> Array:
+    """e ** x - 1; of complex numbers with the infinities of exp."""
+    if not np.iscomplexobj(x):
+        return np.asarray(np.expm1(x))
+    return np.where(np.abs(x.real) < 1, np.expm1(x), np.exp(x) - 1)
+
+
+def log1p(x: Array) -> Array:
+    """ln(1 + x); of complex numbers near 0 by |1 + x|**2 - 1, where NumPy loses the real part."""
+    if not np.iscomplexobj(x):
+        return np.log1p(x)
+    size, result = x.real * (2 + x.real) + x.imag * x.imag, np.asarray(np.log1p(x))
+    near = (np.abs(x.real) < 0.5) & (np.abs(x.imag) < 0.5)
+    result.real = np.where(near, 0.5 * np.log1p(np.where(near, size, 0)), result.real)
+    return result
 
 
 def left_shift(a: Array, b: Array) -> Array:
@@ -175,6 +205,8 @@ def erf(x: Array) -> Array:
 
 
 def sigmoid(x: Array) -> Array:
+    if np.iscomplexobj(x):
+        return np.asarray(1 / (1 + np.exp(-x)))
     e = np.exp(-np.abs(x))
     return np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(x.dtype)
 

@@ -248,8 +248,8 @@ class Row:
 
 
 ROWS = (
-    Row("sum", "The sum; 0 of nothing. Integers wrap.", "sum", _wide(np.sum)),
-    Row("prod", "The product; 1 of nothing. Integers wrap.", "prod", _wide(np.prod)),
+    Row("sum", "The sum; 0 of nothing. Integers wrap.", "sum", _wide(np.sum), accepts="numeric or complex"),
+    Row("prod", "The product; 1 of nothing. Integers wrap.", "prod", _wide(np.prod), accepts="numeric or complex"),
     Row("max", "The largest element; the smallest value of the type for nothing. NaN wins.", "max",
         _extreme(np.max, True), Accuracy.EXACT),
     Row("min", "The smallest element; the largest value of the type for nothing. NaN wins.", "min",
@@ -278,6 +278,7 @@ class Mean(Reduction):
     name = "mean"
     te_kind = "sum"
     accuracy = Accuracy.ACCUMULATING
+    accepts = "numeric or complex"
 
     def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:
         return _mean(data, axes)

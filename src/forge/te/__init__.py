@@ -15,11 +15,27 @@ from forge.te.tensor import (
     substitute_reads,
     symbol_var,
 )
-from forge.tir.expr import Axis, Expr, Var, binary, call, cast, compare, const, is_const, logical_and, logical_not, negate, select
+from forge.tir.expr import (
+    Axis,
+    Expr,
+    Var,
+    binary,
+    call,
+    cast,
+    compare,
+    complex_of,
+    const,
+    imaginary_part,
+    is_const,
+    logical_and,
+    logical_not,
+    negate,
+    real_part,
+    select,
+)
 
 __all__ = [
-    "Axis", "Expr", "Tensor", "Var", "binary", "broadcast_read", "call", "cast", "clamp", "compare", "compute", "const", "dim",
-    "inline",
-    "is_const", "logical_and", "logical_not", "negate", "placeholder", "reads", "reduce", "reduce_axis", "select", "shape_of",
-    "substitute_reads", "symbol_var",
+    "Axis", "Expr", "Tensor", "Var", "binary", "broadcast_read", "call", "cast", "clamp", "compare", "complex_of", "compute",
+    "const", "dim", "imaginary_part", "inline", "is_const", "logical_and", "logical_not", "negate", "placeholder", "reads",
+    "real_part", "reduce", "reduce_axis", "select", "shape_of", "substitute_reads", "symbol_var",
 ]

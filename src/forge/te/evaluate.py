@@ -219,6 +219,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf,
     "sigmoid": _sigmoid, "pow": np.power, "fmod": np.fmod, "atan2": np.arctan2, "isnan": np.isnan, "isinf": np.isinf,
     "popcount": lambda x: np.bitwise_count(x.view(f"uint{8 * x.dtype.itemsize}")), "clz": _leading_zeros,
+    "sign": np.sign, "real": np.real, "imag": np.imag, "complex": _complex,
 }
 
 

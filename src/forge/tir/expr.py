@@ -58,6 +58,8 @@ INTRINSICS: dict[str, int] = {
     "dot_u8s8": 3,  # (int32 x L accumulator, uint8 x 4L, int8 x 4L) -> int32 x L, exact
     "lane": 2,  # (vector, constant lane number) -> scalar
     "shuffle": -1,  # (vector a, vector b, lane numbers as constants ...) -> vector of as many lanes
+    "real": 1, "imag": 1, "complex": 2,  # see ``real_part``, ``imaginary_part``, ``complex_of``
+    "sign": 1,  # of complex numbers: z / abs(z)
     # what code generation makes of exp, pow and their kin: x * 2**n; the rounding errors of a * b and, c near a * b, of c - a * b
     "scale": 2, "product_error": 2, "residual": 3,
 }
@@ -253,7 +255,10 @@ def const(value: int | float | bool | complex, dtype: str = INDEX, lanes: int = 
         value = _rounded(float(value), dtype)  # type: ignore[arg-type]
     elif dtype == "bool":
         value = bool(value)
-    elif not dtypes.is_complex(dtype):
+    elif dtypes.is_complex(dtype):
+        value = complex(value)
+        value = complex(_rounded(value.real, dtypes.part(dtype)), _rounded(value.imag, dtypes.part(dtype)))
+    else:
         value = dtypes.wrap_int(int(value), dtype)  # type: ignore[arg-type]
     return Const(dtype, lanes, value)
 
@@ -318,6 +323,7 @@ _FOLD: dict[str, Callable[[Any, Any], Any]] = {
     "floormod": lambda a, b: a % b if b else 0,
     "min": min,
     "max": max,
+    "and": lambda a, b: a & b,
 }
 
 
@@ -429,6 +435,8 @@ def negate(x: Expr) -> Expr:
     """-x; keeps the sign of zero for floats."""
     if isinstance(x, Const):
         return const(-x.value, x.dtype, x.lanes)
+    if dtypes.is_complex(x.dtype):
+        return complex_of(negate(real_part(x)), negate(imaginary_part(x)))
     if dtypes.is_float(x.dtype):
         return binary("mul", x, const(-1.0, x.dtype, x.lanes))
     return binary("sub", const(0, x.dtype, x.lanes), x)
@@ -452,6 +460,21 @@ def call(name: str, *args: ExprLike, dtype: str | None = None, lanes: int | None
         exprs = [broadcast(e, out_lanes) for e in exprs]
     out = dtype or ("bool" if name in BOOL_INTRINSICS else exprs[0].dtype)
     return Call(out, out_lanes, name, tuple(exprs))
+
+
+def real_part(x: Expr) -> Expr:
+    """The real part of a complex expression."""
+    return call("real", x, dtype=dtypes.part(x.dtype))
+
+
+def imaginary_part(x: Expr) -> Expr:
+    """The imaginary part of a complex expression."""
+    return call("imag", x, dtype=dtypes.part(x.dtype))
+
+
+def complex_of(real: Expr, imaginary: Expr) -> Expr:
+    """real + imaginary * i, of float32 or float64 parts."""
+    return call("complex", real, imaginary, dtype=dtypes.complex_of(real.dtype))
 
 
 def load(buffer: Buffer, index: ExprLike, mask: Expr | None = None) -> Expr:
