@@ -12,6 +12,7 @@ from forge.ops import (  # noqa: F401
     layout,
     linalg,
     movement,
+    nn_attention,
     nn_conv,
     nn_conv_packed,
     nn_conv_winograd,

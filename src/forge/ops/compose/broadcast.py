@@ -44,13 +44,13 @@ def with_equal_sizes(builder: Builder, values: Sequence[Value], free_axis: int) 
     Sizes that must agree in a valid model but cannot be proven to are taken for equal, which is checked at run time.
     """
     columns = [[v.shape[axis] for v in values] for axis in range(values[0].rank)]
-    common = [min(column, key=_complexity) for column in columns]
+    common = [simplest(column) for column in columns]
     return [_equated(builder, v, common, free_axis) for v in values]
 
 
 def for_product(builder: Builder, a: Value, b: Value, b_axis: int = -2) -> list[Value]:
     """``a`` and ``b`` with a summed axis (the last of ``a``, ``b_axis`` of ``b``) and batch axes that provably fit."""
-    inner = min((a.shape[-1], b.shape[b_axis]), key=_complexity)
+    inner = simplest((a.shape[-1], b.shape[b_axis]))
     values = [_resized(builder, v, axis, inner) for v, axis in ((a, -1), (b, b_axis))]
     rank = max(a.rank, b.rank) - 2
     stacks = [v.shape[:-2] if v.rank > 2 else () for v in values]
@@ -67,6 +67,11 @@ def _resized(builder: Builder, value: Value, axis: int, size: Dim) -> Value:
     shape = list(value.shape)
     shape[axis] = size
     return builder.call("broadcast_to", value, shape=tuple(shape))
+
+
+def simplest(sizes: Sequence[Dim]) -> Dim:
+    """Of sizes that are equal in a valid model, the one that says most."""
+    return min(sizes, key=_complexity)
 
 
 def _complexity(size: Dim) -> tuple[bool, int]:

@@ -11,6 +11,7 @@ MODULES = (
     "indexing",
     "creation",
     "contraction",
+    "attention",
     "einsum",
     "pooling",
     "normalization",
