@@ -15,20 +15,12 @@ import numpy as np
 
 import forge.kernels
 from forge.codegen.testing import aligned, build
-from forge.kernels.cpu import micro
-from forge.kernels.cpu.micro import Accumulators
-from forge.kernels.cpu.tiles import RegisterTile
+from forge.driver import peaks
 from forge.kernels.testing import Case, Spec
 from forge.target import Target
 from forge.target.blocking import channel_block, dense_panel
-from forge.tir import expr as E
-from forge.tir.expr import Buffer
-from forge.tir.stmt import Function, seq, store
 
 assert forge.kernels.FAMILIES
-
-PEAK_ACCUMULATORS = 12
-"""Independent chains of multiply-adds: more than latency times throughput, fewer than the registers."""
 
 
 @dataclass(frozen=True)
@@ -117,38 +109,6 @@ NETWORKS: dict[str, list[tuple[Callable[..., Layer], tuple[object, ...]]]] = {
 }
 
 
-def peak_function(target: Target, steps: int) -> Function:
-    """Independent multiply-adds on registers only."""
-    lanes = target.lanes("float32")
-    result = Buffer("y", "float32", (E.const(PEAK_ACCUMULATORS * lanes),))
-    acc = Accumulators(RegisterTile(PEAK_ACCUMULATORS, 1, lanes, "float32"))
-    lets, x = micro.bind("x", E.load(result, E.ramp(0, 1, lanes)))
-    grow = micro.serial("step", steps, lambda _: micro.unrolled(
-        "row", PEAK_ACCUMULATORS, lambda row: acc.set(row, 0, micro.multiply_add(acc.get(row, 0), x, x))))
-    write = acc.each(lambda row, _: store(result, E.ramp(row * lanes, 1, lanes), acc.get(row, 0)))
-    return Function("peak", (result,), (), seq(lets, acc.allocate(), acc.clear(), grow, write))
-
-
-def best_seconds(run: Callable[[], None], repeat: int) -> float:
-    """The shortest of ``repeat`` runs, after one to warm up."""
-    run()
-    best = float("inf")
-    for _ in range(repeat):
-        begin = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - begin)
-    return best
-
-
-def peak_gflops(target: Target) -> float:
-    """Multiply-add peak of one core, in GFLOP/s."""
-    steps = 200_000
-    kernel = build(peak_function(target, steps), target)
-    y = aligned((PEAK_ACCUMULATORS * target.lanes("float32"),))
-    y[...] = 0.5
-    return 2 * y.size * steps / best_seconds(lambda: kernel(y), 10) / 1e9
-
-
 def measure(layer: Layer, target: Target, repeat: int) -> tuple[float, float]:
     """(seconds of one call, seconds to compile)."""
     rng = np.random.default_rng(0)
@@ -161,7 +121,7 @@ def measure(layer: Layer, target: Target, repeat: int) -> tuple[float, float]:
         array = aligned(tuple(int(e.value) for e in buffer.shape))  # type: ignore[attr-defined]
         array[...] = rng.standard_normal(array.shape)
         arrays.append(array)
-    return best_seconds(lambda: kernel(*arrays), repeat), compiled
+    return peaks.best_seconds(lambda: kernel(*arrays), repeat), compiled
 
 
 def selected(only: str | None) -> Iterator[tuple[str, Callable[..., Layer], tuple[object, ...]]]:
@@ -178,7 +138,7 @@ def main() -> None:
     options = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     target = Target.parse(options.target)
-    peak = peak_gflops(target)
+    peak = peaks.measure(target).flops / 1e9
     print(f"target {target}\npeak of one core: {peak:.0f} GFLOP/s (multiply-adds, {target.vector_bits} bits)\n")
     print(f"{'network':12}{'layer':34}{'ms':>9}{'GFLOP/s':>9}{'peak':>6}{'compile s':>11}")
     for network, make, sizes in selected(options.only):

@@ -54,6 +54,9 @@ class EntryEmitter(FunctionEmitter):
                 self.e.forget()
                 self.e.env[var] = self.builder.value(f"load i64, ptr {self._pointer(address)}, align 8")
                 self.e.nonnegative_vars.add(var)
+            case stmt.Timestamp(address=address):
+                now = self.builder.value("call i64 @llvm.readcyclecounter()")
+                self.builder.effect(f"store i64 {now}, ptr {self._pointer(address)}, align 8")
             case stmt.AllocateMemory(number=number, size=size):
                 self.e.forget()
                 wanted, estimate = self.e.text(size.bytes), self.e.text(size.estimate)
@@ -112,7 +115,7 @@ def _addresses(s: stmt.Stmt) -> Sequence[stmt.Address]:
     match s:
         case stmt.CallKernel(buffers=buffers):
             return buffers
-        case stmt.LoadSymbol(address=address):
+        case stmt.LoadSymbol(address=address) | stmt.Timestamp(address=address):
             return (address,)
         case stmt.RunControl(operands=operands):
             return [o.address for o in operands if o.address is not None]

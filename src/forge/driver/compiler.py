@@ -20,6 +20,7 @@ from forge.errors import InvalidGraphError, OptionError, TargetError
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
 from forge.lowering.program import LoweredProgram, lower_graph
+from forge.lowering.times import with_times
 from forge.passes.base import PassContext
 from forge.target import Target
 
@@ -83,24 +84,27 @@ def compile_module(
     observer: Observer | None = None,
     progress: Progress | None = None,
     use_cache: bool = True,
+    profile: bool = False,
 ) -> CompiledModel:
     """Compiles ``main`` of ``module``, which is not changed. Equal modules with equal options come from the compile cache.
 
     Args:
         observer: sees the graph after every stage (and turns the cache off).
         progress: called with phase, number done, number in all.
+        profile: the code tells when each of its kernels ended, in one more output (and turns the cache off).
 
     Raises:
         OptionError: a bad option; TargetError: a bad target; CompileError: an operator has no native code.
     """
     options = check_options(target, host, opt_level, float16, channel_layout)
-    key = cache.key(module, options.target, {**options.recorded, "name": name}) if use_cache and observer is None else None
+    cached = use_cache and observer is None and not profile
+    key = cache.key(module, options.target, {**options.recorded, "name": name}) if cached else None
     if key is not None:
         known = cache.load(key, options.target)
         if known is not None:
             _log.info("compile: from the cache, entry %s", key)
             return known
-    compiled = _compile(module, options, name, observer, progress)
+    compiled = _compile(module, options, name, observer, progress, profile)
     _log.info("compile: %s", ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in compiled.seconds.items()))
     if key is not None:
         cache.store(key, compiled)
@@ -122,13 +126,15 @@ def optimized_graph(
 
 
 def _compile(
-    module: Module, options: Options, name: str, observer: Observer | None, progress: Progress | None
+    module: Module, options: Options, name: str, observer: Observer | None, progress: Progress | None, profile: bool
 ) -> CompiledModel:
     clock = _Clock()
     target, level = options.target, options.opt_level
     graph = optimized_graph(module, options, observer=observer)
     clock.lap("graph")
     lowered = lower_graph(graph, name, target, fuse=level >= FUSION_LEVEL, progress=progress)
+    if profile:
+        lowered = with_times(lowered)
     clock.lap("lower")
     texts = [(f.name, emit_module([f], target)) for f in lowered.program.functions]
     texts += [(f"entry{embedded:d}", emit_program_entry(lowered.program, target, embedded)) for embedded in (False, True)]

@@ -30,13 +30,17 @@ Item = Group | Definition | ControlStep
 
 @dataclass(frozen=True)
 class LoweredProgram:
-    """``groups[i]`` runs as ``steps[i]``, the name of a function of ``program``."""
+    """``groups[i]`` runs as ``steps[i]``, the name of a function of ``program``.
+
+    ``items`` is what the outermost entry runs, in order: groups, definitions of sizes, control flow.
+    """
 
     program: Program
     weights: tuple[tuple[int, np.ndarray], ...]
     groups: tuple[Group, ...]
     steps: tuple[str, ...]
     plan: MemoryPlan
+    items: tuple[Item, ...] = ()
 
 
 def lower_graph(graph: Graph, name: str, target: Target, fuse: bool = True, progress: Progress | None = None) -> LoweredProgram:
@@ -83,7 +87,7 @@ class _Lowering:
                 progress("lower", number, len(sequence))
             assembler.add(number, item)
         program = _program(graph, name, assembler, names, symbols)
-        return LoweredProgram(program, (), tuple(groups), tuple(assembler.steps), plan)
+        return LoweredProgram(program, (), tuple(groups), tuple(assembler.steps), plan, tuple(sequence))
 
 
 def _program(graph: Graph, name: str, assembler: _Assembler, names: Sequence[str], symbols: Sequence[str]) -> Program:

@@ -1,7 +1,7 @@
 """Convolutions along one axis become convolutions of images one row high, which have kernels of their own.
 
-``nn.conv1d(%x, w)`` --> ``squeeze(nn.conv2d(expand_dims(%x, axis=2), expand_dims(w, axis=2)), axis=(2,))``; element-wise operators
-between two of them work on the images, so that these stay in the kernels' layout.
+``nn.conv1d(%x, w)`` --> ``squeeze(nn.conv2d(expand_dims(%x, axis=2), expand_dims(w, axis=2)), axis=(2,))``; element-wise
+operators between two of them work on the images, so that these stay in the kernels' layout.
 Symbolic lengths and channels, and weights that are not constant, keep the plain form.
 """
 

@@ -120,6 +120,8 @@ class _Printer:
                 return f"call {name}({', '.join([*pointers, *map(self.expression, scalars)])})"
             case stmt.LoadSymbol(var=var, address=address):
                 return f"let {self.name(var)} = load {self._address(address)}"
+            case stmt.Timestamp(address=address):
+                return f"{self._address(address)} = cycles"
             case stmt.AllocateMemory(number=number, size=size):
                 return f"dynamic{number} = allocate {self.expression(size.bytes)}"
             case stmt.FreeMemory(number=number):

@@ -13,7 +13,7 @@ Grammar::
          | CallRoutine(name, buffers, scalars)      calls C code of the runtime; not in parallel loops
          | CallKernel(name, buffers, scalars)       entry functions only, as the rest: calls another function of the program
          | LoadSymbol(var, address)                 binds a size that an earlier kernel has computed
-         | AllocateMemory(number, size) | FreeMemory(number) | AllocateOutput(number, shape, size)
+         | AllocateMemory(number, size) | FreeMemory(number) | AllocateOutput(number, shape, size) | Timestamp(address)
          | RunControl(control, operands, results)  runs a control-flow node of the program
 
 A ``parallel`` loop stands at the top of a function's body (only Let before it, nothing after it); its iterations run in
@@ -167,6 +167,13 @@ class AllocateOutput(Stmt):
     number: int
     shape: tuple[Expr, ...]
     size: Size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timestamp(Stmt):
+    """Stores the processor's cycle counter (int64) at ``address``: how a profile tells the time between kernels."""
+
+    address: Address
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -44,7 +44,7 @@ def own_expressions(s: stmt.Stmt) -> tuple[tir.Expr, ...]:
             return scalars
         case stmt.Allocate(buffer=buffer):
             return buffer.shape
-        case stmt.LoadSymbol(address=address):
+        case stmt.LoadSymbol(address=address) | stmt.Timestamp(address=address):
             return (address.offset,)
         case stmt.AllocateMemory(size=size):
             return (size.bytes, size.estimate)

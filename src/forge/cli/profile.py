@@ -1,0 +1,82 @@
+"""``forge profile``: where the time of a model goes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from forge.cli import source
+from forge.cli.profile_page import page
+from forge.driver.profiler import Profile, Row, profile_module
+
+EXAMPLES = (
+    "forge profile model.onnx",
+    "forge profile model.onnx --dim batch=8 --threads 2 --rounds 5 --by-operator",
+    "forge profile model.onnx --html profile.html",
+)
+
+
+def profile(
+    model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
+    inputs: Annotated[list[str] | None, typer.Option("--input", "-i", help="[NAME=]FILE.npy or FILE.npz; else random.")] = None,
+    dim: Annotated[list[str] | None, typer.Option(help="Size of a symbolic dimension, NAME=SIZE; else 1.")] = None,
+    target: Annotated[str, typer.Option(help="Target to compile for.")] = "llvm",
+    opt_level: Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Optimisation level.")] = 3,
+    threads: Annotated[int, typer.Option(min=1, help="Threads.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="Calls that are timed, at least.")] = 20,
+    top: Annotated[int, typer.Option(min=1, help="Rows to print.")] = 25,
+    by_operator: Annotated[bool, typer.Option("--by-operator", help="One row for all kernels of the same operators.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write a page with all kernels here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Times every kernel of the compiled model, beside the machine's measured peaks."""
+    with source.progress(quiet=as_json) as report:
+        report("load", 0, 1)
+        module = source.load_model(model)
+        report("load", 1, 1)
+        specs = [(v.name, v.dtype, v.shape) for v in module.input_nodes]
+        given = source.load_arrays(inputs or [], [name for name, _, _ in specs])
+        made = source.random_inputs([s for s in specs if s[0] not in given], source.parse_sizes(dim or []))
+        found = profile_module(module.mod, {**made, **given}, target=target, opt_level=opt_level, threads=threads,
+                               rounds=rounds, progress=report)
+    if html is not None:
+        html.write_text(page(found, model.name), encoding="utf-8")
+    if as_json:
+        source.print_json(dataclasses.asdict(found))
+    else:
+        _print(found, model.name, top, by_operator)
+
+
+def _print(found: Profile, name: str, top: int, by_operator: bool) -> None:
+    groups = list(found.by_operator.values()) if by_operator else [[r] for r in sorted(found.rows, key=lambda r: -r.seconds)]
+    numbers = ("ms", "share", "GFLOP/s", "of peak", "GB/s", "of copy")
+    shown = source.table(f"{name}: {1e3 * found.seconds:.4g} ms, {found.threads} thread(s)", "operators", "shapes", *numbers,
+                         right=numbers)
+    for rows in groups[:top]:
+        shapes = rows[0].shapes if len(rows) == 1 else f"{len(rows)} kernels"
+        shown.add_row(" + ".join(rows[0].operators), shapes, *cells(rows, found))
+    source.console().print(shown)
+    if len(groups) > top:
+        source.say(f"{len(groups) - top} more rows; --top {len(groups)} prints all")
+    source.say(f"peaks measured now: {found.peaks.flops / 1e9:.0f} GFLOP/s, copy {found.peaks.bandwidth / 1e9:.1f} GB/s")
+
+
+def cells(rows: Sequence[Row], found: Profile) -> list[str]:
+    """Milliseconds, share of all kernels, and rates, as text; empty where unknown."""
+    seconds = sum(r.seconds for r in rows)
+    whole = sum(r.seconds for r in found.rows) or 1.0
+    rates: list[Any] = [_rate([r.flops for r in rows], seconds, found.peaks.flops)]
+    rates.append(_rate([r.bytes for r in rows], seconds, found.peaks.bandwidth))
+    return [f"{1e3 * seconds:.4f}", f"{seconds / whole:.1%}", *(text for rate in rates for text in rate)]
+
+
+def _rate(amounts: Sequence[int | None], seconds: float, peak: float) -> tuple[str, str]:
+    known = [a for a in amounts if a is not None]
+    if len(known) < len(amounts) or not sum(known) or seconds <= 0:
+        return "", ""
+    rate = sum(known) / seconds
+    return f"{rate / 1e9:.1f}", f"{rate / peak:.0%}"

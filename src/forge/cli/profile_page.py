@@ -1,0 +1,68 @@
+"""A profile as one self-contained page: bars by operator, and a table of all kernels that can be sorted."""
+
+from __future__ import annotations
+
+from html import escape
+
+from forge.driver.profiler import Profile, Row
+
+_STYLE = """
+body { font: 14px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 75em; color: #222; padding: 0 1em }
+table { border-collapse: collapse; width: 100% } td, th { padding: .25em .6em; text-align: left; vertical-align: top }
+th { border-bottom: 2px solid #888; cursor: pointer } tr:nth-child(even) { background: #f4f4f6 }
+td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+.bar { background: #4a78b8; height: 1em; display: inline-block; vertical-align: middle } .shapes { color: #666; font-size: 12px }
+"""
+_SCRIPT = """
+document.querySelectorAll('th').forEach((head, column) => head.addEventListener('click', () => {
+  const body = document.querySelector('#kernels tbody'), down = head.dataset.down !== '1';
+  head.dataset.down = down ? '1' : '0';
+  const key = row => row.cells[column].dataset.key ?? row.cells[column].textContent;
+  const order = (a, b) => isNaN(key(a)) || isNaN(key(b)) ? String(key(a)).localeCompare(key(b)) : key(a) - key(b);
+  [...body.rows].sort((a, b) => down ? order(b, a) : order(a, b)).forEach(row => body.append(row));
+}));
+"""
+_HEADS = ("#", "operators", "ms", "share", "GFLOP/s", "of peak", "GB/s", "of copy")
+
+
+def page(found: Profile, name: str) -> str:
+    """The page's text."""
+    peaks = f"{found.peaks.flops / 1e9:.0f} GFLOP/s and {found.peaks.bandwidth / 1e9:.1f} GB/s copied"
+    heads = "".join(f"<th>{head}</th>" for head in _HEADS)
+    rows = "".join(_kernel(number, row, found) for number, row in enumerate(found.rows))
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(name)}: profile</title>'
+        f"<style>{_STYLE}</style></head><body><h1>{escape(name)}</h1>"
+        f"<p>{1e3 * found.seconds:.4g} ms on {found.threads} thread(s), median of {found.rounds} rounds or more; "
+        f"{len(found.rows)} kernels. Peaks measured in the same run: {peaks}.</p>"
+        f"<h2>By operators</h2><table>{_bars(found)}</table>"
+        f'<h2>Kernels in order</h2><table id="kernels"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+        f"<script>{_SCRIPT}</script></body></html>"
+    )
+
+
+def _bars(found: Profile) -> str:
+    whole = sum(r.seconds for r in found.rows) or 1.0
+    lines = []
+    for operators, rows in found.by_operator.items():
+        seconds = sum(r.seconds for r in rows)
+        bar = f'<span class="bar" style="width:{40 * seconds / whole:.2f}em"></span>'
+        lines.append(f'<tr><td>{escape(" + ".join(operators))} &times; {len(rows)}</td><td class="n">{1e3 * seconds:.3f} ms</td>'
+                     f"<td>{bar} {seconds / whole:.1%}</td></tr>")
+    return "".join(lines)
+
+
+def _kernel(number: int, row: Row, found: Profile) -> str:
+    whole = sum(r.seconds for r in found.rows) or 1.0
+    title = escape(", ".join(row.nodes))
+    what = f'{escape(" + ".join(row.operators))}<br><span class="shapes">{escape(row.shapes)}</span>'
+    cells = [_number(number, "d"), f'<td title="{title}">{what}</td>', _number(1e3 * row.seconds, ".4f")]
+    cells.append(_number(row.seconds / whole, ".1%"))
+    for amount, peak in ((row.flops, found.peaks.flops), (row.bytes, found.peaks.bandwidth)):
+        rate = amount / row.seconds if amount and row.seconds > 0 else None
+        cells += [_number(None if rate is None else rate / 1e9, ".1f"), _number(None if rate is None else rate / peak, ".0%")]
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _number(value: float | None, form: str) -> str:
+    return '<td class="n" data-key="-1"></td>' if value is None else f'<td class="n" data-key="{value}">{value:{form}}</td>'

@@ -1,0 +1,78 @@
+"""What this machine can do at most: multiply-adds from registers, bytes copied in memory. Measured, not looked up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge.codegen.testing import aligned, build
+from forge.kernels.cpu import micro
+from forge.kernels.cpu.micro import Accumulators
+from forge.kernels.cpu.tiles import RegisterTile
+from forge.target import Target
+from forge.tir import expr as E
+from forge.tir.expr import Buffer
+from forge.tir.stmt import Function, seq, store
+
+_ACCUMULATORS = 12
+"""Independent chains of multiply-adds: more than latency times throughput, fewer than the registers."""
+
+_STEPS = 200_000
+_COPIED = 1 << 26
+_REPEAT = 10
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """``flops``: float32 operations per second, of all threads; ``bandwidth``: bytes per second, read and written."""
+
+    flops: float
+    bandwidth: float
+
+
+def measure(target: Target, threads: int = 1) -> Peaks:
+    """Both peaks, of ``threads`` threads at once; takes about 0.3 s."""
+    with ThreadPoolExecutor(threads) as pool:
+        return Peaks(_flops(target, threads, pool), _bandwidth(threads, pool))
+
+
+def best_seconds(run: Callable[[], object], repeat: int) -> float:
+    """The shortest of ``repeat`` runs, after one to warm up."""
+    run()
+    best = float("inf")
+    for _ in range(repeat):
+        begin = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - begin)
+    return best
+
+
+def _flops(target: Target, threads: int, pool: ThreadPoolExecutor) -> float:
+    kernel = build(_multiply_adds(target, _STEPS), target)
+    arrays = [aligned((_ACCUMULATORS * target.lanes("float32"),)) for _ in range(threads)]
+    for array in arrays:
+        array[...] = 0.5
+    seconds = best_seconds(lambda: list(pool.map(kernel, arrays)), _REPEAT)
+    return 2 * sum(a.size for a in arrays) * _STEPS / seconds
+
+
+def _bandwidth(threads: int, pool: ThreadPoolExecutor) -> float:
+    pairs = [(np.ones(_COPIED // threads, np.uint8), np.ones(_COPIED // threads, np.uint8)) for _ in range(threads)]
+    seconds = best_seconds(lambda: list(pool.map(lambda pair: np.copyto(*pair), pairs)), _REPEAT)
+    return 2 * sum(a.nbytes for a, _ in pairs) / seconds
+
+
+def _multiply_adds(target: Target, steps: int) -> Function:
+    """Independent multiply-adds on registers only."""
+    lanes = target.lanes("float32")
+    result = Buffer("y", "float32", (E.const(_ACCUMULATORS * lanes),))
+    acc = Accumulators(RegisterTile(_ACCUMULATORS, 1, lanes, "float32"))
+    lets, x = micro.bind("x", E.load(result, E.ramp(0, 1, lanes)))
+    grow = micro.serial("step", steps, lambda _: micro.unrolled(
+        "row", _ACCUMULATORS, lambda row: acc.set(row, 0, micro.multiply_add(acc.get(row, 0), x, x))))
+    write = acc.each(lambda row, _: store(result, E.ramp(row * lanes, 1, lanes), acc.get(row, 0)))
+    return Function("peak", (result,), (), seq(lets, acc.allocate(), acc.clear(), grow, write))

@@ -1,0 +1,164 @@
+"""Where the time of a compiled model goes: seconds, arithmetic and memory traffic of each kernel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge import dims, dtypes
+from forge.dims import Dim
+from forge.driver import analysis, peaks
+from forge.driver.compiler import Progress, TargetLike, compile_module
+from forge.ir.interp import bind_symbols
+from forge.ir.nodes import Module, Node, Value
+from forge.ir.types import TensorType
+from forge.lowering.groups import Group
+from forge.lowering.program import Item
+from forge_runtime import Runtime
+
+SHORTEST = 0.2
+"""Seconds of calls that are timed at least, so that the cycle counter can be told from the clock."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel call of the model.
+
+    Attributes:
+        kernel: name of its function; empty for control flow and for sizes that are computed at run time.
+        operators: names of the operators that it computes, in order.
+        nodes: names of their nodes in the model, where they have one.
+        shapes: of what it reads and writes, as text.
+        seconds: median over the rounds.
+        flops: arithmetic operations; None where they depend on the contents of inputs.
+        bytes: read and written once each; None likewise.
+    """
+
+    kernel: str
+    operators: tuple[str, ...]
+    nodes: tuple[str, ...]
+    shapes: str
+    seconds: float
+    flops: int | None
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """``seconds``: median of the whole call, which is a little more than the sum of its rows."""
+
+    rows: tuple[Row, ...]
+    seconds: float
+    threads: int
+    rounds: int
+    peaks: peaks.Peaks
+
+    @property
+    def by_operator(self) -> dict[tuple[str, ...], list[Row]]:
+        """Rows with equal operators, those that take longest first."""
+        found: dict[tuple[str, ...], list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(row.operators, []).append(row)
+        return dict(sorted(found.items(), key=lambda item: -sum(r.seconds for r in item[1])))
+
+
+def profile_module(
+    module: Module, feed: Mapping[str, np.ndarray], *, target: TargetLike = "llvm", opt_level: int = 3, threads: int = 1,
+    rounds: int = 20, progress: Progress | None = None, **options: Any,
+) -> Profile:
+    """Compiles ``main`` with a clock between its kernels and runs it on ``feed``.
+
+    Args:
+        feed: an array for each input, by name.
+        rounds: calls at least; more where they are short.
+        options: as of `compile_module`.
+
+    Raises:
+        What `compile_module` and the runtime raise.
+    """
+    compiled = compile_module(module, target=target, opt_level=opt_level, progress=progress, profile=True, **options)
+    assert compiled.lowered is not None
+    runtime = compiled.runtime(num_threads=threads)
+    durations, seconds = _run(runtime, [feed[name] for name in runtime.input_names], rounds)
+    symbols = _symbols(module, feed)
+    steps = iter(compiled.lowered.steps)
+    items = compiled.lowered.items
+    rows = [_row(item, next(steps) if isinstance(item, Group) else "", float(d), symbols) for item, d in zip(items, durations)]
+    return Profile(tuple(rows), seconds, threads, rounds, peaks.measure(compiled.target, threads))
+
+
+def _run(runtime: Runtime, arrays: Sequence[np.ndarray], rounds: int) -> tuple[np.ndarray, float]:
+    """Median seconds of each item and of the whole call."""
+    runtime(*arrays)
+    stamps: list[np.ndarray] = []
+    walls: list[float] = []
+    begin = time.perf_counter()
+    while len(stamps) < rounds or time.perf_counter() - begin < SHORTEST:
+        start = time.perf_counter()
+        *_, times = _as_list(runtime(*arrays))
+        walls.append(time.perf_counter() - start)
+        stamps.append(np.array(times))
+    end = time.perf_counter()
+    cycles = np.array(stamps)
+    elapsed = float(cycles[-1, -1] - cycles[0, 0]) or 1.0
+    return np.median(np.diff(cycles, axis=1), axis=0) * ((end - begin) / elapsed), float(np.median(walls))
+
+
+def _as_list(results: Any) -> list[np.ndarray]:
+    return [results] if isinstance(results, np.ndarray) else list(results)
+
+
+def _symbols(module: Module, feed: Mapping[str, np.ndarray]) -> dict[str, int]:
+    symbols: dict[str, int] = {}
+    for value in module.main.inputs:
+        if value.name in feed:
+            bind_symbols(value, feed[value.name], symbols)
+    return symbols
+
+
+def _row(item: Item, kernel: str, seconds: float, symbols: Mapping[str, int]) -> Row:
+    if isinstance(item, Group):
+        nodes, read, written = item.nodes, item.external_operands(), item.sink.results
+    else:
+        nodes, read, written = [item.node], [v for v in item.node.operands if v is not None], item.node.results
+    moved = [_known(_size(v), symbols) for v in [*read, *written]]
+    work = [_known(analysis.flops_of(n), symbols) for n in nodes]
+    shapes = f"{', '.join(_shape(v, symbols) for v in read)} -> {', '.join(_shape(v, symbols) for v in written)}"
+    names = tuple(name for name in (n.name for n in nodes) if name)
+    return Row(kernel, tuple(_label(n) for n in nodes), names, shapes, seconds, _total(work), _total(moved))
+
+
+def _label(node: Node) -> str:
+    return node.op.removeprefix("nn.").removeprefix("contrib_")
+
+
+def _size(value: Value) -> Dim:
+    """Bytes of a tensor; 0 of anything else."""
+    if not isinstance(value.type, TensorType):
+        return 0
+    size: Dim = dtypes.itemsize(value.dtype)
+    for extent in value.shape:
+        size = size * extent
+    return size
+
+
+def _shape(value: Value, symbols: Mapping[str, int]) -> str:
+    if not isinstance(value.type, TensorType):
+        return str(value.type)
+    extents = [_known(d, symbols) for d in value.shape]
+    return "x".join("?" if d is None else str(d) for d in extents) or "scalar"
+
+
+def _known(dim: Dim, symbols: Mapping[str, int]) -> int | None:
+    try:
+        return dims.evaluate(dim, symbols)
+    except KeyError:
+        return None
+
+
+def _total(values: Sequence[int | None]) -> int | None:
+    return None if None in values else sum(v for v in values if v is not None)
