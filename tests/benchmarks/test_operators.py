@@ -27,3 +27,13 @@ def test_the_ratio_is_to_the_faster_peer() -> None:
     latencies = {name: operators.Latencies((s,)) for name, s in seconds.items()}
     row = operators.Row("relu", "small", 1, 6_000_000_000, latencies, True)
     assert (row.ratio, row.bandwidth("forge")) == (1.5, 2)
+
+
+def test_every_operator_has_a_name_of_its_own() -> None:
+    names = [operator.name for operator in operators.OPERATORS]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.slow
+def test_all_operators_agree_with_their_peers() -> None:
+    assert operators.main(["--sizes", "small", "--rounds", "1", "--threads", "2"]) == 0
