@@ -3,8 +3,8 @@
     python -m benchmarks.operators --sizes small,large --rounds 15 --json operators.json
 
 Each operator is an ONNX model of one node, timed in turns with its peers on as many threads. GB/s counts what the operator must
-read and write once; the fraction is of what ``memcpy`` reaches when it moves as much. The ratio is Forge's median latency over the
-faster peer's: above 1.2 the row is marked.
+read and write once; the fraction is of what ``memcpy`` reaches when it moves as much. The ratio is Forge's median latency over
+the faster peer's: above 1.2 the row is marked. A row agrees if a peer has the same results: at large sizes one may lose digits.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def run(operator: Operator, size: str, rounds: int, threads: int) -> Row:
     calls["torch"] = load_torch(operator, operator.operands(arrays, constants), threads)
     results = {name: call() for name, call in calls.items()}
     moved = sum(a.nbytes for a in (*arrays, *results["forge"])) + _table_bytes(operator, constants, results["forge"])
-    agrees = all(_agree(results["forge"], found) for found in results.values())
+    agrees = any(_agree(results["forge"], found) for name, found in results.items() if name != "forge")
     calls["memcpy"] = load_memcpy(moved)
     return Row(operator.name, size, elements, moved, measure(calls, rounds, pause=0.001), agrees)
 
