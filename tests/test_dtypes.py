@@ -66,3 +66,35 @@ def test_integer_ranges(name: str) -> None:
 def test_strings_have_no_size() -> None:
     with pytest.raises(TypeError, match="string has no fixed size"):
         dtypes.bits("string")
+
+
+def every_value(name: str) -> np.ndarray:
+    """All values of a type of at most 16 bits, or the outermost ones."""
+    if name == "bool":
+        return np.array([False, True])
+    if dtypes.is_integer(name):
+        low, high = dtypes.integer_range(name)
+        edges = np.arange(low, high + 1) if dtypes.bits(name) <= 16 else np.array([low, low + 1, -1, high - 1, high])
+        return edges.astype(dtypes.numpy_dtype(name))
+    if dtypes.bits(name) <= 16:
+        bits = np.arange(1 << dtypes.bits(name), dtype=np.uint16)
+        return bits.astype(np.uint8 if dtypes.bits(name) <= 8 else np.uint16).view(dtypes.numpy_dtype(name))
+    return np.nextafter(np.array([1, -2, 3], name), np.array(9, name))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_type_represents() -> None:
+    """Values come back, where it says so; it does for the pairs that matter."""
+    numbers = [n for n in dtypes.NAMES if not dtypes.is_complex(n) and n != "string"]
+    for source in numbers:
+        values = every_value(source).astype(np.float64)
+        for target in (t for t in numbers if dtypes.represents(t, source)):
+            there = values.astype(dtypes.numpy_dtype(target)).astype(np.float64)
+            np.testing.assert_array_equal(there, values, f"{source} -> {target}")
+    assert dtypes.represents("float64", "int32")
+    assert dtypes.represents("float32", "bfloat16")
+    assert dtypes.represents("int16", "uint8")
+    assert not dtypes.represents("float64", "int64")
+    assert not dtypes.represents("float16", "int16")
+    assert not dtypes.represents("uint64", "int8")
+    assert not dtypes.represents("int8", "float8_e5m2")

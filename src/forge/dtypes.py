@@ -137,3 +137,28 @@ def wrap_int(value: int, dtype: DType) -> int:
     """``value`` modulo two to the number of bits, in the range of ``dtype``."""
     low, high = integer_range(dtype)
     return (value - low) % (high - low + 1) + low
+
+
+@cache
+def represents(target: DType, source: DType) -> bool:
+    """Whether every value of ``source`` is one of ``target``, infinities, NaN and signs of zeros too; False where unsure."""
+    if source == target:
+        return True
+    if target == "float8_e8m0fnu" or is_complex(source) or is_complex(target) or "string" in (source, target):
+        return False
+    if is_float(source):
+        return target in ("float32", "float64") and _float_contains(target, source)
+    low, high = (0, 1) if source == "bool" else integer_range(source)
+    if is_integer(target):
+        return integer_range(target)[0] <= low and high <= integer_range(target)[1]
+    return is_float(target) and _float_holds_integers(target, max(-low - 1, high))
+
+
+def _float_contains(target: DType, source: DType) -> bool:
+    wide, narrow = ml_dtypes.finfo(numpy_dtype(target)), ml_dtypes.finfo(numpy_dtype(source))
+    return bool(wide.nmant >= narrow.nmant and wide.bits > narrow.bits)
+
+
+def _float_holds_integers(target: DType, largest: int) -> bool:
+    info = ml_dtypes.finfo(numpy_dtype(target))
+    return largest < 1 << (int(info.nmant) + 1) and largest + 1 <= float(info.max)

@@ -58,22 +58,15 @@ def same_type(graph: Graph, node: Node) -> Value | None:
 
 
 def cast_of_cast(graph: Graph, node: Node) -> Value | None:
-    """cast(cast(x, wider), d) == cast(x, d)"""
+    """cast(cast(x, wider), d) == cast(x, d); an integer out of the range of d wraps, its value as a float would not"""
     inner = data_of(node).producer
     if inner is None or inner.op != "cast":
         return None
-    source = data_of(inner)
-    if not _is_exact(source.dtype, data_of(node).dtype):
+    source, middle, target = data_of(inner), data_of(node).dtype, node.result.dtype
+    wraps = dtypes.is_float(middle) and dtypes.is_integer(source.dtype) and dtypes.is_integer(target)
+    if not dtypes.represents(middle, source.dtype) or (wraps and not dtypes.represents(target, source.dtype)):
         return None
-    return before(graph, node).call("cast", source, dtype=node.result.dtype)
-
-
-def _is_exact(source: str, target: str) -> bool:
-    """Whether every value of ``source`` is one of ``target``."""
-    plain = (dtypes.is_integer, dtypes.is_float, lambda d: d == "bool")
-    if not all(any(test(d) for test in plain) for d in (source, target)):
-        return False
-    return bool(np.can_cast(dtypes.numpy_dtype(source), dtypes.numpy_dtype(target), "safe"))
+    return before(graph, node).call("cast", source, dtype=target, saturate=node.attrs.saturate)
 
 
 def layout_round_trip(graph: Graph, node: Node) -> Value | None:
