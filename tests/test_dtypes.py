@@ -88,7 +88,7 @@ def test_what_a_type_represents() -> None:
     numbers = [n for n in dtypes.NAMES if not dtypes.is_complex(n) and n != "string"]
     for source in numbers:
         values = every_value(source).astype(np.float64)
-        for target in (t for t in numbers if dtypes.represents(t, source)):
+        for target in (t for t in numbers if dtypes.represents(t, source) and dtypes.bits(source) < 64):
             there = values.astype(dtypes.numpy_dtype(target)).astype(np.float64)
             np.testing.assert_array_equal(there, values, f"{source} -> {target}")
     assert dtypes.represents("float64", "int32")
