@@ -2,6 +2,10 @@
 
 from forge.ops import (  # noqa: F401
     activation,
+    searching,
+    window,
+    diagonals,
+    placing,
     arrangement,
     control,
     creation,

@@ -2,6 +2,7 @@
 
 from forge.kernels.cpu import (
     concatenate,
+    searching,
     conv2d,
     dense,
     depthwise,
