@@ -7,10 +7,10 @@ regions too, and carries them through all later ones: exact operators pass them 
 element of an output does under them is what it may be off.
 
 - A node whose operands are small multiples of a power of two, and which adds and multiplies only, makes no error.
-- An element that these errors change altogether (a decision that went the other way, an ill-conditioned value) tells nothing: it is
-  *excluded*, and counted. ``Verdict.informative`` is false where that are too many.
-- Nothing else is forgiven: an element may differ by its class's tolerance from what the interpreter makes of the contents that the
-  compiled code itself stored for the operands, plus ``SLACK`` times what the errors move it.
+- An element that these errors change altogether (a decision that went the other way, an ill-conditioned value) tells nothing:
+  it is *excluded*, and counted. ``Verdict.informative`` is false where that are too many.
+- Nothing else is forgiven: an element may differ by its class's tolerance from what the interpreter makes of the contents that
+  the compiled code itself stored for the operands, plus ``SLACK`` times what the errors move it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ MOST_EXCLUDED = 0.05
 """Share of the elements of a graph's outputs that may be excluded in an informative graph."""
 
 SUMS = frozenset(
-    "add subtract multiply sum mean cumsum negative nn.matmul nn.dense nn.bias_add nn.conv1d nn.conv2d nn.conv3d nn.avg_pool2d einsum "
-    "nn.batch_matmul scatter_add nn.conv2d_transpose".split()
+    "add subtract multiply sum mean cumsum nn.matmul nn.dense nn.batch_matmul nn.bias_add nn.conv1d nn.conv2d nn.conv3d "
+    "nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d".split()
 )
 """Operators that add and multiply only: their error is relative to the sum of the magnitudes of what they add."""
 
@@ -250,10 +250,11 @@ def describe(value: Value) -> str:
     return f"%{value.name} = {node.op}({types}) {node.attrs}"
 
 
+Tolerance = tuple[float, float]
 Judged = tuple[np.ndarray, np.ndarray]
 
 
-def judge_discrete(actual: np.ndarray, expected: np.ndarray, moved: Sequence[np.ndarray], _tolerance: tuple[float, float]) -> Judged:
+def judge_discrete(actual: np.ndarray, expected: np.ndarray, moved: Sequence[np.ndarray], _tolerance: Tolerance) -> Judged:
     """Where elements are right, and where they are decided by errors."""
     decided = np.zeros(expected.shape, bool)
     for other in moved:
@@ -261,7 +262,7 @@ def judge_discrete(actual: np.ndarray, expected: np.ndarray, moved: Sequence[np.
     return np.asarray(actual == expected, bool), decided
 
 
-def judge_floats(actual: np.ndarray, expected: np.ndarray, moved: Sequence[np.ndarray], tolerances: tuple[float, float]) -> Judged:
+def judge_floats(actual: np.ndarray, expected: np.ndarray, moved: Sequence[np.ndarray], tolerances: Tolerance) -> Judged:
     """Where elements are right, and where errors leave too little of them to tell."""
     name = dtypes.canonical(expected.dtype)
     relative, to_largest = tolerances

@@ -1,7 +1,7 @@
 """Control flow in random graphs: steps that add an if, a loop or a scan whose regions are random graphs themselves.
 
-A region's values are computed for its first iteration. Carried values end bounded; what the other iterations make of the rest is for
-the interpreter to tell. Regions capture values of the graph around them, and get new inputs of the whole graph through it.
+A region's values are computed for its first iteration. Carried values end bounded; what the other iterations make of the rest
+is for the interpreter to tell. Regions capture values of the graph around them, and get new inputs of the whole graph through it.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _like(body: Body, value: Value) -> Value:
     same = [v for v in body.values if v.dtype == value.dtype and v.rank == value.rank]
     equal = [v for v in same if v.shape == value.shape]
     if equal or same:
-        return body.pick(*(equal or same))
+        return (equal or same)[int(body.rng.integers(len(equal or same)))]
     return body.known_constant(body.array(tuple(body.pick(1, 2, 3) for _ in value.shape), value.dtype))
 
 
@@ -165,7 +165,9 @@ def _start_type(net: AnyNetwork, start: Value) -> TensorType:
 
 def _grown(body: Body, value: Value) -> Value:
     longer = body.computed("concatenate", value, value, axis=0)
-    return body.pick(longer, longer, body.computed("strided_slice", value, begin=(1,), end=(LONGEST,), axes=(0,)))
+    if body.rng.random() < 0.7:
+        return longer
+    return body.computed("strided_slice", value, begin=(1,), end=(LONGEST,), axes=(0,))
 
 
 def _going(body: Body, kind: str) -> Value:

@@ -28,7 +28,9 @@ DTYPES = (
     *["float32"] * 6, "float64", "float64", "float16", "float16", "bfloat16", "int64", "int64", "int32", "int32", "int16", "int8",
     "uint8", "uint8", "uint16", "uint32", "uint64", "bool", "bool",
 )
-STORAGE_DTYPES = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int4", "uint4", "int2", "uint2", "float4_e2m1fn")
+STORAGE_DTYPES = (
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int4", "uint4", "int2", "uint2", "float4_e2m1fn",
+)
 """Element types that are moved and cast only."""
 
 EXTENTS = (0, 1, 1, 2, 3, 3, 4, 5, 7, 8, 13, 17)
@@ -202,7 +204,8 @@ def _reduce(net: AnyNetwork) -> Any:
 
 def _reshape(net: AnyNetwork) -> Any:
     x = net.any_value()
-    size, shape = int(np.prod(net.shape(x))), []
+    size = int(np.prod(net.shape(x)))
+    shape: list[int] = []
     while size > 1 and len(shape) < 4 and x.tensor_type.is_static:
         factor = net.pick(*(f for f in range(1, size + 1) if size % f == 0))
         shape.append(factor)

@@ -122,7 +122,7 @@ def test_sums_of_small_integers_make_no_error() -> None:
 def test_errors_in_regions_are_carried_out() -> None:
     def body(wrong: bool) -> Graph:
         r = Builder()
-        index, going, x = (r.input(t, "") for t in (COUNT, FLAG, VECTOR))
+        _index, going, x = (r.input(t, "") for t in (COUNT, FLAG, VECTOR))
         return r.output(going, r.call("sin", r.call("multiply", x, r.constant(np.float32(1.701 if wrong else 1.7)))), x)
 
     def build(wrong: bool) -> Graph:

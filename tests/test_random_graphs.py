@@ -66,7 +66,8 @@ def check_network(seed: int) -> None:
         if results is None:
             return
         verdict = judge.judge(results)
-        assert not verdict.problems, "\n".join([f"seed {seed}, opt level {opt_level}", *verdict.problems, print_module(Module(graph))])
+        where = f"seed {seed}, opt level {opt_level}"
+        assert not verdict.problems, "\n".join([where, *verdict.problems, print_module(Module(graph))])
         verdicts.append(verdict)
     TALLY["graphs"] += 1
     TALLY["informative"] += all(v.informative for v in verdicts)

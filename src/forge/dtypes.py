@@ -35,6 +35,8 @@ STRING_SIZE = 16
 
 NAMES: tuple[str, ...] = (*_BITS, "string")
 
+_finfo: Any = ml_dtypes.finfo
+
 _ALIASES = {
     "float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64", "bool_": "bool",
     "uint1": "bool", "str": "string", "object": "string", "bf16": "bfloat16", "f16": "float16", "f32": "float32",
@@ -155,10 +157,10 @@ def represents(target: DType, source: DType) -> bool:
 
 
 def _float_contains(target: DType, source: DType) -> bool:
-    wide, narrow = ml_dtypes.finfo(numpy_dtype(target)), ml_dtypes.finfo(numpy_dtype(source))
+    wide, narrow = _finfo(numpy_dtype(target)), _finfo(numpy_dtype(source))
     return bool(wide.nmant >= narrow.nmant and wide.bits > narrow.bits)
 
 
 def _float_holds_integers(target: DType, largest: int) -> bool:
-    info = ml_dtypes.finfo(numpy_dtype(target))
+    info = _finfo(numpy_dtype(target))
     return largest < 1 << (int(info.nmant) + 1) and largest + 1 <= float(info.max)
