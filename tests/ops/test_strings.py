@@ -6,14 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
 
-import forge
-from forge.errors import ForgeError, TypeInferenceError
-from forge.ir.builder import Builder
-from forge.ir.nodes import Graph
 from forge.ir.op import get_op
-from forge.ir.types import TensorType
 from forge.ops.base import Op
 
 
@@ -60,24 +54,3 @@ def test_normalize_leaves_one_string() -> None:
 
 def test_regex_matches_the_whole_string_in_ascii() -> None:
     assert evaluate("string.regex_full_match", strings("12", "12a", "١"), pattern=r"\d+") == [[True, False, False]]
-
-
-@pytest.mark.parametrize("pattern", [r"(a)\1", "(?=a)a", "(?<!b)a", "(?P<n>a)(?P=n)", "(?>a)", "a*+", "a++", "(", "a{2}+"])
-def test_regex_refuses_what_re2_has_not(pattern: str) -> None:
-    graph = Graph()
-    data = graph.add_input(TensorType((2,), "string"), "x")
-    with pytest.raises(TypeInferenceError, match=r"string\.regex_full_match: attribute pattern"):
-        Builder(graph).call("string.regex_full_match", data, pattern=pattern)
-
-
-@pytest.mark.parametrize("pattern", [r"\(?=a", "[(?=]+", r"[\]*+]", r"\\1", "(?P<n>a)", "(?:a)", "(?i)a", r"a\++"])
-def test_regex_accepts_what_looks_alike(pattern: str) -> None:
-    evaluate("string.regex_full_match", strings("a"), pattern=pattern)
-
-
-def test_compilation_refuses_strings_and_names_the_input() -> None:
-    values = [helper.make_tensor_value_info(n, TensorProto.STRING, [2]) for n in "xyz"]
-    graph = helper.make_graph([helper.make_node("StringConcat", ["x", "y"], ["z"])], "g", values[:2], values[2:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
-    with pytest.raises(ForgeError, match=r"input %x: got .*string"):
-        forge.from_onnx(model).compile(output_path=None)

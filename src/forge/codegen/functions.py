@@ -57,7 +57,7 @@ class FunctionEmitter:
         attributes = ["noalias"] if self.unaliased.get(buffer, False) else []
         if not buffer.writable:
             attributes.append("readonly")
-        alignment = buffer.alignment or dtypes.itemsize(buffer.dtype)
+        alignment = buffer.alignment or dtypes.alignment(buffer.dtype)
         return " ".join(["ptr", *attributes, "noundef", f"align {alignment}", self.e.pointers[buffer]])
 
     def check_status(self, status: str) -> None:

@@ -31,6 +31,8 @@ def scalar_type(dtype: str) -> str:
         return "i1"
     if dtypes.is_integer(dtype):
         return f"i{dtypes.bits(dtype)}"
+    if dtype == "string":
+        return f"i{8 * dtypes.STRING_SIZE}"
     if dtype in ("float32", "float64"):
         return "float" if dtype == "float32" else "double"
     raise CompileError(f"codegen: values of {dtype} have no machine type; expected bool, an integer or a float type; "

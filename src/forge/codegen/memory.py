@@ -45,6 +45,7 @@ class Access:
         self.lanes = buffer.lanes * index.lanes
         self.type = vector_of(self.element, self.lanes)
         self.size = dtypes.itemsize(buffer.dtype)
+        self.aligned = dtypes.alignment(buffer.dtype)
         self.mask = None if mask is None else self._mask(mask)
         self.stride = self._stride()
 
@@ -111,10 +112,10 @@ class Access:
 
     def _alignment(self) -> int:
         """Bytes that the address is certainly a multiple of."""
-        known = self.buffer.alignment or self.size
+        known = self.buffer.alignment or self.aligned
         if self.stride != 1 or known <= self.size:
-            return self.size
-        return max(self.size, math.gcd(known, self.size * self.buffer.lanes * multiple_of(self.e, self._first(), known)))
+            return self.aligned
+        return max(self.aligned, math.gcd(known, self.size * self.buffer.lanes * multiple_of(self.e, self._first(), known)))
 
     def _zero(self) -> str:
         zero = "zeroinitializer" if self.lanes > 1 else _zero_text(self.element)
@@ -180,7 +181,7 @@ class Access:
         vector = "poison"
         for lane in range(self.lanes):
             pointer = self._pointer(self._first(), lane * stride)
-            element = self.e.builder.value(f"load {self.element}, ptr {pointer}, align {self.size}")
+            element = self.e.builder.value(f"load {self.element}, ptr {pointer}, align {self.aligned}")
             vector = self.e.builder.pure(f"insertelement {self.type} {vector}, {self.element} {element}, i64 {lane}")
         return vector
 
@@ -190,7 +191,7 @@ class Access:
             element = text(value, self.element)
             if isinstance(value, str):
                 element = self.e.builder.pure(f"extractelement {self.type} {value}, i64 {lane}")
-            self.e.builder.effect(f"store {self.element} {element}, ptr {pointer}, align {self.size}")
+            self.e.builder.effect(f"store {self.element} {element}, ptr {pointer}, align {self.aligned}")
 
     def _pointers(self) -> str:
         index = self.e.value(tir.cast(self.index, tir.INDEX))
@@ -199,12 +200,12 @@ class Access:
 
     def _gather(self) -> str:
         name = f"@llvm.masked.gather.v{self.lanes}{_short(self.element)}.v{self.lanes}p0"
-        args = f"<{self.lanes} x ptr> align {self.size} {self._pointers()}, {self._mask_text()}, {self.type} zeroinitializer"
+        args = f"<{self.lanes} x ptr> align {self.aligned} {self._pointers()}, {self._mask_text()}, {self.type} zeroinitializer"
         return self.e.builder.value(f"call {self.type} {name}({args})")
 
     def _scatter(self, value: str) -> None:
         name = f"@llvm.masked.scatter.v{self.lanes}{_short(self.element)}.v{self.lanes}p0"
-        pointers = f"<{self.lanes} x ptr> align {self.size} {self._pointers()}"
+        pointers = f"<{self.lanes} x ptr> align {self.aligned} {self._pointers()}"
         self.e.builder.effect(f"call void {name}({self.type} {value}, {pointers}, {self._mask_text()})")
 
 

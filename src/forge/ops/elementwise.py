@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from forge import dims, dtypes, te
 from forge.dims import Dim
+from forge.ir.builder import Builder
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops import numeric
 from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, Trait, register
@@ -28,6 +31,7 @@ from forge.ops.signatures import (
     Types,
     Values,
 )
+from forge.ops.strings import cast_strings
 from forge.te import Expr, Tensor
 
 EXACT = Accuracy.EXACT
@@ -224,12 +228,13 @@ def _arithmetic() -> list[Row]:
 def _comparisons() -> list[Row]:
     equal, less, less_equal = _decide("equal"), _decide("less"), _decide("less_equal")
 
-    def row(name: str, doc: str, reference: Any, op: str, decide: Any, accepts: str = "numeric") -> Row:
-        return Row(name, doc, reference, lambda a, b: te.compare(op, a, b), BINARY, accepts, "bool", EXACT, dims=decide)
+    def row(name: str, doc: str, reference: Any, op: str, decide: Any, accepts: str = "numeric", on_strings: Any = None) -> Row:
+        compare = partial(te.compare, op)
+        return Row(name, doc, reference, compare, BINARY, accepts, "bool", EXACT, dims=decide, on_strings=on_strings)
 
     return [
-        row("equal", "lhs == rhs", np.equal, "eq", equal, "any"),
-        row("not_equal", "lhs != rhs", np.not_equal, "ne", _negated(equal), "any"),
+        row("equal", "lhs == rhs", np.equal, "eq", equal, "any", "string.equal"),
+        row("not_equal", "lhs != rhs", np.not_equal, "ne", _negated(equal), "any", "string.not_equal"),
         row("less", "lhs < rhs", np.less, "lt", less),
         row("less_equal", "lhs <= rhs", np.less_equal, "le", less_equal),
         row("greater", "lhs > rhs", np.greater, "gt", _flipped(less)),
@@ -386,6 +391,9 @@ class Cast(Op[CastAttrs]):
     def lower(self, operands: Tensors, attrs: CastAttrs, results: TensorTypes) -> Lowered:
         return [broadcast_compute(self.name, operands, results[0], lambda x: lower_cast(x, attrs.dtype, attrs.saturate))]
 
+    def decompose(self, builder: Builder, operands: Values, attrs: CastAttrs) -> Sequence[Value] | None:
+        return cast_strings(builder, operands[0], attrs.dtype, attrs.saturate)
+
     def evaluate_dims(self, operands: DimArrays, attrs: CastAttrs, types: OperandTypes) -> DimArray:
         return _cast_dims(operands[0], attrs.dtype)
 
@@ -407,6 +415,10 @@ class CastLike(Op[NoAttrs]):
 
     def lower(self, operands: Tensors, attrs: NoAttrs, results: TensorTypes) -> Lowered:
         return [broadcast_compute(self.name, operands[:1], results[0], lambda x: lower_cast(x, results[0].dtype))]
+
+    def decompose(self, builder: Builder, operands: Values, attrs: NoAttrs) -> Sequence[Value] | None:
+        assert operands[1] is not None
+        return cast_strings(builder, operands[0], operands[1].dtype)
 
     def evaluate_dims(self, operands: DimArrays, attrs: NoAttrs, types: OperandTypes) -> DimArray:
         return _cast_dims(operands[0], types[1].dtype) if isinstance(types[1], TensorType) else None

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes, te
-from forge.errors import CompileError
+from forge.ir.builder import Builder
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, Trait, register
 from forge.ops.infer_helpers import broadcast_shapes, expect_dtype, same_dtype, tensors
@@ -41,7 +42,8 @@ class Row:
 
     ``doc`` is its equation. ``accepts`` is a class of ``infer_helpers.DTYPE_CLASSES``; ``result`` is "same", "real" (the type
     of the parts of complex operands, else the same), "complex" (of operands that are parts) or a dtype. ``dims`` is its meaning
-    on dimensions, which may return None (undecidable). ``on_complex`` is the accuracy on complex operands where it differs.
+    on dimensions, which may return None (undecidable). ``on_complex`` is the accuracy on complex operands where it
+    differs; ``on_strings`` the operator that takes its place in compiled code where operands are strings.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Row:
     dims: Callable[..., Any] | None = None
     flops: int = 1
     on_complex: Accuracy | None = None
+    on_strings: str | None = None
 
 
 class Elementwise(Op[Any]):
@@ -82,6 +85,11 @@ class Elementwise(Op[Any]):
     def lower(self, operands: Tensors, attrs: Any, results: TensorTypes) -> Lowered:
         return [broadcast_compute(self.name, operands, results[0], lambda *x: self.row.lower(*x, **keywords(attrs)))]
 
+    def decompose(self, builder: Builder, operands: Values, attrs: Any) -> Sequence[Value] | None:
+        if self.row.on_strings is None or not any(v is not None and v.dtype == "string" for v in operands):
+            return None
+        return [builder.call(self.row.on_strings, *operands)]
+
     def evaluate_dims(self, operands: DimArrays, attrs: Any, types: OperandTypes) -> DimArray:
         if self.row.dims is None or any(x is None for x in operands):
             return None
@@ -105,14 +113,8 @@ def keywords(attrs: Any) -> Mapping[str, Any]:
 def broadcast_compute(
     name: str, operands: Sequence[Tensor | None], result: TensorType, body: Callable[..., Expr]
 ) -> Tensor:
-    """The compute whose element is ``body`` of the broadcast elements of the operands.
-
-    Raises:
-        CompileError: an operand is a string tensor, which lives on the host.
-    """
+    """The compute whose element is ``body`` of the broadcast elements of the operands."""
     present = [t for t in operands if t is not None]
-    if result.dtype == "string" or any(t.dtype == "string" for t in present):
-        raise CompileError(f"lowering: operator {name}; got string tensors; expected numbers; evaluate it on the host")
     return te.compute(
         result.shape, lambda *i: body(*(te.broadcast_read(t, i) for t in present)), _identifier(name), result.dtype
     )

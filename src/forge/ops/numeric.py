@@ -8,12 +8,14 @@ float32 and rounded once.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from forge import dtypes
+from forge.errors import ExecutionError
 
 Array = np.ndarray[Any, Any]
 
@@ -54,7 +56,7 @@ def convert(array: Array, dtype: str, saturate: bool = True) -> Array:
     if source == dtype:
         return array
     if "string" in (source, dtype):
-        return _convert_string(array, source, dtype)
+        return _convert_string(array, source, dtype, saturate)
     if dtype == "bool":
         return np.asarray(widen(array) != 0)
     if dtypes.is_complex(source) and not dtypes.is_complex(dtype):
@@ -107,21 +109,54 @@ def _to_tiny_float(array: Array, dtype: str, saturate: bool) -> Array:
     return np.clip(wide, -limit, limit).astype(target)
 
 
-def _convert_string(array: Array, source: str, dtype: str) -> Array:
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_FLOAT = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE | re.ASCII)
+_LONGEST_FLOAT = 1023
+
+
+def _convert_string(array: Array, source: str, dtype: str, saturate: bool) -> Array:
     flat = array.ravel().tolist()
     if dtype == "string":
         result = np.empty(len(flat), dtype=object)
         result[:] = [_text(v, source) for v in flat]
         return result.reshape(array.shape)
-    numbers = [v.decode() if isinstance(v, bytes) else str(v) for v in flat]
+    texts = [v.decode("utf-8", "surrogateescape") if isinstance(v, bytes) else str(v) for v in flat]
     if dtypes.is_integer(dtype):
-        return np.array([int(v) for v in numbers], dtype=dtypes.numpy_dtype(dtype)).reshape(array.shape)
-    return np.array([float(v) for v in numbers], dtype=np.float64).reshape(array.shape).astype(dtypes.numpy_dtype(dtype))
+        return np.array([parse_integer(v, dtype) for v in texts], dtypes.numpy_dtype(dtype)).reshape(array.shape)
+    return convert(np.array([parse_float(v) for v in texts], np.float64).reshape(array.shape), dtype, saturate)
+
+
+def parse_integer(text: str, dtype: str) -> int:
+    """The integer that ``text`` is: a sign and decimal digits.
+
+    Raises:
+        ExecutionError: it is none, or out of the range of ``dtype``.
+    """
+    low, high = dtypes.integer_range(dtype)
+    if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+        raise ExecutionError(f"cast: the string {text[:40]!r} is no integer of the type asked for; expected {low} to {high}")
+    return int(text)
+
+
+def parse_float(text: str) -> float:
+    """The number that ``text`` is: decimal, with or without exponent, or inf, infinity or nan.
+
+    Raises:
+        ExecutionError: it is none, or has too many characters.
+    """
+    if len(text) > _LONGEST_FLOAT or not _FLOAT.fullmatch(text):
+        raise ExecutionError(f"cast: the string {text[:40]!r} is no number of fewer than {_LONGEST_FLOAT + 1} characters")
+    return float(text)
+
+
+def float_text(value: float, digits: int) -> str:
+    """At most so many significant digits, without trailing zeros; exponents as C has them."""
+    return f"{value:.{digits}g}"
 
 
 def _text(value: Any, source: str) -> str:
     if dtypes.is_float(source):
-        return f"{np.float32(value):.8g}" if dtypes.bits(source) <= 32 else f"{value:.17g}"
+        return float_text(float(value), 8 if dtypes.bits(source) <= 32 else 17)
     return str(value)
 
 

@@ -1,23 +1,38 @@
-"""Operators on strings. They run on the host: no native code exists for them, and compilation refuses them by name."""
+"""Operators on strings. Compiled code calls a routine of the runtime for each (``forge.kernels.cpu.strings``).
+
+Operands that the decomposition of an operator adds (tables, numbers of results) come last; the attributes tell their contents.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
+from forge import dims, dtypes
+from forge.dims import Dim
+from forge.ir.builder import Builder
+from forge.ir.nodes import Value
 from forge.ir.types import TensorType
-from forge.ops.base import NoAttrs, Operand, register
+from forge.ops import case_tables, regex
+from forge.ops.base import Kind, NoAttrs, Op, Operand, Trait, register
 from forge.ops.infer_helpers import broadcast_shapes, expect_dtype, fail, fresh_dims, object_array, tensor
-from forge.ops.sequence import HostOp
-from forge.ops.signatures import Array, Arrays, Regions, Types, Values
+from forge.ops.lower_helpers import new_symbols, scalar
+from forge.ops.numeric import float_text, parse_float, parse_integer
+from forge.ops.shape_ops import optional_operand
+from forge.ops.signatures import Array, Arrays, Regions, Tensors, TensorTypes, Types, Values
+from forge.te import Expr
 
-_CHANGES: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
+A = TypeVar("A")
 
-_BEYOND_RE2 = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(?P<found>\(\?(?:[=!>(]|<[=!]|P=)|[*+?}]\+)", re.DOTALL)
-_BACKREFERENCE = re.compile(r"\\[1-9]")
+
+class StringOp(Op[A]):
+    """An operator that a routine of the runtime computes."""
+
+    kind = Kind.OPAQUE
+    kernel = "strings"
 
 
 def _strings(op: str, operands: Values, position: int, name: str) -> TensorType:
@@ -27,28 +42,120 @@ def _strings(op: str, operands: Values, position: int, name: str) -> TensorType:
 
 
 def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
 
 
-def _mapped(data: Array) -> list[str]:
+def texts(data: Array) -> list[str]:
     """The elements as ``str``, in row-major order."""
     return [_text(v) for v in data.reshape(-1).tolist()]
 
 
-@register
-class StringConcat(HostOp):
-    """a followed by b, element by element, with NumPy's broadcasting."""
+def _constant(builder: Builder, *words: str, scalar: bool = False) -> Value:
+    return builder.constant(object_array(list(words), () if scalar else (len(words),)))
 
-    name = "string.concat"
+
+class BroadcastOp(StringOp[NoAttrs]):
+    """An operator on two tensors of strings, with NumPy's broadcasting."""
+
     operands = (Operand("a"), Operand("b"))
+    result_dtype = "string"
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         types = [_strings(self.name, operands, k, o.name) for k, o in enumerate(self.operands)]
-        return [TensorType(broadcast_shapes(self.name, *(t.shape for t in types)), "string")]
+        return [TensorType(broadcast_shapes(self.name, *(t.shape for t in types)), self.result_dtype)]
+
+    def pairs(self, operands: Arrays) -> tuple[list[tuple[str, str]], tuple[int, ...]]:
+        """The texts that meet, and the shape."""
+        left, right = np.broadcast_arrays(*operands)
+        return list(zip(texts(left), texts(right), strict=True)), left.shape
+
+    def decompose(self, builder: Builder, operands: Values, attrs: NoAttrs) -> Sequence[Value] | None:
+        """Operands of the result's shape."""
+        types = [v.tensor_type for v in operands if v is not None]
+        shape = broadcast_shapes(self.name, *(t.shape for t in types))
+        if all(_equal_shapes(t.shape, shape) for t in types):
+            return None
+        return [builder.call(self, *(_broadcast(builder, v, shape) for v in operands))]
+
+
+def _equal_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    return len(a) == len(b) and all(dims.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _broadcast(builder: Builder, value: Value | None, shape: tuple[Dim, ...]) -> Value:
+    assert value is not None
+    return value if _equal_shapes(value.shape, shape) else builder.call("broadcast_to", value, shape=shape)
+
+
+@register
+class StringConcat(BroadcastOp):
+    """a followed by b, element by element, with NumPy's broadcasting."""
+
+    name = "string.concat"
 
     def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        left, right = np.broadcast_arrays(*operands)
-        return [object_array([x + y for x, y in zip(_mapped(left), _mapped(right), strict=True)], left.shape)]
+        pairs, shape = self.pairs(operands)
+        return [object_array([x + y for x, y in pairs], shape)]
+
+
+@register
+class StringEqual(BroadcastOp):
+    """Whether a and b are the same text, element by element."""
+
+    name = "string.equal"
+    result_dtype = "bool"
+
+    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
+        pairs, shape = self.pairs(operands)
+        return [np.array([x == y for x, y in pairs], bool).reshape(shape)]
+
+
+@register
+class StringNotEqual(BroadcastOp):
+    """Whether a and b are different texts, element by element."""
+
+    name = "string.not_equal"
+    result_dtype = "bool"
+
+    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
+        pairs, shape = self.pairs(operands)
+        return [np.array([x != y for x, y in pairs], bool).reshape(shape)]
+
+
+@dataclass(frozen=True)
+class UnpackAttrs:
+    shape: tuple[Dim, ...]
+
+
+@register
+class StringUnpack(StringOp[UnpackAttrs]):
+    """The strings of a constant, of ``shape``, from bytes: where each ends (int64), then the characters.
+
+    Lowering makes it of string constants, whose addresses are known only when the library is loaded.
+    """
+
+    name = "string.unpack"
+    operands = (Operand("packed"),)
+    Attrs = UnpackAttrs
+
+    def infer(self, operands: Values, attrs: UnpackAttrs, regions: Regions = ()) -> Types:
+        packed = tensor(self.name, operands[0], "packed")
+        expect_dtype(self.name, packed, "packed", "uint8")
+        return [TensorType(attrs.shape, "string")]
+
+    def reference(self, operands: Arrays, attrs: UnpackAttrs) -> Arrays:
+        raw = operands[0].tobytes()
+        count = int(np.prod(attrs.shape, dtype=np.int64))
+        ends = np.frombuffer(raw, np.int64, count).tolist()
+        spans = zip([0, *ends], ends, strict=False)
+        return [object_array([_text(raw[8 * count :][begin:end]) for begin, end in spans], attrs.shape)]
+
+
+def packed(array: Array) -> Array:
+    """The operand of ``string.unpack`` that stands for ``array``."""
+    encoded = [text.encode("utf-8", "surrogateescape") for text in texts(array)]
+    ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
+    return np.frombuffer(ends.tobytes() + b"".join(encoded), np.uint8)
 
 
 @dataclass(frozen=True)
@@ -57,15 +164,37 @@ class StringSplitAttrs:
     maxsplit: int | None = None
 
 
+def _split(operands: Arrays, attrs: StringSplitAttrs) -> list[list[str]]:
+    limit = -1 if attrs.maxsplit is None else attrs.maxsplit
+    return [text.split(attrs.delimiter or None, limit) for text in texts(operands[0])]
+
+
 @register
-class StringSplit(HostOp):
-    """The parts of every string between ``delimiter``s (empty: runs of white space), after at most ``maxsplit`` cuts.
+class StringMostParts(StringOp[StringSplitAttrs]):
+    """The largest number of parts that ``string.split`` finds in a string. Operand delimiter is added by its decomposition."""
+
+    name = "string.most_parts"
+    operands = (Operand("data"), Operand("delimiter"))
+    Attrs = StringSplitAttrs
+
+    def infer(self, operands: Values, attrs: StringSplitAttrs, regions: Regions = ()) -> Types:
+        _strings(self.name, operands, 0, "data")
+        return [TensorType((), "int64")]
+
+    def reference(self, operands: Arrays, attrs: StringSplitAttrs) -> Arrays:
+        return [np.array(max(map(len, _split(operands, attrs)), default=0), np.int64)]
+
+
+@register
+class StringSplit(StringOp[StringSplitAttrs]):
+    """The parts of every string between ``delimiter``s (empty: runs of Unicode's white space), after at most ``maxsplit`` cuts.
 
     Results: the parts along a new last dimension, with empty strings after the last one; their numbers.
+    Operands delimiter and most, the size of the new dimension, are added by the decomposition.
     """
 
     name = "string.split"
-    operands = (Operand("data"),)
+    operands = (Operand("data"), Operand("delimiter", optional=True), Operand("most", optional=True))
     Attrs = StringSplitAttrs
 
     def infer(self, operands: Values, attrs: StringSplitAttrs, regions: Regions = ()) -> Types:
@@ -73,13 +202,24 @@ class StringSplit(HostOp):
         return [TensorType((*data.shape, *fresh_dims("parts", 1)), "string"), TensorType(data.shape, "int64")]
 
     def reference(self, operands: Arrays, attrs: StringSplitAttrs) -> Arrays:
-        data = operands[0]
-        limit = -1 if attrs.maxsplit is None else attrs.maxsplit
-        rows = [text.split(attrs.delimiter or None, limit) for text in _mapped(data)]
-        counts = np.array([len(row) for row in rows], np.int64).reshape(data.shape)
+        rows = _split(operands, attrs)
+        shape = operands[0].shape
+        counts = np.array([len(row) for row in rows], np.int64).reshape(shape)
         most = max(map(len, rows), default=0)
         parts = [part for row in rows for part in row + [""] * (most - len(row))]
-        return [object_array(parts, (*data.shape, most)), counts]
+        return [object_array(parts, (*shape, most)), counts]
+
+    def define_symbols(self, operands: Tensors, attrs: StringSplitAttrs, results: TensorTypes) -> Mapping[str, Expr]:
+        most = optional_operand(operands, 2)
+        return {} if most is None else new_symbols(TensorType(results[0].shape[-1:], "int64"), [scalar(most)])
+
+    def decompose(self, builder: Builder, operands: Values, attrs: StringSplitAttrs) -> Sequence[Value] | None:
+        if optional_operand(operands, 2) is not None:
+            return None
+        options: dict[str, Any] = {"delimiter": attrs.delimiter, "maxsplit": attrs.maxsplit}
+        delimiter = _constant(builder, attrs.delimiter, scalar=True)
+        most = builder.call("string.most_parts", operands[0], delimiter, **options)
+        return list(builder.call_multi(self, operands[0], delimiter, most, **options))
 
 
 @dataclass(frozen=True)
@@ -89,33 +229,67 @@ class StringNormalizeAttrs:
     stopwords: tuple[str, ...] = ()
 
 
+def _kept(data: Array, attrs: StringNormalizeAttrs) -> list[str]:
+    fold = "NONE" if attrs.is_case_sensitive else "LOWER"
+    stops = {case_tables.change_case(word, fold) for word in attrs.stopwords}
+    return [text for text in texts(data) if case_tables.change_case(text, fold) not in stops]
+
+
 @register
-class StringNormalize(HostOp):
+class StringCountWords(StringOp[StringNormalizeAttrs]):
+    """How many strings ``string.normalize`` gives. Operands stopwords and folds are added by its decomposition."""
+
+    name = "string.count_words"
+    operands = (Operand("data"), Operand("stopwords"), Operand("folds"))
+    Attrs = StringNormalizeAttrs
+
+    def infer(self, operands: Values, attrs: StringNormalizeAttrs, regions: Regions = ()) -> Types:
+        _strings(self.name, operands, 0, "data")
+        return [TensorType((), "int64")]
+
+    def reference(self, operands: Arrays, attrs: StringNormalizeAttrs) -> Arrays:
+        return [np.array(max(1, len(_kept(operands[0], attrs))), np.int64)]
+
+
+@register
+class StringNormalize(StringOp[StringNormalizeAttrs]):
     """The strings of a vector, or of a matrix of one row, that are not among ``stopwords``, in lower or upper case.
 
     ``is_case_sensitive`` tells how strings are compared with stopwords. One empty string is left where none remains.
+    Every code point changes its case by itself, where its other case is one code point. Operands stopwords, folds and changes
+    (tables of cases) and count (the size of the result) are added by the decomposition.
     """
 
     name = "string.normalize"
-    operands = (Operand("data"),)
+    operands = (Operand("data"), *(Operand(n, optional=True) for n in ("stopwords", "folds", "changes", "count")))
     Attrs = StringNormalizeAttrs
 
     def infer(self, operands: Values, attrs: StringNormalizeAttrs, regions: Regions = ()) -> Types:
         data = _strings(self.name, operands, 0, "data")
         if data.rank not in (1, 2) or (data.rank == 2 and data.shape[0] != 1):
             raise fail(self.name, "operand 'data'", data, "a vector, or a matrix of one row")
-        if attrs.case_change_action not in _CHANGES:
-            raise fail(self.name, "attribute case_change_action", attrs.case_change_action, ", ".join(_CHANGES))
+        if attrs.case_change_action not in case_tables.CHANGES:
+            raise fail(self.name, "attribute case_change_action", attrs.case_change_action, ", ".join(case_tables.CHANGES))
         return [TensorType((*data.shape[:-1], *fresh_dims("words", 1)), "string")]
 
     def reference(self, operands: Arrays, attrs: StringNormalizeAttrs) -> Arrays:
-        def key(text: str) -> str:
-            return text if attrs.is_case_sensitive else text.lower()
-
-        stops = {key(word) for word in attrs.stopwords}
-        change = _CHANGES[attrs.case_change_action]
-        kept = [change(text) for text in _mapped(operands[0]) if key(text) not in stops] or [""]
+        kept = [case_tables.change_case(text, attrs.case_change_action) for text in _kept(operands[0], attrs)] or [""]
         return [object_array(kept, (*operands[0].shape[:-1], len(kept)))]
+
+    def define_symbols(self, operands: Tensors, attrs: StringNormalizeAttrs, results: TensorTypes) -> Mapping[str, Expr]:
+        count = optional_operand(operands, 4)
+        return {} if count is None else new_symbols(TensorType(results[0].shape[-1:], "int64"), [scalar(count)])
+
+    def decompose(self, builder: Builder, operands: Values, attrs: StringNormalizeAttrs) -> Sequence[Value] | None:
+        if optional_operand(operands, 4) is not None:
+            return None
+        options: dict[str, Any] = {"case_change_action": attrs.case_change_action, "is_case_sensitive": attrs.is_case_sensitive,
+                                   "stopwords": attrs.stopwords}
+        folds = builder.constant(case_tables.table("NONE" if attrs.is_case_sensitive else "LOWER"))
+        changes = builder.constant(case_tables.table(attrs.case_change_action))
+        stopwords = _constant(builder, *attrs.stopwords)
+        count = builder.call("string.count_words", operands[0], stopwords, folds, **options)
+        return [builder.call(self, operands[0], stopwords, folds, changes, count, **options)]
 
 
 @dataclass(frozen=True)
@@ -124,36 +298,119 @@ class RegexFullMatchAttrs:
 
 
 @register
-class RegexFullMatch(HostOp):
+class RegexFullMatch(StringOp[RegexFullMatchAttrs]):
     """Whether ``pattern`` matches every string as a whole.
 
-    The syntax is what RE2 and Python's ``re`` have in common; classes such as \\w are of ASCII. Look-around, backreferences,
-    atomic groups and possessive repeats, which RE2 has not, are refused. Python's matcher backtracks: unlike RE2, it may
-    take time exponential in a string's length where repeats are nested or overlap, as in ``(a+)+``; do not take patterns
-    from those who are not trusted.
+    The syntax is that of RE2 (``forge.ops.regex`` lists it); the time is at most the product of the lengths of program and
+    string.
+    Operand program, the compiled pattern, is added by the decomposition.
     """
 
     name = "string.regex_full_match"
-    operands = (Operand("data"),)
+    operands = (Operand("data"), Operand("program", optional=True))
     Attrs = RegexFullMatchAttrs
 
     def infer(self, operands: Values, attrs: RegexFullMatchAttrs, regions: Regions = ()) -> Types:
-        self._compiled(attrs)
+        regex.compile_pattern(attrs.pattern)
         return [TensorType(_strings(self.name, operands, 0, "data").shape, "bool")]
 
-    def _compiled(self, attrs: RegexFullMatchAttrs) -> re.Pattern[str]:
-        for match in _BEYOND_RE2.finditer(attrs.pattern):
-            if match["found"] or _BACKREFERENCE.fullmatch(match[0]):
-                raise fail(self.name, "attribute pattern", f"{match[0]!r} in {attrs.pattern!r}", "syntax of RE2")
-        try:
-            return re.compile(attrs.pattern, re.ASCII)
-        except re.error as error:
-            raise fail(self.name, "attribute pattern", repr(attrs.pattern), f"a regular expression: {error}") from None
-
     def reference(self, operands: Arrays, attrs: RegexFullMatchAttrs) -> Arrays:
-        pattern = self._compiled(attrs)
-        found = [pattern.fullmatch(text) is not None for text in _mapped(operands[0])]
+        program = regex.compile_pattern(attrs.pattern)
+        found = [program.matches(text) for text in texts(operands[0])]
         return [np.array(found, dtype=bool).reshape(operands[0].shape)]
 
+    def decompose(self, builder: Builder, operands: Values, attrs: RegexFullMatchAttrs) -> Sequence[Value] | None:
+        if optional_operand(operands, 1) is not None:
+            return None
+        program = builder.constant(regex.compile_pattern(attrs.pattern).table())
+        return [builder.call(self, operands[0], program, pattern=attrs.pattern)]
 
-__all__ = ["RegexFullMatch", "StringConcat", "StringNormalize", "StringSplit"]
+
+@dataclass(frozen=True)
+class FromNumberAttrs:
+    digits: int = 17
+
+
+@register
+class StringFromNumber(StringOp[FromNumberAttrs]):
+    """The decimal text of data: bool, int64, uint64, or float64 with at most ``digits`` significant digits."""
+
+    name = "string.from_number"
+    operands = (Operand("data"),)
+    Attrs = FromNumberAttrs
+
+    def infer(self, operands: Values, attrs: FromNumberAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        if data.dtype not in ("bool", *_PARSED):
+            raise fail(self.name, "operand 'data' has the wrong element type", data.dtype, f"bool or one of {', '.join(_PARSED)}")
+        if not 1 <= attrs.digits <= 17:
+            raise fail(self.name, "attribute digits", attrs.digits, "1 to 17")
+        return [TensorType(data.shape, "string")]
+
+    def reference(self, operands: Arrays, attrs: FromNumberAttrs) -> Arrays:
+        data = operands[0]
+        real = data.dtype == np.float64
+        return [object_array([float_text(v, attrs.digits) if real else str(v) for v in data.ravel().tolist()], data.shape)]
+
+
+_PARSED = ("int64", "uint64", "float64")
+
+
+@dataclass(frozen=True)
+class ToNumberAttrs:
+    dtype: str
+    within: str = "int64"
+
+
+@register
+class StringToNumber(StringOp[ToNumberAttrs]):
+    """The numbers, of ``dtype`` (int64, uint64 or float64), that data are the decimal text of; it fails for other text.
+
+    Numbers of int64 are in the range of ``within``.
+    """
+
+    name = "string.to_number"
+    operands = (Operand("data"),)
+    Attrs = ToNumberAttrs
+    traits = Trait.MAY_FAIL
+
+    def infer(self, operands: Values, attrs: ToNumberAttrs, regions: Regions = ()) -> Types:
+        if attrs.dtype not in _PARSED:
+            raise fail(self.name, "attribute dtype", attrs.dtype, ", ".join(_PARSED))
+        if not dtypes.is_integer(attrs.within) or attrs.within == "uint64":
+            raise fail(self.name, "attribute within", attrs.within, "an integer type that int64 holds")
+        return [TensorType(_strings(self.name, operands, 0, "data").shape, attrs.dtype)]
+
+    def reference(self, operands: Arrays, attrs: ToNumberAttrs) -> Arrays:
+        within = attrs.within if attrs.dtype == "int64" else attrs.dtype
+        words = texts(operands[0])
+        numbers = [parse_float(w) if attrs.dtype == "float64" else parse_integer(w, within) for w in words]
+        return [np.array(numbers, dtypes.numpy_dtype(attrs.dtype)).reshape(operands[0].shape)]
+
+
+def cast_strings(builder: Builder, data: Value | None, dtype: str, saturate: bool = True) -> Sequence[Value] | None:
+    """What ``cast`` to or from strings is made of; None for other casts."""
+    assert data is not None
+    if "string" not in (data.dtype, dtype) or data.dtype == dtype:
+        return None
+    if dtype == "string":
+        return [_formatted(builder, data)]
+    if dtypes.is_integer(dtype):
+        wide = "uint64" if dtype == "uint64" else "int64"
+        numbers = builder.call("string.to_number", data, dtype=wide, within="int64" if dtype == "uint64" else dtype)
+    else:
+        numbers = builder.call("string.to_number", data, dtype="float64")
+    return [numbers if numbers.dtype == dtype else builder.call("cast", numbers, dtype=dtype, saturate=saturate)]
+
+
+def _formatted(builder: Builder, data: Value) -> Value:
+    if dtypes.is_float(data.dtype):
+        wide, digits = "float64", 8 if dtypes.bits(data.dtype) <= 32 else 17
+    else:
+        wide, digits = data.dtype if data.dtype in ("bool", "uint64") else "int64", 17
+    numbers = data if data.dtype == wide else builder.call("cast", data, dtype=wide)
+    return builder.call("string.from_number", numbers, digits=digits)
+
+
+__all__ = ["RegexFullMatch", "StringConcat", "StringEqual", "StringFromNumber", "StringNormalize", "StringNotEqual", "StringOp",
+           "StringSplit", "StringToNumber", "StringUnpack", "cast_strings", "packed", "texts"]

@@ -29,6 +29,9 @@ from forge.tir.stmt import Stmt, seq
 BLOCK_BYTES = 16384
 """Of one flat loop that is cut for several threads: bytes of the widest element stream in a block."""
 
+LARGEST_LANE = 8
+"""Bytes; larger elements (strings) move one by one."""
+
 CHEAP = 12
 """Vector operations per vector below which a loop is unrolled."""
 
@@ -92,14 +95,15 @@ class _Injective:
         self.algebra = algebra
         self.accesses: Accesses = analyse((), (body,), algebra)
         sizes = memory_sizes(body)
-        self.lanes = target.vector_bits // (8 * max(*sizes, *(element_size(s.value) for s in stores(body))))
+        widest = max(*sizes, *(element_size(s.value) for s in stores(body)))
+        self.lanes = 1 if widest > LARGEST_LANE else target.vector_bits // (8 * widest)
         self.masked = supports_masks(target, sizes)
         self.cost = statement_cost(body)
 
     def build(self) -> Stmt:
         axis = self._vector_axis()
         tile = self._tile_axis(axis)
-        if tile is not None:
+        if tile is not None and self.lanes > 1:
             return TransposedLoads(self.target, self.loops, axis, tile, self.body, self.algebra, self.accesses).build()
         outer = [other for other in self.loops if other is not axis]
         if self._must_cut(axis, outer):

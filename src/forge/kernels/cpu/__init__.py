@@ -2,7 +2,6 @@
 
 from forge.kernels.cpu import (
     concatenate,
-    searching,
     conv2d,
     dense,
     depthwise,
@@ -14,11 +13,13 @@ from forge.kernels.cpu import (
     rnn,
     running,
     scattering,
+    searching,
     softmax,
+    strings,
     winograd,
 )
 
 __all__ = [
     "concatenate", "conv2d", "dense", "depthwise", "detection", "elimination", "layer_norm", "matmul", "ordering", "rnn",
-    "running", "scattering", "softmax", "winograd",
+    "running", "scattering", "searching", "softmax", "strings", "winograd",
 ]

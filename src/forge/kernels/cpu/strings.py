@@ -1,0 +1,87 @@
+"""Operators on strings: each is one call of a C routine of the runtime (``forge_strings.h``), with its sizes as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from forge import dtypes
+from forge.kernels.contract import KernelCall, Reader, kernel
+from forge.schedule.loops import product
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import CallRoutine, Function
+
+
+@dataclass(frozen=True)
+class Routine:
+    """``operands`` of the operator, from the front, are passed, then all results, then the numbers that ``scalars`` gives."""
+
+    name: str | Callable[[KernelCall], str]
+    operands: int
+    scalars: Callable[[KernelCall], Sequence[Expr]]
+
+
+def _operand(call: KernelCall, position: int) -> Reader:
+    reader = call.operands[position]
+    assert reader is not None
+    return reader
+
+
+def _count(call: KernelCall, position: int = 0) -> Expr:
+    return product(_operand(call, position).shape)
+
+
+def _rows(call: KernelCall, position: int) -> Expr:
+    return _operand(call, position).shape[0]
+
+
+def _maxsplit(call: KernelCall) -> Expr:
+    return E.const(-1 if call.attrs.maxsplit is None else call.attrs.maxsplit)
+
+
+def _is_real(call: KernelCall) -> bool:
+    return _operand(call, 0).dtype == "float64"
+
+
+def _formatter(call: KernelCall) -> str:
+    return f"forge_string_from_{_operand(call, 0).dtype}"
+
+
+def _parser(call: KernelCall) -> str:
+    return f"forge_string_to_{call.attrs.dtype}"
+
+
+def _bounds(call: KernelCall) -> list[Expr]:
+    return [E.const(bound) for bound in dtypes.integer_range(call.attrs.within)] if call.attrs.dtype == "int64" else []
+
+
+ROUTINES: dict[str, Routine] = {
+    "string.unpack": Routine("forge_string_unpack", 1, lambda c: [product(c.results[0].shape), _count(c)]),
+    "string.concat": Routine("forge_string_concat", 2, lambda c: [_count(c)]),
+    "string.equal": Routine("forge_string_equal", 2, lambda c: [_count(c), E.const(0)]),
+    "string.not_equal": Routine("forge_string_equal", 2, lambda c: [_count(c), E.const(1)]),
+    "string.most_parts": Routine("forge_string_most_parts", 2, lambda c: [_count(c), _maxsplit(c)]),
+    "string.split": Routine("forge_string_split", 2, lambda c: [_count(c), c.results[0].shape[-1], _maxsplit(c)]),
+    "string.count_words": Routine("forge_string_count_words", 3, lambda c: [_count(c), _rows(c, 1), _rows(c, 2)]),
+    "string.normalize": Routine("forge_string_normalize", 4, lambda c: [
+        _count(c), *(_rows(c, k) for k in (1, 2, 3)), c.results[0].shape[-1]]),
+    "string.from_number": Routine(_formatter, 1, lambda c: [_count(c), *([E.const(c.attrs.digits)] if _is_real(c) else [])]),
+    "string.to_number": Routine(_parser, 1, lambda c: [_count(c), *_bounds(c)]),
+    "string.regex_full_match": Routine("forge_string_match", 2, lambda c: [_count(c), _count(c, 1)]),
+}
+
+
+@kernel("strings")
+def strings(call: KernelCall) -> Function:
+    """One call, for the operator that ``call`` names."""
+    routine = ROUTINES[call.operator]
+    buffers = [_buffer(_operand(call, k)) for k in range(routine.operands)]
+    results = call.buffers[len(call.buffers) - len(call.results) :]
+    name = routine.name if isinstance(routine.name, str) else routine.name(call)
+    return call.function(CallRoutine(name, (*buffers, *results), tuple(routine.scalars(call))))
+
+
+def _buffer(reader: Reader) -> Buffer:
+    assert reader.buffer is not None, "operands of opaque operators are in memory"
+    return reader.buffer
