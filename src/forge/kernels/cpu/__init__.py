@@ -7,6 +7,7 @@ from forge.kernels.cpu import (
     depthwise,
     detection,
     elimination,
+    factorization,
     layer_norm,
     matmul,
     ordering,
@@ -20,6 +21,6 @@ from forge.kernels.cpu import (
 )
 
 __all__ = [
-    "concatenate", "conv2d", "dense", "depthwise", "detection", "elimination", "layer_norm", "matmul", "ordering", "rnn",
-    "running", "scattering", "searching", "softmax", "strings", "winograd",
+    "concatenate", "conv2d", "dense", "depthwise", "detection", "elimination", "factorization", "layer_norm", "matmul",
+    "ordering", "rnn", "running", "scattering", "searching", "softmax", "strings", "winograd",
 ]
