@@ -18,7 +18,7 @@ from forge import dtypes
 
 @dataclass(frozen=True)
 class Draw:
-    """A random array. Floats lie in [low, high), integers too; ``special`` floats are mixed in."""
+    """A random array. Floats, parts of complex numbers and integers lie in [low, high); ``special`` floats are mixed in."""
 
     shape: tuple[int, ...]
     dtype: str = "float32"
@@ -34,6 +34,8 @@ class Draw:
             low, high = dtypes.integer_range(self.dtype)
             return rng.integers(max(int(self.low), low), min(int(self.high), high) + 1, self.shape).astype(target)
         values = rng.uniform(self.low, self.high, self.shape)
+        if dtypes.is_complex(self.dtype):
+            return (values + 1j * rng.uniform(self.low, self.high, self.shape)).astype(target)
         flat = values.reshape(-1)
         flat[: len(self.special)] = self.special[: flat.size]
         return values.astype(target)
@@ -122,4 +124,5 @@ def _maker(dtype: str) -> Callable[..., Draw]:
 f32, f64, f16, bf16 = (_maker(d) for d in ("float32", "float64", "float16", "bfloat16"))
 i8, i16, i32, i64 = (_maker(d) for d in ("int8", "int16", "int32", "int64"))
 u8, u16, u32, u64 = (_maker(d) for d in ("uint8", "uint16", "uint32", "uint64"))
+c64, c128 = (_maker(d) for d in ("complex64", "complex128"))
 boolean = _maker("bool")

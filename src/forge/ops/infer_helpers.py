@@ -76,6 +76,7 @@ DTYPE_CLASSES: dict[str, Callable[[str], bool]] = {
     "complex": dtypes.is_complex,
     "part": lambda d: d in ("float32", "float64"),
     "numeric or complex": lambda d: dtypes.is_integer(d) or dtypes.is_float(d) or dtypes.is_complex(d),
+    "number or bool": lambda d: d != "string",
     "float or complex": lambda d: dtypes.is_float(d) or dtypes.is_complex(d),
     "index": lambda d: d in ("int32", "int64", "uint8", "int8", "int16", "uint16", "uint32", "uint64"),
 }

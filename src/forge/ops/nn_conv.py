@@ -12,6 +12,7 @@ from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.types import TensorType
 from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.complex_products import split_product
 from forge.ops.layout import unblocked
 from forge.ops.nn_common import (
     Window,
@@ -29,6 +30,7 @@ from forge.ops.nn_common import (
 from forge.te import Axis, Expr, Tensor
 
 if TYPE_CHECKING:
+    from forge.ir.builder import Builder
     from forge.ir.nodes import Graph, Value
 
 
@@ -87,6 +89,8 @@ def conv_result_dtype(op: str, data: TensorType, weight: TensorType, out_dtype: 
     Raises:
         TypeInferenceError: they do not fit.
     """
+    if out_dtype and dtypes.is_complex(data.dtype) and not dtypes.is_complex(out_dtype):
+        raise fail(op, "out_dtype of complex operands", out_dtype, "a complex type")
     mixed_integers = out_dtype and dtypes.is_integer(data.dtype) and dtypes.is_integer(weight.dtype)
     if data.dtype != weight.dtype and not mixed_integers:
         raise fail(op, "dtypes", f"{data.dtype} and {weight.dtype}", "equal ones (or two integer types and out_dtype)")
@@ -101,6 +105,9 @@ class _ConvBase(Op[Any]):
     kind = Kind.REDUCTION
     spatial: ClassVar[str]
     weight_groups_axis: ClassVar[str]  # the kernel axis that holds only one group
+
+    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: Any) -> Sequence[Value] | None:
+        return split_product(self, builder, operands, attrs)
 
     def shape(self, data: Sequence[Any], weight: Sequence[Any], attrs: Any) -> ConvShape:
         """The geometry for operands of these shapes.

@@ -12,12 +12,14 @@ from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.types import TensorType
 from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, register
+from forge.ops.complex_products import split_product
 from forge.ops.infer_helpers import broadcast_shapes
 from forge.ops.nn_common import accumulator_dtype, cast_result, fail, normalize_axis, require_equal, tensor_type
 from forge.ops.nn_conv import conv_result_dtype
 from forge.te import Expr, Tensor
 
 if TYPE_CHECKING:
+    from forge.ir.builder import Builder
     from forge.ir.nodes import Graph, Value
 
 
@@ -107,6 +109,9 @@ class Dense(Op[DenseAttrs]):
         return _contraction(te.shape_of(results[0].shape), weight.shape[1], lambda i, k: data[(*i[:-1], k)],
                             lambda i, k: weight[i[-1], k], results[0].dtype, "dense")
 
+    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: Any) -> Sequence[Value] | None:
+        return split_product(self, builder, operands, attrs)
+
     def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
         return 2 * results[0].size * _depth(operands)
 
@@ -188,6 +193,9 @@ class _Matmul(Op[Any]):
 
         inner = a.shape[-2 if attrs.transpose_a else -1]
         return _contraction(te.shape_of(results[0].shape), inner, left, right, results[0].dtype, "matmul")
+
+    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: Any) -> Sequence[Value] | None:
+        return split_product(self, builder, operands, attrs)
 
     def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
         a = operands[0].type if hasattr(operands[0], "type") else operands[0]

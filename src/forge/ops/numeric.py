@@ -205,23 +205,6 @@ def _whole_power(a: int, b: int) -> int:
     return (a if b % 2 else 1) if abs(a) == 1 else 0
 
 
-def expm1(x: Array) -> Array:
-    """e ** x - 1; of complex numbers with the infinities of exp."""
-    if not np.iscomplexobj(x):
-        return np.asarray(np.expm1(x))
-    return np.where(np.abs(x.real) < 1, np.expm1(x), np.exp(x) - 1)
-
-
-def log1p(x: Array) -> Array:
-    """ln(1 + x); of complex numbers near 0 by |1 + x|**2 - 1, where NumPy loses the real part."""
-    if not np.iscomplexobj(x):
-        return np.log1p(x)
-    size, result = x.real * (2 + x.real) + x.imag * x.imag, np.asarray(np.log1p(x))
-    near = (np.abs(x.real) < 0.5) & (np.abs(x.imag) < 0.5)
-    result.real = np.where(near, 0.5 * np.log1p(np.where(near, size, 0)), result.real)
-    return result
-
-
 def left_shift(a: Array, b: Array) -> Array:
     width = dtypes.bits(dtypes.canonical(a.dtype))
     return _integer(lambda x, y: x << y if 0 <= y < width else 0, a, b)

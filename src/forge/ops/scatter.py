@@ -49,6 +49,8 @@ def _check_reduction(op: str, reduction: str, dtype: str) -> None:
         raise fail(op, "attribute reduction", repr(reduction), f"one of {', '.join(REDUCTIONS)}")
     if dtype in ("bool", "string") and reduction != "update":
         raise fail(op, f"reduction {reduction!r} of element type", dtype, "a numeric type")
+    if dtypes.is_complex(dtype) and reduction in ("min", "max"):
+        raise fail(op, f"reduction {reduction!r} of element type", dtype, "a type with an order")
 
 
 def scatter(data: Array, positions: tuple[Array, ...], updates: Array, reduction: str) -> Array:

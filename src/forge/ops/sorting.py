@@ -234,6 +234,8 @@ class Unique(Op[UniqueAttrs]):
 
     def infer(self, operands: Values, attrs: UniqueAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")
+        if dtypes.is_complex(data.dtype):
+            raise fail(self.name, "operand 'data' has the wrong element type", data.dtype, "a type with an order")
         axis = normalize_axis(self.name, attrs.axis, data.rank)
         (count,) = fresh_dims("unique", 1)
         slices = TensorType((*data.shape[:axis], count, *data.shape[axis + 1 :]), data.dtype)
@@ -330,7 +332,7 @@ class ArgWhere(Op[NoAttrs]):
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         condition = tensor(self.name, operands[0], "condition")
-        expect_dtype(self.name, condition, "condition", "numeric or bool")
+        expect_dtype(self.name, condition, "condition", "number or bool")
         return [TensorType((*fresh_dims("found", 1), condition.rank), "int64")]
 
     def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
@@ -373,7 +375,7 @@ class Cumulative(Op[ScanopAttrs]):
 
     def infer(self, operands: Values, attrs: ScanopAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "numeric or bool" if attrs.dtype else "numeric")
+        expect_dtype(self.name, data, "data", "number or bool" if attrs.dtype else "numeric or complex")
         if attrs.axis is not None:
             normalize_axis(self.name, attrs.axis, data.rank)
         elif optional_operand(operands, 1) is not None:

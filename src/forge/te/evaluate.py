@@ -205,6 +205,23 @@ def _leading_zeros(x: Array) -> Array:
     return np.asarray(np.frompyfunc(lambda v: width - (int(v) % (1 << width)).bit_length(), 1, 1)(x), dtype=object)
 
 
+def expm1(x: Array) -> Array:
+    """e ** x - 1; of complex numbers with the infinities of exp."""
+    if not np.iscomplexobj(x):
+        return np.asarray(np.expm1(x))
+    return np.where(np.abs(x.real) < 1, np.expm1(x), np.exp(x) - 1)
+
+
+def log1p(x: Array) -> Array:
+    """ln(1 + x); of complex numbers near 0 by |1 + x|**2 - 1, where NumPy loses the real part."""
+    if not np.iscomplexobj(x):
+        return np.asarray(np.log1p(x))
+    size, result = x.real * (2 + x.real) + x.imag * x.imag, np.asarray(np.log1p(x))
+    near = (np.abs(x.real) < 0.5) & (np.abs(x.imag) < 0.5)
+    result.real = np.where(near, 0.5 * np.log1p(np.where(near, size, 0)), result.real)
+    return result
+
+
 def _complex(real: Array, imaginary: Array) -> Array:
     result = np.empty(np.broadcast_shapes(real.shape, imaginary.shape), dtypes.complex_of(dtypes.canonical(real.dtype)))
     result.real, result.imag = real, imaginary
@@ -214,7 +231,7 @@ def _complex(real: Array, imaginary: Array) -> Array:
 _CALLS: dict[str, Callable[..., Any]] = {
     "fma": lambda a, b, c: a * b + c, "abs": np.abs, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
     "round": np.round, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "exp": np.exp, "exp2": np.exp2,
-    "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sin": np.sin,
+    "expm1": expm1, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": log1p, "sin": np.sin,
     "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
     "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf,
     "sigmoid": _sigmoid, "pow": np.power, "fmod": np.fmod, "atan2": np.arctan2, "isnan": np.isnan, "isinf": np.isinf,
@@ -249,4 +266,4 @@ def _reduce(kind: str, points: Array, axes: tuple[int, ...]) -> Array:
     return np.asarray(reduction(wide_points, axis=axes, initial=worst))
 
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "expm1", "log1p"]

@@ -248,11 +248,11 @@ def tanh(z: Pair) -> Pair:
 
 
 def _turned(function: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
-    """``-i function(i z)``: sin, tan, asin and atan of the hyperbolic function."""
+    """``-i function(i z)``: sin, tan, asin and atan of the hyperbolic function, which is odd and real on the real axis."""
 
     def turned(z: Pair) -> Pair:
-        real, imag = function((-z[1], z[0]))
-        return imag, -real
+        real, imag = function((z[1], z[0]))
+        return imag, real
 
     return turned
 

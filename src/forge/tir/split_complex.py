@@ -82,14 +82,14 @@ class _Splitter:
             return stmt.Store(s.buffer, index, self.plain(s.value), mask)
         real, imag = self.pair(s.value)
         if s.buffer in self.local:
-            return stmt.seq(*(stmt.Store(b, index, v, mask) for b, v in zip(self.local[s.buffer], (real, imag))))
+            return _store_both(self.local[s.buffer], (index, index), (real, imag), mask)
         buffer = self._joined(s.buffer)
         if _is_contiguous(index):
             lanes = index.lanes
             order = [lane // 2 + (lanes if lane % 2 else 0) for lane in range(2 * lanes)]
             return stmt.Store(buffer, _doubled(index), _shuffle(real, imag, order), _spread(mask))
         place = index * 2
-        return stmt.seq(stmt.Store(buffer, place, real, mask), stmt.Store(buffer, place + 1, imag, mask))
+        return _store_both((buffer, buffer), (place, place + 1), (real, imag), mask)
 
     def _joined(self, buffer: Buffer) -> Buffer:
         known = self.joined.get(buffer)
@@ -257,6 +257,13 @@ def _parts_of(buffer: Buffer) -> tuple[Buffer, Buffer]:
         for part in ("re", "im")
     )
     return real, imag
+
+
+def _store_both(buffers: tuple[Buffer, Buffer], places: Pair, values: Pair, mask: Expr | None) -> Stmt:
+    """Two stores, after both values are known: they may depend on what is overwritten."""
+    kept = [Var(v.dtype, v.lanes, name) for v, name in zip(values, ("re", "im"))]
+    lets = [stmt.Let(var, v) for var, v in zip(kept, values)]
+    return stmt.seq(*lets, *(stmt.Store(b, place, v, mask) for b, place, v in zip(buffers, places, kept)))
 
 
 def _is_contiguous(index: Expr) -> bool:
