@@ -3,6 +3,7 @@
 from forge.ops import (  # noqa: F401
     activation,
     arrangement,
+    complex,  # noqa: A004
     control,
     creation,
     detection,
