@@ -1,4 +1,4 @@
-"""The node cases of the onnx package's backend suite, made in memory, and the lists that say what is expected of them."""
+"""The cases of the onnx package's backend suite, and the lists that say what is expected of them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ class Exclusion:
 
 @cache
 def collect() -> dict[str, Any]:
-    """All cases by name; takes some seconds."""
+    """All cases by name: those of single nodes, made in memory, and those in files. Takes some seconds."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
 
-        return {case.name: case for case in collect_testcases(None)}
+        from tests.onnx_backend.stored import stored_cases
+
+        return {case.name: case for case in [*collect_testcases(None), *stored_cases()]}
 
 
 def case_names() -> list[str]:

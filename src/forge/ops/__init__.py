@@ -8,6 +8,7 @@ from forge.ops import (  # noqa: F401
     creation,
     detection,
     diagonals,
+    einsum,
     elementwise,
     elementwise_bits,
     factorization,

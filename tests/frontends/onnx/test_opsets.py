@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
-from forge.errors import OpAttributeInvalid, OpAttributeUnimplemented
+from forge.errors import ImportModelError, OpAttributeInvalid, OpAttributeUnimplemented
 from forge.frontends.onnx import import_model
 from tests.frontends.onnx.support import assert_same, evaluate, example, model, onnxruntime_outputs, ops, run
 
@@ -472,9 +472,9 @@ REFUSED = [
         {"s": np.ones((1, 4, 4), np.float32)},
     ),
     ("y = Einsum(x)", 12, OpAttributeInvalid, "'equation' is missing", {}),
-    ('y = Einsum<equation="ij,jk->ik">(x)', 12, OpAttributeInvalid, "expected labels of 1 operands", {}),
-    ('y = Einsum<equation="ij->ik">(x)', 12, OpAttributeInvalid, "rank 3; expected a label for each axis", {}),
-    ('y = Einsum<equation="ijk->il">(x)', 12, OpAttributeInvalid, "each label of the result once", {}),
+    ('y = Einsum<equation="ij,jk->ik">(x)', 12, ImportModelError, "expected labels of 1 operands", {}),
+    ('y = Einsum<equation="ij->ik">(x)', 12, ImportModelError, "rank 3; got 'ij'; expected one for each axis", {}),
+    ('y = Einsum<equation="ijk->il">(x)', 12, ImportModelError, "each label of the result once", {}),
     ("y = Gemm(x, x)", 13, OpAttributeInvalid, "expected matrices", {}),
 ]
 

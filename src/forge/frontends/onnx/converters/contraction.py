@@ -93,6 +93,11 @@ def _scaled(g: Context, x: Value, factor: float) -> Value:
     return x if factor == 1.0 else g.call("multiply", x, g.scalar(factor, x))
 
 
+@converts("Einsum", since=12)
+def einsum(g: Context, *operands: Value, equation: str) -> Value:
+    return g.call("einsum", *operands, equation=equation)
+
+
 def window(
     g: Context,
     kernel: Sequence[Dim],
