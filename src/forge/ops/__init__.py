@@ -11,7 +11,6 @@ from forge.ops import (  # noqa: F401
     einsum,
     elementwise,
     elementwise_bits,
-    factorization,
     indexing,
     layout,
     linalg,
