@@ -11,6 +11,7 @@ from forge.ops import (  # noqa: F401
     einsum,
     elementwise,
     elementwise_bits,
+    factorization,
     indexing,
     layout,
     linalg,
