@@ -8,6 +8,8 @@ inputs, outputs and requested memory hold a pattern that is checked afterwards.
 from __future__ import annotations
 
 import ctypes
+import itertools
+import math
 import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,13 +36,14 @@ _ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, cty
 _FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _PARALLEL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _REPORT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p)
+_HEAP = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 class _Host(ctypes.Structure):
     _fields_ = [
         ("abi_version", ctypes.c_int32), ("state", ctypes.c_void_p), ("alloc", _ALLOC), ("free", _FREE),
         ("parallel_for", _PARALLEL), ("report_error", _REPORT), ("call_registered", ctypes.c_void_p),
-        ("run_control", ctypes.c_void_p), ("heap_alloc", ctypes.c_void_p),
+        ("run_control", ctypes.c_void_p), ("heap_alloc", _HEAP),
     ]
 
 
@@ -105,12 +108,17 @@ class _GuardedHost:
         self.blocks: dict[int, Guarded] = {}
         self.error = ""
         functions = (_ALLOC(self._alloc), _FREE(self._free), _PARALLEL(self._parallel), _REPORT(self._report))
-        self.struct = _Host(ABI_VERSION, None, *functions, None, None, None)
+        self.heap: list[Guarded] = []
+        self.struct = _Host(ABI_VERSION, None, *functions, None, None, _HEAP(self._heap_alloc))
 
     def _alloc(self, _host: Any, size: int, alignment: int) -> int:
         block = Guarded(size, alignment)
         self.blocks[block.address] = block
         return block.address
+
+    def _heap_alloc(self, _host: Any, size: int) -> int:
+        self.heap.append(Guarded(size))
+        return self.heap[-1].address
 
     def _free(self, _host: Any, address: int, _size: int) -> None:
         self.blocks.pop(address).check("requested memory")
@@ -141,7 +149,8 @@ def run(compiled: CompiledModel, graph: Graph, inputs: Sequence[np.ndarray]) -> 
     assert not program.controls, "this host runs no control flow"
     known = _bind(graph, inputs)
     symbols = (ctypes.c_int64 * max(1, len(program.symbols)))(*[known.get(v.name, -1) for v in program.symbols])
-    blocks = [Guarded(_bytes(a.shape, a.itemsize)).write(a.tobytes()) for a in inputs]
+    characters = [_characters(a) for a in inputs]
+    blocks = [Guarded(_bytes(a.shape, _item_size(a)), 8 if c else 1).write(_contents(a, c)) for a, c in zip(inputs, characters)]
     shapes = [_known_shape(v, spec, known) for v, spec in zip(graph.outputs, program.outputs, strict=True)]
     outs, tensors = _outputs(graph, shapes)
     weights = Guarded(compiled.weights.size, 64).write(compiled.weights.tobytes())
@@ -156,12 +165,46 @@ def run(compiled: CompiledModel, graph: Graph, inputs: Sequence[np.ndarray]) -> 
     status = model.entry(ctypes.addressof(call))
     if status:
         raise RuntimeError(host.error or f"status {status}")
-    for what, group in (("input", blocks), ("output", outs), ("weights", [weights]), ("arena", [arena])):
+    texts = [c for c in characters if c is not None]
+    for what, group in (("input", blocks), ("output", outs), ("weights", [weights]), ("arena", [arena]), ("characters", texts),
+                        ("heap", host.heap)):
         for block in group:
             if block is not None:
                 block.check(what)
     results = zip(graph.outputs, shapes, outs, tensors, strict=False)
     return [_result(v.dtype, shape, o, t) for v, shape, o, t in results]
+
+
+def _item_size(array: np.ndarray) -> int:
+    return dtypes.STRING_SIZE if array.dtype == object else array.itemsize
+
+
+def _encoded(array: np.ndarray) -> list[bytes]:
+    return [text.encode("utf-8", "surrogateescape") for text in array.reshape(-1).tolist()]
+
+
+def _characters(array: np.ndarray) -> Guarded | None:
+    """The characters of strings, one after the other; None for numbers."""
+    if array.dtype != object:
+        return None
+    together = b"".join(_encoded(array))
+    return Guarded(len(together)).write(together)
+
+
+def _contents(array: np.ndarray, characters: Guarded | None) -> bytes:
+    """The bytes of an array as compiled code has it."""
+    if characters is None:
+        return array.tobytes()
+    sizes = list(map(len, _encoded(array)))
+    begins = itertools.accumulate([characters.address, *sizes])
+    return np.array(list(zip(begins, sizes, strict=False)), np.int64).tobytes()
+
+
+def _strings(data: bytes, shape: Sequence[int]) -> np.ndarray:
+    pairs = np.frombuffer(data, np.int64)[: 2 * math.prod(shape)].reshape(-1, 2).tolist()
+    result = np.empty(len(pairs), object)
+    result[:] = [ctypes.string_at(begin, size).decode("utf-8", "surrogateescape") if size else "" for begin, size in pairs]
+    return result.reshape(shape)
 
 
 def _bytes(shape: Sequence[int], itemsize: int) -> int:
@@ -194,9 +237,7 @@ def _outputs(graph: Graph, shapes: Sequence[list[int] | None]) -> tuple[list[Gua
 
 
 def _result(dtype: str, shape: list[int] | None, block: Guarded | None, tensor: Any) -> np.ndarray:
+    sizes = list(tensor.shape[: tensor.ndim]) if shape is None else shape
     kind = dtypes.numpy_dtype(dtype)
-    if block is not None and shape is not None:
-        return np.frombuffer(block.read(), kind)[: int(np.prod(shape))].reshape(shape)
-    sizes = list(tensor.shape[: tensor.ndim])
-    data = ctypes.string_at(tensor.data, int(np.prod(sizes, dtype=np.int64)) * kind.itemsize)
-    return np.frombuffer(data, kind).reshape(sizes)
+    data = ctypes.string_at(tensor.data, math.prod(sizes) * dtypes.itemsize(dtype)) if block is None else block.read()
+    return _strings(data, sizes) if dtype == "string" else np.frombuffer(data, kind)[: math.prod(sizes)].reshape(sizes)

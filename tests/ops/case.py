@@ -91,8 +91,11 @@ def _describe(operand: Any) -> str:
         return f"fixed {_describe(operand.operand)}"
     if isinstance(operand, Draw):
         return f"{operand.dtype}{list(operand.shape)}"
-    contents = operand.tolist() if operand.size <= 8 else f"{list(operand.shape)}#{zlib.crc32(operand.tobytes()):x}"
-    return f"{dtypes.canonical(operand.dtype)} {contents}"
+    strings = operand.dtype == object
+    whole = ascii(operand.tolist()) if strings or operand.size <= 8 else ""
+    short = 0 < len(whole) <= 80 if strings else operand.size <= 8
+    digest = zlib.crc32(whole.encode() if strings else operand.tobytes())
+    return f"{dtypes.canonical(operand.dtype)} {whole if short else f'{list(operand.shape)}#{digest:x}'}"
 
 
 def _realised(operand: Any, rng: np.random.Generator) -> np.ndarray | None:
