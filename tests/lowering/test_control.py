@@ -13,11 +13,10 @@ import pytest
 
 from forge import dims
 from forge.driver import compile_module
-from forge.errors import CompileError
 from forge.ir.builder import Builder
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module, Value
-from forge.ir.types import SequenceType, TensorType, Type
+from forge.ir.types import TensorType, Type
 from forge.module import IRModule
 from forge_runtime import ExecutionError, ForgeRuntimeError, Runtime
 
@@ -256,14 +255,6 @@ def test_slices_of_other_sizes_are_an_error() -> None:
     for _ in range(20):
         with pytest.raises(ForgeRuntimeError, match=r"node grow \(loop\): .*other sizes in another iteration"):
             runtime(x0=np.int64(2), x1=floats(2))
-
-
-def test_sequences_are_refused_by_name() -> None:
-    empty = region([PLAIN], lambda b, x: [b.call("sequence_construct", x)])
-    graph = main([FLAG, PLAIN], lambda b, flag, x: b.node("if", [flag, x], {}, [empty, empty.copy()]).results)
-    assert isinstance(graph.outputs[0].type, SequenceType)
-    with pytest.raises(CompileError, match=r"\(if\): got Sequence"):
-        compile_module(Module(graph), use_cache=False)
 
 
 def convolving(b: Builder, i: Value, running: Value, x: Value) -> list[Value]:

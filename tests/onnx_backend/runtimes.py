@@ -51,14 +51,19 @@ def prepare_compiled(model: bytes, _: Sequence[Any]) -> Prepared:
 
     def run(inputs: Sequence[Any]) -> list[Any]:
         with without_references():
-            outputs = runtime(**{n: np.asarray(x, order="C") for n, x in zip(names, inputs, strict=True)})
+            outputs = runtime(**{n: _given(x) for n, x in zip(names, inputs, strict=True)})
         return as_outputs(module, outputs)
 
     return run
 
 
 def as_outputs(module: Module, outputs: Any) -> list[Any]:
-    return [outputs] if len(module.main.outputs) == 1 and not isinstance(outputs, list | tuple) else list(outputs)
+    return [outputs] if len(module.main.outputs) == 1 else list(outputs)
+
+
+def _given(value: Any) -> Any:
+    """Arrays in row-major order; sequences and optionals as they are."""
+    return value if value is None or isinstance(value, list | tuple) else np.asarray(value, order="C")
 
 
 @contextmanager

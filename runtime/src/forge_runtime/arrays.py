@@ -1,8 +1,8 @@
 """Element types and NumPy arrays at the border of native code.
 
 Native code reads arrays through the buffer protocol. Types that only ``ml_dtypes`` knows (bfloat16, float8, four and
-two bits) have no buffer format; they cross the border as views of unsigned integers of the same size. Strings cross it as pairs of
-address and number of bytes, with their UTF-8 characters behind the pairs.
+two bits) have no buffer format; they cross the border as views of unsigned integers of the same size. Strings cross it as
+pairs of address and number of bytes, with their UTF-8 characters behind the pairs.
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ _EXTENDED = {
 _STRING = np.dtype("V16")
 """An element of a tensor of strings: the address of its UTF-8 bytes and their number."""
 
+HANDLE = np.dtype("V24")
+"""A sequence or an optional: ``forge_sequence``."""
+
+_OBJECTS = {"string": _STRING, "sequence": HANDLE, "optional": HANDLE}
+
 
 @cache
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -57,10 +62,10 @@ def output_dtypes(name: str) -> tuple[np.dtype[Any], np.dtype[Any] | None]:
     """The dtype whose buffer holds ``name``, and the one to view it as afterwards (None: the same)."""
     if name in _EXTENDED:
         return np.dtype(_EXTENDED[name]), numpy_dtype(name)
-    return (_STRING if name == "string" else numpy_dtype(name)), None
+    return _OBJECTS[name] if name in _OBJECTS else numpy_dtype(name), None
 
 
-def _as_array(obj: object, where: str) -> Array:
+def as_array(obj: object, where: str) -> Array:
     """``obj`` as an array that shares its memory where the object allows it."""
     try:
         if isinstance(obj, np.ndarray):
@@ -89,14 +94,18 @@ def adapt_input(obj: object, model: str, name: str, dtype: str) -> Array:
         InputError: ``obj`` is no array, or its dtype is not exactly ``dtype``: nothing is converted silently.
     """
     where = f"model '{model}': input '{name}'"
+    return adapt_element(obj if dtype == "string" else as_array(obj, where), where, dtype)
+
+
+def adapt_element(obj: Any, where: str, dtype: str) -> Array:
+    """``adapt_input`` of an array (for strings, of anything)."""
     if dtype == "string":
         return _elements(_as_strings(obj, where), where)
-    array = _as_array(obj, where)
-    if _dtype_name(array.dtype) != dtype:
+    if _dtype_name(obj.dtype) != dtype:
         raise InputError(
-            f"{where}: wrong dtype; got {_dtype_name(array.dtype)}; expected {dtype}; convert it, nothing is converted silently"
+            f"{where}: wrong dtype; got {_dtype_name(obj.dtype)}; expected {dtype}; convert it, nothing is converted silently"
         )
-    return _storage_view(array, dtype)
+    return _storage_view(obj, dtype)
 
 
 def check_output(given: object, model: str, name: str, dtype: str, shape: tuple[int, ...]) -> Array:
@@ -108,8 +117,8 @@ def check_output(given: object, model: str, name: str, dtype: str, shape: tuple[
     where = f"model '{model}': output '{name}'"
     if not isinstance(given, np.ndarray):
         raise InputError(f"{where}: got {type(given).__name__}; expected a NumPy array or None")
-    if dtype == "string":
-        raise InputError(f"{where}: strings are not written in place; expected None: the runtime allocates them")
+    if dtype in _OBJECTS:
+        raise InputError(f"{where}: {dtype}s are not written in place; expected None: the runtime allocates them")
     if -1 in shape:
         raise InputError(f"{where}: its size depends on data, shape {list(shape)}; expected None: the runtime allocates it")
     if _dtype_name(given.dtype) != dtype or given.shape != shape:
@@ -137,12 +146,13 @@ def from_memory(memory: Any, dtype: str, shape: tuple[int, ...]) -> Array:
 
 def _as_strings(obj: object, where: str) -> Array:
     """``obj`` as an array of ``str`` or ``bytes``."""
-    array = np.asarray(obj) if isinstance(obj, np.ndarray | list | tuple | str) else _as_array(obj, where)
+    array = np.asarray(obj) if isinstance(obj, np.ndarray | list | tuple | str) else as_array(obj, where)
     if array.dtype.kind in "UT":
         return array.astype(object)
     if array.dtype.kind != "O":
-        raise InputError(f"{where}: wrong dtype; got {_dtype_name(array.dtype)}; expected strings: an array of dtype object, str or "
-                         "StringDType")
+        raise InputError(
+            f"{where}: wrong dtype; got {_dtype_name(array.dtype)}; expected strings: an array of dtype object, str or StringDType"
+        )
     return array
 
 

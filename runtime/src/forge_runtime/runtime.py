@@ -13,6 +13,7 @@ from forge_runtime import _native, artifact
 from forge_runtime.arrays import Array, numpy_dtype
 from forge_runtime.artifact import PathLike
 from forge_runtime.errors import ArtifactError, InputError
+from forge_runtime.sequences import OBJECTS
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -87,6 +88,7 @@ class Runtime:
         self._description = model.describe()
         self._metadata = metadata
         self._positions = {name: index for index, (name, _, _) in enumerate(self._description["inputs"])}
+        self._takes_list = [dtype for _, dtype, _ in self._description["inputs"]] in (["sequence"], ["optional"])
         self._single = len(self._description["outputs"]) == 1
         self._last: tuple[Array, ...] = ()
         if num_threads is not None:
@@ -94,6 +96,9 @@ class Runtime:
 
     def __call__(self, /, *inputs: Any, **named: Any) -> Any:
         """Runs the model on positional and named inputs, or on one list, tuple or dict of them.
+
+        A sequence is a list of arrays, an optional its value or None. One list for a model whose only input is a sequence or an
+        optional is that input.
 
         Returns:
             The output, or a list if the model has several.
@@ -104,7 +109,7 @@ class Runtime:
         """
         if named:
             inputs = self._arrange(inputs, named)
-        elif len(inputs) == 1 and isinstance(inputs[0], (list, tuple, dict)):
+        elif len(inputs) == 1 and isinstance(inputs[0], dict if self._takes_list else (list, tuple, dict)):
             inputs = self._sequence(inputs[0])
         results = self._model.run(inputs)
         return results[0] if self._single else list(results)
@@ -260,8 +265,10 @@ class Runtime:
         for _ in range(n):
             self._model.run(example)
 
-    def _zeros(self, index: int) -> Array:
+    def _zeros(self, index: int) -> Any:
         name, dtype, shape = self._description["inputs"][index]
+        if dtype in OBJECTS:
+            return [] if dtype == "sequence" else None
         if shape is None or None in shape:
             raise InputError(f"{self._where('input')} '{name}': its size is computed from symbols; pass inputs to warm_up")
         return np.zeros([size if isinstance(size, int) else 1 for size in shape], numpy_dtype(dtype))

@@ -1,4 +1,4 @@
-"""Control-flow nodes in the entry: descriptors of their tensors on the stack, and a call of the host."""
+"""Nodes that the host runs, in the entry: descriptors of their tensors on the stack, and a call of the host."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from forge.tir.program import Control
 if TYPE_CHECKING:
     from forge.codegen.functions import FunctionEmitter
 
-KINDS = ("if", "loop", "scan")
+KINDS = (
+    "if", "loop", "scan", "sequence_map", "sequence_construct", "sequence_insert", "sequence_erase", "sequence_at",
+    "sequence_length", "sequence_split", "sequence_concat", "optional_has", "optional_get",
+)
 TRIPS, CONDITION = 1, 2
-"""``forge_control_kind`` and the flags of loops."""
+NEW_AXIS, DROP_AXIS = 1, 2
+"""``forge_control_kind``, the flags of loops, and those of sequence_concat and sequence_split."""
 
 
 def constants(control: Control, symbol: str, models: Sequence[str], name: str) -> list[str]:
@@ -26,15 +30,17 @@ def constants(control: Control, symbol: str, models: Sequence[str], name: str) -
         values = ", ".join(f"i8 {b:d}" for b in control.backwards)
         lines.append(f"{symbol}.backwards = internal constant [{len(control.backwards)} x i8] [{values}]")
     flags = TRIPS * control.has_trips + CONDITION * control.has_condition
+    flags += NEW_AXIS * control.adds_axis + DROP_AXIS * control.drops_axis
+    axis = f"i32 {control.axis}"
     regions = [f"ptr {m}" for m in models] + ["ptr null"] * (2 - len(models))
     numbers = [f"i32 {n}" for n in (KINDS.index(control.kind), flags, control.carried, control.scanned)]
     lines.append(f"{symbol} = internal constant {{ i32, i32, i32, i32, ptr, ptr, ptr, ptr, i32 }} "
-                 f"{{ {', '.join([*numbers, backwards, *regions, name, 'i32 0'])} }}, align 8")
+                 f"{{ {', '.join([*numbers, backwards, *regions, name, axis])} }}, align 8")
     return lines
 
 
 class ControlCalls:
-    """Result descriptors of the entry's control-flow nodes; without data at the start."""
+    """Result descriptors of the entry's nodes that the host runs; without data at the start."""
 
     def __init__(self, f: FunctionEmitter, host: str, nodes: Sequence[stmt.RunControl]) -> None:
         self.f = f
@@ -67,22 +73,36 @@ class ControlCalls:
         operands = b.alloca(f"[{max(1, abi.TENSOR_BYTES * len(node.operands))} x i8]", 8)
         for position, operand in enumerate(node.operands):
             tensor = b.value(f"getelementptr i8, ptr {operands}, i64 {abi.TENSOR_BYTES * position}")
+            if operand.result is not None:
+                self._copy(self.descriptors[operand.result], tensor)
+                continue
             data = "null" if operand.address is None else pointer(operand.address)
             b.effect(f"store ptr {data}, ptr {tensor}, align 8")
             self._describe(tensor, operand.dtype, [scalar(x) for x in operand.shape])
         for result in node.results:
-            extents = ["-1" if x is None else scalar(x) for x in result.shape]
+            extents = None if result.shape is None else ["-1" if x is None else scalar(x) for x in result.shape]
             self._describe(self.descriptors[result.number], result.dtype, extents)
         function = abi.host_function(b, self.host, "run_control")
         self.f.check_status(b.value(
             f"call i32 {function}(ptr {self.host}, ptr {control}, ptr {weights}, ptr {operands}, i32 {len(node.operands)}, "
             f"ptr {self._tables[node.control]}, i32 {len(node.results)})"))
 
-    def _describe(self, tensor: str, dtype: str, extents: Sequence[str]) -> None:
+    def move(self, number: int, tensor: str) -> None:
+        """Hands a result over to another descriptor."""
+        self._copy(self.descriptors[number], tensor)
+        self.f.builder.effect(f"store ptr null, ptr {self.descriptors[number]}, align 8")
+
+    def _copy(self, source: str, target: str) -> None:
+        whole = f"[{abi.TENSOR_BYTES // 8} x i64]"
+        value = self.f.builder.value(f"load {whole}, ptr {source}, align 8")
+        self.f.builder.effect(f"store {whole} {value}, ptr {target}, align 8")
+
+    def _describe(self, tensor: str, dtype: str, extents: Sequence[str] | None) -> None:
         b = self.f.builder
         b.effect(f"store i32 {abi.DTYPE_CODES[dtype]}, ptr {self._field(tensor, 'dtype')}, align 4")
-        b.effect(f"store i32 {len(extents)}, ptr {self._field(tensor, 'ndim')}, align 4")
-        for axis, extent in enumerate(extents):
+        rank = -1 if extents is None else len(extents)
+        b.effect(f"store i32 {rank}, ptr {self._field(tensor, 'ndim')}, align 4")
+        for axis, extent in enumerate(extents or ()):
             slot = b.value(f"getelementptr i8, ptr {tensor}, i64 {abi.TENSOR_OFFSETS['shape'] + 8 * axis}")
             b.effect(f"store i64 {extent}, ptr {slot}, align 8")
 

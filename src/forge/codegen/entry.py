@@ -65,6 +65,9 @@ class EntryEmitter(FunctionEmitter):
                 self._dynamic.free(number)
             case stmt.RunControl():
                 self._run_control(s)
+            case stmt.MoveOutput(result=result, number=number):
+                output = f"getelementptr i8, ptr {self._fields['out']}, i64 {abi.TENSOR_BYTES * number}"
+                self._dynamic.controls.move(result, self.builder.value(output))
             case stmt.AllocateOutput(number=number, shape=shape, size=size):
                 self.e.forget()
                 sizes = [self._scalar(d) for d in shape]
@@ -240,21 +243,31 @@ def _string_table(symbol: str, pointers: list[str]) -> str:
 
 def _spec_table(symbol: str, program: Program, specs: Sequence[TensorSpec], expressions: Sequence[tir.Expr],
                 string: Callable[[str], str]) -> str:
-    rows = [f"{_SPEC_TYPE} {_spec(program, spec, expressions, string)}" for spec in specs]
-    return f"{symbol} = internal constant [{len(rows)} x {_SPEC_TYPE}] [{', '.join(rows)}]"
+    lines: list[str] = []
+    rows = [f"{_SPEC_TYPE} {_spec(program, spec, expressions, string, f'{symbol}.{k}', lines)}" for k, spec in enumerate(specs)]
+    return "\n".join([*lines, f"{symbol} = internal constant [{len(rows)} x {_SPEC_TYPE}] [{', '.join(rows)}]"])
 
 
-def _spec(program: Program, spec: TensorSpec, expressions: Sequence[tir.Expr], string: Callable[[str], str]) -> str:
+def _spec(program: Program, spec: TensorSpec, expressions: Sequence[tir.Expr], string: Callable[[str], str], symbol: str,
+          lines: list[str]) -> str:
+    """The initializer of a spec; ``lines`` gets the definition of what its elements are, called after ``symbol``."""
     if spec.dtype not in abi.DTYPE_CODES:
-        raise CompileError(f"codegen: {program.name}: tensor {spec.name!r} of {spec.dtype}; expected a numeric dtype")
+        raise CompileError(f"codegen: {program.name}: tensor {spec.name!r} of {spec.dtype}; "
+                           f"expected one of {', '.join(abi.DTYPE_CODES)}")
     if len(spec.dims) > abi.MAX_RANK:
         raise CompileError(f"codegen: {program.name}: tensor {spec.name!r} has rank {len(spec.dims)}; "
                            f"expected at most {abi.MAX_RANK}")
     dims = [_dim(program, dim, expressions) for dim in spec.dims]
     dims += [(0, 0)] * (abi.MAX_RANK - len(dims))
-    pairs = ", ".join(f"{{ i64, i64 }} {{ i64 {size}, i64 {symbol} }}" for size, symbol in dims)
+    pairs = ", ".join(f"{{ i64, i64 }} {{ i64 {size}, i64 {number} }}" for size, number in dims)
+    rank = len(spec.dims) if spec.has_rank else -1
+    element = "null"
+    if spec.element is not None:
+        element = f"{symbol}.element"
+        lines.append(f"{element} = internal constant {_SPEC_TYPE} "
+                     f"{_spec(program, spec.element, expressions, string, element, lines)}")
     code = abi.DTYPE_CODES[spec.dtype]
-    return f"{{ {string(spec.name)}, i32 {code}, i32 {len(spec.dims)}, [{abi.MAX_RANK} x {{ i64, i64 }}] [{pairs}], ptr null }}"
+    return f"{{ {string(spec.name)}, i32 {code}, i32 {rank}, [{abi.MAX_RANK} x {{ i64, i64 }}] [{pairs}], ptr {element} }}"
 
 
 def _dim(program: Program, dim: tir.Expr, expressions: Sequence[tir.Expr]) -> tuple[int, int]:

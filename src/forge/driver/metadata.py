@@ -68,6 +68,8 @@ def _precision(module: Module) -> str:
 
 
 def _tensor(value: Value, name: str, layout: str) -> dict[str, Any]:
+    if not isinstance(value.type, TensorType):
+        return {"name": name, "dtype": str(value.type), "shape": [], "layout": layout}
     shape = [d if isinstance(d, int) else str(d) for d in value.shape]
     return {"name": name, "dtype": value.dtype, "shape": shape, "layout": layout}
 

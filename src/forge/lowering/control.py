@@ -1,4 +1,4 @@
-"""Control-flow nodes: operands, results and the programs of their regions.
+"""Nodes that the host runs (control flow, operators on sequences): operands, results and the programs of their regions.
 
 The entry runs such a node through the host, on tensors whose sizes it states; what it does not know, it reads from the result.
 """
@@ -8,22 +8,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from forge import dims, te
 from forge.dims import Dim, DimExpr
 from forge.errors import CompileError
-from forge.ir import attributes, types
+from forge.ir import attributes
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.memory import MemoryPlan
+from forge.lowering.objects import KINDS, described, is_unranked_copy, runs_on_host, tensor_symbols
 from forge.ops.control import LoopAttrs, ScanAttrs
+from forge.ops.sequence import ConcatFromSequenceAttrs, SequenceMapAttrs, SplitToSequenceAttrs
 from forge.tir.expr import Expr
 from forge.tir.program import Control, Program
-from forge.tir.stmt import Address, ControlOperand, ControlResult, LoadSymbol, RunControl, Stmt
+from forge.tir.stmt import Address, ControlOperand, ControlResult, LoadSymbol, MoveOutput, RunControl, Stmt
 
 MAX_RANK = 8
-KINDS = ("if", "loop", "scan")
+CONTROL_FLOW = ("if", "loop", "scan")
 
 
 @dataclass(eq=False)
@@ -48,12 +51,12 @@ def introduced_symbols(graph: Graph, known: Iterable[str]) -> list[str]:
     have = dict.fromkeys(known)
     count = len(have)
     for node in graph.nodes:
-        have.update(dict.fromkeys(s for v in node.results for s in types.symbols(v.type)))
+        have.update(dict.fromkeys(s for v in node.results for s in tensor_symbols(v.type)))
     return list(have)[count:]
 
 
 def find_control(graph: Graph, known: Iterable[str]) -> list[ControlStep]:
-    """The control-flow nodes of ``graph``; their regions get inputs for sizes that they lack, behind the others.
+    """The nodes of ``graph`` that the host runs; their regions get inputs for sizes that they lack, behind the others.
 
     Raises:
         CompileError: an operator with regions, or a type, that has no native code.
@@ -61,20 +64,26 @@ def find_control(graph: Graph, known: Iterable[str]) -> list[ControlStep]:
     have = set(known)
     found = []
     for node in graph.nodes:
-        used = list(dict.fromkeys(s for v in node.results for s in types.symbols(v.type)))
-        if node.regions:
+        used = list(dict.fromkeys(s for v in node.results for s in tensor_symbols(v.type)))
+        if runs_on_host(node):
             _check(node)
             found.append(ControlStep(node, tuple(s for s in used if s not in have), _pass_sizes(node, have)))
         have.update(used)
     return found
 
 
+def find_unranked_copies(graph: Graph, found: Iterable[ControlStep]) -> list[ControlStep]:
+    """Copies of tensors of unknown rank that are not yet ``found``: outputs that the host makes."""
+    have = {step.node for step in found}
+    return [ControlStep(n, ()) for n in graph.nodes if is_unranked_copy(n) and n not in have]
+
+
 def _check(node: Node) -> None:
     where = f"compile: node {node.name or node.op} ({node.op})"
-    if node.op not in KINDS:
+    if node.op not in CONTROL_FLOW and node.op not in KINDS and not is_unranked_copy(node):
         raise CompileError(f"{where}: this operator has no native code; run it with target='reference'")
     for value in [*node.operands, *node.results]:
-        if value is not None and value.rank > MAX_RANK:
+        if value is not None and isinstance(value.type, TensorType) and value.rank > MAX_RANK:
             raise CompileError(f"{where}: got {value.type}; expected at most {MAX_RANK} dimensions")
     if node.op == "loop":
         for value, dtype in zip(node.operands[:2], ("int64", "bool")):
@@ -97,9 +106,9 @@ def size_type(symbol: str) -> TensorType:
 
 def _missing(region: Graph) -> set[str]:
     """Symbols that ``region`` uses and does not bind."""
-    used = {s for v in region.inputs for s in types.symbols(v.type)}
+    used = {s for v in region.inputs for s in tensor_symbols(v.type)}
     for node in region.walk():
-        used.update(s for v in node.results for s in types.symbols(v.type))
+        used.update(s for v in node.results for s in tensor_symbols(v.type))
         used.update(attributes.symbols(node.attrs))
     plain = [d for v in region.inputs if isinstance(v.type, TensorType) for d in v.shape if isinstance(d, DimExpr)]
     return used - {str(d) for d in plain if dims.symbols(d) == [str(d)]}
@@ -116,29 +125,57 @@ def control_of(step: ControlStep, regions: Sequence[Program]) -> Control:
         directions = [*(attrs.input_directions or (0,) * attrs.num_scan_inputs), *(attrs.output_directions or (0,) * stacked)]
         backwards = tuple(bool(d) for d in directions)
         return Control(step.name, node.op, tuple(regions), attrs.num_states, attrs.num_scan_inputs, backwards=backwards)
-    return Control(step.name, node.op, tuple(regions))
+    kind = KINDS.get(node.op, "optional_get" if node.op == "copy" else node.op)
+    return dataclasses.replace(Control(step.name, kind, tuple(regions)), **_options(attrs))
+
+
+def _options(attrs: object) -> dict[str, Any]:
+    match attrs:
+        case SplitToSequenceAttrs(axis=axis, keepdims=keepdims):
+            return {"axis": axis, "drops_axis": not keepdims}
+        case ConcatFromSequenceAttrs(axis=axis, new_axis=new_axis):
+            return {"axis": axis, "adds_axis": new_axis}
+        case SequenceMapAttrs(num_sequences=count):
+            return {"carried": count}
+    return {}
 
 
 def run_control(step: ControlStep, number: int, plan: MemoryPlan, address: Callable[[Value], Address]) -> list[Stmt]:
     """Statements that run control-flow node ``number`` of the program and bind the sizes of its results."""
-    operands = [ControlOperand(address(v), v.dtype, te.shape_of(v.shape)) for v in step.operands]
+    operands = [_operand(v, plan, address) for v in step.operands]
     types_ = [size_type(s) for s in step.sizes]
     operands += [ControlOperand(None, t.dtype, te.shape_of(t.shape)) for t in types_]
-    results = [_result(v, plan.location(v).index, step.symbols) for v in step.node.results]
-    return [RunControl(number, tuple(operands), tuple(results)), *_bind(step, plan)]
+    results = [_result(v, _number(v, plan), step.symbols) for v in step.node.results]
+    places = [plan.location(v) for v in step.node.results]
+    moves = [MoveOutput(result.number, place.index) for result, place in zip(results, places) if place.base == "output"]
+    return [RunControl(number, tuple(operands), tuple(results)), *_bind(step, plan), *moves]
+
+
+def _number(value: Value, plan: MemoryPlan) -> int:
+    """A block's number; of an output that the host makes, a number that no block has."""
+    location = plan.location(value)
+    return -1 - location.index if location.base == "output" else location.index
+
+
+def _operand(value: Value, plan: MemoryPlan, address: Callable[[Value], Address]) -> ControlOperand:
+    dtype, shape = described(value)
+    if shape is None:
+        return ControlOperand(None, dtype, (), plan.location(value).index)
+    return ControlOperand(address(value), dtype, te.shape_of(shape))
 
 
 def _result(value: Value, number: int, fresh: Collection[str]) -> ControlResult:
     def wanted(extent: Dim) -> Expr | None:
         return te.dim(extent) if set(dims.symbols(extent)).isdisjoint(fresh) else None
 
-    return ControlResult(number, value.dtype, tuple(map(wanted, value.shape)))
+    dtype, shape = described(value)
+    return ControlResult(number, dtype, None if shape is None else tuple(map(wanted, shape)))
 
 
 def _bind(step: ControlStep, plan: MemoryPlan) -> list[Stmt]:
     places: dict[str, Address] = {}
     for value in step.node.results:
-        for axis, extent in enumerate(value.shape):
+        for axis, extent in enumerate(described(value)[1] or ()):
             base = ("shape", plan.location(value).index)
             places.setdefault(str(extent), Address(base, te.dim(8 * axis)))
     unbound = [s for s in step.symbols if s not in places]

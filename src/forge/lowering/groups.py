@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from forge import dims
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
+from forge.lowering.objects import is_handle_copy, runs_on_host
 from forge.ops.base import Kind, Op
 
 VIEW_OPERATORS = frozenset({"reshape", "expand_dims", "squeeze", "nn.batch_flatten"})
@@ -79,8 +80,12 @@ def is_scalar_constant(value: Value) -> bool:
     return array is not None and array.size == 1 and array.dtype.kind in "biuf"
 
 
+def _needs_kernel(node: Node) -> bool:
+    return node.op != "constant" and not is_view(node) and not runs_on_host(node) and not is_handle_copy(node)
+
+
 def form_groups(graph: Graph, fuse: bool = True, keep: Iterable[Value] = ()) -> list[Group]:
-    """Groups of all nodes that need code, in order of execution; a control-flow node is in no group.
+    """Groups of all nodes that need code, in order of execution; a node that the host runs, or the copy of a handle, is in no group.
 
     Args:
         fuse: False makes one group a node.
@@ -98,7 +103,7 @@ class _Former:
         self.reread: set[Node] = set()  # inlined nodes whose elements the anchor reads many times
 
     def run(self) -> list[Group]:
-        nodes = [n for n in self.graph.nodes if n.op != "constant" and not is_view(n) and not n.regions]
+        nodes = [n for n in self.graph.nodes if _needs_kernel(n)]
         position = {n: i for i, n in enumerate(nodes)}
         groups: list[Group] = []
         for node in nodes:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from forge import dims, dtypes, te
 from forge.errors import CompileError
-from forge.ir import types
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.groups import is_scalar_constant, is_view
+from forge.lowering.objects import runs_on_host, tensor_symbols
 from forge.ops.base import Op
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
@@ -46,7 +46,7 @@ class Definition:
 
 
 def find_definitions(graph: Graph, known: Iterable[str]) -> list[Definition]:
-    """Definitions of all symbols that ``graph`` introduces, in order; those of control-flow nodes are the sizes of their results.
+    """Definitions of all symbols that ``graph`` introduces, in order; those of nodes that the host runs are sizes of results.
 
     Raises:
         CompileError: an operator introduces a symbol that it does not define.
@@ -54,10 +54,10 @@ def find_definitions(graph: Graph, known: Iterable[str]) -> list[Definition]:
     have = set(known)
     found = []
     for node in graph.nodes:
-        if node.regions:
-            have.update(s for v in node.results for s in types.symbols(v.type))
+        if runs_on_host(node):
+            have.update(s for v in node.results for s in tensor_symbols(v.type))
             continue
-        fresh = list(dict.fromkeys(s for v in node.results for s in types.symbols(v.type) if s not in have))
+        fresh = list(dict.fromkeys(s for v in node.results for s in tensor_symbols(v.type) if s not in have))
         definition = _definition(node, fresh)
         if fresh or definition.conditions:
             found.append(definition)

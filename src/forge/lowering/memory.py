@@ -19,8 +19,9 @@ from forge.dims import Dim
 from forge.errors import CompileError
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Value
-from forge.ir.types import TensorType, symbols
+from forge.ir.types import TensorType, UnrankedType
 from forge.lowering.groups import Group, is_view
+from forge.lowering.objects import HANDLE_BYTES, is_sequence, runs_on_host, tensor_symbols
 
 ALIGNMENT = 64
 _CLAMPED = frozenset({"stack", "nn.pad"})
@@ -113,8 +114,8 @@ def view_root(value: Value) -> Value:
 
 
 def is_control_result(value: Value) -> bool:
-    """Whether a control-flow node produces the value: its memory comes from the region that made it."""
-    return value.producer is not None and bool(value.producer.regions)
+    """Whether a node that the host runs produces the value: its memory comes from there."""
+    return value.producer is not None and runs_on_host(value.producer)
 
 
 def materialise_outputs(graph: Graph, late: Collection[str] = ()) -> None:
@@ -126,7 +127,7 @@ def materialise_outputs(graph: Graph, late: Collection[str] = ()) -> None:
     outputs = list(graph.outputs)
     for k, value in enumerate(outputs):
         root = view_root(value)
-        is_late_view = root is not value and any(s in late for s in symbols(value.type))
+        is_late_view = root is not value and any(s in late for s in tensor_symbols(value.type))
         is_foreign = root.producer is None or root.constant is not None or is_control_result(root)
         if root in taken or is_foreign or is_late_view:
             outputs[k] = Builder(graph).call("copy", value)
@@ -162,9 +163,13 @@ def steps_of(groups: Sequence[Group]) -> list[Step]:
 
 
 def byte_size(value: Value) -> Dim:
-    """Bytes of the value's tensor."""
-    if not isinstance(value.type, TensorType) or value.type.dtype == "string":
-        raise CompileError(f"memory plan: value %{value.name}: got {value.type}; only tensors of numbers have native code")
+    """Bytes of the value's tensor or handle; of a tensor of unknown rank, which the host allocates, 1."""
+    if is_sequence(value.type):
+        return HANDLE_BYTES
+    if isinstance(value.type, UnrankedType):
+        return 1
+    if not isinstance(value.type, TensorType):
+        raise CompileError(f"memory plan: value %{value.name}: got {value.type}; only tensors have native code")
     return value.type.size * dtypes.itemsize(value.type.dtype)
 
 

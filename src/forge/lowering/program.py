@@ -12,20 +12,38 @@ import numpy as np
 from forge import dims, te
 from forge.dims import Dim, DimExpr
 from forge.errors import CompileError
-from forge.ir.nodes import Graph, Value
+from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
-from forge.ir.types import symbols as type_symbols
 from forge.lowering.build import build_function, group_symbols
-from forge.lowering.control import ControlStep, control_of, find_control, introduced_symbols, run_control, straighten_scans
+from forge.lowering.control import (
+    ControlStep,
+    control_of,
+    find_control,
+    find_unranked_copies,
+    introduced_symbols,
+    run_control,
+    straighten_scans,
+)
 from forge.lowering.groups import Group, form_groups, is_scalar_constant
 from forge.lowering.late import Definition, build_definition, find_definitions, size_of
 from forge.lowering.memory import MemoryPlan, Step, WeightTable, materialise_outputs, plan_memory
+from forge.lowering.objects import check_types, copy_handle, is_handle_copy, object_spec, tensor_symbols
+from forge.lowering.strings import unpack_string_constants
 from forge.target import Target
 from forge.tir.program import Control, Program, TensorSpec
 from forge.tir.stmt import Address, AllocateMemory, AllocateOutput, CallKernel, FreeMemory, Function, LoadSymbol, Stmt, seq
 
 Progress = Callable[[str, int, int], None]
-Item = Group | Definition | ControlStep
+
+
+@dataclass(eq=False)
+class HandleCopy:
+    """A node that copies a sequence or an optional."""
+
+    node: Node
+
+
+Item = Group | Definition | ControlStep | HandleCopy
 
 
 @dataclass(frozen=True)
@@ -70,16 +88,19 @@ class _Lowering:
 
     def lower_one(self, graph: Graph, name: str, progress: Progress | None = None) -> LoweredProgram:
         """One graph, as a program without functions and weights."""
-        _check_types(graph)
+        check_types([*graph.inputs, *[v for node in graph.nodes for v in node.results]])
         names = graph.output_names
         straighten_scans(graph)
+        unpack_string_constants(graph)
         symbols = _input_symbols(graph)
         definitions = find_definitions(graph, symbols)
         controls = find_control(graph, symbols)
         late = introduced_symbols(graph, symbols)
         materialise_outputs(graph, late)
         groups = form_groups(graph, self.fuse, [v for d in definitions for v in d.values])
-        sequence = _in_order(graph, groups, [*definitions, *controls])
+        copies = [HandleCopy(n) for n in graph.nodes if is_handle_copy(n)]
+        controls += find_unranked_copies(graph, controls)
+        sequence = _in_order(graph, groups, [*definitions, *controls, *copies])
         plan = plan_memory(graph, [_step(item) for item in sequence], late, self.table)
         assembler = _Assembler(graph, plan, self, late, name)
         for number, item in enumerate(sequence):
@@ -107,7 +128,7 @@ def _program(graph: Graph, name: str, assembler: _Assembler, names: Sequence[str
     )
 
 
-def _in_order(graph: Graph, groups: Sequence[Group], others: Sequence[Definition | ControlStep]) -> list[Item]:
+def _in_order(graph: Graph, groups: Sequence[Group], others: Sequence[Definition | ControlStep | HandleCopy]) -> list[Item]:
     """Groups at the place of their last node, others just before their node."""
     position = {node: k for k, node in enumerate(graph.nodes)}
     keyed: list[tuple[int, int, Item]] = [(position[g.sink], 1, g) for g in groups]
@@ -118,6 +139,8 @@ def _in_order(graph: Graph, groups: Sequence[Group], others: Sequence[Definition
 def _step(item: Item) -> Step:
     if isinstance(item, ControlStep):
         return Step(tuple(item.operands), tuple(item.node.results))
+    if isinstance(item, HandleCopy):
+        return Step(tuple(v for v in item.node.operands if v is not None), tuple(item.node.results))
     if isinstance(item, Definition):
         return Step(item.values, (item.slot,))
     return Step(tuple(item.external_operands()), tuple(item.sink.results))
@@ -142,6 +165,8 @@ class _Assembler:
             self._define(item)
         elif isinstance(item, ControlStep):
             self._run_control(item)
+        elif isinstance(item, HandleCopy):
+            self._copy_handle(item.node)
         else:
             self._allocate(item)
             function = _function(item, self.functions, self.lowering.target, self.plan)
@@ -157,6 +182,11 @@ class _Assembler:
         base = addresses[-1]
         for k, symbol in enumerate(definition.symbols):
             self.entry.append(LoadSymbol(te.symbol_var(symbol), Address(base.base, base.offset + 8 * k)))
+
+    def _copy_handle(self, node: Node) -> None:
+        function = self.functions.setdefault("copy_handle", copy_handle())
+        values = [v for v in (*node.operands, *node.results) if v is not None]
+        self.entry.append(CallKernel(function.name, tuple(_address(v, self.plan) for v in values)))
 
     def _run_control(self, step: ControlStep) -> None:
         labels = step.node.op_def.regions
@@ -175,20 +205,8 @@ class _Assembler:
                 self.entry.append(AllocateMemory(location.index, size_of(value)))
             elif location.base == "output":
                 output = self.graph.outputs[location.index]
-                if not set(self.late).isdisjoint(type_symbols(output.type)):
+                if not set(self.late).isdisjoint(tensor_symbols(output.type)):
                     self.entry.append(AllocateOutput(location.index, te.shape_of(output.shape), size_of(output)))
-
-
-def _check_types(graph: Graph) -> None:
-    """Refuses what only the interpreter can hold: sequences, optionals, strings."""
-    for value in [*graph.inputs, *[v for node in graph.nodes for v in node.results]]:
-        if isinstance(value.type, TensorType) and value.type.dtype != "string":
-            continue
-        node = value.producer
-        where = f"input %{value.name}" if node is None else f"node {node.name or node.op} ({node.op})"
-        raise CompileError(
-            f"compile: {where}: got {value.type}; only tensors of numbers have native code; run it with target='reference'"
-        )
 
 
 def _function(group: Group, functions: dict[str, Function], target: Target, plan: MemoryPlan) -> Function:
@@ -237,6 +255,8 @@ def _address(value: Value, plan: MemoryPlan) -> Address:
 
 
 def _spec(value: Value, name: str) -> TensorSpec:
+    if not isinstance(value.type, TensorType):
+        return object_spec(value, name)
     return TensorSpec(name, value.dtype, te.shape_of(value.shape))
 
 
@@ -253,6 +273,9 @@ def _output_specs(graph: Graph, names: Sequence[str], late: Sequence[str]) -> tu
 
     specs = []
     for number, (value, name) in enumerate(zip(graph.outputs, names)):
+        if not isinstance(value.type, TensorType):
+            specs.append(object_spec(value, name))
+            continue
         shape = [told(number, axis, extent) for axis, extent in enumerate(value.shape)]
         specs.append(TensorSpec(name, value.dtype, te.shape_of(shape)))
     return tuple(specs), extra
@@ -266,7 +289,7 @@ def _input_symbols(graph: Graph) -> list[str]:
     """
     bound: dict[str, None] = {}
     used: dict[str, Value] = {}
-    for value in graph.inputs:
+    for value in (v for v in graph.inputs if isinstance(v.type, TensorType)):
         for d in value.shape:
             if isinstance(d, DimExpr) and dims.symbols(d) == [str(d)]:
                 bound[str(d)] = None

@@ -129,9 +129,16 @@ class _Printer:
             case stmt.AllocateOutput(number=number, shape=shape, size=size):
                 return f"output{number} = allocate {self.expression(size.bytes)} as ({', '.join(map(self.expression, shape))})"
             case stmt.RunControl(control=control, operands=operands, results=results):
-                given = ", ".join("sizes" if o.address is None else self._address(o.address) for o in operands)
+                given = ", ".join(map(self._control_operand, operands))
                 return f"{', '.join(f'dynamic{r.number}' for r in results)} = control{control}({given})"
+            case stmt.MoveOutput(result=result, number=number):
+                return f"output{number} = dynamic{result}"
         raise TypeError(f"{type(s).__name__} has no text")
+
+    def _control_operand(self, operand: stmt.ControlOperand) -> str:
+        if operand.address is not None:
+            return self._address(operand.address)
+        return "sizes" if operand.result is None else f"dynamic{operand.result}"
 
     def _address(self, address: stmt.Address) -> str:
         kind, number = address.base

@@ -14,7 +14,8 @@ Grammar::
          | CallKernel(name, buffers, scalars)       entry functions only, as the rest: calls another function of the program
          | LoadSymbol(var, address)                 binds a size that an earlier kernel has computed
          | AllocateMemory(number, size) | FreeMemory(number) | AllocateOutput(number, shape, size) | Timestamp(address)
-         | RunControl(control, operands, results)  runs a control-flow node of the program
+         | RunControl(control, operands, results)   runs a node of the program through the host
+         | MoveOutput(result, number)               a result of such a node becomes an output
 
 A ``parallel`` loop stands at the top of a function's body (only Let before it, nothing after it); its iterations run in
 chunks on the host's thread pool. ``unrolled`` and ``vectorized`` loops have constant extents. Vectorised loops are gone
@@ -178,20 +179,27 @@ class Timestamp(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ControlOperand:
-    """A tensor that a control-flow node reads; without address it has no elements and only its sizes are wanted."""
+    """A tensor that a node of the host reads; without address it has no elements and only its sizes are wanted.
+
+    With ``result`` it is that result of an earlier node of the host, whatever its sizes.
+    """
 
     address: Address | None
     dtype: str
     shape: tuple[Expr, ...]
+    result: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ControlResult:
-    """Defines bases ("dynamic", ``number``), freed as by ``AllocateMemory``, and ("shape", ``number``). None: any extent."""
+    """Defines bases ("dynamic", ``number``), freed as by ``AllocateMemory``, and ("shape", ``number``).
+
+    None: any extent; any rank.
+    """
 
     number: int
     dtype: str
-    shape: tuple[Expr | None, ...]
+    shape: tuple[Expr | None, ...] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,6 +209,14 @@ class RunControl(Stmt):
     control: int
     operands: tuple[ControlOperand, ...]
     results: tuple[ControlResult, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MoveOutput(Stmt):
+    """Makes result ``result`` of a node of the host the output ``number``, with its sizes."""
+
+    result: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)

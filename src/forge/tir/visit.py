@@ -52,7 +52,7 @@ def own_expressions(s: stmt.Stmt) -> tuple[tir.Expr, ...]:
             return (*shape, size.bytes, size.estimate)
         case stmt.RunControl(operands=operands, results=results):
             offsets = [o.address.offset for o in operands if o.address is not None]
-            wanted = [x for r in results for x in r.shape if x is not None]
+            wanted = [x for r in results for x in r.shape or () if x is not None]
             return (*offsets, *(x for o in operands for x in o.shape), *wanted)
     return ()
 

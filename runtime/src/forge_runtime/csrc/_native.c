@@ -225,7 +225,7 @@ static PyObject *check_given(const module_state *state, const forge_model *model
 static int hold_output(const module_state *state, const model_object *self, int32_t index, PyObject *given,
                        held_tensor *held, forge_tensor *tensor) {
   const bool large = has_unknown_size(tensor) || forge_byte_count(tensor) >= KEPT_OUTPUT;
-  if (given == NULL && (large || tensor->dtype == FORGE_STRING)) return 0;
+  if (given == NULL && (large || tensor->dtype >= FORGE_STRING)) return 0;
   held->object =
       given ? check_given(state, self->model, index, given, tensor) : new_array(state, &self->outputs[index], tensor);
   if (held->object == NULL || get_buffer(held, PyBUF_WRITABLE) < 0) return -1;
@@ -660,9 +660,9 @@ static int native_exec(PyObject *module) {
   if (import_errors(state) < 0) return -1;
   if ((state->ndarray = get_attribute("numpy", "ndarray")) == NULL) return -1;
   if ((state->empty = get_attribute("numpy", "empty")) == NULL) return -1;
-  if ((state->adapt = get_attribute("forge_runtime.arrays", "adapt_input")) == NULL) return -1;
+  if ((state->adapt = get_attribute("forge_runtime.sequences", "adapt_value")) == NULL) return -1;
   if ((state->copy_contiguous = get_attribute("forge_runtime.arrays", "copy_contiguous")) == NULL) return -1;
-  if ((state->from_memory = get_attribute("forge_runtime.arrays", "from_memory")) == NULL) return -1;
+  if ((state->from_memory = get_attribute("forge_runtime.sequences", "value_from_memory")) == NULL) return -1;
   if ((state->output_dtypes = get_attribute("forge_runtime.arrays", "output_dtypes")) == NULL) return -1;
   if ((state->check_output = get_attribute("forge_runtime.arrays", "check_output")) == NULL) return -1;
   if ((state->model_type = PyType_FromModuleAndSpec(module, &model_spec, NULL)) == NULL) return -1;

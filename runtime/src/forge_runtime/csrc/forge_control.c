@@ -52,7 +52,7 @@ static int32_t allocate_empty(const forge_host *host, const forge_control *contr
 }
 
 int32_t forge_hand_over(const forge_host *host, const forge_control *control, forge_tensor *value, forge_tensor *result) {
-  bool fits = value->dtype == result->dtype && value->ndim == result->ndim;
+  bool fits = value->dtype == result->dtype && (result->ndim < 0 || value->ndim == result->ndim);
   for (int32_t d = 0; fits && d < result->ndim; d++)
     fits = result->shape[d] < 0 || result->shape[d] == value->shape[d];
   if (!fits) return forge_node_fail(host, control, FORGE_ERROR_VALUE, "a result has another type than the model says");
