@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from forge.kernels.contract import KernelCall
 from forge.schedule.access import OTHER, UNIT, Accesses, analyse, collapse, pattern, vector_cost
 from forge.schedule.algebra import Algebra
+from forge.schedule.guards import GuardedReads
 from forge.schedule.loops import (
     PARALLEL_WORK,
     Loop,
@@ -38,7 +39,7 @@ CHEAP = 12
 
 def schedule_injective(call: KernelCall, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
     """Vectorised and parallel loops over ``loops`` around the scalar statement ``body``."""
-    body = IndexSimplifier(algebra).stmt(body)
+    body = IndexSimplifier(algebra).stmt(map_expressions(body, GuardedReads(call.target, algebra)))
     return seq(*(_nest(call.target, *part, algebra) for part in _split(tuple(loops), body, algebra)))
 
 

@@ -18,6 +18,7 @@ from forge.kernels.contract import KernelCall
 from forge.schedule.access import INVARIANT, UNIT, Accesses, analyse, collapse, pattern, vector_cost
 from forge.schedule.accumulate import Accumulators
 from forge.schedule.algebra import Algebra, free_variables
+from forge.schedule.guards import GuardedReads
 from forge.schedule.injective import serial_nest
 from forge.schedule.loops import (
     PARALLEL_WORK,
@@ -88,8 +89,9 @@ def schedule_reductions(
 def prepare(target: Target, loops: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra) -> Problem:
     """Finds the outer axes, brings indices to canonical form and collapses axes."""
     simplify = IndexSimplifier(algebra)
-    body = simplify.stmt(body)
-    reductions = [Reduction(r.result, r.kind, simplify.expr(r.value), r.axes) for r in reductions]
+    guard = GuardedReads(target, algebra)
+    body = simplify.stmt(map_expressions(body, guard))
+    reductions = [Reduction(r.result, r.kind, simplify.expr(guard(r.value)), r.axes) for r in reductions]
     used = set[Var]().union(*(free_variables(r.value) for r in reductions))
     outer = [axis for axis in loops if axis.var in used]
     rest = [axis for axis in loops if axis.var not in used]
