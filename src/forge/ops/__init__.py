@@ -5,6 +5,7 @@ from forge.ops import (  # noqa: F401
     arrangement,
     complex,  # noqa: A004
     control,
+    counters,
     creation,
     detection,
     diagonals,
