@@ -28,7 +28,8 @@ def _angle(x: Expr) -> Expr:
 
 
 register_rows([
-    Row("complex.make", "real + i * imaginary", _make, te.complex_of, ("real", "imaginary"), "part", "complex", Accuracy.EXACT),
+    Row("complex.make", "real + i * imaginary", _make, te.complex_of, ("real", "imaginary"), "float32 or float64", "complex",
+        Accuracy.EXACT),
     Row("complex.real", "the real part of data", np.real, te.real_part, accepts="complex", result="real",
         accuracy=Accuracy.EXACT),
     Row("complex.imag", "the imaginary part of data", np.imag, te.imaginary_part, accepts="complex", result="real",

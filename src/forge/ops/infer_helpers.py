@@ -74,7 +74,7 @@ DTYPE_CLASSES: dict[str, Callable[[str], bool]] = {
     "integer or bool": lambda d: dtypes.is_integer(d) or d == "bool",
     "numeric or bool": lambda d: dtypes.is_integer(d) or dtypes.is_float(d) or d == "bool",
     "complex": dtypes.is_complex,
-    "part": lambda d: d in ("float32", "float64"),
+    "float32 or float64": lambda d: d in ("float32", "float64"),
     "numeric or complex": lambda d: dtypes.is_integer(d) or dtypes.is_float(d) or dtypes.is_complex(d),
     "number or bool": lambda d: d != "string",
     "float or complex": lambda d: dtypes.is_float(d) or dtypes.is_complex(d),
