@@ -13,6 +13,7 @@ from forge.ops import (  # noqa: F401
     elementwise,
     elementwise_bits,
     factorization,
+    fft,
     indexing,
     layout,
     linalg,
