@@ -271,7 +271,8 @@ class Runtime:
             return [] if dtype == "sequence" else None
         if shape is None or None in shape:
             raise InputError(f"{self._where('input')} '{name}': its size is computed from symbols; pass inputs to warm_up")
-        return np.zeros([size if isinstance(size, int) else 1 for size in shape], numpy_dtype(dtype))
+        extents = [size if isinstance(size, int) else 1 for size in shape]
+        return np.full(extents, "", object) if dtype == "string" else np.zeros(extents, numpy_dtype(dtype))
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {dtype}{_shape_text(shape)}" for name, dtype, shape in self._description["inputs"])

@@ -9,9 +9,14 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from rich.markup import escape
 
 from forge.cli import source
 from forge.cli.peers import as_list
+from forge.errors import OptionError
+
+SHOWN = 32
+"""Characters of a string that are shown."""
 
 EXAMPLES = (
     "forge run build/ --input x.npy",
@@ -41,19 +46,27 @@ def run(
     if output is not None:
         _save(output, outputs)
     if as_json:
-        described = [{"name": n, "shape": list(a.shape), "dtype": str(a.dtype), **_statistics(a)} for n, a in outputs.items()]
+        described = [{"name": n, "shape": list(a.shape), "dtype": _dtype(a), **_statistics(a)} for n, a in outputs.items()]
         source.print_json(described)
         return
     numbers = ("minimum", "maximum", "mean")
     shown = source.table("outputs", "name", "shape", "dtype", *numbers, right=numbers)
     for name, array in outputs.items():
-        shown.add_row(name, source.shape_text(array.shape), str(array.dtype), *[f"{x:.6g}" for x in _statistics(array).values()])
+        cells = [x if isinstance(x, str) else f"{x:.6g}" for x in _statistics(array).values()]
+        shown.add_row(name, source.shape_text(array.shape), _dtype(array), *map(escape, cells))
     source.console().print(shown)
 
 
-def _statistics(array: np.ndarray) -> dict[str, float]:
+def _dtype(array: np.ndarray) -> str:
+    return "string" if array.dtype == object else str(array.dtype)
+
+
+def _statistics(array: np.ndarray) -> dict[str, float | str]:
+    """Of numbers; of strings the first and the last in the order of code points, as literals that may be cut."""
     if array.size == 0:
         return dict.fromkeys(("minimum", "maximum", "mean"), float("nan"))
+    if array.dtype == object:
+        return {"minimum": ascii(array.min())[:SHOWN], "maximum": ascii(array.max())[:SHOWN], "mean": float("nan")}
     values = np.abs(array) if np.iscomplexobj(array) else array.astype(np.float64)
     return {"minimum": float(values.min()), "maximum": float(values.max()), "mean": float(values.mean())}
 
@@ -65,7 +78,20 @@ def _save(path: Path, outputs: dict[str, np.ndarray]) -> None:
         with zipfile.ZipFile(temporary, "w") as archive:
             for name, array in outputs.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
-                    np.lib.format.write_array(stream, np.asanyarray(array), allow_pickle=False)
+                    np.lib.format.write_array(stream, _storable(name, array), allow_pickle=False)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _storable(name: str, array: np.ndarray) -> np.ndarray:
+    """Strings as fixed-width text, which needs no pickle.
+
+    Raises:
+        OptionError: a string ends with a zero character, which that form drops.
+    """
+    if array.dtype != object:
+        return array
+    if any(text.endswith("\0") for text in array.flat):
+        raise OptionError(f"--output: output {name!r} has a string that ends with a zero character, which .npz cannot keep")
+    return array.astype(np.str_)
