@@ -72,6 +72,11 @@ def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
     return total
 
 
+def polynomial_by_halves(x: Expr, square: Expr, coefficients: Sequence[float]) -> Expr:
+    """``polynomial`` as even powers plus x times odd ones: half as long a chain of dependent operations."""
+    return fma(polynomial(square, coefficients[1::2]), x, polynomial(square, coefficients[::2]))
+
+
 def bits_of(x: Expr) -> Expr:
     return tir.call("reinterpret", x, dtype=format_of(x).bits)
 

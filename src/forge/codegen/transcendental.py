@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from forge.codegen import division, exponential, powers, trigonometry
+from forge.codegen import division, exponential, gates, powers, trigonometry
 from forge.tir import expr as tir
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Stmt
@@ -43,8 +43,9 @@ AnyHelper = Helper | Guarded | Looped | ByFormat
 
 _PLAIN: tuple[Helper, ...] = (
     exponential.exp, exponential.exp2, exponential.expm1, exponential.log, exponential.log2, exponential.log10,
-    exponential.log1p, exponential.sigmoid, exponential.tanh, exponential.erf, exponential.sinh, exponential.cosh,
+    exponential.log1p, exponential.tanh, exponential.erf, exponential.sinh, exponential.cosh,
     exponential.asinh, exponential.acosh, exponential.atanh, trigonometry.asin, trigonometry.acos, trigonometry.atan,
+    gates.sigmoid, gates.silu, gates.gelu, gates.gelu_tanh, gates.mish, gates.softplus,
     trigonometry.atan2, division.trunc, division.floor, division.ceil, division.truncdiv, division.floormod, division.floordiv)
 
 _PERIODIC: tuple[Helper, ...] = (trigonometry.sin, trigonometry.cos, trigonometry.tan)

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from forge.codegen import floats
-from forge.codegen.floats import NAN, absolute, constant, fma, polynomial, select, single
+from forge.codegen.floats import NAN, absolute, constant, fma, polynomial, polynomial_by_halves, select, single
 from forge.tir import expr as tir
 from forge.tir.expr import Buffer, Expr
 
@@ -45,6 +45,10 @@ _COS = {
     "float64": (0.04166666666666659, -0.001388888888887209, 2.4801587288234468e-05, -2.7557313997312553e-07,
                 2.0875675636987364e-09, -1.1357208681335761e-11),
 }
+
+# (tan(r) - r) / r^3 in r^2 for |r| <= pi/4
+_TAN = (0.33333349227905273, 0.1333267241716385, 0.0540594607591629, 0.021282609552145004, 0.010838315822184086,
+        8.286417869385332e-05, 0.0043809544295072556)
 
 # (asin(x) - x) / x^3 in x^2 for |x| <= 1/2
 _ASIN = {
@@ -200,10 +204,18 @@ def cos(x: Expr, far: bool = False) -> Expr:
 
 def tan(x: Expr, far: bool = False) -> Expr:
     angle = _reduce(x, far)
-    sine, cosine = _sin_cos(angle)
+    top, bottom = _tan_parts(angle)
     odd = _odd(angle.quadrant)
-    result = select(odd, -cosine, sine) / select(odd, sine, cosine)
+    result = select(odd, -bottom, top) / select(odd, top, bottom)
     return _finite(x, select(x.eq(0.0), x, result))
+
+
+def _tan_parts(angle: Angle) -> tuple[Expr, Expr]:
+    """The tangent of the reduced angle, as a quotient."""
+    if not single(angle.r):
+        return _sin_cos(angle)
+    r, u = angle.r, angle.r * angle.r
+    return fma(r * u, polynomial_by_halves(u, u * u, _TAN), r), constant(r, 1.0)
 
 
 def _asin_core(x: Expr) -> tuple[Expr, Expr, Expr]:

@@ -74,19 +74,12 @@ def _zero(x: Expr) -> Expr:
 
 def _gelu(x: Array, approximate: str) -> Array:
     if approximate == "none":
-        return np.asarray(0.5 * x * (1 + numeric.erf(x * np.asarray(SQRT_HALF, x.dtype))))
-    return np.asarray(0.5 * x * (1 + np.tanh(SQRT_2_OVER_PI * (x + TANH_CUBIC * x * x * x))))
+        return np.asarray(0.5 * x * numeric.erfc(x * np.asarray(-SQRT_HALF, x.dtype)))
+    return np.asarray(x * numeric.sigmoid(2 * SQRT_2_OVER_PI * (x + TANH_CUBIC * x * x * x)))
 
 
 def _lower_gelu(x: Expr, approximate: str) -> Expr:
-    if approximate == "none":
-        return x * 0.5 * (te.call("erf", x * SQRT_HALF) + 1.0)
-    inner = (x + x * x * x * TANH_CUBIC) * SQRT_2_OVER_PI
-    return x * 0.5 * (te.call("tanh", inner) + 1.0)
-
-
-def _lower_softplus(x: Expr) -> Expr:
-    return te.call("log1p", te.call("exp", te.negate(te.call("abs", x)))) + _max(x, 0.0)
+    return te.call("gelu" if approximate == "none" else "gelu_tanh", x)
 
 
 def _expm1_below(x: Expr) -> Expr:
@@ -130,7 +123,7 @@ register_rows([
          lambda x, alpha: te.select(x > 0.0, x, x * alpha), LeakyReluAttrs, 2),
     _row("gelu", "data / 2 * (1 + erf(data / sqrt(2))), or with tanh(sqrt(2 / pi) * (data + 0.044715 * data ** 3)) for erf",
          _gelu, _lower_gelu, GeluAttrs, 14),
-    _row("silu", "data * sigmoid(data)", lambda x: x * numeric.sigmoid(x), lambda x: x * te.call("sigmoid", x), flops=12),
+    _row("silu", "data * sigmoid(data)", lambda x: x * numeric.sigmoid(x), lambda x: te.call("silu", x), flops=12),
     _row("hardswish", "data * min(max(data / 6 + 1 / 2, 0), 1)",
          lambda x: x * np.clip(x * np.asarray(1 / 6, x.dtype) + 0.5, 0, 1),
          lambda x: x * _min(_max(x * (1 / 6) + 0.5, 0.0), 1.0)),
@@ -142,10 +135,10 @@ register_rows([
     _row("selu", "gamma * (data if data > 0 else alpha * (exp(data) - 1))",
          lambda x, alpha, gamma: gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))), _lower_selu, SeluAttrs, 12),
     _row("celu", "data if data > 0 else alpha * (exp(data / alpha) - 1)", _celu, _lower_celu, AlphaAttrs, 12),
-    _row("softplus", "log(1 + exp(data))", numeric.softplus, _lower_softplus, flops=22),
+    _row("softplus", "log(1 + exp(data))", numeric.softplus, lambda x: te.call("softplus", x), flops=22),
     _row("softsign", "data / (1 + |data|)", lambda x: x / (1 + np.abs(x)), lambda x: x / (te.call("abs", x) + 1.0)),
     _row("mish", "data * tanh(softplus(data))", lambda x: x * np.tanh(numeric.softplus(x)),
-         lambda x: x * te.call("tanh", _lower_softplus(x)), flops=33),
+         lambda x: te.call("mish", x), flops=20),
     _row("thresholded_relu", "data if data > alpha else 0",
          lambda x, alpha: np.where(x > np.asarray(alpha, x.dtype), x, np.zeros_like(x)),
          lambda x, alpha: te.select(x > alpha, x, _zero(x)), AlphaAttrs, 1, accuracy=Accuracy.EXACT),

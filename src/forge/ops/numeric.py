@@ -216,10 +216,15 @@ def right_shift(a: Array, b: Array) -> Array:
 
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
+_ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 
 def erf(x: Array) -> Array:
     return np.asarray(_ERF(x.astype(np.float64)), dtype=np.float64).astype(x.dtype)
+
+
+def erfc(x: Array) -> Array:
+    return np.asarray(_ERFC(x.astype(np.float64)), dtype=np.float64).astype(x.dtype)
 
 
 def sigmoid(x: Array) -> Array:

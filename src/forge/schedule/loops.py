@@ -201,7 +201,8 @@ def _decode(fused: Var, loops: Sequence[Loop]) -> list[Stmt]:
 
 _EXPENSIVE = frozenset({
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
-    "asinh", "acosh", "atanh", "atan2", "erf", "pow", "sigmoid",
+    "asinh", "acosh", "atanh", "atan2", "erf", "pow", "sigmoid", "silu", "gelu", "gelu_tanh",
+    "mish", "softplus",
 })
 
 

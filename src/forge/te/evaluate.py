@@ -14,6 +14,7 @@ import numpy as np
 from forge import dtypes
 from forge.te.tensor import Tensor
 from forge.tir import expr as E
+from forge.tir import gates
 
 Array = np.ndarray[Any, Any]
 
@@ -234,7 +235,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "expm1": expm1, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": log1p, "sin": np.sin,
     "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
     "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf,
-    "sigmoid": _sigmoid, "pow": np.power, "fmod": np.fmod, "atan2": np.arctan2, "isnan": np.isnan, "isinf": np.isinf,
+    **gates.MEANINGS, "pow": np.power, "fmod": np.fmod, "atan2": np.arctan2, "isnan": np.isnan, "isinf": np.isinf,
     "popcount": lambda x: np.bitwise_count(x.view(f"uint{8 * x.dtype.itemsize}")), "clz": _leading_zeros,
     "sign": np.sign, "real": np.real, "imag": np.imag, "complex": _complex,
 }

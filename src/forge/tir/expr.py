@@ -49,7 +49,8 @@ INTRINSICS: dict[str, int] = {
     "fma": 3, "abs": 1, "floor": 1, "ceil": 1, "trunc": 1, "round": 1,  # round: half to even
     "sqrt": 1, "rsqrt": 1, "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log10": 1, "log1p": 1,
     "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1, "tanh": 1,
-    "asinh": 1, "acosh": 1, "atanh": 1, "erf": 1, "sigmoid": 1, "pow": 2, "fmod": 2, "atan2": 2,
+    "asinh": 1, "acosh": 1, "atanh": 1, "erf": 1, "pow": 2, "fmod": 2, "atan2": 2,
+    "sigmoid": 1, "silu": 1, "gelu": 1, "gelu_tanh": 1, "mish": 1, "softplus": 1,
     "isnan": 1, "isinf": 1,  # -> bool
     "popcount": 1, "clz": 1,
     # horizontal reductions: vector -> scalar

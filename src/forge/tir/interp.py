@@ -14,7 +14,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.tir import expr as tir
-from forge.tir import stmt
+from forge.tir import gates, stmt
 from forge.tir.expr import Buffer, Expr, Var
 
 Array = np.ndarray[Any, Any]
@@ -205,7 +205,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sin": np.sin,
     "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
     "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    "erf": _by_element(math.erf), "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "pow": np.power, "fmod": np.fmod,
+    "erf": _by_element(math.erf), **gates.MEANINGS, "pow": np.power, "fmod": np.fmod,
     "atan2": np.arctan2, "isnan": np.isnan, "isinf": np.isinf, "popcount": np.bitwise_count,
 }
 
