@@ -95,6 +95,7 @@ def test_a_quoted_number_is_a_name_and_an_unquoted_one_a_result() -> None:
         ("Tensor[(64), float32]", TensorType((64,), "float32")),
         ("Tensor[?, string]", UnrankedType("string")),
         ("Sequence[Tensor[?, int64]]", SequenceType(UnrankedType("int64"))),
+        ("Sequence[Tensor[none, int64]]", SequenceType(UnrankedType("int64", is_absent=True))),
         ("Optional[Sequence[bool]]", OptionalType(SequenceType(TensorType((), "bool")))),
         ("Object[kv_cache]", ObjectType("kv_cache")),
     ],

@@ -5,7 +5,7 @@ Grammar::
     attribute = STRING | "True" | "False" | "None" | FLOAT | "[" (attribute ("," attribute)* ","?)? "]" | dimension
     dimension = see ``forge.dims``
     types     = type | "(" (type ("," type)* ","?)? ")"
-    type      = DTYPE | "Tensor" "[" ("(" dimension,* ")" | "?") "," DTYPE "]"
+    type      = DTYPE | "Tensor" "[" ("(" dimension,* ")" | "?" | "none") "," DTYPE "]"
               | ("Sequence" | "Optional") "[" type "]" | "Object" "[" NAME "]"
     notes     = ("/*" ("ty=" types | "name=" STRING | "results=" attribute | "span=" anything)* "*/")*
 """
@@ -196,9 +196,10 @@ class Cursor:
         return found
 
     def _tensor(self) -> T.Type:
-        if self.accept("?"):
-            self.expect(",")
-            return T.UnrankedType(self._dtype(self.expect_kind("name", "a dtype")))
+        for mark, is_absent in (("?", False), ("none", True)):
+            if self.accept(mark):
+                self.expect(",")
+                return T.UnrankedType(self._dtype(self.expect_kind("name", "a dtype")), is_absent)
         self.expect("(")
         shape: list[Dim] = []
         self.listed(")", lambda: shape.append(self.dimension()))

@@ -60,15 +60,19 @@ class TensorType:
 
 @dataclass(frozen=True)
 class UnrankedType:
-    """A tensor of unknown rank: only an element of a sequence or a result of If."""
+    """A tensor of unknown rank: only an element of a sequence or a result of If.
+
+    ``is_absent``: there is none; the element of a sequence that is known to be empty.
+    """
 
     dtype: str
+    is_absent: bool = False
 
     def __post_init__(self) -> None:
         _check_dtype(self.dtype)
 
     def __str__(self) -> str:
-        return f"Tensor[?, {self.dtype}]"
+        return f"Tensor[{'none' if self.is_absent else '?'}, {self.dtype}]"
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,10 @@ def join(op: str, a: Type, b: Type, visible: set[str]) -> Type:
         TypeInferenceError: there is none.
     """
     match a, b:
+        case UnrankedType(is_absent=True), (TensorType() | UnrankedType()) if a.dtype == b.dtype:
+            return b
+        case (TensorType() | UnrankedType()), UnrankedType(is_absent=True) if a.dtype == b.dtype:
+            return a
         case TensorType(), TensorType() if a.dtype == b.dtype:
             if a.rank != b.rank:
                 return UnrankedType(a.dtype)

@@ -49,12 +49,21 @@ def _symbols(type_: Type) -> list[str]:
 def taken(element: Type) -> Type:
     """The type of one element: sizes that may differ between elements are new symbols."""
     if not isinstance(element, TensorType):
-        return element
+        return UnrankedType(element.dtype) if isinstance(element, UnrankedType) else element
     return TensorType(tuple(d if isinstance(d, int) else fresh_symbol("element") for d in element.shape), element.dtype)
 
 
-def position_of(value: Any, default: int) -> int:
-    return default if value is None else int(np.asarray(value).reshape(-1)[0])
+def position_of(op: str, value: Any, length: int, last: int, default: int) -> int:
+    """The position from the start that operand ``value``, or without it ``default``, tells.
+
+    Raises:
+        ValueError: it is not within 0 and ``last``.
+    """
+    given = default if value is None else int(np.asarray(value).reshape(-1)[0])
+    position = given + length if given < 0 else given
+    if not 0 <= position <= last:
+        raise ValueError(f"{op}: got position {given}; expected one of {-length} to {last} in a sequence of {length}")
+    return position
 
 
 @register
@@ -86,7 +95,7 @@ class SequenceEmpty(HostOp):
     Attrs = SequenceEmptyAttrs
 
     def infer(self, operands: Values, attrs: SequenceEmptyAttrs, regions: Regions = ()) -> Types:
-        return [SequenceType(UnrankedType(attrs.dtype))]
+        return [SequenceType(UnrankedType(attrs.dtype, is_absent=True))]
 
     def reference(self, operands: Arrays, attrs: SequenceEmptyAttrs) -> Arrays:
         return [[]]
@@ -106,7 +115,8 @@ class SequenceInsert(HostOp):
 
     def reference(self, operands: Arrays, attrs: Any) -> Arrays:
         result = list(operands[0])
-        result.insert(position_of(optional_operand(operands, 2), len(result)), operands[1])
+        length = len(result)
+        result.insert(position_of(self.name, optional_operand(operands, 2), length, length, length), operands[1])
         return [result]
 
 
@@ -122,7 +132,7 @@ class SequenceErase(HostOp):
 
     def reference(self, operands: Arrays, attrs: Any) -> Arrays:
         result = list(operands[0])
-        del result[position_of(optional_operand(operands, 1), -1)]
+        del result[position_of(self.name, optional_operand(operands, 1), len(result), len(result) - 1, -1)]
         return [result]
 
 
@@ -137,7 +147,8 @@ class SequenceAt(HostOp):
         return [taken(sequence(self.name, operands[0], "sequence").element)]
 
     def reference(self, operands: Arrays, attrs: Any) -> Arrays:
-        return [operands[0][position_of(operands[1], 0)]]
+        length = len(operands[0])
+        return [operands[0][position_of(self.name, operands[1], length, length - 1, 0)]]
 
 
 @register
@@ -185,11 +196,15 @@ class SplitToSequence(HostOp):
         data, split = [*operands, None][:2]
         extent = data.shape[attrs.axis]
         if split is None:
-            parts = np.split(data, extent, attrs.axis)
+            parts = np.split(data, extent, attrs.axis) if extent else []
             return [parts if attrs.keepdims else [np.squeeze(p, attrs.axis) for p in parts]]
         if split.ndim == 0:
+            if split < 1:
+                raise ValueError(f"{self.name}: got parts of size {split}; expected at least 1")
             return [np.split(data, range(int(split), extent, int(split)), attrs.axis)]
-        return [np.split(data, np.cumsum(split)[:-1], attrs.axis)]
+        if split.sum() != extent or (split < 0).any():
+            raise ValueError(f"{self.name}: got parts of sizes {split.tolist()}; expected sizes that add up to {extent}")
+        return [np.split(data, np.cumsum(split)[:-1], attrs.axis) if split.size else []]
 
 
 @dataclass(frozen=True)
@@ -245,6 +260,9 @@ class SequenceMap(HostOp):
 
     def reference_regions(self, operands: Arrays, attrs: SequenceMapAttrs, regions: Regions, run: RegionRunner) -> Arrays:
         rows = []
+        lengths = {len(x) for x in operands[: attrs.num_sequences] if isinstance(x, list)}
+        if len(lengths) != 1:
+            raise ValueError(f"{self.name}: got sequences of lengths {sorted(lengths)}; expected equal ones")
         for position in range(len(operands[0])):
             mapped = [x[position] if isinstance(x, list) else x for x in operands[: attrs.num_sequences]]
             rows.append(run(regions[0], [*mapped, *operands[attrs.num_sequences :]]))
@@ -302,7 +320,7 @@ class OptionalGetElement(HostOp):
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         assert operands[0] is not None
         type_ = operands[0].type
-        return [type_.element if isinstance(type_, OptionalType) else type_]
+        return [taken(type_.element) if isinstance(type_, OptionalType) else type_]
 
     def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
         if operands[0] is None:

@@ -115,7 +115,8 @@ def _widened_element(a: Type, b: Type) -> Type:
         return widened(a, b)
     kinds = (TensorType, UnrankedType)
     if isinstance(a, kinds) and isinstance(b, kinds) and a.dtype == b.dtype:
-        return UnrankedType(a.dtype)
+        absent = [isinstance(t, UnrankedType) and t.is_absent for t in (a, b)]
+        return b if absent[0] else a if absent[1] else UnrankedType(a.dtype)
     return widened(a, b)
 
 
