@@ -9,12 +9,15 @@ import pytest
 
 from forge import dims
 from forge.driver import compile_module
-from forge.errors import TypeInferenceError
+from forge.errors import CompileError, TypeInferenceError
 from forge.ir.builder import Builder
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module
 from forge.ir.types import TensorType
+from forge.lowering.build import build_function
+from forge.lowering.groups import form_groups
 from forge.ops.base import Accuracy
+from forge.target import Target
 from forge_runtime import InputError
 from tests import guard
 from tests.ops.compare import check
@@ -46,6 +49,30 @@ def test_what_needs_an_order_or_real_numbers_is_refused(op: str, count: int, att
     operands = [builder.input(TensorType((4, 4), "complex64")) for _ in range(count)]
     with pytest.raises(TypeInferenceError, match=message):
         builder.call(op, *operands, **attrs)
+
+
+@pytest.mark.parametrize(("op", "shapes", "attrs"), [
+    ("nn.max_pool2d", [(1, 2, 8, 8)], {"pool_size": (2, 2)}),
+    ("nn.avg_pool2d", [(1, 2, 8, 8)], {"pool_size": (2, 2)}),
+    ("nn.adaptive_avg_pool2d", [(1, 2, 8, 8)], {"output_size": (1, 1)}),
+    ("nn.contrib_dense_pack", [(4, 8), (1, 8, 16)], {}),
+    ("nn.rnn", [(5, 3, 4), (1, 6, 4), (1, 6, 6), None, None, None],
+     {"activations": ("tanh",), "activation_alpha": (0.0,), "activation_beta": (0.0,)}),
+])
+def test_float_kernels_take_no_complex_numbers(op: str, shapes: list[tuple[int, ...] | None], attrs: dict[str, Any]) -> None:
+    builder = Builder()
+    operands = [None if s is None else builder.input(TensorType(s, "complex64")) for s in shapes]
+    with pytest.raises(TypeInferenceError, match=f"{op}: operand '.*' has the wrong element type; got complex64"):
+        builder.call_multi(op, *operands, **attrs)
+
+
+def test_a_family_of_real_numbers_is_not_built_for_complex_ones() -> None:
+    builder = Builder()
+    a, b = (builder.input(TensorType((4, 4), "complex64")) for _ in range(2))
+    graph = builder.output(builder.call("nn.matmul", a, b))
+    (group,) = form_groups(graph, fuse=False)
+    with pytest.raises(CompileError, match=r"nn\.matmul: kernel family 'matmul' got complex operands; expected real ones"):
+        build_function(group, "k", Target.parse("llvm"), lambda _: 0)
 
 
 @pytest.mark.parametrize("op", ["complex.real", "complex.imag", "complex.conj", "complex.angle"])

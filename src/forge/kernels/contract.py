@@ -67,18 +67,22 @@ class KernelFamily(Protocol):
 
 
 FAMILIES: dict[str, KernelFamily] = {}
+COMPLEX_FAMILIES: set[str] = set()
+"""Families that work on complex numbers too: they move elements, or add and multiply them."""
 
 
-def kernel(name: str) -> Callable[[KernelFamily], KernelFamily]:
-    """Decorator: registers a kernel family."""
+def kernel(name: str, complex_numbers: bool = False) -> Callable[[KernelFamily], KernelFamily]:
+    """Decorator: registers a kernel family; ``complex_numbers``: one for complex operands too."""
 
     def add(family: KernelFamily) -> KernelFamily:
         if name in FAMILIES:
             raise ValueError(f"kernel family {name!r} is registered already")
         FAMILIES[name] = family
+        if complex_numbers:
+            COMPLEX_FAMILIES.add(name)
         return family
 
     return add
 
 
-__all__ = ["FAMILIES", "KernelCall", "KernelFamily", "Reader", "Sequence", "Writer", "kernel"]
+__all__ = ["COMPLEX_FAMILIES", "FAMILIES", "KernelCall", "KernelFamily", "Reader", "Sequence", "Writer", "kernel"]

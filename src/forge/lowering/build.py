@@ -9,7 +9,7 @@ from forge import dims, dtypes, te
 from forge.errors import CompileError, ForgeError
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
-from forge.kernels.contract import FAMILIES, KernelCall, Reader, Writer
+from forge.kernels.contract import COMPLEX_FAMILIES, FAMILIES, KernelCall, Reader, Writer
 from forge.lowering.groups import Group, is_scalar_constant
 from forge.ops.base import Op
 from forge.schedule import build as schedule_build
@@ -83,7 +83,7 @@ class _GroupBuilder:
         )
         try:
             function = self._generate(anchor, call)
-            return split_complex.run(function) if self._is_complex() else function
+            return split_complex.run(function) if any(_has_complex(node) for node in group.nodes) else function
         except ForgeError:
             raise
         except (ValueError, TypeError, NotImplementedError, KeyError) as error:
@@ -98,13 +98,12 @@ class _GroupBuilder:
         if op.kernel is not None:
             if op.kernel not in FAMILIES:
                 raise CompileError(f"lowering: operator {anchor.op} names kernel family {op.kernel!r}, which is not registered")
+            if _has_complex(anchor) and op.kernel not in COMPLEX_FAMILIES:
+                raise CompileError(f"lowering: operator {anchor.op}: kernel family {op.kernel!r} got complex operands; "
+                                   "expected real ones; run the pass decompose first")
             return FAMILIES[op.kernel](call)
         tensors, placeholders = lower_node(anchor)
         return schedule_build(call, tensors, placeholders)
-
-    def _is_complex(self) -> bool:
-        values = [v for node in self.group.nodes for v in (*node.operands, *node.results) if v is not None]
-        return any(isinstance(v.type, TensorType) and dtypes.is_complex(v.type.dtype) for v in values)
 
     def _is_empty(self) -> bool:
         """Whether there is nothing to compute: no element of the results, and no symbol that the kernel defines."""
@@ -170,6 +169,11 @@ class _GroupBuilder:
             return x if operand is previous else self.read(operand, at, mask)
 
         return expand(tensor, indices, source)
+
+
+def _has_complex(node: Node) -> bool:
+    values = [v for v in (*node.operands, *node.results) if v is not None]
+    return any(isinstance(v.type, TensorType) and dtypes.is_complex(v.type.dtype) for v in values)
 
 
 def _known(value: Value | None) -> Value:

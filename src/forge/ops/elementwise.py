@@ -102,7 +102,8 @@ def _whole_power(a: Expr, b: Expr) -> Expr:
     """Square and multiply, in the wrapping arithmetic of the type."""
     signed = dtypes.is_signed(a.dtype)
     zero, one = te.const(0, a.dtype), te.const(1, a.dtype)
-    result, square = one, a
+    result: Expr = one
+    square = a
     for bit in range(dtypes.bits(a.dtype) - signed):
         result = te.select((b & (1 << bit)).ne(zero), result * square, result)
         square = square * square

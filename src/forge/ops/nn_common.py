@@ -32,6 +32,18 @@ def tensor_type(op: str, name: str, value: Value | None, rank: int | None = None
     return found
 
 
+def real_tensor(op: str, name: str, value: Value | None, rank: int | None = None) -> TensorType:
+    """``tensor_type`` of an operand that must not hold complex numbers.
+
+    Raises:
+        TypeInferenceError: it is no such tensor.
+    """
+    found = tensor_type(op, name, value, rank)
+    if dtypes.is_complex(found.dtype):
+        raise fail(op, f"operand {name!r} has the wrong element type", found.dtype, "a real one")
+    return found
+
+
 def require_equal(op: str, what: str, got: Dim, expected: Dim) -> None:
     """Raises TypeInferenceError unless two dimensions are provably equal."""
     if not dims.equal(got, expected):

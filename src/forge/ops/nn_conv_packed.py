@@ -22,6 +22,7 @@ from forge.ops.nn_common import (
     cast_result,
     fail,
     padded_read,
+    real_tensor,
     require_equal,
     require_positive,
     sliding_windows,
@@ -59,7 +60,7 @@ class _PackedConv(Op[PackedConv2DAttrs]):
         raise NotImplementedError
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = tensor_type(self.name, "data", operands[0], 5)
+        data = real_tensor(self.name, "data", operands[0], 5)
         weight = tensor_type(self.name, "weight", operands[1], self.weight_rank)
         in_blocks, in_block, out_blocks, out_block = self.blocks(weight)
         if attrs.channels is None or attrs.in_channels is None:

@@ -14,7 +14,15 @@ from forge.ir.types import TensorType
 from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, register
 from forge.ops.complex_products import split_product
 from forge.ops.infer_helpers import broadcast_shapes
-from forge.ops.nn_common import accumulator_dtype, cast_result, fail, normalize_axis, require_equal, tensor_type
+from forge.ops.nn_common import (
+    accumulator_dtype,
+    cast_result,
+    fail,
+    normalize_axis,
+    real_tensor,
+    require_equal,
+    tensor_type,
+)
 from forge.ops.nn_conv import conv_result_dtype
 from forge.te import Expr, Tensor
 
@@ -132,7 +140,7 @@ class DensePack(Op[DenseAttrs]):
     kernel = "dense_pack"
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data, weight = tensor_type(self.name, "data", operands[0]), tensor_type(self.name, "weight", operands[1], 3)
+        data, weight = real_tensor(self.name, "data", operands[0]), tensor_type(self.name, "weight", operands[1], 3)
         if data.rank == 0:
             raise fail(self.name, "operand 'data'", data, "rank 1 or more")
         require_equal(self.name, f"last axis of data {data} against the weight's", data.shape[-1], weight.shape[1])

@@ -20,9 +20,9 @@ from forge.ops.nn_common import (
     fail,
     lowest,
     padded_read,
+    real_tensor,
     require_positive,
     sliding_windows,
-    tensor_type,
     tuple_of,
     wide,
     windows,
@@ -105,7 +105,7 @@ class Pool(Op[Any]):
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
         axes = self.axes(attrs)
-        data = tensor_type(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
+        data = real_tensor(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
         shape = list(data.shape)
         for axis, window in zip(axes, self.windows(attrs)):
             shape[axis] = window.positions(shape[axis], attrs.ceil_mode)
@@ -304,7 +304,7 @@ class _AdaptivePool(Op[Any]):
         return list(zip(axes, tuple_of(self.name, "output_size", attrs.output_size, len(axes))))
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = tensor_type(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
+        data = real_tensor(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
         if attrs.out_layout not in ("", attrs.layout):
             raise fail(self.name, "out_layout", repr(attrs.out_layout), f"'' or the layout {attrs.layout!r}")
         shape = list(data.shape)

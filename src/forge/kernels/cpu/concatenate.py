@@ -11,7 +11,7 @@ from forge.tir.expr import Expr
 from forge.tir.stmt import Function, Stmt, seq
 
 
-@kernel("concatenate")
+@kernel("concatenate", complex_numbers=True)
 def concatenate(call: KernelCall) -> Function:
     """``out[.., offset_p + i, ..] = part_p[.., i, ..]`` along ``attrs.axis``."""
     axis = call.attrs.axis % len(call.results[0].shape)

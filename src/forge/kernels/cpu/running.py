@@ -13,7 +13,7 @@ from forge.tir.stmt import Allocate, Function, loop, seq, store
 OPERATIONS = {"cumsum": ("add", 0), "cumprod": ("mul", 1)}
 
 
-@kernel("cumulative")
+@kernel("cumulative", complex_numbers=True)
 def cumulative(call: KernelCall) -> Function:
     """Family of ``cumsum`` and ``cumprod``: operand data; attributes axis and exclusive. Rows are independent of one another."""
     (data, *_), (result,) = call.operands, call.results

@@ -65,7 +65,7 @@ def _unless_empty(shape: Sequence[Expr], body: Stmt) -> Stmt:
     return body
 
 
-@kernel("scatter_elements")
+@kernel("scatter_elements", complex_numbers=True)
 def scatter_elements(call: KernelCall) -> Function:
     """Family of ``scatter_elements``: operands data, indices, updates; attributes axis, reduction."""
 
@@ -76,7 +76,7 @@ def scatter_elements(call: KernelCall) -> Function:
     return _scatter(call, call.attrs.reduction, target)
 
 
-@kernel("scatter_nd")
+@kernel("scatter_nd", complex_numbers=True)
 def scatter_nd(call: KernelCall) -> Function:
     """Family of ``scatter_nd``: operands data, indices with the index tuple along the first dimension, updates;
     attribute mode.
