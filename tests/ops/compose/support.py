@@ -20,7 +20,7 @@ Compose = Callable[..., Value | Sequence[Value]]
 
 
 def build(compose: Compose, arrays: Sequence[Any], symbolic: bool = False) -> Graph:
-    """The graph of ``compose(g, *values)``; None among ``arrays`` is an absent operand. ``symbolic``: every size has a name."""
+    """The graph of ``compose(g, *values)``; None of ``arrays`` is an absent operand. ``symbolic``: sizes above 2 have names."""
     builder = Builder()
     values = [None if a is None else _input(builder, k, np.asarray(a), symbolic) for k, a in enumerate(arrays)]
     results = compose(Composer(builder), *values)
@@ -32,7 +32,7 @@ def build(compose: Compose, arrays: Sequence[Any], symbolic: bool = False) -> Gr
 
 def _input(builder: Builder, position: int, array: np.ndarray, symbolic: bool) -> Value:
     names = (dims.symbol(f"d{position}_{axis}") for axis in range(array.ndim))
-    shape = tuple(name if symbolic else size for name, size in zip(names, array.shape))
+    shape = tuple(name if symbolic and size > 2 else size for name, size in zip(names, array.shape))
     return builder.input(TensorType(shape, dtypes.canonical(array.dtype)), f"in{position}")
 
 

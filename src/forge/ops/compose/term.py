@@ -65,6 +65,10 @@ class Term:
         """Whether one of two conditions holds."""
         return self._binary("logical_or", other)
 
+    def both(self, other: Term) -> Term:
+        """Whether two conditions hold."""
+        return self._binary("logical_and", other)
+
     def floor_mod(self, other: Any) -> Term:
         return self._binary("floor_mod", other)
 

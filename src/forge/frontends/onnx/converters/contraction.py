@@ -9,6 +9,7 @@ from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.ops.compose.broadcast import for_product
+from forge.ops.compose.windows import same_padding, transposed_padding
 
 
 @converts("MatMul", since=1)
@@ -134,21 +135,7 @@ def padding(
         return (0,) * (2 * len(spatial))
     if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
         raise g.invalid(f"attribute 'auto_pad': got {auto_pad!r}; expected NOTSET, VALID, SAME_UPPER or SAME_LOWER")
-    totals = [same_total(*axis) for axis in zip(spatial, kernel, strides, dilations)]
-    return halves(totals, upper=auto_pad == "SAME_UPPER")
-
-
-def same_total(size: Dim, kernel: Dim, stride: int, dilation: int) -> Dim:
-    """Padding with which the output has size / stride elements, rounded up."""
-    outputs = dims.ceildiv(size, stride)
-    return dims.maximum((outputs - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
-
-
-def halves(totals: Sequence[Dim], upper: bool) -> tuple[Dim, ...]:
-    """Totals split into parts before and after; the odd element goes to the end when ``upper``."""
-    small = [dims.floordiv(t, 2) for t in totals]
-    large = [t - s for t, s in zip(totals, small)]
-    return (*small, *large) if upper else (*large, *small)
+    return same_padding(spatial, kernel, strides, dilations, upper=auto_pad == "SAME_UPPER")
 
 
 def kernel_sizes(g: Context, weight: Value, kernel_shape: Sequence[int] | None) -> tuple[Dim, ...]:
@@ -219,7 +206,7 @@ def conv_transpose(
     else:
         wanted = []
     if wanted:
-        around, extra = _transposed_padding(x.shape[2:], kernel, steps, holes, extra, wanted, auto_pad == "SAME_UPPER")
+        around, extra = transposed_padding(x.shape[2:], kernel, steps, holes, extra, wanted, auto_pad == "SAME_UPPER")
     else:
         around = padding(g, auto_pad, pads, x.shape[2:], kernel, steps, holes)
     result = g.call(
@@ -234,22 +221,3 @@ def conv_transpose(
         groups=group,
     )
     return result if bias is None else g.call("nn.bias_add", result, bias)
-
-
-def _transposed_padding(
-    spatial: Sequence[Dim],
-    kernel: Sequence[Dim],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    extra: Sequence[Dim],
-    wanted: Sequence[Dim],
-    upper: bool,
-) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
-    """Padding and output padding that give the wanted output sizes."""
-    totals: list[Dim] = []
-    added: list[Dim] = []
-    for size, taps, stride, dilation, more, target in zip(spatial, kernel, strides, dilations, extra, wanted):
-        missing = stride * (size - 1) + more + (taps - 1) * dilation + 1 - target
-        totals.append(dims.maximum(missing, 0))
-        added.append(more + dims.maximum(-1 * missing, 0))
-    return halves(totals, upper), tuple(added)

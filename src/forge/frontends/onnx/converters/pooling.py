@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from forge import dims
-from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.contraction import padding, spatial_rank, window
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose.term import Term
+from forge.ops.compose import windows
 
 Ints = tuple[int, ...]
 
@@ -80,23 +75,19 @@ def _attributes(
     return {"pool_size": kernel, "strides": steps, "dilation": holes, "padding": around, "ceil_mode": bool(ceil_mode)}
 
 
-def _spatial_axes(x: Value) -> Ints:
-    return tuple(range(2, x.rank))
-
-
 @converts("GlobalAveragePool", since=1)
 def global_average_pool(g: Context, x: Value) -> Value:
-    return g.call("nn.global_avg_pool2d", x) if x.rank == 4 else g.call("mean", x, axis=_spatial_axes(x), keepdims=True)
+    return windows.global_pool(g, x, "avg")
 
 
 @converts("GlobalMaxPool", since=1)
 def global_max_pool(g: Context, x: Value) -> Value:
-    return g.call("nn.global_max_pool2d", x) if x.rank == 4 else g.call("max", x, axis=_spatial_axes(x), keepdims=True)
+    return windows.global_pool(g, x, "max")
 
 
 @converts("GlobalLpPool", since=1)
 def global_lp_pool(g: Context, x: Value, *, p: float = 2) -> Value:
-    return _root(g, g.call("sum", _powered(g, x, p), axis=_spatial_axes(x), keepdims=True), p)
+    return windows.global_lp_pool(g, x, p)
 
 
 @converts("LpPool", since=1)
@@ -112,25 +103,7 @@ def lp_pool(
     pads: Ints | None = None,
     strides: Ints | None = None,
 ) -> Value:
-    """The sum over a window is its average, padding included, times the size of the window."""
-    attributes = _attributes(g, x, kernel_shape, auto_pad, ceil_mode, dilations, pads, strides)
-    rank = spatial_rank(g, x)
-    if ceil_mode:
-        raise g.unsupported("attribute 'ceil_mode': got 1; supported: 0")
-    mean = g.call(f"nn.avg_pool{rank}d", _powered(g, x, p), **attributes, count_include_pad=True)
-    return _root(g, g.call("multiply", mean, g.scalar(float(np.prod(kernel_shape)), x)), p)
-
-
-def _powered(g: Context, x: Value, p: float) -> Value:
-    if p == 1:
-        return g.call("abs", x)
-    return g.call("multiply", x, x) if p == 2 else g.call("power", g.call("abs", x), g.scalar(p, x))
-
-
-def _root(g: Context, x: Value, p: float) -> Value:
-    if p == 1:
-        return x
-    return g.call("sqrt", x) if p == 2 else g.call("power", x, g.scalar(1 / p, x))
+    return windows.lp_pool(g, x, p, **_attributes(g, x, kernel_shape, auto_pad, ceil_mode, dilations, pads, strides))
 
 
 @converts("MaxUnpool", since=9)
@@ -152,27 +125,4 @@ def max_unpool(
         (size - 1) * step + kernel - around[i] - around[i + rank]
         for i, (size, step, kernel) in enumerate(zip(x.shape[2:], steps, kernel_shape))
     ]
-    shape = (*x.shape[:2], *spatial)
-    updates = g.call("reshape", x, newshape=(-1,))
-    if output_shape is None:
-        zeros = g.call("full", g.scalar(0, x), shape=(dims.product(shape),))
-        places = g.call("reshape", indices, newshape=(-1,))
-        return g.reshape(g.call("scatter_elements", zeros, places, updates, axis=0), shape)
-    count = g.reshape(g.call("prod", output_shape), (1,))
-    zeros = g.call("full", g.scalar(0, x), count, shape=None)
-    places = g.call("reshape", _placed(g, indices, shape, output_shape), newshape=(-1,))
-    return g.call("reshape", g.call("scatter_elements", zeros, places, updates, axis=0), output_shape, newshape=None)
-
-
-def _placed(g: Context, indices: Value, shape: Sequence[Dim], wanted: Value) -> Value:
-    """Flat positions in a tensor of ``shape`` as flat positions in one of the shape ``wanted``."""
-    rest, scale = Term(g, indices), Term(g, g.constant(1, "int64"))
-    position = rest * 0
-    for axis in reversed(range(len(shape))):
-        size = shape[axis]
-        if not isinstance(size, int):
-            raise g.unsupported(f"axis {axis} has the symbolic size {size}; expected a number; fix it with shape=")
-        position = position + rest.floor_mod(size) * scale
-        scale = scale * Term(g, g.call("take", wanted, g.constant(axis, "int64"), axis=0))
-        rest = rest.floor_divide(size)
-    return position.value
+    return windows.max_unpool(g, x, indices, (*x.shape[:2], *spatial), output_shape)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import onnx
 
-from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters.caching import extent
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
-from forge.ops.compose.term import Term
+from forge.ops.compose.spectral import dft_along, stft
 
 
 @converts("DFT", since=17)
@@ -26,20 +24,8 @@ def dft(
     known = (-2,) if axis is None else g.ints(axis)
     if known is not None:
         return _transform(g, x, dft_length, known[0], bool(inverse), bool(onesided))
-    if dft_length is not None or onesided:
-        raise g.unsupported("axis is computed at run time, with dft_length or onesided; expected a constant axis")
-    return _along_one_of(g, x, axis, bool(inverse))
-
-
-def _along_one_of(g: Context, x: Value, axis: Value | None, inverse: bool) -> Value:
-    """The transform along the axis that arrives at run time: the one that is wanted among all."""
     assert axis is not None
-    place = Term(g, g.reshape(g.cast(axis, "int64"), ())).floor_mod(x.rank)
-    result = _transform(g, x, None, 0, inverse, False)
-    for candidate in range(1, x.rank - 1):
-        chosen = place.equals(candidate).value
-        result = g.call("where", chosen, _transform(g, x, None, candidate, inverse, False), result)
-    return result
+    return dft_along(g, x, axis, length=dft_length, inverse=bool(inverse), onesided=bool(onesided))
 
 
 def _transform(g: Context, x: Value, length: Value | None, axis: int, inverse: bool, onesided: bool) -> Value:
@@ -60,32 +46,7 @@ def short_time_transform(
     *,
     onesided: int = 1,
 ) -> Value:
-    """Frames are read by index, weighted, then transformed each."""
-    if signal.rank != 3:
-        raise g.invalid(f"signal: got rank {signal.rank}; expected 3")
-    if window is not None:
-        length = extent(g, window, 0)
-    else:
-        length = extent(g, signal, 1) if frame_length is None else _whole(g, frame_length)
-    step = Term(g, _whole(g, frame_step))
-    count = (Term(g, extent(g, signal, 1)) - Term(g, length)).floor_divide(step) + 1
-    starts = Term(g, _counted(g, count.value, None)) * step
-    inside = _counted(g, length, None if window is None else window.shape[0])
-    places = starts.reshape(starts.value.shape[0], 1) + Term(g, inside).reshape(1, inside.shape[0])
-    frames = g.call("take", signal, places.value, axis=1, mode="clip")
-    if window is not None:
-        frames = g.call("multiply", frames, g.reshape(g.cast(window, signal.dtype), (1, 1, *window.shape, 1)))
-    return g.call("fft.dft", frames, axis=2, onesided=bool(onesided))
-
-
-def _whole(g: Context, value: Value) -> Value:
-    return g.reshape(g.cast(value, "int64"), ())
-
-
-def _counted(g: Context, count: Value, size: Dim | None) -> Value:
-    """0, 1, .. count - 1; ``size`` is the count where it is known."""
-    numbers = g.call("arange", g.constant(0, "int64"), count, g.constant(1, "int64"))
-    return numbers if size is None else g.reshape(numbers, (size,))
+    return stft(g, signal, frame_step, window=window, length=frame_length, onesided=bool(onesided))
 
 
 @converts("MelWeightMatrix", since=17)

@@ -8,6 +8,7 @@ from forge import dims
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
+from forge.ops.compose import windows
 
 Ints = tuple[int, ...]
 
@@ -152,11 +153,14 @@ def column_to_image(
     pads: Ints | None = None,
     strides: Ints | None = None,
 ) -> Value:
-    image = g.dims(image_shape)
-    if image is None:
-        raise g.unsupported("image_shape is computed at run time; expected a constant; fix it with shape= or in the exporter")
-    attributes = {"strides": strides or (1,), "padding": pads or (0,), "dilation": dilations or (1,)}
-    return g.call("nn.fold", x, image_shape=image, block_shape=g.required_ints(block_shape, "block_shape"), **attributes)
+    rank = image_shape.shape[0]
+    if not isinstance(rank, int):
+        raise g.unsupported("the number of sizes in image_shape is known only at run time; expected a constant")
+    steps, holes, around = strides or (1,) * rank, dilations or (1,) * rank, pads or (0,) * (2 * rank)
+    image, block = g.dims(image_shape), g.ints(block_shape)
+    if image is None or block is None:
+        return windows.fold(g, x, image_shape, block_shape, strides=steps, padding=around, dilations=holes)
+    return g.call("nn.fold", x, image_shape=image, block_shape=block, strides=steps, padding=around, dilation=holes)
 
 
 @converts("Det", since=11)
