@@ -174,6 +174,26 @@ def test_a_masked_tail_stays_inside_its_buffer(count: int, dtype: str, target: s
     assert_identical(result, values)
 
 
+@pytest.mark.parametrize("lanes", [4, 8, 16, 32])
+@pytest.mark.parametrize("source", ["float64", "float32", "int32"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "bfloat16", "float8_e5m2"])
+def test_one_element_of_a_vector_is_stored_alone(dtype: str, source: str, lanes: int) -> None:
+    from forge import dtypes
+
+    x, y = Buffer("x", source, (n,), writable=False), Buffer("y", dtype, (n,))
+    index = tir.ramp(0, 1, lanes)
+    loaded = tir.load(x, index)
+    narrow = tir.compare("ne", loaded, tir.cast(tir.broadcast(tir.const(0), lanes), source)) if dtype == "bool" else tir.cast(loaded, dtype)
+    kept = stmt.store(y, index, narrow, tir.compare("lt", index, tir.broadcast(tir.const(1), lanes)))
+    values = np.ones(lanes).astype(dtypes.numpy_dtype(source))
+    result = np.zeros(lanes).astype(dtypes.numpy_dtype(dtype))
+    result.view(np.uint8)[:] = 0x11
+    expected = result.copy()
+    expected[0] = 1
+    build(stmt.Function("narrow", (x, y), (n,), kept), "llvm")(values, result, lanes)
+    np.testing.assert_array_equal(result.view(np.uint8), expected.view(np.uint8))
+
+
 def test_masks_of_single_elements() -> None:
     inside = tir.compare("lt", i, n - 3)
     body = stmt.loop(i, n, stmt.store(Y, i, tir.load(X, i, inside), tir.compare("ge", i, tir.const(2))))

@@ -136,12 +136,28 @@ class Access:
         """``loaded`` behind an empty instruction.
 
         LLVM 22 folds a masked load into a masked AVX-512 instruction, and where that must copy a register unfolds it into a load
-        without mask, which reads past the end. Where one byte of a vector of truth values is stored, it stores four.
+        without mask, which reads past the end.
         """
         bits = 8 * self.size * self.lanes
         if bits not in (128, 256, 512) or not self.e.target.has("avx512f"):
             return loaded
         return self.e.builder.value(f'call {vector} asm "", "=v,0"({vector} {loaded})')
+
+    def _narrow(self, vector: str, value: str) -> str:
+        """``value``, about to be stored under a mask, behind an empty instruction.
+
+        LLVM 22 makes one scalar store of a masked store of one lane that narrows its value: of four bytes, whatever is asked for.
+        """
+        if self.size >= 4 or self.lanes == 1 or not self.e.target.has("avx512f"):
+            return value
+        lanes = 16 // self.size
+        if self.lanes >= lanes:
+            return self._opaque(vector, value)
+        wide, whole = f"<{lanes} x {self.element}>", ", ".join(f"i32 {min(k, self.lanes)}" for k in range(lanes))
+        value = self.e.builder.pure(f"shufflevector {vector} {value}, {vector} poison, <{lanes} x i32> <{whole}>")
+        value = self.e.builder.value(f'call {wide} asm "", "=v,0"({wide} {value})')
+        part = ", ".join(f"i32 {k}" for k in range(self.lanes))
+        return self.e.builder.pure(f"shufflevector {wide} {value}, {wide} poison, <{self.lanes} x i32> <{part}>")
 
     def _store_at(self, pointer: str, value: str) -> None:
         align = self._alignment()
@@ -151,8 +167,7 @@ class Access:
         vector = f"<{self.lanes} x {self.element}>"
         if self.lanes == 1:
             value = self.e.builder.pure(f"insertelement {vector} poison, {self.element} {value}, i64 0")
-        if self.buffer.dtype == "bool":
-            value = self._opaque(vector, value)
+        value = self._narrow(vector, value)
         name = f"@llvm.masked.store.v{self.lanes}{_short(self.element)}.p0"
         self.e.builder.effect(f"call void {name}({vector} {value}, ptr align {align} {pointer}, {self._mask_text()})")
 

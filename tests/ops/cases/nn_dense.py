@@ -52,6 +52,7 @@ def matmul_rows() -> list[Case]:
         row("nn.matmul", [f32(1, 1), const([[3]], "float32")], np.matmul),
         row("nn.matmul", [boolean(8, 5, 2), boolean(2, 1)], np.matmul),
         row("nn.matmul", [boolean(8, 5, 2), boolean(2, 33)], np.matmul),
+        row("nn.matmul", [bf16(3, 5), bf16(5, 33)]),
         row("nn.matmul", [f32(0, 5), f32(5, 3)], np.matmul),
         row("nn.matmul", [f32(4, 5), f32(5, 0)], np.matmul),
         row("nn.matmul", [f32(17, 40), f32(40, 19)], np.matmul),
