@@ -9,6 +9,8 @@ import pytest
 
 from forge import te
 from forge.errors import CompileError
+from forge.tir import stmt as S
+from forge.tir import visit
 from tests.schedule.support import TARGETS, function_for, run, truth
 
 RNG = np.random.default_rng(11)
@@ -180,3 +182,27 @@ def test_a_reduction_of_reductions_is_refused() -> None:
     r = te.reduce_axis(4, "r")
     with pytest.raises(CompileError, match="decompose the operator"):
         function_for([x], [te.compute((2,), lambda i: te.reduce("max", rows[r.var], [r]))], "llvm -mcpu=x86-64")
+
+
+@TARGETS
+@pytest.mark.parametrize("kind", ["sum", "max"])
+@pytest.mark.parametrize("shape", [(1 << 21,), (2, 1_500_003), (3, 700, 1001)])
+def test_long_reductions_are_cut_for_threads(target: str, shape: tuple[int, ...], kind: str) -> None:
+    data = RNG.integers(-3, 4, shape).astype(np.float32)
+    x = te.placeholder(shape, "float32")
+    axes = [te.reduce_axis(n) for n in shape[-2 if len(shape) == 3 else -1 :]]
+    outer = shape[: len(shape) - len(axes)]
+    result = te.compute(outer, lambda *i: te.reduce(kind, x[(*i, *(a.var for a in axes))], axes))
+    function = function_for([x], [result], target)
+    assert any(isinstance(s, S.For) and s.kind == "parallel" for s in visit.statements(function.body))
+    expected = getattr(data, kind)(tuple(range(len(outer), len(shape))))
+    np.testing.assert_array_equal(run([result], {x: data}, target)[0], expected)
+
+
+@TARGETS
+@pytest.mark.parametrize("n", [0, 1, 15, 1024, 16385, 100_003])
+def test_sum_of_symbolic_size(target: str, n: int) -> None:
+    data = RNG.integers(-3, 4, n).astype(np.float32)
+    x, axis = te.placeholder((te.symbol_var("n"),), "float32"), te.reduce_axis(te.symbol_var("n"))
+    result = te.compute((), lambda: te.reduce("sum", x[axis.var], [axis]))
+    np.testing.assert_array_equal(run([result], {x: data}, target, {"n": n})[0], data.sum())

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 from forge.kernels.contract import KernelCall
 from forge.schedule.access import INVARIANT, UNIT, Accesses, analyse, collapse, pattern, vector_cost
-from forge.schedule.accumulate import Accumulators
+from forge.schedule.accumulate import Accumulators, combine, tree
 from forge.schedule.algebra import Algebra, free_variables
+from forge.schedule.columns import reduce_columns
 from forge.schedule.guards import GuardedReads
 from forge.schedule.injective import serial_nest
 from forge.schedule.loops import (
@@ -38,8 +39,8 @@ from forge.schedule.rewrite import IndexSimplifier, Rewriter, Vectorizer, map_ex
 from forge.schedule.stages import Reduction
 from forge.target import Target
 from forge.tir import expr as E
-from forge.tir.expr import Expr, Var
-from forge.tir.stmt import Evaluate, Let, Stmt, loop, seq
+from forge.tir.expr import Buffer, Expr, Var
+from forge.tir.stmt import Allocate, Evaluate, Let, Stmt, loop, seq, store
 
 UNROLLED_STEPS = 9
 """Reductions of at most this many steps in all are written out."""
@@ -47,6 +48,10 @@ UNROLLED_STEPS = 9
 INNER_ACCUMULATORS = 4
 OUTER_VECTORS = 4
 MAX_ACCUMULATORS = 12
+
+CHUNKS = 16
+CHUNK_ELEMENTS = 1024
+"""Chunks of a single axis are multiples of this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +88,10 @@ def schedule_reductions(
     """Loops around ``body``, which uses the results of ``reductions``."""
     problem = prepare(call.target, loops, reductions, body, algebra)
     axis = _outer_vector_axis(problem)
-    return _OuterVectors(problem, axis).build() if axis is not None else _inner_vectors(problem)
+    if axis is None:
+        return _inner_vectors(problem)
+    by_columns = reduce_columns(problem, axis)
+    return _OuterVectors(problem, axis).build() if by_columns is None else by_columns
 
 
 def prepare(target: Target, loops: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra) -> Problem:
@@ -164,6 +172,9 @@ def _reduction_nest(axes: Sequence[Loop], body: Stmt) -> Stmt:
 
 
 def _inner_vectors(problem: Problem) -> Stmt:
+    chunks = _chunks(problem)
+    if chunks > 1:
+        return _inner_chunks(problem, chunks)
     parts = [part for r in problem.reductions for part in _inner_reduction(problem, r)]
     work: Expr = E.const(0)
     for r in problem.reductions:
@@ -171,6 +182,50 @@ def _inner_vectors(problem: Problem) -> Stmt:
     after = product(axis.extent for axis in problem.rest) * statement_cost(problem.body)
     work = work + after // (problem.lanes if problem.rest else 1) + 1
     return parallel_nest(problem.outer, seq(*parts, rest_loops(problem)), work)
+
+
+def _chunks(problem: Problem) -> int:
+    """How many parts a long reduction to few results is cut into, for threads; 1 where that does not pay."""
+    if len(problem.reductions) != 1 or not problem.reductions[0].axes:
+        return 1
+    (r,) = problem.reductions
+    around = math.prod(axis.static or CHUNKS for axis in problem.outer)
+    axis = r.axes[0]
+    work = around * _steps(r) * max(1, expression_cost(r.value)) // problem.lanes
+    if axis.static is None and all(other.static is not None for other in problem.outer):
+        return CHUNKS if around < CHUNKS and len(r.axes) == 1 else 1
+    return min(CHUNKS, axis.assumed) if around < CHUNKS and work >= 4 * PARALLEL_WORK else 1
+
+
+def _inner_chunks(problem: Problem, chunks: int) -> Stmt:
+    """Chunks whose bounds depend on the sizes alone, so that every number of threads gives the same result::
+
+        parallel o in outer, k in chunks: partial[o, k] = sum over chunk k
+        for o in outer: for rest: body(partial[o, 0] + partial[o, 1] + ..)
+    """
+    (r,) = problem.reductions
+    axis = r.axes[0]
+    step = CHUNK_ELEMENTS if len(r.axes) == 1 else 1
+    height = (axis.extent + (chunks * step - 1)) // (chunks * step) * step
+    chunk = Loop(E.var("k"), E.const(chunks))
+    first = chunk.var * height
+    left = E.binary("max", E.binary("min", height, axis.extent - first), E.const(0))
+    even = axis.static is not None and axis.static % (chunks * step) == 0
+    part = Loop(E.var(axis.var.name), height if even else left)
+    moved = Rewriter(lambda x: first + part.var if x is axis.var else None)(r.value)
+    part.declare(problem.algebra)
+    chunk.declare(problem.algebra)
+    own = Reduction(E.Var(r.result.dtype, 1, "part"), r.kind, moved, [part, *r.axes[1:]])
+    size = chunks * math.prod(other.static or 1 for other in problem.outer)
+    partial = Buffer("partial", r.result.dtype, (E.const(size),), scope="local")
+    place: Expr = E.const(0)
+    for other in problem.outer:
+        place = place * other.extent + other.var
+    work = height * product(other.extent for other in r.axes[1:]) * max(1, expression_cost(r.value)) // problem.lanes + 1
+    body = seq(*_inner_reduction(problem, own), store(partial, place * chunks + chunk.var, own.result))
+    total = tree([E.load(partial, place * chunks + k) for k in range(chunks)], lambda a, b: combine(r.kind, a, b))
+    finish = nest(problem.outer, seq(Let(r.result, total), rest_loops(problem)))
+    return seq(Allocate(partial), parallel_nest([*problem.outer, chunk], body, work), finish)
 
 
 def _inner_reduction(problem: Problem, r: Reduction) -> list[Stmt]:

@@ -1,0 +1,188 @@
+"""Reductions down the columns of a matrix, row by row.
+
+Vectors lie along the columns; their accumulators are a row in the first-level cache, so that memory is read in order. A tall
+matrix is cut into chunks of rows, whose number depends on the sizes alone: results are the same for every number of threads::
+
+    for r in R: for c in C: acc[c] += x[r, c]
+    -->  parallel k in K: for r in chunk k: for c in C: partial[k, c] += x[r, c]
+         for c in C: out[c] = partial[0, c] + .. + partial[K - 1, c]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from forge import dtypes
+from forge.schedule.access import UNIT, pattern
+from forge.schedule.accumulate import combine, identity
+from forge.schedule.loops import (
+    PARALLEL_WORK,
+    Loop,
+    expression_cost,
+    group_loop,
+    nest,
+    next_power_of_two,
+    parallel_nest,
+    round_up,
+)
+from forge.schedule.rewrite import Vectorizer
+from forge.schedule.stages import Reduction
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr, Var
+from forge.tir.stmt import Allocate, Let, Stmt, loop, seq, store
+
+if TYPE_CHECKING:
+    from forge.schedule.reduction import Problem
+
+ROWS = 4
+"""Rows that are read side by side: an accumulator is loaded and stored once for all of them."""
+
+CHUNKS = 16
+MIN_ROWS = 32
+MAX_PARTIAL_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """``blocks`` of ``width`` columns each, ``chunks`` of ``height`` rows each."""
+
+    width: int
+    blocks: Expr
+    chunks: int
+    height: Expr
+
+
+def reduce_columns(problem: Problem, axis: Loop) -> Stmt | None:
+    """The loop nest with vectors along outer axis ``axis``; None where rows are short or the shape is another."""
+    if len(problem.reductions) != 1 or problem.rest:
+        return None
+    (r,) = problem.reductions
+    strides = problem.accesses(r).strides(problem.algebra, axis.var)
+    lanes = min(problem.lanes, next_power_of_two(axis.assumed))
+    wide = axis.assumed > 4 * lanes and len(r.axes) == 1 and r.axes[0].assumed >= MIN_ROWS
+    if not wide or not any(pattern(s) == UNIT for s in strides):
+        return None
+    return _Columns(problem, axis, r, lanes).build()
+
+
+class _Columns:
+    def __init__(self, problem: Problem, axis: Loop, r: Reduction, lanes: int) -> None:
+        self.problem = problem
+        self.axis = axis
+        self.r = r
+        self.lanes = lanes
+        self.others = [other for other in problem.outer if other is not axis]
+        self.plan = self._plan()
+        self.block = Loop(E.var("b"), self.plan.blocks)
+        self.accumulators = Buffer("acc", r.result.dtype, (E.const(self._elements()),), scope="local", alignment=64)
+
+    def _plan(self) -> _Plan:
+        step = 4 * self.lanes
+        most = max(step, self.problem.target.l1_cache // (4 * dtypes.itemsize(self.r.result.dtype)) // step * step)
+        static = self.axis.static
+        width = round_up(static, self.lanes) if static is not None and static <= 2 * most else most
+        blocks = (self.axis.extent + (width - 1)) // width
+        height = self.r.axes[0].extent
+        chunks = self._chunks(width, blocks)
+        return _Plan(width, blocks, chunks, (height + (chunks - 1)) // chunks)
+
+    def _chunks(self, width: int, blocks: Expr) -> int:
+        """More than 1 where blocks of columns are too few for threads, and rows are worth it."""
+        around = math.prod(o.static or 0 for o in self.others) * (Loop(self.axis.var, blocks).static or 0)
+        rows = self.r.axes[0].assumed
+        work = around * rows * width // self.lanes * max(1, expression_cost(self.r.value))
+        if around == 0 or around >= CHUNKS or work < 4 * PARALLEL_WORK:
+            return 1
+        room = MAX_PARTIAL_BYTES // (around * width * dtypes.itemsize(self.r.result.dtype))
+        return max(1, min(CHUNKS, rows // MIN_ROWS, room))
+
+    def _elements(self) -> int:
+        if self.plan.chunks == 1:
+            return self.plan.width
+        return self.plan.chunks * self.plan.width * math.prod(loop_.static or 1 for loop_ in self._places())
+
+    def _places(self) -> list[Loop]:
+        return [*self.others, self.block]
+
+    def build(self) -> Stmt:
+        places = self._places()
+        cost = self.plan.height * (self.plan.width // self.lanes * max(1, expression_cost(self.r.value)))
+        if self.plan.chunks == 1:
+            whole = self._accumulate(E.const(0), E.const(0), self.plan.height)
+            return parallel_nest(places, seq(Allocate(self.accumulators), whole, self._finish(E.const(0))), cost)
+        chunk = Loop(E.var("k"), E.const(self.plan.chunks))
+        first = chunk.var * self.plan.height
+        rows = E.binary("max", E.binary("min", self.plan.height, self.r.axes[0].extent - first), E.const(0))
+        place = self._place(places)
+        at = (place * self.plan.chunks + chunk.var) * self.plan.width
+        passes = parallel_nest([*places, chunk], self._accumulate(at, first, rows), cost)
+        finish = nest(places, self._finish(place * (self.plan.chunks * self.plan.width)))
+        return seq(Allocate(self.accumulators), passes, finish)
+
+    def _place(self, places: Sequence[Loop]) -> Expr:
+        """The number of the iteration of ``places``."""
+        total: Expr = E.const(0)
+        for place in places:
+            total = total * place.extent + place.var
+        return total
+
+    @property
+    def _start(self) -> Expr:
+        return self.block.var * self.plan.width
+
+    @property
+    def _extent(self) -> Expr:
+        if self.axis.static is not None and self.axis.static <= self.plan.width:
+            return self.axis.extent
+        return E.binary("min", E.const(self.plan.width), self.axis.extent - self._start)
+
+    def _slot(self, at: Expr, column: Expr, lanes: int) -> Expr:
+        return E.ramp(at + column, 1, lanes)
+
+    def _accumulate(self, at: Expr, first: Expr, rows: Expr) -> Stmt:
+        """Reduces ``rows`` rows from ``first`` on into the accumulators from ``at`` on."""
+        start = identity(self.r.kind, self.r.result.dtype, self.lanes)
+        vector = E.var("v")
+        slot = self._slot(at, vector * self.lanes, self.lanes)
+        fill = loop(vector, self.plan.width // self.lanes, store(self.accumulators, slot, start))
+        many, one = E.var("r"), E.var("r")
+        together = self._rows(at, [first + many * ROWS + k for k in range(ROWS)])
+        single = self._rows(at, [first + rows // ROWS * ROWS + one])
+        return seq(fill, loop(many, rows // ROWS, together), loop(one, rows % ROWS, single))
+
+    def _rows(self, at: Expr, rows: Sequence[Expr]) -> Stmt:
+        def group(column: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
+            return seq(*(self._step(at, rows, column + u * lanes, lanes, mask) for u in range(count)))
+
+        return group_loop(self._extent, self.lanes, group, 2, self.problem.masked, narrow=True)
+
+    def _step(self, at: Expr, rows: Sequence[Expr], column: Expr, lanes: int, mask: Expr | None) -> Stmt:
+        slot = self._slot(at, column, lanes)
+        total = E.load(self.accumulators, slot)
+        for row in rows:
+            value = self._vectorizer(column, lanes, mask, {self.r.axes[0].var: row}).expr(self.r.value)
+            total = combine(self.r.kind, total, E.broadcast(value, lanes), self.problem.target)
+        return store(self.accumulators, slot, total)
+
+    def _vectorizer(self, column: Expr, lanes: int, mask: Expr | None, bound: Mapping[Var, Expr]) -> Vectorizer:
+        return Vectorizer(self.axis.var, self._start + column, lanes, mask, bound)
+
+    def _finish(self, at: Expr) -> Stmt:
+        """Hands the totals to the body."""
+
+        def group(column: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
+            return seq(*(self._result(at, column + u * lanes, lanes, mask) for u in range(count)))
+
+        return group_loop(self._extent, self.lanes, group, 1, self.problem.masked, narrow=True)
+
+    def _result(self, at: Expr, column: Expr, lanes: int, mask: Expr | None) -> Stmt:
+        parts = [E.load(self.accumulators, self._slot(at + k * self.plan.width, column, lanes)) for k in range(self.plan.chunks)]
+        total = parts[0]
+        for part in parts[1:]:
+            total = combine(self.r.kind, total, part)
+        result = E.Var(self.r.result.dtype, lanes, self.r.result.name)
+        body = self._vectorizer(column, lanes, mask, {self.r.result: result}).stmt(self.problem.body)
+        return seq(Let(result, total), body)
