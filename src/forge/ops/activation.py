@@ -88,7 +88,7 @@ def _expm1_below(x: Expr) -> Expr:
 
 
 def _lower_celu(x: Expr, alpha: float) -> Expr:
-    return te.select(x > 0.0, x, _expm1_below(x * (1.0 / alpha)) * alpha)
+    return te.select(x < 0.0, _expm1_below(x * (1.0 / alpha)) * alpha, x)
 
 
 def _celu(x: Array, alpha: float) -> Array:
@@ -96,7 +96,7 @@ def _celu(x: Array, alpha: float) -> Array:
 
 
 def _lower_selu(x: Expr, alpha: float, gamma: float) -> Expr:
-    return te.select(x > 0.0, x * gamma, _expm1_below(x) * (alpha * gamma))
+    return te.select(x < 0.0, _expm1_below(x) * (alpha * gamma), x * gamma)
 
 
 def _lower_shrink(x: Expr, lambd: float, bias: float) -> Expr:
@@ -131,7 +131,7 @@ register_rows([
          lambda x, alpha, beta: _min(_max(x * alpha + beta, 0.0), 1.0), HardSigmoidAttrs),
     _row("elu", "data if data > 0 else alpha * (exp(data) - 1)",
          lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
-         lambda x, alpha: te.select(x > 0.0, x, _expm1_below(x) * alpha), AlphaAttrs, 12),
+         lambda x, alpha: te.select(x < 0.0, _expm1_below(x) * alpha, x), AlphaAttrs, 12),
     _row("selu", "gamma * (data if data > 0 else alpha * (exp(data) - 1))",
          lambda x, alpha, gamma: gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))), _lower_selu, SeluAttrs, 12),
     _row("celu", "data if data > 0 else alpha * (exp(data / alpha) - 1)", _celu, _lower_celu, AlphaAttrs, 12),
