@@ -3,6 +3,7 @@
 from forge.ops import (  # noqa: F401
     activation,
     arrangement,
+    batch_blocks,
     complex,  # noqa: A004
     control,
     counters,
@@ -36,6 +37,7 @@ from forge.ops import (  # noqa: F401
     sampling,
     scatter,
     searching,
+    segments,
     sequence,
     shape_ops,
     slicing,
