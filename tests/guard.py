@@ -47,7 +47,7 @@ class _Host(ctypes.Structure):
     ]
 
 
-class _Tensor(ctypes.Structure):
+class Tensor(ctypes.Structure):
     _fields_ = [
         ("data", ctypes.c_void_p), ("dtype", ctypes.c_int32), ("ndim", ctypes.c_int32),
         ("shape", ctypes.c_int64 * MAX_RANK), ("capacity", ctypes.c_int64),
@@ -101,10 +101,11 @@ class Guarded:
         assert before == bytes([PATTERN]) * len(before), f"{what}: bytes in front of the buffer were written"
 
 
-class _GuardedHost:
-    """Gives out guarded memory and runs loops in chunks, on this thread."""
+class GuardedHost:
+    """Gives out guarded memory and runs loops in as many chunks as ``threads``, the last one first, on this thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 2) -> None:
+        self.threads = threads
         self.blocks: dict[int, Guarded] = {}
         self.error = ""
         functions = (_ALLOC(self._alloc), _FREE(self._free), _PARALLEL(self._parallel), _REPORT(self._report))
@@ -125,8 +126,8 @@ class _GuardedHost:
 
     def _parallel(self, _host: Any, body: int, closure: int, count: int, _grain: int) -> int:
         run = _BODY(body)
-        middle = count // 2
-        for begin, end in ((middle, count), (0, middle)):
+        bounds = [count * k // self.threads for k in range(self.threads + 1)]
+        for begin, end in reversed(list(itertools.pairwise(bounds))):
             status = run(begin, end, closure) if end > begin else 0
             if status:
                 return int(status)
@@ -146,7 +147,7 @@ def run(compiled: CompiledModel, graph: Graph, inputs: Sequence[np.ndarray]) -> 
     model = _Model.from_address(library.addresses[MODEL_SYMBOL])
     assert compiled.lowered is not None
     program = compiled.lowered.program
-    assert not program.controls, "this host runs no control flow"
+    assert not program.controls, "this host runs no nodes: use tests.guard_runtime"
     known = _bind(graph, inputs)
     symbols = (ctypes.c_int64 * max(1, len(program.symbols)))(*[known.get(v.name, -1) for v in program.symbols])
     characters = [_characters(a) for a in inputs]
@@ -155,7 +156,7 @@ def run(compiled: CompiledModel, graph: Graph, inputs: Sequence[np.ndarray]) -> 
     outs, tensors = _outputs(graph, shapes)
     weights = Guarded(compiled.weights.size, 64).write(compiled.weights.tobytes())
     arena = Guarded(max(0, model.arena_size(ctypes.addressof(symbols))), 64)
-    host = _GuardedHost()
+    host = GuardedHost()
     input_table = (ctypes.c_void_p * max(1, len(blocks)))(*[b.address for b in blocks])
     output_table = (ctypes.c_void_p * max(1, len(outs)))(*[None if o is None else o.address for o in outs])
     call = _Call(
@@ -231,7 +232,7 @@ def _known_shape(value: Value, spec: TensorSpec, known: dict[str, int]) -> list[
 
 def _outputs(graph: Graph, shapes: Sequence[list[int] | None]) -> tuple[list[Guarded | None], Any]:
     """Memory for outputs of known size, and the descriptors of all."""
-    tensors = (_Tensor * max(1, len(graph.outputs)))()
+    tensors = (Tensor * max(1, len(graph.outputs)))()
     sizes = [dtypes.itemsize(v.dtype) for v in graph.outputs]
     return [None if s is None else Guarded(_bytes(s, n)) for s, n in zip(shapes, sizes, strict=True)], tensors
 

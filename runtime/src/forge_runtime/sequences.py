@@ -15,7 +15,7 @@ from forge_runtime.errors import InputError
 
 OBJECTS = ("sequence", "optional")
 
-_DTYPES = (
+DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
     *("float4_e2m1fn", "int2", "uint2", "int4", "uint4", "string", "sequence", "optional"),
@@ -53,7 +53,7 @@ def _handle(values: list[Any] | tuple[Any, ...], where: str) -> Array:
     table = np.zeros(len(values), _TENSOR)
     kept = [_element(value, f"{where}, element {k}") for k, value in enumerate(values)]
     for row, (dtype, array) in zip(table, kept, strict=True):
-        row["data"], row["dtype"], row["ndim"] = array.ctypes.data, _DTYPES.index(dtype), array.ndim
+        row["data"], row["dtype"], row["ndim"] = array.ctypes.data, DTYPES.index(dtype), array.ndim
         row["shape"][: array.ndim] = array.shape
         row["capacity"] = array.nbytes
     handle = np.zeros(3, np.int64)
@@ -72,8 +72,8 @@ def _element(value: object, where: str) -> tuple[str, Array]:
     if array.ndim > _MAX_RANK:
         raise InputError(f"{where}: got {array.ndim} dimensions; expected at most {_MAX_RANK}")
     dtype = "string" if array.dtype.kind in "OUT" else array.dtype.name
-    if dtype not in _DTYPES:
-        raise InputError(f"{where}: wrong dtype; got {dtype}; expected one of {', '.join(_DTYPES[:-2])}")
+    if dtype not in DTYPES:
+        raise InputError(f"{where}: wrong dtype; got {dtype}; expected one of {', '.join(DTYPES[:-2])}")
     adapted = arrays.adapt_element(array, where, dtype)
     return dtype, adapted if adapted.flags.c_contiguous and adapted.flags.aligned else arrays.copy_contiguous(adapted)
 
@@ -101,7 +101,7 @@ class _Reader:
         return found[0] if found else None
 
     def _value(self, row: Any) -> Any:
-        offset, dtype = int(row["data"]) - self._base, _DTYPES[int(row["dtype"])]
+        offset, dtype = int(row["data"]) - self._base, DTYPES[int(row["dtype"])]
         if dtype in OBJECTS:
             return self.values(offset, dtype)
         shape = tuple(row["shape"][: row["ndim"]].tolist())
