@@ -12,6 +12,7 @@ from forge.schedule.loops import (
     PARALLEL_WORK,
     Loop,
     element_size,
+    memory_dtypes,
     memory_sizes,
     nest,
     parallel_nest,
@@ -29,9 +30,6 @@ from forge.tir.stmt import Stmt, seq
 
 BLOCK_BYTES = 16384
 """Of one flat loop that is cut for several threads: bytes of the widest element stream in a block."""
-
-LARGEST_LANE = 8
-"""Bytes; larger elements (strings) move one by one."""
 
 CHEAP = 12
 """Vector operations per vector below which a loop is unrolled."""
@@ -97,7 +95,7 @@ class _Injective:
         self.accesses: Accesses = analyse((), (body,), algebra)
         sizes = memory_sizes(body)
         widest = max(*sizes, *(element_size(s.value) for s in stores(body)))
-        self.lanes = 1 if widest > LARGEST_LANE else target.vector_bits // (8 * widest)
+        self.lanes = 1 if "string" in memory_dtypes(body) else max(1, target.vector_bits // (8 * widest))
         self.masked = supports_masks(target, sizes)
         self.cost = statement_cost(body)
 

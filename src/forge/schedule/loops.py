@@ -251,7 +251,12 @@ def _register_size(dtype: str) -> int:
 
 def memory_sizes(s: Stmt) -> set[int]:
     """Bytes of the elements that ``s`` loads and stores."""
-    sizes = {dtypes.itemsize(store.buffer.dtype) for store in stores(s)}
+    return {dtypes.itemsize(dtype) for dtype in memory_dtypes(s)}
+
+
+def memory_dtypes(s: Stmt) -> set[str]:
+    """Types of the elements that ``s`` loads and stores."""
+    found = {store.buffer.dtype for store in stores(s)}
     for x in own_expressions(s):
-        sizes.update(dtypes.itemsize(e.buffer.dtype) for e in data_nodes(x) if isinstance(e, E.Load))
-    return sizes
+        found.update(e.buffer.dtype for e in data_nodes(x) if isinstance(e, E.Load))
+    return found
