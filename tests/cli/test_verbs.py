@@ -246,6 +246,16 @@ def test_outputs_that_are_not_finite_are_null(here: Path, capsys: pytest.Capture
     assert told["minimum"] is None
 
 
+def test_complex_outputs_are_told_by_their_moduli(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "z.relay").write_text("def @main(%x: Tensor[(n), complex64]) { multiply(%x, %x) }")
+    np.save(here / "z.npy", np.array([3 + 4j, 1j], np.complex64))
+    assert run("run", "z.relay", "-i", "z.npy", "-o", "out.npz", "--json") == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert (told["dtype"], told["minimum"], told["maximum"]) == ("complex64", 1, 25)
+    with np.load(here / "out.npz") as stored:
+        assert stored[told["name"]].tolist() == [-7 + 24j, -1]
+
+
 def test_outputs_may_have_any_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "m.relay").write_text("def @main(%x: Tensor[(n), float32]) { %file = negative(%x); %file }")
     np.save(here / "v.npy", np.ones(2, np.float32))
