@@ -61,9 +61,11 @@ class Noise:
     sign: float = 0.0
 
     def shift(self, array: np.ndarray, relative: float, absolute: float | np.ndarray = 0.0) -> np.ndarray:
-        """``array`` with an error of that size in each element."""
-        wide = array.astype(np.float64)
-        signs = self.sign if self.sign else self.rng.choice([-1.0, 1.0], wide.shape)
+        """``array`` with an error of that size in each element, of complex ones in both parts."""
+        wide = widened(array)
+        signs: Any = self.sign if self.sign else self.rng.choice([-1.0, 1.0], wide.shape)
+        if np.iscomplexobj(wide):
+            signs = signs + 1j * (self.sign if self.sign else self.rng.choice([-1.0, 1.0], wide.shape))
         with np.errstate(all="ignore"):
             moved = (wide + signs * (relative * np.abs(wide) + absolute)).astype(array.dtype)
         return np.asarray(np.where(np.isfinite(wide), moved, array), array.dtype).reshape(array.shape)
@@ -104,14 +106,14 @@ def interpret(graph: Graph, inputs: Sequence[Any], noise: Noise | None = None, s
 
 def noisy_results(node: Node, operands: list[Any], env: Mapping[str, int], run_region: Any, noise: Noise | None) -> list[Any]:
     """The results of ``node``, with the errors that it may make."""
-    rounds = noise is not None and node.op_def.accuracy is not Accuracy.EXACT and any(map(is_rounded, node.results))
+    rounds = noise is not None and accuracy_of(node) is not Accuracy.EXACT and any(map(is_rounded, node.results))
     if noise is None or not rounds or is_errorless(node, operands, env):
         return evaluate(node, operands, env, run_region)
     if node.op in SUMS:
         result = evaluate(node, operands, env, run_region)[0]
         name = node.results[0].dtype
         added = np.asarray(magnitude(node, operands, env))
-        return [noise.shift(result, tolerance(node.op_def.accuracy, name)[0], OPERAND_ROUNDINGS * epsilon(name) * added)]
+        return [noise.shift(result, tolerance(accuracy_of(node), name)[0], OPERAND_ROUNDINGS * epsilon(name) * added)]
     shifted: dict[Value, Any] = {}
     for value, operand in zip(node.operands, operands, strict=True):
         if value is not None and value not in shifted:
@@ -120,16 +122,31 @@ def noisy_results(node: Node, operands: list[Any], env: Mapping[str, int], run_r
     return [_with_own_error(node, r, noise) for r in results]
 
 
+def accuracy_of(node: Node) -> Accuracy:
+    """The accuracy class of the operator on its first operand."""
+    dtype = getattr(node.operands[0].type, "dtype", "") if node.operands and node.operands[0] is not None else ""
+    return node.op_def.accuracy_on(dtype)
+
+
 def is_rounded(value: Value) -> bool:
-    return dtypes.is_float(getattr(value.type, "dtype", ""))
+    return is_inexact(getattr(value.type, "dtype", ""))
+
+
+def is_inexact(dtype: str) -> bool:
+    return dtypes.is_float(dtype) or dtypes.is_complex(dtype)
+
+
+def widened(array: np.ndarray) -> np.ndarray:
+    """``array`` in the widest type of its kind."""
+    return np.asarray(array, np.complex128 if np.iscomplexobj(array) else np.float64)
 
 
 def _with_own_error(node: Node, result: Any, noise: Noise) -> Any:
     name = dtypes.canonical(result.dtype)
-    if not dtypes.is_float(name) or not result.size:
+    if not is_inexact(name) or not result.size:
         return result
-    relative, to_largest = tolerance(node.op_def.accuracy, name)
-    absolute = np.full(result.shape, to_largest * largest(result.astype(np.float64)))
+    relative, to_largest = tolerance(accuracy_of(node), name)
+    absolute = np.full(result.shape, to_largest * largest(widened(result)))
     if isinstance(node.op_def, Op) and node.op_def.kind is Kind.ELEMENTWISE:
         absolute[np.asarray(result == 0)] = 0.0
     return noise.shift(result, relative, absolute)
@@ -155,18 +172,21 @@ def is_errorless(node: Node, operands: Sequence[Any], env: Mapping[str, int]) ->
 
 def magnitude(node: Node, operands: Sequence[Any], env: Mapping[str, int]) -> np.ndarray:
     """The sum of the magnitudes of what a node of ``SUMS`` adds for each element of its result."""
-    wide = [np.abs(x) for x in _wide(operands)]
+    wide = [np.abs(x) if isinstance(x, np.ndarray) and x.dtype.kind in "fc" else x for x in _wide(operands)]
     if node.op == "subtract":
         return np.asarray(wide[0] + wide[1])
     with np.errstate(all="ignore"):
         return np.asarray(node.op_def.reference(wide, concrete_attrs(node.attrs, env))[0])
 
 
-def _wide(operands: Sequence[Any]) -> list[np.ndarray]:
-    return [np.asarray(x, np.float64) for x in operands]
+def _wide(operands: Sequence[Any]) -> list[Any]:
+    """The operands, those of rounded types in a wide one; others are axes and sizes."""
+    return [x if x is None or not is_inexact(dtypes.canonical(x.dtype)) else widened(x) for x in operands]
 
 
 def _is_coarse(array: np.ndarray) -> bool:
+    if np.iscomplexobj(array):
+        return False
     scaled = np.asarray(array, np.float64) * QUANTUM
     return bool(np.all(scaled == np.rint(scaled)))
 
@@ -216,7 +236,7 @@ class Judge:
         if actual.shape != expected.shape:
             verdict.problems.append(f"{describe(value)}: shape {actual.shape}; expected {expected.shape}")
             return
-        judge = judge_floats if dtypes.is_float(value.dtype) else judge_discrete
+        judge = judge_inexact if is_inexact(value.dtype) else judge_discrete
         good, excluded = judge(actual, expected, moved, _tolerance(value))
         verdict.excluded += int(np.count_nonzero(excluded))
         bad = np.argwhere(~(good | excluded))
@@ -230,7 +250,7 @@ def _tolerance(value: Value) -> tuple[float, float]:
     """Of a result, beside what errors move it; they tell all that a sum may be off but for its last rounding."""
     if value.producer is None:
         return 0.0, 0.0
-    relative, to_largest = tolerance(value.producer.op_def.accuracy, value.dtype)
+    relative, to_largest = tolerance(accuracy_of(value.producer), value.dtype)
     return relative, 0.0 if value.producer.op in SUMS else to_largest
 
 
@@ -262,12 +282,12 @@ def judge_discrete(actual: np.ndarray, expected: np.ndarray, moved: Sequence[np.
     return np.asarray(actual == expected, bool), decided
 
 
-def judge_floats(actual: np.ndarray, expected: np.ndarray, moved: Sequence[np.ndarray], tolerances: Tolerance) -> Judged:
+def judge_inexact(actual: np.ndarray, expected: np.ndarray, moved: Sequence[np.ndarray], tolerances: Tolerance) -> Judged:
     """Where elements are right, and where errors leave too little of them to tell."""
     name = dtypes.canonical(expected.dtype)
     relative, to_largest = tolerances
-    wide, got = expected.astype(np.float64), actual.astype(np.float64)
-    others = [m.astype(np.float64) for m in moved]
+    wide, got = widened(expected), widened(actual)
+    others = [widened(m) for m in moved]
     usual = np.isfinite(wide)
     for other in others:
         usual = usual & np.isfinite(other)

@@ -21,12 +21,13 @@ from forge.ir.nodes import Graph, Node, Value
 from forge.ir.op import OpDef, Trait, all_ops
 from forge.ir.types import TensorType
 from forge.ops.base import Kind, Op
+from tests.error_model import is_inexact, widened
 from tests.ops.case import Case, Constant, Draw, Fixed
 from tests.passes.random_graphs import Network
 
 DTYPES = (
     *["float32"] * 6, "float64", "float64", "float16", "float16", "bfloat16", "int64", "int64", "int32", "int32", "int16", "int8",
-    "uint8", "uint8", "uint16", "uint32", "uint64", "bool", "bool",
+    "uint8", "uint8", "uint16", "uint32", "uint64", "bool", "bool", "complex64", "complex128",
 )
 STORAGE_DTYPES = (
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int4", "uint4", "int2", "uint2", "float4_e2m1fn",
@@ -93,9 +94,7 @@ class AnyNetwork(Network):
             return
         if value.dtype in STORAGE_DTYPES:
             self.stored.append(value)
-        elif value.dtype in DTYPES and (
-            not dtypes.is_float(value.dtype) or np.all(np.abs(array.astype(np.float64)) <= LARGEST_VALUE)
-        ):
+        elif value.dtype in DTYPES and (not is_inexact(value.dtype) or np.all(np.abs(widened(array)) <= LARGEST_VALUE)):
             self.values.append(value)
 
     def extend(self, steps: Sequence[Any], count: int) -> None:

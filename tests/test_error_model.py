@@ -144,7 +144,7 @@ COUNT, FLAG, VECTOR = TensorType((), "int64"), TensorType((), "bool"), TensorTyp
 def test_most_errors_of_a_per_cent_in_random_graphs_are_found() -> None:
     """Of one element of one output, whatever is computed from it inside."""
     found = Counter[bool]()
-    for seed in range(60):
+    for seed in range(40):
         graph, inputs = any_network(seed, CASES)
         results = run_graph(graph, inputs)
         floats = [k for k, r in enumerate(results) if r.dtype == np.float32 and np.any(np.abs(r) > np.mean(np.abs(r)) / 2)]
@@ -156,5 +156,5 @@ def test_most_errors_of_a_per_cent_in_random_graphs_are_found() -> None:
         wrong.flat[place] *= 1.01
         verdict = Judge(graph, inputs).judge([*results[:k], wrong, *results[k + 1 :]])
         found[bool(verdict.problems)] += 1
-    assert found[True] >= 0.9 * found.total()
-    assert found.total() >= 40
+    assert found[True] >= 0.95 * found.total()
+    assert found.total() >= 15

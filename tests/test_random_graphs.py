@@ -20,7 +20,7 @@ from forge.driver import compile_module
 from forge.ir.nodes import Graph, Module
 from forge.ir.op import all_ops
 from forge.ir.printer import print_module
-from tests import guard
+from tests import guard, guard_runtime
 from tests.error_model import Judge
 from tests.ops.test_cases import CASES
 from tests.random_control import has_regions
@@ -45,13 +45,10 @@ def compiled_results(graph: Graph, inputs: Sequence[np.ndarray], opt_level: int)
     """Outputs of the compiled graph; None where it reports an error that data may cause."""
     compiled = compile_module(Module(graph), opt_level=opt_level, use_cache=False)
     try:
-        if not has_regions(graph):
-            return guard.run(compiled, graph, inputs)
-        results = compiled.runtime(num_threads=1)(*inputs)
+        return (guard_runtime if has_regions(graph) else guard).run(compiled, graph, inputs)
     except RuntimeError as error:
         assert "is empty; mode" in str(error)  # a pad that repeats what is not there is refused at run time
         return None
-    return [np.asarray(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
 
 
 def check_network(seed: int) -> None:
