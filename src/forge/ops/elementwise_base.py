@@ -83,7 +83,15 @@ class Elementwise(Op[Any]):
         return [self.row.reference(*(widen_all(x) for x in operands), **keywords(attrs))]
 
     def lower(self, operands: Tensors, attrs: Any, results: TensorTypes) -> Lowered:
-        return [broadcast_compute(self.name, operands, results[0], lambda *x: self.row.lower(*x, **keywords(attrs)))]
+        return [broadcast_compute(self.name, operands, results[0], lambda *x: self._body(x, attrs))]
+
+    def _body(self, x: Sequence[Expr], attrs: Any) -> Expr:
+        """The row's expression, of narrow floats in float32 throughout, so that constants and steps are not rounded to them."""
+        narrow = dtypes.is_float(x[0].dtype) and dtypes.bits(x[0].dtype) <= 16
+        if not narrow or self.row.accuracy is not Accuracy.ROUNDING or self.row.result != "same":
+            return self.row.lower(*x, **keywords(attrs))
+        wide = self.row.lower(*(te.cast(v, "float32") for v in x), **keywords(attrs))
+        return te.cast(wide, x[0].dtype)
 
     def decompose(self, builder: Builder, operands: Values, attrs: Any) -> Sequence[Value] | None:
         if self.row.on_strings is None or not any(v is not None and v.dtype == "string" for v in operands):
