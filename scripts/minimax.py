@@ -1,6 +1,6 @@
 """Minimax fits: how the coefficients of ``forge.codegen`` were found. Needs mpmath.
 
-    python -m scripts.minimax gelu_single
+    python -m scripts.minimax gelu_single       # or another name of FITS
 
 ``polynomial`` is the exchange algorithm of Remez, in multiple precision; ``rational`` reweights a linear least-squares fit until
 the relative error is level (Lawson's method). Coefficients are rounded one after another, and the others fitted again.
@@ -8,6 +8,7 @@ the relative error is level (Lawson's method). Coefficients are rounded one afte
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -99,3 +100,63 @@ def _least_squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     for _ in range(4):
         x = x + np.linalg.lstsq(narrow, (b - a @ x).astype(np.float64), rcond=None)[0]
     return np.asarray(x / scale)
+
+
+def _gelu_tail(a: Number) -> Number:
+    """W(a) of ``forge.codegen.gates``."""
+    return mp.erfc(a / mp.sqrt(2)) * mp.exp(a * a / 2) / 2
+
+
+def _gelu_double() -> list[Number]:
+    def f(q: Number) -> Number:
+        a = 4 * (1 + q) / (1 - q)
+        return _gelu_tail(a) * (1 + 2 * a)
+
+    return polynomial(f, 22, -1.0, float(mp.mpf(35) / 43), lambda q: 1 / f(q))
+
+
+_FIRST = float(np.float32(-2 / float(mp.sqrt(mp.pi))))
+
+
+def _erf_single() -> list[float]:
+    def f(a: Number) -> Number:
+        return mp.log(mp.erfc(a)) / a - mp.mpf(_FIRST)
+
+    def weight(a: Number) -> Number:
+        log = f(a) + mp.mpf(_FIRST)
+        return min(1, log * a / mp.expm1(log * a)) / abs(log) if a > 1e-5 else 1 / abs(log)
+
+    return rounded(f, 8, 1e-6, 3.95, weight, _float32)
+
+
+def _tan_single() -> list[float]:
+    def f(u: Number) -> Number:
+        r = mp.sqrt(u)
+        return (mp.tan(r) - r) / (r * u)
+
+    return rounded(f, 6, 1e-9, 0.6185, lambda u: u * mp.sqrt(u) / mp.tan(mp.sqrt(u)), _float32)
+
+
+def _float32(x: Number) -> float:
+    return float(np.float32(float(x)))
+
+
+FITS: dict[str, Callable[[], Any]] = {
+    "gelu_single": lambda: rational(_gelu_tail, (4, 5), 1e-9, 14.6),
+    "gelu_double": _gelu_double,
+    "softplus_single": lambda: rational(lambda e: mp.log1p(e) / e, (3, 3), 1e-9, 1.0),
+    "erf_single": _erf_single,
+    "tan_single": _tan_single,
+}
+"""Fits by name; each gives the coefficients."""
+
+
+def main(argv: Sequence[str]) -> int:
+    mp.mp.dps = 60
+    for name in argv or FITS:
+        print(name, [[float(v) for v in part] if np.ndim(part) else float(part) for part in FITS[name]()])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

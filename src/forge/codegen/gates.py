@@ -7,7 +7,7 @@ is subnormal, and 0 where the result is: then x * scaled is right for every x, a
 gelu is max(x, 0) - a exp(-a^2/2) W(a) for a = |x|, with W(a) = erfc(a / sqrt(2)) exp(a^2/2) / 2, which falls from 1/2 to
 0.4 / a: a rational fit in float32, in float64 a polynomial in (a - 4) / (a + 4) over 1 + 2a. Squares and cubes in exponents are
 carried with their rounding errors, as exponents reach -100 (-740), where an ulp of the exponent is 50 of the result. Fits are
-minimax in the relative error, by ``scripts/minimax.py``; coefficients of float32 were then moved by single ulps where that helped.
+minimax in the relative error, by ``scripts/minimax.py``; those of float32 were then moved by single ulps where that helped.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ def _rounded_once(function: Callable[[Array], Array]) -> Callable[[Array], Array
 
 MEANINGS: dict[str, Callable[[Array], Array]] = {
     "sigmoid": lambda x: _complex_sigmoid(x) if np.iscomplexobj(x) else _rounded_once(_sigmoid)(x),
-    "softplus": _rounded_once(_softplus), "gelu": _rounded_once(_gelu), "gelu_tanh": _rounded_once(_gelu_tanh), "silu": _rounded_once(lambda x: x * _sigmoid(x)),
+    "softplus": _rounded_once(_softplus), "gelu": _rounded_once(_gelu), "gelu_tanh": _rounded_once(_gelu_tanh),
+    "silu": _rounded_once(lambda x: x * _sigmoid(x)),
     "mish": _rounded_once(lambda x: x * np.tanh(_softplus(x))),
 }
