@@ -13,6 +13,7 @@ from forge.kernels.cpu import (
     ordering,
     rnn,
     running,
+    scanning,
     scattering,
     searching,
     softmax,
@@ -22,5 +23,5 @@ from forge.kernels.cpu import (
 
 __all__ = [
     "concatenate", "conv2d", "dense", "depthwise", "detection", "elimination", "factorization", "layer_norm", "matmul",
-    "ordering", "rnn", "running", "scattering", "searching", "softmax", "strings", "winograd",
+    "ordering", "rnn", "running", "scanning", "scattering", "searching", "softmax", "strings", "winograd",
 ]
