@@ -1,7 +1,7 @@
 """Guard mode for programs with nodes that the host runs: ``forge_run`` on a host that gives out guarded memory.
 
-So every buffer of every region, every arena and every result ends at an inaccessible page; so do inputs, weights, and the elements
-of sequences that are inputs. All memory that the host gave must come back.
+So every buffer of every region, every arena and every result ends at an inaccessible page; so do inputs, weights, and elements of
+sequences that are inputs. All memory that the host gave must come back.
 """
 
 from __future__ import annotations

@@ -86,7 +86,9 @@ def @main(%s: Sequence[Tensor[(k), float32]], %y: float32) {
 def @main(%o: Optional[Tensor[(k), float32]], %x: Tensor[(n), float32]) {
   %0 = optional_has_element(%o);
   %1 = if(%0, %o, %x) {
-    then_branch = fn (%a: Optional[Tensor[(k), float32]], %b: Tensor[(n), float32]) { %0 = optional_get_element(%a); nn.relu(%0) },
+    then_branch = fn (%a: Optional[Tensor[(k), float32]], %b: Tensor[(n), float32]) {
+      %0 = optional_get_element(%a); nn.relu(%0)
+    },
     else_branch = fn (%a: Optional[Tensor[(k), float32]], %b: Tensor[(n), float32]) { exp(%b) }
   };
   %2 = optional(%x);

@@ -16,9 +16,9 @@ from forge_runtime.errors import InputError
 OBJECTS = ("sequence", "optional")
 
 DTYPES = (
-    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
-    *("float4_e2m1fn", "int2", "uint2", "int4", "uint4", "string", "sequence", "optional"),
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32"),
+    *("float64", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+    *("float8_e8m0fnu", "float4_e2m1fn", "int2", "uint2", "int4", "uint4", "string", "sequence", "optional"),
 )
 """``forge_dtype``."""
 
