@@ -10,7 +10,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 CSRC = "src/forge_runtime/csrc"
-NAMES = ("runtime", "pool", "cpu", "host", "load", "control", "heap", "sequence", "object", "strings", "regex", "numbers")
+NAMES = ("runtime", "pool", "cpu", "host", "load", "control", "heap", "sequence", "object", "strings", "regex", "numbers",
+         "lookup")
 FILES = ("_native.c", *(f"forge_{name}.c" for name in NAMES))
 HEADERS = ("forge_runtime.h", "forge_internal.h", "forge_heap.h", "forge_strings.h", "_routines.h")
 

@@ -18,6 +18,7 @@ from forge.ops import (  # noqa: F401
     indexing,
     layout,
     linalg,
+    lookup,
     movement,
     nn_attention,
     nn_conv,

@@ -157,4 +157,21 @@ def movement_rows() -> list[Case]:
     ]
 
 
-CASES = [*arithmetic_rows(), *split_rows(), *normalize_rows(), *match_rows(), *number_rows(), *movement_rows()]
+def lookup_rows() -> list[Case]:
+    keys = Constant(strings(["b", "", "é", "b"]))
+    pool = [Constant(np.array(v, np.int64)) for v in ([2, 3, 5, 4, 5, 6, 7, 8, 6, 7], [0, 4], [0, 1, 2, 3, 4, 5, 6])]
+    tokens = np.array([[1, 1, 3, 3, 3, 7], [8, 6, 7, 5, 6, 8]], np.int64)
+    return [
+        row("string.lookup", [strings([["é", "x"], ["b", ""]]), keys], lambda x, k: np.array([[2, 4], [0, 1]])),
+        row("string.lookup", [strings([f"w{i}" for i in range(50)]), Constant(strings([f"w{i}" for i in range(49, -1, -1)]))],
+            lambda x, k: np.arange(49, -1, -1)),
+        row("string.lookup", [NOTHING, keys], lambda x, k: np.zeros(0, np.int64)),
+        row("string.lookup", [strings(["a"]), NOTHING], lambda x, k: np.zeros(1, np.int64)),
+        row("ngram_counts", [tokens, *pool], lambda *_: np.array([[0, 3, 0, 0, 0, 0, 0], [0, 0, 1, 0, 1, 1, 1]], np.float32),
+            size=7, max_length=2, max_skip=5),
+        row("ngram_counts", [tokens[0], *pool], None, size=9, min_length=2, max_length=2, max_skip=1),
+        row("ngram_counts", [np.zeros((2, 0), np.int64), *pool], lambda *_: np.zeros((2, 7), np.float32), size=7, max_length=2),
+    ]
+
+
+CASES = [*lookup_rows(), *arithmetic_rows(), *split_rows(), *normalize_rows(), *match_rows(), *number_rows(), *movement_rows()]

@@ -48,7 +48,17 @@ FORGE_ROUTINE forge_string_normalize(const forge_string *data, const forge_strin
 FORGE_ROUTINE forge_string_match(const forge_string *data, const int32_t *program, uint8_t *out, int64_t count, int64_t size,
                                  const forge_host *host);
 
-/* Numbers as text, and text as numbers. kind: 0 signed, 1 unsigned, 2 bool (formatting only), 3 float. */
+/* The position of every string among keys, of equal keys the first; n_keys where it is not there. */
+FORGE_ROUTINE forge_string_lookup(const forge_string *data, const forge_string *keys, int64_t *out, int64_t count, int64_t n_keys,
+                                  const forge_host *host);
+
+/* How often each n-gram of a pool occurs in the rows of data, added at its index; up to max_skip tokens between two of a gram. */
+FORGE_ROUTINE forge_ngram_counts(const int64_t *data, const int64_t *pool, const int64_t *starts, const int64_t *indexes,
+                                 float *out, int64_t rows, int64_t columns, int64_t pool_size, int64_t n_starts,
+                                 int64_t n_indexes, int64_t shortest, int64_t longest, int64_t max_skip, int64_t size,
+                                 const forge_host *host);
+
+/* Numbers as text, and text as numbers. It fails for other text, and for integers outside of the range. */
 FORGE_ROUTINE forge_string_from_int64(const int64_t *data, forge_string *out, int64_t count, const forge_host *host);
 FORGE_ROUTINE forge_string_from_uint64(const uint64_t *data, forge_string *out, int64_t count, const forge_host *host);
 FORGE_ROUTINE forge_string_from_bool(const uint8_t *data, forge_string *out, int64_t count, const forge_host *host);

@@ -40,6 +40,12 @@ def _maxsplit(call: KernelCall) -> Expr:
     return E.const(-1 if call.attrs.maxsplit is None else call.attrs.maxsplit)
 
 
+def _ngram_numbers(call: KernelCall) -> list[Expr]:
+    data, attrs = _operand(call, 0), call.attrs
+    limits = (attrs.min_length, attrs.max_length, attrs.max_skip, attrs.size)
+    return [product(data.shape[:-1]), data.shape[-1], *(_rows(call, k) for k in (1, 2, 3)), *map(E.const, limits)]
+
+
 def _is_real(call: KernelCall) -> bool:
     return _operand(call, 0).dtype == "float64"
 
@@ -66,6 +72,8 @@ ROUTINES: dict[str, Routine] = {
     "string.count_words": Routine("forge_string_count_words", 3, lambda c: [_count(c), _rows(c, 1), _rows(c, 2)]),
     "string.normalize": Routine("forge_string_normalize", 4, lambda c: [
         _count(c), *(_rows(c, k) for k in (1, 2, 3)), c.results[0].shape[-1]]),
+    "string.lookup": Routine("forge_string_lookup", 2, lambda c: [_count(c), _rows(c, 1)]),
+    "ngram_counts": Routine("forge_ngram_counts", 4, _ngram_numbers),
     "string.from_number": Routine(_formatter, 1, lambda c: [_count(c), *([E.const(c.attrs.digits)] if _is_real(c) else [])]),
     "string.to_number": Routine(_parser, 1, lambda c: [_count(c), *_bounds(c)]),
     "string.regex_full_match": Routine("forge_string_match", 2, lambda c: [_count(c), _count(c, 1)]),

@@ -25,6 +25,7 @@ MODULES = (
     "caching",
     "spectral",
     "strings",
+    "labels",
 )
 
 

@@ -1,0 +1,144 @@
+"""Vocabularies: labels to numbers and back (domain ai.onnx.ml), and counts of n-grams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from forge import dtypes
+from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.registry import converts
+
+ML_DOMAIN = "ai.onnx.ml"
+_UNUSED = "_Unused"
+
+
+@converts("LabelEncoder", since=1, domain=ML_DOMAIN)
+def label_encoder_1(
+    g: Context, x: Value, *, classes_strings: tuple[str, ...], default_int64: int = -1, default_string: str = _UNUSED
+) -> Value:
+    numbers = np.arange(len(classes_strings), dtype=np.int64)
+    names = np.array(classes_strings, dtype=object)
+    if x.dtype == "string":
+        return _mapped(g, x, names, numbers, default_int64)
+    return _mapped(g, x, numbers, names, default_string)
+
+
+@converts("LabelEncoder", since=2, domain=ML_DOMAIN)
+def label_encoder(
+    g: Context,
+    x: Value,
+    *,
+    default_float: float = -0.0,
+    default_int64: int = -1,
+    default_string: str = _UNUSED,
+    default_tensor: np.ndarray | None = None,
+    keys_floats: tuple[float, ...] | None = None,
+    keys_int64s: tuple[int, ...] | None = None,
+    keys_strings: tuple[str, ...] | None = None,
+    keys_tensor: np.ndarray | None = None,
+    values_floats: tuple[float, ...] | None = None,
+    values_int64s: tuple[int, ...] | None = None,
+    values_strings: tuple[str, ...] | None = None,
+    values_tensor: np.ndarray | None = None,
+) -> Value:
+    keys = _only(g, "keys", keys_floats, keys_int64s, keys_strings, keys_tensor)
+    values = _only(g, "values", values_floats, values_int64s, values_strings, values_tensor)
+    if len(keys) != len(values):
+        raise g.invalid(f"got {len(keys)} keys and {len(values)} values; expected as many of both")
+    dtype = dtypes.canonical(values.dtype)
+    if default_tensor is not None:
+        return _mapped(g, x, keys, values, default_tensor.reshape(-1)[0])
+    default = default_string if dtype == "string" else default_float if dtypes.is_float(dtype) else default_int64
+    return _mapped(g, x, keys, values, default)
+
+
+def _only(g: Context, what: str, floats: Any, integers: Any, strings: Any, tensor: np.ndarray | None) -> np.ndarray:
+    """The one of these that is given, as a vector."""
+    forms = ((floats, np.float32), (integers, np.int64), (strings, object))
+    given = [np.array(values, dtype) for values, dtype in forms if values is not None]
+    given += [tensor.reshape(-1)] if tensor is not None else []
+    if len(given) != 1:
+        raise g.invalid(f"got {len(given)} kinds of {what}; expected exactly one of the attributes {what}_*")
+    return given[0]
+
+
+def _mapped(g: Context, x: Value, keys: np.ndarray, values: np.ndarray, default: Any) -> Value:
+    """The value of the last key that equals each element; the default where there is none."""
+    if dtypes.canonical(keys.dtype) != x.dtype:
+        raise g.invalid(f"got {x.dtype} elements and {dtypes.canonical(keys.dtype)} keys; expected equal types")
+    last = {key: position for position, key in enumerate(keys.tolist())}
+    chosen = values[list(last.values())]
+    table = g.constant(np.concatenate([chosen, np.array([default], values.dtype)]))
+    return g.call("take", table, _places(g, x, keys[list(last.values())]), axis=0)
+
+
+def _places(g: Context, x: Value, keys: np.ndarray) -> Value:
+    """Positions of elements among different keys; the number of keys for others."""
+    if x.dtype == "string" or not len(keys):
+        return g.call("string.lookup", x, g.constant(keys.astype(object))) if x.dtype == "string" else _nowhere(g, x)
+    order = np.argsort(keys, kind="stable")
+    ascending = g.constant(keys[order])
+    place = g.call("searchsorted", ascending, x)
+    found = g.call("take", ascending, place, axis=0)
+    hit = g.call("equal", found, x)
+    if dtypes.is_float(x.dtype):
+        hit = g.call("logical_or", hit, g.call("logical_and", g.call("isnan", found), g.call("isnan", x)))
+    positions = g.call("take", g.constant(order.astype(np.int64)), place, axis=0)
+    return g.call("where", hit, positions, g.constant(len(keys), "int64"))
+
+
+def _nowhere(g: Context, x: Value) -> Value:
+    return g.call("zeros_like", g.cast(x, "int64"))
+
+
+@converts("TfIdfVectorizer", since=9)
+def tfidf_vectorizer(
+    g: Context,
+    x: Value,
+    *,
+    max_gram_length: int,
+    max_skip_count: int,
+    min_gram_length: int,
+    mode: str,
+    ngram_counts: tuple[int, ...],
+    ngram_indexes: tuple[int, ...],
+    pool_int64s: tuple[int, ...] | None = None,
+    pool_strings: tuple[str, ...] | None = None,
+    weights: tuple[float, ...] | None = None,
+) -> Value:
+    """Weights belong to the places of the result."""
+    if mode not in ("TF", "IDF", "TFIDF"):
+        raise g.invalid(f"mode: got {mode!r}; expected TF, IDF or TFIDF")
+    if not ngram_indexes or min(ngram_indexes) < 0:
+        raise g.invalid(f"ngram_indexes: got {list(ngram_indexes)}; expected places from 0 on")
+    tokens, pool = _tokens(g, x, pool_int64s, pool_strings)
+    size = max(ngram_indexes) + 1
+    operands = [g.constant(np.array(v, np.int64)) for v in (pool, ngram_counts, ngram_indexes)]
+    limits = {"min_length": min_gram_length, "max_length": max_gram_length, "max_skip": max_skip_count}
+    counts = g.call("ngram_counts", tokens, *operands, size=size, **limits)
+    return counts if mode == "TF" else _weighted(g, counts, mode, weights, size)
+
+
+def _tokens(
+    g: Context, x: Value, integers: tuple[int, ...] | None, strings: tuple[str, ...] | None
+) -> tuple[Value, Sequence[int]]:
+    """Elements and pool as numbers; strings are numbered in the order in which they appear in the pool."""
+    if (strings is None) == (integers is None) or (strings is not None) != (x.dtype == "string"):
+        raise g.invalid("expected pool_strings for strings, or pool_int64s for integers")
+    if strings is None:
+        return g.cast(x, "int64"), integers or ()
+    numbers = {word: number for number, word in enumerate(dict.fromkeys(strings))}
+    return g.call("string.lookup", x, g.constant(np.array(list(numbers), dtype=object))), [numbers[word] for word in strings]
+
+
+def _weighted(g: Context, counts: Value, mode: str, weights: tuple[float, ...] | None, size: int) -> Value:
+    factors = np.ones(size, np.float32) if weights is None else np.array(weights, np.float32)[:size]
+    if len(factors) != size:
+        raise g.invalid(f"weights: got {len(factors)}; expected one for each of {size} places")
+    if mode == "TFIDF":
+        return g.call("multiply", counts, g.constant(factors))
+    zero = g.constant(0, "float32")
+    return g.call("where", g.call("greater", counts, zero), g.constant(factors), zero)
