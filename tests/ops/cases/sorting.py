@@ -53,6 +53,9 @@ def running_rows() -> list[Case]:
     def exclusive(x, axis=0):
         return np.cumsum(x, axis) - x
 
+    def exclusive_middle(x):
+        return np.cumsum(np.pad(x, ((0, 0), (1, 0), (0, 0)))[:, :-1], 1)
+
     return [
         row("cumsum", [f32(3, 4)], lambda x: np.cumsum(x.astype(np.float64), 1), axis=1),
         row("cumsum", [f32(3, 4)], lambda x: np.cumsum(x.astype(np.float64))),
@@ -62,6 +65,11 @@ def running_rows() -> list[Case]:
         row("cumsum", [i32(3, 4, 2), np.array(1, np.int32)], lambda x, a: exclusive(x, 1), exclusive=True),
         row("cumsum", [f16(40)], lambda x: np.cumsum(x.astype(np.float64)), axis=0),
         row("cumsum", [boolean(9)], lambda x: np.cumsum(x), axis=0, dtype="int64"),
+        row("cumsum", [i32(19, 33)], lambda x: np.cumsum(x, 1), axis=1),
+        row("cumsum", [i32(5, 100)], lambda x: np.cumsum(x, 0), axis=0),
+        row("cumsum", [f64(2, 7, 37)], exclusive_middle, axis=1, exclusive=True),
+        row("cumsum", [i64(3, 4099)], lambda x: np.cumsum(x, 0), axis=0),
+        row("cumsum", [boolean(6, 70)], lambda x: np.cumsum(x, 0), axis=0, dtype="int64"),
         row("cumprod", [f32(3, 4)], lambda x: np.cumprod(x.astype(np.float64), 0), axis=0),
         row("cumprod", [i64(5, low=1, high=3)], lambda x: np.cumprod(x) // x, axis=0, exclusive=True),
     ]

@@ -2,35 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from forge import dtypes
 from forge.kernels.contract import KernelCall, kernel
-from forge.schedule.loops import Loop, parallel_nest
+from forge.schedule.loops import Loop, group_loop, parallel_nest, supports_masks
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import Allocate, Function, loop, seq, store
+from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
 
 OPERATIONS = {"cumsum": ("add", 0), "cumprod": ("mul", 1)}
+
+ROWS = 4
+"""Rows that run side by side: every step of one waits for the step before."""
 
 
 @kernel("cumulative", complex_numbers=True)
 def cumulative(call: KernelCall) -> Function:
-    """Family of ``cumsum`` and ``cumprod``: operand data; attributes axis and exclusive. Rows are independent of one another."""
-    (data, *_), (result,) = call.operands, call.results
-    assert data is not None
-    operation, neutral = OPERATIONS[call.operator]
-    axis = call.attrs.axis % len(data.shape)
-    loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(data.shape) if k != axis]
-    outer: Sequence[Expr] = [x.var for x in loops]
-    place, zero = E.var("place"), E.const(0)
-    indices = (*outer[:axis], place, *outer[axis:])
-    total = Buffer("total", result.dtype, (E.const(1),), scope="local")
-    value = E.cast(data.read(indices), result.dtype)
-    step = store(total, zero, E.binary(operation, E.load(total, zero), value))
-    write = result.write(indices, E.load(total, zero))
-    body = seq(
-        Allocate(total),
-        store(total, zero, E.const(neutral, result.dtype)),
-        loop(place, data.shape[axis], seq(write, step) if call.attrs.exclusive else seq(step, write)),
-    )
-    return call.function(parallel_nest(loops, body, data.shape[axis] * 4))
+    """Family of ``cumsum`` and ``cumprod``: operand data; attributes axis and exclusive. Rows are independent of one another.
+
+    Elements are added in order. Along the last axis several rows run side by side; along another one a step takes vectors of
+    its neighbours on the last axis, whose totals stay in the first-level cache.
+    """
+    running = _Running(call)
+    by_vectors = running.axis != running.rank - 1 and dtypes.itemsize(running.dtype) <= 8
+    return call.function(running.columns() if by_vectors else running.rows())
+
+
+class _Running:
+    def __init__(self, call: KernelCall) -> None:
+        data, result = call.operands[0], call.results[0]
+        assert data is not None
+        self.call = call
+        self.data = data
+        self.result = result
+        self.dtype = result.dtype
+        self.rank = len(data.shape)
+        self.axis = call.attrs.axis % self.rank
+        self.operation, self.neutral = OPERATIONS[call.operator]
+        self.length = data.shape[self.axis]
+        self.loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(data.shape) if k != self.axis]
+
+    def _start(self, lanes: int = 1) -> Expr:
+        return E.const(self.neutral, self.dtype, lanes)
+
+    def _step(self, totals: Buffer, slot: Expr, indices: Sequence[Expr], mask: Expr | None = None) -> Stmt:
+        """Adds the element(s) at ``indices`` to the totals at ``slot`` and writes the totals, before or after."""
+        value = E.cast(self.data.read(indices, mask), self.dtype)
+        before = E.Var(self.dtype, slot.lanes, "before")
+        after = E.Var(self.dtype, slot.lanes, "after")
+        write = self.result.write(indices, before if self.call.attrs.exclusive else after, mask)
+        return seq(
+            Let(before, E.load(totals, slot)),
+            Let(after, E.binary(self.operation, before, E.broadcast(value, slot.lanes))),
+            store(totals, slot, after),
+            write,
+        )
+
+    def rows(self) -> Stmt:
+        if not self.loops or E.is_const(self.loops[-1].extent, 1):
+            return parallel_nest(self.loops, self._rows([loop_.var for loop_ in self.loops], 1), self.length * 4)
+        *around, last = self.loops
+        strip = Loop(E.var("s"), (last.extent + (ROWS - 1)) // ROWS)
+        first = strip.var * ROWS
+        outer = [loop_.var for loop_ in around]
+        row = E.var("row")
+        rest = loop(row, last.extent - first, self._rows([*outer, first + row], 1))
+        body = If(first + ROWS <= last.extent, self._rows([*outer, first], ROWS), rest)
+        return parallel_nest([*around, strip], body, self.length * (4 * ROWS))
+
+    def _rows(self, outer: Sequence[Expr], count: int) -> Stmt:
+        """``count`` rows from ``outer`` on, neighbours on the last axis of the others."""
+        totals = Buffer("total", self.dtype, (E.const(count),), scope="local")
+        place = E.var("place")
+        steps = []
+        for k in range(count):
+            at = [*outer[:-1], outer[-1] + k] if outer else []
+            steps.append(self._step(totals, E.const(k), (*at[: self.axis], place, *at[self.axis :])))
+        starts = [store(totals, k, self._start()) for k in range(count)]
+        return seq(Allocate(totals), *starts, loop(place, self.length, seq(*steps)))
+
+    def columns(self) -> Stmt:
+        target, size = self.call.target, max(dtypes.itemsize(self.dtype), dtypes.itemsize(self.data.dtype), 4)
+        lanes = target.vector_bits // (8 * size)
+        *around, last = self.loops
+        width = max(4 * lanes, target.l1_cache // (4 * size) // (4 * lanes) * (4 * lanes))
+        if last.static is not None:
+            width = min(width, -(-last.static // lanes) * lanes)
+        block = Loop(E.var("b"), (last.extent + (width - 1)) // width)
+        start = block.var * width
+        extent = E.binary("min", E.const(width), last.extent - start)
+        totals = Buffer("totals", self.dtype, (E.const(width),), scope="local", alignment=64)
+        place, vector = E.var("place"), E.var("v")
+        outer = [loop_.var for loop_ in around]
+
+        def step(at: Expr, width: int, mask: Expr | None) -> Stmt:
+            column = E.ramp(start + at, 1, width)
+            indices = (*outer[: self.axis], place, *outer[self.axis :], column)
+            return self._step(totals, E.ramp(at, 1, width), indices, mask)
+
+        fill = loop(vector, width // lanes, store(totals, E.ramp(vector * lanes, 1, lanes), self._start(lanes)))
+        masked = supports_masks(target, {dtypes.itemsize(self.dtype), dtypes.itemsize(self.data.dtype)})
+        over = group_loop(extent, lanes, _together(step), 2, masked, narrow=True)
+        body = seq(Allocate(totals), fill, loop(place, self.length, over))
+        return parallel_nest([*around, block], body, self.length * (4 * width // lanes))
+
+
+def _together(step: Callable[[Expr, int, Expr | None], Stmt]) -> Callable[[Expr, int, Expr | None, int], Stmt]:
+    def group(at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
+        return seq(*(step(at + u * lanes, lanes, mask) for u in range(count)))
+
+    return group
