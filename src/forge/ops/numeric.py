@@ -16,6 +16,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.errors import ExecutionError
+from forge.te import evaluate
 
 Array = np.ndarray[Any, Any]
 
@@ -179,7 +180,7 @@ def trunc_divide(a: Array, b: Array) -> Array:
 
 
 def divide(a: Array, b: Array) -> Array:
-    return _integer(_truncated, a, b) if is_integer(a) else a / b
+    return _integer(_truncated, a, b) if is_integer(a) else evaluate.divide(a, b)
 
 
 def floor_divide(a: Array, b: Array) -> Array:

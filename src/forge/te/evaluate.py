@@ -174,8 +174,17 @@ def _shift(left: bool) -> Callable[[Array, Array], Array]:
     return shift
 
 
+def divide(a: Array, b: Array) -> Array:
+    """a / b; complex numbers are scaled into the middle of the range, as NumPy's division leaves it at its ends."""
+    if not np.iscomplexobj(b):
+        return np.asarray(np.divide(a, b))
+    size = np.maximum(np.abs(b.real), np.abs(b.imag))
+    shift = np.where(size > 1e290, 2.0**-54, np.where(size < 1e-290, 2.0**54, 1.0))
+    return np.asarray(_complex(a.real * shift, a.imag * shift) / _complex(b.real * shift, b.imag * shift))
+
+
 _BINARY: dict[str, Callable[..., Any]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": divide,
     "truncdiv": _guarded(_truncdiv), "truncmod": _guarded(np.fmod),
     "floordiv": _guarded(np.floor_divide), "floormod": _guarded(np.mod),
     "min": np.minimum, "max": np.maximum, "xor": np.bitwise_xor, "shl": _shift(True), "shr": _shift(False),
@@ -267,4 +276,4 @@ def _reduce(kind: str, points: Array, axes: tuple[int, ...]) -> Array:
     return np.asarray(reduction(wide_points, axis=axes, initial=worst))
 
 
-__all__ = ["evaluate", "expm1", "log1p"]
+__all__ = ["divide", "evaluate", "expm1", "log1p"]

@@ -89,7 +89,13 @@ def multiply(a: Pair, b: Pair) -> Pair:
 
 
 def divide(a: Pair, b: Pair) -> Pair:
-    """Smith's division, as NumPy's: by 0, each part is divided by 0."""
+    """Smith's division, as NumPy's, of numbers scaled into the middle of the range: by 0, each part is divided by 0."""
+    size = tir.binary("max", _absolute(b[0]), _absolute(b[1]))
+    shift = _choose(size > 1e290, 2.0**-54, _choose(size < 1e-290, 2.0**54, _constant(size, 1.0)))
+    return _smith((a[0] * shift, a[1] * shift), (b[0] * shift, b[1] * shift))
+
+
+def _smith(a: Pair, b: Pair) -> Pair:
     swapped = _absolute(b[0]) < _absolute(b[1])
     large, small = tir.select(swapped, b[1], b[0]), tir.select(swapped, b[0], b[1])
     zero = _both(b[0].eq(0.0), b[1].eq(0.0))

@@ -58,6 +58,11 @@ def _in_complex128(oracle: Any) -> Any:
     return run
 
 
+def _in_extended(oracle: Any) -> Any:
+    """The oracle in NumPy's widest type, whose range is larger."""
+    return lambda *arrays: np.asarray(oracle(*(a.astype(np.clongdouble) for a in arrays))).astype(arrays[0].dtype)
+
+
 def unary_rows() -> list[Case]:
     rows = []
     for (name, oracle), dtype in itertools.product(UNARY.items(), BOTH):
@@ -92,8 +97,8 @@ def binary_rows() -> list[Case]:
             row("power", [make(3, 5), make(5, low=-1, high=2)], _in_complex128(np.power)),
             row("power", [make(8), whole], _in_complex128(np.power), note="whole"),
             row("power", [np.array([0, 0, 0, 0], dtype), np.array([0, 2, -1, 1j], dtype)], _in_complex128(np.power)),
-            row("divide", [EXTREMES[dtype][:2], EXTREMES[dtype][:2]], lambda a, b: np.ones_like(a), symbolic=False)
-            if dtype == "complex64" else row("divide", [np.array([1e300 + 1e300j]), np.array([1e300 - 1e300j])], np.divide),
+            row("divide", [EXTREMES[dtype], EXTREMES[dtype]], lambda a, b: np.ones_like(a), note="extremes", symbolic=False),
+            row("divide", [EXTREMES[dtype], EXTREMES[dtype].conj()], _in_extended(np.divide), note="extremes", symbolic=False),
             row("equal", [np.array([1 + 2j, 1 + 2j, 1 + 2j], dtype), np.array([1 + 2j, 1 + 3j, 2 + 2j], dtype)], np.equal),
             row("where", [boolean(3, 1), make(4), make(3, 4)], np.where),
         ]
