@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from forge.dims import Dim
-from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters.reduction import size_value
-from forge.frontends.onnx.converters.resize import Method
+from forge.ops.compose.composer import Composer, Value
+from forge.ops.compose.resize_rules import COORDINATES, Method
 from forge.ops.compose.term import Term
 
 WIDE = "float64"
@@ -29,17 +28,17 @@ class RuntimeAxis:
     end: Term | None = None
 
 
-def element(g: Context, vector: Value, position: int) -> Term:
+def element(g: Composer, vector: Value, position: int) -> Term:
     """One element of a vector, as a wide float."""
     return Term(g, g.cast(g.call("take", vector, g.constant(position, "int64"), axis=0), WIDE))
 
 
-def extent(g: Context, x: Value, axis: int) -> Term:
+def extent(g: Composer, x: Value, axis: int) -> Term:
     """The size along an axis, as a wide float."""
-    return Term(g, g.cast(size_value(g, x, axis, "int64"), WIDE))
+    return Term(g, g.cast(g.extent(x, axis), WIDE))
 
 
-def resize_axes(g: Context, x: Value, axes: list[RuntimeAxis], method: Method) -> Value:
+def resize_axes(g: Composer, x: Value, axes: list[RuntimeAxis], method: Method) -> Value:
     """``x`` resized along each of ``axes``."""
     narrow = x.dtype
     if method.mode != "nearest":
@@ -57,7 +56,7 @@ def resize_axes(g: Context, x: Value, axes: list[RuntimeAxis], method: Method) -
     return g.cast(x, narrow)
 
 
-def _positions(g: Context, axis: RuntimeAxis, method: Method) -> Term:
+def _positions(g: Composer, axis: RuntimeAxis, method: Method) -> Term:
     """Where the elements of the result lie on the axis of the operand."""
     zero, one = g.constant(0, "int64"), g.constant(1, "int64")
     i = Term(g, g.call("arange", zero, axis.target.value, one, dtype="int64")).cast(WIDE)
@@ -66,6 +65,8 @@ def _positions(g: Context, axis: RuntimeAxis, method: Method) -> Term:
     match method.coordinates:
         case "half_pixel":
             return (i + 0.5) / scale - 0.5
+        case "tf_half_pixel_for_nn":
+            return (i + 0.5) / scale
         case "half_pixel_symmetric":
             return size / 2 * (1 - axis.target.cast(WIDE) / exact) + (i + 0.5) / scale - 0.5
         case "pytorch_half_pixel":
@@ -81,11 +82,11 @@ def _positions(g: Context, axis: RuntimeAxis, method: Method) -> Term:
             spread = last.equals(0).where(length / 2, i * length / last)
             return (spread + axis.start) * (size - 1)
     raise g.invalid(
-        f"attribute 'coordinate_transformation_mode': got {method.coordinates!r}; expected one of the modes of Resize-19"
+        f"attribute 'coordinate_transformation_mode': got {method.coordinates!r}; expected one of {', '.join(COORDINATES)}"
     )
 
 
-def _resize_axis(g: Context, x: Value, axis: RuntimeAxis, positions: Term, method: Method) -> Value:
+def _resize_axis(g: Composer, x: Value, axis: RuntimeAxis, positions: Term, method: Method) -> Value:
     if method.mode == "nearest":
         indices = _nearest(g, positions, method.nearest).maximum(0).minimum(axis.size - 1).cast("int64")
         return g.call("take", x, indices.value, axis=axis.axis, mode="clip")
@@ -123,7 +124,7 @@ def _cubic(t: Term, a: float) -> Term:
     return (t <= 1).where(near, (t < 2).where(far, 0.0))
 
 
-def _nearest(g: Context, positions: Term, mode: str) -> Term:
+def _nearest(g: Composer, positions: Term, mode: str) -> Term:
     match mode:
         case "round_prefer_floor":
             return (positions - 0.5).ceil()

@@ -1,0 +1,101 @@
+"""Resizing against torch and onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from forge.errors import OpAttributeInvalid
+from forge.ir.nodes import Value
+from forge.ops.base import Accuracy
+from forge.ops.compose.composer import Composer
+from forge.ops.compose.resize import Method, resize
+from tests.ops.compare import check
+from tests.ops.compose.support import build, run, run_compiled
+
+rng = np.random.default_rng(23)
+IMAGE = rng.standard_normal((1, 2, 5, 7)).astype(np.float32)
+
+
+def torch_resized(sizes: tuple[int, int], **options: Any) -> np.ndarray:
+    torch = pytest.importorskip("torch")
+    result: np.ndarray = torch.nn.functional.interpolate(torch.from_numpy(IMAGE), size=sizes, **options).numpy()
+    return result
+
+
+def to_sizes(sizes: Any, method: Method) -> Any:
+    return lambda g, x: resize(g, x, [2, 3], method, sizes=g.constant(sizes, "int64"))
+
+
+@pytest.mark.parametrize("sizes", [(10, 14), (3, 4), (5, 9), (1, 1)])
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        (Method("nearest", "asymmetric", "floor"), {"mode": "nearest"}),
+        (Method("nearest", "half_pixel", "round_prefer_ceil"), {"mode": "nearest-exact"}),
+        (Method("linear", "half_pixel"), {"mode": "bilinear"}),
+        (Method("linear", "align_corners"), {"mode": "bilinear", "align_corners": True}),
+        (Method("linear", "half_pixel", antialias=True, exclude_outside=True), {"mode": "bilinear", "antialias": True}),
+        (Method("cubic", "half_pixel"), {"mode": "bicubic"}),
+        (Method("cubic", "align_corners"), {"mode": "bicubic", "align_corners": True}),
+    ],
+    ids=["nearest", "nearest-exact", "bilinear", "corners", "antialias", "bicubic", "bicubic corners"],
+)
+def test_agrees_with_torch(method: Method, options: dict[str, Any], sizes: tuple[int, int]) -> None:
+    wanted = torch_resized(sizes, **options)
+    check(run(to_sizes(sizes, method), IMAGE)[0], wanted, Accuracy.ACCUMULATING)
+    at_run_time = run(lambda g, x, s: resize(g, x, [2, 3], method, sizes=s), IMAGE, np.array(sizes))
+    check(at_run_time[0], wanted, Accuracy.ACCUMULATING)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("coordinates", ["tf_half_pixel_for_nn", "pytorch_half_pixel", "asymmetric", "align_corners"])
+def test_scales_agree_with_onnxruntime(coordinates: str, known: bool) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    scales = np.array([1, 1, 2, 3 if coordinates == "align_corners" else 0.5], np.float32)
+    graph = f"""<ir_version: 8, opset_import: ["" : 11]>
+        g (float[1,2,5,7] x, float[0] r, float[4] s) => (float[a,b,c,d] y) {{
+            y = Resize<mode="nearest", nearest_mode="floor", coordinate_transformation_mode="{coordinates}">(x, r, s)
+        }}"""
+    session = ort.InferenceSession(onnx.parser.parse_model(graph).SerializeToString(), providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, {"x": IMAGE, "r": np.zeros(0, np.float32), "s": scales})
+
+    def compose(g: Composer, x: Value, s: Value | None = None) -> Value:
+        given = g.constant(scales) if s is None else s
+        return resize(g, x, list(range(4)), Method("nearest", coordinates, "floor"), scales=given)
+
+    (got,) = run(compose, IMAGE) if known else run_compiled(compose, IMAGE, scales)
+    assert np.array_equal(got, wanted)
+
+
+def test_one_scale_for_all_axes() -> None:
+    sizes = np.array([8, 8])
+    for policy, wanted in (("not_larger", (6, 8)), ("not_smaller", (8, 11))):
+        (got,) = run(lambda g, x, p=policy: resize(g, x, [2, 3], Method(), sizes=g.constant(sizes), policy=p), IMAGE)
+        (later,) = run(lambda g, x, s, p=policy: resize(g, x, [2, 3], Method(), sizes=s, policy=p), IMAGE, sizes)
+        assert got.shape[2:] == wanted
+        assert np.array_equal(got, later)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "neither scales nor sizes"),
+        ({"method": Method("wavelet")}, "expected one of nearest"),
+        ({"method": Method(coordinates="odd"), "sizes": [2, 3]}, "expected one of half_pixel"),
+        ({"method": Method(nearest="up"), "sizes": [2, 3]}, "expected round_prefer_floor"),
+        ({"sizes": [2]}, "expected 2"),
+        ({"sizes": [2, 3], "policy": "odd"}, "not_larger or not_smaller"),
+    ],
+)
+def test_what_does_not_fit_is_an_error(options: dict[str, Any], message: str) -> None:
+    method, sizes, rest = options.pop("method", Method()), options.pop("sizes", None), options
+
+    def compose(g: Composer, x: Value) -> Value:
+        return resize(g, x, [2, 3], method, sizes=None if sizes is None else g.constant(sizes, "int64"), **rest)
+
+    with pytest.raises(OpAttributeInvalid, match=message):
+        build(compose, [IMAGE])
