@@ -116,6 +116,8 @@ class _Evaluator:
 def _readable(array: Array) -> Array:
     """An empty array with one element, of no meaning, along each empty axis: code may read that and discard it."""
     shape = [max(1, extent) for extent in array.shape]
+    if array.dtype == object:
+        return np.full(shape, "no meaning", object)
     return np.full(np.prod(shape, dtype=np.int64) * array.dtype.itemsize, 0xA5, np.uint8).view(array.dtype).reshape(shape)
 
 
