@@ -298,7 +298,17 @@ def judge_inexact(actual: np.ndarray, expected: np.ndarray, moved: Sequence[np.n
         near = np.abs(got - wide) <= allowed
         limit = max(0.01, 32 * epsilon(name)) * np.maximum(np.abs(wide), _typical(wide))
         lost = np.where(usual, slack > limit, ~special)
-    return np.where(usual, near, _same(got, wide)), lost
+    return np.where(usual, near, _same(got, wide) | _beside_infinity(got, wide, relative)), lost
+
+
+def _beside_infinity(got: np.ndarray, wide: np.ndarray, relative: float) -> np.ndarray:
+    """Where parts of complex numbers are the same, or finite and close."""
+    if not np.iscomplexobj(wide):
+        return np.zeros(wide.shape, bool)
+    with np.errstate(all="ignore"):
+        parts = [_same(a, e) | (np.isfinite(a) & (np.abs(a - e) <= relative * np.abs(e)))
+                 for a, e in ((got.real, wide.real), (got.imag, wide.imag))]
+    return np.asarray(parts[0] & parts[1])
 
 
 def _typical(wide: np.ndarray) -> float:

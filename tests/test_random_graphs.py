@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from forge.driver import compile_module
+from forge.errors import ForgeError
 from forge.ir.nodes import Graph, Module
 from forge.ir.op import all_ops
 from forge.ir.printer import print_module
@@ -39,6 +40,8 @@ RANDOM = settings(deadline=None, phases=[Phase.generate], suppress_health_check=
 
 
 TALLY = Counter[str]()
+LEAST_INFORMATIVE = 0.9
+"""Share of graphs of which at most a few elements hang on rounding errors."""
 
 
 def compiled_results(graph: Graph, inputs: Sequence[np.ndarray], opt_level: int) -> list[np.ndarray] | None:
@@ -79,10 +82,23 @@ def test_random_graphs(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@settings(RANDOM, max_examples=COUNT, derandomize="FORGE_RANDOM_GRAPHS" not in os.environ)
-@given(st.integers(0, 2**32))
-def test_many_random_graphs(seed: int) -> None:
-    check_network(seed)
+def test_many_random_graphs() -> None:
+    """All of them run, whichever fail; most of them tell something."""
+    failures: list[str] = []
+    TALLY.clear()
+
+    @settings(RANDOM, max_examples=COUNT, derandomize="FORGE_RANDOM_GRAPHS" not in os.environ)
+    @given(st.integers(0, 2**32))
+    def check_one(seed: int) -> None:
+        try:
+            check_network(seed)
+        except (AssertionError, ForgeError) as error:
+            failures.append(f"seed {seed}: {error}")
+
+    check_one()
+    print(f"{dict(TALLY)}, {len(failures)} failures")
+    assert not failures, "\n\n".join(failures)
+    assert TALLY["informative"] >= LEAST_INFORMATIVE * TALLY["graphs"]
 
 
 def test_every_operator_is_drawn() -> None:
