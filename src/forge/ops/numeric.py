@@ -110,9 +110,9 @@ def _to_tiny_float(array: Array, dtype: str, saturate: bool) -> Array:
     return np.clip(wide, -limit, limit).astype(target)
 
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER = re.compile(r"(?P<sign>[+-]?)0*(?P<digits>[0-9]+)")
 _FLOAT = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE | re.ASCII)
-_LONGEST_FLOAT = 1023
+_LONGEST_FLOAT, _LONGEST_INTEGER = 1023, 20
 
 
 def _convert_string(array: Array, source: str, dtype: str, saturate: bool) -> Array:
@@ -134,9 +134,10 @@ def parse_integer(text: str, dtype: str) -> int:
         ExecutionError: it is none, or out of the range of ``dtype``.
     """
     low, high = dtypes.integer_range(dtype)
-    if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+    match = _INTEGER.fullmatch(text)
+    if match is None or len(match["digits"]) > _LONGEST_INTEGER or not low <= int(match["sign"] + match["digits"]) <= high:
         raise ExecutionError(f"cast: the string {text[:40]!r} is no integer of the type asked for; expected {low} to {high}")
-    return int(text)
+    return int(match["sign"] + match["digits"])
 
 
 def parse_float(text: str) -> float:

@@ -5,6 +5,7 @@ Operands that the decomposition of an operator adds (tables, numbers of results)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -145,10 +146,11 @@ class StringUnpack(StringOp[UnpackAttrs]):
 
     def reference(self, operands: Arrays, attrs: UnpackAttrs) -> Arrays:
         raw = operands[0].tobytes()
-        count = int(np.prod(attrs.shape, dtype=np.int64))
+        shape = [int(d) for d in attrs.shape if isinstance(d, int)]
+        count = math.prod(shape)
         ends = np.frombuffer(raw, np.int64, count).tolist()
         spans = zip([0, *ends], ends, strict=False)
-        return [object_array([_text(raw[8 * count :][begin:end]) for begin, end in spans], attrs.shape)]
+        return [object_array([_text(raw[8 * count :][begin:end]) for begin, end in spans], shape)]
 
 
 def packed(array: Array) -> Array:
