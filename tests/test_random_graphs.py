@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -96,7 +97,7 @@ def test_many_random_graphs() -> None:
             failures.append(f"seed {seed}: {error}")
 
     check_one()
-    print(f"{dict(TALLY)}, {len(failures)} failures")
+    logging.getLogger(__name__).info("%s, %d failures", dict(TALLY), len(failures))
     assert not failures, "\n\n".join(failures)
     assert TALLY["informative"] >= LEAST_INFORMATIVE * TALLY["graphs"]
 
