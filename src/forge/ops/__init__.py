@@ -35,6 +35,7 @@ from forge.ops import (  # noqa: F401
     quantize,
     random,
     reduction,
+    regions,
     running,
     sampling,
     scatter,

@@ -57,6 +57,8 @@ def ints(*values: int) -> np.ndarray:
 
 ROWS = [
     Row("softmax_flattened", 11, "x", "y = Softmax<axis=1>(x)", (X,)),
+    Row("max_roi_pool", 16, "x, r", "y = MaxRoiPool<pooled_shape=[2, 3], spatial_scale=0.5>(x, r)",
+        (IMAGE, np.array([[0, 1, 2, 9, 13], [1, -4, 0, 6, 40], [1, 30, 30, 40, 40]], np.float32))),
     Row("softmax_flattened_default", 9, "x", "y = Softmax(x)", (X,)),
     Row("softmax_flattened_negative", 11, "x", "y = Softmax<axis=-2>(x)", (X,)),
     Row("softmax_symbolic", 11, "x[n,m,4]", "y = Softmax<axis=1>(x)", (X,)),
@@ -471,6 +473,8 @@ REFUSED = [
         "expected one of relu",
         {"s": np.ones((1, 4, 4), np.float32)},
     ),
+    ("y = MaxRoiPool<pooled_shape=[0, 2]>(x, r)", 16, OpAttributeInvalid, "expected 2 positive numbers",
+     {"r": np.zeros((1, 5), np.float32)}),
     ("y = Einsum(x)", 12, OpAttributeInvalid, "'equation' is missing", {}),
     ('y = Einsum<equation="ij,jk->ik">(x)', 12, ImportModelError, "expected labels of 1 operands", {}),
     ('y = Einsum<equation="ij->ik">(x)', 12, ImportModelError, "rank 3; got 'ij'; expected one for each axis", {}),

@@ -11,6 +11,7 @@ from forge.kernels.cpu import (
     layer_norm,
     matmul,
     ordering,
+    regions,
     rnn,
     running,
     scanning,
@@ -23,5 +24,5 @@ from forge.kernels.cpu import (
 
 __all__ = [
     "concatenate", "conv2d", "dense", "depthwise", "detection", "elimination", "factorization", "layer_norm", "matmul",
-    "ordering", "rnn", "running", "scanning", "scattering", "searching", "softmax", "strings", "winograd",
+    "ordering", "regions", "rnn", "running", "scanning", "scattering", "searching", "softmax", "strings", "winograd",
 ]

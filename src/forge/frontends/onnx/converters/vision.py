@@ -116,6 +116,14 @@ def roi_align(
     )
 
 
+@converts("MaxRoiPool", since=1)
+def max_roi_pool(g: Context, x: Value, rois: Value, *, pooled_shape: Ints, spatial_scale: float = 1.0) -> Value:
+    if len(pooled_shape) != 2 or min(pooled_shape) < 1:
+        raise g.invalid(f"attribute 'pooled_shape': got {pooled_shape}; expected 2 positive numbers")
+    rois = _sized(g, rois, (None, 5))
+    return g.call("vision.roi_pool", x, rois, pooled_size=tuple(pooled_shape), spatial_scale=spatial_scale)
+
+
 @converts("DeformConv", since=19)
 def deformable_convolution(
     g: Context,
