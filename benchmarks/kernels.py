@@ -57,13 +57,14 @@ def conv(target: Target, inner: int, out: int, size: int, kernel: int, stride: i
     return Layer(f"conv {inner}->{out} {size}x{size} k{kernel} s{stride}", case, 2 * inner * out * kernel**2 * positions**2)
 
 
-def winograd(target: Target, inner: int, out: int, size: int) -> Layer:
+def winograd(target: Target, inner: int, out: int, size: int, tile: int) -> Layer:
     """Counted as the direct sum, so that the rate compares with it."""
-    block = channel_block(target)
+    block, positions = channel_block(target), (tile + 2) ** 2
     in_blocks, out_blocks = -(-inner // block), -(-out // block)
-    case = Case("conv2d_winograd_nchwc", [spec(1, in_blocks, size, size, block), spec(36, out_blocks, in_blocks, block, block)],
-                spec(1, out_blocks, size, size, block), attributes(3, 1) | {"in_channels": inner})
-    return Layer(f"winograd {inner}->{out} {size}x{size}", case, 2 * inner * out * 9 * size**2)
+    weight = spec(out_blocks, positions, in_blocks, block, block)
+    case = Case("conv2d_winograd_nchwc", [spec(1, in_blocks, size, size, block), weight], spec(1, out_blocks, size, size, block),
+                attributes(3, 1) | {"in_channels": inner})
+    return Layer(f"winograd {inner}->{out} {size}x{size} F({tile}x{tile})", case, 2 * inner * out * 9 * size**2)
 
 
 def depthwise(target: Target, channels: int, size: int, kernel: int, stride: int) -> Layer:
@@ -102,8 +103,10 @@ NETWORKS: dict[str, list[tuple[Callable[..., Layer], tuple[object, ...]]]] = {
              (dense, (1, 768, 3072))],
     "vit": [(dense, (197, 768, 768)), (dense, (197, 768, 3072)), (dense, (197, 3072, 768)),
             (matmul, (12, 197, 64, 197, True)), (matmul, (12, 197, 197, 64, False))],
-    "winograd": [(winograd, sizes) for sizes in [(64, 64, 56), (128, 128, 28), (256, 256, 14), (64, 64, 224), (128, 128, 112),
-                                                 (256, 256, 56)]],
+    "winograd": [(winograd, (*sizes, tile)) for sizes in [
+        (64, 64, 56), (128, 128, 28), (256, 256, 14), (512, 512, 7), (512, 512, 14), (64, 64, 224), (256, 256, 56),
+        (512, 512, 28),
+    ] for tile in (2, 4)],
     "vgg16": [(conv, sizes) for sizes in [(3, 64, 224, 3, 1), (64, 64, 224, 3, 1), (128, 128, 112, 3, 1),
                                           (256, 256, 56, 3, 1), (512, 512, 28, 3, 1), (512, 512, 14, 3, 1)]],
 }

@@ -15,8 +15,12 @@ from tests.kernels.support import block_channels, convolve, guarded, run, target
 
 RNG = np.random.default_rng(13)
 
-FILTER = np.array([[1 / 4, 0, 0], [-1 / 6, -1 / 6, -1 / 6], [-1 / 6, 1 / 6, -1 / 6],
-                   [1 / 24, 1 / 12, 1 / 6], [1 / 24, -1 / 12, 1 / 6], [0, 0, 1]])
+FILTERS = {
+    2: np.array([[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]]),
+    4: np.array([[1 / 4, 0, 0], [-1 / 6, -1 / 6, -1 / 6], [-1 / 6, 1 / 6, -1 / 6],
+                 [1 / 24, 1 / 12, 1 / 6], [1 / 24, -1 / 12, 1 / 6], [0, 0, 1]]),
+}
+ERRORS = {2: 2e-6, 4: 2e-5}
 
 ROWS = {
     # input channels, output channels, image, padding, batch
@@ -32,38 +36,40 @@ def normal(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def transformed(weight: np.ndarray, block: int) -> np.ndarray:
-    """[O, I, 3, 3] as [36, O/c, I/c, c, c]."""
+def transformed(weight: np.ndarray, block: int, tile: int = 4) -> np.ndarray:
+    """[O, I, 3, 3] as [O/c, positions, I/c, c, c]."""
     out, inner = weight.shape[:2]
-    o, i = -(-out // block), -(-inner // block)
-    padded = np.zeros((36, o * block, i * block), np.float32)
-    padded[:, :out, :inner] = np.einsum("yh,oihw,xw->yxoi", FILTER, weight.astype(np.float64), FILTER).reshape(36, out, inner)
-    return np.ascontiguousarray(padded.reshape(36, o, block, i, block).transpose(0, 1, 3, 4, 2))
+    o, i, g = -(-out // block), -(-inner // block), FILTERS[tile]
+    positions = len(g) ** 2
+    padded = np.zeros((positions, o * block, i * block), np.float32)
+    padded[:, :out, :inner] = np.einsum("yh,oihw,xw->yxoi", g, weight.astype(np.float64), g).reshape(positions, out, inner)
+    return np.ascontiguousarray(padded.reshape(positions, o, block, i, block).transpose(1, 0, 3, 4, 2))
 
 
-def winograd_case(name: str, lanes: int, batch: object = None, **options: object) -> Case:
+def winograd_case(name: str, lanes: int, batch: object = None, tile: int = 4, **options: object) -> Case:
     inner, out, image, padding, images = ROWS[name]
     o, i = -(-out // lanes), -(-inner // lanes)
     sizes = [image[axis] + padding[axis] + padding[axis + 2] - 2 for axis in (0, 1)]
     n = images if batch is None else batch
-    return Case("conv2d_winograd_nchwc", [Spec((n, i, *image, lanes)), Spec((36, o, i, lanes, lanes))],
+    return Case("conv2d_winograd_nchwc", [Spec((n, i, *image, lanes)), Spec((o, (tile + 2) ** 2, i, lanes, lanes))],
                 Spec((n, o, *sizes, lanes)),
                 {"strides": (1, 1), "padding": padding, "dilation": (1, 1), "in_channels": inner}, **options)
 
 
-def assert_near(got: np.ndarray, want: np.ndarray) -> None:
+def assert_near(got: np.ndarray, want: np.ndarray, tile: int = 4) -> None:
     error = np.abs(got - want).max() / np.abs(want).max()
-    assert error <= 2e-5, f"relative error {error:.1e}"
+    assert error <= ERRORS[tile], f"relative error {error:.1e}"
 
 
+@pytest.mark.parametrize("tile", FILTERS)
 @pytest.mark.parametrize("target", targets_here())
 @pytest.mark.parametrize("name", ROWS)
-def test_matches_numpy(target: str, name: str) -> None:
+def test_matches_numpy(target: str, name: str, tile: int) -> None:
     inner, out, image, padding, batch = ROWS[name]
     lanes = Target.parse(target).lanes("float32")
     x, w = normal(batch, inner, *image), normal(out, inner, 3, 3)
-    got = run(winograd_case(name, lanes), [block_channels(x, lanes), transformed(w, lanes)], target)
-    assert_near(unblock_channels(got, out), convolve(x, w, (1, 1), padding, (1, 1)))
+    got = run(winograd_case(name, lanes, tile=tile), [block_channels(x, lanes), transformed(w, lanes, tile)], target)
+    assert_near(unblock_channels(got, out), convolve(x, w, (1, 1), padding, (1, 1)), tile)
 
 
 @pytest.mark.parametrize("limit", [24, 40, 64, 100])

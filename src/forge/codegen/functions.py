@@ -286,6 +286,11 @@ def _evaluate(f: FunctionEmitter, s: stmt.Evaluate) -> None:
     f.e.value(s.value)
 
 
+def _prefetch(f: FunctionEmitter, s: stmt.Prefetch) -> None:
+    f.e.forget()
+    memory.prefetch(f.e, s)
+
+
 def _fail(f: FunctionEmitter, s: stmt.Fail) -> None:
     if f.in_parallel:
         raise CompileError(f"codegen: {f.symbol}: a failure inside a parallel loop; expected it before the loop")
@@ -308,6 +313,6 @@ def _call_routine(f: FunctionEmitter, s: stmt.CallRoutine) -> None:
 
 _RULES: dict[type[stmt.Stmt], Callable[[FunctionEmitter, Any], None]] = {
     stmt.Seq: _seq, stmt.For: _for, stmt.Store: _store, stmt.If: _if, stmt.Let: _let, stmt.Allocate: _allocate,
-    stmt.Evaluate: _evaluate, stmt.Fail: _fail, stmt.CallRoutine: _call_routine,
+    stmt.Evaluate: _evaluate, stmt.Prefetch: _prefetch, stmt.Fail: _fail, stmt.CallRoutine: _call_routine,
 }
 

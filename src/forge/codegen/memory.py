@@ -34,6 +34,12 @@ def store(e: ExpressionEmitter, s: stmt.Store) -> None:
     Access(e, s.buffer, s.index, s.mask).store(bits)
 
 
+def prefetch(e: ExpressionEmitter, s: stmt.Prefetch) -> None:
+    """Reads nothing, so the address may be any; the line is kept close."""
+    pointer = Access(e, s.buffer, s.index, None).address()
+    e.builder.effect(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+
+
 class Access:
     """One access to ``buffer``: contiguous, reversed, strided or by a vector of indices."""
 
@@ -64,6 +70,10 @@ class Access:
             return None
         stride = self.e.value(self.index.stride)
         return None if isinstance(stride, str) else int(stride)
+
+    def address(self) -> str:
+        """Of the first element."""
+        return self._pointer(self._first())
 
     def load(self) -> str:
         if self.mask is False:

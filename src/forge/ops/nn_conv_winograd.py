@@ -10,41 +10,51 @@ import numpy as np
 from forge.dims import Dim, ceildiv
 from forge.ir.types import TensorType
 from forge.ops.base import register
-from forge.ops.nn_common import Window, fail, require_equal, windows
+from forge.ops.nn_common import Window, fail, windows
 from forge.ops.nn_conv_packed import Conv2DNCHWc
 
 if TYPE_CHECKING:
     from forge.ir.nodes import Graph, Value
 
-FILTER_TRANSFORM = np.array([
-    [1 / 4, 0, 0], [-1 / 6, -1 / 6, -1 / 6], [-1 / 6, 1 / 6, -1 / 6],
-    [1 / 24, 1 / 12, 1 / 6], [1 / 24, -1 / 12, 1 / 6], [0, 0, 1],
-])
-"""G of F(4x4, 3x3): a filter g becomes G g G^T."""
+FILTER_TRANSFORMS = {
+    2: np.array([[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]]),
+    4: np.array([
+        [1 / 4, 0, 0], [-1 / 6, -1 / 6, -1 / 6], [-1 / 6, 1 / 6, -1 / 6],
+        [1 / 24, 1 / 12, 1 / 6], [1 / 24, -1 / 12, 1 / 6], [0, 0, 1],
+    ]),
+}
+"""G of F(m x m, 3x3), by m: a filter g becomes G g G^T."""
 
 
-def transform_filters(packed: np.ndarray) -> np.ndarray:
-    """``[O / o, I / i, 3, 3, i, o]`` as ``[36, O / o, I / i, i, o]``: G g G^T of every filter, by position."""
-    g = FILTER_TRANSFORM
-    positions = np.einsum("yh,OIhwio,xw->yxOIio", g, packed.astype(np.float64), g, optimize=True)
-    return np.ascontiguousarray(positions.reshape(36, *positions.shape[2:]).astype(packed.dtype))
+def transform_filters(packed: np.ndarray, tile: int) -> np.ndarray:
+    """``[O / o, I / i, 3, 3, i, o]`` as ``[O / o, (tile + 2)^2, I / i, i, o]``: G g G^T of every filter, by position."""
+    g = FILTER_TRANSFORMS[tile]
+    positions = np.einsum("yh,OIhwio,xw->OyxIio", g, packed.astype(np.float64), g, optimize=True)
+    return np.ascontiguousarray(positions.reshape(len(positions), g.shape[0] ** 2, *positions.shape[3:]).astype(packed.dtype))
 
 
 def restore_filters(transformed: np.ndarray) -> np.ndarray:
     """The filters that ``transform_filters`` made ``transformed`` of."""
-    inverse = np.linalg.pinv(FILTER_TRANSFORM)
-    positions = transformed.astype(np.float64).reshape(6, 6, *transformed.shape[1:])
-    filters: np.ndarray = np.einsum("hy,yxOIio,wx->OIhwio", inverse, positions, inverse, optimize=True)
+    inverse = np.linalg.pinv(FILTER_TRANSFORMS[tile_of(transformed.shape[1])])
+    patch = inverse.shape[1]
+    positions = transformed.astype(np.float64).reshape(-1, patch, patch, *transformed.shape[2:])
+    filters: np.ndarray = np.einsum("hy,OyxIio,wx->OIhwio", inverse, positions, inverse, optimize=True)
     return filters
+
+
+def tile_of(positions: Any) -> int:
+    """Rows and columns of outputs that a patch of ``positions`` inputs gives; 0 where there is no such transformation."""
+    return {16: 2, 36: 4}.get(positions, 0)
 
 
 @register
 class WinogradConv2DNCHWc(Conv2DNCHWc):
     """``nn.contrib_conv2d_NCHWc`` with 3x3 filters, strides and dilation 1, and a weight that holds G g G^T for every filter g.
 
-    Operands: data ``[N, ceil(I / a), H, W, a]``, weight ``[36, ceil(O / b), ceil(I / a), a, b]`` (``transform_filters``).
-    Attributes: those of nn.contrib_conv2d_NCHWc. Kernel family ``conv2d_winograd_nchwc``, F(4x4, 3x3) of Lavin and Gray (2015):
-    its rounding error is about ten times that of the direct sum.
+    Operands: data ``[N, ceil(I / a), H, W, a]``, weight ``[ceil(O / b), P, ceil(I / a), a, b]`` (``transform_filters``) with P =
+    16 for F(2x2, 3x3) and 36 for F(4x4, 3x3) of Lavin and Gray (2015).
+    Attributes: those of nn.contrib_conv2d_NCHWc. Kernel family ``conv2d_winograd_nchwc``; the rounding error of F(4x4, 3x3) is
+    about ten times that of the direct sum.
     """
 
     name = "nn.contrib_conv2d_winograd_NCHWc"
@@ -55,7 +65,7 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
         return windows(self.name, (3, 3), attrs.strides, attrs.dilation, attrs.padding)
 
     def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
-        _, out_blocks, in_blocks, inner, outer = weight.shape
+        out_blocks, _, in_blocks, inner, outer = weight.shape
         return in_blocks, inner, out_blocks, outer
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
@@ -64,7 +74,8 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
         results = super().infer(operands, attrs, regions)
         weight = operands[1]
         assert weight is not None
-        require_equal(self.name, "positions of the weight", weight.shape[0], 36)
+        if not tile_of(weight.shape[1]):
+            raise fail(self.name, "positions of the weight", weight.shape[1], "16 or 36")
         return results
 
     def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
@@ -77,4 +88,6 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
 
     def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
         n, _, h, w, _ = results[0].shape
-        return 2 * n * ceildiv(h, 4) * ceildiv(w, 4) * 36 * attrs.channels * attrs.in_channels
+        positions = operands[1].shape[1]
+        tile = tile_of(positions)
+        return 2 * n * ceildiv(h, tile) * ceildiv(w, tile) * positions * attrs.channels * attrs.in_channels

@@ -1,7 +1,7 @@
 """Blocked 3x3 convolutions of stride 1 move to the Winograd domain where that is faster.
 
 ``nn.contrib_conv2d_NCHWc(%x, p)`` --> ``nn.contrib_conv2d_winograd_NCHWc(%x, u)`` with ``u`` holding G g G^T for every filter g
-of p. Weights grow by a factor of four, rounding errors by ten.
+of p. With tiles of 2x2 outputs weights grow by 16 / 9; with tiles of 4x4 by 4, and rounding errors by ten.
 """
 
 from __future__ import annotations
@@ -10,7 +10,12 @@ from forge.ir.nodes import Graph, Node
 from forge.ops.nn_conv_winograd import transform_filters
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
-from forge.target.blocking import prefers_winograd
+from forge.target.blocking import winograd_tile
+
+
+def run_unless_refused(graph: Graph, context: PassContext) -> int:
+    """The pass, unless the user turned it off."""
+    return run(graph, context) if context.options.get("winograd", True) else 0
 
 
 def run(graph: Graph, context: PassContext) -> int:
@@ -24,23 +29,27 @@ def run(graph: Graph, context: PassContext) -> int:
 def _convert_node(graph: Graph, node: Node, context: PassContext) -> int:
     data, weight = node.operands
     assert data is not None and weight is not None
-    if not _is_eligible(node, context):
+    tile = _tile(node, context)
+    if not tile:
         return 0
     assert weight.constant is not None
     builder = before(graph, node)
-    filters = builder.constant(transform_filters(weight.constant), name=weight.name)
+    filters = builder.constant(transform_filters(weight.constant, tile), name=weight.name)
     value = builder.call("nn.contrib_conv2d_winograd_NCHWc", data, filters, name=node.name, **node.attributes)
     return int(replace(graph, node, value))
 
 
-def _is_eligible(node: Node, context: PassContext) -> bool:
+def _tile(node: Node, context: PassContext) -> int:
+    """Rows and columns of the tiles to use; 0: the direct sum stays."""
     data, weight = node.operands
     attributes = node.attributes
     if data is None or weight is None or weight.constant is None or data.dtype != "float32":
-        return False
+        return 0
     height, width = node.result.shape[2:4]
     if not (isinstance(height, int) and isinstance(width, int) and weight.shape[2:4] == (3, 3)):
-        return False
+        return 0
     if tuple(attributes["strides"]) != (1, 1) or tuple(attributes["dilation"]) != (1, 1):
-        return False
-    return prefers_winograd(context.target, attributes["in_channels"], height, width)
+        return 0
+    images = node.result.shape[0]
+    shape = (images if isinstance(images, int) else 1, attributes["in_channels"], attributes["channels"], height, width)
+    return winograd_tile(context.target, *shape)

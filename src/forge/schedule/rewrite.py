@@ -63,6 +63,8 @@ def map_expressions(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
             return S.Let(var, f(value))
         case S.Evaluate(value=value):
             return S.Evaluate(f(value))
+        case S.Prefetch(buffer=buffer, index=index):
+            return S.Prefetch(buffer, f(index))
     return s
 
 
@@ -187,6 +189,8 @@ class Vectorizer:
                 return S.If(self._scalar(condition), self.stmt(then), other)
             case S.Evaluate(value=value):
                 return S.Evaluate(self.expr(value))
+            case S.Prefetch(buffer=buffer, index=index):
+                return S.Prefetch(buffer, self.expr(index))
         return s
 
     def _let(self, var: Var, value: Expr) -> Stmt:

@@ -7,6 +7,17 @@ from forge.target.target import Target
 _STEP_PENALTY = {1: 1.15, 2: 1.02, 3: 1.0}
 """Relative time of a step with so many vectors a row: few need more loads per multiply-add."""
 
+_MEMORY_BYTES_PER_CYCLE = 7.0
+"""Rate at which a core reads weights for the first time."""
+_CACHE_BYTES_PER_CYCLE = 12.0
+"""Rate at which it reads them again, from the outer caches."""
+_TRANSFORM_CYCLES = 14.0
+"""Per position of a patch and vector of channels, both transformations of Winograd."""
+_FEW_ROWS = 1.0
+"""Tiles whose time a register tile takes beside its multiply-adds."""
+_WINOGRAD_SLACK = 1.1
+"""The direct sum stays where the gain is less."""
+
 
 def channel_block(target: Target, dtype: str = "float32") -> int:
     """Channels in the inner block of a blocked activation: one vector of what ``dtype`` is accumulated in."""
@@ -24,14 +35,27 @@ def dense_panel(target: Target, dtype: str, units: int) -> int:
     return lanes * min(_STEP_PENALTY, key=cost)
 
 
-def prefers_winograd(target: Target, in_channels: int, out_height: int, out_width: int) -> bool:
-    """Whether a 3x3 convolution of stride 1 is faster in the Winograd domain, F(4x4, 3x3).
+def winograd_tile(target: Target, images: int, in_channels: int, out_channels: int, out_height: int, out_width: int) -> int:
+    """The m of the fastest F(m x m, 3x3) for a 3x3 convolution of stride 1; 0 where the direct sum is faster.
 
-    It is where a core's second-level cache holds enough transformed tiles to make good use of each weight, of which there are
-    four times as many, and where tiles cover the image without much waste. *Measured* with 1 MiB: 3 times as fast as the direct
-    sum with 64 and 128 channels, 2.4 with 256, equal with 384.
+    A model of one core's cycles: multiply-adds; transformations, per position of a patch and vector of channels; and the weights,
+    which come from memory once and from the outer caches again for each block of tiles that the second-level cache holds.
     """
-    tiles = -(-out_height // 4) * -(-out_width // 4)
-    tile_bytes = 36 * 4 * (in_channels + 2 * channel_block(target))
-    covered = 16 * tiles <= 1.6 * out_height * out_width
-    return in_channels >= 16 and tiles >= 9 and covered and target.l2_cache // 2 >= 6 * tile_bytes
+    size, lanes = (images, in_channels, out_channels, out_height, out_width), channel_block(target)
+    direct = 9 * images * in_channels * out_channels * out_height * out_width / (2 * lanes)
+    costs = {0: max(direct, 9 * 4 * in_channels * out_channels / _MEMORY_BYTES_PER_CYCLE)}
+    for tile in (2, 4):
+        costs[tile] = _winograd_cycles(target, tile, *size) * _WINOGRAD_SLACK
+    return min(costs, key=lambda tile: (costs[tile], tile)) if in_channels >= lanes else 0
+
+
+def _winograd_cycles(target: Target, tile: int, images: int, inner: int, outer: int, height: int, width: int) -> float:
+    lanes, positions = channel_block(target), (tile + 2) ** 2
+    tiles = images * -(-height // tile) * -(-width // tile)
+    products = positions * tiles * inner * outer / (2 * lanes)
+    transforms = _TRANSFORM_CYCLES * positions * tiles * (inner + outer) / (2 * lanes)
+    held = max(1, target.l2_cache // 3 // (positions * 4 * (inner + 2 * lanes)))
+    blocks = -(-tiles // held)
+    few = 1 + _FEW_ROWS / min(held, tiles)
+    weights = 4 * positions * inner * outer * (1 / _MEMORY_BYTES_PER_CYCLE + (blocks - 1) / _CACHE_BYTES_PER_CYCLE)
+    return max(products * few, weights) + transforms

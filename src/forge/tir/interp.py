@@ -59,7 +59,7 @@ class Interpreter:
                 self.bound[var] = self.value(value)
             case stmt.Allocate(buffer=buffer):
                 self._allocate(buffer)
-            case stmt.Evaluate(value=value):
+            case stmt.Evaluate(value=value) | stmt.Prefetch(index=value):
                 self.value(value)
             case stmt.Fail(message=message):
                 raise ValueError(message)

@@ -106,6 +106,8 @@ class _Printer:
                 return f"local {self._declaration(buffer)}"
             case stmt.Evaluate(value=value):
                 return self.expression(value)
+            case stmt.Prefetch(buffer=buffer, index=index):
+                return f"prefetch {self.name(buffer)}[{self.expression(index)}]"
             case stmt.Fail(status=status, message=message):
                 return f"fail {status} {message!r}"
             case stmt.CallRoutine(name=name, buffers=buffers, scalars=scalars):

@@ -61,6 +61,8 @@ class _Splitter:
             case stmt.Allocate(buffer=buffer) if dtypes.is_complex(buffer.dtype):
                 self.local[buffer] = _parts_of(buffer)
                 return stmt.seq(*(stmt.Allocate(part) for part in self.local[buffer]))
+            case stmt.Prefetch(index=index):
+                return stmt.Prefetch(s.buffer, self.plain(index))
             case stmt.Evaluate(value=value):
                 return stmt.seq(*(stmt.Evaluate(x) for x in self.values(value)))
         return s

@@ -9,6 +9,7 @@ Grammar::
          | Let(var, value)                          binds for the rest of the enclosing Seq
          | Allocate(buffer)                         a local buffer, for the rest of the enclosing Seq
          | Evaluate(expr)
+         | Prefetch(buffer, index)                   a hint: that element will be read soon; it may lie outside of the buffer
          | Fail(status, message)                    reports an error to the host and ends the function; not in parallel loops
          | CallRoutine(name, buffers, scalars)      calls C code of the runtime; not in parallel loops
          | CallKernel(name, buffers, scalars)       entry functions only, as the rest: calls another function of the program
@@ -81,6 +82,14 @@ class Let(Stmt):
 @dataclass(frozen=True, slots=True, eq=False)
 class Allocate(Stmt):
     buffer: Buffer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefetch(Stmt):
+    """Asks for the cache line of one element, which may lie outside of ``buffer``: nothing is read."""
+
+    buffer: Buffer
+    index: Expr
 
 
 @dataclass(frozen=True, slots=True, eq=False)

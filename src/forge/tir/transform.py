@@ -84,6 +84,8 @@ class _Lanes:
                 return stmt.For(var, *bounds, self.statement(s.body, mask), s.kind, s.grain)
             case stmt.Evaluate(value=value):
                 return stmt.Evaluate(self.expression(value, mask))
+            case stmt.Prefetch(index=index):
+                return stmt.Prefetch(s.buffer, self.expression(index, mask))
         return s
 
     def _scalar(self, x: Expr, var: Var, mask: Expr | None) -> Expr:
@@ -135,6 +137,8 @@ def map_expressions(s: Stmt, rule: Callable[[Expr], Expr]) -> Stmt:
             return stmt.Let(s.var, rule(s.value))
         case stmt.Evaluate():
             return stmt.Evaluate(rule(s.value))
+        case stmt.Prefetch():
+            return stmt.Prefetch(s.buffer, rule(s.index))
     return s
 
 

@@ -34,6 +34,8 @@ def own_expressions(s: stmt.Stmt) -> tuple[tir.Expr, ...]:
             return (begin, extent)
         case stmt.Store(index=index, value=value, mask=mask):
             return (index, value) if mask is None else (index, value, mask)
+        case stmt.Prefetch(index=index):
+            return (index,)
         case stmt.If(condition=condition):
             return (condition,)
         case stmt.Let(value=value) | stmt.Evaluate(value=value):
@@ -85,7 +87,7 @@ def free_names(body: stmt.Stmt) -> tuple[list[tir.Var], list[tir.Buffer]]:
                 bound.add(var)
             case stmt.Allocate(buffer=buffer):
                 bound.add(buffer)
-            case stmt.Store(buffer=buffer):
+            case stmt.Store(buffer=buffer) | stmt.Prefetch(buffer=buffer):
                 used_buffers[buffer] = None
             case stmt.CallRoutine(buffers=buffers):
                 used_buffers.update(dict.fromkeys(buffers))

@@ -32,6 +32,7 @@ class Product:
         vector: right vector (k, number of the vector), in the accumulators' dtype.
         finish: takes one row: ``finish(row, value)`` with ``value(v)`` the sums of vector v.
         start: sums that a row begins with, ``start(row, v)``; None: zero.
+        ahead: a statement beside step k, which asks for what later steps read; None: nothing.
     """
 
     tile: RegisterTile
@@ -40,6 +41,7 @@ class Product:
     vector: Callable[[Expr, int], Expr]
     finish: Callable[[Expr, RowValue], Stmt]
     start: Callable[[Expr, int], Expr] | None = None
+    ahead: Callable[[Expr], Stmt] | None = None
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,12 @@ def row_tile(product: Product, first: Expr, rows: int, limit: Expr | None = None
     start = product.start
     begin = acc.clear() if start is None else acc.each(lambda row, v: acc.set(row, v, start(source_row(row), v)))
     unroll = tiles.unroll_for(rows * tile.vectors, micro.static(product.depth))
-    steps = micro.reduction("k", product.depth, unroll, lambda k: acc.update(
-        lambda row: product.scalar(source_row(row), k), lambda v: product.vector(k, v)))
+
+    def step(k: Expr) -> Stmt:
+        update = acc.update(lambda row: product.scalar(source_row(row), k), lambda v: product.vector(k, v))
+        return update if product.ahead is None else seq(product.ahead(k), update)
+
+    steps = micro.reduction("k", product.depth, unroll, step)
     return seq(acc.allocate(), lets, begin, steps, micro.unrolled("row", rows, finish_row))
 
 

@@ -1,12 +1,12 @@
-"""Kernel family ``conv2d_winograd_nchwc``: 3x3 convolution of stride 1 with a quarter of the multiplications.
+"""Kernel family ``conv2d_winograd_nchwc``: 3x3 convolution of stride 1 with four ninths or a quarter of the multiplications.
 
-F(4x4, 3x3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015): each 4x4 tile of outputs is
-A^T ((G g G^T) * (B^T d B)) A over the 6x6 patch d of inputs under it, where * is taken element by element and summed over
-channels.
+F(m x m, 3x3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015), for m of 2 and 4: each m x m tile of
+outputs is A^T ((G g G^T) * (B^T d B)) A over the patch d of (m + 2) x (m + 2) inputs under it, where * is taken element by
+element and summed over channels.
 
-Operands: data [N][C/c][H][W][c]; weight [36][O/o][I/i][i][o], the G g G^T of every filter by position; result
-[N][O/o][OH][OW][o]. ``attrs``: padding, in_channels (strides and dilation are 1). The error is some ten times that of the direct
-sum, 1e-5 of the largest output.
+Operands: data [N][C/c][H][W][c]; weight [O/o][16 or 36][I/i][i][o], the G g G^T of every filter by position; result
+[N][O/o][OH][OW][o]. ``attrs``: padding, in_channels (strides and dilation are 1). Errors relative to the largest output are about
+those of the direct sum for m = 2, and 1e-5 for m = 4.
 
 A task is a block of tiles: their patches are transformed into a local array, position by position multiplied with the weights by
 the register tiles of matrix products, and the sums of one group of output channels transformed back at a time.
@@ -27,28 +27,49 @@ from forge.kernels.cpu.tiles import RegisterTile
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Allocate, Function, Stmt, seq, store
+from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 
 IndexBody = Callable[[Expr], Stmt]
 ReadSquare = Callable[[int, int], Expr]
 WriteSquare = Callable[[int, Expr], Stmt]
 Line = Callable[[Sequence[Expr]], list[Expr]]
 
-OUT, PATCH = 4, 6
-POSITIONS = PATCH * PATCH
 TILE_ROWS = 14
 WEIGHT_BYTES_PER_CYCLE = 10.0
 """Rate at which a core reads weights that other tasks have left in the outer caches."""
 TILE_OVERHEAD = 24.0
 """Cycles of a register tile outside its reduction, but for one per accumulator."""
+PREFETCH_BYTES = 4096
+"""How far ahead of the multiply-adds the weights of each block of output channels are asked for."""
 TRANSFORM_CYCLES = 14.0
 """Per position of a patch and vector of channels, both transformations."""
 
 
 @dataclass(frozen=True)
-class WinogradPlan:
-    """``block`` tiles are a task; register tiles are rows of tiles by vectors of output channels."""
+class Scheme:
+    """F(out x out, 3x3): the transformations of one line of inputs and of sums."""
 
+    out: int
+    input_line: Line
+    output_line: Line
+
+    @property
+    def patch(self) -> int:
+        return self.out + 2
+
+    @property
+    def positions(self) -> int:
+        return self.patch**2
+
+
+@dataclass(frozen=True)
+class WinogradPlan:
+    """``block`` tiles, and one of ``parts`` parts of the output channels, are a task.
+
+    Register tiles are rows of tiles by vectors of output channels.
+    """
+
+    scheme: Scheme
     window: Window
     target: Target
     in_channels: int
@@ -57,22 +78,24 @@ class WinogradPlan:
     out_vectors: int
     tile: RegisterTile
     block: int
+    parts: int
 
     @property
     def tiles_high(self) -> int:
-        return -(-self.window.height.out // OUT)
+        return -(-self.window.height.out // self.scheme.out)
 
     @property
     def tiles_wide(self) -> int:
-        return -(-self.window.width.out // OUT)
+        return -(-self.window.width.out // self.scheme.out)
 
     @property
     def tile_count(self) -> int:
         return self.tiles_high * self.tiles_wide
 
     @property
-    def groups(self) -> int:
-        return self.out_vectors // self.tile.vectors
+    def part_groups(self) -> int:
+        """Groups of output channels in one part."""
+        return self.out_vectors // self.tile.vectors // self.parts
 
 
 @kernel("conv2d_winograd_nchwc")
@@ -82,34 +105,36 @@ def conv2d_winograd_nchwc(call: KernelCall) -> Function:
     blocks = -(-plan.tile_count // plan.block)
 
     def task(index: Expr) -> Stmt:
-        lets_image, image = micro.bind("image", index // blocks)
-        lets_first, first = micro.bind("first_tile", index % blocks * plan.block)
-        return seq(lets_image, lets_first, _Task(plan, image, first).statement())
+        lets_image, image = micro.bind("image", index // (blocks * plan.parts))
+        lets_first, first = micro.bind("first_tile", index // plan.parts % blocks * plan.block)
+        lets_group, group = micro.bind("first_group", index % plan.parts * plan.part_groups)
+        return seq(lets_image, lets_first, lets_group, _Task(plan, image, first, group).statement())
 
-    work = plan.block * POSITIONS * plan.in_channels * plan.out_vectors * plan.tile.lanes
-    return call.function(micro.parallel(plan.window.batch * blocks, work, task))
+    work = plan.block * plan.scheme.positions * plan.in_channels * plan.out_vectors * plan.tile.lanes // plan.parts
+    return call.function(micro.parallel(plan.window.batch * (blocks * plan.parts), work, task))
 
 
 def _plan(call: KernelCall) -> WinogradPlan:
-    positions, out_blocks, in_blocks, in_block, out_block = static_shape(
-        call, call.operands[1], 5, "[36][O/o][I/i][i][o]")
+    out_blocks, positions, in_blocks, in_block, out_block = static_shape(
+        call, call.operands[1], 5, "[O/o][16 or 36][I/i][i][o]")
     window = window_of(call, (3, 3))
     axes = (window.height, window.width)
     blocks, steps = (in_block, out_block), [(a.stride, a.dilation) for a in axes]
-    if positions != POSITIONS or blocks != (window.block, window.out_block) or steps != [(1, 1), (1, 1)]:
+    scheme = SCHEMES.get(positions)
+    if scheme is None or blocks != (window.block, window.out_block) or steps != [(1, 1), (1, 1)]:
         raise CompileError(f"{call.name}: Winograd convolution of {positions} positions, blocks {blocks}, strides and dilations "
-                           f"{steps}; expected {POSITIONS}, the blocks of data and result, and 1")
+                           f"{steps}; expected {' or '.join(map(str, SCHEMES))}, the blocks of data and result, and 1")
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
     lanes = tiles.vector_lanes(out_block, call.target, dtype)
     out_vectors = out_blocks * out_block // lanes
     padded = in_blocks * in_block
     stride = padded + (lanes if padded % 512 == 0 else 0)
     vectors = _group_vectors(out_vectors, out_block // lanes)
-    block = _tile_block(window, call.target, stride, out_vectors, vectors, lanes, dtype)
+    block, parts = _tasks(scheme, window, call.target, stride, out_vectors, vectors, lanes, dtype)
     rows = _tile_rows(block, vectors, call.target)
-    return WinogradPlan(window, call.target, int(call.attrs.in_channels or padded), stride,
+    return WinogradPlan(scheme, window, call.target, int(call.attrs.in_channels or padded), stride,
                         tiles.vector_lanes(in_block, call.target, dtype), out_vectors,
-                        RegisterTile(rows, vectors, lanes, dtype), block)
+                        RegisterTile(rows, vectors, lanes, dtype), block, parts)
 
 
 def _group_vectors(out_vectors: int, per_block: int) -> int:
@@ -118,25 +143,34 @@ def _group_vectors(out_vectors: int, per_block: int) -> int:
     return 2 if 2 in fitting else fitting[0]
 
 
-def _tile_block(window: Window, target: Target, stride: int, out_vectors: int, vectors: int, lanes: int, dtype: str) -> int:
-    """Tiles of a task: their patches and sums take half of the second-level cache."""
-    count = -(-window.height.out // OUT) * -(-window.width.out // OUT)
-    size = dtypes.itemsize(dtype)
-    most = max(1, min(target.l2_cache, tiles.STACK_LIMIT) // 2 // (POSITIONS * (stride + vectors * lanes) * size))
-    images = micro.static(window.batch) or 1
-    transforms = POSITIONS * TRANSFORM_CYCLES * (stride / lanes + out_vectors) / 2
-    weights = POSITIONS * stride * out_vectors * lanes * size / WEIGHT_BYTES_PER_CYCLE
+def _tasks(
+    scheme: Scheme, window: Window, target: Target, stride: int, out_vectors: int, vectors: int, lanes: int, dtype: str
+) -> tuple[int, int]:
+    """Tiles of a task, whose patches and sums take half of the second-level cache, and parts of the output channels.
 
-    def makespan(blocks: int) -> float:
+    Where there are few tiles, parts occupy the cores while each weight is read once.
+    """
+    count = -(-window.height.out // scheme.out) * -(-window.width.out // scheme.out)
+    size = dtypes.itemsize(dtype)
+    most = max(1, min(target.l2_cache, tiles.STACK_LIMIT) // 2 // (scheme.positions * (stride + vectors * lanes) * size))
+    images = micro.static(window.batch) or 1
+    change = scheme.positions * TRANSFORM_CYCLES / 2
+    weights = scheme.positions * stride * out_vectors * lanes * size / WEIGHT_BYTES_PER_CYCLE
+
+    def makespan(choice: tuple[int, int]) -> float:
+        blocks, parts = choice
         block = -(-count // blocks)
         rows = _tile_rows(block, vectors, target)
         one_tile = stride * tiles.step_cycles(rows, vectors) + TILE_OVERHEAD + rows * vectors
-        products = POSITIONS * out_vectors // vectors * -(-block // rows) * one_tile
-        return -(-images * blocks // target.num_cores) * (max(products, weights) + block * transforms)
+        products = scheme.positions * out_vectors // vectors * -(-block // rows) * one_tile
+        task = max(products, weights) / parts + block * change * (stride / lanes + out_vectors / parts)
+        return -(-images * blocks * parts // target.num_cores) * task
 
     least = -(-count // most)
-    blocks = min(range(least, min(count, least + 8 * target.num_cores) + 1), key=makespan)
-    return -(-count // blocks)
+    choices = range(least, min(count, least + 8 * target.num_cores) + 1)
+    divisions = sorted(tiles.divisors(out_vectors // vectors, target.num_cores))
+    blocks, parts = min(((b, p) for p in divisions for b in choices), key=makespan)
+    return -(-count // blocks), parts
 
 
 def _tile_rows(block: int, vectors: int, target: Target) -> int:
@@ -147,18 +181,23 @@ def _tile_rows(block: int, vectors: int, target: Target) -> int:
 class _Task:
     """Statements of one task."""
 
-    def __init__(self, plan: WinogradPlan, image: Expr, first: Expr) -> None:
+    def __init__(self, plan: WinogradPlan, image: Expr, first: Expr, first_group: Expr) -> None:
         self.plan = plan
         self.window = plan.window
         self.image = image
         self.first = first
+        self.first_group = first_group
         tile = plan.tile
-        self.patches = micro.local("patches", tile.dtype, POSITIONS * plan.block * plan.in_stride)
-        self.sums = micro.local("sums", tile.dtype, POSITIONS * plan.block * tile.vectors, tile.lanes)
+        self.patches = micro.local("patches", tile.dtype, plan.scheme.positions * plan.block * plan.in_stride)
+        self.sums = micro.local("sums", tile.dtype, plan.scheme.positions * plan.block * tile.vectors, tile.lanes)
 
     def statement(self) -> Stmt:
+        def sums(number: Expr) -> Stmt:
+            lets, group = micro.bind("group", self.first_group + number)
+            return seq(lets, self._products(group), self._outputs(group))
+
         return seq(Allocate(self.patches), Allocate(self.sums), micro.serial("tile", self.plan.block, self._transform_tile),
-                   micro.serial("group", self.plan.groups, lambda group: seq(self._products(group), self._outputs(group))))
+                   micro.serial("number", self.plan.part_groups, sums))
 
     def _place(self, tile: Expr) -> tuple[list[Stmt], Expr, Expr]:
         """Row and column of a tile among all tiles; past the last one, that of the last."""
@@ -174,11 +213,11 @@ class _Task:
         """B^T d B of one patch, for all channels."""
         plan, window = self.plan, self.window
         lets, row, column = self._place(tile)
-        lets_h, top = micro.bind("top", row * OUT - window.height.before)
-        lets_w, left = micro.bind("left", column * OUT - window.width.before)
+        lets_h, top = micro.bind("top", row * plan.scheme.out - window.height.before)
+        lets_w, left = micro.bind("left", column * plan.scheme.out - window.width.before)
         vectors = window.block // plan.in_lanes
-        inside = E.logical_and(E.logical_and(top >= 0, top <= window.height.extent - PATCH),
-                               E.logical_and(left >= 0, left <= window.width.extent - PATCH))
+        inside = E.logical_and(E.logical_and(top >= 0, top <= window.height.extent - plan.scheme.patch),
+                               E.logical_and(left >= 0, left <= window.width.extent - plan.scheme.patch))
 
         def channels(vector: Expr) -> Stmt:
             lets_block, block = micro.bind("block", vector // vectors)
@@ -191,7 +230,7 @@ class _Task:
     def _transform_patch(self, tile: Expr, vector: Expr, top: Expr, left: Expr, block: Expr, lanes: Expr, inside: Expr) -> Stmt:
         """One vector of channels of one patch: read in place where all of it is data."""
         plan, window = self.plan, self.window
-        border = micro.local("border", plan.tile.dtype, POSITIONS, plan.in_lanes)
+        border = micro.local("border", plan.tile.dtype, plan.scheme.positions, plan.in_lanes)
 
         def data(y: Expr, x: Expr) -> Expr:
             return E.cast(window.data.read([self.image, block, top + y, left + x, lanes]), plan.tile.dtype)
@@ -202,13 +241,15 @@ class _Task:
 
         def fill(y: Expr, x: Expr) -> Stmt:
             here = E.logical_and(_within(top + y, window.height.extent), _within(left + x, window.width.extent))
-            at = y * PATCH + x
+            at = y * plan.scheme.patch + x
             zero = E.const(0, plan.tile.dtype, plan.in_lanes)
             return micro.guarded(here, store(border, at, data(y, x)), store(border, at, zero))
 
-        slow = seq(Allocate(border), micro.serial("y", PATCH, lambda y: micro.serial("x", PATCH, lambda x: fill(y, x))),
-                   _square(PATCH, PATCH, lambda y, x: E.load(border, y * PATCH + x), _input_line, keep))
-        fast = _square(PATCH, PATCH, lambda y, x: data(E.const(y), E.const(x)), _input_line, keep)
+        scheme = plan.scheme
+        copied = micro.serial("y", scheme.patch, lambda y: micro.serial("x", scheme.patch, lambda x: fill(y, x)))
+        bordered = _square(scheme.patch, scheme.patch, lambda y, x: E.load(border, y * scheme.patch + x), scheme.input_line, keep)
+        fast = _square(scheme.patch, scheme.patch, lambda y, x: data(E.const(y), E.const(x)), scheme.input_line, keep)
+        slow = seq(Allocate(border), copied, bordered)
         return micro.guarded(inside, fast, slow)
 
     def _products(self, group: Expr) -> Stmt:
@@ -221,10 +262,11 @@ class _Task:
                 plan.tile, E.const(plan.in_channels),
                 lambda row, k: E.load(self.patches, (row + p * plan.block) * plan.in_stride + k),
                 lambda k, v: self._weight(p, group, k, v),
-                lambda row, value: seq(store(self.sums, self._sum_index(p, row, v), value(v)) for v in range(plan.tile.vectors)))
+                lambda row, value: seq(store(self.sums, self._sum_index(p, row, v), value(v)) for v in range(plan.tile.vectors)),
+                ahead=lambda k: self._ahead(p, group, k))
             return gemm.row_tiles(product, rows)
 
-        return micro.serial("position", POSITIONS, position)
+        return micro.serial("position", plan.scheme.positions, position)
 
     def _sum_index(self, position: Expr, row: Expr, vector: int) -> Expr:
         return (row + position * self.plan.block) * self.plan.tile.vectors + vector
@@ -236,16 +278,32 @@ class _Task:
         number = group * plan.tile.vectors + vector
         return number // per_block, number % per_block * plan.tile.lanes
 
+    def _ahead(self, position: Expr, group: Expr, k: Expr) -> Stmt:
+        """Asks for the weights that follow: those of the next position lie behind those of this one."""
+        weight = self.window.weight
+        if weight.buffer is None:
+            return seq()
+        distance = PREFETCH_BYTES // (self.window.out_block * dtypes.itemsize(weight.dtype))
+        return seq(Prefetch(weight.buffer, self._weight_place(position, group, k + distance, v))
+                   for v in range(self.plan.tile.vectors))
+
+    def _weight_place(self, position: Expr, group: Expr, k: Expr, vector: int) -> Expr:
+        """Number of the first element of a vector in the weight's buffer; k may lie behind the position's channels."""
+        block, lane = self._channel(group, vector)
+        buffer = self.window.weight.buffer
+        assert buffer is not None
+        _, positions, in_blocks, _, out_block = buffer.shape
+        return ((block * positions + position) * (in_blocks * self.window.block) + k) * out_block + lane
+
     def _weight(self, position: Expr, group: Expr, k: Expr, vector: int) -> Expr:
         block, lane = self._channel(group, vector)
         inner = self.window.block
-        indices = [position, block, k // inner, k % inner, E.ramp(lane, 1, self.plan.tile.lanes)]
+        indices = [block, position, k // inner, k % inner, E.ramp(lane, 1, self.plan.tile.lanes)]
         weight = self.window.weight
         if weight.buffer is None:
             return E.cast(weight.read(indices), self.plan.tile.dtype)
-        _, out_blocks, in_blocks, _, out_block = weight.buffer.shape
-        flat = ((position * out_blocks + block) * (in_blocks * inner) + k) * out_block + indices[-1]
-        return E.cast(E.load(weight.buffer, flat), self.plan.tile.dtype)
+        place = E.ramp(self._weight_place(position, group, k, vector), 1, self.plan.tile.lanes)
+        return E.cast(E.load(weight.buffer, place), self.plan.tile.dtype)
 
     def _outputs(self, group: Expr) -> Stmt:
         """A^T m A of every tile, written where it lies on the result."""
@@ -262,37 +320,38 @@ class _Task:
 
     def _output_tile(self, group: Expr, tile: Expr, row: Expr, column: Expr, vector: int) -> Stmt:
         plan, window = self.plan, self.window
+        out, patch = plan.scheme.out, plan.scheme.patch
         block, lane = self._channel(group, vector)
         lanes = E.ramp(lane, 1, plan.tile.lanes)
-        finished = micro.local("outputs", plan.tile.dtype, OUT * OUT, plan.tile.lanes)
+        finished = micro.local("outputs", plan.tile.dtype, out * out, plan.tile.lanes)
 
         def load(y: int, x: int) -> Expr:
-            return E.load(self.sums, self._sum_index(E.const(y * PATCH + x), tile, vector))
+            return E.load(self.sums, self._sum_index(E.const(y * patch + x), tile, vector))
 
         def write(y: Expr, x: Expr) -> Stmt:
-            value = E.cast(E.load(finished, y * OUT + x), window.result.dtype)
-            return window.result.write([self.image, block, row * OUT + y, column * OUT + x, lanes], value)
+            value = E.cast(E.load(finished, y * out + x), window.result.dtype)
+            return window.result.write([self.image, block, row * out + y, column * out + x, lanes], value)
 
-        transform = _square(PATCH, OUT, load, _output_line, lambda at, value: store(finished, at, value))
-        high, wide = (_left(window.height.out, row), _left(window.width.out, column))
-        return seq(Allocate(finished), transform, _each(high, "y", lambda y: _each(wide, "x", lambda x: write(y, x))))
+        transform = _square(patch, out, load, plan.scheme.output_line, lambda at, value: store(finished, at, value))
+        high, wide = _left(window.height.out, row, out), _left(window.width.out, column, out)
+        return seq(Allocate(finished), transform, _each(high, out, "y", lambda y: _each(wide, out, "x", lambda x: write(y, x))))
 
 
 def _within(index: Expr, extent: int) -> Expr:
     return E.logical_and(index >= 0, index < extent)
 
 
-def _left(extent: int, tile: Expr) -> Expr:
+def _left(extent: int, tile: Expr, out: int) -> Expr:
     """Outputs of a tile that lie on the result."""
-    return E.const(OUT) if extent % OUT == 0 else E.binary("min", E.const(OUT), E.const(extent) - tile * OUT)
+    return E.const(out) if extent % out == 0 else E.binary("min", E.const(out), E.const(extent) - tile * out)
 
 
-def _each(count: Expr, name: str, body: IndexBody) -> Stmt:
-    """``body`` for each index below ``count``, which is at most ``OUT``."""
+def _each(count: Expr, most: int, name: str, body: IndexBody) -> Stmt:
+    """``body`` for each index below ``count``, which is at most ``most``."""
     known = micro.static(count)
     if known is not None:
         return micro.unrolled(name, known, body)
-    return micro.unrolled(name, OUT, lambda i: micro.guarded(i < count, body(i)))
+    return micro.unrolled(name, most, lambda i: micro.guarded(i < count, body(i)))
 
 
 def _square(size: int, result: int, read: ReadSquare, line: Line, write: WriteSquare) -> Stmt:
@@ -314,7 +373,7 @@ def _kept(body: list[Stmt], values: Sequence[Expr]) -> list[Expr]:
     return [_keep(body, value) for value in values]
 
 
-def _input_line(d: Sequence[Expr]) -> list[Expr]:
+def _input_line_4(d: Sequence[Expr]) -> list[Expr]:
     """B^T d."""
     def scaled(factor: float, x: Expr, plus: Expr) -> Expr:
         return micro.multiply_add(E.const(factor, x.dtype, x.lanes), x, plus)
@@ -325,7 +384,7 @@ def _input_line(d: Sequence[Expr]) -> list[Expr]:
             scaled(2.0, far, near), scaled(-2.0, far, near), scaled(4.0, d[1], scaled(-5.0, d[3], d[5]))]
 
 
-def _output_line(m: Sequence[Expr]) -> list[Expr]:
+def _output_line_4(m: Sequence[Expr]) -> list[Expr]:
     """A^T m."""
     def scaled(factor: float, x: Expr, plus: Expr) -> Expr:
         return micro.multiply_add(E.const(factor, x.dtype, x.lanes), x, plus)
@@ -333,3 +392,17 @@ def _output_line(m: Sequence[Expr]) -> list[Expr]:
     sum12, difference12, sum34, difference34 = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
     return [m[0] + sum12 + sum34, scaled(2.0, difference34, difference12), scaled(4.0, sum34, sum12),
             scaled(8.0, difference34, difference12) + m[5]]
+
+
+def _input_line_2(d: Sequence[Expr]) -> list[Expr]:
+    """B^T d."""
+    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
+
+
+def _output_line_2(m: Sequence[Expr]) -> list[Expr]:
+    """A^T m."""
+    return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
+
+
+SCHEMES = {s.positions: s for s in (Scheme(2, _input_line_2, _output_line_2), Scheme(4, _input_line_4, _output_line_4))}
+"""By the number of positions of a patch."""
