@@ -93,3 +93,26 @@ def test_fused_residual(target: str) -> None:
     fused = case((6, 50), 1, 0, prologues={0: lambda v: v * v}, epilogue=lambda y, read: y + read(0), extras=[Spec((6, 50))])
     other = RNG.standard_normal((6, 50)).astype(np.float32)
     np.testing.assert_allclose(run(fused, [x, other], target), normalised(x * x, 1) + other, rtol=1e-5, atol=2e-5)
+
+
+@TARGETS
+@pytest.mark.parametrize("shape", [(2, 30_001), (1, 7, 9000), (3, 5, 13_000)])
+def test_long_rows_with_a_large_mean(target: str, shape: tuple[int, ...]) -> None:
+    x = (RNG.standard_normal(shape) + 1e4).astype(np.float32)
+    gamma, beta = (RNG.standard_normal((shape[1], *[1] * (len(shape) - 2))).astype(np.float32) for _ in range(2))
+    if len(shape) == 2:
+        np.testing.assert_allclose(run(case(shape, 1, 0), [x], target), normalised(x, 1), atol=2e-3)
+        return
+    specs = [Spec(shape, "float32"), Spec(gamma.shape, "float32"), Spec(beta.shape, "float32")]
+    own = Case("layer_norm", specs, Spec(shape, "float32"), {"axis": 1, "epsilon": 1e-5}, operator="nn.layer_norm")
+    np.testing.assert_allclose(run(own, [x, gamma, beta], target), normalised(x, 1) * gamma + beta, atol=1e-2)
+
+
+@TARGETS
+def test_symbolic_long_rows(target: str) -> None:
+    n = E.var("n")
+    kernel = build(case((2, n), 1, 0, symbols=(n,)).function(target), target)
+    for size in (1, 100, 20_000):
+        x, y = RNG.standard_normal((2, size)).astype(np.float32), guarded(np.full((2, size), 5, np.float32))
+        kernel(guarded(x), y, size)
+        np.testing.assert_allclose(y, normalised(x, 1), rtol=1e-5, atol=1e-5)

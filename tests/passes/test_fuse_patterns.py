@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forge.passes import fuse_patterns
+from forge.passes import decompose, fuse_patterns
 from tests.passes.checks import check, parse, text_of, weights
 
 X = "%x: Tensor[(n, 3, 8), float32]"
@@ -97,3 +97,11 @@ def test_values_used_elsewhere_stay() -> None:
     graph = parse(f"def @main({X}) {{ %0 = sigmoid(%x); %1 = multiply(%0, %x); add(%1, %0) }}")
     check(fuse_patterns.run, graph, symbols={"n": 2})
     assert text_of(graph) == "%0 = sigmoid(%x);\n%1 = nn.silu(%x);\nadd(%1, %0)"
+
+
+def test_instance_norm_runs_row_by_row() -> None:
+    graph = parse("def @main(%x: Tensor[(n, 3, 4, 8), float32]) { nn.instance_norm(%x, meta[relay.Constant][0], "
+                  "meta[relay.Constant][1]) }", [weights(3), weights(3)])
+    check(decompose.run, graph, symbols={"n": 2})
+    check(fuse_patterns.run_norms, graph, symbols={"n": 2})
+    assert "nn.layer_norm(%x, axis=-2)" in text_of(graph)

@@ -65,6 +65,7 @@ GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("choose_layouts", 2, _choose_layouts, "convolutions get blocked layouts, unless `set_channel_layout` is given"),
     Stage("use_winograd", 3, use_winograd.run_unless_refused,
           "3x3 convolutions with fewer multiplications, larger weights and errors of 1e-5, unless `winograd` is off"),
+    Stage("fuse_norms", 2, fuse_patterns.run_norms, "normalisations of images in plain layouts run row by row"),
     Stage("split_recurrent", 2, split_recurrent.run, "recurrent layers read products of all their inputs"),
     Stage("pack_weights", 2, pack_weights.run, "matrix products get packed weights"),
     Stage("fold_weights", 1, fold_constants.run, "`fold_constants` again: weights that were cast, transposed or packed"),

@@ -379,7 +379,12 @@ class GroupNorm(_ChannelNorm):
         n, channels, *rest = data.shape
         grouped = builder.call("reshape", data, newshape=(n, attrs.num_groups, dims.floordiv(channels, attrs.num_groups), *rest))
         y = _normalize(builder, grouped, tuple(range(2, grouped.rank)), attrs.epsilon)
-        return [_affine_values(builder, builder.call("reshape", y, newshape=data.shape), gamma, beta, attrs)]
+        parameter = (*grouped.shape[1:3], *[1] * len(rest))
+        if attrs.scale:
+            y = builder.call("multiply", y, builder.call("reshape", gamma, newshape=parameter))
+        if attrs.center:
+            y = builder.call("add", y, builder.call("reshape", beta, newshape=parameter))
+        return [builder.call("reshape", y, newshape=data.shape)]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ nesting of their factors.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,21 +24,26 @@ MAX_ROUNDS = 4
 
 
 def run(graph: Graph, context: PassContext) -> int:
-    return on_all_graphs(graph, _fuse)
+    return on_all_graphs(graph, lambda inner: _fuse(inner, RULES))
 
 
-def _fuse(graph: Graph) -> int:
+def run_norms(graph: Graph, context: PassContext) -> int:
+    """Only normalisations, for what decomposition left of those of channels and groups where the layout stayed plain."""
+    return on_all_graphs(graph, lambda inner: _fuse(inner, NORMS))
+
+
+def _fuse(graph: Graph, rules: Mapping[str, tuple[Rule, ...]]) -> int:
     total = 0
     for _ in range(MAX_ROUNDS):
-        count = sum(_apply(graph, node) for node in live_nodes(graph))
+        count = sum(_apply(graph, node, rules) for node in live_nodes(graph))
         total += count
         if not count:
             break
     return total
 
 
-def _apply(graph: Graph, node: Node) -> int:
-    for rule in RULES.get(node.op, ()):
+def _apply(graph: Graph, node: Node, rules: Mapping[str, tuple[Rule, ...]]) -> int:
+    for rule in rules.get(node.op, ()):
         value = rule(graph, node)
         if value is not None:
             return int(replace(graph, node, value))
@@ -369,3 +374,5 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "max": (spatial_mean,),
     "nn.matmul": (matmul_by_constant,),
 }
+
+NORMS: dict[str, tuple[Rule, ...]] = {"divide": (layer_norm, rms_norm), "multiply": (layer_norm, rms_norm)}

@@ -1,17 +1,20 @@
 """Layer normalisation and its form without mean (RMS).
 
-Mean first, then the sum of squared differences: as accurate as the numbers allow, and cheap with the row kept on the stack.
+Mean first, then the sum of squared differences: as accurate as the numbers allow, and cheap while the row is in a near cache.
+Of a longer row both are taken chunk by chunk and put together, so that memory is read once for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from forge import dtypes
 from forge.kernels.contract import KernelCall, Reader, kernel
-from forge.kernels.cpu.rows import Position, Row, row_function, row_problem
+from forge.kernels.cpu.moments import moments
+from forge.kernels.cpu.rows import AlongRow, Position, Row, row_function, row_problem
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Function, Let, Stmt, seq
+from forge.tir.stmt import Function, If, Let, Stmt, seq
 
 COST = 10
 
@@ -39,7 +42,7 @@ def layer_norm(call: KernelCall) -> Function:
     dtype = data.dtype if data.dtype == "float64" else "float32"
     centred = call.operator != "nn.rms_norm"
     scale = E.const(1.0, dtype) / E.cast(problem.length, dtype)
-    return row_function(call, problem, dtype, lambda row: _normalise(row, scale, call.attrs.epsilon, centred), COST)
+    return row_function(call, problem, dtype, lambda row: _normalise(row, scale, call.attrs.epsilon, centred), COST, True)
 
 
 def _parameter(call: KernelCall, position: int, switch: str) -> Reader | None:
@@ -52,7 +55,37 @@ def _broadcast_read(parameter: Reader, indices: Sequence[Expr]) -> Expr:
     return parameter.read(tuple(E.const(0) if E.is_const(extent, 1) else i for i, extent in zip(own, parameter.shape)))
 
 
+def _is_long(row: Row) -> Expr | bool:
+    """Whether the row does not fit into half of the first-level cache; an expression where only the call knows."""
+    if not isinstance(row, AlongRow) or row.cached:
+        return False
+    limit = row.problem.target.l1_cache // (2 * dtypes.itemsize(row.dtype))
+    length = row.problem.length
+    return int(length.value) > limit if isinstance(length, E.Const) else E.compare("gt", length, limit)  # type: ignore[arg-type]
+
+
 def _normalise(row: Row, scale: Expr, epsilon: float, centred: bool) -> Stmt:
+    long = _is_long(row) if centred else False
+    if isinstance(long, bool):
+        return _normalise_chunks(row, scale, epsilon) if long else _normalise_row(row, scale, epsilon, centred)
+    return If(long, _normalise_chunks(row, scale, epsilon), _normalise_row(row, scale, epsilon, centred))
+
+
+def _normalise_chunks(row: Row, scale: Expr, epsilon: float) -> Stmt:
+    assert isinstance(row, AlongRow)
+    passed, mean, total = moments(row)
+    return seq(passed, *_apply(row, scale, epsilon, mean, total))
+
+
+def _apply(row: Row, scale: Expr, epsilon: float, mean: Expr | None, total: Expr) -> list[Stmt]:
+    """Divides by the deviation, of which ``total`` is the sum of squares."""
+    factor = E.Var(row.dtype, total.lanes, "factor")
+    deviation = E.call("sqrt", total * scale + E.const(epsilon, row.dtype))
+    inverse = Let(factor, E.const(1.0, row.dtype, total.lanes) / deviation)
+    return [inverse, row.each(lambda position: _result(row, position, mean, factor))]
+
+
+def _normalise_row(row: Row, scale: Expr, epsilon: float, centred: bool) -> Stmt:
     parts: list[Stmt] = []
     mean = _mean(row, scale, parts) if centred else None
 
@@ -67,10 +100,7 @@ def _normalise(row: Row, scale: Expr, epsilon: float, centred: bool) -> Stmt:
         return lets, [d * d]
 
     second, (total,) = row.reduce(["sum"], squares)
-    factor = E.Var(row.dtype, total.lanes, "factor")
-    deviation = E.call("sqrt", total * scale + E.const(epsilon, row.dtype))
-    parts += [second, Let(factor, E.const(1.0, row.dtype, total.lanes) / deviation)]
-    return seq(*parts, row.each(lambda position: _result(row, position, mean, factor)))
+    return seq(*parts, second, *_apply(row, scale, epsilon, mean, total))
 
 
 def _mean(row: Row, scale: Expr, parts: list[Stmt]) -> Expr:

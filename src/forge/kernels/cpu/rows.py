@@ -180,9 +180,11 @@ class Row(ABC):
 class AlongRow(Row):
     """Vectors along the innermost row axis, with a masked tail."""
 
-    def __init__(self, problem: RowProblem, dtype: str, cached: bool) -> None:
+    def __init__(self, problem: RowProblem, dtype: str, cached: bool, part: tuple[Expr, Expr] | None = None) -> None:
+        """``part``: first element and number of those to work on, of the innermost axis at the place of the loops around."""
         super().__init__(problem, dtype, cached)
         self.axis = problem.row[-1]
+        self.part = part
         self.lanes = min(problem.lanes(dtype), next_power_of_two(self.axis.assumed))
         vectors = max(1, -(-self.axis.assumed // self.lanes))  # an empty row has none
         self.unroll = vectors if self.axis.static is not None and vectors <= WRITTEN_OUT else ACCUMULATORS
@@ -196,6 +198,8 @@ class AlongRow(Row):
         def group(at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
             return seq(*(body(Position(at + u * lanes, lanes, mask), u) for u in range(count)))
 
+        if self.part is not None:
+            return group_loop(self.part[1], self.lanes, group, self.unroll, self.problem.masked, self.part[0])
         inner = group_loop(self.axis.extent, self.lanes, group, self.unroll, self.problem.masked)
         return nest(self.problem.row[:-1], inner)
 
@@ -273,13 +277,22 @@ class AcrossRows(Row):
 RowKernel = Callable[[Row], Stmt]
 
 
-def row_function(call: KernelCall, problem: RowProblem, dtype: str, kernel: RowKernel, cost: int) -> Function:
-    """The loop function that runs ``kernel`` on every row; ``cost``: vector operations per vector of a row."""
+def row_function(
+    call: KernelCall, problem: RowProblem, dtype: str, kernel: RowKernel, cost: int, reads_only: bool = False
+) -> Function:
+    """The loop function that runs ``kernel`` on every row.
+
+    Args:
+        cost: vector operations per vector of a row.
+        reads_only: the kernel keeps nothing of its own in the scratch: rows that are plain memory need none.
+    """
     across = _across_axis(problem)
     work = problem.length * cost
     if across is None:
         lanes = min(problem.lanes(dtype), next_power_of_two(problem.row[-1].assumed))
-        body = _variants(problem, dtype, lambda cached: AlongRow(problem, dtype, cached), kernel, 1)
+        plain = reads_only and isinstance(problem.reads["data"], E.Load) and problem.reads["data"].dtype == dtype
+        along: Callable[[bool], Row] = lambda cached: AlongRow(problem, dtype, cached)  # noqa: E731
+        body = kernel(along(False)) if plain else _variants(problem, dtype, along, kernel, 1)
         return call.function(parallel_nest(problem.outer, body, work // lanes + 1))
     lanes = min(problem.lanes(dtype), next_power_of_two(across.assumed))
 
