@@ -149,7 +149,7 @@ class Access:
         without mask, which reads past the end.
         """
         bits = 8 * self.size * self.lanes
-        if bits not in (128, 256, 512) or not self.e.target.has("avx512f"):
+        if bits not in (128, 256, 512) or self.size > 8 or not self.e.target.has("avx512f"):
             return loaded
         return self.e.builder.value(f'call {vector} asm "", "=v,0"({vector} {loaded})')
 

@@ -200,7 +200,7 @@ def _source_indices(mode: str, count: int, before: int, after: int) -> Array:
 class Pad(Op[PadAttrs]):
     """data with ``pad_width[k]`` = (before, after) elements added to dimension k; negative numbers remove.
 
-    ``pad_mode``: constant (operand ``pad_value``, 0 if absent), edge, reflect (without the edge), symmetric (with
+    ``pad_mode``: constant (operand ``pad_value``, 0 or "" if absent), edge, reflect (without the edge), symmetric (with
     it), wrap. Operand ``pad_width``, of shape (rank, 2), takes the place of a missing attribute.
     """
 
@@ -238,7 +238,7 @@ class Pad(Op[PadAttrs]):
             blank = data.shape[axis] == 0
             taken = _blank(data, axis, len(source)) if blank else np.take(data, np.maximum(source, 0), axis=axis)
             shape = [-1 if k == axis else 1 for k in range(data.ndim)]
-            fill = np.zeros((), data.dtype) if value is None else value.reshape(())
+            fill = np.asarray("" if data.dtype == object else 0, data.dtype) if value is None else value.reshape(())
             data = np.where((source < 0).reshape(shape), fill, taken)
         return [data]
 

@@ -37,6 +37,26 @@ class StringLookup(StringOp[NoAttrs]):
         return [np.array(found, np.int64).reshape(operands[0].shape)]
 
 
+@register
+class StringRank(StringOp[NoAttrs]):
+    """For every string the number of strings of data that come before it in the order of code points."""
+
+    name = "string.rank"
+    operands = (Operand("data"),)
+
+    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        expect_dtype(self.name, data, "data", "string")
+        return [TensorType(data.shape, "int64")]
+
+    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
+        words = texts(operands[0])
+        places: dict[str, int] = {}
+        for place, word in enumerate(sorted(words)):
+            places.setdefault(word, place)
+        return [np.array([places[word] for word in words], np.int64).reshape(operands[0].shape)]
+
+
 @dataclass(frozen=True)
 class NgramCountsAttrs:
     size: int
@@ -107,4 +127,4 @@ def _occurring(row: Array, attrs: NgramCountsAttrs) -> Iterator[tuple[int, ...]]
                 yield tuple(tokens[start : start + (length - 1) * step + 1 : step])
 
 
-__all__ = ["NgramCounts", "StringLookup"]
+__all__ = ["NgramCounts", "StringLookup", "StringRank"]

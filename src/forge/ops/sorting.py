@@ -252,9 +252,13 @@ class Unique(Op[UniqueAttrs]):
         return [slices, first[order], place[number.reshape(-1)], count[order]]
 
     def decompose(self, builder: Builder, operands: Values, attrs: UniqueAttrs) -> Sequence[Value] | None:
-        """Neighbours in ascending order are compared. Slices of unknown or large size have no native code."""
+        """Neighbours in ascending order are compared; strings by their ranks. Slices of unknown or large size have no native code."""
         (data,) = operands
         assert data is not None
+        if data.dtype == "string":
+            options = {"axis": attrs.axis, "sorted": attrs.sorted}
+            _, first, inverse, count = builder.call_multi(self, builder.call("string.rank", data), **options)
+            return [builder.call("take", data, first, axis=attrs.axis), first, inverse, count]
         rest = tuple(k for k in range(data.rank) if k != attrs.axis % data.rank)
         size = dims.product(data.shape[k] for k in rest)
         if not isinstance(size, int) or not 1 <= size <= LARGEST_SLICE:

@@ -78,6 +78,8 @@ class _Evaluator:
 
     def _apply(self, x: E.Expr, values: dict[E.Expr, Array]) -> Array:
         match x:
+            case E.Const(dtype="string"):
+                return np.asarray("", dtype=object)
             case E.Const(value=value):
                 return np.asarray(value, dtype=dtypes.numpy_dtype(x.dtype))
             case E.Var(name=name):

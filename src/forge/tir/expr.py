@@ -251,11 +251,13 @@ class Reduce(Expr):
 
 
 def const(value: int | float | bool | complex, dtype: str = INDEX, lanes: int = 1) -> Const:
-    """``value`` as ``dtype`` holds it: floats are rounded, integers wrap."""
+    """``value`` as ``dtype`` holds it: floats are rounded, integers wrap; of strings there is the empty one."""
     if dtypes.is_float(dtype):
         value = _rounded(float(value), dtype)  # type: ignore[arg-type]
     elif dtype == "bool":
         value = bool(value)
+    elif dtype == "string":
+        value = 0
     elif dtypes.is_complex(dtype):
         value = complex(value)
         value = complex(_rounded(value.real, dtypes.part(dtype)), _rounded(value.imag, dtypes.part(dtype)))

@@ -17,6 +17,7 @@ static const forge_routine FORGE_ROUTINES[] = {
     ROUTINE(forge_string_normalize),    ROUTINE(forge_string_match),       ROUTINE(forge_string_from_int64),
     ROUTINE(forge_string_from_uint64),  ROUTINE(forge_string_from_bool),   ROUTINE(forge_string_from_float64),
     ROUTINE(forge_string_lookup),       ROUTINE(forge_ngram_counts),
+    ROUTINE(forge_string_rank),
     ROUTINE(forge_string_to_int64),     ROUTINE(forge_string_to_uint64),   ROUTINE(forge_string_to_float64),
 };
 

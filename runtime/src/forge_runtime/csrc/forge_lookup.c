@@ -63,6 +63,53 @@ int32_t forge_string_lookup(const forge_string *data, const forge_string *keys, 
   return FORGE_OK;
 }
 
+/* Less than 0, 0 or greater than 0 as a comes before b, equals it or comes after it, by code points. */
+static int32_t compare(const forge_string *a, const forge_string *b) {
+  for (int64_t i = 0, j = 0;;) {
+    if (i >= a->size || j >= b->size) return (i < a->size) - (j < b->size);
+    const forge_decoded x = forge_decode(a->data + i, a->size - i), y = forge_decode(b->data + j, b->size - j);
+    if (x.point != y.point) return x.point < y.point ? -1 : 1;
+    i += x.size;
+    j += y.size;
+  }
+}
+
+/* Merges the ascending runs [begin, middle) and [middle, end) of `from` into `to`. */
+static void merge(const forge_string *data, const int64_t *from, int64_t *to, int64_t begin, int64_t middle, int64_t end) {
+  int64_t i = begin, j = middle;
+  for (int64_t k = begin; k < end; k++)
+    to[k] = j >= end || (i < middle && compare(&data[from[i]], &data[from[j]]) <= 0) ? from[i++] : from[j++];
+}
+
+/* The positions in ascending order, by merging runs of growing length; in one of the two arrays. */
+static int64_t *ascending(const forge_string *data, int64_t count, int64_t *order, int64_t *spare) {
+  for (int64_t i = 0; i < count; i++)
+    order[i] = i;
+  for (int64_t run = 1; run < count; run *= 2) {
+    for (int64_t begin = 0; begin < count; begin += 2 * run) {
+      const int64_t middle = count - begin < run ? count : begin + run;
+      merge(data, order, spare, begin, middle, count - middle < run ? count : middle + run);
+    }
+    int64_t *const done = spare;
+    spare = order;
+    order = done;
+  }
+  return order;
+}
+
+int32_t forge_string_rank(const forge_string *data, int64_t *out, int64_t count, const forge_host *host) {
+  const size_t bytes = 2 * (size_t)count * sizeof(int64_t);
+  int64_t *scratch = count > INT64_MAX / 32 ? NULL : host->alloc(host, bytes ? bytes : 1, FORGE_ALIGNMENT);
+  if (scratch == NULL) return forge_string_no_memory(host);
+  const int64_t *order = ascending(data, count, scratch, scratch + count);
+  for (int64_t k = 0; k < count; k++) {
+    const bool repeated = k > 0 && same(&data[order[k]], &data[order[k - 1]]);
+    out[order[k]] = repeated ? out[order[k - 1]] : k;
+  }
+  host->free(host, scratch, bytes ? bytes : 1);
+  return FORGE_OK;
+}
+
 /* N-grams: those of length n begin at starts[n - 1] of the pool, one after the other. */
 typedef struct {
   const int64_t *pool, *starts, *indexes;

@@ -52,6 +52,9 @@ FORGE_ROUTINE forge_string_match(const forge_string *data, const int32_t *progra
 FORGE_ROUTINE forge_string_lookup(const forge_string *data, const forge_string *keys, int64_t *out, int64_t count, int64_t n_keys,
                                   const forge_host *host);
 
+/* How many strings come before each one in the order of code points. */
+FORGE_ROUTINE forge_string_rank(const forge_string *data, int64_t *out, int64_t count, const forge_host *host);
+
 /* How often each n-gram of a pool occurs in the rows of data, added at its index; up to max_skip tokens between two of a gram. */
 FORGE_ROUTINE forge_ngram_counts(const int64_t *data, const int64_t *pool, const int64_t *starts, const int64_t *indexes,
                                  float *out, int64_t rows, int64_t columns, int64_t pool_size, int64_t n_starts,

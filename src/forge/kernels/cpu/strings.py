@@ -73,6 +73,7 @@ ROUTINES: dict[str, Routine] = {
     "string.normalize": Routine("forge_string_normalize", 4, lambda c: [
         _count(c), *(_rows(c, k) for k in (1, 2, 3)), c.results[0].shape[-1]]),
     "string.lookup": Routine("forge_string_lookup", 2, lambda c: [_count(c), _rows(c, 1)]),
+    "string.rank": Routine("forge_string_rank", 1, lambda c: [_count(c)]),
     "ngram_counts": Routine("forge_ngram_counts", 4, _ngram_numbers),
     "string.from_number": Routine(_formatter, 1, lambda c: [_count(c), *([E.const(c.attrs.digits)] if _is_real(c) else [])]),
     "string.to_number": Routine(_parser, 1, lambda c: [_count(c), *_bounds(c)]),

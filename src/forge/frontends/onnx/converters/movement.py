@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from forge import dims
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
@@ -315,7 +317,7 @@ def pad_11(g: Context, x: Value, pads: Value, value: Value | None = None, *, mod
 def pad(
     g: Context, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None, *, mode: str = "constant"
 ) -> Value:
-    fill = g.scalar(0, x) if value is None else g.reshape(value, ())
+    fill = _nothing(g, x) if value is None else g.reshape(value, ())
     known = g.dims(pads)
     chosen = range(x.rank) if axes is None else g.ints(axes)
     if known is None or chosen is None:
@@ -329,6 +331,10 @@ def pad(
     for position, place in enumerate(places):
         full[place], full[place + x.rank] = known[position], known[position + len(places)]
     return _pad(g, x, full, fill, mode)
+
+
+def _nothing(g: Context, x: Value) -> Value:
+    return g.constant(np.array("", dtype=object)) if x.dtype == "string" else g.scalar(0, x)
 
 
 def _scattered(g: Context, pads: Value, axes: Value, rank: int) -> Value:
