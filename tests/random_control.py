@@ -149,6 +149,8 @@ def loop_step(net: AnyNetwork, steps: Sequence[Any]) -> None:
 
 def _trips(net: AnyNetwork) -> Value:
     count = np.int64(net.rng.integers(0, MOST_TRIPS))
+    if net.rng.random() < 0.3:
+        return net.computed("clip", scalar(net, "int64"), a_min=0.0, a_max=float(MOST_TRIPS - 1))
     if net.rng.random() < 0.6:
         return net.input(np.asarray(count), False)
     return net.known_constant(count)
@@ -193,15 +195,18 @@ def scan_step(net: AnyNetwork, steps: Sequence[Any]) -> None:
     body.grow_body(steps)
     ends = [body.carried(v) for v in body.own[: len(states)]]
     scanned = _some(body, lambda v: v in body.results(), 0 if ends else 1, 2)
-    signed = [int(net.rng.integers(-v.rank - 1, v.rank + 1)) for v in scanned]
+    axes = tuple(k - v.rank if net.rng.random() < 0.3 else k for v, k in scans)
     attributes = {
-        "num_states": len(states), "num_scan_inputs": len(scans),
-        "input_axes": net.pick(*[tuple(k - (v.rank if net.rng.random() < 0.3 else 0) for v, k in scans)] * 3, None)
-        if all(k == 0 for _, k in scans) else tuple(k for _, k in scans),
-        "input_directions": net.pick(None, tuple(net.pick(0, 1) for _ in scans)),
-        "output_axes": net.pick(None, tuple(signed)), "output_directions": net.pick(None, tuple(net.pick(0, 1) for _ in scanned)),
+        "num_states": len(states), "num_scan_inputs": len(scans), "input_axes": axes if any(axes) else net.pick(axes, None),
+        "input_directions": _directions(net, len(scans)),
+        "output_axes": net.pick(None, tuple(int(net.rng.integers(-v.rank - 1, v.rank + 1)) for v in scanned)),
+        "output_directions": _directions(net, len(scanned)),
     }
     net.add("scan", [*states, *(v for v, _ in scans), *body.captured], attributes, [body.builder.output(*ends, *scanned)])
+
+
+def _directions(net: AnyNetwork, count: int) -> tuple[int, ...] | None:
+    return net.pick(None, tuple(net.pick(0, 1) for _ in range(count)))  # type: ignore[no-any-return]
 
 
 def _slice(net: AnyNetwork, value: Value, axis: int) -> tuple[TensorType, Any]:

@@ -11,7 +11,7 @@ from tests.passes.random_graphs import IMAGE_STEPS, SEQUENCE_STEPS
 from tests.random_control import control_steps
 from tests.random_graphs import DTYPES, EXTENTS, LARGEST_RANK, LARGEST_SIZE, OWN_STEPS, AnyNetwork, is_drawn
 
-CONTROL_SHARE = 0.4
+CONTROL_SHARE = 0.6
 """Of the graphs that may contain control flow."""
 
 
