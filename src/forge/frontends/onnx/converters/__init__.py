@@ -21,6 +21,7 @@ MODULES = (
     "sequences",
     "randomness",
     "training",
+    "losses",
     "vision",
     "caching",
     "spectral",

@@ -8,7 +8,7 @@ from forge import dims
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose import windows
+from forge.ops.compose import grids, windows
 
 Ints = tuple[int, ...]
 
@@ -37,6 +37,16 @@ def grid_sample(
         raise g.invalid(f"attribute 'mode': got {mode!r}; expected one of {', '.join(_MODES)}")
     grid = _sized(g, grid, (x.shape[0], *[None] * (grid.rank - 2), x.rank - 2))
     return g.call("image.grid_sample", x, grid, mode=_MODES[mode], padding_mode=padding_mode, align_corners=bool(align_corners))
+
+
+@converts("AffineGrid", since=20)
+def affine_grid(g: Context, theta: Value, size: Value, *, align_corners: int = 0) -> Value:
+    """``size`` is that of the images: batch, channels, then what the grid covers."""
+    count = theta.shape[1]
+    if not isinstance(count, int):
+        raise g.unsupported(f"theta of type {theta.type}; expected a known number of axes; fix it with shape=")
+    spatial = [g.call("take", size, g.constant(axis + 2, "int64"), axis=0) for axis in range(count)]
+    return grids.affine_grid(g, theta, spatial, align_corners=bool(align_corners))
 
 
 @converts("NonMaxSuppression", since=10)
