@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,11 @@ from forge.ops.base import Accuracy
 from forge.target import Target
 from forge_runtime import InputError
 from tests import guard
+from tests.ops import harness
+from tests.ops.case import Case
+from tests.ops.cases.complex import as_complex
 from tests.ops.compare import check
+from tests.ops.test_cases import CASES
 
 REFUSED = [
     ("sort", 1, {}, "sort: operand 'data' has the wrong element type; got complex64; expected numeric"),
@@ -94,6 +99,29 @@ def test_scatters_that_compare_are_refused(reduction: str) -> None:
     data, updates = (builder.input(TensorType((4,), "complex64")) for _ in range(2))
     with pytest.raises(TypeInferenceError, match=f"scatter_elements: reduction '{reduction}' of element type; got complex64"):
         builder.call("scatter_elements", data, builder.input(TensorType((4,), "int64")), updates, axis=0, reduction=reduction)
+
+
+def in_complex_numbers() -> list[Case]:
+    """The first row of every operator with real operands, on complex ones."""
+    found: dict[str, Case] = {}
+    for case in CASES:
+        operands = tuple(as_complex(x, "complex64") for x in case.operands)
+        changed = any(x is not y for x, y in zip(operands, case.operands))
+        if changed and case.op not in found:
+            found[case.op] = replace(case, operands=operands)
+    return list(found.values())
+
+
+@pytest.mark.filterwarnings("error::numpy.exceptions.ComplexWarning")
+@pytest.mark.parametrize("case", in_complex_numbers(), ids=lambda case: case.op)
+def test_an_operator_computes_with_complex_numbers_or_refuses_them(case: Case) -> None:
+    try:
+        harness.build_graph(case)
+    except TypeInferenceError:
+        return
+    expected = harness.run_reference(case)
+    for result, wanted in zip(harness.compile_and_run(case), expected, strict=True):
+        check(result, np.asarray(wanted), harness.accuracy_of(case), case.id)
 
 
 def chain(dtype: str, shape: tuple[Any, ...]) -> Graph:

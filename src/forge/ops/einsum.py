@@ -53,7 +53,7 @@ class Einsum(Op[EinsumAttrs]):
         if not types:
             raise fail(self.name, "operands", "none", "at least one")
         dtype = same_dtype(self.name, types)
-        expect_dtype(self.name, types[0], "operands", "numeric")
+        expect_dtype(self.name, types[0], "operands", "numeric or complex")
         terms, result = parse(attrs.equation, [t.rank for t in types])
         sizes = _sizes(terms, [t.shape for t in types])
         return [TensorType(tuple(sizes[label] for label in result), dtype)]

@@ -29,7 +29,7 @@ from forge.ir.types import TensorType
 from forge.ops.base import Accuracy, Kind, Op, Operand, register
 from forge.ops.layout import parse_layout
 from forge.ops.lower_helpers import element, new_symbols
-from forge.ops.nn_common import fail, require_equal, require_positive, tensor_type, tuple_of, wide
+from forge.ops.nn_common import fail, real_tensor, require_equal, require_positive, tensor_type, tuple_of, wide
 from forge.ops.nn_pool import spatial_axes
 from forge.te import Expr, Tensor
 from forge.tir.expr import binary
@@ -106,7 +106,7 @@ class _Resize(Op[Any]):
         return spatial_axes(self.name, parse_layout(attrs.layout), self.spatial)
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = tensor_type(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
+        data = real_tensor(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
         modes = (("method", METHODS), ("coordinate_transformation_mode", COORDINATES), ("rounding_method", ROUNDINGS))
         for what, accepted in modes:
             if getattr(attrs, what) not in accepted:
@@ -341,7 +341,7 @@ class Upsampling(Op[UpsamplingAttrs]):
         return extent * int(scale)
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = tensor_type(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
+        data = real_tensor(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
         resize = Resize2D()
         return resize.infer(operands, resize.make_attrs(self.resize_attributes(data, attrs)))
 

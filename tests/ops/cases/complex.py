@@ -11,7 +11,7 @@ import numpy as np
 
 from forge import dtypes
 from tests.ops.case import Case, Constant, Draw, Fixed, boolean, c64, c128, const, f32, f64, i32, row
-from tests.ops.cases import indexing, movement, nn_conv, nn_dense
+from tests.ops.cases import diagonals, einsum, indexing, movement, nn_conv, nn_dense, placing
 
 INF, NAN = math.inf, math.nan
 BOTH = ("complex64", "complex128")
@@ -39,11 +39,12 @@ OWN_EDGES = ("expm1", "log1p")
 MOVED = frozenset({
     "transpose", "reshape", "concatenate", "split", "strided_slice", "tile", "repeat", "reverse", "broadcast_to", "expand_dims",
     "squeeze", "stack", "nn.pad", "take", "gather", "gather_nd", "scatter_elements", "scatter_nd", "full", "full_like",
-    "zeros_like", "ones_like", "one_hot", "trilu", "roll", "flip", "space_to_depth", "depth_to_space", "reverse_sequence",
-    "nn.batch_flatten", "swap_axes", "unsqueeze",
+    "one_hot", "trilu", "roll", "reverse_sequence", "nn.batch_flatten", "strided_set", "dynamic_slice", "dynamic_update_slice",
+    "diagonal", "matrix_set_diag",
 })
-PRODUCTS = frozenset({"nn.dense", "nn.matmul", "nn.batch_matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv1d_transpose",
-                      "nn.conv2d_transpose"})
+PRODUCTS = frozenset({"einsum", "nn.dense", "nn.matmul", "nn.batch_matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d",
+                      "nn.conv1d_transpose", "nn.conv2d_transpose"})
+COPIED = (movement, indexing, nn_dense, nn_conv, einsum, placing, diagonals)
 ROWS_PER_OPERATOR = 3
 
 
@@ -153,14 +154,15 @@ def creation_rows() -> list[Case]:
             for name, function in (("zeros", np.zeros), ("ones", np.ones)) for dtype in BOTH]
 
 
-def _as_complex(operand: Any, dtype: str) -> Any:
+def as_complex(operand: Any, dtype: str) -> Any:
     """A float operand as a complex one; others as they are."""
     if isinstance(operand, Fixed):
-        return Fixed(_as_complex(operand.operand, dtype))
+        return Fixed(as_complex(operand.operand, dtype))
     if isinstance(operand, Draw):
         return replace(operand, dtype=dtype) if operand.dtype in ("float32", "float64") else operand
     if isinstance(operand, np.ndarray) and operand.dtype.kind == "f":
-        return (operand * (1 - 0.5j)).astype(dtype)
+        with np.errstate(over="ignore"):
+            return (operand * (1 - 0.5j)).astype(dtype)
     if isinstance(operand, Constant) and operand.value.dtype.kind == "f":
         return const(operand.value * (1 + 2j), dtype)
     return operand
@@ -170,7 +172,7 @@ def copied_rows() -> list[Case]:
     """Rows of movement and of products, on complex numbers instead of floats."""
     taken: dict[tuple[str, str], int] = {}
     rows = []
-    for case in [*movement.CASES, *indexing.CASES, *nn_dense.CASES, *nn_conv.CASES]:
+    for case in itertools.chain(*(module.CASES for module in COPIED)):
         if case.op not in MOVED | PRODUCTS or case.attrs.keys() & {"dtype", "out_dtype"} or not _is_float(case):
             continue
         reduces = case.attrs.get("reduction", case.attrs.get("mode"))
@@ -180,7 +182,7 @@ def copied_rows() -> list[Case]:
         convolution = case.op.startswith("nn.conv")
         dtype = BOTH[0 if convolution else taken[case.op, str(reduces)] % 2]
         oracle = _bilinear(case.oracle) if convolution else case.oracle
-        rows.append(replace(case, operands=tuple(_as_complex(x, dtype) for x in case.operands), oracle=oracle))
+        rows.append(replace(case, operands=tuple(as_complex(x, dtype) for x in case.operands), oracle=oracle))
     return rows
 
 
