@@ -1,7 +1,8 @@
 """Operators that write by index: scatter_elements and scatter_nd.
 
-Indices out of range are moved to the nearest element, after negative ones were counted from the end. Updates are
-applied in row-major order of the indices; with reduction "update" the last one stays.
+``out_of_range`` "clamp": indices out of range are moved to the nearest element, after negative ones were counted from the
+end; "drop": their updates, and those of negative ones, are left out. Updates are applied in row-major order of the indices;
+with reduction "update" the last one stays.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ REDUCTIONS = ("update", *_AT, "mean")
 class ScatterElementsAttrs:
     axis: int = 0
     reduction: str = "update"
+    out_of_range: str = "clamp"
 
 
 @dataclass(frozen=True)
 class ScatterNdAttrs:
     mode: str = "update"
+    out_of_range: str = "clamp"
 
 
 def _check_reduction(op: str, reduction: str, dtype: str) -> None:
@@ -51,6 +54,23 @@ def _check_reduction(op: str, reduction: str, dtype: str) -> None:
         raise fail(op, f"reduction {reduction!r} of element type", dtype, "a numeric type")
     if dtypes.is_complex(dtype) and reduction in ("min", "max"):
         raise fail(op, f"reduction {reduction!r} of element type", dtype, "a type with an order")
+
+
+def _check_range(op: str, out_of_range: str) -> None:
+    if out_of_range not in ("clamp", "drop"):
+        raise fail(op, "attribute out_of_range", repr(out_of_range), "clamp or drop")
+
+
+def _dropping(data: Array, axes: Sequence[int], positions: tuple[Array, ...], updates: Array, reduction: str) -> Array:
+    """``scatter`` into data with one element more along ``axes``, which takes what is out of range and is cut off."""
+    larger = np.pad(data, [(0, int(k in axes)) for k in range(data.ndim)])
+    return scatter(larger, positions, updates, reduction)[tuple(slice(n) for n in data.shape)]
+
+
+def _beyond(indices: Array, extent: int) -> Array:
+    """Indices, with ``extent`` for those out of range."""
+    wide = indices.astype(np.int64)
+    return np.where((wide >= 0) & (wide < extent), wide, extent)
 
 
 def scatter(data: Array, positions: tuple[Array, ...], updates: Array, reduction: str) -> Array:
@@ -103,11 +123,17 @@ class ScatterElements(Op[ScatterElementsAttrs]):
         for a, b in zip(indices.shape, updates.shape, strict=True):
             unify_dim(self.name, a, b, "shapes of indices and updates")
         _check_reduction(self.name, attrs.reduction, same_dtype(self.name, [data, updates]))
+        _check_range(self.name, attrs.out_of_range)
         return [data]
 
     def reference(self, operands: Arrays, attrs: ScatterElementsAttrs) -> Arrays:
         data, indices, updates = operands
-        return [scatter(data, element_positions(indices, data.shape, attrs.axis), updates, attrs.reduction)]
+        if attrs.out_of_range == "clamp":
+            return [scatter(data, element_positions(indices, data.shape, attrs.axis), updates, attrs.reduction)]
+        axis = attrs.axis % data.ndim
+        places = list(np.indices(indices.shape, sparse=True))
+        places[axis] = _beyond(indices, data.shape[axis])
+        return [_dropping(data, [axis], tuple(places), updates, attrs.reduction)]
 
     def decompose(self, builder: Builder, operands: Values, attrs: ScatterElementsAttrs) -> Sequence[Value] | None:
         return decompose_mean(self, builder, operands, "reduction", attrs)
@@ -131,6 +157,7 @@ class ScatterNd(Op[ScatterNdAttrs]):
         data, indices, updates = (tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True))
         depth = tuple_length(self.name, data, indices)
         _check_reduction(self.name, attrs.mode, same_dtype(self.name, [data, updates]))
+        _check_range(self.name, attrs.out_of_range)
         self._check_updates(updates, TensorType((*indices.shape[1:], *data.shape[depth:]), data.dtype))
         return [data]
 
@@ -144,7 +171,10 @@ class ScatterNd(Op[ScatterNdAttrs]):
 
     def reference(self, operands: Arrays, attrs: ScatterNdAttrs) -> Arrays:
         data, indices, updates = operands
-        return [scatter(data, tuple_positions(indices, data.shape), updates, attrs.mode)]
+        if attrs.out_of_range == "clamp":
+            return [scatter(data, tuple_positions(indices, data.shape), updates, attrs.mode)]
+        places = tuple(_beyond(row, data.shape[k]) for k, row in enumerate(indices))
+        return [_dropping(data, range(len(indices)), places, updates, attrs.mode)]
 
     def decompose(self, builder: Builder, operands: Values, attrs: ScatterNdAttrs) -> Sequence[Value] | None:
         return decompose_mean(self, builder, operands, "mode", attrs)

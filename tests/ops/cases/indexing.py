@@ -96,9 +96,33 @@ def writing_rows() -> list[Case]:
             row("scatter_nd", [f16(4, 5), i64(1, 2, low=0, high=3), f16(2, 5)],
                 lambda x, i, u, c=combine: slices(x, i, u, c), mode=name),
         ]
+    rows += dropping_rows()
     rows.append(row("scatter_elements", [np.zeros(3), np.array([1, 1, 0]), np.array([3.0, 6.0, 4.0])],
                     lambda x, i, u: np.array([2, 3, 0]), reduction="mean"))
     return rows
+
+
+def dropping_rows() -> list[Case]:
+    def inside(x, i, u, combine):
+        result = x.copy()
+        for k, target in enumerate(zip(*i, strict=True)):
+            if all(0 <= t < e for t, e in zip(target, x.shape)):
+                result[target] = combine(result[target], u[k])
+        return result
+
+    wild = np.array([[0, -1, 3, 4, 2, 2**40, 2], [4, 0, 5, 0, 1, 0, 1]])
+    return [
+        row("scatter_nd", [f32(4, 5), Fixed(wild), Fixed(f32(7))], lambda x, i, u: inside(x, i, u, lambda a, b: b),
+            out_of_range="drop"),
+        row("scatter_nd", [i32(4, 5), Fixed(wild[:1]), Fixed(i32(7, 5))], lambda x, i, u: inside(x, i, u, np.add), mode="add",
+            out_of_range="drop", symbolic=False),
+        row("scatter_nd", [f32(4), Fixed(wild[:1].astype(np.int32) * 0 + 9), Fixed(f32(7))], lambda x, i, u: x, mode="mean",
+            out_of_range="drop", note="nothing left"),
+        row("scatter_elements", [f32(4), np.array([4, -1, 0, 3, 0]), f32(5)], lambda x, i, u: inside(x, [i], u, np.add),
+            reduction="add", out_of_range="drop", symbolic=False),
+        row("scatter_elements", [f16(2, 3), np.array([[0, 3, -3]]), f16(1, 3)], axis=-1, out_of_range="drop", symbolic=False,
+            oracle=lambda x, i, u: np.concatenate([[[u[0, 0], *x[0, 1:]]], x[1:]])),
+    ]
 
 
 CASES = [*creation_rows(), *reading_rows(), *writing_rows()]

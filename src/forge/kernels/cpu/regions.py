@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from forge.kernels.contract import KernelCall, kernel
-from forge.ops.nn_common import lowest
 from forge.schedule.loops import Loop, parallel_nest
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -52,7 +51,7 @@ def roi_pool(call: KernelCall) -> Function:
     value = data.read((image, channel, y, x))
     step = store(best, zero, E.binary("max", E.load(best, zero), value))
     empty = E.binary("or", bottom <= top, right <= left)
-    blank = E.select(empty, E.const(0, data.dtype), E.const(lowest(data.dtype), data.dtype))
+    blank = E.select(empty, E.const(0, data.dtype), E.const(float("-inf"), data.dtype))
     scan = loop(y, bottom - top, loop(x, right - left, step, begin=left), begin=top)
     body = seq(
         Allocate(best), *rows, *columns, store(best, zero, blank), If(E.logical_not(empty), scan),

@@ -1,7 +1,8 @@
 """Writing by index: scatter_elements and scatter_nd; collecting indices: argwhere.
 
 The operand is copied to the result, then the updates are applied one after the other, in row-major order, so that
-equal indices give what the operator says. Indices are counted from the end if negative, then moved into the bounds.
+equal indices give what the operator says. Indices are counted from the end if negative, then moved into the bounds, or, with
+attribute out_of_range "drop", nothing is written for those out of range.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ def _bounded(index: Expr, extent: Expr) -> Expr:
     return E.binary("max", E.binary("min", wrapped, extent - 1), E.const(0))
 
 
+def _in_range(index: Expr, extent: Expr) -> Expr:
+    wide = E.cast(index, "int64")
+    return E.logical_and(wide >= 0, wide < extent)
+
+
 def _loops(shape: Sequence[Expr], name: str) -> list[Loop]:
     return [Loop(E.var(f"{name}{k}"), extent) for k, extent in enumerate(shape)]
 
@@ -45,14 +51,26 @@ def _apply(out: Buffer, target: Sequence[Expr], update: Expr, reduction: str) ->
     return seq(Let(place, out.offset(*target)), Let(value, combined), store(out, place, value))
 
 
-def _scatter(call: KernelCall, reduction: str, target: Callable[[Reader, Reader, Sequence[Expr]], Sequence[Expr]]) -> Function:
+Target = Callable[[Reader, Reader, Sequence[Expr]], tuple[dict[int, Expr], Sequence[Expr]]]
+"""(data, indices, place of an update) -> the indices that the operand gives, by dimension; those of the other dimensions."""
+
+
+def _scatter(call: KernelCall, reduction: str, target: Target) -> Function:
     data, indices, updates = call.operands
     assert data is not None and indices is not None and updates is not None
     out = call.buffers[-1]
     loops = _loops(updates.shape, "u")
     at = tuple(x.var for x in loops)
-    writes = nest(loops, _apply(out, target(data, indices, at), updates.read(at), reduction))
-    return call.function(seq(_copied(call, data), _unless_empty(data.shape, writes)))
+    given, own = target(data, indices, at)
+    rest = iter(own)
+    place = [_bounded(given[k], extent) if k in given else next(rest) for k, extent in enumerate(data.shape)]
+    step = _apply(out, place, updates.read(at), reduction)
+    if call.attrs.out_of_range == "drop":
+        inside: Expr = E.const(True, "bool")
+        for k, index in given.items():
+            inside = E.logical_and(inside, _in_range(index, data.shape[k]))
+        step = If(inside, step)
+    return call.function(seq(_copied(call, data), _unless_empty(data.shape, nest(loops, step))))
 
 
 def _unless_empty(shape: Sequence[Expr], body: Stmt) -> Stmt:
@@ -67,26 +85,27 @@ def _unless_empty(shape: Sequence[Expr], body: Stmt) -> Stmt:
 
 @kernel("scatter_elements", complex_numbers=True)
 def scatter_elements(call: KernelCall) -> Function:
-    """Family of ``scatter_elements``: operands data, indices, updates; attributes axis, reduction."""
+    """Family of ``scatter_elements``: operands data, indices, updates; attributes axis, reduction, out_of_range."""
+    data = call.operands[0]
+    assert data is not None
+    axis = call.attrs.axis % len(data.shape)
+    return _scatter(call, call.attrs.reduction, lambda data, indices, at: ({axis: indices.read(at)}, _without(at, axis)))
 
-    def target(data: Reader, indices: Reader, at: Sequence[Expr]) -> Sequence[Expr]:
-        axis = call.attrs.axis % len(data.shape)
-        return [_bounded(indices.read(at), data.shape[axis]) if k == axis else x for k, x in enumerate(at)]
 
-    return _scatter(call, call.attrs.reduction, target)
+def _without(at: Sequence[Expr], axis: int) -> Sequence[Expr]:
+    return [x for k, x in enumerate(at) if k != axis]
 
 
 @kernel("scatter_nd", complex_numbers=True)
 def scatter_nd(call: KernelCall) -> Function:
     """Family of ``scatter_nd``: operands data, indices with the index tuple along the first dimension, updates;
-    attribute mode.
+    attributes mode, out_of_range.
     """
 
-    def target(data: Reader, indices: Reader, at: Sequence[Expr]) -> Sequence[Expr]:
+    def target(data: Reader, indices: Reader, at: Sequence[Expr]) -> tuple[dict[int, Expr], Sequence[Expr]]:
         outer = len(indices.shape) - 1
         depth = int(indices.shape[0].value)  # type: ignore[attr-defined]
-        chosen = [_bounded(indices.read((E.const(k), *at[:outer])), data.shape[k]) for k in range(depth)]
-        return [*chosen, *at[outer:]]
+        return {k: indices.read((E.const(k), *at[:outer])) for k in range(depth)}, at[outer:]
 
     return _scatter(call, call.attrs.mode, target)
 
