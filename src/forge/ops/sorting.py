@@ -252,7 +252,10 @@ class Unique(Op[UniqueAttrs]):
         return [slices, first[order], place[number.reshape(-1)], count[order]]
 
     def decompose(self, builder: Builder, operands: Values, attrs: UniqueAttrs) -> Sequence[Value] | None:
-        """Neighbours in ascending order are compared; strings by their ranks. Slices of unknown or large size have no native code."""
+        """Neighbours in ascending order are compared; strings by their ranks.
+
+        Slices of unknown or large size have no native code.
+        """
         (data,) = operands
         assert data is not None
         if data.dtype == "string":
