@@ -36,6 +36,7 @@ def convert_node(scope: Scope, node: onnx.NodeProto, index: int) -> None:
     scope.options.count_node()
     opset = node_opset(scope, node)
     operands = [scope.lookup(name) if name else None for name in node.input]
+    is_loose = scope.options.ranks.check(node.op_type, opset, operands)
     context = Context(scope, node, opset, scope.prefix + node_name(node, index))
     start = len(scope.graph.nodes)
     converter = registry.lookup(node.domain, node.op_type, opset)
@@ -45,7 +46,9 @@ def convert_node(scope: Scope, node: onnx.NodeProto, index: int) -> None:
         results = converter.call(context, operands, attributes)
     if results is NotImplemented:
         results = functions.expand(scope, node, operands, opset, context.name, convert_nodes)
-    _bind(scope, node, as_list(results), start, context.name)
+    values = as_list(results)
+    scope.options.ranks.loose.update(v for v in values if is_loose and v is not None)
+    _bind(scope, node, values, start, context.name)
 
 
 def node_name(node: onnx.NodeProto, index: int) -> str:
@@ -94,8 +97,10 @@ def _location(scope: Scope, node: onnx.NodeProto, index: int) -> str:
     return f"node {scope.prefix + node_name(node, index)!r} ({domain}{node.op_type}, opset {node_opset(scope, node)})"
 
 
-def build_region(scope: Scope, graph: onnx.GraphProto, input_types: Sequence[Type], prefix: str = "") -> Region:
-    """Converts a sub-graph with inputs of the given types into a closed region.
+def build_region(
+    scope: Scope, graph: onnx.GraphProto, input_types: Sequence[Type], prefix: str = "", is_branch: bool = False
+) -> Region:
+    """Converts a sub-graph with inputs of the given types into a closed region; the ranks of results of a branch may be loose.
 
     Raises:
         ImportModelError: it has another number of inputs, or graphs are nested too deeply.
@@ -110,6 +115,8 @@ def build_region(scope: Scope, graph: onnx.GraphProto, input_types: Sequence[Typ
     inner.add_initializers(graph)
     convert_nodes(inner, graph.node)
     inner.graph.outputs = [required(inner, output.name) for output in graph.output]
+    if not is_branch:
+        scope.options.ranks.check_outputs(inner.graph.outputs)
     prune(inner.graph)
     return Region(inner.graph, list(inner.captures))
 

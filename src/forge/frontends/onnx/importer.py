@@ -11,7 +11,7 @@ import onnx
 
 from forge import dims, dtypes, ops  # noqa: F401
 from forge.dims import Dim
-from forge.errors import ImportModelError
+from forge.errors import ForgeError, ImportModelError
 from forge.frontends.onnx import converters, registry
 from forge.frontends.onnx.convert import convert_nodes, located, node_name, required
 from forge.frontends.onnx.loader import LoadedModel, load
@@ -62,6 +62,13 @@ def import_model(
         save_with_node_names(loaded.proto, export_node_renamed_model_path)
     with located(loaded.where):
         check_supported(loaded.proto.graph, options, opsets)
+        try:
+            return _convert(loaded.proto.graph, options, opsets, shape or {}, dtype)
+        except ForgeError:
+            if not options.ranks.met:
+                raise
+        options = _options(loaded, freeze_params, convert_config)
+        options.ranks.widens = True
         return _convert(loaded.proto.graph, options, opsets, shape or {}, dtype)
 
 
@@ -150,6 +157,7 @@ def _convert(
     _add_inputs(scope, proto, shape, dtype)
     convert_nodes(scope, proto.node)
     scope.graph.outputs = [required(scope, output.name) for output in proto.output]
+    options.ranks.check_outputs(scope.graph.outputs)
     _name_outputs(scope, [output.name for output in proto.output])
     prune(scope.graph)
     _drop_unused_parameters(scope)

@@ -11,6 +11,7 @@ import onnx
 
 from forge import dtypes
 from forge.errors import ImportModelError
+from forge.frontends.onnx.ranks import Ranks
 from forge.frontends.onnx.tensors import DimensionNames, TensorReader
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Value
@@ -32,6 +33,7 @@ class Options:
     dimension_names: DimensionNames = field(default_factory=DimensionNames)
     params: dict[str, np.ndarray] = field(default_factory=dict)
     converted: int = 0
+    ranks: Ranks = field(default_factory=Ranks)
 
     def count_node(self) -> None:
         """Counts one more converted node; functions and loops can make a few bytes stand for billions.
@@ -117,6 +119,8 @@ class Scope:
             if outer.constant is not None:
                 return Builder(self.graph).constant(outer.constant, name=self.unique(outer.name))
             self.captures[outer] = self.graph.add_input(outer.type, self.unique(outer.name))
+            if outer in self.options.ranks.loose:
+                self.options.ranks.loose.add(self.captures[outer])
         return self.captures[outer]
 
     def frozen_value(self, value: Value) -> np.ndarray | None:

@@ -28,10 +28,14 @@ def if_(g: Context, condition: Value, *, then_branch: onnx.GraphProto, else_bran
     known = g.array(condition)
     if known is not None:
         return inline(g, then_branch if known.any() else else_branch)
-    branches = [build_region(g.scope, graph, []) for graph in (then_branch, else_branch)]
+    branches = [build_region(g.scope, graph, [], is_branch=True) for graph in (then_branch, else_branch)]
+    ranks = g.scope.options.ranks
+    loose = ranks.unify([branch.graph for branch in branches])
     captured = merged_captures(branches)
     regions = [branch.with_captures(captured, 0) for branch in branches]
-    return g.multi("if", g.reshape(condition, ()), *captured, regions=regions)
+    results = g.multi("if", g.reshape(condition, ()), *captured, regions=regions)
+    ranks.loose.update(results[k] for k in loose)
+    return results
 
 
 def inline(g: Context, graph: onnx.GraphProto) -> list[Value]:

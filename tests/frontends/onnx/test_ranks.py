@@ -1,0 +1,73 @@
+"""Branches of If that give different ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx.parser
+import pytest
+
+from forge.driver import compile_module
+from forge.errors import ForgeError, ImportModelError
+from forge.frontends.onnx import import_model
+from forge.ir.interp import run_module
+from forge.ir.nodes import Module
+from forge.ir.types import UnrankedType
+
+VECTOR = np.array([1, 2, 3], np.float32)
+
+
+def model(uses: str, result: str = "float[n] y") -> Module:
+    text = f"""<ir_version: 9, opset_import: ["" : 20]>
+    g (bool c, float[n] x) => ({result}) {{
+      zero = Constant <value_float: float = 2.0> ()
+      s = If (c) <then_branch: graph = t () => (float a) {{ a = Identity (zero) }},
+                  else_branch: graph = e () => (float[n] b) {{ b = Neg (x) }}>
+      {uses}
+    }}"""
+    return import_model(onnx.parser.parse_model(text).SerializeToString())
+
+
+def run(module: Module, condition: bool) -> np.ndarray:
+    inputs = {"c": np.array(condition), "x": VECTOR}
+    (expected,) = run_module(module, inputs)
+    got = compile_module(module, use_cache=False).runtime()(**inputs)
+    np.testing.assert_array_equal(got, expected)
+    assert got.shape == expected.shape
+    return np.asarray(got)
+
+
+@pytest.mark.parametrize(("uses", "then", "otherwise"), [
+    ("y = Mul (s, x)", 2 * VECTOR, -VECTOR * VECTOR),
+    ("k = Abs (s) l = Add (k, s) y = Add (l, x)", 4 + VECTOR, VECTOR),
+    ("i = CastLike (x, s) y = Add (i, s)", 2 + VECTOR, 0 * VECTOR),
+    ("y = If (c) <then_branch: graph = t2 () => (float[n] d) { d = Mul (s, x) }, "
+     "else_branch: graph = e2 () => (float[n] f) { f = Sub (s, x) }>", 2 * VECTOR, -2 * VECTOR),
+])
+def test_broadcasting_hides_the_rank(uses: str, then: np.ndarray, otherwise: np.ndarray) -> None:
+    module = model(uses)
+    np.testing.assert_array_equal(run(module, True), then)
+    np.testing.assert_array_equal(run(module, False), otherwise)
+
+
+def test_an_output_keeps_its_rank() -> None:
+    module = model("y = Identity (s)", "float y")
+    assert isinstance(module.main.outputs[0].type, UnrankedType)
+    assert run(module, True).shape == () and run(module, False).shape == (3,)
+
+
+@pytest.mark.parametrize(("uses", "why"), [
+    ("y = Transpose (s)", "Transpose depends on its rank"),
+    ("h = Shape (s) k = Cast <to = 1> (h) y = Mul (k, x)", "Shape depends on its rank"),
+    ("y = Abs (s)", "it is an output"),
+    ("k = Add (s, s) y = Neg (k)", "it is an output"),
+])
+def test_a_use_that_shows_the_rank_is_refused(uses: str, why: str) -> None:
+    with pytest.raises(ImportModelError, match=f"different ranks, and {why}; expected equal ranks"):
+        model(uses)
+
+
+def test_loops_do_not_carry_it() -> None:
+    with pytest.raises(ForgeError, match="different ranks, and it is an output"):
+        model("""t = Constant <value_int: int = 2> () k = Abs (s)
+                 y = Loop (t, , x) <body: graph = b (int64 i, bool r, float[n] v) => (bool q, float[n] w) {
+                   q = Identity (r) w = Abs (s) }>""")
