@@ -165,9 +165,9 @@ class RandomBits(Op[BitsAttrs]):
         places = np.arange(-(-count * (2 if wide else 1) // 4), dtype=np.uint64)
         low = state[1] + places
         high = (state[2] if len(state) == 3 else state[0]) + (low < state[1]).astype(np.uint64)
-        words = NUMPY.philox(low, high, state[0])
+        words: Sequence[Array] = NUMPY.philox(low, high, state[0])
         if wide:
-            words = (words[0] | (words[1] << np.uint64(32)), words[2] | (words[3] << np.uint64(32)))
+            words = [words[0] | (words[1] << np.uint64(32)), words[2] | (words[3] << np.uint64(32))]
         return np.stack(words, axis=-1).reshape(-1)[:count]
 
     def lower(self, operands: Tensors, attrs: BitsAttrs, results: TensorTypes) -> Lowered:

@@ -138,7 +138,7 @@ class MatrixSetDiag(Op[MatrixSetDiagAttrs]):
         if attrs.k1 == attrs.k2:
             diagonal = diagonal[..., None, :]
         for k in range(attrs.k1, attrs.k2 + 1):
-            count = int(diagonal_length(*data.shape[-2:], k))  # type: ignore[arg-type]
+            count = int(diagonal_length(data.shape[-2], data.shape[-1], k))  # type: ignore[arg-type]
             right = attrs.super_diag_right_align if k > 0 else attrs.sub_diag_right_align and k < 0
             first = diagonal.shape[-1] - count if right else 0
             at = np.arange(count)

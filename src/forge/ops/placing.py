@@ -306,9 +306,10 @@ class AsStrided(Op[AsStridedAttrs]):
         return last
 
     def reference(self, operands: Arrays, attrs: AsStridedAttrs) -> Arrays:
-        place = np.full(attrs.size, attrs.storage_offset)  # type: ignore[arg-type]
-        for k, (d, s) in enumerate(zip(attrs.size, attrs.stride, strict=True)):
-            place = place + (np.arange(d) * s).reshape([-1 if a == k else 1 for a in range(len(attrs.size))])  # type: ignore[arg-type]
+        size, stride = (tuple(int(d) for d in v) for v in (attrs.size, attrs.stride))  # type: ignore[arg-type]
+        place = np.full(size, attrs.storage_offset)
+        for k, (d, s) in enumerate(zip(size, stride, strict=True)):
+            place = place + (np.arange(d) * s).reshape([-1 if a == k else 1 for a in range(len(size))])
         return [operands[0].reshape(-1)[place]]
 
     def lower(self, operands: Tensors, attrs: AsStridedAttrs, results: TensorTypes) -> Lowered:

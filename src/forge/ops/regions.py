@@ -145,7 +145,8 @@ class CropAndResize(Op[CropAndResizeAttrs]):
         def body(i: Sequence[Expr]) -> Expr:
             box, channel, *at = (i[k] for k in axes)
             image = te.cast(images[box], "int64")
-            places, inside = [], te.const(True, "bool")
+            places: list[Expr] = []
+            inside: Expr = te.const(True, "bool")
             for k in range(2):
                 extent = data.shape[axes[2 + k]]
                 ends = [te.cast(boxes[(box, te.const(c))], real) for c in (k, 2 + k)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -66,12 +67,12 @@ class SearchSorted(Op[SearchSortedAttrs]):
 
     def reference(self, operands: Arrays, attrs: SearchSortedAttrs) -> Arrays:
         ordered, values = (numeric.widen(x) for x in operands)
-        side = "right" if attrs.right else "left"
+        side: Literal["left", "right"] = "right" if attrs.right else "left"
         if ordered.ndim == 1:
             return [np.asarray(np.searchsorted(ordered, values, side)).astype(attrs.dtype)]
         out = np.zeros(values.shape, attrs.dtype)
         for batch in np.ndindex(values.shape[:-1]):
-            out[batch] = np.searchsorted(ordered[batch], values[batch], side)  # type: ignore[call-overload]
+            out[batch] = np.searchsorted(ordered[batch], values[batch], side)
         return [out]
 
 
@@ -316,8 +317,10 @@ class SparseToDense(Op[SparseToDenseAttrs]):
 
     def reference(self, operands: Arrays, attrs: SparseToDenseAttrs) -> Arrays:
         indices, values, default, shape = [*operands, None, None][:4]
-        sizes = attrs.output_shape if attrs.output_shape is not None else tuple(shape.reshape(-1).tolist())
-        result = np.full(sizes, 0 if default is None else default.reshape(()), values.dtype)  # type: ignore[arg-type]
+        given = attrs.output_shape if attrs.output_shape is not None else shape.reshape(-1).tolist()
+        sizes = tuple(int(d) for d in given)  # type: ignore[arg-type]
+        fill = np.zeros((), values.dtype) if default is None else default.reshape(())
+        result = np.broadcast_to(fill, sizes).copy()
         rows = indices.reshape(len(indices), -1)
         for row, value in zip(rows, np.broadcast_to(values, len(rows)), strict=True):
             wrapped = [int(k) + e if k < 0 else int(k) for k, e in zip(row, result.shape, strict=True)]
@@ -334,8 +337,7 @@ class SparseToDense(Op[SparseToDenseAttrs]):
         indices, values, default, shape = [*operands, None, None][:4]
         assert indices is not None and values is not None
         fill = builder.constant(0, values.dtype) if default is None else default
-        given = {} if attrs.output_shape is None else {"shape": attrs.output_shape}
-        dense = builder.call("full", fill, *([] if attrs.output_shape is not None else [shape]), **given)
+        dense = builder.call("full", fill, None if attrs.output_shape is not None else shape, shape=attrs.output_shape)
         rows = indices if indices.rank == 2 else builder.call("expand_dims", indices, axis=1)
         columns = builder.call("transpose", rows, axes=(1, 0))
         if not values.rank:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,9 @@ class ReduceWindowAttrs:
     window_dilation: Ints = (1,)
 
 
-REDUCTIONS = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "all": np.all, "any": np.any}
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "all": np.all, "any": np.any,
+}
 TE_KINDS = {"sum": "sum", "prod": "prod", "max": "max", "min": "min", "all": "and", "any": "or"}
 _COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "all": "and", "any": "or"}
 

@@ -48,7 +48,8 @@ def running_extreme(call: KernelCall) -> Function:
 
 
 def _extent(call: KernelCall, data: Reader) -> Expr:
-    return data.shape[call.attrs.axis % len(data.shape)]
+    axis: int = call.attrs.axis % len(data.shape)
+    return data.shape[axis]
 
 
 def _along(call: KernelCall, data: Reader, place: Expr, step: Stmt) -> Stmt:
@@ -77,5 +78,6 @@ def running_logsumexp(call: KernelCall) -> Function:
 def _log_of_sum(a: Expr, b: Expr) -> Expr:
     """ln(exp(a) + exp(b)); the larger one where it is infinite."""
     larger, smaller = E.binary("max", a, b), E.binary("min", a, b)
+    infinite = E.compare("eq", E.call("abs", larger), float("inf"))
     result = larger + E.call("log1p", E.call("exp", smaller - larger))
-    return E.select(E.call("abs", larger).eq(float("inf")), larger, result)
+    return E.select(infinite, larger, result)
