@@ -4,6 +4,7 @@ from forge.ops import (  # noqa: F401
     activation,
     arrangement,
     batch_blocks,
+    bit_reduction,
     complex,  # noqa: A004
     control,
     counters,

@@ -1,6 +1,7 @@
 """Hand-designed kernels for CPUs."""
 
 from forge.kernels.cpu import (
+    bit_reduction,
     concatenate,
     conv2d,
     dense,
@@ -23,6 +24,6 @@ from forge.kernels.cpu import (
 )
 
 __all__ = [
-    "concatenate", "conv2d", "dense", "depthwise", "detection", "elimination", "factorization", "layer_norm", "matmul",
-    "ordering", "regions", "rnn", "running", "scanning", "scattering", "searching", "softmax", "strings", "winograd",
+    "bit_reduction", "concatenate", "conv2d", "dense", "depthwise", "detection", "elimination", "factorization", "layer_norm",
+    "matmul", "ordering", "regions", "rnn", "running", "scanning", "scattering", "searching", "softmax", "strings", "winograd",
 ]
