@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COUNT = 5, LONGEST = 24, WORDS = 40 };
+enum { COUNT = 5, LONGEST = 24, WORDS = 12 };
 
 static uint64_t state = 88172645463325252u;
 static forge_heap heap;
@@ -83,6 +83,15 @@ static int64_t round_trip(const forge_host *host) {
   forge_string_to_int64(a, integers, COUNT, -128, 127, host);
   forge_string_to_uint64(a, naturals, COUNT, host);
   forge_string_to_float64(a, floats, COUNT, host);
+  forge_string_lookup(a, b, integers, COUNT, COUNT, host);
+  forge_string_rank(a, counts, COUNT, host);
+  int64_t tokens[WORDS], starts[2], indexes[WORDS];
+  float found[4];
+  for (int32_t i = 0; i < WORDS; i++)
+    tokens[i] = (int64_t)draw(3), indexes[i] = (int64_t)draw(draw(9) ? 4 : 5);
+  starts[0] = 0, starts[1] = (int64_t)draw(WORDS + 4) - 2;
+  forge_ngram_counts(tokens, tokens, starts, indexes, found, 1, (int64_t)draw(WORDS), (int64_t)draw(WORDS), 2, WORDS, 1,
+                     1 + (int64_t)draw(3), (int64_t)draw(4), 4, host);
   const int32_t steps = 1 + (int32_t)draw(6), ranges = (int32_t)draw(3);
   const int32_t size = 2 + 3 * steps + 2 * ranges;
   int32_t *words = malloc((size_t)size * sizeof *words);

@@ -56,7 +56,9 @@ typedef struct {
   int64_t capacity;               /* outputs: bytes available at data; data NULL: forge_run allocates with host->alloc */
 } forge_tensor;                   /* inputs need no capacity; outputs need only data and capacity, the rest is filled in */
 
-/* An element of dtype FORGE_STRING: UTF-8 without terminating zero. data may be NULL where size is 0. */
+/* An element of dtype FORGE_STRING: UTF-8 without terminating zero; other bytes pass through. data may be NULL where size is 0.
+ * An input's characters are the caller's and must stay as they are for the call. An output's lie behind its elements, in the memory
+ * that forge_free_output gives back, or in that which the caller gave, which then has to have room for both. */
 typedef struct {
   const char *data;
   int64_t size;
