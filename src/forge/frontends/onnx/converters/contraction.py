@@ -8,6 +8,7 @@ from forge import dims
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
+from forge.ops.compose import products
 from forge.ops.compose.broadcast import for_product
 from forge.ops.compose.windows import same_padding, transposed_padding
 
@@ -19,22 +20,7 @@ def matmul(g: Context, a: Value, b: Value) -> Value:
         return dense(g, a, b, transposed=False)
     if a.rank == 3 and b.rank == 3 and g.convert_config.get("use_nt_batch_matmul"):
         return g.call("nn.batch_matmul", a, g.call("transpose", b, axes=(0, 2, 1)), transpose_b=True)
-    return product(g, a, b)
-
-
-def product(g: Context, a: Value, b: Value) -> Value:
-    """NumPy's product of operands of any rank from 1 on."""
-    if a.rank == 0 or b.rank == 0:
-        raise g.invalid("got a scalar; expected rank 1 or more")
-    left = g.reshape(a, (1, *a.shape)) if a.rank == 1 else a
-    right = g.reshape(b, (*b.shape, 1)) if b.rank == 1 else b
-    result = g.call("nn.matmul", *for_product(g.builder, left, right))
-    shape = list(result.shape)
-    if b.rank == 1:
-        del shape[-1]
-    if a.rank == 1:
-        del shape[-1 if b.rank == 1 else -2]
-    return g.reshape(result, shape)
+    return products.matmul(g, a, b)
 
 
 def dense(g: Context, x: Value, weight: Value, transposed: bool) -> Value:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 
-import numpy as np
-
 from forge import dtypes
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import add_row, converts
@@ -326,33 +324,3 @@ def prelu(g: Context, x: Value, slope: Value) -> Value:
 def _sloped(g: Context, x: Value, slope: Value) -> Value:
     negative = g.call("less", x, g.scalar(0, x))
     return g.call("where", negative, g.call("multiply", x, slope), x)
-
-
-@converts("Dropout", since=1)
-def dropout_1(g: Context, x: Value, *, is_test: int = 0, ratio: float = 0.5) -> list[Value | None]:
-    return _dropped(g, x)
-
-
-@converts("Dropout", since=7)
-def dropout_7(g: Context, x: Value, *, ratio: float = 0.5) -> list[Value | None]:
-    return _dropped(g, x)
-
-
-@converts("Dropout", since=12)
-def dropout(
-    g: Context, x: Value, ratio: Value | None = None, training_mode: Value | None = None, *, seed: int | None = None
-) -> list[Value | None]:
-    training, rate = g.array(training_mode), g.array(ratio)
-    off = training_mode is None or (training is not None and not training.any())
-    if not off and not (rate is not None and not rate.any()):
-        raise g.unsupported("training_mode is on; expected inference; export the model in evaluation mode")
-    return _dropped(g, x)
-
-
-def _dropped(g: Context, x: Value) -> list[Value | None]:
-    """Inference: the data as it is, and a mask that keeps everything."""
-    mask = None
-    if g.wants(1):
-        mask = g.call("broadcast_to", g.constant(np.array(True)), shape=x.shape)
-        mask = mask if g.opset >= 10 else g.cast(mask, x.dtype)
-    return [x, mask]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from forge import dims, dtypes
+from forge import dtypes
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters.contraction import conv, product
+from forge.frontends.onnx.converters.contraction import conv
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
+from forge.ops.compose import quantized
+from forge.ops.compose.products import matmul
 
 Ints = tuple[int, ...]
 
@@ -49,13 +49,13 @@ def quantize(
         return g.call("qnn.quantize", x, scale, zero_point, axis=_axis(g, axis, x, scale), out_dtype=dtype)
     wide = element_dtype(precision, "attribute 'precision'") if precision else scale.dtype
     wide = wide if wide == "float64" else "float32"
-    spread = _spread(g, g.cast(scale, wide), x, axis, block_size)
+    spread = quantized.spread(g, g.cast(scale, wide), x, axis, block_size)
     ratio = g.call("divide", g.cast(x, wide), spread)
     if not dtypes.is_integer(dtype):
         return g.call("cast", ratio, dtype=dtype, saturate=bool(saturate) or not dtype.startswith("float8"))
     rounded = g.call("round", ratio)
     if zero_point is not None:
-        rounded = g.call("add", rounded, _spread(g, g.cast(zero_point, wide), x, axis, block_size))
+        rounded = g.call("add", rounded, quantized.spread(g, g.cast(zero_point, wide), x, axis, block_size))
     low, high = dtypes.integer_range(dtype)
     return g.cast(g.call("clip", rounded, a_min=low, a_max=high), dtype)
 
@@ -98,58 +98,14 @@ def dequantize(
     if not block_size and dtypes.is_integer(x.dtype) and dtype == scale.dtype:
         return g.call("qnn.dequantize", x, scale, zero_point, axis=_axis(g, axis, x, scale), out_dtype=dtype)
     wide = "float64" if scale.dtype == "float64" else "float32"
-    data = _difference(g, x, None if zero_point is None else _spread(g, zero_point, x, axis, block_size), wide)
-    spread = _spread(g, g.cast(scale, wide), x, axis, block_size)
+    data = quantized.difference(g, x, None if zero_point is None else quantized.spread(g, zero_point, x, axis, block_size), wide)
+    spread = quantized.spread(g, g.cast(scale, wide), x, axis, block_size)
     return g.cast(g.call("multiply", data, spread), dtype)
-
-
-def _difference(g: Context, x: Value, zero_point: Value | None, dtype: str) -> Value:
-    """x - zero_point without overflow."""
-    if zero_point is None:
-        return g.cast(x, dtype)
-    if not dtypes.is_integer(x.dtype):
-        return g.call("subtract", g.cast(x, dtype), g.cast(zero_point, dtype))
-    wide = "int32" if dtypes.bits(x.dtype) <= 16 else "int64"
-    return g.cast(g.call("subtract", g.cast(x, wide), g.cast(zero_point, wide)), dtype)
-
-
-def _spread(g: Context, parameter: Value, x: Value, axis: int, block_size: int) -> Value:
-    """A scale or zero point in a shape that broadcasts against ``x``."""
-    if parameter.rank == 0 or (parameter.rank == 1 and parameter.shape == (1,) and not block_size):
-        return g.reshape(parameter, ())
-    place = g.axis(axis, x.rank)
-    if block_size:
-        return _repeated(g, parameter, x, place, block_size)
-    if parameter.rank != 1:
-        raise g.invalid(f"scale: got rank {parameter.rank}; expected 0 or 1, or a block_size")
-    shape = [1] * x.rank
-    return g.reshape(parameter, [*shape[:place], parameter.shape[0], *shape[place + 1 :]])
-
-
-def _repeated(g: Context, parameter: Value, x: Value, axis: int, block_size: int) -> Value:
-    """Each element ``block_size`` times along ``axis``, cut to the size of ``x``."""
-    whole = g.call("repeat", parameter, repeats=block_size, axis=axis)
-    if dims.equal(whole.shape[axis], x.shape[axis]):
-        return whole
-    return g.call("strided_slice", whole, begin=(0,), end=(x.shape[axis],), strides=(1,), axes=(axis,))
 
 
 @converts("MatMulInteger", since=10)
 def matmul_integer(g: Context, a: Value, b: Value, a_zero_point: Value | None = None, b_zero_point: Value | None = None) -> Value:
-    return product(g, _centred_rows(g, a, a_zero_point), _centred(g, b, b_zero_point))
-
-
-def _centred(g: Context, x: Value, zero_point: Value | None) -> Value:
-    """x - zero_point in 32 bits."""
-    wide = g.cast(x, "int32")
-    return wide if zero_point is None else g.call("subtract", wide, g.cast(zero_point, "int32"))
-
-
-def _centred_rows(g: Context, x: Value, zero_point: Value | None) -> Value:
-    """A zero point for each row of a matrix is a vector."""
-    if zero_point is not None and zero_point.rank == 1 and zero_point.shape != (1,):
-        zero_point = g.reshape(zero_point, (*zero_point.shape, 1))
-    return _centred(g, x, zero_point)
+    return matmul(g, quantized.centred_rows(g, a, a_zero_point), quantized.centred(g, b, b_zero_point))
 
 
 @converts("QLinearMatMul", since=10)
@@ -164,18 +120,9 @@ def qlinear_matmul(
     y_scale: Value,
     y_zero_point: Value,
 ) -> Value:
-    total = product(g, _centred_rows(g, a, a_zero_point), _centred(g, b, b_zero_point))
+    total = matmul(g, quantized.centred_rows(g, a, a_zero_point), quantized.centred(g, b, b_zero_point))
     rows = g.reshape(a_scale, (*a_scale.shape, 1)) if a_scale.rank == 1 and a_scale.shape != (1,) else a_scale
-    return _requantized(g, total, (rows, b_scale), y_scale, y_zero_point)
-
-
-def _requantized(g: Context, total: Value, scales: Sequence[Value], y_scale: Value, y_zero_point: Value) -> Value:
-    """round(total * scales / y_scale) + y_zero_point, saturated."""
-    factor = g.call("multiply", *(g.cast(s, "float32") for s in scales))
-    real = g.call("multiply", g.cast(total, "float32"), g.call("divide", factor, g.cast(y_scale, "float32")))
-    rounded = g.call("add", g.call("round", real), g.cast(y_zero_point, "float32"))
-    low, high = dtypes.integer_range(y_zero_point.dtype)
-    return g.cast(g.call("clip", rounded, a_min=low, a_max=high), y_zero_point.dtype)
+    return quantized.requantized(g, total, (rows, b_scale), y_scale, y_zero_point)
 
 
 @converts("ConvInteger", since=10)
@@ -193,18 +140,11 @@ def conv_integer(
     pads: Ints | None = None,
     strides: Ints | None = None,
 ) -> Value:
-    data = _centred(g, x, x_zero_point)
-    taps = _centred(g, weight, _per_channel(g, w_zero_point, weight))
+    data = quantized.centred(g, x, x_zero_point)
+    taps = quantized.centred(g, weight, quantized.per_channel(g, w_zero_point, weight))
     return conv(
         g, data, taps, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads, strides=strides
     )
-
-
-def _per_channel(g: Context, parameter: Value | None, weight: Value) -> Value | None:
-    """One number for each output channel of a weight, in a shape that broadcasts against it."""
-    if parameter is None or parameter.rank == 0 or parameter.shape == (1,):
-        return parameter
-    return g.reshape(parameter, (*parameter.shape, *[1] * (weight.rank - 1)))
 
 
 @converts("QLinearConv", since=10)
@@ -245,4 +185,4 @@ def qlinear_conv(
     channels = w_scale
     if w_scale.rank == 1 and w_scale.shape != (1,):
         channels = g.reshape(w_scale, (*w_scale.shape, *[1] * (x.rank - 2)))
-    return _requantized(g, total, (x_scale, channels), y_scale, y_zero_point)
+    return quantized.requantized(g, total, (x_scale, channels), y_scale, y_zero_point)

@@ -1,4 +1,4 @@
-"""Random numbers. A node without a seed gets one from its name, so that a model gives the same numbers every time."""
+"""Random numbers and dropout. A node without a seed gets one from its name, so that a model gives the same numbers every time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import onnx
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
+from forge.ops.compose.randomness import dropout as random_dropout
 
 Shape = tuple[int, ...]
 
 
-def _seed(g: Context, seed: float | None) -> int:
+def seed_of(g: Context, seed: float | None) -> int:
     if seed is None:
         return zlib.crc32(g.name.encode())
     return int(seed) if seed == int(seed) else int(np.float32(seed).view(np.uint32))
@@ -35,14 +36,14 @@ def random_normal(
     seed: float | None = None,
 ) -> Value:
     kind = element_dtype(dtype, "attribute 'dtype'")
-    return g.call("random.normal", out_shape=shape, out_dtype=kind, mean=mean, scale=scale, seed=_seed(g, seed))
+    return g.call("random.normal", out_shape=shape, out_dtype=kind, mean=mean, scale=scale, seed=seed_of(g, seed))
 
 
 @converts("RandomNormalLike", since=1)
 def random_normal_like(
     g: Context, x: Value, *, dtype: int | None = None, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
 ) -> Value:
-    return g.call("random.normal", out_shape=x.shape, out_dtype=_dtype(x, dtype), mean=mean, scale=scale, seed=_seed(g, seed))
+    return g.call("random.normal", out_shape=x.shape, out_dtype=_dtype(x, dtype), mean=mean, scale=scale, seed=seed_of(g, seed))
 
 
 @converts("RandomUniform", since=1)
@@ -56,19 +57,19 @@ def random_uniform(
     seed: float | None = None,
 ) -> Value:
     kind = element_dtype(dtype, "attribute 'dtype'")
-    return g.call("random.uniform", out_shape=shape, out_dtype=kind, low=low, high=high, seed=_seed(g, seed))
+    return g.call("random.uniform", out_shape=shape, out_dtype=kind, low=low, high=high, seed=seed_of(g, seed))
 
 
 @converts("RandomUniformLike", since=1)
 def random_uniform_like(
     g: Context, x: Value, *, dtype: int | None = None, high: float = 1.0, low: float = 0.0, seed: float | None = None
 ) -> Value:
-    return g.call("random.uniform", out_shape=x.shape, out_dtype=_dtype(x, dtype), low=low, high=high, seed=_seed(g, seed))
+    return g.call("random.uniform", out_shape=x.shape, out_dtype=_dtype(x, dtype), low=low, high=high, seed=seed_of(g, seed))
 
 
 @converts("Bernoulli", since=15)
 def bernoulli(g: Context, x: Value, *, dtype: int | None = None, seed: float | None = None) -> Value:
-    return g.call("random.bernoulli", x, out_dtype=_dtype(x, dtype), seed=_seed(g, seed))
+    return g.call("random.bernoulli", x, out_dtype=_dtype(x, dtype), seed=seed_of(g, seed))
 
 
 @converts("Multinomial", since=7)
@@ -76,4 +77,35 @@ def multinomial(
     g: Context, x: Value, *, dtype: int = onnx.TensorProto.INT32, sample_size: int = 1, seed: float | None = None
 ) -> Value:
     kind = element_dtype(dtype, "attribute 'dtype'")
-    return g.call("random.multinomial", x, num_samples=sample_size, out_dtype=kind, seed=_seed(g, seed))
+    return g.call("random.multinomial", x, num_samples=sample_size, out_dtype=kind, seed=seed_of(g, seed))
+
+
+@converts("Dropout", since=1)
+def dropout_1(g: Context, x: Value, *, is_test: int = 0, ratio: float = 0.5) -> list[Value | None]:
+    return _dropped(g, x)
+
+
+@converts("Dropout", since=7)
+def dropout_7(g: Context, x: Value, *, ratio: float = 0.5) -> list[Value | None]:
+    return _dropped(g, x)
+
+
+@converts("Dropout", since=12)
+def dropout(
+    g: Context, x: Value, ratio: Value | None = None, training_mode: Value | None = None, *, seed: int | None = None
+) -> list[Value | None]:
+    training, rate = g.array(training_mode), g.array(ratio)
+    off = training_mode is None or (training is not None and not training.any())
+    if not off and not (rate is not None and not rate.any()):
+        rate_value = g.constant(0.5, "float32") if ratio is None else ratio
+        return list(random_dropout(g, x, rate_value, seed=seed_of(g, seed), training=training_mode))[: g.num_outputs]
+    return _dropped(g, x)
+
+
+def _dropped(g: Context, x: Value) -> list[Value | None]:
+    """Inference: the data as it is, and a mask that keeps everything."""
+    mask = None
+    if g.wants(1):
+        mask = g.call("broadcast_to", g.constant(np.array(True)), shape=x.shape)
+        mask = mask if g.opset >= 10 else g.cast(mask, x.dtype)
+    return [x, mask]

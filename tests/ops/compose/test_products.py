@@ -1,0 +1,84 @@
+"""Products of operands of any rank, exact integer arithmetic and dropout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forge.errors import OpAttributeInvalid
+from forge.ir.nodes import Value
+from forge.ops.base import Accuracy
+from forge.ops.compose import quantized
+from forge.ops.compose.composer import Composer
+from forge.ops.compose.products import matmul
+from forge.ops.compose.randomness import dropout
+from tests.ops.compare import check
+from tests.ops.compose.support import build, run, run_compiled
+
+rng = np.random.default_rng(41)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((4,), (4,)), ((4,), (4, 3)), ((3, 4), (4,)), ((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((5, 1, 3, 4), (2, 4, 3)),
+     ((4,), (2, 4, 3))],
+)
+def test_products_are_those_of_numpy(a: Any, b: Any, symbolic: bool) -> None:
+    x, y = (rng.standard_normal(shape).astype(np.float32) for shape in (a, b))
+    check(run(matmul, x, y, symbolic=symbolic)[0], np.matmul(x, y), Accuracy.ACCUMULATING)
+
+
+def test_products_of_scalars_are_refused() -> None:
+    with pytest.raises(OpAttributeInvalid, match="got a scalar"):
+        build(matmul, [np.float32(1), np.ones(3, np.float32)])
+
+
+def test_integers_are_exact() -> None:
+    a, b = rng.integers(0, 256, (3, 64)).astype(np.uint8), rng.integers(-128, 128, (64, 5)).astype(np.int8)
+    rows, columns = np.array([0, 128, 255], np.uint8), np.array([-128, 0, 1, 2, 127], np.int8)
+
+    def compose(g: Composer, a: Value, b: Value, za: Value, zb: Value) -> Value:
+        return matmul(g, quantized.centred_rows(g, a, za), quantized.centred(g, b, zb))
+
+    wanted = (a.astype(np.int32) - rows[:, None]) @ (b.astype(np.int32) - columns)
+    assert np.array_equal(run_compiled(compose, a, b, rows, columns)[0], wanted)
+
+
+def test_results_are_rounded_to_even_and_saturate() -> None:
+    total = np.array([-1000, -3, -1, 1, 3, 5, 1000], np.int32)
+
+    def compose(g: Composer, total: Value, s: Value, y: Value, z: Value) -> Value:
+        return quantized.requantized(g, total, (s, s), y, z)
+
+    (got,) = run(compose, total, np.float32(1), np.float32(2), np.uint8(10))
+    assert got.tolist() == [0, 8, 10, 10, 12, 12, 255]
+
+
+def test_parameters_of_blocks_and_axes() -> None:
+    x = np.zeros((2, 5), np.float32)
+    (blocks,) = run(lambda g, s, v: quantized.spread(g, s, v, 1, 2), np.arange(6.0).reshape(2, 3), x)
+    assert blocks.tolist() == [[0, 0, 1, 1, 2], [3, 3, 4, 4, 5]]
+    (axis,) = run(lambda g, s, v: quantized.spread(g, s, v, 0, 0), np.array([1.0, 2.0]), x)
+    assert axis.shape == (2, 1)
+
+
+def test_dropout_keeps_a_share_and_scales_it() -> None:
+    x = np.ones((100, 100), np.float32)
+    out, mask = run_compiled(lambda g, v, r: dropout(g, v, r, seed=7), x, np.float32(0.25))
+    assert abs(mask.mean() - 0.75) < 0.02
+    assert np.array_equal(out, np.where(mask, np.float32(1 / 0.75), 0))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_is_on_in_training_only(training: bool) -> None:
+    x = rng.standard_normal((8, 8)).astype(np.float32)
+
+    def compose(g: Composer, x: Value, r: Value, t: Value) -> Any:
+        return dropout(g, x, r, seed=1, training=t)
+
+    out, mask = run(compose, x, np.float32(0.5), np.array(training))
+    assert mask.all() != training
+    assert np.array_equal(out, np.where(mask, x * 2, 0) if training else x)
