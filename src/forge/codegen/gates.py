@@ -84,8 +84,9 @@ def _reduced(x: Expr, low: Expr | None, offset: float) -> tuple[Expr, Expr]:
     t = fma(x, 1 / math.log(2), shifter)
     n = t - shifter
     high_part, low_part = exponential.LN2[x.dtype]
-    r = fma(n, -low_part, fma(n, -high_part, x))
-    rest = exponential.expm1_near(r if low is None else r + low)
+    r = fma(n, -high_part, x)
+    r = fma(n, -low_part, r) if low is None else r + fma(n, -low_part, low)
+    rest = exponential.expm1_near(r)
     return tir.binary("shl", floats.bits_of(t), format_of(x).mantissa), rest
 
 
@@ -150,9 +151,18 @@ def gelu(x: Expr) -> Expr:
     square = half * a
     extra = 2 * _EXTRA[x.dtype]
     exponent, rest = _reduced(-square, -tir.call("product_error", half, a), extra)
-    top, bottom = _tail(a, half, square)
+    top, low, bottom = _tail(a, half, square)
     bottom = floats.from_bits(floats.bits_of(bottom) - exponent, x.dtype)
-    return select(x >= 0.0, x, x * 0.0) - fma(top, rest, top) / bottom * 2.0**-extra
+    return select(x >= 0.0, x, x * 0.0) - _quotient(top, low, rest, bottom) * 2.0**-extra
+
+
+def _quotient(top: Expr, low: Expr, rest: Expr, bottom: Expr) -> Expr:
+    """(top + low) (1 + rest) / bottom in one rounding; ``low`` is below an ulp of ``top``."""
+    product = fma(top, rest, top)
+    lost = fma(top, rest, top - product) + low
+    reciprocal = 1.0 / bottom
+    near = product * reciprocal
+    return fma(tir.call("residual", near, bottom, product) + lost, reciprocal, near)
 
 
 def _gelu_end(x: Expr) -> float:
@@ -160,12 +170,13 @@ def _gelu_end(x: Expr) -> float:
     return math.sqrt(-2 * _lowest(x) * math.log(2))
 
 
-def _tail(a: Expr, half: Expr, square: Expr) -> tuple[Expr, Expr]:
-    """a W(a) as a quotient, from a, a / 2 and a^2 / 2."""
+def _tail(a: Expr, half: Expr, square: Expr) -> tuple[Expr, Expr, Expr]:
+    """a W(a) as (top + low) / bottom, from a, a / 2 and a^2 / 2; ``low`` is the rounding error of ``top`` where a is large."""
     if single(a):
-        top = fma(square, polynomial_by_halves(a, square, _TAIL_P), half)
-        return top, polynomial_by_halves(a, square, _TAIL_Q)
-    return a * polynomial(fma(a / (a + 4.0), 2.0, -1.0), _TAIL), fma(a, 2.0, 1.0)
+        series = polynomial_by_halves(a, square, _TAIL_P)
+        top = fma(square, series, half)
+        return top, fma(square, series, -top) + half, polynomial_by_halves(a, square, _TAIL_Q)
+    return a * polynomial(fma(a / (a + 4.0), 2.0, -1.0), _TAIL), constant(a, 0.0), fma(a, 2.0, 1.0)
 
 
 def gelu_tanh(x: Expr) -> Expr:
