@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import forge.ops  # noqa: F401
-from forge.ir.op import OpDef, Trait, all_ops
+from forge.ir.op import OpDef, all_ops
 from forge.kernels.contract import FAMILIES
-from forge.lowering.control import KINDS
+from forge.lowering.objects import HOSTED
 from forge.ops.base import Op
 
 OPERATORS = [op for op in all_ops() if isinstance(op, Op)]
@@ -39,11 +39,11 @@ def test_only_the_last_operand_is_variadic(op: Op) -> None:  # type: ignore[type
 
 
 def has_native_code(op: Op) -> bool:  # type: ignore[type-arg]
-    return overrides(op, "lower") or overrides(op, "decompose") or op.kernel in FAMILIES or op.name in KINDS
+    return overrides(op, "lower") or overrides(op, "decompose") or op.kernel in FAMILIES or op.name in HOSTED
 
 
 def test_operators_without_native_code_are_these() -> None:
-    missing = {op.name for op in OPERATORS if not has_native_code(op) and not op.traits & Trait.HOST}
+    missing = {op.name for op in OPERATORS if not has_native_code(op)}
     assert missing == {op.name for op in OPERATORS if op.lowering_missing}
     assert missing == WITHOUT_NATIVE_CODE
 

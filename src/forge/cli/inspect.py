@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from forge.cli import source
 from forge.driver.analysis import ModelSummary, summarize
 from forge.errors import OptionError, PasswordError
+from forge.ir.nodes import Value
+from forge.ir.types import TensorType
 from forge.module import IRModule
 from forge_runtime import read_metadata
 
@@ -47,8 +50,8 @@ def _as_json(path: Path, module: IRModule, summary: ModelSummary) -> dict[str, A
     return {
         "model": str(path),
         "fingerprint": module.fingerprint,
-        "inputs": [_tensor_json(v.name, v.shape, v.dtype) for v in module.input_nodes],
-        "outputs": [_tensor_json(n, v.shape, v.dtype) for n, v in zip(module.output_names, module.main.outputs)],
+        "inputs": [_tensor_json(v.name, *_described(v)) for v in module.input_nodes],
+        "outputs": [_tensor_json(n, *_described(v)) for n, v in zip(module.output_names, module.main.outputs)],
         "parameters": summary.parameters,
         "parameter_bytes": summary.parameter_bytes,
         "flops": _number(summary.flops_text),
@@ -64,6 +67,16 @@ def _number(text: str) -> int | str:
     return int(digits) if digits.isdigit() else text
 
 
+def _described(value: Value) -> tuple[tuple[Any, ...], str]:
+    """Sizes and element type; of what is no tensor of known rank none, and the type's text."""
+    return (value.shape, value.dtype) if isinstance(value.type, TensorType) else ((), str(value.type))
+
+
+def _cells(value: Value) -> tuple[str, str]:
+    shape, dtype = _described(value)
+    return (source.shape_text(shape) if isinstance(value.type, TensorType) else ""), escape(dtype)
+
+
 def _tensor_json(name: str, shape: Any, dtype: str) -> dict[str, Any]:
     return {"name": name, "shape": [d if isinstance(d, int) else str(d) for d in shape], "dtype": dtype}
 
@@ -77,9 +90,9 @@ def _print(path: Path, module: IRModule, summary: ModelSummary) -> None:
     console.print(operators)
     tensors = source.table("inputs and outputs", "", "name", "shape", "dtype")
     for v in module.input_nodes:
-        tensors.add_row("input", v.name, source.shape_text(v.shape), v.dtype)
+        tensors.add_row("input", v.name, *_cells(v))
     for name, v in zip(module.output_names, module.main.outputs):
-        tensors.add_row("output", name, source.shape_text(v.shape), v.dtype)
+        tensors.add_row("output", name, *_cells(v))
     console.print(tensors)
     source.say(f"parameters {summary.parameters:,} ({source.bytes_text(summary.parameter_bytes)})")
     source.say(f"FLOPs {summary.flops_text}; memory for intermediate results {summary.arena} bytes")

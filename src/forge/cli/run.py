@@ -11,8 +11,7 @@ import numpy as np
 import typer
 from rich.markup import escape
 
-from forge.cli import source
-from forge.cli.peers import as_list
+from forge.cli import source, structures
 from forge.errors import OptionError
 
 SHOWN = 32
@@ -33,15 +32,16 @@ def run(
     threads: Annotated[int | None, typer.Option(min=1, help="Number of threads.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Runs a model once on the given arrays and shows what comes out."""
+    """Runs a model once on the given arrays and shows what comes out; elements of a sequence are called NAME[0], NAME[1], ..."""
     with source.progress(quiet=as_json) as report:
         runtime = source.open_runtime(model, key, report)
         if threads is not None:
             runtime.set_num_threads(threads)
         arrays = source.load_arrays(inputs or [], runtime.input_names)
-        source.require_inputs(arrays, runtime.input_names)
+        given = structures.gather(arrays, runtime.input_names, runtime.input_dtypes)
+        source.require_inputs(given, runtime.input_names)
         report("run", 0, 1)
-        outputs = dict(zip(runtime.output_names, as_list(runtime(**arrays))))
+        outputs = structures.spread(dict(zip(runtime.output_names, runtime.run(given))))
         report("run", 1, 1)
     if output is not None:
         _save(output, outputs)

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from forge import dims, dtypes, knobs
+from forge.cli import structures
 from forge.dims import Dim, DimExpr
 from forge.errors import ImportModelError, OptionError, PasswordError
 from forge.module import IRModule, load
@@ -115,7 +116,7 @@ def load_arrays(items: Sequence[str], names: Sequence[str]) -> dict[str, np.ndar
         if not name and not free:
             raise OptionError(f"--input {item}: got more files than inputs; expected {', '.join(names)}")
         arrays[name or free[0]] = content
-    unknown = [n for n in arrays if n not in names]
+    unknown = [n for n in arrays if n not in names and structures.base(n) not in names]
     if unknown:
         raise OptionError(f"--input: {unknown[0]!r} is no input of the model; expected one of: {', '.join(names)}")
     return arrays
@@ -134,7 +135,7 @@ def _read_arrays(path: Path) -> np.ndarray | dict[str, np.ndarray]:
     return np.asarray(content)
 
 
-def require_inputs(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
+def require_inputs(arrays: Mapping[str, Any], names: Sequence[str]) -> None:
     """Raises OptionError where an input is missing."""
     missing = [n for n in names if n not in arrays]
     if missing:
@@ -151,7 +152,7 @@ def random_inputs(specs: Iterable[Spec], sizes: Mapping[str, int], seed: int = 0
     arrays: dict[str, np.ndarray] = {}
     symbols: set[str] = set()
     for name, dtype, shape in specs:
-        if dtype == "string" or None in shape:
+        if dtype in ("string", "sequence", "optional") or None in shape:
             raise OptionError(f"input {name!r}: cannot be made up; pass --input {name}=FILE.npy")
         extents = [dims.symbol(d) if isinstance(d, str) else d for d in shape if d is not None]
         used = dims.symbols(*extents)

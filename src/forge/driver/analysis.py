@@ -11,9 +11,9 @@ from forge.dims import Dim
 from forge.errors import ForgeError
 from forge.ir.nodes import Graph, Node
 from forge.ir.types import TensorType
-from forge.lowering.control import KINDS
 from forge.lowering.groups import form_groups
 from forge.lowering.memory import materialise_outputs, plan_memory, steps_of
+from forge.lowering.objects import HOSTED
 from forge.ops.base import Op
 
 
@@ -77,7 +77,7 @@ def has_native_code(node: Node) -> bool:
     if not isinstance(op, Op) or op.lowering_missing:
         return False
     own = type(op)
-    if node.op in KINDS:
+    if node.op in HOSTED:
         return True
     return op.kernel is not None or own.lower is not Op.lower or own.decompose is not Op.decompose
 

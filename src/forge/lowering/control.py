@@ -18,7 +18,7 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.memory import MemoryPlan
-from forge.lowering.objects import KINDS, described, is_unranked_copy, runs_on_host, tensor_symbols
+from forge.lowering.objects import HOSTED, KINDS, described, is_unranked_copy, runs_on_host, tensor_symbols
 from forge.ops.control import LoopAttrs, ScanAttrs
 from forge.ops.sequence import ConcatFromSequenceAttrs, SequenceMapAttrs, SplitToSequenceAttrs
 from forge.tir.expr import Expr
@@ -26,7 +26,6 @@ from forge.tir.program import Control, Program
 from forge.tir.stmt import Address, ControlOperand, ControlResult, LoadSymbol, MoveOutput, RunControl, Stmt
 
 MAX_RANK = 8
-CONTROL_FLOW = ("if", "loop", "scan")
 
 
 @dataclass(eq=False)
@@ -80,7 +79,7 @@ def find_unranked_copies(graph: Graph, found: Iterable[ControlStep]) -> list[Con
 
 def _check(node: Node) -> None:
     where = f"compile: node {node.name or node.op} ({node.op})"
-    if node.op not in CONTROL_FLOW and node.op not in KINDS and not is_unranked_copy(node):
+    if node.op not in HOSTED and not is_unranked_copy(node):
         raise CompileError(f"{where}: this operator has no native code; run it with target='reference'")
     for value in [*node.operands, *node.results]:
         if value is not None and isinstance(value.type, TensorType) and value.rank > MAX_RANK:

@@ -85,7 +85,7 @@ def _needs_kernel(node: Node) -> bool:
 
 
 def form_groups(graph: Graph, fuse: bool = True, keep: Iterable[Value] = ()) -> list[Group]:
-    """Groups of all nodes that need code, in order of execution; a node that the host runs, or the copy of a handle, is in no group.
+    """Groups of all nodes that need code, in order of execution; nodes that the host runs and copies of handles are in none.
 
     Args:
         fuse: False makes one group a node.

@@ -1,7 +1,7 @@
 """Sequences and optionals in native code.
 
-Each is a handle of fixed size, which lies where a tensor of one element would. The host runs the operators that make and read them,
-in the way it runs control flow; what a handle refers to is the host's.
+Each is a handle of fixed size, which lies where a tensor of one element would. The host runs the operators that make and read
+them, in the way it runs control flow; what a handle refers to is the host's.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ KINDS = {
     "optional_get_element": "optional_get",
 }
 """Operators on sequences and optionals, and what the host calls them."""
+
+CONTROL_FLOW = ("if", "loop", "scan")
+
+HOSTED = frozenset([*CONTROL_FLOW, *KINDS])
+"""Operators that the host runs."""
 
 
 _NO_CODE = "expected a tensor of known rank, a sequence or an optional; run it with target='reference'"
