@@ -88,6 +88,27 @@ def test_label_encoder_refuses_tables_that_do_not_fit(attributes: dict[str, Any]
         import_model(model([node], [info("x", STRING, 1)], [info("y", INT64, 1)]))
 
 
+@pytest.mark.parametrize("inverse", [False, True])
+def test_category_mapper(inverse: bool) -> None:
+    node = helper.make_node("CategoryMapper", ["x"], ["y"], domain="ai.onnx.ml", cats_strings=["a", "b"], cats_int64s=[7, -1])
+    kinds = (INT64, STRING) if inverse else (STRING, INT64)
+    data = np.array([[-1, 7, 0]]) if inverse else text(["b", "a", "c"])
+    proto = model([node], [info("x", kinds[0], 1, 3)], [info("y", kinds[1], 1, 3)], ml=1)
+    (expected,) = onnxruntime_outputs(proto, data)
+    assert results(proto, data)[0].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(("attributes", "kind", "data"), [
+    ({"cats_strings": ["a", "b", ""]}, STRING, text("b", "", "c")),
+    ({"cats_int64s": [3, -1]}, INT64, np.array([[-1, 3], [0, 3]])),
+])
+def test_one_hot_encoder(attributes: dict[str, Any], kind: int, data: np.ndarray) -> None:
+    node = helper.make_node("OneHotEncoder", ["x"], ["y"], domain="ai.onnx.ml", zeros=1, **attributes)
+    proto = model([node], [info("x", kind, *data.shape)], [info("y", FLOAT, *data.shape, "c")], ml=1)
+    (expected,) = onnxruntime_outputs(proto, data)
+    assert results(proto, data)[0].tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
 @pytest.mark.parametrize("strings", [False, True])
 def test_tfidf(mode: str, strings: bool) -> None:

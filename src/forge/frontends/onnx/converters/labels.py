@@ -94,6 +94,45 @@ def _nowhere(g: Context, x: Value) -> Value:
     return g.call("zeros_like", g.cast(x, "int64"))
 
 
+@converts("CategoryMapper", since=1, domain=ML_DOMAIN)
+def category_mapper(
+    g: Context,
+    x: Value,
+    *,
+    cats_int64s: tuple[int, ...],
+    cats_strings: tuple[str, ...],
+    default_int64: int = -1,
+    default_string: str = _UNUSED,
+) -> Value:
+    if len(cats_int64s) != len(cats_strings):
+        raise g.invalid(f"got {len(cats_int64s)} numbers and {len(cats_strings)} strings; expected as many of both")
+    numbers, names = np.array(cats_int64s, np.int64), np.array(cats_strings, object)
+    if x.dtype == "string":
+        return _mapped(g, x, names, numbers, default_int64)
+    return _mapped(g, x, numbers, names, default_string)
+
+
+@converts("OneHotEncoder", since=1, domain=ML_DOMAIN)
+def one_hot_encoder(
+    g: Context,
+    x: Value,
+    *,
+    cats_int64s: tuple[int, ...] | None = None,
+    cats_strings: tuple[str, ...] | None = None,
+    zeros: int = 1,
+) -> Value:
+    """Numbers of other types are compared as int64; elements of no category give zeros."""
+    if not zeros:
+        raise g.unsupported("zeros: got 0; expected 1: elements of no category are not refused at run time")
+    if (cats_int64s is None) == (cats_strings is None) or (cats_strings is not None) != (x.dtype == "string"):
+        raise g.invalid("expected cats_strings for strings, or cats_int64s for numbers")
+    if cats_strings is not None:
+        categories = g.constant(np.array(cats_strings, object))
+    else:
+        categories, x = g.constant(np.array(cats_int64s, np.int64)), g.cast(x, "int64")
+    return g.cast(g.call("equal", g.call("expand_dims", x, axis=-1), categories), "float32")
+
+
 @converts("TfIdfVectorizer", since=9)
 def tfidf_vectorizer(
     g: Context,
