@@ -14,7 +14,7 @@ from typing import Any
 from forge.frontends.onnx import registry
 from forge.ir.op import Trait, all_ops
 from forge.kernels.contract import FAMILIES
-from forge.lowering.control import KINDS as CONTROL_FLOW
+from forge.lowering.objects import HOSTED
 from forge.ops.base import Kind, Op
 
 INDEX = """# Operators
@@ -95,10 +95,8 @@ def _attributes(op: Op[Any]) -> Iterator[str]:
 
 def native_code(op: Op[Any]) -> str:
     """How the operator becomes machine code."""
-    if op.traits & Trait.HOST:
-        return "none: runs on the host"
-    if op.name in CONTROL_FLOW:
-        return "a program of its own for each region, which the runtime runs"
+    if op.name in HOSTED:
+        return "a program of its own for each region, which the runtime runs" if op.regions else "a function of the runtime"
     if op.kernel in FAMILIES:
         return f"kernel family `{op.kernel}`"
     if type(op).lower is not Op.lower:

@@ -94,7 +94,7 @@ class _Reader:
 
     def values(self, offset: int, dtype: str) -> Any:
         address, length = np.frombuffer(self._memory, np.int64, 2, offset).tolist()
-        table = np.frombuffer(self._memory, _TENSOR, length, address - self._base) if length else []
+        table: Array = np.frombuffer(self._memory, _TENSOR, length, address - self._base) if length else np.empty(0, _TENSOR)
         found = [self._value(row) for row in table]
         if dtype == "sequence":
             return found

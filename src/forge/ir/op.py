@@ -33,7 +33,7 @@ class Trait(Flag):
     STATEFUL = auto()  # reads or writes state: keeps its order, never removed
     MAY_FAIL = auto()  # may raise an error for some operand values: never moved out of a region
     COMMUTATIVE = auto()  # operands 0 and 1 may be swapped
-    HOST = auto()  # works on strings, sequences or optionals: runs on the host only
+    HOST = auto()  # works on sequences or optionals, which are no arrays: its results are no constants
 
 
 class Accuracy(Flag):

@@ -8,7 +8,7 @@ text form), the docstring (the equation), ``infer``, ``reference``, and exactly 
 - ``decompose``: a graph of other operators;
 - ``kernel``: the name of a kernel family in ``forge.kernels`` (contractions, convolutions, normalisations, ...);
 
-or ``kind`` HOST for what works on strings and sequences.
+or nothing for what the host runs (``lowering.objects``).
 """
 
 from __future__ import annotations
