@@ -1,9 +1,9 @@
 """Sorting along one axis: sort, argsort, topk.
 
-Every row is ordered by a heap in the memory of the result, without scratch: the first k elements make a heap whose
-root comes last in the wanted order; every further element that comes before the root takes its place; then the roots
-are taken off one by one. Ties are broken by position, which makes the order total, so the result is that of a stable
-sort. NaN counts as larger than every number.
+A row of which much is wanted is sorted by merging keys on the stack (``merging``), if they fit. Every other row is ordered by
+a heap in the memory of the result, without scratch: the first k elements make a heap whose root comes last in the wanted
+order; every further element that comes before the root takes its place; then the roots are taken off one by one. Ties are
+broken by position, which makes the order total, so the result is that of a stable sort. NaN counts as larger than every number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 from forge import dtypes
 from forge.kernels.contract import KernelCall, Reader, kernel
-from forge.schedule.loops import Loop, parallel_nest
+from forge.kernels.cpu.merging import BLOCK, LARGEST, LARGEST_SYMBOLIC, Merge, has_key, key, position_of
+from forge.schedule.loops import Loop, next_power_of_two, parallel_nest
+from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
@@ -61,7 +63,8 @@ class Row:
     """One row of the operand, and the slots of its heap in the results.
 
     Attributes:
-        read: the element at a position.
+        read: the element at a position; at a ramp of positions, a vector of elements.
+        lanes: elements that are compared at once with the root of the heap.
         slot: index into the result buffers of a slot.
         values, positions: buffers of the results; one of them may be absent.
     """
@@ -71,6 +74,7 @@ class Row:
     values: Buffer | None
     positions: Buffer | None
     ascending: bool
+    lanes: int
 
     def element(self, position: Expr) -> Item:
         return Item(self.read(position), position if self.positions is not None else None)
@@ -153,13 +157,58 @@ def _order(row: Row, length: Expr, count: Expr) -> Stmt:
     bind_new, new = _bound(row.element(position), "new")
     bind_top, top = _bound(row.load(E.const(0)), "top")
     replace = If(row.before(new, top), _sink(row, new, E.const(0), count, levels, "scan"))
-    scan = loop(position, length - count, seq(*bind_new, *bind_top, replace), begin=count)
+    one = seq(*bind_new, *bind_top, replace)
+    scan = _scan(row, length, count, position, one)
     end = E.var("end")
     bind_last, last = _bound(row.load(end), "last")
     bind_root, first = _bound(row.load(E.const(0)), "first")
     take = seq(Let(end, count - 1 - rest), *bind_last, *bind_root, row.put(end, first),
                _sink(row, last, E.const(0), end, levels, "take"))
     return seq(fill, build, scan, loop(rest, count - 1, take))
+
+
+def _order_or_merge(target: Target, row: Row, dtype: str, length: Expr, count: Expr) -> Stmt:
+    """By merging where the scratch suffices and most of the row, or all of a short one, is wanted."""
+    if not has_key(dtype):
+        return _order(row, length, count)
+    if isinstance(length, E.Const) and isinstance(count, E.Const):
+        elements, wanted = int(length.value), int(count.value)  # type: ignore[arg-type]
+        merges = 1 < elements <= LARGEST and (wanted * 8 >= elements or elements <= 2 * BLOCK)
+        return _merge(target, row, length, count, next_power_of_two(elements)) if merges else _order(row, length, count)
+    fits = E.logical_and(length <= LARGEST_SYMBOLIC, E.logical_and(length > 1, count * 8 >= length))
+    return If(fits, _merge(target, row, length, count, LARGEST_SYMBOLIC), _order(row, length, count))
+
+
+def _merge(target: Target, row: Row, length: Expr, count: Expr, capacity: int) -> Stmt:
+    merge = Merge(target, capacity)
+    lanes = merge.lanes if row.lanes > 1 else 1
+    block, position, rank, place = (E.var(n) for n in ("block", "position", "rank", "place"))
+    many = E.ramp(block * lanes, 1, lanes)
+    whole = length // lanes * lanes
+    fill = loop(block, length // lanes, merge.put(many, key(row.read(many), many, row.ascending)))
+    rest = loop(position, length - whole, merge.put(position, key(row.read(position), position, row.ascending)), begin=whole)
+    ordered, begin = merge.sort(length, count)
+    item = Item(row.read(place), place)
+    deliver = loop(rank, count, seq(Let(place, position_of(merge.load(begin + rank))), row.put(rank, item)))
+    return seq(merge.allocate(), fill, rest, merge.pad(length), ordered, deliver)
+
+
+def _scan(row: Row, length: Expr, count: Expr, position: Expr, one: Stmt) -> Stmt:
+    """``one`` for every ``position`` behind the first ``count``; vectors without a candidate are passed over.
+
+    A later element that is equal to the root never comes before it.
+    """
+    assert isinstance(position, E.Var)
+    begin, rest = count, length - count
+    if row.lanes == 1:
+        return loop(position, rest, one, begin=begin)
+    block = E.var("block")
+    first = begin + block * row.lanes
+    values = row.read(E.ramp(first, 1, row.lanes))
+    candidates = precedes(values, E.broadcast(row.load(E.const(0)).value, row.lanes), row.ascending)
+    vectors = loop(block, rest // row.lanes, If(E.call("reduce_or", candidates), loop(position, row.lanes, one, begin=first)))
+    done = rest // row.lanes * row.lanes
+    return seq(vectors, loop(position, rest - done, one, begin=begin + done))
 
 
 def _ordering(call: KernelCall, values: Buffer | None, positions: Buffer | None, ascending: bool) -> Function:
@@ -172,9 +221,12 @@ def _ordering(call: KernelCall, values: Buffer | None, positions: Buffer | None,
     def at(place: Expr) -> Sequence[Expr]:
         return [*outer[:axis], place, *outer[axis:]]
 
-    row = Row(_element_reader(data, at), lambda slot, buffer: buffer.offset(*at(slot)), values, positions, ascending)
-    count = call.results[0].shape[axis]
-    body = _order(row, data.shape[axis], count)
+    contiguous = axis == len(data.shape) - 1 and data.dtype != "bool" and not dtypes.is_complex(data.dtype)
+    lanes = call.target.vector_bits // (8 * max(4, dtypes.itemsize(data.dtype))) if contiguous else 1
+    slot = lambda place, buffer: buffer.offset(*at(place))  # noqa: E731
+    row = Row(_element_reader(data, at), slot, values, positions, ascending, lanes)
+    length, count = data.shape[axis], call.results[0].shape[axis]
+    body = _order_or_merge(call.target, row, data.dtype, length, count)
     if not isinstance(count, E.Const):
         body = If(count > 0, body)
     elif not count.value:
