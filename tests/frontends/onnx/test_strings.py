@@ -137,6 +137,16 @@ def test_split_and_match() -> None:
         assert ours.tolist() == theirs.tolist()
 
 
+def test_normalizer_refuses_locales_with_cases_of_their_own() -> None:
+    def normalizer(locale: str) -> onnx.ModelProto:
+        node = helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="UPPER", locale=locale)
+        return model([node], [info("x", STRING, 2)], [info("y", STRING, "n")])
+
+    with pytest.raises(ForgeError, match="locale: got 'tr_TR'; expected one whose letters"):
+        import_model(normalizer("tr_TR"))
+    assert results(normalizer("en_US"), text("i", "é"))[0].tolist() == ["I", "É"]
+
+
 def test_strings_in_control_flow() -> None:
     doubled = helper.make_node("StringConcat", ["s", "s"], ["t"])
     others = [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("StringConcat", ["t", "x"], ["o"])]
