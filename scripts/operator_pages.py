@@ -11,6 +11,7 @@ from functools import cache
 from types import CodeType
 from typing import Any
 
+from benchmarks import accuracy_results
 from forge.frontends.onnx import registry
 from forge.ir.op import Trait, all_ops
 from forge.kernels.contract import FAMILIES
@@ -21,7 +22,8 @@ INDEX = """# Operators
 
 Every operator of the graph IR, by the module of `forge.ops` that defines it. `python -m scripts.write_docs` writes the pages
 from the operators' classes. *Accuracy* is what tests hold compiled code to: `exact` is bit for bit, `rounding` a few roundings of
-each element, `accumulating` a sum in another order. *ONNX* lists the operators whose converters name it.
+each element, `accumulating` a sum in another order; what is measured of functions is in [accuracy](../accuracy.md). *ONNX* lists
+the operators whose converters name it.
 
 | page | operators |
 | --- | --- |
@@ -65,7 +67,7 @@ def section(op: Op[Any]) -> str:
     facts = {
         "operands": ", ".join(_operands(op)),
         "attributes": ", ".join(_attributes(op)),
-        "accuracy": (op.accuracy.name or "").lower(),
+        "accuracy": "; ".join(filter(None, [(op.accuracy.name or "").lower(), accuracy_results.summary(op.name)])),
         "traits": ", ".join(sorted((t.name or "").lower().replace("_", " ") for t in Trait if t and t in op.traits)),
         "native code": native_code(op),
         "ONNX": ", ".join(onnx_operators(op.name)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from benchmarks import accuracy_results
 from forge.driver.pipeline import levels_table
 from forge.knobs import KNOBS
 from scripts.operator_pages import operator_pages
@@ -31,7 +32,8 @@ Environment variables that Forge reads. Everything else is an argument. The tabl
 def pages() -> dict[str, str]:
     """The text of each generated page, by file name."""
     settings = "".join(f"| `{k.name}` | {f'`{k.default}`' if k.default else ''} | {k.meaning} |\n" for k in KNOBS)
-    return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": SETTINGS + settings, **operator_pages()}
+    accuracy = {"accuracy.md": accuracy_results.page()}
+    return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": SETTINGS + settings, **accuracy, **operator_pages()}
 
 
 def stale() -> list[str]:

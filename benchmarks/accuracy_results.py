@@ -1,0 +1,104 @@
+"""The measured accuracy of elementwise functions: ``accuracy.json``, and the page made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+STORE = Path(__file__).parent / "accuracy.json"
+ALL = 1 << 32
+
+HEADING = """# Accuracy of elementwise functions
+
+Errors of compiled code in units in the last place (ulp) of the result's type: the distance between the numbers around the true
+result, subnormal ones included. Half an ulp is the best that rounding can do. The truth comes from code that shares nothing with
+Forge: for float32 and narrower types the vector functions of glibc in double precision, for float64 mpmath with 60 digits.
+
+- float32: over the number of *values* given, 4,294,967,296 being all there are. `at` is where the largest error occurs; *wrong*
+  counts results whose NaN, infinity or sign of zero is not the true one. Two operands: random pairs, half of them of every
+  magnitude, half where results are ordinary.
+- float64: the largest error of random numbers of every magnitude and in the usual ranges.
+- float16 and bfloat16 are computed in float32 and rounded once: the largest error over all 65,536 values.
+
+`python -m benchmarks.accuracy --write` measures again, and `python -m scripts.write_docs` writes this page from
+`benchmarks/accuracy.json`; tests hold compiled code to these numbers. The results of `nn.gelu`, `nn.silu` and `nn.mish` have all
+their digits for negative operands too; at minus infinity they are NaN, as in PyTorch.
+
+| function | float32 | at | mean | wrong | values | float64 | float16 | bfloat16 |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+"""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of one function in one element type.
+
+    Attributes:
+        largest: in ulp.
+        at: the operands where it occurs.
+        mean: over all values, in ulp.
+        wrong: how many results are NaN, infinite or zero of the wrong kind.
+        values: how many were measured.
+    """
+
+    largest: float
+    at: tuple[float, ...]
+    mean: float
+    wrong: int
+    values: int
+
+
+Results = dict[str, dict[str, Errors]]
+"""By function, then by element type."""
+
+
+def load(path: Path | None = None) -> Results:
+    """What ``accuracy.json``, or a file like it, holds."""
+    path = path or STORE
+    if not path.is_file():
+        return {}
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    return {name: {dtype: _errors(e) for dtype, e in by_type.items()} for name, by_type in stored.items()}
+
+
+def _errors(stored: dict[str, Any]) -> Errors:
+    return Errors(**{**stored, "at": tuple(stored["at"])})
+
+
+def save(results: Mapping[str, Mapping[str, Errors]], order: Mapping[str, object]) -> None:
+    """Writes ``results``, functions in the order of ``order``."""
+    stored = {name: {dtype: asdict(e) for dtype, e in results[name].items()} for name in order if name in results}
+    STORE.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+
+
+def bound(errors: Errors) -> float:
+    """The documented bound: the largest error, rounded up to a tenth."""
+    return -(-round(errors.largest * 1000) // 100) / 10
+
+
+def page() -> str:
+    """The text of ``docs/accuracy.md``."""
+    return HEADING + "".join(_row(name, by_type) for name, by_type in load().items())
+
+
+def _row(name: str, by_type: Mapping[str, Errors]) -> str:
+    single = by_type["float32"]
+    at = ", ".join(f"{v:.9g}" for v in single.at)
+    others = (f"{by_type[t].largest:.3g}" if t in by_type else "" for t in ("float64", "float16", "bfloat16"))
+    cells = [f"`{name}`", f"{single.largest:.2f}", at, f"{single.mean:.3f}", str(single.wrong), f"{single.values:,}", *others]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def summary(operator: str) -> str:
+    """The measured accuracy of an operator in a few words; empty where nothing is measured."""
+    texts = [_words(name.partition(" ")[2], types["float32"]) for name, types in load().items() if name.split(" ")[0] == operator]
+    return "; ".join(texts)
+
+
+def _words(attributes: str, errors: Errors) -> str:
+    things = "pairs of float32" if len(errors.at) > 1 else "float32 values"
+    extent = f"all {things}" if errors.values == ALL else f"{errors.values:,} {things}"
+    return f"at most {bound(errors):.1f} ulp over {extent}" + (f" for `{attributes}`" if attributes else "")
