@@ -64,11 +64,12 @@ class Merge:
         """Sets the key(s) at ``place`` before sorting."""
         return store(self.halves, place, value)
 
-    def pad(self, length: Expr) -> Stmt:
-        """Keys behind the row, which come last."""
+    def pad(self, length: Expr, begin: Expr | None = None) -> Stmt:
+        """Keys behind the row, or from ``begin`` on, which come last."""
+        begin = length if begin is None else begin
         place = E.var("place")
         last = E.const(0x7FFFFFFF << 32) + E.const(1 << 31) + place
-        return loop(place, self.size(length) - length, self.put(place, last), begin=length)
+        return loop(place, self.size(length) - begin, self.put(place, last), begin=begin)
 
     def size(self, length: Expr) -> Expr:
         """The power of two that is sorted."""

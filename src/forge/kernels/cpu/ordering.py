@@ -22,6 +22,9 @@ from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
 
 COST_PER_ELEMENT = 64
 
+MOST_WANTED = 16
+"""Of a long row, without sorting much of it."""
+
 
 @dataclass(frozen=True)
 class Item:
@@ -158,7 +161,7 @@ def _order(row: Row, length: Expr, count: Expr) -> Stmt:
     bind_top, top = _bound(row.load(E.const(0)), "top")
     replace = If(row.before(new, top), _sink(row, new, E.const(0), count, levels, "scan"))
     one = seq(*bind_new, *bind_top, replace)
-    scan = _scan(row, length, count, position, one)
+    scan = _scan(row, length, count, position, one, lambda: row.load(E.const(0)).value)
     end = E.var("end")
     bind_last, last = _bound(row.load(end), "last")
     bind_root, first = _bound(row.load(E.const(0)), "first")
@@ -173,6 +176,8 @@ def _order_or_merge(target: Target, row: Row, dtype: str, length: Expr, count: E
         return _order(row, length, count)
     if isinstance(length, E.Const) and isinstance(count, E.Const):
         elements, wanted = int(length.value), int(count.value)  # type: ignore[arg-type]
+        if 0 < wanted <= MOST_WANTED and elements > 2 * BLOCK:
+            return _select(target, row, length, count)
         merges = 1 < elements <= LARGEST and (wanted * 8 >= elements or elements <= 2 * BLOCK)
         return _merge(target, row, length, count, next_power_of_two(elements)) if merges else _order(row, length, count)
     fits = E.logical_and(length <= LARGEST_SYMBOLIC, E.logical_and(length > 1, count * 8 >= length))
@@ -193,10 +198,31 @@ def _merge(target: Target, row: Row, length: Expr, count: Expr, capacity: int) -
     return seq(merge.allocate(), fill, rest, merge.pad(length), ordered, deliver)
 
 
-def _scan(row: Row, length: Expr, count: Expr, position: Expr, one: Stmt) -> Stmt:
-    """``one`` for every ``position`` behind the first ``count``; vectors without a candidate are passed over.
+def _select(target: Target, row: Row, length: Expr, count: Expr) -> Stmt:
+    """A few of a long row: candidates, which come before the last of the best so far, are gathered until there are two blocks of
+    them, and then sorted; the best of them stay.
+    """
+    merge, room = Merge(target, 2 * BLOCK), E.const(2 * BLOCK)
+    filled = _local("filled")
+    last = Buffer("last", row.read(E.const(0)).dtype, (E.const(1),), scope="local")
+    position, first, rank, place = (E.var(n) for n in ("position", "first", "rank", "place"))
+    ordered, _ = merge.sort(room, count)
+    remember = store(last, 0, row.read(position_of(merge.load(count - 1))))
+    sort = seq(merge.pad(room, E.load(filled, 0)), ordered, store(filled, 0, count), remember)
+    new = E.Var(last.dtype, 1, "new")
+    put = seq(merge.put(E.load(filled, 0), key(new, position, row.ascending)), store(filled, 0, E.load(filled, 0) + 1))
+    one = seq(Let(new, row.read(position)),
+              If(precedes(new, E.load(last, 0), row.ascending), seq(put, If(E.load(filled, 0) >= room, sort))))
+    fill = loop(first, 2 * BLOCK, merge.put(first, key(row.read(first), first, row.ascending)))
+    scan = _scan(row, length, room, position, one, lambda: E.load(last, 0))
+    deliver = loop(rank, count, seq(Let(place, position_of(merge.load(rank))), row.put(rank, Item(row.read(place), place))))
+    return seq(merge.allocate(), Allocate(filled), Allocate(last), fill, store(filled, 0, room), sort, scan, sort, deliver)
 
-    A later element that is equal to the root never comes before it.
+
+def _scan(row: Row, length: Expr, count: Expr, position: Expr, one: Stmt, bound: Callable[[], Expr]) -> Stmt:
+    """``one`` for every ``position`` behind the first ``count``; vectors of which nothing comes before ``bound()`` are passed over.
+
+    A later element that is equal to the bound never comes before it.
     """
     assert isinstance(position, E.Var)
     begin, rest = count, length - count
@@ -205,7 +231,7 @@ def _scan(row: Row, length: Expr, count: Expr, position: Expr, one: Stmt) -> Stm
     block = E.var("block")
     first = begin + block * row.lanes
     values = row.read(E.ramp(first, 1, row.lanes))
-    candidates = precedes(values, E.broadcast(row.load(E.const(0)).value, row.lanes), row.ascending)
+    candidates = precedes(values, E.broadcast(bound(), row.lanes), row.ascending)
     vectors = loop(block, rest // row.lanes, If(E.call("reduce_or", candidates), loop(position, row.lanes, one, begin=first)))
     done = rest // row.lanes * row.lanes
     return seq(vectors, loop(position, rest - done, one, begin=begin + done))
