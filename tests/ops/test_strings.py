@@ -103,6 +103,12 @@ BYTES = st.binary(max_size=12).map(lambda b: b.decode("utf-8", "surrogateescape"
 TEXTS = st.lists(st.one_of(BYTES, st.text(max_size=8), st.text("aA ,é\n\u2028\0ß", max_size=10)), min_size=1, max_size=6)
 
 
+def test_bytes_that_meet_become_a_character() -> None:
+    assert evaluate("string.concat", strings("\udcc2"), strings("\udc80")) == [["\x80"]]
+    agree("string.concat", strings("\udcc2"), strings("\udc80"))
+    agree("string.equal", strings("\udcc2\udc80"), strings("\x80"))
+
+
 @settings(deadline=None)
 @given(TEXTS)
 def test_compiled_code_agrees_on_random_text(texts: list[str]) -> None:
@@ -162,6 +168,7 @@ def test_text_that_is_no_number_fails(dtype: str, text: str) -> None:
 @pytest.mark.parametrize(("name", "operands", "attributes", "message"), [
     ("string.concat", ["int64", "string"], {}, "operand 'a' has the wrong element type; got int64; expected string"),
     ("string.normalize", ["string"], {"case_change_action": "TITLE"}, "attribute case_change_action; got TITLE"),
+    ("string.split", ["string"], {"delimiter": "\udc80"}, "attribute delimiter; got '.udc80'; expected text"),
     ("string.from_number", ["int32"], {}, "operand 'data' has the wrong element type; got int32"),
     ("string.from_number", ["float64"], {"digits": 18}, "attribute digits; got 18; expected 1 to 17"),
     ("string.to_number", ["string"], {"dtype": "int32"}, "attribute dtype; got int32"),

@@ -151,21 +151,32 @@ def _as_strings(obj: object, where: str) -> Array:
         return array.astype(object)
     if array.dtype.kind != "O":
         raise InputError(
-            f"{where}: wrong dtype; got {_dtype_name(array.dtype)}; expected strings: an array of dtype object, str or StringDType"
+            f"{where}: wrong dtype; got {_dtype_name(array.dtype)}; expected strings: dtype object, str or StringDType"
         )
     return array
 
 
 def _elements(array: Array, where: str) -> Array:
     """Elements as native code has them, in front of their characters in one block of memory."""
-    encoded = [_encoded(value, where) for value in array.reshape(-1).tolist()]
-    ends = np.cumsum([16 * len(encoded), *map(len, encoded)], dtype=np.int64)
-    block = np.empty(max(16, int(ends[-1])), np.uint8)
-    table = block[: 16 * len(encoded)].view(np.int64).reshape(-1, 2)
+    characters, sizes = _characters(array.reshape(-1).tolist(), where)
+    start = 16 * len(sizes)
+    ends = np.cumsum([start, *sizes], dtype=np.int64)
+    block = np.empty(max(16, start + len(characters)), np.uint8)
+    table = block[:start].view(np.int64).reshape(-1, 2)
     table[:, 0] = block.ctypes.data + ends[:-1]
-    table[:, 1] = np.diff(ends)
-    block[16 * len(encoded) : int(ends[-1])] = np.frombuffer(b"".join(encoded), np.uint8)
+    table[:, 1] = sizes
+    block[start : start + len(characters)] = np.frombuffer(characters, np.uint8)
     return np.ndarray(array.shape, _STRING, buffer=block)
+
+
+def _characters(values: list[Any], where: str) -> tuple[bytes, list[int]]:
+    """The UTF-8 bytes of all values, and the number of each."""
+    if all(type(value) is str for value in values):
+        joined = "".join(values)
+        if joined.isascii():
+            return joined.encode(), list(map(len, values))
+    encoded = [_encoded(value, where) for value in values]
+    return b"".join(encoded), list(map(len, encoded))
 
 
 def _encoded(value: object, where: str) -> bytes:
@@ -182,11 +193,15 @@ def _encoded(value: object, where: str) -> bytes:
 
 def _strings(memory: Any, shape: tuple[int, ...]) -> Array:
     """Copies of the strings in memory whose characters follow the elements; a byte that is no UTF-8 becomes a lone surrogate."""
-    raw = bytes(memory)
     count = math.prod(shape)
-    table = np.frombuffer(raw, np.int64, 2 * count).reshape(-1, 2)
-    ends = (16 * count + np.cumsum(table[:, 1])).tolist()
-    begins = [16 * count, *ends[:-1]]
+    table = np.frombuffer(memory, np.int64, 2 * count).reshape(-1, 2)
+    ends = np.cumsum(table[:, 1]).tolist()
+    characters = bytes(memoryview(memory)[16 * count : 16 * count + (ends[-1] if count else 0)])
+    spans = zip([0, *ends[:-1]], ends, strict=False)
     result = np.empty(count, object)
-    result[:] = [raw[begin:end].decode("utf-8", "surrogateescape") for begin, end in zip(begins, ends, strict=False)]
+    if characters.isascii():
+        text = characters.decode("ascii")
+        result[:] = [text[begin:end] for begin, end in spans]
+    else:
+        result[:] = [characters[begin:end].decode("utf-8", "surrogateescape") for begin, end in spans]
     return result.reshape(shape)

@@ -6,6 +6,7 @@ Operands that the decomposition of an operator adds (tables, numbers of results)
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -28,6 +29,8 @@ from forge.te import Expr
 
 A = TypeVar("A")
 
+_ESCAPED = re.compile("[\udc80-\udcff]")
+
 
 class StringOp(Op[A]):
     """An operator that a routine of the runtime computes."""
@@ -43,7 +46,14 @@ def _strings(op: str, operands: Values, position: int, name: str) -> TensorType:
 
 
 def _text(value: object) -> str:
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else whole(str(value))
+
+
+def whole(text: str) -> str:
+    """``text`` in which bytes that are no UTF-8 by themselves, but are together, are the characters that they make."""
+    if text.isascii() or not _ESCAPED.search(text):
+        return text
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
 
 
 def texts(data: Array) -> list[str]:
@@ -96,7 +106,7 @@ class StringConcat(BroadcastOp):
 
     def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
         pairs, shape = self.pairs(operands)
-        return [object_array([x + y for x, y in pairs], shape)]
+        return [object_array([whole(x + y) for x, y in pairs], shape)]
 
 
 @register
@@ -201,6 +211,8 @@ class StringSplit(StringOp[StringSplitAttrs]):
 
     def infer(self, operands: Values, attrs: StringSplitAttrs, regions: Regions = ()) -> Types:
         data = _strings(self.name, operands, 0, "data")
+        if _ESCAPED.search(attrs.delimiter):
+            raise fail(self.name, "attribute delimiter", ascii(attrs.delimiter), "text, not single bytes")
         return [TensorType((*data.shape, *fresh_dims("parts", 1)), "string"), TensorType(data.shape, "int64")]
 
     def reference(self, operands: Arrays, attrs: StringSplitAttrs) -> Arrays:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
-
 OTHER_CASES = frozenset({"az", "lt", "tr"})
 """Languages whose letters change their case by rules of their own."""
 
