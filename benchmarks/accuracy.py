@@ -53,7 +53,8 @@ class Meter:
 
     def __init__(self, oracle: Oracle) -> None:
         self.oracle = oracle
-        self.largest, self.at = -1.0, (0.0,)
+        self.largest = -1.0
+        self.at: tuple[float, ...] = ()
         self.total, self.wrong, self.values = 0.0, 0, 0
 
     def add(self, actual: Array, *operands: Array) -> None:
@@ -117,7 +118,8 @@ def sweep_narrow(function: Function, dtype: str) -> Errors:
     got = compiled(function, dtype)(x)
     with np.errstate(all="ignore"):
         rounded = truth.astype(kind).astype(np.float64)
-    return _summarized(got.astype(np.float64), truth, rounded, ml_dtypes.finfo(kind), wide)
+    info = ml_dtypes.finfo(kind)  # type: ignore[no-untyped-call]
+    return _summarized(got.astype(np.float64), truth, rounded, info, wide)
 
 
 def _summarized(got: Array, truth: Array, rounded: Array, info: Any, x: Array) -> Errors:
@@ -156,7 +158,7 @@ def sweep_double(function: Function, target: str = "llvm") -> Errors:
 
 def _double_error(function: Function, operands: Sequence[float], got: float) -> float | None:
     """In ulp; None where mpmath has no real value, infinity where exactly one side is infinite or NaN."""
-    import mpmath as mp
+    import mpmath as mp  # type: ignore[import-untyped]
 
     with mp.workdps(60):
         try:

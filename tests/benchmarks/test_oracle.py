@@ -53,14 +53,15 @@ def test_vectors_agree_with_scalars_at_the_edges(name: str) -> None:
     edges = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, 3e38, -3e38, 0.5, 100.0, -100.0, 1e-38, 2.0],
                      np.float32)
     values = [np.repeat(edges, 16), np.tile(edges, 16)][:function.operands]
-    vector, scalar = (truth_of(Oracle.compile(function.truth, portable), values).astype(np.float32) for portable in (False, True))
+    with np.errstate(over="ignore"):
+        vector, scalar = (truth_of(Oracle.compile(function.truth, p), values).astype(np.float32) for p in (False, True))
     np.testing.assert_array_equal(vector, scalar)
     assert (np.signbit(vector) == np.signbit(scalar))[~np.isnan(scalar)].all()
 
 
 def test_an_expression_that_the_compiler_refuses_is_reported() -> None:
-    with pytest.raises(RuntimeError, match=r"accuracy: .* refuses 'nonsense\(x\)'"):
-        Oracle.compile("nonsense(x)")
+    with pytest.raises(RuntimeError, match=r"accuracy: .* refuses 'x \+'"):
+        Oracle.compile("x +")
 
 
 def test_a_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
