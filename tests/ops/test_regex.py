@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import time
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from forge.errors import TypeInferenceError
-from forge.ops.regex import MAX_INSTRUCTIONS, compile_pattern
+from forge.ops.regex import MAX_INSTRUCTIONS, Program, compile_pattern
+from forge_runtime import routine_addresses
+from tests import guard
 
 LITERALS = st.sampled_from(["a", "b", "é", ".", "[ab]", "[^a]", "[a-c]", r"\d", r"\w", r"\.", r"\x61", r"\D", "[^\\d]", "[é-ü]"])
 ASSERTIONS = st.sampled_from([r"\b", r"\B", "^", r"\A"])
@@ -36,6 +40,41 @@ def test_agrees_with_python(pattern: str, texts: list[str]) -> None:
     theirs = re.compile(pattern, 0 if "(?i:" in pattern else re.ASCII)
     for text in (t for t in texts if t or r"\B" not in pattern):  # Python's \B did not match in an empty text before 3.14
         assert program.matches(text) == (theirs.fullmatch(text) is not None), (pattern, text)
+
+
+def native_matches(program: Program, texts: list[str]) -> list[bool]:
+    """What the runtime's matcher says, with all it reads and writes guarded."""
+    encoded = [text.encode("utf-8", "surrogateescape") for text in texts]
+    characters = [guard.Guarded(len(e)).write(e) for e in encoded]
+    elements = np.array([(c.address, len(e)) for c, e in zip(characters, encoded, strict=True)], np.int64)
+    table = program.table()
+    blocks = [guard.Guarded(a.nbytes, 4).write(a.tobytes()) for a in (elements, table)]
+    out, host = guard.Guarded(len(texts)), guard.GuardedHost()
+    arguments = [ctypes.c_void_p] * 3 + [ctypes.c_int64] * 2 + [ctypes.c_void_p]
+    match = ctypes.CFUNCTYPE(ctypes.c_int32, *arguments)(routine_addresses()["forge_string_match"])
+    places = (blocks[0].address, blocks[1].address, out.address)
+    assert match(*places, len(texts), table.size, ctypes.addressof(host.struct)) == 0, host.error
+    out.check("matches")
+    assert not host.blocks, "scratch memory is given back"
+    return [bool(b) for b in out.read()]
+
+
+@settings(deadline=None)
+@given(patterns(), st.lists(st.one_of(st.text("abcAÉé1 \n", max_size=6), st.binary(max_size=6)), min_size=1, max_size=4))
+def test_the_runtime_agrees(pattern: str, contents: list[str | bytes]) -> None:
+    texts = [c if isinstance(c, str) else c.decode("utf-8", "surrogateescape") for c in contents]
+    program = compile_pattern(pattern)
+    assert native_matches(program, texts) == [program.matches(text) for text in texts]
+
+
+def test_the_runtime_refuses_damaged_programs() -> None:
+    good = compile_pattern("a|b").table().tolist()
+    for change in ({0: 99}, {0: 0}, {2: 7}, {3: 50}, {1: -1}):
+        words = [change.get(k, word) for k, word in enumerate(good)]
+        damaged = Program()
+        damaged.table = lambda words=words: np.array(words, np.int32)  # type: ignore[method-assign,misc]
+        with pytest.raises(AssertionError, match="damaged"):
+            native_matches(damaged, ["a"])
 
 
 @pytest.mark.parametrize(("pattern", "text", "matches"), [
