@@ -39,8 +39,7 @@ def bench(
     with source.progress(quiet=as_json) as report:
         runtime, specs = _load(model, key, target, opt_level, report)
         given = source.load_arrays(inputs or [], runtime.input_names)
-        made = source.random_inputs([s for s in specs if s[0] not in given], source.parse_sizes(dim or []))
-        feed = {name: {**made, **given}[name] for name in runtime.input_names}
+        feed = source.make_inputs(specs, given, source.parse_sizes(dim or []))
         runtime.set_num_threads(threads)
         arrays = list(feed.values())
         calls: dict[str, peers.Call] = {"forge": lambda: peers.as_list(runtime(*arrays))}
@@ -87,7 +86,7 @@ def _load(model: Path, key: Path | None, target: str, opt_level: int, report: so
     module = source.load_model(model)
     report("load", 1, 1)
     compiled = compile_module(module.mod, target=target, opt_level=opt_level, progress=report)
-    return compiled.runtime(), [(v.name, v.dtype, v.shape) for v in module.input_nodes]
+    return compiled.runtime(), source.specs_of(module)
 
 
 def _load_peer(name: str, model: Path, torch_program: Path | None, feed: peers.Feed, threads: int) -> peers.Call:

@@ -38,10 +38,10 @@ def profile(
         report("load", 0, 1)
         module = source.load_model(model)
         report("load", 1, 1)
-        specs = [(v.name, v.dtype, v.shape) for v in module.input_nodes]
+        specs = source.specs_of(module)
         given = source.load_arrays(inputs or [], [name for name, _, _ in specs])
-        made = source.random_inputs([s for s in specs if s[0] not in given], source.parse_sizes(dim or []))
-        found = profile_module(module.mod, {**made, **given}, target=target, opt_level=opt_level, threads=threads,
+        feed = source.make_inputs(specs, given, source.parse_sizes(dim or []))
+        found = profile_module(module.mod, feed, target=target, opt_level=opt_level, threads=threads,
                                rounds=rounds, progress=report)
     if html is not None:
         html.write_text(page(found, model.name), encoding="utf-8")

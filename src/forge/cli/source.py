@@ -21,6 +21,7 @@ from forge import dims, dtypes, knobs
 from forge.cli import structures
 from forge.dims import Dim, DimExpr
 from forge.errors import ImportModelError, OptionError, PasswordError
+from forge.lowering.objects import described
 from forge.module import IRModule, load
 from forge_runtime import Runtime
 
@@ -142,6 +143,22 @@ def require_inputs(arrays: Mapping[str, Any], names: Sequence[str]) -> None:
         raise OptionError(f"input {missing[0]!r} is missing; pass --input {missing[0]}=FILE.npy (inputs: {', '.join(names)})")
 
 
+def specs_of(module: IRModule) -> list[Spec]:
+    """What the inputs of a module are."""
+    specs: list[Spec] = []
+    for value in module.input_nodes:
+        dtype, shape = described(value)
+        specs.append((value.name, dtype, shape or ()))
+    return specs
+
+
+def make_inputs(specs: Sequence[Spec], given: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, Any]:
+    """All inputs: those ``given`` (elements of sequences one by one), the others as ``random_inputs`` makes them."""
+    bases = {*given, *map(structures.base, given)}
+    made = random_inputs([s for s in specs if s[0] not in bases], sizes)
+    return structures.gather({**made, **given}, [s[0] for s in specs], [s[1] for s in specs])
+
+
 def random_inputs(specs: Iterable[Spec], sizes: Mapping[str, int], seed: int = 0) -> dict[str, np.ndarray]:
     """Inputs that fit: normal floats, integers 0 or 1; symbols get ``sizes``, else 1.
 
@@ -153,7 +170,8 @@ def random_inputs(specs: Iterable[Spec], sizes: Mapping[str, int], seed: int = 0
     symbols: set[str] = set()
     for name, dtype, shape in specs:
         if dtype in ("string", "sequence", "optional") or None in shape:
-            raise OptionError(f"input {name!r}: cannot be made up; pass --input {name}=FILE.npy")
+            element = "[0]" if dtype == "sequence" else ""
+            raise OptionError(f"input {name!r}: cannot be made up; pass --input {name}{element}=FILE.npy")
         extents = [dims.symbol(d) if isinstance(d, str) else d for d in shape if d is not None]
         used = dims.symbols(*extents)
         symbols.update(used)
