@@ -1,6 +1,6 @@
-/* Runs operators on sequences as standard input says, and prints what they give. One line a command, of six integers:
- * operator, target, source, value, position, whether the position is given. Afterwards the same again with a host that refuses one
- * request for memory, each in turn; nothing may be lost then.
+/* Runs operators on sequences as standard input says, and prints what they give. One line a command, of six integers: operator,
+ * target, source, value, position, whether the position is given. Afterwards the same again with a host that refuses one request
+ * for memory, each in turn; nothing may be lost then.
  */
 #include "forge_runtime.h"
 #include <inttypes.h>
@@ -151,7 +151,8 @@ static int32_t entry(const forge_call *call) {
 
 static const forge_tensor_spec ELEMENT = {"e", FORGE_INT64, 1, {{-1, 0}}, NULL};
 static const forge_tensor_spec LIST = {"list", FORGE_SEQUENCE, 0, {{0, 0}}, &ELEMENT};
-static const forge_model MODEL = {FORGE_ABI_VERSION, 1, 1, 0, 0, 0, "lists", "", NULL, &LIST, &LIST, NULL, 0, no_arena, NULL, entry};
+static const forge_model MODEL = {
+    FORGE_ABI_VERSION, 1, 1, 0, 0, 0, "lists", "", NULL, &LIST, &LIST, NULL, 0, no_arena, NULL, entry};
 
 static int32_t call_model(const forge_host *host) {
   int64_t memory[2][LONGEST];
@@ -167,11 +168,49 @@ static int32_t call_model(const forge_host *host) {
   return status;
 }
 
+static void refuse(const forge_sequence *given, const char *reason) {
+  const forge_tensor in = {.data = (void *)given, .dtype = FORGE_SEQUENCE};
+  forge_tensor out = {0};
+  forge_error error;
+  REQUIRE(forge_run(&MODEL, &in, &out, NULL, &error) == FORGE_ERROR_INPUT && strstr(error.message, reason) && out.data == NULL);
+}
+
+/* Inputs that are no sequences of vectors of int64. */
+static void check_refusals(void) {
+  int64_t memory[LONGEST];
+  const forge_tensor good = vector(3, memory);
+  forge_tensor bad[8];
+  const char *const reasons[] = {
+      "another dtype", "rank out of range", "another rank", "another shape", "more bytes", "is NULL", "not aligned"};
+  for (size_t k = 0; k < sizeof reasons / sizeof *reasons; k++) bad[k] = good;
+  bad[0].dtype = FORGE_FLOAT32;
+  bad[1].ndim = FORGE_MAX_RANK + 1;
+  bad[2].ndim = 0;
+  bad[3].shape[0] = -1;
+  bad[4].shape[0] = INT64_MAX;
+  bad[5].data = NULL;
+  bad[6].data = (char *)memory + 1;
+  for (size_t k = 0; k < sizeof reasons / sizeof *reasons; k++) refuse(&(forge_sequence){&bad[k], 1, NULL}, reasons[k]);
+  refuse(&(forge_sequence){&good, -1, NULL}, "length is out of range");
+  refuse(&(forge_sequence){NULL, 1, NULL}, "elements are NULL");
+  refuse(&(forge_sequence){&good, 1, memory}, "backing");
+  forge_sequence given = {&good, 1, NULL}, room;
+  const forge_tensor in = {.data = &given, .dtype = FORGE_SEQUENCE};
+  forge_tensor out = {.data = &room, .capacity = sizeof room};
+  forge_error error;
+  REQUIRE(forge_run(&MODEL, &in, &out, NULL, &error) == FORGE_ERROR_INPUT && strstr(error.message, "pass NULL"));
+}
+
+static bool read_command(command *c) {
+  int64_t *fields[] = {&c->operator, &c->target, &c->source, &c->value, &c->position, &c->has_position};
+  for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)
+    if (scanf("%" SCNd64, fields[k]) != 1) return false;
+  return true;
+}
+
 int main(void) {
-  command c;
-  while (n_commands < MOST_COMMANDS && scanf("%" SCNd64 "%" SCNd64 "%" SCNd64 "%" SCNd64 "%" SCNd64 "%" SCNd64, &c.operator, &c.target,
-                                             &c.source, &c.value, &c.position, &c.has_position) == 6)
-    commands[n_commands++] = c;
+  check_refusals();
+  while (n_commands < MOST_COMMANDS && read_command(&commands[n_commands])) n_commands++;
   account a = {.refused = NEVER};
   forge_host host = {.abi_version = FORGE_ABI_VERSION, .state = &a, .alloc = take, .free = give};
   REQUIRE(call_model(&host) == FORGE_OK && a.live == 0);
