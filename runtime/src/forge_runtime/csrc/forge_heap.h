@@ -12,7 +12,7 @@ typedef struct {
   size_t used;               /* bytes of the newest */
 } forge_heap;
 
-/* Memory aligned to FORGE_ALIGNMENT, of at least 1 byte and undefined contents; NULL where there is none, or `bytes` is absurd. */
+/* Memory aligned to FORGE_ALIGNMENT, of at least 1 byte and undefined contents; NULL where there is none or `bytes` is absurd. */
 void *forge_heap_alloc(forge_heap *heap, size_t bytes) __attribute__((visibility("hidden")));
 
 /* Gives all memory back; the heap is empty afterwards and can be used again. */

@@ -160,8 +160,8 @@ enum { FORGE_SEQUENCE_NEW_AXIS = 1, FORGE_SEQUENCE_DROP_AXIS = 2 }; /* flags of 
  * Operands: if: condition, captured; loop: trips and condition as `flags` say, carried, captured; scan: carried, scanned, captured.
  * Inputs of regions: if: captured; loop: iteration (int64), condition (bool), carried, captured; scan: carried, slices, captured.
  * Results of regions: loop: condition, carried, one slice of each stacked result; scan: carried, slices.
- * Operators on sequences and optionals are run in the same way; FORGE_SEQUENCE_MAP has a body, whose inputs are an element of each
- * of the `carried` first operands (one that is no sequence: itself), captured. */
+ * Operators on sequences and optionals are run in the same way; FORGE_SEQUENCE_MAP has a body, whose inputs are an element of
+ * each of the `carried` first operands (one that is no sequence: itself), captured. */
 struct forge_control {
   int32_t kind;                   /* forge_control_kind */
   int32_t flags;                  /* loop: FORGE_LOOP_TRIPS, FORGE_LOOP_CONDITION: the operands in front that there are */
