@@ -137,14 +137,32 @@ class GuardedHost:
         self.error = self.error or message.decode()
 
 
+CHUNKS = (2, 1, 3)
+"""Into how many chunks the host cuts parallel loops, one run after the other."""
+
+
 def run(compiled: CompiledModel, graph: Graph, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Outputs of ``compiled``, which was made from ``graph``, with all buffers guarded.
+    """Outputs of ``compiled``, which was made from ``graph``, with all buffers guarded; the same bits for all ``CHUNKS``.
 
     Raises:
         RuntimeError: the code reported an error.
     """
-    library = JitLibrary([*compiled.kernels, compiled.entry], [MODEL_SYMBOL])
-    model = _Model.from_address(library.addresses[MODEL_SYMBOL])
+    code = JitLibrary([*compiled.kernels, compiled.entry], [MODEL_SYMBOL])
+    results, *others = [_run_once(compiled, graph, inputs, code.addresses[MODEL_SYMBOL], threads) for threads in CHUNKS]
+    for threads, other in zip(CHUNKS[1:], others, strict=True):
+        for position, (a, b) in enumerate(zip(results, other, strict=True)):
+            assert _bits(a) == _bits(b), f"output {position} differs between {CHUNKS[0]} chunks and {threads}"
+    return results
+
+
+def _bits(array: np.ndarray) -> object:
+    return (array.shape, array.tolist() if array.dtype == object else array.tobytes())
+
+
+def _run_once(
+    compiled: CompiledModel, graph: Graph, inputs: Sequence[np.ndarray], address: int, threads: int
+) -> list[np.ndarray]:
+    model = _Model.from_address(address)
     assert compiled.lowered is not None
     program = compiled.lowered.program
     assert not program.controls, "this host runs no nodes: use tests.guard_runtime"
@@ -156,7 +174,7 @@ def run(compiled: CompiledModel, graph: Graph, inputs: Sequence[np.ndarray]) -> 
     outs, tensors = _outputs(graph, shapes)
     weights = Guarded(compiled.weights.size, 64).write(compiled.weights.tobytes())
     arena = Guarded(max(0, model.arena_size(ctypes.addressof(symbols))), 64)
-    host = GuardedHost()
+    host = GuardedHost(threads)
     input_table = (ctypes.c_void_p * max(1, len(blocks)))(*[b.address for b in blocks])
     output_table = (ctypes.c_void_p * max(1, len(outs)))(*[None if o is None else o.address for o in outs])
     call = _Call(

@@ -3,7 +3,8 @@
 - EXACT, and every result that is not floating point: equal bit for bit (NaN equals NaN, -0 equals 0);
 - ROUNDING: every element is a few units in the last place of itself, or of the largest element, away;
 - of complex numbers the same holds of distances in the plane;
-- ACCUMULATING: errors are measured against the largest element, as cancellation may leave few digits of a small one.
+- ACCUMULATING: errors are measured against the largest element, as cancellation may leave few digits of a small one;
+- elementwise operators (``alone``): the largest element excuses nothing, only the smallest subnormal numbers do.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ RELATIVE = {Accuracy.ROUNDING: 16, Accuracy.ACCUMULATING: 16}
 TO_LARGEST = {Accuracy.ROUNDING: 4, Accuracy.ACCUMULATING: 64}
 NARROW_RELATIVE = 3
 """Of types of 16 bits and less, which are computed in float32 and rounded a few times at most."""
+
+SUBNORMALS = 4
 
 
 def epsilon(dtype: str) -> float:
@@ -38,8 +41,17 @@ def tolerance(accuracy: Accuracy, dtype: str) -> tuple[float, float]:
     return RELATIVE[accuracy] * epsilon(dtype), TO_LARGEST[accuracy] * epsilon(dtype)
 
 
-def mismatch(actual: Any, expected: Any, accuracy: Accuracy, dtype: str | None = None) -> str | None:
-    """What is wrong with ``actual``; None if it agrees. ``dtype`` takes the place of the expected one for the tolerance."""
+def least(dtype: str) -> float:
+    """The smallest positive number."""
+    return float(ml_dtypes.finfo(dtypes.numpy_dtype(dtype)).smallest_subnormal)
+
+
+def mismatch(
+    actual: Any, expected: Any, accuracy: Accuracy, dtype: str | None = None, alone: bool = False
+) -> str | None:
+    """What is wrong with ``actual``; None if it agrees. ``dtype`` takes the place of the expected one for the tolerance;
+    ``alone``: each element has an error of its own.
+    """
     actual, expected = np.asarray(actual), np.asarray(expected)
     if actual.shape != expected.shape:
         return f"shape {actual.shape}; expected {expected.shape}"
@@ -51,16 +63,20 @@ def mismatch(actual: Any, expected: Any, accuracy: Accuracy, dtype: str | None =
         return _close_complex(actual.astype(np.complex128), expected.astype(np.complex128), relative, to_largest)
     if not dtypes.is_float(name):
         return _first(actual, expected, actual == expected)
-    return _close(actual.astype(np.float64), expected.astype(np.float64), relative, to_largest)
+    special = ~np.isfinite(expected) | ~np.isfinite(actual)
+    floor = SUBNORMALS * least(name) * (relative > 0) if alone else to_largest * _largest(np.abs(expected[~special]))
+    return _close(actual.astype(np.float64), expected.astype(np.float64), relative, floor)
 
 
-def _close(actual: np.ndarray, expected: np.ndarray, relative: float, to_largest: float) -> str | None:
+def _largest(sizes: np.ndarray) -> float:
+    return float(sizes.max()) if sizes.size else 0.0
+
+
+def _close(actual: np.ndarray, expected: np.ndarray, relative: float, floor: float) -> str | None:
     special = ~np.isfinite(expected) | ~np.isfinite(actual)
     same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
-    finite = np.abs(expected[~special])
-    largest = float(finite.max()) if finite.size else 0.0
     with np.errstate(invalid="ignore"):
-        close = np.abs(actual - expected) <= relative * np.abs(expected) + to_largest * largest
+        close = np.abs(actual - expected) <= relative * np.abs(expected) + floor
     return _first(actual, expected, np.where(special, same, close))
 
 
@@ -74,8 +90,7 @@ def _close_complex(actual: np.ndarray, expected: np.ndarray, relative: float, to
         parts = [(a == e) | (np.isnan(a) & np.isnan(e)) | (np.isfinite(a) & (np.abs(a - e) <= relative * np.abs(e)))
                  for a, e in ((actual.real, expected.real), (actual.imag, expected.imag))]
         size = np.abs(expected)
-        finite = size[~special & np.isfinite(size)]
-        largest = float(finite.max()) if finite.size else 0.0
+        largest = _largest(size[~special & np.isfinite(size)])
         difference = np.hypot(actual.real - expected.real, actual.imag - expected.imag)
         close = (difference <= relative * size + to_largest * largest) | (parts[0] & parts[1])
     return _first(actual, expected, np.where(special, parts[0] & parts[1], close))
@@ -89,7 +104,7 @@ def _first(actual: np.ndarray, expected: np.ndarray, good: Any) -> str | None:
     return f"{len(bad)} of {expected.size} elements differ; at {place}: {actual[place]!r}; expected {expected[place]!r}"
 
 
-def check(actual: Any, expected: Any, accuracy: Accuracy, where: str = "") -> None:
+def check(actual: Any, expected: Any, accuracy: Accuracy, where: str = "", alone: bool = False) -> None:
     """Fails the test unless ``actual`` agrees with ``expected``."""
-    wrong = mismatch(actual, expected, accuracy)
+    wrong = mismatch(actual, expected, accuracy, alone=alone)
     assert wrong is None, f"{where}: {wrong}"

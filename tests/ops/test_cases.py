@@ -18,7 +18,6 @@ from forge.ir.parser import parse_module
 from forge.ir.printer import print_module
 from tests.ops import harness
 from tests.ops.case import Case
-from tests.ops.compare import check
 
 
 def all_cases() -> list[Case]:
@@ -53,7 +52,7 @@ def test_reference_agrees_with_oracle(case: Case) -> None:
     actual = harness.run_reference(case)
     assert len(actual) == len(expected)
     for result, wanted in zip(actual, expected, strict=True):
-        check(result, wanted.astype(result.dtype), harness.accuracy_of(case), case.id)
+        harness.check_result(case, result, wanted.astype(result.dtype))
 
 
 @by_id(CASES)
@@ -73,7 +72,7 @@ def check_lowering(case: Case, symbolic: bool) -> None:
     except harness.NotLowered as missing:
         pytest.skip(f"{missing} has no tensor expressions")
     for result, wanted in zip(actual, expected, strict=True):
-        check(result, wanted, harness.accuracy_of(case), case.id)
+        harness.check_result(case, result, wanted)
 
 
 @pytest.mark.slow
@@ -83,7 +82,7 @@ def test_compiled_without_optimisation_agrees_with_reference(case: Case) -> None
     actual = harness.compile_and_run(case, opt_level=0)
     assert len(actual) == len(expected)
     for result, wanted in zip(actual, expected, strict=True):
-        check(result, wanted, harness.accuracy_of(case), case.id)
+        harness.check_result(case, result, wanted)
 
 
 @by_id(CASES)

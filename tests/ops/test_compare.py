@@ -80,6 +80,15 @@ def test_shape_and_dtype_belong_to_the_answer() -> None:
     assert "dtype" in str(mismatch(X.astype(np.float64), X, Accuracy.ROUNDING))
 
 
+def test_large_elements_excuse_small_ones_unless_each_stands_alone() -> None:
+    expected = np.array([1e30, 1.0, 1e-45], np.float32)
+    wrong = np.array([1e30, 2.0, 1e-45], np.float32)
+    assert mismatch(wrong, expected, Accuracy.ROUNDING) is None
+    assert mismatch(wrong, expected, Accuracy.ROUNDING, alone=True) is not None
+    assert mismatch(np.array([1e30, 1.0, 3e-45], np.float32), expected, Accuracy.ROUNDING, alone=True) is None
+    assert mismatch(np.array([1e30, 1.0, 3e-45], np.float32), expected, Accuracy.EXACT, alone=True) is not None
+
+
 def test_the_message_names_the_first_wrong_element() -> None:
     wrong = X.copy()
     wrong[2, 3] = 99

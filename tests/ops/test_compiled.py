@@ -19,7 +19,6 @@ from forge.target import Target
 from tests import guard
 from tests.ops import harness
 from tests.ops.case import Case
-from tests.ops.compare import check
 from tests.ops.test_cases import CASES
 
 TARGETS = {"host": "llvm", "avx2": "llvm -mcpu=x86-64-v3", "baseline": "llvm -mcpu=x86-64"}
@@ -47,7 +46,7 @@ def check_compiled(case: Case, symbolic: bool, target: str) -> None:
     results = guard.run(compiled, graph, [np.asarray(a, order="C") for a in inputs])
     for value, result, wanted in zip(graph.outputs, results, expected, strict=True):
         assert result.dtype == dtypes.numpy_dtype(value.dtype)
-        check(result, np.asarray(wanted), harness.accuracy_of(case), case.id)
+        harness.check_result(case, result, np.asarray(wanted))
 
 
 def name(variant: tuple[Case, bool]) -> str:

@@ -109,6 +109,16 @@ def _shrink(x: Array, lambd: float, bias: float) -> Array:
     return np.where(x < -limit, x + shift, np.where(x > limit, x - shift, np.zeros_like(x)))
 
 
+def _silu(x: Array) -> Array:
+    wide = numeric.widest(x)
+    return np.asarray(wide * numeric.sigmoid(wide))
+
+
+def _mish(x: Array) -> Array:
+    wide = numeric.widest(x)
+    return np.asarray(wide * np.tanh(numeric.softplus(wide)))
+
+
 def _row(
     name: str, doc: str, reference: Callable[..., Any], lower: Callable[..., Expr], attrs: type[Any] = NoAttrs, flops: int = 4,
     accepts: str = "float", accuracy: Accuracy = Accuracy.ROUNDING,
@@ -123,7 +133,7 @@ register_rows([
          lambda x, alpha: te.select(x > 0.0, x, x * alpha), LeakyReluAttrs, 2),
     _row("gelu", "data / 2 * (1 + erf(data / sqrt(2))), or with tanh(sqrt(2 / pi) * (data + 0.044715 * data ** 3)) for erf",
          _gelu, _lower_gelu, GeluAttrs, 14),
-    _row("silu", "data * sigmoid(data)", lambda x: x * numeric.sigmoid(x), lambda x: te.call("silu", x), flops=12),
+    _row("silu", "data * sigmoid(data)", _silu, lambda x: te.call("silu", x), flops=12),
     _row("hardswish", "data * min(max(data / 6 + 1 / 2, 0), 1)",
          lambda x: x * np.clip(x * np.asarray(1 / 6, x.dtype) + 0.5, 0, 1),
          lambda x: x * _min(_max(x * (1 / 6) + 0.5, 0.0), 1.0)),
@@ -137,7 +147,7 @@ register_rows([
     _row("celu", "data if data > 0 else alpha * (exp(data / alpha) - 1)", _celu, _lower_celu, AlphaAttrs, 12),
     _row("softplus", "log(1 + exp(data))", numeric.softplus, lambda x: te.call("softplus", x), flops=22),
     _row("softsign", "data / (1 + |data|)", lambda x: x / (1 + np.abs(x)), lambda x: x / (te.call("abs", x) + 1.0)),
-    _row("mish", "data * tanh(softplus(data))", lambda x: x * np.tanh(numeric.softplus(x)),
+    _row("mish", "data * tanh(softplus(data))", _mish,
          lambda x: te.call("mish", x), flops=20),
     _row("thresholded_relu", "data if data > alpha else 0",
          lambda x, alpha: np.where(x > np.asarray(alpha, x.dtype), x, np.zeros_like(x)),

@@ -175,12 +175,12 @@ def activation_rows() -> list[Case]:
     def sigmoid(x):
         return 1 / (1 + np.exp(-x))
 
-    erf = np.vectorize(math.erf, otypes=[float])
+    erfc = np.vectorize(math.erfc, otypes=[float])
     oracles = [
         ("relu", {}, lambda x: np.maximum(x, 0)),
         ("leaky_relu", {"alpha": 0.1}, lambda x: np.where(x > 0, x, 0.1 * x)),
-        ("gelu", {}, lambda x: x / 2 * (1 + erf(x / math.sqrt(2)))),
-        ("gelu", {"approximate": "tanh"}, lambda x: x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))),
+        ("gelu", {}, lambda x: x / 2 * erfc(-x / math.sqrt(2))),
+        ("gelu", {"approximate": "tanh"}, lambda x: x * sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
         ("silu", {}, lambda x: x * sigmoid(x)),
         ("hardswish", {}, lambda x: x * np.clip(x + 3, 0, 6) / 6),
         ("hard_sigmoid", {}, lambda x: np.clip(0.2 * x + 0.5, 0, 1)),
