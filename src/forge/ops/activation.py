@@ -146,6 +146,8 @@ register_rows([
          lambda x, alpha, gamma: gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))), _lower_selu, SeluAttrs, 12),
     _row("celu", "data if data > 0 else alpha * (exp(data / alpha) - 1)", _celu, _lower_celu, AlphaAttrs, 12),
     _row("softplus", "log(1 + exp(data))", numeric.softplus, lambda x: te.call("softplus", x), flops=22),
+    _row("log_sigmoid", "-log(1 + exp(-data))", lambda x: -numeric.softplus(-x),
+         lambda x: te.negate(te.call("softplus", te.negate(x))), flops=24),
     _row("softsign", "data / (1 + |data|)", lambda x: x / (1 + np.abs(x)), lambda x: x / (te.call("abs", x) + 1.0)),
     _row("mish", "data * tanh(softplus(data))", _mish,
          lambda x: te.call("mish", x), flops=20),

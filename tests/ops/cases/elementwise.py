@@ -188,6 +188,7 @@ def activation_rows() -> list[Case]:
         ("selu", {}, lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x))),
         ("celu", {"alpha": 2.0}, lambda x: np.where(x > 0, x, 2 * np.expm1(x / 2))),
         ("softplus", {}, lambda x: np.log1p(np.exp(x))),
+        ("log_sigmoid", {}, lambda x: -np.log1p(np.exp(-x))),
         ("softsign", {}, lambda x: x / (1 + np.abs(x))),
         ("mish", {}, lambda x: x * np.tanh(np.log1p(np.exp(x)))),
         ("thresholded_relu", {"alpha": 0.7}, lambda x: np.where(x > 0.7, x, 0)),
