@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from forge import dims
 from forge.frontends.onnx.context import Context, Value
@@ -135,12 +136,12 @@ def rotary(
     num_heads: int | None = None,
     rotary_embedding_dim: int = 0,
 ) -> Value:
-    options = {"positions": positions, "interleaved": bool(interleaved), "rotated": rotary_embedding_dim}
+    turn = partial(rotary_embedding, g, positions=positions, interleaved=bool(interleaved), rotated=rotary_embedding_dim)
     if x.rank == 4:
-        return rotary_embedding(g, x, cosines, sines, **options)
+        return turn(x, cosines, sines)
     if x.rank != 3 or not num_heads:
         raise g.invalid(f"got rank {x.rank} and num_heads {num_heads}; expected rank 4, or rank 3 and the number of heads")
     batch, length, size = x.shape
     heads = g.reshape(x, (batch, length, num_heads, dims.floordiv(size, num_heads)))
-    turned = rotary_embedding(g, g.call("transpose", heads, axes=(0, 2, 1, 3)), cosines, sines, **options)
+    turned = turn(g.call("transpose", heads, axes=(0, 2, 1, 3)), cosines, sines)
     return g.reshape(g.call("transpose", turned, axes=(0, 2, 1, 3)), x.shape)

@@ -6,7 +6,6 @@ import numpy as np
 
 from forge import dims
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters.reduction import size_value
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
 from forge.ir.shapes import MAX_ELEMENTS
@@ -112,8 +111,7 @@ def diagonal_mask(g: Context, x: Value, first: int, second: int, k: int = 0) -> 
 
 def _positions(g: Context, x: Value, axis: int) -> Value:
     """0, 1, ... along ``axis`` of ``x``."""
-    stop = size_value(g, x, axis, "int64")
-    return g.call("arange", g.constant(0, "int64"), stop, g.constant(1, "int64"), dtype="int64")
+    return g.count(g.extent(x, axis))
 
 
 @converts("OneHot", since=9)

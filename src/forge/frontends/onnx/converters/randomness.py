@@ -98,7 +98,8 @@ def dropout(
     off = training_mode is None or (training is not None and not training.any())
     if not off and not (rate is not None and not rate.any()):
         rate_value = g.constant(0.5, "float32") if ratio is None else ratio
-        return list(random_dropout(g, x, rate_value, seed=seed_of(g, seed), training=training_mode))[: g.num_outputs]
+        out, mask = random_dropout(g, x, rate_value, seed=seed_of(g, seed), training=training_mode)
+        return [out, mask if g.wants(1) else None]
     return _dropped(g, x)
 
 

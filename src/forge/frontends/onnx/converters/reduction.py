@@ -121,18 +121,9 @@ def hard_maximum(g: Context, x: Value, axis: int) -> Value:
     along[axis] = x.shape[axis]
     bounds = (g.constant(v, first.dtype) for v in (0, 1))
     start, step = bounds
-    stop = size_value(g, x, axis, first.dtype)
+    stop = g.extent(x, axis, first.dtype)
     positions = g.reshape(g.call("arange", start, stop, step, dtype=first.dtype), along)
     return g.cast(g.call("equal", positions, first), x.dtype)
-
-
-def size_value(g: Context, x: Value, axis: int, dtype: str) -> Value:
-    """The size of ``x`` along ``axis`` as a tensor of rank 0."""
-    size = x.shape[axis]
-    if isinstance(size, int):
-        return g.constant(size, dtype)
-    sizes = g.call("shape_of", x, dtype=dtype)
-    return g.call("take", sizes, g.constant(axis, "int64"), axis=0)
 
 
 @converts("Hardmax", since=1)
