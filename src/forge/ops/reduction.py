@@ -315,6 +315,29 @@ def _summands(builder: Builder, data: Value, total: Value) -> Value:
 
 
 @register
+class CountNonzero(Reduction):
+    """The number of elements that are not 0, as int64; NaN is not 0."""
+
+    name = "count_nonzero"
+    kind = Kind.ANCHOR
+    accepts = "number or bool"
+
+    def infer(self, operands: Values, attrs: ReduceAttrs, regions: Regions = ()) -> Types:
+        (counted,) = super().infer(operands, attrs, regions)
+        assert isinstance(counted, TensorType)
+        return [TensorType(counted.shape, "int64")]
+
+    def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:
+        return np.asarray(np.count_nonzero(data != np.zeros((), data.dtype), axis=axes, keepdims=True))
+
+    def decompose(self, builder: Builder, operands: Values, attrs: ReduceAttrs) -> Sequence[Value]:
+        data = operands[0]
+        assert data is not None
+        flags = builder.call("cast", data, dtype="bool")
+        return [builder.call("sum", builder.call("cast", flags, dtype="int64"), *operands[1:], **vars_of(attrs))]
+
+
+@register
 class LogSumExp(Reduction):
     """log(sum(exp(data))), computed relative to the largest element."""
 

@@ -48,6 +48,17 @@ def plain_rows() -> list[Case]:
     return rows
 
 
+def counting_rows() -> list[Case]:
+    special = np.array([0, -0.0, math.nan, math.inf, 1e-45], np.float32)
+    return [
+        row("count_nonzero", [special], lambda x: np.array(3)),
+        row("count_nonzero", [i32(3, 4, 5, low=0, high=1)], lambda x: np.count_nonzero(x, (0, 2)), axis=(0, -1)),
+        row("count_nonzero", [boolean(3, 4)], lambda x: np.count_nonzero(x, 1, keepdims=True), axis=1, keepdims=True),
+        row("count_nonzero", [u8(3, 4, low=0, high=1), [-1]], lambda x, a: np.count_nonzero(x, 1)),
+        row("count_nonzero", [f16(0, 3)], lambda x: np.zeros(3), axis=(0,)),
+    ]
+
+
 def compound_rows() -> list[Case]:
     def logsumexp(x, axis=None, keepdims=False):
         return np.log(np.sum(np.exp(x.astype(np.float64)), axis=axis, keepdims=keepdims))
@@ -86,4 +97,4 @@ def position_rows() -> list[Case]:
     return rows
 
 
-CASES = [*plain_rows(), *compound_rows(), *position_rows()]
+CASES = [*plain_rows(), *counting_rows(), *compound_rows(), *position_rows()]
