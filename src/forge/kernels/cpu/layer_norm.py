@@ -42,7 +42,7 @@ def layer_norm(call: KernelCall) -> Function:
     dtype = data.dtype if data.dtype == "float64" else "float32"
     centred = call.operator != "nn.rms_norm"
     scale = E.const(1.0, dtype) / E.cast(problem.length, dtype)
-    return row_function(call, problem, dtype, lambda row: _normalise(row, scale, call.attrs.epsilon, centred), COST, True)
+    return row_function(call, problem, dtype, lambda row: _normalise(row, scale, call.attrs.epsilon, centred), COST, centred)
 
 
 def _parameter(call: KernelCall, position: int, switch: str) -> Reader | None:
