@@ -306,6 +306,51 @@ def _blank(data: Array, axis: int, count: int) -> Array:
 
 
 @dataclass(frozen=True)
+class ChannelShuffleAttrs:
+    groups: int
+    axis: int = 1
+
+
+@register
+class ChannelShuffle(Op[ChannelShuffleAttrs]):
+    """Takes channels from all groups in turn: out[n, c] = data[n, (c % groups) * (C / groups) + c / groups], C along ``axis``."""
+
+    name = "nn.channel_shuffle"
+    operands = (Operand("data"),)
+    Attrs = ChannelShuffleAttrs
+    kind = Kind.INJECTIVE
+
+    def infer(self, operands: Values, attrs: ChannelShuffleAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        channels = data.shape[normalize_axis(self.name, attrs.axis, data.rank)]
+        if attrs.groups < 1 or dims.different(dims.floormod(channels, attrs.groups), 0):
+            raise fail(self.name, "attribute groups", attrs.groups, f"a divisor of {channels} channels")
+        return [data]
+
+    def requires(
+        self, operands: Sequence[TensorType | None], attrs: ChannelShuffleAttrs, results: TensorTypes
+    ) -> Sequence[tuple[Expr, str]]:
+        rest = dims.floormod(results[0].shape[attrs.axis], attrs.groups)
+        return required(dims.equal(rest, 0), lambda: te.dim(rest).eq(0), f"{self.name}: channels are no multiple of groups")
+
+    def reference(self, operands: Arrays, attrs: ChannelShuffleAttrs) -> Arrays:
+        (data,) = operands
+        split = np.moveaxis(data, attrs.axis, 0)
+        grouped = split.reshape(attrs.groups, split.shape[0] // attrs.groups, *split.shape[1:])
+        return [np.moveaxis(grouped.swapaxes(0, 1).reshape(split.shape), 0, attrs.axis)]
+
+    def lower(self, operands: Tensors, attrs: ChannelShuffleAttrs, results: TensorTypes) -> Lowered:
+        (data,) = present(operands)
+        axis = attrs.axis % data.ndim
+        each = data.shape[axis] // attrs.groups
+
+        def source(c: Expr) -> Expr:
+            return c % attrs.groups * each + c // attrs.groups
+
+        return [injective(self.name, results[0], lambda i: data[replaced(i, axis, source(i[axis]))])]
+
+
+@dataclass(frozen=True)
 class SubPixelAttrs:
     block_size: int = 1
     layout: str = "NCHW"
@@ -423,4 +468,4 @@ class SpaceToDepth(_SubPixel):
         return [injective(self.name, results[0], lambda i: data[self._source(attrs, i, channels)])]
 
 
-__all__ = ["PAD_MODES", "DepthToSpace", "Pad", "Repeat", "Reverse", "ReverseSequence", "SpaceToDepth"]
+__all__ = ["PAD_MODES", "ChannelShuffle", "DepthToSpace", "Pad", "Repeat", "Reverse", "ReverseSequence", "SpaceToDepth"]

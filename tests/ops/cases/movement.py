@@ -169,7 +169,13 @@ def block_rows() -> list[Case]:
     def nhwc(function):
         return lambda x: function(x.transpose(0, 3, 1, 2)).transpose(0, 2, 3, 1)
 
+    def shuffled(x, groups, axis=1):
+        return np.take(x, np.arange(x.shape[axis]).reshape(groups, -1).T.ravel(), axis)
+
     return [
+        row("nn.channel_shuffle", [f32(2, 6, 3, 5)], lambda x: shuffled(x, 3), groups=3),
+        row("nn.channel_shuffle", [i32(3, 1, 8)], lambda x: shuffled(x, 2, -1), groups=2, axis=-1),
+        row("nn.channel_shuffle", [f16(2, 0, 3)], lambda x: x, groups=4),
         row("nn.depth_to_space", [f32(2, 8, 3, 5)], lambda x: to_space(x, "DCR"), block_size=2),
         row("nn.depth_to_space", [f32(2, 8, 3, 5)], lambda x: to_space(x, "CRD"), block_size=2, mode="CRD"),
         row("nn.depth_to_space", [f32(2, 3, 5, 8)], nhwc(lambda x: to_space(x, "DCR")), block_size=2, layout="NHWC"),
