@@ -154,7 +154,8 @@ class Dim(ctypes.Structure):
 
 
 class Spec(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_int32), ("ndim", ctypes.c_int32), ("dims", Dim * 8), ("element", ctypes.c_void_p)]
+    _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_int32), ("ndim", ctypes.c_int32), ("dims", Dim * 8),
+                ("element", ctypes.c_void_p)]
 
 
 SIZE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)

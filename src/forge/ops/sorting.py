@@ -259,8 +259,8 @@ class Unique(Op[UniqueAttrs]):
         (data,) = operands
         assert data is not None
         if data.dtype == "string":
-            options = {"axis": attrs.axis, "sorted": attrs.sorted}
-            _, first, inverse, count = builder.call_multi(self, builder.call("string.rank", data), **options)
+            ranks = builder.call("string.rank", data)
+            _, first, inverse, count = builder.call_multi(self, ranks, axis=attrs.axis, sorted=attrs.sorted)
             return [builder.call("take", data, first, axis=attrs.axis), first, inverse, count]
         rest = tuple(k for k in range(data.rank) if k != attrs.axis % data.rank)
         size = dims.product(data.shape[k] for k in rest)
