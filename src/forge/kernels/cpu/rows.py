@@ -284,13 +284,15 @@ def row_function(
 
     Args:
         cost: vector operations per vector of a row.
-        reads_only: the kernel keeps nothing of its own in the scratch: rows that are plain memory need none.
+        reads_only: the kernel keeps nothing of its own in the scratch: short rows that are plain memory need none. Longer ones
+            are read from the scratch faster, as it is aligned, while they fit there.
     """
     across = _across_axis(problem)
     work = problem.length * cost
     if across is None:
         lanes = min(problem.lanes(dtype), next_power_of_two(problem.row[-1].assumed))
         plain = reads_only and isinstance(problem.reads["data"], E.Load) and problem.reads["data"].dtype == dtype
+        plain = plain and problem.row[-1].assumed * dtypes.itemsize(dtype) * 4 <= problem.target.l1_cache
         along: Callable[[bool], Row] = lambda cached: AlongRow(problem, dtype, cached)  # noqa: E731
         body = kernel(along(False)) if plain else _variants(problem, dtype, along, kernel, 1)
         return call.function(parallel_nest(problem.outer, body, work // lanes + 1))
