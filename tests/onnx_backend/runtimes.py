@@ -28,13 +28,15 @@ def prepare_interpreter(model: bytes, _: Sequence[Any]) -> Prepared:
 def prepare_frozen(model: bytes, inputs: Sequence[Any]) -> Prepared:
     """As ``interpreter``, but all tensor inputs other than the first are constants of the model, as in most real models."""
     proto = onnx.ModelProto.FromString(model)
+    weights = {tensor.name for tensor in proto.graph.initializer}
+    given = [info for info in proto.graph.input if info.name not in weights]
     kept = []
-    for index, (info, value) in enumerate(zip(proto.graph.input, inputs)):
+    for index, (info, value) in enumerate(zip(given, inputs)):
         if index == 0 or not isinstance(value, np.ndarray):
             kept.append(index)
         else:
             proto.graph.initializer.append(numpy_helper.from_array(value, info.name))
-    declared = [proto.graph.input[index] for index in kept]
+    declared = [given[index] for index in kept]
     del proto.graph.input[:]
     proto.graph.input.extend(declared)
     run = prepare_interpreter(proto.SerializeToString(), ())
