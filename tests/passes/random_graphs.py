@@ -208,7 +208,7 @@ def _slice(net: Network) -> Value:
     if not isinstance(extent, int) or extent == 0:
         raise TypeInferenceError("bounds are known")
     if net.rng.random() < 0.4:
-        axis = net.pick(*[k for k, d in enumerate(x.shape) if isinstance(d, int)])
+        axis = net.pick(*[k for k, d in enumerate(x.shape) if isinstance(d, int) and d])
         return net.call("take", x, net.builder.constant(np.int64(net.rng.integers(x.shape[axis]))), axis=axis)
     begin = int(net.rng.integers(extent))
     return net.call("strided_slice", x, begin=(begin,), end=(extent,), axes=(x.rank - 1,))
