@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
-from forge.errors import ImportModelError, OpAttributeInvalid, OpAttributeUnimplemented
+from forge.errors import ImportModelError, OpAttributeInvalid
 from forge.frontends.onnx import import_model
 from tests.frontends.onnx.support import assert_same, evaluate, example, model, onnxruntime_outputs, ops, run
 
@@ -432,7 +432,6 @@ def test_linear_layers_become_dense_with_transposed_weights() -> None:
 
 
 REFUSED = [
-    ("y = Dropout(x, r, t)", 12, OpAttributeUnimplemented, "evaluation mode", {"r": np.float32(0.5), "t": np.array(True)}),
     ("y = Reshape(x, s)", 13, OpAttributeInvalid, "at most one", {"s": ints(-1, -1)}),
     ("y = Reshape(x, s)", 13, OpAttributeInvalid, "expected a multiple of 7", {"s": ints(7, -1)}),
     ("y = Reshape(x, s)", 13, OpAttributeInvalid, "copies a dimension", {"s": ints(2, 3, 4, 0)}),
