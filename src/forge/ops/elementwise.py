@@ -79,17 +79,24 @@ def _sign(x: Expr) -> Expr:
     return positive if dtypes.is_unsigned(x.dtype) else te.select(x < 0, te.const(-1, x.dtype), positive)
 
 
+def _against(rest: Expr, b: Expr) -> Expr:
+    """Whether a remainder, which has the sign of the dividend, has not that of the divisor ``b``."""
+    return te.logical_and(rest.ne(0.0), te.compare("ne", rest < 0.0, b < 0.0))
+
+
 def _floor_mod(a: Expr, b: Expr) -> Expr:
     """fmod, moved to the sign of ``b``."""
     rest = te.call("fmod", a, b)
-    wrong_sign = te.logical_and(rest.ne(0.0), te.compare("ne", rest < 0.0, b < 0.0))
-    return te.select(wrong_sign, rest + b, rest)
+    return te.select(_against(rest, b), rest + b, rest)
 
 
 def _floor_divide(a: Expr, b: Expr) -> Expr:
-    """The rounded (a - mod) / b, so that a == b * q + mod as closely as floats allow; infinite or NaN for b == 0."""
-    quotient = te.call("round", (a - _floor_mod(a, b)) / b)
-    return te.select(b.eq(0.0), a / b, quotient)
+    """The rounded (a - fmod) / b, less 1 where signs differ, so that a == b * q + mod as closely as floats allow; infinite or
+    NaN for b == 0.
+    """
+    rest = te.call("fmod", a, b)
+    quotient = te.call("round", (a - rest) / b)
+    return te.select(b.eq(0.0), a / b, te.select(_against(rest, b), quotient - 1.0, quotient))
 
 
 def _power(a: Expr, b: Expr) -> Expr:

@@ -133,7 +133,7 @@ def lgamma(x: Expr) -> Expr:
     a = _magnitude(x)
     positive = _lgamma_positive(a)
     reflected = number(math.log(math.pi)) - te.call("log", a) - te.call("log", _sine_of_pi(a)) - positive
-    return te.select(_is(a, INFINITY), a, te.select(x < 0.0, reflected, positive))
+    return te.select(_is(a, INFINITY), a, te.select(x < -1e-200, reflected, positive))  # nearer 0 both are -ln(a)
 
 
 def digamma(x: Expr) -> Expr:
@@ -255,7 +255,7 @@ def _erfinv_of(x: float) -> float:
 
 
 def _lgamma_of(x: float) -> float:
-    return math.inf if math.isinf(x) or (x <= 0 and x == math.floor(x)) else math.lgamma(x)
+    return math.inf if x > 1e306 or x == -math.inf or (x <= 0 and x == math.floor(x)) else math.lgamma(x)
 
 
 def _digamma_of(x: float) -> float:
@@ -269,12 +269,19 @@ def _digamma_of(x: float) -> float:
     while x < 20:
         terms.append(-1 / x)
         x += 1
-    terms += [math.log(x), -0.5 / x, *(-c / x ** (2 * k) for k, c in enumerate(tables.DIGAMMA, 1))]
+    terms += [math.log(x), -0.5 / x, *(-c * (1 / x) ** (2 * k) for k, c in enumerate(tables.DIGAMMA, 1))]
     return math.fsum(terms)
 
 
+def _far_bessel(order: int, x: float) -> float:
+    terms = [1.0]
+    for k in range(1, 6):
+        terms.append(-terms[-1] * (4 * order**2 - (2 * k - 1) ** 2) / (8 * k) / x)
+    return math.fsum(terms) / (math.sqrt(2 * math.pi) * math.sqrt(x))
+
+
 def _scaled_bessel(order: int) -> Callable[[float], float]:
-    """exp(-|x|) I(x): the power series, whose terms are all positive, or the integral over a period."""
+    """exp(-|x|) I(x): the power series, whose terms are all positive, the integral over a period, or the asymptotic series."""
     angles = (np.arange(4096) + 0.5) * (math.pi / 4096)
 
     def run(x: float) -> float:
@@ -282,7 +289,8 @@ def _scaled_bessel(order: int) -> Callable[[float], float]:
         if a < 12:
             series = math.fsum((a / 2) ** (2 * k + order) / (math.factorial(k) * math.factorial(k + order)) for k in range(60))
             return math.copysign(series * math.exp(-a), x) if order else series * math.exp(-a)
-        value = float(np.mean(np.exp(a * (np.cos(angles) - 1)) * np.cos(order * angles))) if math.isfinite(a) else 0.0
+        narrow = a < 10000
+        value = float(np.mean(np.exp(a * (np.cos(angles) - 1)) * np.cos(order * angles))) if narrow else _far_bessel(order, a)
         return math.copysign(value, x) if order else value
 
     return run

@@ -26,7 +26,7 @@ def _softplus(x: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-    return np.asarray(x * np.asarray(_ERFC(x * -math.sqrt(0.5)), np.float64) * 0.5)
+    return np.asarray(0.5 * x * np.asarray(_ERFC(x * -math.sqrt(0.5)), np.float64))
 
 
 def _gelu_tanh(x: Array) -> Array:
