@@ -44,6 +44,18 @@ def real_tensor(op: str, name: str, value: Value | None, rank: int | None = None
     return found
 
 
+def float_tensor(op: str, name: str, value: Value | None, rank: int | None = None) -> TensorType:
+    """``tensor_type`` of an operand that must hold floats.
+
+    Raises:
+        TypeInferenceError: it is no such tensor.
+    """
+    found = tensor_type(op, name, value, rank)
+    if not dtypes.is_float(found.dtype):
+        raise fail(op, f"operand {name!r} has the wrong element type", found.dtype, "float")
+    return found
+
+
 def require_equal(op: str, what: str, got: Dim, expected: Dim) -> None:
     """Raises TypeInferenceError unless two dimensions are provably equal."""
     if not dims.equal(got, expected):

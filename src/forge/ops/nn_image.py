@@ -26,6 +26,7 @@ from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.shapes import fresh_symbol, known_dims
 from forge.ir.types import TensorType
+from forge.ops import numeric
 from forge.ops.base import Accuracy, Kind, Op, Operand, register
 from forge.ops.layout import parse_layout
 from forge.ops.lower_helpers import element, new_symbols
@@ -161,7 +162,7 @@ class _Resize(Op[Any]):
         if not dims.is_static(*sizes, *(data.shape[a] for a in axes)):
             return None
         nearest = attrs.method == "nearest_neighbor"
-        dtype = data.dtype if nearest or data.dtype == "float64" else "float32"
+        dtype = data.dtype if nearest else _weighing_dtype(data.dtype)
         y = data if data.dtype == dtype else builder.call("cast", data, dtype=dtype)
         for axis, size in zip(axes, sizes):
             indices, weights = taps(y.shape[axis], size, attrs)
@@ -216,8 +217,12 @@ def _inside(index: np.ndarray, extent: int) -> np.ndarray:
 def _narrowed(y: np.ndarray, dtype: str) -> np.ndarray:
     if not dtypes.is_integer(dtype) or np.issubdtype(y.dtype, np.integer):
         return y.astype(dtypes.numpy_dtype(dtype))
-    low, high = dtypes.integer_range(dtype)
-    return np.asarray(np.clip(np.rint(y), low, high), dtypes.numpy_dtype(dtype))
+    return numeric.convert(np.rint(y), dtype)
+
+
+def _weighing_dtype(dtype: str) -> str:
+    """The float type in which elements are added up."""
+    return "float64" if dtype == "float64" or (dtypes.is_integer(dtype) and dtypes.bits(dtype) >= 32) else "float32"
 
 
 def _weighted(builder: Builder, parts: Sequence[Value], weights: Sequence[Value]) -> Value:
@@ -231,7 +236,7 @@ def _weighted(builder: Builder, parts: Sequence[Value], weights: Sequence[Value]
 def _resized_axis(data: Tensor, axis: int, size: Expr, attrs: Any) -> Tensor:
     """``data`` resized along one axis, as a compute; what is weighed is kept in the accumulator's dtype."""
     extent = data.shape[axis]
-    real = data.dtype if data.dtype == "float64" else "float32"
+    real = _weighing_dtype(data.dtype)
 
     def body(*i: Expr) -> Expr:
         index, n, m = (te.cast(x, POSITION) for x in (i[axis], extent, size))

@@ -18,6 +18,7 @@ from forge.ops.nn_common import (
     accumulator_dtype,
     cast_result,
     fail,
+    float_tensor,
     lowest,
     padded_read,
     real_tensor,
@@ -93,6 +94,7 @@ class Pool(Op[Any]):
     operands = (Operand("data"),)
     kind = Kind.REDUCTION
     spatial: ClassVar[str]
+    operand_type = staticmethod(real_tensor)
 
     def windows(self, attrs: Any) -> tuple[Window, ...]:
         sizes = tuple_of(self.name, "pool_size", attrs.pool_size, len(self.spatial))
@@ -105,7 +107,7 @@ class Pool(Op[Any]):
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
         axes = self.axes(attrs)
-        data = real_tensor(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
+        data = self.operand_type(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
         shape = list(data.shape)
         for axis, window in zip(axes, self.windows(attrs)):
             shape[axis] = window.positions(shape[axis], attrs.ceil_mode)
@@ -163,10 +165,10 @@ class _AvgPool(Pool):
     """Mean over sliding windows (positions as in max pooling).
 
     The divisor is the number of taps inside of the data or, with ``count_include_pad``, inside of the padded data.
-    Integers are divided towards zero.
     """
 
     accuracy = Accuracy.ACCUMULATING
+    operand_type = staticmethod(float_tensor)
 
     def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
         x = wide(operands[0])
@@ -175,8 +177,7 @@ class _AvgPool(Pool):
         for axis, window in zip(self.axes(attrs), self.windows(attrs)):
             counts = [_count_taps(window, x.shape[axis], p, attrs.count_include_pad) for p in range(total.shape[axis])]
             divisor = divisor * np.reshape(counts, [-1 if k == axis else 1 for k in range(x.ndim)])
-        quotient = total / np.maximum(divisor, 1)
-        return [np.trunc(quotient) if np.issubdtype(x.dtype, np.integer) else quotient]
+        return [total / np.maximum(divisor, 1)]
 
     def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         (data,) = operands
@@ -188,8 +189,7 @@ class _AvgPool(Pool):
             divisor: Expr = te.const(1)
             for axis, window in zip(axes, spec):
                 divisor = divisor * _divisor(window, data.shape[axis], indices[axis], attrs)
-            op = "div" if dtypes.is_float(total.dtype) else "truncdiv"
-            return te.cast(binary(op, total[indices], te.cast(divisor, total.dtype)), data.dtype)
+            return te.cast(total[indices] / te.cast(divisor, total.dtype), data.dtype)
 
         return [te.compute(total.shape, mean, name="pool_mean")]
 
@@ -294,7 +294,7 @@ class _AdaptivePool(Op[Any]):
     operands = (Operand("data"),)
     kind = Kind.REDUCTION
     spatial: ClassVar[str]
-    reduction: ClassVar[str]  # "max" or "sum" (of a mean)
+    reduction: ClassVar[str]  # "max" or "sum" (of a mean, of floats)
 
     def sizes(self, shape: Sequence[Any], attrs: Any) -> list[tuple[int, Any]]:
         """(axis, output extent) of the axes that are pooled."""
@@ -304,7 +304,8 @@ class _AdaptivePool(Op[Any]):
         return list(zip(axes, tuple_of(self.name, "output_size", attrs.output_size, len(axes))))
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = real_tensor(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
+        operand_type = real_tensor if self.reduction == "max" else float_tensor
+        data = operand_type(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
         if attrs.out_layout not in ("", attrs.layout):
             raise fail(self.name, "out_layout", repr(attrs.out_layout), f"'' or the layout {attrs.layout!r}")
         shape = list(data.shape)

@@ -11,7 +11,7 @@ import numpy as np
 from forge import dtypes, te
 from forge.ir.types import TensorType
 from forge.ops.base import Accuracy, register
-from forge.ops.nn_common import fail, lowest, padded_read
+from forge.ops.nn_common import cast_result, fail, lowest, padded_read
 from forge.ops.nn_pool import MaxPool1DAttrs, MaxPool2DAttrs, MaxPool3DAttrs, Pool
 from forge.te import Expr, Tensor
 
@@ -45,6 +45,8 @@ class _IndexedMaxPool(Pool):
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
         (values,) = super().infer(operands, attrs, regions)
+        if values.dtype == "bool":
+            raise fail(self.name, "operand 'data' has the wrong element type", values.dtype, "numeric")
         if attrs.layout != "NC" + self.spatial:
             raise fail(self.name, "layout", repr(attrs.layout), f"'NC{self.spatial}'")
         return [values, TensorType(values.shape, "int64")]
@@ -70,17 +72,17 @@ class _IndexedMaxPool(Pool):
         assert data is not None
         out = te.shape_of(results[0].shape)
         values = self.reduce(data, attrs, "max", lowest(data.dtype), out)
-        return [values, self._indices(data, values, attrs, out)]
+        return [cast_result(values, data.dtype), self._indices(data, values, attrs, out)]
 
     def _indices(self, data: Tensor, values: Tensor, attrs: Any, out: Sequence[Expr]) -> Tensor:
-        """The lowest tap that holds the maximum, as a tensor of taps, then its flat index."""
+        """The lowest tap that holds the maximum, as a tensor of taps, then its flat index; 0 where all taps are padding."""
         spec = self.windows(attrs)
         taps = [te.reduce_axis(w.size, f"t{k}") for k, w in enumerate(spec)]
         overhang = [False, False, *(w.may_overhang(attrs.ceil_mode) for w in spec)]
 
         def first(*i: Expr) -> Expr:
             source = [*i[:2], *(w.position(at, tap.var) for w, at, tap in zip(spec, i[2:], taps))]
-            value = padded_read(data, source, overhang, lowest(data.dtype))
+            value = te.cast(padded_read(data, source, overhang, lowest(data.dtype)), values.dtype)
             hit = value.eq(values[i])
             if dtypes.is_float(data.dtype):
                 hit = hit | te.call("isnan", value)
@@ -103,6 +105,9 @@ class _IndexedMaxPool(Pool):
             for window, at, tap in zip(reversed(spec), reversed(i[2:]), reversed(taps)):
                 places.insert(0, window.position(at, number % tap.extent))
                 number = number // tap.extent
+            for axis, at in enumerate(places, 2):
+                if overhang[axis]:
+                    places = [te.select(te.logical_and(at >= 0, at < data.shape[axis]), p, te.const(0)) for p in places]
             index = i[0] * data.shape[1] + i[1]
             order = range(len(spec))
             if attrs.column_major:

@@ -24,7 +24,7 @@ from forge import dims
 from forge.dims import Dim
 from forge.ir.types import TensorType
 from forge.ops.base import Accuracy, Kind, Op, Operand, register
-from forge.ops.nn_common import fail, real_tensor, require_equal, tensor_type, wide
+from forge.ops.nn_common import fail, float_tensor, require_equal, tensor_type, wide
 
 if TYPE_CHECKING:
     from forge.ir.nodes import Graph, Value
@@ -83,7 +83,7 @@ class _Recurrent(Op[Any]):
     states: ClassVar[int] = 1
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        x, r = real_tensor(self.name, "x", operands[0], 3), tensor_type(self.name, "r", operands[2], 3)
+        x, r = float_tensor(self.name, "x", operands[0], 3), tensor_type(self.name, "r", operands[2], 3)
         directions = self._check_attributes(attrs)
         hidden = r.shape[2]
         batch, steps = (x.shape[0], x.shape[1]) if attrs.layout else (x.shape[1], x.shape[0])

@@ -66,6 +66,7 @@ class GridSample(Op[GridSampleAttrs]):
     """out[n, c, p..] = data[n, c] at grid[n, p..]: normalised coordinates in the last dimension, innermost axis first.
 
     ``mode``: nearest (half to even), linear, cubic (Keys' kernel with -0.75). ``padding_mode``: zeros, border, reflection.
+    Elements of weight 0 do not count, whatever they are.
     """
 
     name = "image.grid_sample"
@@ -95,7 +96,7 @@ class GridSample(Op[GridSampleAttrs]):
         for place in np.ndindex(grid.shape[:-1]):
             taps = [_reference_taps(x, n, attrs) for x, n in zip(reversed(grid[place]), extents, strict=True)]
             for chosen in itertools.product(*taps):
-                if any(index is None for index, _ in chosen):
+                if any(index is None or weight == 0 for index, weight in chosen):
                     continue
                 element = data[(place[0], slice(None), *(index for index, _ in chosen))]
                 target = (place[0], slice(None), *place[1:])
@@ -119,7 +120,8 @@ class GridSample(Op[GridSampleAttrs]):
             places = [(i[0], *i[2:], te.const(k), tap.var) for k, tap in enumerate(taps)]
             value = te.cast(data[(i[0], i[1], *(indices[p] for p in places))], real)
             for place in places:
-                value = value * te.cast(weights[place], real)
+                weight = te.cast(weights[place], real)
+                value = te.select(weight.eq(0.0), te.const(0.0, real), value * weight)
             return te.reduce("sum", value, taps)
 
         return [cast_result(te.compute(out, body, "grid_sample"), data.dtype)]

@@ -243,9 +243,11 @@ class Unique(Op[UniqueAttrs]):
         return [slices, numbers, TensorType((data.shape[axis],), "int64"), numbers]
 
     def reference(self, operands: Arrays, attrs: UniqueAttrs) -> Arrays:
-        _, first, number, count = np.unique(
-            operands[0], return_index=True, return_inverse=True, return_counts=True, axis=attrs.axis
-        )
+        slices = np.moveaxis(numeric.widen(operands[0]), attrs.axis, 0)
+        columns = slices.reshape(len(slices), -1).T
+        places = [np.unique(column, return_inverse=True)[1] for column in columns]
+        ranks = np.array(places, np.int64).reshape(len(columns), -1).T
+        _, first, number, count = np.unique(ranks, return_index=True, return_inverse=True, return_counts=True, axis=0)
         order = np.arange(len(first)) if attrs.sorted else np.argsort(first, kind="stable")
         place = np.argsort(order, kind="stable")
         slices = np.take(operands[0], first[order], axis=attrs.axis)
@@ -261,6 +263,10 @@ class Unique(Op[UniqueAttrs]):
         if data.dtype == "string":
             ranks = builder.call("string.rank", data)
             _, first, inverse, count = builder.call_multi(self, ranks, axis=attrs.axis, sorted=attrs.sorted)
+            return [builder.call("take", data, first, axis=attrs.axis), first, inverse, count]
+        if data.dtype == "bool":
+            numbers = builder.call("cast", data, dtype="uint8")
+            _, first, inverse, count = builder.call_multi(self, numbers, axis=attrs.axis, sorted=attrs.sorted)
             return [builder.call("take", data, first, axis=attrs.axis), first, inverse, count]
         rest = tuple(k for k in range(data.rank) if k != attrs.axis % data.rank)
         size = dims.product(data.shape[k] for k in rest)

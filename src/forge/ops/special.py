@@ -132,7 +132,9 @@ def _lgamma_positive(a: Expr) -> Expr:
 def lgamma(x: Expr) -> Expr:
     a = _magnitude(x)
     positive = _lgamma_positive(a)
-    reflected = number(math.log(math.pi)) - te.call("log", a) - te.call("log", _sine_of_pi(a)) - positive
+    sine = _sine_of_pi(a)
+    reflected = number(math.log(math.pi)) - te.call("log", a) - te.call("log", sine) - positive
+    reflected = te.select(_is(sine, 0.0), number(INFINITY), reflected)
     return te.select(_is(a, INFINITY), a, te.select(x < -1e-200, reflected, positive))  # nearer 0 both are -ln(a)
 
 

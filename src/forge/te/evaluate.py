@@ -265,8 +265,8 @@ def _call(name: str, args: list[Array], dtype: str) -> Array:
 
 def _reduce(kind: str, points: Array, axes: tuple[int, ...]) -> Array:
     name = dtypes.canonical(points.dtype)
-    if kind in ("and", "or"):
-        return np.asarray((np.all if kind == "and" else np.any)(points, axis=axes))
+    if kind in ("and", "or") or (name == "bool" and kind in ("min", "max")):
+        return np.asarray((np.all if kind in ("and", "min") else np.any)(points, axis=axes))
     if kind in ("sum", "prod"):
         wide = np.float64 if dtypes.is_float(name) else np.complex128 if dtypes.is_complex(name) else points.dtype
         return np.asarray((np.sum if kind == "sum" else np.prod)(points, axis=axes, dtype=wide))

@@ -1,14 +1,14 @@
 """Rows of every elementwise operator and reduction, made from their declarations.
 
 For each element type that an operator accepts: NaN, infinities, -0, subnormal, huge and ordinary numbers, or the integers at the
-ends of the range, all pairs of them for two operands. Then no elements, rank 0 and rank 8. Oracles compute integers without bounds,
-and floats in the widest type of the machine.
+ends of the range, all pairs of them for two operands. Then no elements, rank 0 and rank 8. Oracles compute integers without
+bounds, and floats in the widest type of the machine.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ml_dtypes
@@ -18,7 +18,6 @@ from forge import dtypes
 from forge.ir.op import all_ops
 from forge.ops.elementwise_base import Elementwise
 from forge.ops.infer_helpers import DTYPE_CLASSES
-from forge.ops.reduction import Reduction
 from tests.ops.case import Case, Draw, row
 
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
