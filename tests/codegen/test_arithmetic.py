@@ -157,6 +157,62 @@ def test_dot_product_of_bytes_is_exact(lanes: int, target: str) -> None:
     assert total.tolist() == want.tolist()
 
 
+@pytest.mark.parametrize("target", LEVELS)
+@pytest.mark.parametrize("lanes", [1, 3, 4, 8, 16])
+def test_dot_product_of_pairs_of_bfloat16(lanes: int, target: str) -> None:
+    from forge.codegen.testing import build
+    from forge.tir import interp, stmt
+    from forge.tir.expr import Buffer
+
+    c, a, b = Buffer("c", "float32", ()), Buffer("a", "bfloat16", ()), Buffer("b", "bfloat16", ())
+    place = tir.ramp(0, 1, lanes)
+    left, right = (tir.call("reinterpret", tir.load(x, tir.ramp(0, 1, 2 * lanes)), dtype="uint32", lanes=lanes) for x in (a, b))
+    function = stmt.Function("dot", (c, a, b), (), stmt.store(c, place, tir.call("dot_bf16", tir.load(c, place), left, right)))
+    rng = np.random.default_rng(lanes)
+    start = rng.standard_normal(lanes).astype(np.float32)
+    factors = [rng.standard_normal(2 * lanes).astype(dtypes.numpy_dtype("bfloat16")) for _ in "ab"]
+    products = factors[0].astype(np.float64) * factors[1].astype(np.float64)
+    want = start + products.reshape(lanes, 2).sum(1)
+    bound = 3 * 2.0**-24 * (np.abs(start) + np.abs(products).reshape(lanes, 2).sum(1))
+    native, slow = start.copy(), start.copy()
+    build(function, target)(native, *factors)
+    interp.run(function, [slow, *factors])
+    for total in (native, slow):
+        assert np.all(np.abs(total - want) <= bound)
+
+
+@pytest.mark.parametrize("target", LEVELS)
+def test_bits_of_narrow_floats_pass_unchanged(target: str) -> None:
+    from forge.codegen.testing import build
+    from forge.tir import stmt
+    from forge.tir.expr import Buffer
+
+    x, y = Buffer("x", "bfloat16", ()), Buffer("y", "uint16", ())
+    place = tir.ramp(0, 1, 16)
+    kernel = build(stmt.Function("bits", (x, y), (), stmt.store(y, place, tir.call("reinterpret", tir.load(x, place),
+                   dtype="uint16"))), target)
+    codes = np.array([0, 1, 0x7F, 0x80, 0x3F80, 0x7F7F, 0x7F80, 0x7F81, 0x7FFF, 0x8000, 0xFF80, 0xFF81, 2, 3, 4, 5], np.uint16)
+    out = np.zeros(16, np.uint16)
+    kernel(codes.view(dtypes.numpy_dtype("bfloat16")), out)
+    assert out.tolist() == codes.tolist()
+
+
+@pytest.mark.parametrize("target", LEVELS)
+def test_unrounded_numbers_are_rounded_where_they_are_stored(target: str) -> None:
+    from forge.codegen.testing import build
+    from forge.tir import stmt
+    from forge.tir.expr import Buffer
+
+    x, y = Buffer("x", "float32", ()), Buffer("y", "bfloat16", ())
+    place = tir.ramp(0, 1, 16)
+    narrow = tir.call("unrounded", tir.load(x, place), dtype="bfloat16")
+    kernel = build(stmt.Function("unrounded", (x, y), (), stmt.store(y, place, narrow * 3.0)), target)
+    values = np.random.default_rng(0).standard_normal(16).astype(np.float32)
+    out = np.zeros(16, dtypes.numpy_dtype("bfloat16"))
+    kernel(values, out)
+    assert out.tolist() == (values * np.float32(3)).astype(out.dtype).tolist()
+
+
 @pytest.mark.parametrize("lanes", [2, 3, 8, 13, 16])
 @pytest.mark.parametrize("name", ["reduce_add", "reduce_mul", "reduce_max", "reduce_min"])
 def test_horizontal_reductions(name: str, lanes: int) -> None:

@@ -17,6 +17,9 @@ LIMIT = 1e-5
 HALF_LIMIT = 5e-3
 """Of the largest output: a few layers in float16."""
 
+BFLOAT16_LIMIT = 4e-2
+"""Of the largest output: bfloat16 has three bits less than float16."""
+
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
 

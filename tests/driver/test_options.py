@@ -14,7 +14,8 @@ from forge.driver import GRAPH_STAGES, check_options, compile_module, optimized_
 from forge.errors import ForgeError, OptionError, TargetError
 from forge.ir.parser import parse_module
 from forge.target import Target
-from tests.driver.support import DIGITS, HALF_LIMIT, LIMIT, difference, files, pictures, reference
+from forge.target.features import host_features
+from tests.driver.support import BFLOAT16_LIMIT, DIGITS, HALF_LIMIT, LIMIT, difference, files, pictures, reference
 
 V3 = "llvm -mcpu=x86-64-v3"
 
@@ -130,6 +131,27 @@ def test_float16(digits: forge.IRModule, tmp_path: Path) -> None:
 @pytest.mark.parametrize("opt_level", [0, 3])
 def test_float16_at_other_levels(digits: forge.IRModule, opt_level: int) -> None:
     assert 0 < difference(digits, pictures(), float16=True, opt_level=opt_level) <= HALF_LIMIT
+
+
+def test_bfloat16(digits: forge.IRModule, tmp_path: Path) -> None:
+    digits.compile(output_path=tmp_path / "build", set_bfloat16=True, export_metadata=True)
+    runtime = forge.Runtime(tmp_path / "build")
+    assert runtime.model_precision == "bfloat16"
+    assert runtime.input_dtypes == runtime.output_dtypes == ["float32"]
+    x = pictures(50)
+    expected = reference(digits, x)[0]
+    off = np.abs(runtime(x) - expected).max() / np.abs(expected).max()
+    assert 0 < off <= BFLOAT16_LIMIT
+    with pytest.raises(OptionError, match="at most one"):
+        digits.compile(output_path=tmp_path / "both", set_float16=True, set_bfloat16=True)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v4", V3])
+@pytest.mark.parametrize("opt_level", [0, 3])
+def test_bfloat16_on_targets(digits: forge.IRModule, target: str, opt_level: int) -> None:
+    if not set(Target.parse(target).features) <= set(host_features()):
+        pytest.skip(f"this machine has not the features of {target}")
+    assert 0 < difference(digits, pictures(), bfloat16=True, target=target, opt_level=opt_level) <= BFLOAT16_LIMIT
 
 
 @pytest.mark.parametrize("opt_level", [0, 3])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from forge import dtypes
 from forge.errors import TypeInferenceError
+from forge.ops.pairs import paired
 from tests.ops.nn_check import check, random, single
 
 
@@ -28,6 +32,16 @@ def test_blocked_equals_plain(channels: int) -> None:
                 channels=10, in_channels=channels, kernel_size=(3, 3))
     plain = check("layout_transform", [got], src_layout="NCHW4c", dst_layout="NCHW", channels=10)
     np.testing.assert_allclose(plain, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_in_pairs() -> None:
+    x = blocked(random(1, 6, 6, 5), 4, np.nan).astype(dtypes.numpy_dtype("bfloat16"))
+    w = packed(random(5, 6, 3, 3, seed=1), 4, 4).astype(x.dtype)
+    attributes: dict[str, Any] = {"padding": (1, 1), "channels": 5, "in_channels": 6}
+    expected = check("nn.contrib_conv2d_NCHWc", [x, w], **attributes)
+    assert np.array_equal(check("nn.contrib_conv2d_NCHWc", [x, paired(w)], **attributes)[..., :1], expected[..., :1])
+    with pytest.raises(TypeInferenceError, match="rank 6"):
+        single("nn.contrib_conv2d_NCHWc", [x.astype(np.float32), paired(w).astype(np.float32)], **attributes)
 
 
 @pytest.mark.parametrize("channels", [4, 6])

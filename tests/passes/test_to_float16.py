@@ -30,14 +30,12 @@ def test_contractions_become_half_and_element_wise_operators_follow() -> None:
     assert check(to_float16.run, graph, tolerance=HALF) == 3
     assert text_of(graph) == (
         '%0 = cast(%x, dtype="float16");\n'
-        '%1 = cast(meta[relay.Constant][0], dtype="float16");\n'
-        "%2 = nn.conv2d(%0, %1);\n"
-        '%3 = cast(meta[relay.Constant][1], dtype="float16");\n'
-        "%4 = nn.bias_add(%2, %3);\n"
-        "%5 = nn.relu(%4);\n"
-        '%6 = cast(%5, dtype="float32");\n'
-        "%7 = nn.softmax(%6);\n"
-        "nn.max_pool2d(%7, pool_size=[2, 2])"
+        "%1 = nn.conv2d(%0, meta[relay.Constant][0]);\n"
+        "%2 = nn.bias_add(%1, meta[relay.Constant][1]);\n"
+        "%3 = nn.relu(%2);\n"
+        '%4 = cast(%3, dtype="float32");\n'
+        "%5 = nn.softmax(%4);\n"
+        "nn.max_pool2d(%5, pool_size=[2, 2])"
     )
 
 

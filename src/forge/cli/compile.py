@@ -29,6 +29,7 @@ def compile_(
     host: Annotated[str | None, typer.Option(help="Description of the host; must be of the target's architecture.")] = None,
     opt_level: Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Optimisation level.")] = 3,
     float16: Annotated[bool, typer.Option("--float16", help="Compute in float16 where that is safe.")] = False,
+    bfloat16: Annotated[bool, typer.Option("--bfloat16", help="Compute in bfloat16 where that is safe.")] = False,
     channel_layout: Annotated[str | None, typer.Option(help="Inner layout of convolutions: first or last.")] = None,
     winograd: Annotated[bool, typer.Option(help="Let 3x3 convolutions use fewer multiplications (errors of 1e-5).")] = True,
     force: Annotated[bool, typer.Option("--force", "-f", help="Write into a directory that exists.")] = False,
@@ -43,7 +44,7 @@ def compile_(
     """Compiles a model into a directory with one self-contained native library."""
     chosen: dict[str, Any] = {
         "target": target, "host": host, "opt_level": opt_level, "float16": float16, "channel_layout": channel_layout,
-        "winograd": winograd,
+        "winograd": winograd, "bfloat16": bfloat16,
     }
     checked = check_options(**chosen)
     if stop_after is not None:

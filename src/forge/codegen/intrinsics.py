@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from forge import dtypes
-from forge.codegen import arithmetic, conversions, floats
+from forge.codegen import arithmetic, conversions, floats, memory
 from forge.codegen.arithmetic import Typed
 from forge.codegen.llvm import Operand, memory_type, register_dtype, register_type, scalar_type, text, vector_of
 from forge.errors import CompileError
@@ -168,7 +168,7 @@ def _reinterpret(e: ExpressionEmitter, x: tir.Call) -> Operand:
     source = x.args[0]
     if dtypes.itemsize(source.dtype) * source.lanes != dtypes.itemsize(x.dtype) * x.lanes:
         raise CompileError(f"codegen: reinterpret of {source.lanes} {source.dtype} as {x.lanes} {x.dtype}; expected equal sizes")
-    value = conversions.to_memory(e, e.value(source), source.dtype, source.lanes)
+    value = memory.bits_of(e, source)
     from_type, to_type = vector_of(memory_type(source.dtype), source.lanes), vector_of(memory_type(x.dtype), x.lanes)
     operand = text(value, memory_type(source.dtype), source.lanes)
     bits = e.builder.pure(f"bitcast {from_type} {operand} to {to_type}")
@@ -221,6 +221,29 @@ def _has_dot_instruction(e: ExpressionEmitter, lanes: int) -> bool:
         return e.target.has("avx512vnni")
     short = e.target.has("avxvnni") or e.target.has("avx512vnni") and e.target.has("avx512vl")
     return lanes in (4, 8) and short
+
+
+def _dot_bf16(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    accumulator, a, b = x.args
+    lanes, t = x.lanes, e.typed(x)
+    wide = lanes == 16 or lanes in (4, 8) and e.target.has("avx512vl")
+    if not (wide and e.target.has("avx512bf16")):
+        (a_low, a_high), (b_low, b_high) = _bfloat16_halves(a), _bfloat16_halves(b)
+        return e.value(tir.call("fma", a_high, b_high, tir.call("fma", a_low, b_low, accumulator)))
+    pairs = f"<{2 * lanes} x bfloat>"
+    factors = [e.builder.pure(f"bitcast <{lanes} x i32> {text(e.value(v), 'i32', lanes)} to {pairs}") for v in (a, b)]
+    args = f"{t.type} {t.text(e.value(accumulator))}, {pairs} {factors[0]}, {pairs} {factors[1]}"
+    return e.builder.pure(f"call {t.type} @llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}({args})")
+
+
+def _bfloat16_halves(pairs: tir.Expr) -> tuple[tir.Expr, tir.Expr]:
+    """Lower and upper numbers of pairs of bfloat16, as float32."""
+    low, high = tir.binary("shl", pairs, 16), pairs & 0xFFFF0000
+    return tir.call("reinterpret", low, dtype="float32"), tir.call("reinterpret", high, dtype="float32")
+
+
+def _unrounded(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    return e.value(x.args[0])
 
 
 def _scale(e: ExpressionEmitter, x: tir.Call) -> Operand:
@@ -287,7 +310,7 @@ def _halves(x: tir.Expr) -> tuple[tir.Expr, tir.Expr]:
 _RULES: dict[str, Callable[[ExpressionEmitter, tir.Call], Operand]] = {
     "fma": _fma, "abs": _abs, "sqrt": _sqrt, "rsqrt": _rsqrt, "isnan": _isnan, "isinf": _isinf,
     "popcount": _popcount, "clz": _clz, "lane": _lane, "shuffle": _shuffle, "reinterpret": _reinterpret,
-    "dot_u8s8": _dot_u8s8, "scale": _scale,
+    "dot_u8s8": _dot_u8s8, "dot_bf16": _dot_bf16, "unrounded": _unrounded, "scale": _scale,
     "product_error": _product_error, "residual": _residual, "pow": _pow,
     **dict.fromkeys(_ROUNDING, _round), **dict.fromkeys(_FOLDS, _reduce),
 }

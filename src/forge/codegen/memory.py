@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from forge import dtypes
 from forge.codegen import arithmetic, conversions
 from forge.codegen.arithmetic import Typed
-from forge.codegen.llvm import Operand, memory_type, text, vector_of
+from forge.codegen.llvm import NARROW_FLOATS, Operand, memory_type, text, vector_of
 from forge.errors import CompileError
 from forge.tir import expr as tir
 from forge.tir import stmt
@@ -25,13 +25,18 @@ def load(e: ExpressionEmitter, x: tir.Load) -> Operand:
 
 def store(e: ExpressionEmitter, s: stmt.Store) -> None:
     """Writes ``s.value``; a narrow float is rounded once."""
-    value, lanes = s.value, s.value.lanes
-    if isinstance(value, tir.Cast) and value.dtype == s.buffer.dtype:
-        operand = conversions.convert(e, e.value(value.x), value.x.dtype, value.dtype, lanes, exact=False)
+    Access(e, s.buffer, s.index, s.mask).store(bits_of(e, s.value))
+
+
+def bits_of(e: ExpressionEmitter, x: tir.Expr) -> Operand:
+    """``x`` as it lies in memory; what is loaded or cast to a narrow float passes through no other form."""
+    if isinstance(x, tir.Load) and x.dtype in NARROW_FLOATS:
+        return Access(e, x.buffer, x.index, x.mask).load()
+    if isinstance(x, tir.Cast):
+        operand = conversions.convert(e, e.value(x.x), x.x.dtype, x.dtype, x.lanes, exact=False)
     else:
-        operand = e.value(value)
-    bits = conversions.to_memory(e, operand, s.buffer.dtype, lanes)
-    Access(e, s.buffer, s.index, s.mask).store(bits)
+        operand = e.value(x)
+    return conversions.to_memory(e, operand, x.dtype, x.lanes)
 
 
 def prefetch(e: ExpressionEmitter, s: stmt.Prefetch) -> None:

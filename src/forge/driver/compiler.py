@@ -42,18 +42,19 @@ class Options:
     float16: bool
     channel_layout: str | None
     winograd: bool = True
+    bfloat16: bool = False
 
     @property
     def recorded(self) -> dict[str, Any]:
         """What the metadata keep, besides the target."""
         host = None if self.host is None else str(self.host)
-        return {"opt_level": self.opt_level, "float16": self.float16, "channel_layout": self.channel_layout,
-                "winograd": self.winograd, "host": host}
+        return {"opt_level": self.opt_level, "float16": self.float16, "bfloat16": self.bfloat16,
+                "channel_layout": self.channel_layout, "winograd": self.winograd, "host": host}
 
 
 def check_options(
     target: TargetLike = "llvm", host: TargetLike | None = None, opt_level: int = 3, float16: bool = False,
-    channel_layout: str | None = None, winograd: bool = True,
+    channel_layout: str | None = None, winograd: bool = True, bfloat16: bool = False,
 ) -> Options:
     """The options, after all were checked.
 
@@ -62,9 +63,11 @@ def check_options(
     """
     if isinstance(opt_level, bool) or not isinstance(opt_level, int) or opt_level not in OPT_LEVELS:
         raise OptionError(f"compile: opt_level: got {opt_level!r}; expected an integer from 0 to {OPT_LEVELS[-1]}")
-    for name, value in (("set_float16", float16), ("winograd", winograd)):
+    for name, value in (("set_float16", float16), ("set_bfloat16", bfloat16), ("winograd", winograd)):
         if not isinstance(value, bool):
             raise OptionError(f"compile: {name}: got {value!r}; expected True or False")
+    if float16 and bfloat16:
+        raise OptionError("compile: set_float16 and set_bfloat16: got both; expected at most one of them")
     if channel_layout not in (None, "first", "last"):
         raise OptionError(f"compile: set_channel_layout: got {channel_layout!r}; expected 'first', 'last' or None")
     resolved = Target.parse(target)
@@ -72,7 +75,7 @@ def check_options(
     described = None if host is None else Target.parse(host)
     if described is not None and described.arch != resolved.arch:
         raise TargetError(f"compile: host is {described.arch}, target is {resolved.arch}; expected the same architecture")
-    return Options(resolved, described, opt_level, float16, channel_layout, winograd)
+    return Options(resolved, described, opt_level, float16, channel_layout, winograd, bfloat16)
 
 
 def compile_module(
@@ -84,6 +87,7 @@ def compile_module(
     float16: bool = False,
     channel_layout: str | None = None,
     winograd: bool = True,
+    bfloat16: bool = False,
     name: str = "main",
     observer: Observer | None = None,
     progress: Progress | None = None,
@@ -100,7 +104,7 @@ def compile_module(
     Raises:
         OptionError: a bad option; TargetError: a bad target; CompileError: an operator has no native code.
     """
-    options = check_options(target, host, opt_level, float16, channel_layout, winograd)
+    options = check_options(target, host, opt_level, float16, channel_layout, winograd, bfloat16)
     cached = use_cache and observer is None and not profile
     key = cache.key(module, options.target, {**options.recorded, "name": name}) if cached else None
     if key is not None:

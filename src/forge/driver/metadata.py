@@ -31,7 +31,7 @@ def describe(compiled: CompiledModel, module: Module, uuid: str | None = None) -
         "created": creation_time(),
         "target": str(compiled.target),
         "cpu_features": ",".join(compiled.target.features),
-        "precision": "float16" if compiled.options["float16"] else _precision(module),
+        "precision": next((p for p in ("float16", "bfloat16") if compiled.options[p]), None) or _precision(module),
         "inputs": [_tensor(v, v.name, _layout_after(v)) for v in inputs],
         "outputs": [_tensor(v, name, _layout_before(v)) for v, name in outputs],
         "options": compiled.options,

@@ -15,7 +15,9 @@ import numpy as np
 from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.types import TensorType
+from forge.ops import pairs
 from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.infer_helpers import expect_rank
 from forge.ops.nn_common import (
     Window,
     accumulator_dtype,
@@ -55,13 +57,17 @@ class _PackedConv(Op[PackedConv2DAttrs]):
         sizes = [weight_shape[axis] for axis in self.kernel_axes]
         return windows(self.name, sizes, attrs.strides, attrs.dilation, attrs.padding)
 
+    def weight_type(self, weight: Value | None) -> TensorType:
+        """The type of the weight, without pairs."""
+        return tensor_type(self.name, "weight", weight, self.weight_rank)
+
     def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
         """(input blocks, input block size, output blocks, output block size) of the weight."""
         raise NotImplementedError
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
         data = real_tensor(self.name, "data", operands[0], 5)
-        weight = tensor_type(self.name, "weight", operands[1], self.weight_rank)
+        weight = self.weight_type(operands[1])
         in_blocks, in_block, out_blocks, out_block = self.blocks(weight)
         if attrs.channels is None or attrs.in_channels is None:
             raise fail(self.name, "attributes", f"channels {attrs.channels}, in_channels {attrs.in_channels}", "both")
@@ -94,13 +100,22 @@ class Conv2DNCHWc(_PackedConv):
     x * sw + u * dw - pw, i % a] * weight[O, i // a, v, u, i % a, o]`` with zeros outside of data's extents.
 
     Operands: data ``[N, ceil(I / a), H, W, a]``, weight ``[ceil(O / b), ceil(I / a), kh, kw, a, b]``, zero beyond the true
-    channels. Attributes: those of nn.conv2d (groups 1), ``channels`` = O, ``in_channels`` = I. Kernel family ``conv2d_nchwc``.
+    channels, or in pairs of input channels ``[ceil(O / b), ceil(I / a), kh, kw, a / 2, b, 2]``. Attributes: those of nn.conv2d
+    (groups 1), ``channels`` = O, ``in_channels`` = I. Kernel family ``conv2d_nchwc``.
     """
 
     name = "nn.contrib_conv2d_NCHWc"
     kernel = "conv2d_nchwc"
     kernel_axes = (2, 3)
     weight_rank = 6
+    may_pair = True
+
+    def weight_type(self, weight: Value | None) -> TensorType:
+        if not self.may_pair:
+            return super().weight_type(weight)
+        plain = pairs.plain_type(tensor_type(self.name, "weight", weight), self.weight_rank)
+        expect_rank(self.name, plain, "weight", self.weight_rank)
+        return plain
 
     def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
         shape = weight.shape
@@ -113,6 +128,7 @@ class Conv2DNCHWc(_PackedConv):
 
     def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
         data, weight = (v.astype(self.accumulator(operands[0], attrs)) for v in operands)
+        weight = pairs.plain_array(weight, 6)
         _, blocks, _, _, block = data.shape
         true_lane = (np.arange(blocks * block) < attrs.in_channels).reshape(blocks, 1, 1, block)
         view = self.view(np.where(true_lane, data, 0), weight, attrs)
@@ -133,7 +149,7 @@ class Conv2DNCHWc(_PackedConv):
             source = (n, channel // block, rows.position(y, v), columns.position(x, u), channel % block)
             overhang = (False, False, rows.may_overhang(), columns.may_overhang(), False)
             value = padded_read(data, source, overhang, 0)
-            factor = weight[out_block, channel // block, v, u, channel % block, lane]
+            factor = pairs.element(weight, 6, (out_block, channel // block, v, u, channel % block, lane))
             return te.reduce("sum", te.cast(value, dtype) * te.cast(factor, dtype), axes)
 
         total = te.compute(te.shape_of(results[0].shape), body, name="conv_nchwc")

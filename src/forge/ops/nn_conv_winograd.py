@@ -60,6 +60,7 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
     name = "nn.contrib_conv2d_winograd_NCHWc"
     kernel = "conv2d_winograd_nchwc"
     weight_rank = 5
+    may_pair = False
 
     def taps(self, weight_shape: Sequence[Any], attrs: Any) -> tuple[Window, ...]:
         return windows(self.name, (3, 3), attrs.strides, attrs.dilation, attrs.padding)

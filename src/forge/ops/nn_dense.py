@@ -11,9 +11,10 @@ import numpy as np
 from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.types import TensorType
+from forge.ops import pairs
 from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, register
 from forge.ops.complex_products import split_product
-from forge.ops.infer_helpers import broadcast_shapes
+from forge.ops.infer_helpers import broadcast_shapes, expect_rank
 from forge.ops.nn_common import (
     accumulator_dtype,
     cast_result,
@@ -128,8 +129,8 @@ class Dense(Op[DenseAttrs]):
 class DensePack(Op[DenseAttrs]):
     """Dense with a weight packed in panels: ``out[..., n] = sum over k of data[..., k] * weight[n // p, k, n % p]``.
 
-    Operands: data ``[..., K]`` of any rank, weight ``[ceil(N / p), K, p]`` with zeros beyond ``N = units``.
-    Kernel family ``dense_pack``.
+    Operands: data ``[..., K]`` of any rank, weight ``[ceil(N / p), K, p]`` with zeros beyond ``N = units``, or in pairs of k
+    ``[ceil(N / p), K / 2, p, 2]``. Kernel family ``dense_pack``.
     """
 
     name = "nn.contrib_dense_pack"
@@ -140,7 +141,9 @@ class DensePack(Op[DenseAttrs]):
     kernel = "dense_pack"
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data, weight = real_tensor(self.name, "data", operands[0]), tensor_type(self.name, "weight", operands[1], 3)
+        data = real_tensor(self.name, "data", operands[0])
+        weight = pairs.plain_type(tensor_type(self.name, "weight", operands[1]), 3)
+        expect_rank(self.name, weight, "weight", 3)
         if data.rank == 0:
             raise fail(self.name, "operand 'data'", data, "rank 1 or more")
         require_equal(self.name, f"last axis of data {data} against the weight's", data.shape[-1], weight.shape[1])
@@ -150,6 +153,7 @@ class DensePack(Op[DenseAttrs]):
 
     def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
         data, weight = operands
+        weight = pairs.plain_array(weight, 3)
         columns = weight.transpose(1, 0, 2).reshape(weight.shape[1], -1)
         return [_product(data, columns[:, : attrs.units], attrs.out_dtype)]
 
@@ -157,8 +161,9 @@ class DensePack(Op[DenseAttrs]):
         data, weight = operands
         assert data is not None and weight is not None
         panel = weight.shape[2]
-        return _contraction(te.shape_of(results[0].shape), weight.shape[1], lambda i, k: data[(*i[:-1], k)],
-                            lambda i, k: weight[i[-1] // panel, k, i[-1] % panel], results[0].dtype, "dense_pack")
+        return _contraction(te.shape_of(results[0].shape), data.shape[-1], lambda i, k: data[(*i[:-1], k)],
+                            lambda i, k: pairs.element(weight, 3, (i[-1] // panel, k, i[-1] % panel)), results[0].dtype,
+                            "dense_pack")
 
     def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
         return 2 * results[0].size * _depth(operands)

@@ -14,25 +14,29 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from forge import dtypes
 from forge.dims import Dim, is_static
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
 from forge.ops.base import Kind, Op
+from forge.ops.pairs import paired
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, live_nodes, on_all_graphs, remove_unused
-from forge.target.blocking import channel_block
+from forge.target.blocking import channel_block, dots_of_pairs
 
 POOLS = (
     "nn.max_pool2d", "nn.avg_pool2d", "nn.global_max_pool2d", "nn.global_avg_pool2d", "nn.adaptive_max_pool2d",
     "nn.adaptive_avg_pool2d",
 )
+FLOATS = ("float32", "float16", "bfloat16")
 RESIZES = ("image.resize2d", "nn.upsampling")
 
 
 def run(graph: Graph, context: PassContext) -> int:
     block = channel_block(context.target)
-    return on_all_graphs(graph, lambda g: _Blocking(g, block).run())
+    dots = dots_of_pairs(context.target)
+    return on_all_graphs(graph, lambda g: _Blocking(g, block, dots).run())
 
 
 class _Blocking:
@@ -41,9 +45,10 @@ class _Blocking:
     ``blocked`` holds the values that exist in it, by original value and block; ``plain`` those that were transformed back.
     """
 
-    def __init__(self, graph: Graph, block: int) -> None:
+    def __init__(self, graph: Graph, block: int, dots: bool) -> None:
         self.graph = graph
         self.block = block
+        self.dots = dots
         self.layout = f"NCHW{block}c"
         self.blocked: dict[tuple[Value, int], Value] = {}
         self.plain: dict[Value, Value] = {}
@@ -120,13 +125,19 @@ class _Blocking:
         if depthwise:
             op, packed = "nn.contrib_depthwise_conv2d_NCHWc", pack_depthwise(weight.constant, block)
         else:
-            op, packed = "nn.contrib_conv2d_NCHWc", pack_kernel(weight.constant, block, self.block)
+            op, packed = "nn.contrib_conv2d_NCHWc", self._packed(weight.constant, block, channels)
         layouts = {"data_layout": f"NCHW{block}c", "out_layout": self.layout,
                    "kernel_layout": f"OHW{block}o" if depthwise else f"OIHW{block}i{self.block}o"}
         sizes = {"channels": weight.shape[0], "in_channels": channels, "kernel_size": weight.shape[2:]}
         source = self._in_blocks(data, builder, block)
         return builder.call(op, source, builder.constant(packed, name=weight.name), name=node.name,
                             **{**attributes, **layouts, **sizes})
+
+    def _packed(self, weight: np.ndarray, block: int, channels: int) -> np.ndarray:
+        """``pack_kernel``, in pairs of channels where the target multiplies such."""
+        packed = pack_kernel(weight, block, self.block)
+        whole = channels % 2 == 0 and block % 2 == 0
+        return paired(packed) if self.dots and whole and dtypes.canonical(weight.dtype) == "bfloat16" else packed
 
     def _transposed_convolution(self, node: Node) -> Value:
         """A convolution that gives the outputs between two inputs as channels of one position, then a shuffle of these to places.
@@ -141,7 +152,7 @@ class _Blocking:
         rounded = -(-channels // self.block) * self.block
         kernel = subpixel_kernel(weight.constant, steps, rounded)
         taps = kernel.shape[2:]
-        constant = builder.constant(pack_kernel(kernel, self.block, self.block), name=weight.name)
+        constant = builder.constant(self._packed(kernel, self.block, data.shape[1]), name=weight.name)
         phases = builder.call(
             "nn.contrib_conv2d_NCHWc", self._in_blocks(data, builder, self.block), constant, name=node.name, kernel_size=taps,
             padding=(*(k - 1 for k in taps), *(k - 1 for k in taps)), channels=kernel.shape[0], in_channels=data.shape[1],
@@ -295,13 +306,13 @@ def _is_eligible(node: Node) -> bool:
 
 
 def _is_plain(node: Node, kernel_layout: str) -> bool:
-    """Whether it is a float32 convolution in the default layouts with a constant weight and known sizes."""
+    """Whether it is a convolution of float32 or narrower in the default layouts with a constant weight and known sizes."""
     data, weight = node.operands
     attributes = node.attributes
-    if data is None or weight is None or weight.constant is None or weight.constant.size == 0 or data.dtype != "float32":
+    if data is None or weight is None or weight.constant is None or weight.constant.size == 0 or data.dtype not in FLOATS:
         return False
     layouts = (attributes["data_layout"], attributes["kernel_layout"], attributes["out_layout"] or "NCHW")
-    default = layouts == ("NCHW", kernel_layout, "NCHW") and attributes["out_dtype"] in ("", "float32")
+    default = layouts == ("NCHW", kernel_layout, "NCHW") and attributes["out_dtype"] in ("", data.dtype)
     return default and is_static(*data.shape[1:], *attributes["padding"])
 
 

@@ -1,6 +1,7 @@
 """Matrix products with constant weights get them packed in panels as wide as the target's kernels read them.
 
-``nn.dense(%x, w)`` --> ``nn.contrib_dense_pack(%x, p)`` with ``p[n // b, k, n % b] = w[n, k]`` and zeros beyond w's last row.
+``nn.dense(%x, w)`` --> ``nn.contrib_dense_pack(%x, p)`` with ``p[n // b, k, n % b] = w[n, k]`` and zeros beyond w's last row;
+bfloat16 in pairs of k, ``p[n // b, k // 2, n % b, k % 2]``, where k is even and the target multiplies pairs.
 With a weight that is not constant: ``nn.matmul(%x, %w, transpose_b=True)``.
 """
 
@@ -10,9 +11,10 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.nodes import Graph, Node, Value
+from forge.ops.pairs import paired
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
-from forge.target.blocking import dense_panel
+from forge.target.blocking import dense_panel, dots_of_pairs
 
 
 def run(graph: Graph, context: PassContext) -> int:
@@ -34,6 +36,8 @@ def _pack_node(graph: Graph, node: Node, context: PassContext) -> int:
     if array.size == 0:
         return 0
     packed = pack_panels(array, dense_panel(context.target, data.dtype, array.shape[0]))
+    if data.dtype == "bfloat16" and packed.shape[1] % 2 == 0 and dots_of_pairs(context.target):
+        packed = paired(packed)
     builder = before(graph, node)
     constant = builder.constant(packed, name=weight.name)
     value = builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=array.shape[0],

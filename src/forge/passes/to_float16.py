@@ -3,14 +3,17 @@
 Contractions become float16 (ALWAYS; they accumulate in float32). Movement and element-wise operators follow (FOLLOW) where all
 computed operands are float16 already. Everything else, exponentials, reductions and normalisations among them, gets float32
 operands: ``cast`` nodes are put between. A node whose constants or attributes float16 cannot hold stays float32.
+``passes/to_bfloat16.py`` does the same with another type and other rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
+from forge import dtypes
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value, clone_node
 from forge.ir.types import TensorType
@@ -32,9 +35,33 @@ SCALING = frozenset({"multiply", "divide"})
 _HALF = np.finfo(np.float16)
 
 
+@dataclass(frozen=True)
+class Precision:
+    """Which nodes compute in a narrow type.
+
+    Attributes:
+        dtype: the narrow type.
+        always: operators that compute in it.
+        follow: those that do where all their computed operands have it.
+        fits: whether it holds the constants and attributes of a node well enough.
+        wide: whether the result of a node of ``always`` is float32 all the same.
+    """
+
+    dtype: str
+    always: frozenset[str]
+    follow: frozenset[str]
+    fits: Callable[[Node], bool]
+    wide: Callable[[Node], bool] = lambda node: False
+
+
 def run(graph: Graph, context: PassContext) -> int:
     """Returns the number of nodes that compute in float16 now."""
-    return on_all_graphs(graph, lambda g: _Converter(g).run())
+    return convert(graph, Precision("float16", ALWAYS, FOLLOW, _fits_node))
+
+
+def convert(graph: Graph, precision: Precision) -> int:
+    """Returns the number of nodes that compute in the narrow type now."""
+    return on_all_graphs(graph, lambda g: _Converter(g, precision).run())
 
 
 def run_if_asked(graph: Graph, context: PassContext) -> int:
@@ -43,10 +70,11 @@ def run_if_asked(graph: Graph, context: PassContext) -> int:
 
 
 class _Converter:
-    """Builds one graph anew: ``mapped`` holds the new value of each old one, of the old dtype or float16."""
+    """Builds one graph anew: ``mapped`` holds the new value of each old one, of the old dtype or the narrow one."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, precision: Precision) -> None:
         self.graph = graph
+        self.precision = precision
         self.fresh = Graph(graph.inputs, graph.name)
         self.builder = Builder(self.fresh)
         self.mapped: dict[Value, Value] = {v: v for v in graph.inputs}
@@ -73,19 +101,23 @@ class _Converter:
             return
         operands_now = [None if v is None else self._half(self.mapped[v]) for v in node.operands]
         names = [v.name for v in node.results]
-        new = self.builder.node(node.op_def, operands_now, node.attributes, name=node.name, result_names=names)
+        attributes = node.attributes
+        if self.precision.wide(node):
+            attributes = {**attributes, "out_dtype": "float32"}
+        new = self.builder.node(node.op_def, operands_now, attributes, name=node.name, result_names=names)
         self.mapped.update(zip(node.results, new.results))
         self.converted += 1
 
     def _is_half(self, node: Node) -> bool:
         floats = [v for v in node.operands if v is not None and _is_float32(v)]
         computed = [v for v in floats if v.constant is None]
-        if not computed or not all(_fits(a, node.op in SCALING) for a in _numbers(node)):
+        p = self.precision
+        if not computed or not p.fits(node):
             return False
-        return node.op in ALWAYS or (node.op in FOLLOW and all(self.mapped[v].dtype == "float16" for v in computed))
+        return node.op in p.always or (node.op in p.follow and all(self.mapped[v].dtype == p.dtype for v in computed))
 
     def _half(self, value: Value) -> Value:
-        return self._cast(value, "float16") if _is_float32(value) else value
+        return self._cast(value, self.precision.dtype) if _is_float32(value) else value
 
     def _as(self, value: Value, original: Value) -> Value:
         """``value`` in the dtype that ``original`` has."""
@@ -103,20 +135,31 @@ class _Converter:
     def _cast(self, value: Value, dtype: str) -> Value:
         key = (value, dtype)
         if key not in self.casts:
-            self.casts[key] = self.builder.call("cast", value, dtype=dtype)
+            self.casts[key] = self._constant(value, dtype) or self.builder.call("cast", value, dtype=dtype)
         return self.casts[key]
+
+
+    def _constant(self, value: Value, dtype: str) -> Value | None:
+        """A constant rounded at once: later passes pack it."""
+        if value.constant is None:
+            return None
+        return self.builder.constant(value.constant.astype(dtypes.numpy_dtype(dtype)), name=value.name)
 
 
 def _is_float32(value: Value) -> bool:
     return isinstance(value.type, TensorType) and value.dtype == "float32"
 
 
-def _numbers(node: Node) -> Iterator[np.ndarray]:
+def numbers(node: Node) -> Iterator[np.ndarray]:
     """Constant operands and attributes that are floating-point numbers."""
     for value in node.operands:
         if value is not None and value.constant is not None and _is_float32(value):
             yield value.constant
     yield from (np.asarray(v) for v in node.attributes.values() if isinstance(v, float))
+
+
+def _fits_node(node: Node) -> bool:
+    return all(_fits(a, node.op in SCALING) for a in numbers(node))
 
 
 def _fits(numbers: np.ndarray, scales: bool) -> bool:

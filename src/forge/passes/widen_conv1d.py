@@ -13,6 +13,7 @@ from forge.ops.base import Kind, Op
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
 
+FLOATS = ("float32", "float16", "bfloat16")
 ROW = 2
 """The axis that is added."""
 
@@ -82,8 +83,8 @@ def _is_eligible(node: Node) -> bool:
         return False
     data, weight = node.operands
     attributes = node.attributes
-    if data is None or weight is None or weight.constant is None or data.dtype != "float32":
+    if data is None or weight is None or weight.constant is None or data.dtype not in FLOATS:
         return False
     layouts = (attributes["data_layout"], attributes["kernel_layout"], attributes["out_layout"] or "NCW")
-    plain = layouts == ("NCW", "OIW", "NCW") and attributes["out_dtype"] in ("", "float32")
+    plain = layouts == ("NCW", "OIW", "NCW") and attributes["out_dtype"] in ("", data.dtype)
     return plain and is_static(*data.shape[1:], *attributes["padding"])

@@ -24,6 +24,11 @@ def channel_block(target: Target, dtype: str = "float32") -> int:
     return target.lanes("float64" if dtype == "float64" else "float32")
 
 
+def dots_of_pairs(target: Target) -> bool:
+    """Whether one instruction adds the products of pairs of bfloat16, so that weights are packed in pairs."""
+    return target.has("avx512bf16") and target.has("avx512vl")
+
+
 def dense_panel(target: Target, dtype: str, units: int) -> int:
     """Columns of one packed weight panel for ``units`` outputs: a multiple of the vector's lanes with little padding."""
     lanes = channel_block(target, dtype)

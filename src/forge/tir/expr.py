@@ -55,8 +55,10 @@ INTRINSICS: dict[str, int] = {
     "popcount": 1, "clz": 1,
     # horizontal reductions: vector -> scalar
     "reduce_add": 1, "reduce_mul": 1, "reduce_max": 1, "reduce_min": 1, "reduce_and": 1, "reduce_or": 1,
-    "reinterpret": 1,  # bits of the first argument as the dtype given to Call
+    "reinterpret": 1,  # bits of the first argument as the dtype given to Call; with ``lanes`` as so many elements
+    "unrounded": 1,  # a float32 that stands for the narrower dtype given to Call: it is rounded where it is stored
     "dot_u8s8": 3,  # (int32 x L accumulator, uint8 x 4L, int8 x 4L) -> int32 x L, exact
+    "dot_bf16": 3,  # (float32 x L accumulator, uint32 x L, uint32 x L: pairs of bfloat16) -> float32 x L; may flush subnormals
     "lane": 2,  # (vector, constant lane number) -> scalar
     "shuffle": -1,  # (vector a, vector b, lane numbers as constants ...) -> vector of as many lanes
     "real": 1, "imag": 1, "complex": 2,  # see ``real_part``, ``imaginary_part``, ``complex_of``
@@ -456,7 +458,9 @@ def call(name: str, *args: ExprLike, dtype: str | None = None, lanes: int | None
     if first is None or count is None or count not in (-1, len(args)):
         raise ValueError(f"intrinsic {name!r}: got {len(args)} arguments; expected one of INTRINSICS, with an expression")
     exprs = [as_expr(a, first.dtype) for a in args]
-    if name in ("shuffle", "lane", "dot_u8s8") or name.startswith("reduce_"):
+    if name == "reinterpret" and lanes is not None:
+        out_lanes = lanes
+    elif name in ("shuffle", "lane", "dot_u8s8") or name.startswith("reduce_"):
         out_lanes = lanes if lanes is not None else (1 if name != "dot_u8s8" else exprs[0].lanes)
     else:
         out_lanes = max(e.lanes for e in exprs)
@@ -528,6 +532,7 @@ def rebuild(x: Expr, parts: Sequence[Expr]) -> Expr:
             return broadcast(parts[0], x.lanes)
         case Call(name=name):
             fixed = name in ("shuffle", "lane", "dot_u8s8") or name.startswith("reduce_")
+            fixed = fixed or name == "reinterpret" and x.args[0].lanes != x.lanes
             return call(name, *parts, dtype=x.dtype, lanes=x.lanes if fixed else None)
         case Read(tensor=tensor):
             return Read(x.dtype, max(p.lanes for p in parts) if parts else 1, tensor, tuple(parts))

@@ -206,7 +206,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
     "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
     "erf": _by_element(math.erf), **gates.MEANINGS, "pow": np.power, "fmod": np.fmod,
-    "atan2": np.arctan2, "isnan": np.isnan, "isinf": np.isinf, "popcount": np.bitwise_count,
+    "unrounded": lambda x: x, "atan2": np.arctan2, "isnan": np.isnan, "isinf": np.isinf, "popcount": np.bitwise_count,
 }
 
 _REDUCTIONS = {"reduce_add": "add", "reduce_mul": "mul", "reduce_max": "max", "reduce_min": "min", "reduce_and": "and",
@@ -228,10 +228,19 @@ def call(name: str, args: Sequence[Array], source: str, dtype: str, lanes: int) 
     if name == "dot_u8s8":
         products = args[1].astype(np.int32) * args[2].astype(np.int32)
         return np.asarray(args[0] + products.reshape(lanes, 4).sum(axis=1, dtype=np.int32))
+    if name == "dot_bf16":
+        (a_low, a_high), (b_low, b_high) = _bfloat16_pair(args[1]), _bfloat16_pair(args[2])
+        return np.asarray(args[0] + a_low * b_low + a_high * b_high, np.float32)
     if name == "clz":
         width = dtypes.bits(dtype)
         return np.array([width - (int(v) % (1 << width)).bit_length() for v in args[0]], args[0].dtype)
     return np.asarray(_CALLS[name](*args)).astype(bool if dtype == "bool" else _register(dtype))
+
+
+def _bfloat16_pair(bits: Array) -> tuple[Array, Array]:
+    """Both halves of 32-bit numbers, as the float32 values of bfloat16 ones."""
+    words = bits.astype(np.uint32)
+    return (words << np.uint32(16)).view(np.float32), (words & np.uint32(0xFFFF0000)).view(np.float32)
 
 
 def _fold(op: str, dtype: str, values: Array) -> Array:

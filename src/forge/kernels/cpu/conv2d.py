@@ -2,7 +2,8 @@
 
 Operands: data [N][C/c][H][W][c], weight [O/o][I/i][kh][kw][i][o]; result [N][O/o][OH][OW][o]. ``attrs``: strides, padding,
 dilation, in_channels (the true number; lanes of the last block past it are never used). The block i of the weight is c, or less
-where there is one input block.
+where there is one input block. The weight may be in pairs of input channels, [O/o][I/i][kh][kw][i/2][o][2] of bfloat16: a step of
+the reduction then takes two channels.
 
 A register tile covers output positions and vectors of output channels; each step broadcasts one input element per position.
 Accumulators stay in registers over all taps and channels. Padding costs a copy of the input under a task into a padded patch,
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 
 from forge.errors import CompileError
 from forge.kernels.contract import KernelCall, kernel
-from forge.kernels.cpu import micro, tiles
+from forge.kernels.cpu import micro, pairs, tiles
 from forge.kernels.cpu.conv_plan import ConvPlan, Problem, plan_convolution
 from forge.kernels.cpu.micro import Accumulators
 from forge.kernels.cpu.spatial import static_shape, window_of
@@ -46,29 +47,34 @@ def conv2d_nchwc(call: KernelCall) -> Function:
 
 
 def _problem(call: KernelCall) -> Problem:
-    _, in_blocks, kernel_h, kernel_w, in_block, out_block = static_shape(
-        call, call.operands[1], 6, "[O/o][I/i][kh][kw][i][o]")
+    weight = call.operands[1]
+    unit = 2 if weight is not None and len(weight.shape) == 7 else 1
+    wanted = "[O/o][I/i][kh][kw][i][o] or [O/o][I/i][kh][kw][i/2][o][2]"
+    _, in_blocks, kernel_h, kernel_w, in_steps, out_block, *_ = static_shape(call, weight, 5 + unit, wanted)
+    in_block = in_steps * unit
     window = window_of(call, (kernel_h, kernel_w))
     if in_block != window.block and in_blocks > 1 or out_block != window.out_block:
         raise CompileError(f"{call.name}: weight blocks i={in_block}, o={out_block}; expected those of data and result, "
                            f"{window.block} and {window.out_block}")
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
     in_channels = int(call.attrs.in_channels or in_blocks * in_block)
-    staged = window.padded or window.data.buffer is None or window.data.dtype != dtype
-    return Problem(window, call.target, dtype, in_channels, in_block, in_blocks, staged)
+    ready = window.data.buffer is not None and window.data.dtype == (dtype if unit == 1 else "bfloat16")
+    return Problem(window, call.target, dtype, in_channels // unit, in_steps, in_blocks, window.padded or not ready, unit)
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Input of a task: element x of row r of channel block b is at ``base + b * block_stride + r * row_stride + x``."""
+    """Input of a task: step x of row r of channel block b is at ``base + b * block_stride + r * row_stride + x * unit``."""
 
     buffer: Buffer
     base: Expr
     block_stride: int
     row_stride: int
+    unit: int
 
     def element(self, block: Expr, row: Expr, x: Expr) -> Expr:
-        return E.load(self.buffer, self.base + block * self.block_stride + row * self.row_stride + x)
+        first = self.base + block * self.block_stride + row * self.row_stride + x * self.unit
+        return E.load(self.buffer, first) if self.unit == 1 else pairs.load(self.buffer, first)
 
 
 class _Task:
@@ -92,8 +98,8 @@ class _Task:
         if not self.plan.staged:
             return self._all_tiles(self._direct_source(), E.const(0))
         row_size = self.patch_width * self.window.block
-        patch = micro.local("patch", self.plan.dtype, self.plan.chunk * self.patch_height * row_size)
-        source = _Source(patch, E.const(0), self.patch_height * row_size, row_size)
+        patch = micro.local("patch", self.patch_dtype, self.plan.chunk * self.patch_height * row_size)
+        source = _Source(patch, E.const(0), self.patch_height * row_size, row_size, self.plan.unit)
 
         def chunk(index: Expr) -> Stmt:
             lets, first_block = micro.bind("first_block", index * self.plan.chunk)
@@ -115,7 +121,7 @@ class _Task:
         block_stride = window.height.extent * row_stride
         base = (self.image * window.data.shape[1] * block_stride + self.first_row * (window.height.stride * row_stride)
                 + self.first_column * (window.width.stride * window.block))
-        return _Source(window.data.buffer, base, block_stride, row_stride)
+        return _Source(window.data.buffer, base, block_stride, row_stride, self.plan.unit)
 
     def _copy(self, source: _Source, first_block: Expr) -> Stmt:
         """Fills the patch with the input of a chunk of channel blocks, zeros where there is none."""
@@ -140,7 +146,7 @@ class _Task:
 
     def _zero(self, source: _Source, base: Expr, begin: Expr, end: Expr) -> Stmt:
         """Zeros at columns [begin, end)."""
-        lanes, block, dtype = self.plan.target.lanes(self.plan.dtype), self.window.block, self.plan.dtype
+        lanes, block, dtype = self.plan.target.lanes(self.patch_dtype), self.window.block, self.patch_dtype
         if E.is_const(end - begin, 0):
             return seq()
         return micro.each_vector("x", (end - begin) * block, lanes, lambda x, mask: store(
@@ -150,19 +156,27 @@ class _Task:
         """Columns [low, high) of one row of the patch, from the data."""
         data, size, dtype = self.window.data, self.window.block, self.plan.dtype
         if data.buffer is not None:
-            lanes = self.plan.target.lanes(dtype)
+            lanes = self.plan.target.lanes(self.patch_dtype)
             start = data.buffer.offset(self.image, block, h, first_w + low, 0)
             buffer = data.buffer
             return micro.each_vector("x", (high - low) * size, lanes, lambda x, mask: store(
-                source.buffer, base + low * size + x, E.cast(E.load(buffer, start + x, mask), dtype), mask))
+                source.buffer, base + low * size + x, self._staged(E.load(buffer, start + x, mask)), mask))
         lanes = tiles.vector_lanes(size, self.plan.target, dtype)
 
         def column(w: Expr) -> Stmt:
             return micro.each_vector("lane", size, lanes, lambda lane, mask: store(
                 source.buffer, base + w * size + lane,
-                E.cast(data.read([self.image, block, h, first_w + w, lane], mask), dtype), mask))
+                self._staged(data.read([self.image, block, h, first_w + w, lane], mask)), mask))
 
         return micro.serial("w", high - low, column, low)
+
+    @property
+    def patch_dtype(self) -> str:
+        return self.plan.dtype if self.plan.unit == 1 else pairs.BITS
+
+    def _staged(self, value: Expr) -> Expr:
+        """``value`` as the patch holds it."""
+        return E.cast(value, self.plan.dtype) if self.plan.unit == 1 else pairs.bits(value)
 
     def _all_tiles(self, source: _Source, first_block: Expr) -> Stmt:
         plan = self.plan
@@ -180,13 +194,13 @@ class _Task:
         window, plan = self.window, self.plan
         acc = Accumulators(plan.tile(height, width))
         lets_row, source_row = micro.bind("source_row", row * window.height.stride)
-        lets_column, source_x = micro.bind("source_x", column * (window.width.stride * window.block))
+        lets_column, source_x = micro.bind("source_x", column * (window.width.stride * plan.block))
 
         def scalar(block: Expr, tap: Expr, x: Expr) -> Callable[[Expr], Expr]:
             def at(position: Expr) -> Expr:
                 i, j = position // width, position % width
                 return source.element(block, source_row + i * window.height.stride + tap * window.height.dilation,
-                                      source_x + j * (window.width.stride * window.block) + x)
+                                      source_x + j * (window.width.stride * plan.block) + x)
             return at
 
         reduce = self._reduction(acc, first_block, group, scalar)
@@ -250,11 +264,11 @@ class _Task:
         def step(x: Expr, k: Expr) -> Stmt:
             return acc.update(scalar(block, tap, x), lambda v: self._weight(group, first_block + block, tap, k, v))
 
-        if width.kernel == 1 or width.dilation == 1 and channels == plan.in_block == self.window.block:
+        if width.kernel == 1 or width.dilation == 1 and channels == plan.in_block == plan.block:
             extent = size if channels == plan.in_block else channels
             return micro.reduction("k", extent, tiles.unroll_for(acc.tile.rows * plan.vectors, extent), lambda k: step(k, k))
         unroll = tiles.unroll_for(acc.tile.rows * plan.vectors, channels)
-        shift = width.dilation * self.window.block
+        shift = width.dilation * plan.block
         return micro.serial("tap", width.kernel, lambda t: micro.reduction(
             "k", channels, unroll, lambda k: step(t * shift + k, t * plan.in_block + k)))
 
@@ -272,18 +286,19 @@ class _Task:
         """Weights of a vector of output channels; ``k`` counts columns of taps and channels together."""
         plan, window = self.plan, self.window
         out_block, lane = self._channel(group, vector)
-        columns = E.ramp(lane, 1, plan.lanes)
         if window.weight.buffer is None:
             raise CompileError("conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
         row = (out_block * plan.in_blocks + block) * window.height.kernel + tap
-        index = (row * (window.width.kernel * plan.in_block) + k) * window.out_block + columns
-        return E.cast(E.load(window.weight.buffer, index), plan.dtype)
+        first = (row * (window.width.kernel * plan.in_block) + k) * window.out_block + lane
+        if plan.unit == 2:
+            return pairs.load(window.weight.buffer, first * 2, plan.lanes)
+        return E.cast(E.load(window.weight.buffer, E.ramp(first, 1, plan.lanes)), plan.dtype)
 
     def _write(self, group: Expr, row: Expr, column: Expr, vector: int, value: Expr) -> Stmt:
         block, lane = self._channel(group, vector)
         result = self.window.result
         indices = [self.image, block, self.first_row + row, self.first_column + column, E.ramp(lane, 1, self.plan.lanes)]
-        return result.write(indices, E.cast(value, result.dtype))
+        return result.write(indices, micro.finished(value, result.dtype))
 
 
 def _extent(total: int, block: int, first: Expr) -> Expr:

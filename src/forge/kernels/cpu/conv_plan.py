@@ -28,7 +28,8 @@ class ConvPlan:
 
     A register tile is ``tile_height`` x ``tile_width`` output positions by ``vectors`` vectors of output channels. A task is
     ``row_block`` x ``column_block`` positions by ``groups`` groups of ``vectors`` vectors. Where ``staged``, it first copies
-    the input under it into a padded local patch, ``chunk`` channel blocks at a time.
+    the input under it into a padded local patch, ``chunk`` channel blocks at a time. ``in_channels`` and ``in_block`` count steps
+    of the reduction, each of ``unit`` channels.
     """
 
     window: Window
@@ -46,6 +47,12 @@ class ConvPlan:
     groups: int
     chunk: int
     staged: bool
+    unit: int
+
+    @property
+    def block(self) -> int:
+        """Steps of one position of a channel block of the data."""
+        return self.window.block // self.unit
 
     @property
     def total_groups(self) -> int:
@@ -77,7 +84,7 @@ def _blocks_out(window: Window) -> int:
 
 @dataclass(frozen=True)
 class Problem:
-    """What the choice of a plan depends on."""
+    """What the choice of a plan depends on; channels are counted as in ``ConvPlan``."""
 
     window: Window
     target: Target
@@ -86,6 +93,7 @@ class Problem:
     in_block: int
     in_blocks: int
     staged: bool
+    unit: int = 1
 
     @property
     def lanes(self) -> int:
@@ -109,7 +117,7 @@ class Problem:
     def patch_bytes(self, rows: int, columns: int, blocks: int) -> int:
         """Bytes of input under ``rows`` x ``columns`` outputs."""
         area = self.window.height.span(rows) * self.window.width.span(columns)
-        return area * blocks * self.window.block * dtypes.itemsize(self.dtype)
+        return area * blocks * self.window.block * dtypes.itemsize(self.dtype) // self.unit
 
 
 def plan_convolution(problem: Problem) -> ConvPlan:
@@ -117,7 +125,8 @@ def plan_convolution(problem: Problem) -> ConvPlan:
     height, width, vectors = _choose_tile(problem)
     row_block, column_block, groups, chunk = _choose_task(problem, height, width, vectors)
     return ConvPlan(problem.window, problem.target, problem.dtype, problem.lanes, problem.in_channels, problem.in_block,
-                    problem.in_blocks, height, width, vectors, row_block, column_block, groups, chunk, problem.staged)
+                    problem.in_blocks, height, width, vectors, row_block, column_block, groups, chunk, problem.staged,
+                    problem.unit)
 
 
 def _choose_tile(problem: Problem) -> tuple[int, int, int]:

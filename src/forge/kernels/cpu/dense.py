@@ -1,6 +1,7 @@
 """Kernel family ``dense_pack``: rows of any number times a weight matrix that was packed at compile time.
 
-Operands: data [..., K] and weight [ceil(N / n)][K][n], the last panel padded; result [..., N] with N = ``attrs.units``.
+Operands: data [..., K] and weight [ceil(N / n)][K][n], the last panel padded, or in pairs of k: [ceil(N / n)][K / 2][n][2] of
+bfloat16; result [..., N] with N = ``attrs.units``.
 
 One task is a block of rows and one column tile (``vectors`` registers wide); inside it register tiles of rows run over the whole
 of K, so the weight columns stay in the second-level cache and accumulators never leave registers. A prologue is applied once per
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from forge import dtypes
 from forge.errors import CompileError
 from forge.kernels.contract import KernelCall, Reader, Writer, kernel
-from forge.kernels.cpu import gemm, micro, tiles
+from forge.kernels.cpu import gemm, micro, pairs, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
 from forge.kernels.cpu.tiles import RegisterTile
 from forge.target import Target
@@ -31,7 +32,7 @@ Element = Callable[[Expr, Expr], Expr]
 
 @dataclass(frozen=True)
 class DensePlan:
-    """Sizes of one call: ``rows`` x ``depth`` times ``depth`` x ``units``."""
+    """Sizes of one call: ``rows`` x ``depth`` times ``depth`` x ``units``. A step of the sum takes one k, or a pair."""
 
     data: Reader
     weight: Reader
@@ -44,6 +45,11 @@ class DensePlan:
     tile: RegisterTile
     row_block: int
     staged: bool
+    pairs: bool
+
+    @property
+    def steps(self) -> int:
+        return self.depth // 2 if self.pairs else self.depth
 
     @property
     def static_rows(self) -> int | None:
@@ -75,20 +81,24 @@ def plan_dense(call: KernelCall) -> DensePlan:
     """
     data, weight, result = call.operands[0], call.operands[1], call.results[0]
     shape = [micro.static(extent) for extent in weight.shape] if weight is not None else []
-    if data is None or weight is None or len(shape) != 3 or None in shape:
-        raise CompileError(f"{call.name}: packed dense; got weight shape {shape}; expected static [panels][K][n]")
-    _, depth, panel = (int(extent) for extent in shape if extent is not None)
+    if data is None or weight is None or len(shape) not in (3, 4) or None in shape:
+        raise CompileError(f"{call.name}: packed dense; got weight shape {shape}; expected static [panels][K][n] or "
+                           "[panels][K / 2][n][2]")
+    in_pairs = len(shape) == 4
+    steps, panel = (int(extent) for extent in shape[1:3] if extent is not None)
+    depth = 2 * steps if in_pairs else steps
     units = int(call.attrs.units)
     dtype = tiles.accumulator_dtype(data.dtype, weight.dtype)
     lanes = tiles.vector_lanes(panel, call.target, dtype)
     vectors = tiles.divisors(panel // lanes, 3)[0]
     rows = micro.product(data.shape[:-1])
     tile_rows = tiles.rows_for(micro.static(rows), vectors, call.target.vector_registers)
-    depth_bytes = depth * dtypes.itemsize(dtype)
-    staged = data.buffer is None and tile_rows * depth_bytes <= tiles.STACK_LIMIT // 2
+    depth_bytes = depth * dtypes.itemsize(pairs.BITS if in_pairs else dtype)
+    ready = data.buffer is not None and (data.dtype not in micro.HALF or in_pairs)
+    staged = not ready and tile_rows * depth_bytes <= tiles.STACK_LIMIT // 2
     most = min(ROW_BLOCK, tiles.STACK_LIMIT // 2 // depth_bytes) if staged else ROW_BLOCK
     return DensePlan(data, weight, result, call.target, rows, depth, units, panel,
-                     RegisterTile(tile_rows, vectors, lanes, dtype), gemm.row_block(rows, tile_rows, most), staged)
+                     RegisterTile(tile_rows, vectors, lanes, dtype), gemm.row_block(rows, tile_rows, most), staged, in_pairs)
 
 
 @kernel("dense_pack")
@@ -113,7 +123,7 @@ def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
 
     def column_tile(number: Expr) -> Stmt:
         bound, tile = micro.bind("column_tile", number)
-        product = Product(plan.tile, E.const(plan.depth), scalar, lambda k, v: _weight_vector(plan, tile, k, v),
+        product = Product(plan.tile, E.const(plan.steps), scalar, lambda k, v: _weight_vector(plan, tile, k, v),
                           lambda row, value: _write(plan, row, tile, value))
         return seq(bound, gemm.any_rows(product, rows, plan.rows))
 
@@ -128,17 +138,33 @@ def _data_element(plan: DensePlan, rows: Rows) -> tuple[Stmt, Element]:
     """What copies the rows of a task, and the function that gives a (row, k) element in the accumulators' dtype."""
     lead, dtype = plan.data.shape[:-1], plan.tile.dtype
     if not plan.staged:
-        return seq(), lambda row, k: E.cast(_read_row(plan.data, row, k), dtype)
-    copy = micro.local("rows", dtype, plan.row_block * plan.depth)
+        return seq(), lambda row, k: _unstaged(plan, row, k)
+    copy = micro.local("rows", pairs.BITS if plan.pairs else dtype, plan.row_block * plan.depth)
     lanes = plan.target.lanes(dtype)
 
     def copy_row(row: Expr) -> Stmt:
         indices = micro.unravel(rows.begin + row, lead)
-        return micro.each_vector("k", plan.depth, lanes, lambda k, mask: store(
-            copy, row * plan.depth + k, E.broadcast(E.cast(plan.data.read([*indices, k], mask), dtype), k.lanes), mask))
+        def value(k: Expr, mask: Expr | None) -> Expr:
+            element = plan.data.read([*indices, k], mask)
+            return E.broadcast(pairs.bits(element) if plan.pairs else E.cast(element, dtype), k.lanes)
 
-    return (seq(Allocate(copy), micro.serial("row", rows.count, copy_row)),
-            lambda row, k: E.load(copy, (row - rows.begin) * plan.depth + k))
+        return micro.each_vector("k", plan.depth, lanes, lambda k, mask: store(
+            copy, row * plan.depth + k, value(k, mask), mask))
+
+    def copied(row: Expr, k: Expr) -> Expr:
+        first = (row - rows.begin) * plan.depth
+        return pairs.load(copy, first + k * 2) if plan.pairs else E.load(copy, first + k)
+
+    return seq(Allocate(copy), micro.serial("row", rows.count, copy_row)), copied
+
+
+def _unstaged(plan: DensePlan, row: Expr, k: Expr) -> Expr:
+    """Element or pair k of a row, from the data."""
+    if not plan.pairs:
+        return E.cast(_read_row(plan.data, row, k), plan.tile.dtype)
+    if plan.data.buffer is not None and plan.data.dtype == "bfloat16":
+        return pairs.load(plan.data.buffer, row * plan.depth + k * 2)
+    return pairs.joined(_read_row(plan.data, row, k * 2), _read_row(plan.data, row, k * 2 + 1))
 
 
 def _read_row(data: Reader, row: Expr, k: Expr) -> Expr:
@@ -151,8 +177,12 @@ def _read_row(data: Reader, row: Expr, k: Expr) -> Expr:
 def _weight_vector(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> Expr:
     tiles_per_panel = plan.panel // plan.tile.width
     panel, inner = column_tile // tiles_per_panel, column_tile % tiles_per_panel
-    columns = E.ramp(inner * plan.tile.width + vector * plan.tile.lanes, 1, plan.tile.lanes)
-    return E.cast(plan.weight.read([panel, k, columns]), plan.tile.dtype)
+    column = inner * plan.tile.width + vector * plan.tile.lanes
+    if plan.pairs:
+        if plan.weight.buffer is None:
+            raise CompileError("dense_pack: the packed weight has a prologue; expected a plain constant")
+        return pairs.load(plan.weight.buffer, ((panel * plan.steps + k) * plan.panel + column) * 2, plan.tile.lanes)
+    return E.cast(plan.weight.read([panel, k, E.ramp(column, 1, plan.tile.lanes)]), plan.tile.dtype)
 
 
 def _write(plan: DensePlan, row: Expr, column_tile: Expr, value: RowValue) -> Stmt:
@@ -164,6 +194,6 @@ def _write(plan: DensePlan, row: Expr, column_tile: Expr, value: RowValue) -> St
 
     def vector(v: int, mask: Expr | None) -> Stmt:
         columns = E.ramp(column + v * tile.lanes, 1, tile.lanes)
-        return result.write([*indices, columns], E.cast(value(v), result.dtype), mask)
+        return result.write([*indices, columns], micro.finished(value(v), result.dtype), mask)
 
     return seq(lets, gemm.column_vectors(tile.vectors, tile.lanes, column, E.const(plan.units), vector))

@@ -150,7 +150,7 @@ class _Tile:
 
     def _write(self, position: Expr) -> Stmt:
         result = self.window.result
-        value = E.cast(self.acc.get(position, 0), result.dtype)
+        value = micro.finished(self.acc.get(position, 0), result.dtype)
         return result.write([self.image, self.block, self.row, self.first + position, self.lanes], value)
 
     def _tap_row(self, tap: Expr) -> Stmt:

@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from forge import dtypes
+from forge.kernels.cpu import pairs
 from forge.kernels.cpu.tiles import RegisterTile
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike, Var
 from forge.tir.stmt import Allocate, If, Let, Stmt, loop, seq, store
 
 IndexFunction = Callable[[Expr], Expr]
+
+HALF = ("float16", "bfloat16")
 
 CHUNK_WORK = 200_000
 """Multiply-adds that are worth waking a thread: a few microseconds."""
@@ -64,7 +67,9 @@ def unravel(flat: Expr, shape: Sequence[Expr]) -> list[Expr]:
 
 
 def multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:
-    """a * b + c; one rounding for floats where the target can."""
+    """a * b + c; one rounding for floats where the target can. Of pairs of bfloat16 the sum of both products, and c."""
+    if a.dtype == pairs.PAIR and c.dtype == "float32":
+        return E.call("dot_bf16", c, a, b)
     return E.call("fma", a, b, c) if dtypes.is_float(c.dtype) else a * b + c
 
 
@@ -120,6 +125,12 @@ class Accumulators:
     def each(self, statement: Callable[[Expr, int], Stmt]) -> Stmt:
         """``statement(row, vector)`` for every accumulator."""
         return unrolled("r", self.tile.rows, lambda row: seq(statement(row, v) for v in range(self.tile.vectors)))
+
+
+def finished(value: Expr, dtype: str) -> Expr:
+    """``value`` for a writer of ``dtype``; half precision is rounded only once, behind the epilogue."""
+    half = dtype in HALF and value.dtype == "float32"
+    return E.call("unrounded", value, dtype=dtype) if half else E.cast(value, dtype)
 
 
 def unrolled(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:

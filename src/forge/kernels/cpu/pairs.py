@@ -1,0 +1,25 @@
+"""Pairs of bfloat16 along the summed axis: 32 bits, of which a dot product adds both products in one step."""
+
+from __future__ import annotations
+
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr
+
+PAIR = "uint32"
+BITS = "uint16"
+"""What a local copy of bfloat16 numbers consists of: they are moved without conversion."""
+
+
+def load(buffer: Buffer, first: Expr, lanes: int = 1) -> Expr:
+    """``lanes`` neighbouring pairs, from number ``first`` of a buffer of bfloat16 or of their bits."""
+    return E.call("reinterpret", E.load(buffer, E.ramp(first, 1, 2 * lanes)), dtype=PAIR, lanes=lanes)
+
+
+def bits(value: Expr) -> Expr:
+    """The bits of ``value`` as bfloat16."""
+    return E.call("reinterpret", E.cast(value, "bfloat16"), dtype=BITS)
+
+
+def joined(low: Expr, high: Expr) -> Expr:
+    """Pairs of two vectors of numbers."""
+    return E.cast(bits(low), PAIR) | E.binary("shl", E.cast(bits(high), PAIR), 16)

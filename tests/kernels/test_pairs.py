@@ -1,0 +1,106 @@
+"""Kernels on bfloat16 and float16: products of pairs, and float32 arithmetic on narrow storage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forge import dtypes
+from forge.kernels.testing import Case, Spec
+from forge.ops.pairs import paired
+from forge.target import Target
+from forge.target.blocking import dense_panel
+from tests.kernels.support import (
+    TARGETS,
+    assert_close,
+    block_channels,
+    convolve,
+    pack_convolution,
+    pack_dense,
+    run,
+    targets_here,
+    unblock_channels,
+)
+
+RNG = np.random.default_rng(8)
+AVX512 = "llvm -mcpu=x86-64-v4"
+HERE = [*targets_here(), *([AVX512] if TARGETS[0] in targets_here() and Target.parse("llvm").has("avx512vl") else [])]
+
+
+def rounded(*shape: int, dtype: str = "bfloat16") -> np.ndarray:
+    """Normal numbers that ``dtype`` holds."""
+    return RNG.standard_normal(shape).astype(dtypes.numpy_dtype(dtype))
+
+
+def wide(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.float64)
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("prologue", [False, True])
+@pytest.mark.parametrize(("lead", "depth", "units"), [((1,), 66, 100), ((13,), 34, 50), ((2, 3, 5), 20, 48), ((29,), 2, 3)])
+def test_dense_in_pairs(target: str, prologue: bool, lead: tuple[int, ...], depth: int, units: int) -> None:
+    panel = dense_panel(Target.parse(target), "bfloat16", units)
+    x, w, bias = rounded(*lead, depth), rounded(units, depth), rounded(units, dtype="float32")
+    options: dict[str, Any] = {"prologues": {0: lambda v: v * 2.0}} if prologue else {}
+    weight = paired(pack_dense(w, panel))
+    case = Case("dense_pack", [Spec(x.shape, "bfloat16"), Spec(weight.shape, "bfloat16")], Spec((*lead, units)), {"units": units},
+                epilogue=lambda v, extra: v + extra(0), extras=[Spec((units,))], **options)
+    want = wide(x) * (2 if prologue else 1) @ wide(w).T + bias
+    assert_close(run(case, [x, weight, bias], target), want, depth)
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("rows", [1, 17])
+def test_dense_of_narrow_storage_rounds_once(target: str, dtype: str, rows: int) -> None:
+    depth, units = 33, 40
+    panel = dense_panel(Target.parse(target), dtype, units)
+    x, w = rounded(rows, depth, dtype=dtype), rounded(units, depth, dtype=dtype)
+    weight = pack_dense(w, panel)
+    case = Case("dense_pack", [Spec(x.shape, dtype), Spec(weight.shape, dtype)], Spec((rows, units), dtype), {"units": units},
+                epilogue=lambda v, extra: v + 256.0)
+    want = wide(x) @ wide(w).T + 256
+    half_step = {"bfloat16": 2.0**-8, "float16": 2.0**-11}[dtype]
+    assert np.all(np.abs(wide(run(case, [x, weight], target)) - want) <= half_step * 256 * (1 + 1e-3) * (want >= 256) +
+                  half_step * 128 * (1 + 1e-3) * (want < 256))
+
+
+CONVOLUTIONS = {
+    "pointwise": (32, 40, (7, 9), (1, 1), (1, 1), (0, 0, 0, 0), (1, 1)),
+    "padded": (24, 20, (9, 11), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+    "strided": (16, 33, (13, 12), (3, 3), (2, 2), (1, 1, 1, 1), (1, 1)),
+    "dilated": (18, 16, (15, 14), (3, 3), (1, 1), (2, 2, 2, 2), (2, 2)),
+    "few channels": (6, 16, (9, 9), (5, 3), (1, 2), (2, 1, 2, 1), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("prologue", [False, True])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_in_pairs(target: str, prologue: bool, name: str) -> None:
+    inner, out, image, kernel, strides, padding, dilation = CONVOLUTIONS[name]
+    lanes = Target.parse(target).lanes("float32")
+    x, w = rounded(1, inner, *image), rounded(out, inner, *kernel)
+    block = min(lanes, inner)
+    data, weight = block_channels(x, block), paired(pack_convolution(w, block, lanes))
+    want = convolve(wide(x) * (2 if prologue else 1), wide(w), strides, padding, dilation)
+    options: dict[str, Any] = {"prologues": {0: lambda v: v * 2.0}} if prologue else {}
+    case = Case("conv2d_nchwc", [Spec(data.shape, "bfloat16"), Spec(weight.shape, "bfloat16")],
+                Spec((1, -(-out // lanes), *want.shape[2:], lanes)),
+                {"strides": strides, "padding": padding, "dilation": dilation, "in_channels": inner}, **options)
+    assert_close(unblock_channels(run(case, [data, weight], target), out), want, inner * kernel[0] * kernel[1])
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_convolutions_of_narrow_storage(target: str, dtype: str) -> None:
+    lanes = Target.parse(target).lanes("float32")
+    x, w = rounded(1, 7, 9, 8, dtype=dtype), rounded(12, 7, 3, 3, dtype=dtype)
+    data, weight = block_channels(x, min(7, lanes)), pack_convolution(w, min(7, lanes), lanes)
+    want = convolve(wide(x), wide(w), (1, 1), (1, 1, 1, 1), (1, 1))
+    case = Case("conv2d_nchwc", [Spec(data.shape, dtype), Spec(weight.shape, dtype)], Spec((1, -(-12 // lanes), 9, 8, lanes)),
+                {"strides": (1, 1), "padding": (1, 1, 1, 1), "dilation": (1, 1), "in_channels": 7})
+    assert_close(unblock_channels(run(case, [data, weight], target), 12), want, 63)
