@@ -36,7 +36,7 @@ def test_pool_and_memory_under_sanitizers(sanitizer: str, tmp_path: Path) -> Non
     if not has_sanitizer(sanitizer):
         pytest.skip(f"this compiler has no -fsanitize={sanitizer}")
     program = tmp_path / "stress"
-    compile_c(f"-fsanitize={sanitizer}", "-g", HERE / "stress.c", *static_sources(), "-o", program)
+    compile_c(f"-fsanitize={sanitizer}", "-g", HERE / "stress.c", *static_sources(), "-lm", "-o", program)
     execute(program, "loops", "40")
     execute(program, "memory", "100")
 
@@ -46,20 +46,20 @@ def test_control_flow_under_sanitizers(sanitizer: str, tmp_path: Path) -> None:
     if not has_sanitizer(sanitizer):
         pytest.skip(f"this compiler has no -fsanitize={sanitizer}")
     program = tmp_path / "control"
-    compile_c(f"-fsanitize={sanitizer}", "-g", HERE / "control.c", *static_sources(), "-o", program)
+    compile_c(f"-fsanitize={sanitizer}", "-g", HERE / "control.c", *static_sources(), "-lm", "-o", program)
     execute(program, "50")
 
 
 def test_pool_survives_fork(tmp_path: Path, runtime_objects: list[Path]) -> None:
     program = tmp_path / "stress"
-    compile_c(HERE / "stress.c", *runtime_objects, "-o", program)
+    compile_c(HERE / "stress.c", *runtime_objects, "-lm", "-o", program)
     execute(program, "loops", "300")
     execute(program, "fork", "100")
 
 
 def test_library_stands_alone_in_c(tmp_path: Path, linked: Callable[..., Path], runtime_objects: list[Path]) -> None:
     program = tmp_path / "embed"
-    compile_c(HERE / "embed.c", *runtime_objects, "-o", program)
+    compile_c(HERE / "embed.c", *runtime_objects, "-lm", "-o", program)
     expected = "12 32 6 2 2\nmodel 'rows': output 'total' is too small; got 4 bytes; expected 8 for shape [] of int64\n"
     assert execute(program, linked("rows")) == 2 * expected
 

@@ -1,9 +1,10 @@
-"""Fourier transforms of complex and real tensors, along several axes; built of ``fft.dft``."""
+"""Fourier transforms of complex and real tensors, along several axes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops.base import Accuracy, Op, Operand, register
 from forge.ops.infer_helpers import expect_dtype, fail, normalize_axes, tensor
-from forge.ops.signatures import Arrays, Regions, Types, Values
+from forge.ops.signatures import Arrays, Regions, TensorTypes, Types, Values
+from forge.ops.spectral import fft_flops
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Fft(Op[FftAttrs]):
     name = "fft.fft"
     operands = (Operand("data"),)
     Attrs = FftAttrs
+    kernel = "fft"
     accuracy = Accuracy.ACCUMULATING
 
     def infer(self, operands: Values, attrs: FftAttrs, regions: Regions = ()) -> Types:
@@ -75,19 +78,22 @@ class Fft(Op[FftAttrs]):
         return [function(wide, attrs.lengths, attrs.axes)]  # type: ignore[arg-type]
 
     def decompose(self, builder: Builder, operands: Values, attrs: FftAttrs) -> Sequence[Value] | None:
-        """Parts side by side in a new last dimension, one ``fft.dft`` an axis; the one-sided one works on real numbers."""
+        """One transform an axis; the one-sided one works on real numbers. Narrow floats become float32."""
         data = operands[0]
         assert data is not None
+        if data.dtype not in ("float32", "float64", "complex64", "complex128"):
+            data = builder.call("cast", data, dtype="float32")
+        elif len(attrs.axes) == 1:
+            return None
         steps = _axes(data.tensor_type, attrs)
         last, rest = steps[-1], steps[:-1]
-        order = [*rest, last] if attrs.inverse else [last, *rest]
-        parts = _parts(builder, data)
-        for axis, length in order:
+        for axis, length in [*rest, last] if attrs.inverse else [last, *rest]:
             onesided = attrs.onesided and axis == last[0]
-            parts = builder.call("fft.dft", parts, axis=axis, length=length, inverse=attrs.inverse, onesided=onesided)
-        if attrs.inverse and attrs.onesided:
-            return [_part(builder, parts, 0)]
-        return [builder.call("complex.make", _part(builder, parts, 0), _part(builder, parts, 1))]
+            data = builder.call(self.name, data, axes=(axis,), lengths=(length,), inverse=attrs.inverse, onesided=onesided)
+        return [data]
+
+    def flops(self, operands: Sequence[Any], attrs: FftAttrs, results: TensorTypes) -> Any:
+        return sum(fft_flops(results[0].size, results[0].shape[axis]) for axis in attrs.axes)
 
 
 def _axes(data: TensorType, attrs: FftAttrs) -> list[tuple[int, Dim]]:
@@ -97,19 +103,6 @@ def _axes(data: TensorType, attrs: FftAttrs) -> list[tuple[int, Dim]]:
     if attrs.inverse and attrs.onesided:
         own[-1] = (own[-1] - 1) * 2
     return list(zip(axes, own if attrs.lengths is None else attrs.lengths, strict=True))
-
-
-def _parts(builder: Builder, data: Value) -> Value:
-    """Real numbers, or real and imaginary parts, along a new last dimension."""
-    if dtypes.is_complex(data.dtype):
-        parts = [builder.call("expand_dims", builder.call(f"complex.{name}", data), axis=data.rank) for name in ("real", "imag")]
-        return builder.call("concatenate", *parts, axis=data.rank)
-    wide = data if data.dtype in ("float32", "float64") else builder.call("cast", data, dtype="float32")
-    return builder.call("expand_dims", wide, axis=data.rank)
-
-
-def _part(builder: Builder, parts: Value, number: int) -> Value:
-    return builder.call("take", parts, builder.constant(number, "int64"), axis=parts.rank - 1)
 
 
 __all__ = ["Fft"]

@@ -1,8 +1,8 @@
 """Fourier transforms and the weights of mel filters.
 
 Complex numbers are pairs (real, imaginary) in the last dimension, real ones single elements in it. Sums are kept in
-float64. A transform of known length is a matrix product with a table of cosines and sines; one of unknown or great length
-computes them as it goes.
+float64. A short transform of known length is a matrix product with a table of cosines and sines, others are fast Fourier
+transforms of the runtime.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from forge.ops.shape_ops import optional_operand
 from forge.ops.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
 from forge.te import Expr
 
-LARGEST_TABLE = 1 << 22
-"""Elements of a table that is made when compiling (32 MiB)."""
+LARGEST_TABLE = 64
+"""The longest transform that is a matrix product: longer ones are faster done by the kernel."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class Dft(Op[DftAttrs]):
     name = "fft.dft"
     operands = (Operand("data"), Operand("length", optional=True))
     Attrs = DftAttrs
-    kind = Kind.ANCHOR
+    kind = Kind.OPAQUE
+    kernel = "fft"
     accuracy = Accuracy.ACCUMULATING
 
     def infer(self, operands: Values, attrs: DftAttrs, regions: Regions = ()) -> Types:
@@ -104,50 +105,18 @@ class Dft(Op[DftAttrs]):
         return _own_length(extent, attrs) if given is None else int(given.reshape(()))  # type: ignore[return-value]
 
     def decompose(self, builder: Builder, operands: Values, attrs: DftAttrs) -> Sequence[Value] | None:
-        """A matrix product with the table, where the sizes are numbers."""
+        """Narrow floats as float32; a matrix product with the table, where the length is a small number."""
         data = operands[0]
         assert data is not None
+        if data.dtype not in ("float32", "float64"):
+            wide = builder.call("cast", data, dtype="float32")
+            result = builder.call(self.name, wide, *operands[1:], **vars(attrs))
+            return [builder.call("cast", result, dtype=data.dtype)]
         axis = attrs.axis % data.rank
         extent, length = data.shape[axis], self._length(operands, data.shape[axis], attrs)
-        if not isinstance(extent, int) or not isinstance(length, int):
-            return None
-        used = min(extent, length // 2 + 1 if attrs.inverse and attrs.onesided else length)
-        parts = data.shape[-1]
-        assert isinstance(parts, int)
-        if self._count(length, attrs) * used * 2 * parts > LARGEST_TABLE:
-            return None
-        table = spectrum_table(length, used, parts, attrs)
-        rest = tuple(k for k in range(data.rank - 1) if k != axis)
-        cut = builder.call("strided_slice", data, begin=(0,), end=(used,), strides=(1,), axes=(axis,))
-        moved = builder.call("transpose", cut, axes=(*rest, axis, data.rank - 1))
-        outer = tuple(data.shape[k] for k in rest)
-        rows = builder.call("reshape", moved, newshape=(dims.product(outer), used * parts), allowzero=True)
-        wide = rows if rows.dtype == "float64" else builder.call("cast", rows, dtype="float64")
-        weight = builder.constant(table.reshape(-1, used * parts))
-        product = builder.call("nn.dense", wide, weight, units=weight.shape[0])
-        narrow = product if data.dtype == "float64" else builder.call("cast", product, dtype=data.dtype)
-        result = builder.call("reshape", narrow, newshape=(*outer, *table.shape[:2]), allowzero=True)
-        back = tuple(len(rest) if k == axis else k - (k > axis) for k in range(data.rank - 1))
-        return [builder.call("transpose", result, axes=(*back, data.rank - 1))]
-
-    def lower(self, operands: Tensors, attrs: DftAttrs, results: TensorTypes) -> Lowered:
-        data, *rest = present(operands)
-        axis = attrs.axis % data.ndim
-        known = attrs.length
-        length = element(rest[0], 0) if known is None and rest else None
-        if length is None:
-            extent = data.shape[axis]
-            length = te.dim(known) if known is not None else (extent - 1) * 2 if attrs.inverse and attrs.onesided else extent
-        length = te.binary("max", length, te.const(1))
-        taps = [te.reduce_axis(data.shape[axis], "t"), te.reduce_axis(data.shape[-1], "part")]
-
-        def body(*i: Expr) -> Expr:
-            time, part = (t.var for t in taps)
-            value = te.cast(data[(*i[:axis], time, *i[axis + 1 : -1], part)], "float64")
-            return te.reduce("sum", value * _factor(i[axis], time, i[-1], part, length, attrs), taps)
-
-        total = te.compute(te.shape_of(results[0].shape), body, "dft")
-        return [te.compute(total.shape, lambda *i: te.cast(total[i], data.dtype), "dft_result")]
+        if isinstance(extent, int) and isinstance(length, int) and length <= LARGEST_TABLE:
+            return [_product(builder, data, axis, length, attrs)]
+        return None
 
     def define_symbols(self, operands: Tensors, attrs: DftAttrs, results: TensorTypes) -> Mapping[str, Expr]:
         given = optional_operand(operands, 1)
@@ -159,11 +128,36 @@ class Dft(Op[DftAttrs]):
         return new_symbols(TensorType((results[0].shape[axis],), "int64"), [te.binary("max", count, te.const(0))])
 
     def flops(self, operands: Sequence[Any], attrs: DftAttrs, results: TensorTypes) -> Any:
-        return 4 * results[0].size * results[0].shape[attrs.axis % results[0].rank]
+        return fft_flops(results[0].size, results[0].shape[attrs.axis % results[0].rank])
+
+
+def fft_flops(numbers: Any, length: Dim) -> Any:
+    """5 log2(length) a complex number, as is usual; a length that arrives at run time counts as 1024."""
+    return numbers * 5 * (length.bit_length() if isinstance(length, int) else 10)
 
 
 def _own_length(extent: Dim, attrs: DftAttrs) -> Dim:
     return (extent - 1) * 2 if attrs.inverse and attrs.onesided else extent
+
+
+def _product(builder: Builder, data: Value, axis: int, length: int, attrs: DftAttrs) -> Value:
+    """The transform as a matrix product with its table."""
+    extent, parts = data.shape[axis], data.shape[-1]
+    assert isinstance(extent, int) and isinstance(parts, int)
+    used = min(extent, length // 2 + 1 if attrs.inverse and attrs.onesided else length)
+    table = spectrum_table(length, used, parts, attrs)
+    rest = tuple(k for k in range(data.rank - 1) if k != axis)
+    cut = builder.call("strided_slice", data, begin=(0,), end=(used,), strides=(1,), axes=(axis,))
+    moved = builder.call("transpose", cut, axes=(*rest, axis, data.rank - 1))
+    outer = tuple(data.shape[k] for k in rest)
+    rows = builder.call("reshape", moved, newshape=(dims.product(outer), used * parts), allowzero=True)
+    wide = rows if rows.dtype == "float64" else builder.call("cast", rows, dtype="float64")
+    weight = builder.constant(table.reshape(-1, used * parts))
+    product = builder.call("nn.dense", wide, weight, units=weight.shape[0])
+    narrow = product if data.dtype == "float64" else builder.call("cast", product, dtype=data.dtype)
+    result = builder.call("reshape", narrow, newshape=(*outer, *table.shape[:2]), allowzero=True)
+    back = tuple(len(rest) if k == axis else k - (k > axis) for k in range(data.rank - 1))
+    return builder.call("transpose", result, axes=(*back, data.rank - 1))
 
 
 def spectrum_table(length: int, used: int, parts: int, attrs: DftAttrs) -> Array:
@@ -181,26 +175,6 @@ def spectrum_table(length: int, used: int, parts: int, attrs: DftAttrs) -> Array
         mirrored = np.arange(used)
         table = table[:, :1] * np.where((mirrored == 0) | (mirrored * 2 == length), 1.0, 2.0)[:, None]
     return np.ascontiguousarray(table[..., :parts])
-
-
-def _factor(number: Expr, time: Expr, part: Expr, element_part: Expr, length: Expr, attrs: DftAttrs) -> Expr:
-    """One element of ``spectrum_table``, and 0 for elements that are not used."""
-    turns = (number * time) % length
-    extent = te.cast(length, "float64")
-    angle = te.cast(turns, "float64") * (2 * math.pi) / extent
-    sine = te.call("sin", angle) * (-1.0 if attrs.inverse else 1.0)
-    zero = te.const(0.0, "float64")
-    sine = te.select((turns * 2).eq(length), zero, sine)
-    signed = te.select(part.eq(0), sine, sine * -1.0)
-    factor = te.select(part.eq(element_part), te.call("cos", angle), signed)
-    used = length
-    if attrs.inverse:
-        factor = factor / extent
-    if attrs.inverse and attrs.onesided:
-        used = length // 2 + 1
-        single = te.binary("or", time.eq(0), (time * 2).eq(length))
-        factor = te.select(single, factor, factor * 2.0)
-    return te.select(time < used, factor, zero)
 
 
 @dataclass(frozen=True)
@@ -275,4 +249,4 @@ class MelWeights(Op[MelWeightsAttrs]):
         return new_symbols(results[0], [length // 2 + 1, bins])
 
 
-__all__ = ["Dft", "MelWeights", "spectrum_table"]
+__all__ = ["Dft", "MelWeights", "fft_flops", "spectrum_table"]

@@ -63,6 +63,9 @@ class _Splitter:
                 return stmt.seq(*(stmt.Allocate(part) for part in self.local[buffer]))
             case stmt.Prefetch(index=index):
                 return stmt.Prefetch(s.buffer, self.plain(index))
+            case stmt.CallRoutine(name=name, buffers=buffers, scalars=scalars):
+                given = tuple(self._joined(b) if dtypes.is_complex(b.dtype) else b for b in buffers)
+                return stmt.CallRoutine(name, given, tuple(self.plain(x) for x in scalars))
             case stmt.Evaluate(value=value):
                 return stmt.seq(*(stmt.Evaluate(x) for x in self.values(value)))
         return s

@@ -2,6 +2,7 @@
  * are listed here. */
 #ifndef FORGE_ROUTINES_H
 #define FORGE_ROUTINES_H
+#include "forge_fft.h"
 #include "forge_strings.h"
 
 typedef struct {
@@ -17,7 +18,7 @@ static const forge_routine FORGE_ROUTINES[] = {
     ROUTINE(forge_string_normalize),    ROUTINE(forge_string_match),       ROUTINE(forge_string_from_int64),
     ROUTINE(forge_string_from_uint64),  ROUTINE(forge_string_from_bool),   ROUTINE(forge_string_from_float64),
     ROUTINE(forge_string_lookup),       ROUTINE(forge_ngram_counts),
-    ROUTINE(forge_string_rank),
+    ROUTINE(forge_string_rank),          ROUTINE(forge_fft),
     ROUTINE(forge_string_to_int64),     ROUTINE(forge_string_to_uint64),   ROUTINE(forge_string_to_float64),
 };
 

@@ -9,6 +9,7 @@ from forge.kernels.cpu import (
     detection,
     elimination,
     factorization,
+    fft,
     layer_norm,
     matmul,
     ordering,
@@ -24,6 +25,7 @@ from forge.kernels.cpu import (
 )
 
 __all__ = [
-    "bit_reduction", "concatenate", "conv2d", "dense", "depthwise", "detection", "elimination", "factorization", "layer_norm",
-    "matmul", "ordering", "regions", "rnn", "running", "scanning", "scattering", "searching", "softmax", "strings", "winograd",
+    "bit_reduction", "concatenate", "conv2d", "dense", "depthwise", "detection", "elimination", "factorization", "fft",
+    "layer_norm", "matmul", "ordering", "regions", "rnn", "running", "scanning", "scattering", "searching", "softmax",
+    "strings", "winograd",
 ]
