@@ -1,6 +1,7 @@
 """Every row of ``tests/ops/cases``: reference against oracle, lowering against reference (static and symbolic), text.
 
-``test_compiled`` runs the same rows as machine code; here they are compiled without optimisation.
+``test_compiled`` runs the same rows as machine code; here they are compiled without optimisation. ``test_sweep`` has the rows
+that are made from declarations.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from tests.ops import harness
 from tests.ops.case import Case
 
 
-def all_cases() -> list[Case]:
-    """The rows of all modules of ``tests.ops.cases``, in order of the modules' names."""
-    names = sorted(m.name for m in pkgutil.iter_modules(tests.ops.cases.__path__))
+def all_cases(made: bool) -> list[Case]:
+    """The rows of all modules of ``tests.ops.cases``, in order of the modules' names: those written, or those ``made``."""
+    names = sorted(m.name for m in pkgutil.iter_modules(tests.ops.cases.__path__) if m.name.startswith("sweep") == made)
     return [case for name in names for case in importlib.import_module(f"tests.ops.cases.{name}").CASES]
 
 
-CASES = all_cases()
+CASES = all_cases(made=False)
 WITH_ORACLE = [c for c in CASES if c.oracle is not None]
 SYMBOLIC = [c for c in CASES if c.symbolic]
 
@@ -46,6 +47,10 @@ def test_ids_are_unique() -> None:
 
 @by_id(WITH_ORACLE)
 def test_reference_agrees_with_oracle(case: Case) -> None:
+    check_reference(case)
+
+
+def check_reference(case: Case) -> None:
     assert case.oracle is not None
     with np.errstate(all="ignore"):
         expected = results_of(case.oracle(*case.arrays()))
@@ -87,5 +92,9 @@ def test_compiled_without_optimisation_agrees_with_reference(case: Case) -> None
 
 @by_id(CASES)
 def test_text_round_trip(case: Case) -> None:
+    check_text(case)
+
+
+def check_text(case: Case) -> None:
     text = print_module(harness.module_of(case, symbolic=case.symbolic), metadata=True)
     assert print_module(parse_module(text), metadata=True) == text

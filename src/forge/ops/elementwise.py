@@ -138,16 +138,23 @@ def _bitwise_not(x: Expr) -> Expr:
     return te.logical_not(x) if x.dtype == "bool" else te.binary("xor", x, te.const(-1, x.dtype))
 
 
+def _with_infinity(x: Expr) -> Expr:
+    """``x`` in a type that has infinity, which not all floats of 8 bits and less have."""
+    return te.cast(x, "float32") if numeric.is_tiny_float(x.dtype) else x
+
+
 def _isinf(x: Expr) -> Expr:
     if dtypes.is_complex(x.dtype):
         return te.call("isinf", x)
-    return te.call("abs", x).eq(te.const(float("inf"), x.dtype))
+    size = te.call("abs", _with_infinity(x))
+    return size.eq(te.const(float("inf"), size.dtype))
 
 
 def _isfinite(x: Expr) -> Expr:
     if dtypes.is_complex(x.dtype):
         return te.logical_and(_isfinite(te.real_part(x)), _isfinite(te.imaginary_part(x)))
-    return te.call("abs", x) < te.const(float("inf"), x.dtype)
+    size = te.call("abs", _with_infinity(x))
+    return size < te.const(float("inf"), size.dtype)
 
 
 def _decide(op: str) -> Callable[[Dim, Dim], bool | None]:

@@ -140,6 +140,8 @@ def _cast(array: Array, dtype: str) -> Array:
     target = dtypes.numpy_dtype(dtype)
     if dtypes.is_complex(source):
         return array.astype(target) if dtypes.is_complex(dtype) else _cast(array.real, dtype)
+    if dtypes.is_integer(source) and dtypes.bits(source) < 8:
+        array = array.astype(np.int8)
     if not (dtypes.is_float(source) and dtypes.is_integer(dtype)):
         return array.astype(target)
     low, high = dtypes.integer_range(dtype)

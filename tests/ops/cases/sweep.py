@@ -23,10 +23,10 @@ from tests.ops.case import Case, Draw, row
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 COMPUTED = ("bool", *INTEGERS, *FLOATS)
-"""Element types of arithmetic; complex numbers have rows of their own."""
-STORED = ("int2", "uint2", "int4", "uint4", "float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
-          "float8_e5m2fnuz", "float8_e8m0fnu")
-"""Element types that are moved and cast."""
+"""Element types of most arithmetic; complex numbers have rows of their own."""
+TINY = ("int2", "uint2", "int4", "uint4", "float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+STORED = (*TINY, "float8_e8m0fnu")
+"""Element types that are moved and cast; the last one is a power of two, never 0 or negative, and of no use in arithmetic."""
 
 RANK_8 = (2, 1, 3, 1, 2, 1, 1, 2)
 ORDINARY = (1.0, -1.0, 0.5, -0.5, 2.0, 3.0, -2.5, 0.75, 1e-3, -7.0)
@@ -145,7 +145,7 @@ def oracle_of(name: str, dtype: str) -> Oracle | None:
 
 def declared(accepts: str) -> list[str]:
     belongs = DTYPE_CLASSES.get(accepts, lambda d: d == accepts)
-    return [d for d in COMPUTED if belongs(d)]
+    return [d for d in (*COMPUTED, *TINY) if belongs(d)]
 
 
 def operands_of(dtype: str, count: int) -> list[np.ndarray]:
@@ -166,4 +166,12 @@ def elementwise_rows() -> Iterator[Case]:
             yield row(op.name, [Draw(shape, dtype, low=0.25, high=0.9) for _ in range(count)], oracle, "shape")
 
 
-CASES = [*elementwise_rows()]
+def cast_rows() -> Iterator[Case]:
+    """Every element type to every other one."""
+    for source in (*COMPUTED, *STORED):
+        for target in (*COMPUTED, *STORED):
+            if source != target:
+                yield row("cast", [adversaries(source)], None, f"from {source}", symbolic=False, dtype=target)
+
+
+CASES = [*elementwise_rows(), *cast_rows()]
