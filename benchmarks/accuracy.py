@@ -158,7 +158,7 @@ def sweep_double(function: Function, target: str = "llvm") -> Errors:
 
 def _double_error(function: Function, operands: Sequence[float], got: float) -> float | None:
     """In ulp; None where mpmath has no real value, infinity where exactly one side is infinite or NaN."""
-    import mpmath as mp  # type: ignore[import-untyped]
+    import mpmath as mp
 
     with mp.workdps(60):
         try:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import mpmath as mp  # type: ignore[import-untyped]
+import mpmath as mp
 import numpy as np
 
 Number = Any
