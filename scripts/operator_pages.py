@@ -17,13 +17,15 @@ from forge.ir.op import Trait, all_ops
 from forge.kernels.contract import FAMILIES
 from forge.lowering.objects import HOSTED
 from forge.ops.base import Kind, Op
+from scripts.operator_types import element_types
 
 INDEX = """# Operators
 
 Every operator of the graph IR, by the module of `forge.ops` that defines it. `python -m scripts.write_docs` writes the pages
 from the operators' classes. *Accuracy* is what tests hold compiled code to: `exact` is bit for bit, `rounding` a few roundings of
-each element, `accumulating` a sum in another order; what is measured of functions is in [accuracy](../accuracy.md). *ONNX* lists
-the operators whose converters name it.
+each element, `accumulating` a sum in another order; what is measured of functions is in [accuracy](../accuracy.md).
+*Element types* are those of the first operand and of the results, found by asking type inference with the operands of a test row.
+*ONNX* lists the operators whose converters name it.
 
 | page | operators |
 | --- | --- |
@@ -67,6 +69,7 @@ def section(op: Op[Any]) -> str:
     facts = {
         "operands": ", ".join(_operands(op)),
         "attributes": ", ".join(_attributes(op)),
+        "element types": element_types(op),
         "accuracy": "; ".join(filter(None, [(op.accuracy.name or "").lower(), accuracy_results.summary(op.name)])),
         "traits": ", ".join(sorted((t.name or "").lower().replace("_", " ") for t in Trait if t and t in op.traits)),
         "native code": native_code(op),

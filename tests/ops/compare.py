@@ -17,6 +17,8 @@ import numpy as np
 from forge import dtypes
 from forge.ops.base import Accuracy
 
+_finfo: Any = ml_dtypes.finfo
+
 RELATIVE = {Accuracy.ROUNDING: 16, Accuracy.ACCUMULATING: 16}
 TO_LARGEST = {Accuracy.ROUNDING: 4, Accuracy.ACCUMULATING: 64}
 NARROW_RELATIVE = 3
@@ -27,7 +29,7 @@ SUBNORMALS = 4
 
 def epsilon(dtype: str) -> float:
     """Distance from 1 to the next number."""
-    return float(ml_dtypes.finfo(dtypes.numpy_dtype(dtype)).eps)
+    return float(_finfo(dtypes.numpy_dtype(dtype)).eps)
 
 
 def tolerance(accuracy: Accuracy, dtype: str) -> tuple[float, float]:
@@ -43,7 +45,7 @@ def tolerance(accuracy: Accuracy, dtype: str) -> tuple[float, float]:
 
 def least(dtype: str) -> float:
     """The smallest positive number."""
-    return float(ml_dtypes.finfo(dtypes.numpy_dtype(dtype)).smallest_subnormal)
+    return float(_finfo(dtypes.numpy_dtype(dtype)).smallest_subnormal)
 
 
 def mismatch(

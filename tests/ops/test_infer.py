@@ -171,3 +171,23 @@ MISTAKES: list[tuple[str, list[Any], Any, dict[str, Any], str]] = [
 def test_mistakes(op: str, shapes: list[Any], dtypes: Any, attributes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidGraphError, match=message):
         infer(op, *shapes, dtypes=dtypes, **attributes)
+
+
+@pytest.mark.parametrize(("op", "rank", "dtype", "attributes"), [
+    ("nn.avg_pool2d", 4, "int32", {"pool_size": (2, 2)}), ("nn.adaptive_avg_pool1d", 3, "int8", {"output_size": (2,)}),
+    ("nn.max_pool2d_with_indices", 4, "bool", {"pool_size": (2, 2)}), ("nn.max_pool2d", 4, "string", {"pool_size": (2, 2)}),
+    ("image.resize1d", 3, "string", {"size": (5,)}),
+])
+def test_layers_refuse_element_types(op: str, rank: int, dtype: str, attributes: dict[str, Any]) -> None:
+    with pytest.raises(TypeInferenceError, match=f"operand 'data' has the wrong element type; got {dtype}"):
+        infer(op, (4,) * rank, dtypes=dtype, **attributes)
+
+
+@pytest.mark.parametrize("op", ["nn.rnn", "nn.lstm", "nn.gru"])
+def test_recurrent_cells_refuse_integers(op: str) -> None:
+    gates = {"nn.rnn": 1, "nn.lstm": 4, "nn.gru": 3}[op]
+    activations = ("tanh",) if gates == 1 else ("sigmoid", "tanh", "tanh")[: 3 if gates == 4 else 2]
+    none = (0.0,) * len(activations)
+    with pytest.raises(TypeInferenceError, match="operand 'x' has the wrong element type; got int32; expected float"):
+        infer(op, (2, 3, 4), (1, 6 * gates, 4), (1, 6 * gates, 6), dtypes="int32", activations=activations, activation_alpha=none,
+              activation_beta=none)

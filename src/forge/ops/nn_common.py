@@ -21,12 +21,14 @@ HALF_TYPES = ("float16", "bfloat16")
 
 
 def tensor_type(op: str, name: str, value: Value | None, rank: int | None = None) -> TensorType:
-    """The type of an operand that must be a tensor (of ``rank`` dimensions).
+    """The type of an operand that must be a tensor of numbers or bools (of ``rank`` dimensions).
 
     Raises:
         TypeInferenceError: it is not.
     """
     found = tensor(op, value, name)
+    if found.dtype == "string":
+        raise fail(op, f"operand {name!r} has the wrong element type", found.dtype, "numbers")
     if rank is not None:
         expect_rank(op, found, name, rank)
     return found

@@ -14,7 +14,7 @@ from forge.ir.types import TensorType
 from forge.ops import pairs
 from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, register
 from forge.ops.complex_products import split_product
-from forge.ops.infer_helpers import broadcast_shapes, expect_rank
+from forge.ops.infer_helpers import broadcast_shapes, expect_rank, tensor
 from forge.ops.nn_common import (
     accumulator_dtype,
     cast_result,
@@ -289,7 +289,7 @@ class BatchFlatten(Op[NoAttrs]):
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = tensor_type(self.name, "data", operands[0])
+        data = tensor(self.name, operands[0], "data")
         if data.rank == 0:
             raise fail(self.name, "operand 'data'", data, "rank 1 or more")
         return [TensorType((data.shape[0], dims.product(data.shape[1:])), data.dtype)]
@@ -323,7 +323,7 @@ class Dropout(Op[DropoutAttrs]):
     kind = Kind.ELEMENTWISE
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        return [tensor_type(self.name, "data", operands[0])]
+        return [tensor(self.name, operands[0], "data")]
 
     def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
         return [operands[0]]

@@ -121,7 +121,7 @@ class DeformablePatches(Op[DeformablePatchesAttrs]):
     """out[n, c, k, y, x] = data[n, c] at tap k of the window at (y, x), moved by offset and times mask; bilinear, 0 outside.
 
     offset: [n, groups * K * 2, y, x], vertical before horizontal; mask: [n, groups * K, y, x]; ``offset_groups`` of channels
-    share them. K is the number of taps of ``kernel_size``.
+    share them. K is the number of taps of ``kernel_size``. Elements of weight 0 do not count, whatever they are.
     """
 
     name = "nn.deformable_patches"
@@ -182,7 +182,9 @@ class DeformablePatches(Op[DeformablePatchesAttrs]):
                 sides.append(_taps(te.cast(spec[axis].position(at[axis], tap[axis]), real) + moved, data.shape[2 + axis]))
             total: Expr = te.const(0.0, real)
             for (y, v), (x, w) in itertools.product(*sides):
-                total = total + te.cast(data[(n, c, y, x)], real) * (v * w)
+                weight = v * w
+                part = te.cast(data[(n, c, y, x)], real) * weight
+                total = total + te.select(weight.eq(0.0), te.const(0.0, real), part)
             if rest:
                 total = total * te.cast(rest[0][(n, row, *at)], real)
             return te.cast(total, data.dtype)
@@ -199,7 +201,7 @@ def _bilinear(image: Array, place: Sequence[float]) -> float:
     for corner in itertools.product((0, 1), repeat=2):
         index = tuple(f + k for f, k in zip(first, corner, strict=True))
         weight = math.prod(1 - abs(p - i) for p, i in zip(place, index, strict=True))
-        if all(0 <= i < e for i, e in zip(index, image.shape, strict=True)):
+        if weight and all(0 <= i < e for i, e in zip(index, image.shape, strict=True)):
             total += weight * float(image[index])
     return total
 

@@ -7,6 +7,7 @@ replace them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -244,9 +245,9 @@ class Unique(Op[UniqueAttrs]):
 
     def reference(self, operands: Arrays, attrs: UniqueAttrs) -> Arrays:
         slices = np.moveaxis(numeric.widen(operands[0]), attrs.axis, 0)
-        columns = slices.reshape(len(slices), -1).T
+        columns = slices.reshape(len(slices), math.prod(slices.shape[1:])).T
         places = [np.unique(column, return_inverse=True)[1] for column in columns]
-        ranks = np.array(places, np.int64).reshape(len(columns), -1).T
+        ranks = np.array(places, np.int64).reshape(len(columns), len(slices)).T
         _, first, number, count = np.unique(ranks, return_index=True, return_inverse=True, return_counts=True, axis=0)
         order = np.arange(len(first)) if attrs.sorted else np.argsort(first, kind="stable")
         place = np.argsort(order, kind="stable")
@@ -270,10 +271,13 @@ class Unique(Op[UniqueAttrs]):
             return [builder.call("take", data, first, axis=attrs.axis), first, inverse, count]
         rest = tuple(k for k in range(data.rank) if k != attrs.axis % data.rank)
         size = dims.product(data.shape[k] for k in rest)
-        if not isinstance(size, int) or not 1 <= size <= LARGEST_SLICE:
+        if not isinstance(size, int) or size > LARGEST_SLICE:
             return None
-        moved = builder.call("transpose", data, axes=(attrs.axis % data.rank, *rest))
-        rows = builder.call("reshape", moved, newshape=(data.shape[attrs.axis], size))
+        if size:
+            moved = builder.call("transpose", data, axes=(attrs.axis % data.rank, *rest))
+            rows = builder.call("reshape", moved, newshape=(data.shape[attrs.axis], size))
+        else:
+            rows = builder.call("broadcast_to", builder.constant(np.zeros((1, 1), np.int64)), shape=(data.shape[attrs.axis], 1))
         first, inverse, count = _unique_rows(builder, rows, attrs.sorted)
         return [builder.call("take", data, first, axis=attrs.axis), first, inverse, count]
 

@@ -24,7 +24,7 @@ from forge.ops.base import Kind, Op
 from forge.ops.elementwise_base import Elementwise
 from tests.ops import harness
 from tests.ops.case import Case, Draw, Fixed
-from tests.ops.cases.sweep import COMPUTED, STORED, adversaries
+from tests.ops.cases.sweep import COMPUTED, RANK_8, STORED, adversaries
 
 REFUSALS = (ForgeError, ValueError, IndexError, TypeError, ZeroDivisionError)
 """What building or evaluating a row raises that is none."""
@@ -136,6 +136,14 @@ def empty_variants(case: Case) -> Iterator[Case]:
         yield with_operands(case, operands, "empty", keep_oracle=False)
 
 
+def rank_variants(case: Case) -> Iterator[Case]:
+    """Ranks 0 and 8 of what works element by element, whatever the rank."""
+    if get_op(case.op).kind is Kind.ELEMENTWISE:  # type: ignore[attr-defined]
+        for shape in ((), RANK_8):
+            operands = [o if (d := _draw(o)) is None else replace(d, shape=shape, special=()) for o in case.operands]
+            yield with_operands(case, operands, f"rank {len(shape)}", keep_oracle=False)
+
+
 def _emptied(operand: Any, extent: int) -> Any:
     draw = _draw(operand)
     if draw is None:
@@ -145,10 +153,12 @@ def _emptied(operand: Any, extent: int) -> Any:
 
 def variants() -> Iterator[Case]:
     for op in all_ops():
-        if isinstance(op, Elementwise) or op.traits & Trait.HOST or (case := template(op.name)) is None:
+        swept = isinstance(op, Elementwise) and not op.name.startswith("complex.")
+        if swept or op.traits & Trait.HOST or (case := template(op.name)) is None:
             continue
         yield from filter(is_row, type_variants(case))
         yield from filter(is_row, special_variants(case))
+        yield from filter(is_row, rank_variants(case))
         yield from [c for c in empty_variants(case) if is_row(c)][:1]
 
 

@@ -1,0 +1,33 @@
+"""Operators on tensors that are large enough to be divided: the pool's threads give the bits that one thread gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from forge.driver.compiler import compile_module
+from tests.ops import harness
+from tests.ops.case import Case, f32, i64, row
+
+CASES = [
+    row("exp", [f32(300, 1000)]), row("sum", [f32(300, 1000)], axis=1), row("sum", [f32(300, 1000)], axis=0),
+    row("sum", [f32(300, 1000)]), row("argmax", [f32(300, 1000)], axis=1), row("nn.softmax", [f32(300, 1000)]),
+    row("nn.layer_norm", [f32(300, 1000), f32(1000), f32(1000)]), row("transpose", [f32(300, 1000)]),
+    row("sort", [f32(300, 1000)]), row("cumsum", [f32(300, 1000)], axis=1), row("cumsum", [f32(300000)], axis=0),
+    row("take", [f32(300, 1000), i64(400, low=-300, high=299)], axis=0),
+    row("scatter_elements", [f32(300, 1000), i64(300, 1000, low=0, high=299), f32(300, 1000)], axis=0, reduction="add"),
+    row("nn.matmul", [f32(200, 300), f32(300, 257)]), row("nn.conv2d", [f32(2, 16, 40, 40), f32(24, 16, 3, 3)], padding=(1, 1)),
+    row("nn.max_pool2d", [f32(4, 16, 60, 60)], pool_size=(3, 3), strides=(2, 2)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[c.id for c in CASES])
+def test_threads_do_not_change_results(case: Case) -> None:
+    runtime = compile_module(harness.module_of(case), use_cache=False).runtime()
+    inputs = harness.input_arrays(case)
+    results = []
+    for threads in (1, 2, 3):
+        runtime.set_num_threads(threads)
+        results.append(np.asarray(runtime(*inputs)))
+    harness.check_result(case, results[0], np.asarray(harness.run_reference(case)[0]))
+    assert results[0].tobytes() == results[1].tobytes() == results[2].tobytes()
