@@ -27,7 +27,7 @@ HAVE_TESTS_OF_THEIR_OWN = {
 """Rows have no regions, sequences or optionals: ``test_control``, ``tests/lowering/test_guarded_nodes.py``."""
 OF_FIXED_RANK = ("nn.", "image.")
 """Prefixes of operators on images and layers."""
-FACTORIZATIONS = {"linalg.cholesky", "linalg.inverse", "linalg.lu", "linalg.solve", "linalg.triangular_solve"}
+FACTORIZATIONS = {"linalg.cholesky", "linalg.eliminate", "linalg.inverse", "linalg.lu", "linalg.solve", "linalg.triangular_solve"}
 """What they make of NaN depends on the order of elimination."""
 TRANSFORMS = {"fft.dft", "fft.fft"}
 """Where a NaN goes depends on the factorisation of the length."""
@@ -146,7 +146,7 @@ def test_every_operator_has_rows_of_nan_and_infinities() -> None:
 
 
 def test_every_operator_has_rows_without_elements() -> None:
-    factorizations = FACTORIZATIONS - {"linalg.cholesky", "linalg.triangular_solve"}
+    factorizations = FACTORIZATIONS - {"linalg.cholesky", "linalg.eliminate", "linalg.triangular_solve"}
     assert without(lambda a: a.size == 0) == factorizations | PACKED | SCALARS_ONLY | OF_SOMETHING
 
 

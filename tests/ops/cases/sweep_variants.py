@@ -43,8 +43,8 @@ THROUGH_FLOATS = {"image.resize1d", "image.resize2d", "image.resize3d", "nn.upsa
 WITHOUT_ZERO = {("trilu", "float8_e8m0fnu")}
 """What has no meaning: there is no 0 to put there."""
 
-MIXING = {"fft.fft", "fft.dft"}
-"""Transforms whose NaNs depend on the factorisation: a NaN or an infinity spreads over results in another way."""
+MIXING = {"fft.fft", "fft.dft", "linalg.eliminate"}
+"""Whose NaNs depend on the factorisation or the pivots: a NaN or an infinity spreads over results in another way."""
 
 
 def _modules() -> list[str]:
