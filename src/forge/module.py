@@ -319,7 +319,7 @@ class IRModule:
             winograd: let 3x3 convolutions use fewer multiplications, with errors of 1e-5 of the largest output and up to four
                 times larger weights (from ``opt_level`` 3 on).
             set_bfloat16: compute in bfloat16 where that is safe, twice as fast where the CPU has dot products of it, with errors
-                of about 1e-2 of the largest output; inputs and outputs keep their types.
+                of some 1e-2 of the largest output, and more in deep networks; inputs and outputs keep their types.
 
         Raises:
             ValueError: a bad argument, or ``output_path`` exists and ``force_overwrite`` is off.
