@@ -33,7 +33,7 @@ class Layer:
 
 
 def dense(target: Target, rows: int, depth: int, units: int) -> Layer:
-    panel = dense_panel(target, "float32", units)
+    panel = dense_panel(target, "float32", units, rows, depth)
     case = Case("dense_pack", [spec(rows, depth), spec(-(-units // panel), depth, panel)], spec(rows, units), {"units": units})
     return Layer(f"dense {rows}x{depth}x{units}", case, 2 * rows * depth * units)
 

@@ -39,6 +39,7 @@ CACHE = Knob("FORGE_CACHE", "1", "0 turns the compile cache off")
 CACHE_DIR = Knob("FORGE_CACHE_DIR", "", "folder of the compile cache; default: forge in the user's cache folder")
 CACHE_LIMIT = Knob("FORGE_CACHE_LIMIT_MB", "4096", "size of the compile cache in MiB; entries that were not used for longest go")
 NUM_THREADS = Knob("FORGE_NUM_THREADS", "", "threads of the runtime; default: the CPUs that the process may use")
+TUNING = Knob("FORGE_TUNING", "", "file of what `forge tune` measured; default: forge/tuning.sqlite in the user's data folder")
 PASSWORD = Knob("FORGE_PASSWORD", "", "password of encrypted models for the command line; default: it asks")
 
-KNOBS = (CACHE, CACHE_DIR, CACHE_LIMIT, NUM_THREADS, PASSWORD)
+KNOBS = (CACHE, CACHE_DIR, CACHE_LIMIT, NUM_THREADS, TUNING, PASSWORD)

@@ -25,6 +25,8 @@ from forge.target import Target
 if TYPE_CHECKING:
     import onnx
 
+    from forge.driver.tuner import Tuned
+
 TargetLike = str | Mapping[str, Any] | Target
 
 
@@ -301,6 +303,7 @@ class IRModule:
         encrypt_password: str | None = None,
         winograd: bool = True,
         set_bfloat16: bool = False,
+        tuned: bool = False,
     ) -> None:
         """Compiles to a directory that holds ``modelLibrary.so``, ready to deploy.
 
@@ -320,6 +323,7 @@ class IRModule:
                 times larger weights (from ``opt_level`` 3 on).
             set_bfloat16: compute in bfloat16 where that is safe, twice as fast where the CPU has dot products of it, with errors
                 of some 1e-2 of the largest output, and more in deep networks; inputs and outputs keep their types.
+            tuned: use what `tune` or ``forge tune`` measured for this target.
 
         Raises:
             ValueError: a bad argument, or ``output_path`` exists and ``force_overwrite`` is off.
@@ -333,8 +337,43 @@ class IRModule:
         options.check()
         compiled = compile_module(
             self._module, target=target, host=host, opt_level=opt_level, float16=set_float16,
-            channel_layout=set_channel_layout, winograd=winograd, bfloat16=set_bfloat16)
+            channel_layout=set_channel_layout, winograd=winograd, bfloat16=set_bfloat16, tuned=tuned)
         artifact.write(compiled, self._module, options)
+
+    def tune(
+        self,
+        seconds: float = 60,
+        inputs: Mapping[str, np.ndarray] | None = None,
+        target: TargetLike = "llvm",
+        opt_level: int = 3,
+        set_float16: bool = False,
+        set_bfloat16: bool = False,
+        winograd: bool = True,
+    ) -> Tuned:
+        """Measures alternatives for the model's kernels on this machine and keeps what is faster for ``compile(tuned=True)``.
+
+        Args:
+            seconds: when to stop looking; the last comparison comes after that.
+            inputs: arrays by name; None: made up, with symbolic dimensions of 1.
+            target: must run here; its ``num-cores`` is the number of threads.
+            opt_level, set_float16, set_bfloat16, winograd: as of `compile`.
+
+        Returns:
+            What was found, with times of the whole model before and after.
+
+        Raises:
+            OptionError: a bad argument, or an input that cannot be made up; CompileError: an operator cannot be compiled.
+        """
+        from forge.driver import feeds, tuner, tuning
+        from forge.lowering.objects import described
+
+        if inputs is None:
+            specs = [(v.name, *described(v)) for v in self.input_nodes]
+            inputs = feeds.random_inputs([(name, dtype, shape or ()) for name, dtype, shape in specs], {})
+        found = tuner.tune_module(self._module, inputs, seconds=seconds, target=target, opt_level=opt_level,
+                                  float16=set_float16, bfloat16=set_bfloat16, winograd=winograd)
+        tuning.store(found.records)
+        return found
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes text and weights to one file (``.forge``), read back by ``forge.load``."""

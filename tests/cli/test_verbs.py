@@ -31,6 +31,8 @@ def here(tmp_path: Path, digits_build: Path, monkeypatch: pytest.MonkeyPatch) ->
     shutil.copy(DIGITS / "digits.onnx", tmp_path / "model.onnx")
     np.save(tmp_path / "x.npy", pictures(3))
     np.savez(tmp_path / "inputs.npz", image=pictures(3))
+    (tmp_path / "tuning.json").write_text('{"format": 1, "records": []}')
+    monkeypatch.setenv("FORGE_TUNING", str(tmp_path / "tuning.sqlite"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -72,6 +74,7 @@ def test_examples_run(verb: str, line: str, here: Path, digits_build: Path, caps
     ["inspect", "model.onnx"], ["inspect", "build"], ["inspect", "build/modelLibrary.so"], ["compile", "model.onnx", "-o", "out"],
     ["run", "build", "-i", "x.npy"], ["run", "model.onnx", "-i", "image=x.npy"], ["bench", "build", "--rounds", "1"],
     ["bench", "model.onnx", "--rounds", "1", "--dim", "batch=2"], ["support", "onnx"], ["cache"], ["doctor"],
+    ["tune", "model.onnx", "--seconds", "1"], ["tune", "--show"], ["tune", "--clear"],
 ], ids=" ".join)
 def test_json_parses(arguments: list[str], build: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*arguments, "--json") == 0
@@ -82,7 +85,8 @@ def test_json_parses(arguments: list[str], build: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("arguments", [
     [], ["--bogus"], ["frobnicate"], ["inspect"], ["inspect", "--bogus"], ["compile", "model.onnx", "-O", "9"],
-    ["compile", "model.onnx", "-O", "x"], ["run"], ["bench", "model.onnx", "--rounds", "0"], ["run", "build", "--threads", "0"],
+    ["compile", "model.onnx", "-O", "x"], ["tune", "model.onnx", "--seconds", "x"], ["run"],
+    ["bench", "model.onnx", "--rounds", "0"], ["run", "build", "--threads", "0"],
 ], ids=" ".join)
 def test_wrong_usage_exits_2(arguments: list[str], here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*arguments) == 2
@@ -126,6 +130,12 @@ WRONG = {
     "bench model.onnx --dim batch": "expected NAME=SIZE",
     "bench model.onnx --dim batch=-1": "expected NAME=SIZE",
     "bench model.onnx --dim length=3": "expected one of: batch",
+    "tune": "expected exactly one of: a model, --show",
+    "tune model.onnx --show": "expected exactly one of: a model, --show",
+    "tune model.onnx --seconds 0": "seconds: got 0.0; expected a positive number",
+    "tune --import nowhere.json": "expected a file of 'forge tune --export'",
+    "tune --export empty/no/out.json": "out.json",
+    "compile model.onnx -o out --tuned": "run 'forge tune MODEL' first",
     "support tflite": "expected one of: onnx",
     "support onnx Frobnicate": "no operator is called 'Frobnicate'",
     "cache shred": "expected show or clear",

@@ -1,4 +1,4 @@
-"""The command line: ``forge inspect | compile | run | bench | profile | support | cache | doctor``.
+"""The command line: ``forge inspect | compile | run | bench | profile | tune | support | cache | doctor``.
 
 A verb is a module of this package: a function whose signature is its options, and ``EXAMPLES``, which the tests execute.
 """
@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from forge._version import __version__
-from forge.cli import bench, cache, doctor, inspect, profile, run, support
+from forge.cli import bench, cache, doctor, inspect, profile, run, support, tune
 from forge.cli import compile as compile_
 from forge.errors import ForgeError
 
@@ -23,6 +23,7 @@ VERBS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "run": (run.run, run.EXAMPLES),
     "bench": (bench.bench, bench.EXAMPLES),
     "profile": (profile.profile, profile.EXAMPLES),
+    "tune": (tune.tune, tune.EXAMPLES),
     "support": (support.support, support.EXAMPLES),
     "cache": (cache.cache, cache.EXAMPLES),
     "doctor": (doctor.doctor, doctor.EXAMPLES),

@@ -9,6 +9,7 @@ import typer
 
 from forge.cli import peers, source
 from forge.cli.latency import Latencies, measure
+from forge.driver.feeds import Spec
 from forge.errors import OptionError
 from forge_runtime import Runtime
 
@@ -74,7 +75,7 @@ def _peer_names(vs: str, model: Path, torch_program: Path | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _load(model: Path, key: Path | None, target: str, opt_level: int, report: source.Report) -> tuple[Runtime, list[source.Spec]]:
+def _load(model: Path, key: Path | None, target: str, opt_level: int, report: source.Report) -> tuple[Runtime, list[Spec]]:
     """The runtime, and what its inputs are."""
     if source.is_artifact(model):
         runtime = source.open_artifact(model, key)

@@ -32,6 +32,7 @@ def compile_(
     bfloat16: Annotated[bool, typer.Option("--bfloat16", help="Compute in bfloat16 where that is safe.")] = False,
     channel_layout: Annotated[str | None, typer.Option(help="Inner layout of convolutions: first or last.")] = None,
     winograd: Annotated[bool, typer.Option(help="Let 3x3 convolutions use fewer multiplications (errors of 1e-5).")] = True,
+    tuned: Annotated[bool, typer.Option("--tuned", help="Use what 'forge tune' measured for this target.")] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Write into a directory that exists.")] = False,
     export_relay: Annotated[bool, typer.Option("--export-relay", help="Also write model.relay.")] = False,
     export_metadata: Annotated[bool, typer.Option("--export-metadata", help="Also write metadata.json.")] = False,
@@ -44,7 +45,7 @@ def compile_(
     """Compiles a model into a directory with one self-contained native library."""
     chosen: dict[str, Any] = {
         "target": target, "host": host, "opt_level": opt_level, "float16": float16, "channel_layout": channel_layout,
-        "winograd": winograd, "bfloat16": bfloat16,
+        "winograd": winograd, "bfloat16": bfloat16, "tuned": tuned,
     }
     checked = check_options(**chosen)
     if stop_after is not None:

@@ -27,6 +27,7 @@ def profile(
     target: Annotated[str, typer.Option(help="Target to compile for.")] = "llvm",
     opt_level: Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Optimisation level.")] = 3,
     threads: Annotated[int, typer.Option(min=1, help="Threads.")] = 1,
+    tuned: Annotated[bool, typer.Option("--tuned", help="Use what 'forge tune' measured for this target.")] = False,
     rounds: Annotated[int, typer.Option(min=1, help="Calls that are timed, at least.")] = 20,
     top: Annotated[int, typer.Option(min=1, help="Rows to print.")] = 25,
     by_operator: Annotated[bool, typer.Option("--by-operator", help="One row for all kernels of the same operators.")] = False,
@@ -42,7 +43,7 @@ def profile(
         given = source.load_arrays(inputs or [], [name for name, _, _ in specs])
         feed = source.make_inputs(specs, given, source.parse_sizes(dim or []))
         found = profile_module(module.mod, feed, target=target, opt_level=opt_level, threads=threads,
-                               rounds=rounds, progress=report)
+                               rounds=rounds, progress=report, tuned=tuned)
     if html is not None:
         html.write_text(page(found, model.name), encoding="utf-8")
     if as_json:

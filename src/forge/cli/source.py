@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from forge import dims, dtypes, knobs
+from forge import knobs
 from forge.cli import structures
-from forge.dims import Dim, DimExpr
+from forge.dims import Dim
+from forge.driver.feeds import Spec, random_inputs
 from forge.errors import ImportModelError, OptionError, PasswordError
 from forge.lowering.objects import described
 from forge.module import IRModule, load
 from forge_runtime import Runtime
 
 Report = Callable[[str, int, int], None]
-Spec = tuple[str, str, Sequence[Dim | str | None]]
-"""Name, dtype and shape of an input; a text is the name of a symbol, None a size that is computed from symbols."""
 
 PIPE_WIDTH = 200
 
@@ -157,37 +156,6 @@ def make_inputs(specs: Sequence[Spec], given: Mapping[str, np.ndarray], sizes: M
     bases = {*given, *map(structures.base, given)}
     made = random_inputs([s for s in specs if s[0] not in bases], sizes)
     return structures.gather({**made, **given}, [s[0] for s in specs], [s[1] for s in specs])
-
-
-def random_inputs(specs: Iterable[Spec], sizes: Mapping[str, int], seed: int = 0) -> dict[str, np.ndarray]:
-    """Inputs that fit: normal floats, integers 0 or 1; symbols get ``sizes``, else 1.
-
-    Raises:
-        OptionError: an input cannot be made up, or ``sizes`` names a symbol that no input has.
-    """
-    rng = np.random.default_rng(seed)
-    arrays: dict[str, np.ndarray] = {}
-    symbols: set[str] = set()
-    for name, dtype, shape in specs:
-        if dtype in ("string", "sequence", "optional") or None in shape:
-            element = "[0]" if dtype == "sequence" else ""
-            raise OptionError(f"input {name!r}: cannot be made up; pass --input {name}{element}=FILE.npy")
-        extents = [dims.symbol(d) if isinstance(d, str) else d for d in shape if d is not None]
-        used = dims.symbols(*extents)
-        symbols.update(used)
-        counts = [_evaluate(d, {s: sizes.get(s, 1) for s in used}) for d in extents]
-        floating = dtypes.is_float(dtype) or dtypes.is_complex(dtype)
-        values = rng.standard_normal(counts) if floating else rng.integers(0, 2, counts)
-        arrays[name] = np.asarray(values).astype(dtypes.numpy_dtype(dtype))
-    unknown = [s for s in sizes if s not in symbols]
-    if unknown:
-        known = ", ".join(sorted(symbols)) or "none"
-        raise OptionError(f"--dim {unknown[0]}: no input that is made up has such a dimension; expected one of: {known}")
-    return arrays
-
-
-def _evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
-    return dims.evaluate(dim, sizes) if isinstance(dim, DimExpr) else dim
 
 
 def parse_sizes(items: Sequence[str]) -> dict[str, int]:

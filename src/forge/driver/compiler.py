@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from forge.codegen.compile import compile_modules
 from forge.codegen.entry import emit_program_entry
 from forge.codegen.module import emit_module
-from forge.driver import cache
+from forge.driver import cache, tuning
 from forge.driver.compiled import CompiledModel
 from forge.driver.pipeline import FUSION_LEVEL, LLVM_LEVELS, OPT_LEVELS, Observer, run_graph_stages
 from forge.errors import InvalidGraphError, OptionError, TargetError
@@ -43,27 +43,29 @@ class Options:
     channel_layout: str | None
     winograd: bool = True
     bfloat16: bool = False
+    tuned: bool = False
 
     @property
     def recorded(self) -> dict[str, Any]:
         """What the metadata keep, besides the target."""
         host = None if self.host is None else str(self.host)
         return {"opt_level": self.opt_level, "float16": self.float16, "bfloat16": self.bfloat16,
-                "channel_layout": self.channel_layout, "winograd": self.winograd, "host": host}
+                "channel_layout": self.channel_layout, "winograd": self.winograd, "host": host,
+                "tuned": self.target.choices.digest}
 
 
 def check_options(
     target: TargetLike = "llvm", host: TargetLike | None = None, opt_level: int = 3, float16: bool = False,
-    channel_layout: str | None = None, winograd: bool = True, bfloat16: bool = False,
+    channel_layout: str | None = None, winograd: bool = True, bfloat16: bool = False, tuned: bool = False,
 ) -> Options:
-    """The options, after all were checked.
+    """The options, after all were checked; ``tuned`` adds to the target what `forge.driver.tuning` knows about it.
 
     Raises:
         OptionError, TargetError: which option, what was given, what is expected.
     """
     if isinstance(opt_level, bool) or not isinstance(opt_level, int) or opt_level not in OPT_LEVELS:
         raise OptionError(f"compile: opt_level: got {opt_level!r}; expected an integer from 0 to {OPT_LEVELS[-1]}")
-    for name, value in (("set_float16", float16), ("set_bfloat16", bfloat16), ("winograd", winograd)):
+    for name, value in (("set_float16", float16), ("set_bfloat16", bfloat16), ("winograd", winograd), ("tuned", tuned)):
         if not isinstance(value, bool):
             raise OptionError(f"compile: {name}: got {value!r}; expected True or False")
     if float16 and bfloat16:
@@ -75,7 +77,9 @@ def check_options(
     described = None if host is None else Target.parse(host)
     if described is not None and described.arch != resolved.arch:
         raise TargetError(f"compile: host is {described.arch}, target is {resolved.arch}; expected the same architecture")
-    return Options(resolved, described, opt_level, float16, channel_layout, winograd, bfloat16)
+    if tuned:
+        resolved = replace(resolved, choices=tuning.choices(resolved))
+    return Options(resolved, described, opt_level, float16, channel_layout, winograd, bfloat16, tuned)
 
 
 def compile_module(
@@ -88,6 +92,7 @@ def compile_module(
     channel_layout: str | None = None,
     winograd: bool = True,
     bfloat16: bool = False,
+    tuned: bool = False,
     name: str = "main",
     observer: Observer | None = None,
     progress: Progress | None = None,
@@ -104,7 +109,7 @@ def compile_module(
     Raises:
         OptionError: a bad option; TargetError: a bad target; CompileError: an operator has no native code.
     """
-    options = check_options(target, host, opt_level, float16, channel_layout, winograd, bfloat16)
+    options = check_options(target, host, opt_level, float16, channel_layout, winograd, bfloat16, tuned)
     cached = use_cache and observer is None and not profile
     key = cache.key(module, options.target, {**options.recorded, "name": name}) if cached else None
     if key is not None:

@@ -83,7 +83,7 @@ def profile_module(
     compiled = compile_module(module, target=target, opt_level=opt_level, progress=progress, profile=True, **options)
     assert compiled.lowered is not None
     runtime = compiled.runtime(num_threads=threads)
-    durations, seconds = _run(runtime, [feed[name] for name in runtime.input_names], rounds)
+    durations, seconds = _medians(runtime, [feed[name] for name in runtime.input_names], rounds)
     symbols = _symbols(module, feed)
     steps = iter(compiled.lowered.steps)
     items = compiled.lowered.items
@@ -91,8 +91,14 @@ def profile_module(
     return Profile(tuple(rows), seconds, threads, rounds, peaks.measure(compiled.target, threads))
 
 
-def _run(runtime: Runtime, arrays: Sequence[np.ndarray], rounds: int) -> tuple[np.ndarray, float]:
-    """Median seconds of each item and of the whole call."""
+def _medians(runtime: Runtime, arrays: Sequence[np.ndarray], rounds: int) -> tuple[np.ndarray, float]:
+    """Seconds of each item and of the whole call."""
+    items, walls = sample(runtime, arrays, rounds)
+    return np.median(items, axis=0), float(np.median(walls))
+
+
+def sample(runtime: Runtime, arrays: Sequence[np.ndarray], rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of items, ``[calls, items]``, and of whole calls of a model that was compiled with ``profile``."""
     runtime(*arrays)
     stamps: list[np.ndarray] = []
     walls: list[float] = []
@@ -105,7 +111,7 @@ def _run(runtime: Runtime, arrays: Sequence[np.ndarray], rounds: int) -> tuple[n
     end = time.perf_counter()
     cycles = np.array(stamps)
     elapsed = float(cycles[-1, -1] - cycles[0, 0]) or 1.0
-    return np.median(np.diff(cycles, axis=1), axis=0) * ((end - begin) / elapsed), float(np.median(walls))
+    return np.diff(cycles, axis=1) * ((end - begin) / elapsed), np.array(walls)
 
 
 def _as_list(results: Any) -> list[np.ndarray]:

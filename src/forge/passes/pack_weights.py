@@ -7,6 +7,8 @@ With a weight that is not constant: ``nn.matmul(%x, %w, transpose_b=True)``.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from forge import dtypes
@@ -35,12 +37,14 @@ def _pack_node(graph: Graph, node: Node, context: PassContext) -> int:
         return _as_matmul(graph, node, data, weight)
     if array.size == 0:
         return 0
-    packed = pack_panels(array, dense_panel(context.target, data.dtype, array.shape[0]))
+    units, depth = array.shape
+    rows = math.prod(d if isinstance(d, int) else 0 for d in data.shape[:-1])
+    packed = pack_panels(array, dense_panel(context.target, data.dtype, units, rows, depth))
     if data.dtype == "bfloat16" and packed.shape[1] % 2 == 0 and dots_of_pairs(context.target):
         packed = paired(packed)
     builder = before(graph, node)
     constant = builder.constant(packed, name=weight.name)
-    value = builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=array.shape[0],
+    value = builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=units,
                          out_dtype=node.attributes["out_dtype"])
     return int(replace(graph, node, value))
 

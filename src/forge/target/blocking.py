@@ -29,15 +29,22 @@ def dots_of_pairs(target: Target) -> bool:
     return target.has("avx512bf16") and target.has("avx512vl")
 
 
-def dense_panel(target: Target, dtype: str, units: int) -> int:
-    """Columns of one packed weight panel for ``units`` outputs: a multiple of the vector's lanes with little padding."""
+def dense_panel(target: Target, dtype: str, units: int, rows: int = 0, depth: int = 0) -> int:
+    """Columns of one packed weight panel: a multiple of the vector's lanes with little padding; 0 rows: not known."""
     lanes = channel_block(target, dtype)
 
     def cost(vectors: int) -> tuple[float, int]:
         width = lanes * vectors
         return -(-units // width) * width * _STEP_PENALTY[vectors], -vectors
 
-    return lanes * min(_STEP_PENALTY, key=cost)
+    best, *others = sorted(_STEP_PENALTY, key=cost)
+    (vectors,) = target.choices.pick(dense_key(rows, depth, units, dtype), (best,), lambda: ((v,) for v in (best, *others)))
+    return lanes * vectors
+
+
+def dense_key(rows: int, depth: int, units: int, dtype: str) -> str:
+    """What the choice of a panel depends on."""
+    return f"dense panel {rows} x {depth} x {units} {dtype}"
 
 
 def winograd_tile(target: Target, images: int, in_channels: int, out_channels: int, out_height: int, out_width: int) -> int:
@@ -51,7 +58,17 @@ def winograd_tile(target: Target, images: int, in_channels: int, out_channels: i
     costs = {0: max(direct, 9 * 4 * in_channels * out_channels / _MEMORY_BYTES_PER_CYCLE)}
     for tile in (2, 4):
         costs[tile] = _winograd_cycles(target, tile, *size) * _WINOGRAD_SLACK
-    return min(costs, key=lambda tile: (costs[tile], tile)) if in_channels >= lanes else 0
+    if in_channels < lanes:
+        return 0
+    best, *others = sorted(costs, key=lambda tile: (costs[tile], tile))
+    (tile,) = target.choices.pick(winograd_key(target, *size), (best,), lambda: ((t,) for t in (best, *others)))
+    return tile
+
+
+def winograd_key(target: Target, images: int, in_channels: int, out_channels: int, height: int, width: int) -> str:
+    """What the choice of an algorithm for a 3x3 convolution depends on; output channels count with their padding."""
+    lanes = channel_block(target)
+    return f"winograd {images} x {in_channels} x {-(-out_channels // lanes) * lanes} x {height} x {width}"
 
 
 def _winograd_cycles(target: Target, tile: int, images: int, inner: int, outer: int, height: int, width: int) -> float:

@@ -31,6 +31,7 @@ from typing import Any, Union
 from forge import dtypes
 from forge.errors import TargetError
 from forge.target import features as cpu_features
+from forge.target.choices import Choices
 from forge.target.tags import TAGS
 
 TargetLike = Union["Target", str, Mapping[str, Any]]
@@ -56,6 +57,7 @@ class Target:
         l1_cache, l2_cache, l3_cache: bytes of the data caches.
         num_cores: threads that schedules plan for.
         annotations: (key, value) pairs that change no code.
+        choices: what was measured to be fast on it; no part of its description.
     """
 
     kind: str
@@ -67,6 +69,7 @@ class Target:
     l3_cache: int
     num_cores: int
     annotations: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    choices: Choices = field(default=Choices(), repr=False)
 
     @staticmethod
     def parse(target: TargetLike = "llvm") -> Target:

@@ -20,7 +20,7 @@ from forge.kernels.contract import KernelCall, kernel
 from forge.kernels.cpu import micro, pairs, tiles
 from forge.kernels.cpu.conv_plan import ConvPlan, Problem, plan_convolution
 from forge.kernels.cpu.micro import Accumulators
-from forge.kernels.cpu.spatial import static_shape, window_of
+from forge.kernels.cpu.spatial import note_winograd, static_shape, window_of
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, Stmt, seq, store
@@ -29,8 +29,9 @@ from forge.tir.stmt import Allocate, Function, Stmt, seq, store
 @kernel("conv2d_nchwc")
 def conv2d_nchwc(call: KernelCall) -> Function:
     """Direct convolution over blocked channels."""
-    plan = plan_convolution(_problem(call))
+    plan = plan_convolution(_problem(call), call.name)
     window = plan.window
+    note_winograd(call, window, plan.in_channels * plan.unit)
     extents = [window.batch, *map(E.const, (plan.row_blocks, plan.column_blocks, plan.group_blocks))]
 
     def task(index: Expr) -> Stmt:

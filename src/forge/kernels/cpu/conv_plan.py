@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from forge import dtypes
 from forge.kernels.cpu import tiles
 from forge.kernels.cpu.spatial import Window
 from forge.kernels.cpu.tiles import RegisterTile
 from forge.target import Target
+from forge.target.choices import LIMIT
+
+_Plan = tuple[int, int, int, int, int, int, int]
+"""(height, width, vectors) of a register tile; (row_block, column_block, groups, chunk) of a task."""
 
 MAX_TILE_ROWS = 4
 TASK_OVERHEAD = 3000.0
@@ -109,6 +114,16 @@ class Problem:
         return self.in_channels * self.window.height.kernel * self.window.width.kernel
 
     @property
+    def key(self) -> str:
+        """What the fastest plan depends on, besides the target."""
+        axes = (self.window.height, self.window.width)
+        extent, out, kernel = ("x".join(str(getattr(a, name)) for a in axes) for name in ("extent", "out", "kernel"))
+        steps = " ".join(f"{a.stride},{a.dilation},{a.before}" for a in axes)
+        blocks = f"{self.in_block}x{self.in_blocks}x{self.window.block}x{self.unit} {self.out_vectors}x{self.lanes}"
+        copied = " copied" if self.staged else ""
+        return f"conv2d {self.batch}x{self.in_channels}x{extent} {kernel} to {out}, {steps}; {blocks} {self.dtype}{copied}"
+
+    @property
     def batch(self) -> int:
         """Images, 1 where known at run time only."""
         value = getattr(self.window.batch, "value", 1)
@@ -120,17 +135,24 @@ class Problem:
         return area * blocks * self.window.block * dtypes.itemsize(self.dtype) // self.unit
 
 
-def plan_convolution(problem: Problem) -> ConvPlan:
-    """The cheapest plan by the cost model."""
-    height, width, vectors = _choose_tile(problem)
-    row_block, column_block, groups, chunk = _choose_task(problem, height, width, vectors)
+def plan_convolution(problem: Problem, kernel: str) -> ConvPlan:
+    """The plan that was measured to be the fastest, or the cheapest by the cost model."""
+    tile = min(_tiles(problem), key=lambda tile: _tile_cost(problem, *tile))
+    default = (*tile, *_choose_task(problem, *tile))
+    height, width, vectors, row_block, column_block, groups, chunk = problem.target.choices.pick(
+        problem.key, default, lambda: _alternatives(problem), kernel)
     return ConvPlan(problem.window, problem.target, problem.dtype, problem.lanes, problem.in_channels, problem.in_block,
                     problem.in_blocks, height, width, vectors, row_block, column_block, groups, chunk, problem.staged,
                     problem.unit)
 
 
-def _choose_tile(problem: Problem) -> tuple[int, int, int]:
-    return min(_tiles(problem), key=lambda tile: _tile_cost(problem, *tile))
+def _alternatives(problem: Problem) -> Iterator[_Plan]:
+    """The best tiles, each with its best task, then other tasks for the best tile."""
+    best = nsmallest(LIMIT // 2 + 1, _tiles(problem), key=lambda tile: _tile_cost(problem, *tile))
+    yield from ((*tile, *_choose_task(problem, *tile)) for tile in best)
+    tile, width = best[0], problem.window.width.out
+    tasks = nsmallest(LIMIT // 2 + 1, _tasks(problem, tile[0], tile[2]), key=lambda task: _makespan(problem, tile[2], *task))
+    yield from ((*tile, rows, width, groups, problem.in_blocks) for rows, groups in tasks[1:])
 
 
 def _tiles(problem: Problem) -> Iterator[tuple[int, int, int]]:
@@ -162,17 +184,26 @@ def _one_tile(problem: Problem, rows: int, vectors: int) -> float:
 
 def _choose_task(problem: Problem, height: int, width: int, vectors: int) -> tuple[int, int, int, int]:
     """(row_block, column_block, groups, chunk) of a task."""
-    limit = min(problem.target.l2_cache, tiles.STACK_LIMIT) // 2
-    out_h, out_w = problem.window.height.out, problem.window.width.out
-    groups = problem.out_vectors // vectors
-    fitting = [(rows, count) for rows in _row_blocks(out_h, height) for count in tiles.divisors(groups, groups)
-               if problem.patch_bytes(rows, out_w, problem.in_blocks) <= limit]
+    out_w = problem.window.width.out
+    fitting = _tasks(problem, height, vectors)
     if fitting:
         rows, count = min(fitting, key=lambda task: _makespan(problem, vectors, *task))
         return rows, out_w, count, problem.in_blocks
     if not problem.staged:
-        return height, out_w, groups, problem.in_blocks
-    return _narrow_task(problem, height, width, vectors, limit)
+        return height, out_w, problem.out_vectors // vectors, problem.in_blocks
+    return _narrow_task(problem, height, width, vectors, _patch_limit(problem))
+
+
+def _patch_limit(problem: Problem) -> int:
+    """Bytes of input under a task."""
+    return min(problem.target.l2_cache, tiles.STACK_LIMIT) // 2
+
+
+def _tasks(problem: Problem, height: int, vectors: int) -> list[tuple[int, int]]:
+    """Candidate (rows, groups) of tasks of whole rows whose input fits into the cache."""
+    groups, window = problem.out_vectors // vectors, problem.window
+    return [(rows, count) for rows in _row_blocks(window.height.out, height) for count in tiles.divisors(groups, groups)
+            if problem.patch_bytes(rows, window.width.out, problem.in_blocks) <= _patch_limit(problem)]
 
 
 def _row_blocks(out: int, height: int) -> list[int]:

@@ -10,7 +10,7 @@ element into a local copy of the rows. One row is a matrix-vector product: accum
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from forge import dtypes
@@ -20,12 +20,16 @@ from forge.kernels.cpu import gemm, micro, pairs, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
 from forge.kernels.cpu.tiles import RegisterTile
 from forge.target import Target
+from forge.target.blocking import dense_key
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Function, Stmt, seq, store
 
 ROW_BLOCK = 256
 """Rows that share one pass over a column tile: enough that weights may come from main memory at full speed."""
+
+MOST_TILE_ROWS = 14
+"""Of tiles that tuning tries."""
 
 Element = Callable[[Expr, Expr], Expr]
 
@@ -92,13 +96,31 @@ def plan_dense(call: KernelCall) -> DensePlan:
     lanes = tiles.vector_lanes(panel, call.target, dtype)
     vectors = tiles.divisors(panel // lanes, 3)[0]
     rows = micro.product(data.shape[:-1])
-    tile_rows = tiles.rows_for(micro.static(rows), vectors, call.target.vector_registers)
+    registers = call.target.vector_registers
+    tile_rows = tiles.rows_for(micro.static(rows), vectors, registers)
     depth_bytes = depth * dtypes.itemsize(pairs.BITS if in_pairs else dtype)
     ready = data.buffer is not None and (data.dtype not in micro.HALF or in_pairs)
     staged = not ready and tile_rows * depth_bytes <= tiles.STACK_LIMIT // 2
-    most = min(ROW_BLOCK, tiles.STACK_LIMIT // 2 // depth_bytes) if staged else ROW_BLOCK
+    most = tiles.STACK_LIMIT // 2 // depth_bytes if staged else 4 * ROW_BLOCK
+    call.target.choices.note(dense_key(micro.static(rows) or 0, depth, units, data.dtype), call.name)
+    key = f"dense tasks {micro.static(rows)} x {depth} x {units} {panel} {lanes} {dtype} {staged} {in_pairs}"
+    tile_rows, block = call.target.choices.pick(
+        key, _rows(rows, tile_rows, min(ROW_BLOCK, most)), lambda: _alternatives(rows, tile_rows, most, vectors, registers),
+        call.name)
     return DensePlan(data, weight, result, call.target, rows, depth, units, panel,
-                     RegisterTile(tile_rows, vectors, lanes, dtype), gemm.row_block(rows, tile_rows, most), staged, in_pairs)
+                     RegisterTile(tile_rows, vectors, lanes, dtype), block, staged, in_pairs)
+
+
+def _rows(rows: Expr, tile_rows: int, most: int) -> tuple[int, int]:
+    """Rows of a register tile and of a task."""
+    return tile_rows, gemm.row_block(rows, tile_rows, most)
+
+
+def _alternatives(rows: Expr, tile_rows: int, most: int, vectors: int, registers: int) -> Iterator[tuple[int, int]]:
+    """Other tasks for the best register tile, then other tiles."""
+    yield from (_rows(rows, tile_rows, min(block, most)) for block in (ROW_BLOCK, 64, 128, 512, 1024))
+    largest = min(tiles.largest_rows(vectors, registers), MOST_TILE_ROWS, micro.static(rows) or MOST_TILE_ROWS)
+    yield from (_rows(rows, other, min(ROW_BLOCK, most)) for other in range(largest, 3, -1) if other != tile_rows)
 
 
 @kernel("dense_pack")

@@ -9,6 +9,7 @@ from typing import Any
 from forge.errors import CompileError
 from forge.kernels.contract import KernelCall, Reader, Writer
 from forge.kernels.cpu import micro
+from forge.target.blocking import winograd_key
 from forge.tir.expr import Expr
 
 
@@ -95,6 +96,15 @@ def window_of(call: KernelCall, kernel: Sequence[int]) -> Window:
     return Window(data, weight, result, data.shape[0],
                   Axis(h, out_h, kernel[0], strides[0], dilation[0], pads[0]),
                   Axis(w, out_w, kernel[1], strides[1], dilation[1], pads[1]), block, out_block)
+
+
+def note_winograd(call: KernelCall, window: Window, in_channels: int) -> None:
+    """Tells that a pass chose between this kernel and another for a 3x3 convolution of stride 1."""
+    axes = (window.height, window.width)
+    if [(a.kernel, a.stride, a.dilation) for a in axes] == [(3, 1, 1)] * 2:
+        images, blocks = micro.static(window.batch) or 1, micro.static(window.result.shape[1]) or 1
+        key = winograd_key(call.target, images, in_channels, blocks * window.out_block, window.height.out, window.width.out)
+        call.target.choices.note(key, call.name)
 
 
 def static_shape(call: KernelCall, reader: Reader | None, rank: int, what: str) -> list[int]:

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from forge import dtypes
 from forge.errors import CompileError
 from forge.kernels.contract import KernelCall, kernel
 from forge.kernels.cpu import gemm, micro, tiles
 from forge.kernels.cpu.gemm import Product, Rows
-from forge.kernels.cpu.spatial import Window, static_shape, window_of
+from forge.kernels.cpu.spatial import Window, note_winograd, static_shape, window_of
 from forge.kernels.cpu.tiles import RegisterTile
 from forge.target import Target
+from forge.target.choices import LIMIT
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
@@ -130,9 +132,11 @@ def _plan(call: KernelCall) -> WinogradPlan:
     padded = in_blocks * in_block
     stride = padded + (lanes if padded % 512 == 0 else 0)
     vectors = _group_vectors(out_vectors, out_block // lanes)
-    block, parts = _tasks(scheme, window, call.target, stride, out_vectors, vectors, lanes, dtype)
+    block, parts = _tasks(call, scheme, window, stride, out_vectors, vectors, lanes, dtype)
     rows = _tile_rows(block, vectors, call.target)
-    return WinogradPlan(scheme, window, call.target, int(call.attrs.in_channels or padded), stride,
+    in_channels = int(call.attrs.in_channels or padded)
+    note_winograd(call, window, in_channels)
+    return WinogradPlan(scheme, window, call.target, in_channels, stride,
                         tiles.vector_lanes(in_block, call.target, dtype), out_vectors,
                         RegisterTile(rows, vectors, lanes, dtype), block, parts)
 
@@ -144,12 +148,13 @@ def _group_vectors(out_vectors: int, per_block: int) -> int:
 
 
 def _tasks(
-    scheme: Scheme, window: Window, target: Target, stride: int, out_vectors: int, vectors: int, lanes: int, dtype: str
+    call: KernelCall, scheme: Scheme, window: Window, stride: int, out_vectors: int, vectors: int, lanes: int, dtype: str
 ) -> tuple[int, int]:
     """Tiles of a task, whose patches and sums take half of the second-level cache, and parts of the output channels.
 
     Where there are few tiles, parts occupy the cores while each weight is read once.
     """
+    target = call.target
     count = -(-window.height.out // scheme.out) * -(-window.width.out // scheme.out)
     size = dtypes.itemsize(dtype)
     most = max(1, min(target.l2_cache, tiles.STACK_LIMIT) // 2 // (scheme.positions * (stride + vectors * lanes) * size))
@@ -169,7 +174,9 @@ def _tasks(
     least = -(-count // most)
     choices = range(least, min(count, least + 8 * target.num_cores) + 1)
     divisions = sorted(tiles.divisors(out_vectors // vectors, target.num_cores))
-    blocks, parts = min(((b, p) for p in divisions for b in choices), key=makespan)
+    best, *others = nsmallest(LIMIT + 1, ((b, p) for p in divisions for b in choices), key=makespan)
+    key = f"winograd tasks {images} {count} {scheme.positions} {stride} {out_vectors} {vectors} {lanes} {dtype}"
+    blocks, parts = target.choices.pick(key, best, lambda: (best, *others), call.name)
     return -(-count // blocks), parts
 
 

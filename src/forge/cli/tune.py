@@ -1,0 +1,100 @@
+"""``forge tune``: measures alternatives to what the cost models choose."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forge.cli import source
+from forge.driver import tuning
+from forge.driver.tuner import Tuned, tune_module
+from forge.errors import OptionError
+
+EXAMPLES = (
+    "forge tune model.onnx --seconds 5",
+    "forge tune --show",
+    "forge tune --export tuning.json",
+    "forge tune --import tuning.json",
+    "forge tune --clear",
+)
+
+
+def tune(
+    model: Annotated[Path | None, typer.Argument(help="A model (.onnx, .forge, .relay).")] = None,
+    seconds: Annotated[float, typer.Option(help="Time to look for something faster.")] = 60,
+    inputs: Annotated[list[str] | None, typer.Option("--input", "-i", help="[NAME=]FILE.npy or FILE.npz; else random.")] = None,
+    dim: Annotated[list[str] | None, typer.Option(help="Size of a symbolic dimension, NAME=SIZE; else 1.")] = None,
+    target: Annotated[str, typer.Option(help="Target; its -num-cores is the number of threads.")] = "llvm",
+    opt_level: Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Optimisation level.")] = 3,
+    float16: Annotated[bool, typer.Option("--float16", help="Tune what --float16 compiles.")] = False,
+    bfloat16: Annotated[bool, typer.Option("--bfloat16", help="Tune what --bfloat16 compiles.")] = False,
+    winograd: Annotated[bool, typer.Option(help="Let 3x3 convolutions use fewer multiplications (errors of 1e-5).")] = True,
+    show: Annotated[bool, typer.Option("--show", help="List what is known.")] = False,
+    export: Annotated[Path | None, typer.Option("--export", help="Write what is known to this file.")] = None,
+    take: Annotated[Path | None, typer.Option("--import", help="Add what another machine wrote.")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Forget everything.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Measures kernels' alternatives on this machine; 'forge compile --tuned' uses what is faster."""
+    if (model is not None) + show + (export is not None) + (take is not None) + clear != 1:
+        raise OptionError("tune: expected exactly one of: a model, --show, --export, --import, --clear")
+    if model is None:
+        _manage(show, export, take, as_json)
+        return
+    with source.progress(quiet=as_json) as report:
+        report("load", 0, 1)
+        module = source.load_model(model)
+        report("load", 1, 1)
+        specs = source.specs_of(module)
+        given = source.load_arrays(inputs or [], [name for name, _, _ in specs])
+        feed = source.make_inputs(specs, given, source.parse_sizes(dim or []))
+        found = tune_module(module.mod, feed, seconds=seconds, target=target, opt_level=opt_level, float16=float16,
+                            bfloat16=bfloat16, winograd=winograd, progress=report)
+    tuning.store(found.records)
+    if as_json:
+        source.print_json(dataclasses.asdict(found))
+    else:
+        _print(found, model.name)
+
+
+def _manage(show: bool, export: Path | None, take: Path | None, as_json: bool) -> None:
+    if show:
+        records = tuning.load()
+        if as_json:
+            source.print_json([dataclasses.asdict(record) for record in records])
+        else:
+            _print_records(records, str(tuning.path()))
+    elif export is not None:
+        _say(f"wrote {export}", tuning.write_json(export, tuning.load()), as_json)
+    elif take is not None:
+        records = tuning.read_json(take)
+        tuning.store(records)
+        _say(f"{tuning.path()} took", len(records), as_json)
+    else:
+        _say(f"{tuning.path()} forgot", tuning.clear(), as_json)
+
+
+def _say(what: str, count: int, as_json: bool) -> None:
+    if as_json:
+        source.print_json({"records": count})
+    else:
+        source.say(f"{what}: {count} records")
+
+
+def _print(found: Tuned, name: str) -> None:
+    if found.records:
+        _print_records(list(found.records), name)
+    rest = "" if found.finished else "; there was no time for all: pass more --seconds"
+    gain = f"{1e3 * found.before:.4g} ms before, {1e3 * found.after:.4g} ms with what is faster"
+    source.say(f"{name}: {found.tried} alternatives measured, {len(found.records)} are faster{rest}; {gain}")
+
+
+def _print_records(records: list[tuning.Record], title: str) -> None:
+    shown = source.table(title, "kernel and problem", "choice", "default ms", "ms", "ratio", right=("default ms", "ms", "ratio"))
+    for record in records:
+        times = [f"{1e3 * s:.4f}" for s in (record.default_seconds, record.seconds)]
+        shown.add_row(record.key, record.choice, *times, f"{record.seconds / record.default_seconds:.2f}")
+    source.console().print(shown)
