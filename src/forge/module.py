@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.parser import parse_module
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
-from forge.passes import fold_batch_norm, fold_constants, inline_calls
+from forge.passes import fold_batch_norm, fold_constants, inline_calls, partition, partition_for_tensorrt
 from forge.passes.base import PassContext
 from forge.target import Target
 
@@ -72,8 +72,7 @@ class IRModule:
     def _simplify(self, inline: bool, constants: bool, batch_norms: bool) -> None:
         context = PassContext(Target.parse("llvm"))
         if inline:
-            inline_calls.run(self.main, PassContext(context.target, options={"module": self._module}))
-            self._module.graphs = {"main": self.main}
+            self.inline_partitions()
         for graph in self.graphs.values():
             if constants:
                 fold_constants.run(graph, context)
@@ -180,6 +179,12 @@ class IRModule:
         return any(n.op.startswith("qnn.") for g in self.graphs.values() for n in g.walk())
 
     @property
+    def is_tensorrt(self) -> bool:
+        """Whether the model is partitioned for TensorRT: a function is marked for it."""
+        marks = [graph.attributes.get(partition.COMPILER) for graph in self.graphs.values()]
+        return partition_for_tensorrt.BACKEND in marks
+
+    @property
     def fingerprint(self) -> str:
         """A digest of structure and contents: equal for identical models, in every process."""
         return hashing.fingerprint(self._module)
@@ -265,6 +270,56 @@ class IRModule:
             changed = retype.replace_batch(self._module, inputs, old, new)
         verify(changed)
         self._module = changed
+
+    def partition(
+        self, backend: str, supported: Callable[[Node], bool],
+        keep: Callable[[Sequence[Node], Sequence[Value]], bool] = lambda nodes, inputs: True,
+    ) -> int:
+        """Moves what ``backend`` can run out of ``main`` into functions, in place; returns how many.
+
+        A function holds a largest connected part of the graph that can run as one. Models with functions compile and run as
+        before: every function through Forge's own code.
+
+        Args:
+            backend: name of the functions and their attribute ``Compiler``.
+            supported: whether the backend can run a node. Constants go with their users; control flow stays.
+            keep: whether a part, given by its nodes and the values it reads, becomes a function.
+
+        Raises:
+            InvalidGraphError: ``main`` breaks a rule of the IR.
+        """
+        return self._edited(lambda module: partition.run(module, backend, supported, keep))
+
+    def partition_for_tensorrt(
+        self, remove_stacks: bool = True, simplify_batch_matmul: bool = True, simplify_scalar_add: bool = True,
+        remove_no_mac_subgraphs: bool = True,
+    ) -> None:
+        """Moves what TensorRT can run out of ``main`` into functions, in place; see `partition`.
+
+        Args:
+            remove_stacks: write ``stack``, which TensorRT lacks, as a concatenation.
+            simplify_batch_matmul: write batched products by one constant matrix as ``nn.dense``.
+            simplify_scalar_add: give scalars that are added the shape of the other operand.
+            remove_no_mac_subgraphs: leave parts in ``main`` that neither multiply and accumulate nor reduce.
+        """
+        self._edited(lambda module: partition_for_tensorrt.run(
+            module, remove_stacks, simplify_batch_matmul, simplify_scalar_add, remove_no_mac_subgraphs))
+
+    def inline_partitions(self) -> None:
+        """Puts the bodies of all functions back into ``main``, in place; drops the functions."""
+        def inline(module: Module) -> int:
+            count = inline_calls.run(module.main, PassContext(Target.parse("llvm"), options={"module": module}))
+            module.graphs = {"main": module.main}
+            return count
+
+        self._edited(inline)
+
+    def _edited(self, edit: Callable[[Module], int]) -> int:
+        """Edits a copy, which takes the module's place if nothing was raised."""
+        changed = self._module.copy()
+        count = edit(changed)
+        self._module = changed
+        return count
 
     def get_inference_function(self, target: TargetLike = "llvm") -> Callable[..., Any]:
         """A callable: arrays in by position (or by name), an array or a list of arrays out.

@@ -1,0 +1,194 @@
+"""Moves what another backend can run into functions of the module: ``add(relu(%x), sort(%y))`` --> ``add(@f(%x), sort(%y))``.
+
+A region is a largest connected set of supported nodes such that no path leaves it and comes back. Regions become functions with
+the attribute ``Compiler``, called from ``main``; the pass ``inline_calls`` undoes it, and the compiler runs functions for which
+it has no other backend itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from forge.ir.builder import Builder
+from forge.ir.call import call_function
+from forge.ir.nodes import Graph, Module, Node, Value, clone_node
+from forge.ir.types import symbols
+from forge.ir.verifier import verify
+from forge.passes.rewriting import attribute_symbols, new_symbols
+
+COMPILER = "Compiler"
+"""Attribute of a function: the backend it is for."""
+
+Predicate = Callable[[Node], bool]
+Choice = Callable[[Sequence[Node], Sequence[Value]], bool]
+
+
+def run(module: Module, backend: str, supported: Predicate, keep: Choice = lambda nodes, inputs: True) -> int:
+    """Partitions ``main``; returns the number of functions that were made.
+
+    Args:
+        backend: names the functions, and stands in their attribute ``Compiler``.
+        supported: whether the backend can run a node. Constants go with their users; nodes with regions, and nodes that
+            introduce symbols, stay.
+        keep: whether a region, given by its nodes and the values it reads, becomes a function.
+
+    Raises:
+        InvalidGraphError: the result breaks a rule of the IR.
+    """
+    graph, made = module.main, 0
+    for nodes in _regions(graph, lambda node: _movable(node) and supported(node)):
+        inputs = _inputs(nodes)
+        if keep(nodes, inputs) and _closed(nodes, inputs):
+            _outline(module, nodes, inputs, _unused(module, f"{backend}_main_{made}"), backend)
+            made += 1
+    verify(module)
+    return made
+
+
+def _movable(node: Node) -> bool:
+    return not _is_constant(node) and not node.regions and not new_symbols(node)
+
+
+def _is_constant(node: Node) -> bool:
+    return node.op == "constant"
+
+
+def _regions(graph: Graph, supported: Predicate) -> list[list[Node]]:
+    """Regions in the order of their first nodes; each in graph order."""
+    inside = {node for node in graph.nodes if supported(node)}
+    regions = _Regions(graph, inside)
+    regions.merge()
+    found: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        if node in inside:
+            found.setdefault(regions.number(node), []).append(node)
+    return list(found.values())
+
+
+class _Regions:
+    """A union-find of nodes. Nodes of one stage may always be joined: every path out of a region raises the stage."""
+
+    def __init__(self, graph: Graph, inside: set[Node]) -> None:
+        self.graph = graph
+        self.inside = inside
+        self.parent = {node: node for node in graph.nodes}
+        self.order = {node: k for k, node in enumerate(graph.nodes)}
+
+    def root(self, node: Node) -> Node:
+        while self.parent[node] is not node:
+            self.parent[node] = self.parent[self.parent[node]]
+            node = self.parent[node]
+        return node
+
+    def number(self, node: Node) -> int:
+        return self.order[self.root(node)]
+
+    def merge(self) -> None:
+        """Joins neighbours of one stage; then neighbours between which no path goes through others."""
+        stages = self._stages()
+        edges = [(p, n) for n in self.graph.nodes if n in self.inside for p in n.pred if p in self.inside]
+        for before, after in edges:
+            if stages[before] == stages[after]:
+                self._join(before, after)
+        while any(self._join_if_free(before, after) for before, after in edges):
+            pass
+
+    def _join(self, a: Node, b: Node) -> None:
+        first, second = sorted((self.root(a), self.root(b)), key=self.order.__getitem__)
+        self.parent[second] = first
+
+    def _stages(self) -> dict[Node, int]:
+        """How often a path to the node has changed sides, at most; constants do not count."""
+        stages: dict[Node, int] = {}
+        for node in self.graph.nodes:
+            steps = [stages[p] + ((p in self.inside) != (node in self.inside)) for p in node.pred if not _is_constant(p)]
+            stages[node] = max(steps, default=0)
+        return stages
+
+    def _join_if_free(self, before: Node, after: Node) -> bool:
+        a, b = self.root(before), self.root(after)
+        if a is b or self._indirect(a, b):
+            return False
+        self._join(a, b)
+        return True
+
+    def _indirect(self, start: Node, end: Node) -> bool:
+        """Whether a path leads from one region to the other through a third."""
+        members: dict[Node, list[Node]] = {}
+        for node in self.graph.nodes:
+            members.setdefault(self.root(node), []).append(node)
+        pending = [r for r in self._after(members[start]) if r is not end and r is not start]
+        seen = set(pending)
+        while pending:
+            for region in self._after(members[pending.pop()]):
+                if region is end:
+                    return True
+                if region not in seen and region is not start:
+                    seen.add(region)
+                    pending.append(region)
+        return False
+
+    def _after(self, nodes: Iterable[Node]) -> list[Node]:
+        return [self.root(user) for node in nodes for user in node.succ]
+
+
+def _inputs(nodes: Sequence[Node]) -> list[Value]:
+    """What the region reads from outside, but constants, in order of use."""
+    own = set(nodes)
+    read = [v for n in nodes for v in n.operands if v is not None and v.producer not in own and v.constant is None]
+    return list(dict.fromkeys(read))
+
+
+def _closed(nodes: Sequence[Node], inputs: Sequence[Value]) -> bool:
+    """Whether the inputs define every symbol that the region uses."""
+    known = {s for v in inputs for s in symbols(v.type)}
+    used = {s for n in nodes for v in n.results for s in symbols(v.type)}
+    return used | {s for n in nodes for s in attribute_symbols(n.attributes)} <= known
+
+
+def _unused(module: Module, name: str) -> str:
+    while name in module.graphs:
+        name += "_"
+    return name
+
+
+def _outline(module: Module, nodes: Sequence[Node], inputs: Sequence[Value], name: str, backend: str) -> None:
+    """Moves ``nodes`` into a new function, and calls that in their place."""
+    graph, own = module.main, set(nodes)
+    results = [v for n in nodes for v in n.results
+               if graph.is_output(v) or any(user not in own for user, _ in v.uses)]
+    function = Graph(name=name)
+    function.attributes = {COMPILER: backend, "Primitive": 1, "Inline": 1, "global_symbol": name}
+    mapping = {v: function.add_input(v.type, v.name or f"input_{k}") for k, v in enumerate(inputs)}
+    for node in nodes:
+        for value in node.operands:
+            if value is not None and value not in mapping and value.producer is not None and value.constant is not None:
+                function.insert(clone_node(value.producer, mapping))
+        function.insert(clone_node(node, mapping))
+    function.outputs = [mapping[v] for v in results]
+    _distinct_names(function)
+    module.graphs[name] = function
+    called = call_function(Builder(graph), name, function, *inputs, name=name)
+    for old, new in zip(results, called, strict=True):
+        new.name = old.name
+        graph.replace_uses(old, new)
+    _remove(graph, nodes)
+    graph.sort()
+
+
+def _distinct_names(function: Graph) -> None:
+    """No two inputs share a name."""
+    taken: set[str] = set()
+    for value in function.inputs:
+        while value.name in taken:
+            value.name += "_"
+        taken.add(value.name)
+
+
+def _remove(graph: Graph, nodes: Sequence[Node]) -> None:
+    for node in reversed(nodes):
+        constants = [p for p in node.pred if _is_constant(p)]
+        graph.remove(node)
+        for constant in dict.fromkeys(constants):
+            if not graph.use_count(constant.result):
+                graph.remove(constant)

@@ -1,0 +1,266 @@
+"""Which nodes TensorRT can run, what is rewritten so that it can run more, and which regions are worth a function of their own.
+
+The table follows the operators that TVM hands to TensorRT 7 and later, with one batch size for all inputs of a region (the first
+dimension is left to the engine, so nothing may move or mix it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from forge.dims import is_static
+from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.types import TensorType
+from forge.passes import partition
+from forge.passes.rewriting import before, live_nodes, remove_unused, replace
+
+BACKEND = "tensorrt"
+MULTIPLY_ACCUMULATE = frozenset({
+    "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv2d_transpose", "nn.conv3d_transpose", "nn.dense", "nn.batch_matmul",
+    "nn.matmul", "sum", "prod", "max", "min", "mean",
+})
+"""What makes a region worth it; reductions count."""
+
+_PLANAR = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+
+def run(
+    module: Module, remove_stacks: bool = True, simplify_batch_matmul: bool = True, simplify_scalar_add: bool = True,
+    remove_no_mac_subgraphs: bool = True,
+) -> int:
+    """Partitions ``main``; returns the number of functions for TensorRT.
+
+    Args:
+        remove_stacks: write ``stack``, which TensorRT lacks, as a concatenation first.
+        simplify_batch_matmul: write a batched product by one constant matrix as ``nn.dense`` first.
+        simplify_scalar_add: give the scalars that are added the shape of the other operand first.
+        remove_no_mac_subgraphs: leave regions in ``main`` that hold nothing of `MULTIPLY_ACCUMULATE`.
+
+    Raises:
+        InvalidGraphError: the module breaks a rule of the IR.
+    """
+    rewrites = [(remove_stacks, "stack", _without_stack), (simplify_batch_matmul, "nn.batch_matmul", _as_dense),
+                (simplify_batch_matmul, "nn.matmul", _as_dense), (simplify_scalar_add, "add", _with_broadcast_scalar)]
+    for wanted, op, rewrite in rewrites:
+        for node in live_nodes(module.main) if wanted else ():
+            if node.op == op:
+                rewrite(module.main, node)
+
+    def keep(nodes: Sequence[Node], inputs: Sequence[Value]) -> bool:
+        worth = not remove_no_mac_subgraphs or any(n.op in MULTIPLY_ACCUMULATE for n in nodes)
+        return worth and bool(inputs) and all(v.rank for v in inputs) and len({v.shape[0] for v in inputs}) == 1
+
+    return partition.run(module, BACKEND, is_supported, keep)
+
+
+def is_supported(node: Node) -> bool:
+    """Whether TensorRT can run the node: known operator and options, float32, all but the first dimension static."""
+    values = [v for v in (*node.operands, *node.results) if v is not None]
+    if node.op not in _CHECKS or not all(isinstance(v.type, TensorType) and v.dtype == "float32" for v in values):
+        return False
+    if not all(is_static(*v.shape[1:]) for v in values) or not all(r.rank and 0 not in r.shape for r in node.results):
+        return False
+    return _CHECKS[node.op](node)
+
+
+def _anything(node: Node) -> bool:
+    return True
+
+
+def _constant(node: Node, position: int) -> bool:
+    value = node.operands[position] if position < len(node.operands) else None
+    return value is None or value.constant is not None
+
+
+def _operand(node: Node) -> Value:
+    value = node.operands[0]
+    assert value is not None
+    return value
+
+
+def _only_data(node: Node) -> bool:
+    """No operand in the place of an attribute: axes, sizes or shapes that are known at run time only."""
+    return all(v is None for v in node.operands[1:])
+
+
+def _axes(node: Node, name: str = "axis") -> list[int]:
+    axis = node.attributes[name]
+    rank = _operand(node).rank
+    return [a % rank for a in ((axis,) if isinstance(axis, int) else axis or ())] if rank else []
+
+
+def _elementwise(node: Node) -> bool:
+    """Operands of equal rank with one batch size; constants may have a batch of one."""
+    ranks = {v.rank for v in node.operands if v is not None}
+    batches = {v.shape[0] for v in node.operands if v is not None and v.rank and v.constant is None}
+    return len(ranks) == 1 and 0 not in ranks and len(batches) == 1
+
+
+def _convolution(node: Node) -> bool:
+    attributes, spatial = node.attributes, _operand(node).rank - 2
+    weights = {"nn.conv1d": "OIW", "nn.conv2d": "OIHW", "nn.conv3d": "OIDHW"}
+    return (_constant(node, 1) and attributes["data_layout"] == _PLANAR.get(spatial) and attributes["out_layout"] in (
+        "", attributes["data_layout"]) and attributes["kernel_layout"] == weights[node.op])
+
+
+def _transposed(node: Node) -> bool:
+    attributes, spatial = node.attributes, _operand(node).rank - 2
+    plain = all(d == 1 for d in attributes["dilation"]) and (spatial == 2 or not any(attributes["output_padding"]))
+    layouts = {"nn.conv2d_transpose": "IOHW", "nn.conv3d_transpose": "IODHW"}
+    return (plain and _constant(node, 1) and attributes["data_layout"] == _PLANAR.get(spatial)
+            and attributes["kernel_layout"] == layouts[node.op])
+
+
+def _dense(node: Node) -> bool:
+    return _constant(node, 1) and 2 <= _operand(node).rank <= 4
+
+
+def _product(node: Node) -> bool:
+    """Of matrices with a batch in front of both."""
+    return all(v is not None and v.rank >= 3 for v in node.operands[:2]) and _elementwise(node)
+
+
+def _bias(node: Node) -> bool:
+    return _constant(node, 1) and 2 <= _operand(node).rank <= 4
+
+
+def _normalised(node: Node) -> bool:
+    return all(_constant(node, k) for k in range(1, len(node.operands))) and _operand(node).rank <= 5
+
+
+def _batch_norm(node: Node) -> bool:
+    return _normalised(node) and node.attributes["axis"] in (1, 3)
+
+
+def _not_batch(node: Node) -> bool:
+    axes = _axes(node)
+    return _only_data(node) and bool(axes) and 0 not in axes
+
+
+def _reduction(node: Node) -> bool:
+    return _not_batch(node) and not node.attributes["exclude"]
+
+
+def _concatenation(node: Node) -> bool:
+    return all(v is not None and v.constant is None for v in node.operands) and 0 not in _axes(node)
+
+
+def _pool(node: Node) -> bool:
+    attributes, spatial = node.attributes, _operand(node).rank - 2
+    padding = attributes["padding"]
+    uneven = len(padding) == 2 * spatial and padding[:spatial] != padding[spatial:]
+    average = node.op.startswith("nn.avg") and attributes["count_include_pad"] and uneven
+    return attributes["layout"] == _PLANAR.get(spatial) and not average and all(d == 1 for d in attributes["dilation"])
+
+
+def _global_pool(node: Node) -> bool:
+    return bool(node.attributes["layout"] == "NCHW")
+
+
+def _adaptive_pool(node: Node) -> bool:
+    size = node.attributes["output_size"]
+    return _global_pool(node) and (size == 1 or tuple(size) in ((1, 1), (1,)))
+
+
+def _pad(node: Node) -> bool:
+    """Zeros, beside spatial dimensions of images and volumes."""
+    attributes = node.attributes
+    value = node.operands[1] if len(node.operands) > 1 else None
+    zero = value is None or value.constant is not None and not np.any(value.constant)
+    width = attributes["pad_width"]
+    still = width is not None and all(w == 0 for pair in width[:2] for w in (pair if isinstance(pair, tuple) else (pair,)))
+    return attributes["pad_mode"] == "constant" and zero and still and _operand(node).rank in (4, 5) and (
+        len(node.operands) < 3 or node.operands[2] is None)
+
+
+def _shape_kept(node: Node) -> bool:
+    """A reshape that leaves the batch alone."""
+    return _only_data(node) and _operand(node).rank > 0 and _operand(node).shape[0] == node.result.shape[0]
+
+
+def _squeeze(node: Node) -> bool:
+    return _only_data(node) and node.attributes["axis"] is not None and 0 not in _axes(node)
+
+
+def _expand(node: Node) -> bool:
+    axis, rank = node.attributes["axis"], node.result.rank
+    axes = (axis,) if isinstance(axis, int) else axis or (0,)
+    return _only_data(node) and all(a % rank != 0 for a in axes)
+
+
+def _transpose(node: Node) -> bool:
+    axes = node.attributes["axes"]
+    return axes is not None and axes[0] % _operand(node).rank == 0
+
+
+def _layout(node: Node) -> bool:
+    pair = (node.attributes["src_layout"], node.attributes["dst_layout"])
+    return set(pair) in ({"NHWC", "NCHW"}, {"NDHWC", "NCDHW"})
+
+
+def _slice(node: Node) -> bool:
+    """Forward, and nothing of the batch."""
+    strides = node.attributes["strides"] or (1,)
+    return _only_data(node) and all(s > 0 for s in strides) and _operand(node).shape[0] == node.result.shape[0]
+
+
+_CHECKS: Mapping[str, Callable[[Node], bool]] = MappingProxyType({
+    **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), _convolution),
+    **dict.fromkeys(("nn.conv2d_transpose", "nn.conv3d_transpose"), _transposed),
+    **dict.fromkeys(("add", "subtract", "multiply", "divide", "power", "maximum", "minimum"), _elementwise),
+    **dict.fromkeys(("nn.relu", "nn.leaky_relu", "sigmoid", "tanh", "exp", "log", "sqrt", "abs", "negative", "sin", "cos", "atan",
+                     "ceil", "floor", "erf", "nn.batch_flatten"), _anything),
+    **dict.fromkeys(("sum", "prod", "max", "min", "mean"), _reduction),
+    **dict.fromkeys(("nn.max_pool2d", "nn.avg_pool2d", "nn.max_pool3d", "nn.avg_pool3d"), _pool),
+    **dict.fromkeys(("nn.global_max_pool2d", "nn.global_avg_pool2d"), _global_pool),
+    **dict.fromkeys(("nn.adaptive_avg_pool2d", "nn.adaptive_max_pool2d"), _adaptive_pool),
+    **dict.fromkeys(("nn.batch_matmul", "nn.matmul"), _product),
+    "nn.dense": _dense, "nn.bias_add": _bias, "nn.layer_norm": _normalised, "nn.batch_norm": _batch_norm,
+    "nn.softmax": _not_batch, "split": _not_batch, "concatenate": _concatenation, "nn.pad": _pad, "reshape": _shape_kept,
+    "squeeze": _squeeze, "expand_dims": _expand, "transpose": _transpose, "layout_transform": _layout, "strided_slice": _slice,
+    "clip": _only_data,
+})
+"""By operator, what is asked of its options besides types and shapes."""
+
+
+def _without_stack(graph: Graph, node: Node) -> None:
+    """``stack(%a, %b, axis=k)`` --> ``concatenate(expand_dims(%a, axis=k), expand_dims(%b, axis=k), axis=k)``."""
+    builder, axis = before(graph, node), node.attributes["axis"] % node.result.rank
+    parts = [builder.call("expand_dims", v, axis=axis) for v in node.operands]
+    replace(graph, node, builder.call("concatenate", *parts, axis=axis, name=node.name))
+
+
+def _as_dense(graph: Graph, node: Node) -> None:
+    """``nn.batch_matmul(%x, w)`` --> ``nn.dense(%x, w')`` where w is one matrix for all of the batch."""
+    data, weight = node.operands[:2]
+    array = None if weight is None else weight.constant
+    if data is None or array is None or node.attributes["transpose_a"] or array.ndim < 2 or data.rank < 2:
+        return
+    matrices = array.reshape(-1, *array.shape[-2:])
+    if len(matrices) == 0 or not (matrices == matrices[:1]).all() or node.result.rank != data.rank:
+        return
+    if array.ndim > 2 and node.result.shape[:-2] != data.shape[:-2]:
+        return
+    matrix = matrices[0] if node.attributes["transpose_b"] else matrices[0].T
+    builder = before(graph, node)
+    constant = builder.constant(np.ascontiguousarray(matrix), name=weight.name if weight is not None else "")
+    made = builder.call("nn.dense", data, constant, units=matrix.shape[0], out_dtype=node.attributes["out_dtype"], name=node.name)
+    replace(graph, node, made)
+
+
+def _with_broadcast_scalar(graph: Graph, node: Node) -> None:
+    """``add(%x, 2)`` --> ``add(%x, c)`` with c of the rank of %x and its shape, but for a batch of one."""
+    for position, value in enumerate(node.operands):
+        other = node.operands[1 - position]
+        if value is None or other is None or value.constant is None or value.constant.size != 1 or other.constant is not None:
+            continue
+        if other.rank == 0 or not is_static(*other.shape[1:]) or value.rank > other.rank:
+            continue
+        full = np.full((1, *other.shape[1:]), value.constant.reshape(()), value.constant.dtype)
+        node.set_operand(position, before(graph, node).constant(full, name=value.name))
+        assert value.producer is not None
+        remove_unused(graph, value.producer)
+        return
