@@ -15,6 +15,7 @@ from forge.errors import ForgeError, ImportModelError, InvalidGraphError, ParseE
 from forge.ir import Builder, Module, Node, TensorType
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_module
+from forge.ir.rewrite import Rule, anything, call
 
 CLASSIFIER = """def @main(%image: Tensor[(n, 3, 8, 8), float32], %scale: Tensor[(3, 1, 1), float32], \
 %w: Tensor[(4, 3, 3, 3), float32]) {
@@ -301,3 +302,65 @@ def test_import_is_quick_and_lazy() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["src", "runtime/src"])}
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment).stdout
     assert printed.split() == ["False", "False", "False"]
+
+
+def test_edits_through_the_module_and_reload() -> None:
+    ir = example()
+    before = str(ir.mod)
+    relu = ir.main.find("nn.relu")
+    with ir.edit() as e:
+        e.rename(relu, "activation")
+        e.insert_after(relu.result, "tanh", name="extra")
+    assert ir.main.find("extra").pred == [relu] and ir.operators["tanh"] == 1
+    with pytest.raises(InvalidGraphError, match=r"nn\.conv2d"), ir.edit() as e:
+        e.rewire(ir.main.find("nn.conv2d"), 0, ir.main.inputs[1])
+    assert ir.main.find("nn.conv2d").operands[0] is ir.main.find("multiply").result
+    ir.reload()
+    assert str(ir.mod) == before
+    with pytest.raises(InvalidGraphError, match="graph 'side': does not exist; expected one of: main"):
+        ir.edit("side")
+
+
+def test_rules_through_the_module() -> None:
+    ir = example()
+    rule = Rule("relu to tanh", call("nn.relu", anything("x")), lambda b, v: b.call("tanh", v["x"]))
+    assert ir.rewrite(rule) == 1 and "nn.relu" not in ir.operators
+
+
+def test_extract_and_graft() -> None:
+    ir, whole = example(), example()
+    image = np.random.default_rng(0).random((2, 3, 8, 8), np.float32)
+    scale = np.ones((3, 1, 1), np.float32)
+    relu = whole.main.find("nn.relu").result
+    head = whole.extract([whole.main.outputs[0]], [relu])
+    body = whole.extract([relu])
+    assert [n.op for n in head.main] == ["nn.global_avg_pool2d", "nn.batch_flatten", "nn.softmax"] and "w" in body.params
+    features = body.get_inference_function("reference")(image, scale)
+    expected = ir.get_inference_function("reference")(image, scale)[0]
+    np.testing.assert_array_equal(head.get_inference_function("reference")(features), expected)
+    with body.edit() as e:
+        e.set_outputs(*e.graft(head.main, body.main.outputs[0]))
+    np.testing.assert_array_equal(body.get_inference_function("reference")(image, scale), expected)
+    np.testing.assert_allclose(body.get_inference_function()(image, scale), expected, atol=1e-6)
+    with pytest.raises(InvalidGraphError, match="got Tensor"), body.edit() as e:
+        e.graft(head.main, body.main.inputs[1])
+
+
+def test_what_a_node_tells() -> None:
+    ir = example()
+    conv = ir.main.find("nn.conv2d")
+    assert conv.shape[1:] == (4, 8, 8) and conv.dtype == "float32"
+    flat = ir.main.find("nn.global_avg_pool2d")
+    assert flat.size == flat.shape[0] * 4
+    order = list(ir.main.dfs_iter())
+    assert order[0] is ir.main.outputs[0].producer and {n.op for n in order} == {n.op for n in ir.main}
+    assert [n.op for n in ir.main.dfs_iter(conv)] == ["nn.conv2d", "multiply"]
+    assert all(order.index(p) > 0 for n in order for p in n.pred)
+
+
+def test_constants_by_name() -> None:
+    b = Builder()
+    x = b.input(TensorType((2,), "float32"), "x")
+    named = b.constant(np.ones(2, np.float32), name="bias")
+    ir = forge.IRModule(Module(b.output(b.call("add", b.call("add", x, named), b.constant(np.zeros(2, np.float32))))))
+    assert set(ir.main.constants) == {"bias", "constant_2"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from forge.ir import hashing, retype, serialize
 from forge.ir.interp import run_module
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.parser import parse_module
+from forge.ir.rewrite import Editor, Rule, apply, edit, extract
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
 from forge.passes import fold_batch_norm, fold_constants, inline_calls, partition, partition_for_tensorrt
@@ -59,6 +61,7 @@ class IRModule:
         self._simplify(inline_partitions, fold_constants, fold_batch_norms)
         for graph in self.graphs.values():
             retype.number_symbols(graph)
+        self._original = self._module.copy()
 
     def _bind(self, params: Mapping[str, np.ndarray]) -> None:
         by_name = {v.name: v for v in self._module.main.inputs}
@@ -246,6 +249,59 @@ class IRModule:
             export_node_renamed_model_path=export_node_renamed_model_path,
         )
         return cls(module, fold_constants=freeze_params, fold_batch_norms=freeze_params)
+
+    def reload(self) -> None:
+        """Takes back every change since the module was made."""
+        self._module = self._original.copy()
+
+    def edit(self, graph: str = "main") -> AbstractContextManager[Editor]:
+        """Edits of one graph that all happen or none: ``with ir.edit() as e: e.rename(node, "stem")``.
+
+        The editor inserts, replaces, removes, renames and rewires nodes, sets attributes, data and outputs, and grafts other
+        graphs. At the end of the block order and types are restored and the graph is verified; if that fails, or the block
+        raises, the graph is as it was before.
+
+        Raises:
+            InvalidGraphError: there is no such graph, or the edited one breaks a rule.
+        """
+        return edit(self._graph(graph), self._module)
+
+    def rewrite(self, *rules: Rule, graph: str = "main") -> int:
+        """Applies rules (see ``forge.ir.rewrite``) until nothing matches; returns how often one did.
+
+        Raises:
+            InvalidGraphError: there is no such graph, or a rule breaks it; it is unchanged then.
+        """
+        return apply(self._graph(graph), rules, self._module)
+
+    def extract(self, outputs: Sequence[Value | str], inputs: Sequence[Value | str] = ()) -> IRModule:
+        """A module that computes some values of ``main`` from others; what else it needs stays an input.
+
+        Args:
+            outputs, inputs: values, or names of values or of nodes with one result.
+
+        Raises:
+            InvalidGraphError: one is not of the graph.
+        """
+        graph = extract(self.main, [self._value(v) for v in outputs], [self._value(v) for v in inputs])
+        module = Module(graph, {k: a for k, a in self.params.items() if k in {v.name for v in graph.inputs}})
+        module.graphs.update({name: g for name, g in self.graphs.items() if name != "main"})
+        return IRModule(module, fold_constants=False, fold_batch_norms=False)
+
+    def _graph(self, name: str) -> Graph:
+        if name not in self.graphs:
+            raise InvalidGraphError(f"graph {name!r}: does not exist; expected one of: {', '.join(self.graphs)}")
+        return self.graphs[name]
+
+    def _value(self, value: Value | str) -> Value:
+        """A value of ``main`` by its name or that of its node."""
+        if isinstance(value, Value):
+            return value
+        known = [*self.main.inputs, *[v for node in self.main for v in node.results]]
+        for candidate in known:
+            if candidate.name == value:
+                return candidate
+        return self.main.find(value).result
 
     def copy(self) -> IRModule:
         """A deep copy; weights are shared until one of the copies replaces them."""

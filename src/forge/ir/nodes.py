@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -118,6 +119,25 @@ class Node:
     def attributes(self) -> dict[str, Any]:
         """All attributes, defaults included."""
         return {f.name: getattr(self.attrs, f.name) for f in dataclasses.fields(self.attrs)}
+
+    @property
+    def shape(self) -> Any:
+        """Shape of the result; a list of them if there is more than one; None for what is no tensor of known rank."""
+        return self._of_results(lambda v: v.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """Element type of the result; a list, or None, as in `shape`."""
+        return self._of_results(lambda v: v.dtype)
+
+    @property
+    def size(self) -> Any:
+        """Number of elements of the result; a list, or None, as in `shape`."""
+        return self._of_results(lambda v: math.prod(v.shape))
+
+    def _of_results(self, read: Callable[[Value], Any]) -> Any:
+        found = [read(v) if isinstance(v.type, TensorType) else None for v in self.results]
+        return found[0] if len(found) == 1 else found
 
     @property
     def pred(self) -> list[Node]:
@@ -269,6 +289,26 @@ class Graph:
 
     def __iter__(self) -> Iterator[Node]:
         return iter(list(self.nodes))
+
+    def dfs_iter(self, root: Node | None = None) -> Iterator[Node]:
+        """Depth first from ``root``, or from the producers of the outputs, towards the inputs: a node before what it reads."""
+        pending = [v.producer for v in reversed(self.outputs) if v.producer is not None] if root is None else [root]
+        seen: set[Node] = set()
+        while pending:
+            node = pending.pop()
+            if node not in seen:
+                seen.add(node)
+                yield node
+                pending.extend(reversed(node.pred))
+
+    @property
+    def constants(self) -> dict[str, np.ndarray]:
+        """The arrays in the graph by the name of their value; ``constant_3`` for the one that is node 3 and has no name."""
+        found: dict[str, np.ndarray] = {}
+        for number, node in enumerate(self.nodes):
+            if isinstance(node.attrs, ConstantAttrs):
+                found[node.result.name or node.name or f"constant_{number}"] = node.attrs.value
+        return found
 
     def copy(self) -> Graph:
         """A deep copy; constants' arrays are shared."""

@@ -16,15 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from forge import dims
 from forge.errors import InvalidGraphError
 from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.attributes import frozen
 from forge.ir.builder import Builder
-from forge.ir.call import CALL, result_types
+from forge.ir.call import CALL, bind_parameters, result_types
 from forge.ir.nodes import ConstantAttrs, Graph, Module, Node, Value, clone_node
 from forge.ir.op import Trait
-from forge.ir.retype import infer_again
+from forge.ir.retype import infer_again, substitute_in_graph
 from forge.ir.verifier import verify_graph
 
 MAX_ROUNDS = 50  # and one more for each node that the graph has at the beginning
@@ -195,6 +196,27 @@ class Editor:
     def rename(self, item: Node | Value, name: str) -> None:
         """Changes the name of a node or value; an input's name must stay unique."""
         item.name = name
+
+    def graft(self, other: Graph, *operands: Value) -> list[Value]:
+        """Puts a copy of the nodes of ``other``, of which this is no part, behind those of this graph; returns its outputs.
+
+        Args:
+            operands: values of this graph that take the place of the inputs of ``other``, in order; they bind its symbols.
+
+        Raises:
+            TypeInferenceError: the operands do not fit the inputs.
+        """
+        body = other.copy()
+        bound = bind_parameters(other.name or "graft", body, operands)
+        for symbol in {s for n in body.walk() for v in n.results for s in T.symbols(v.type)} - bound.keys():
+            bound[symbol] = dims.fresh("d")
+        substitute_in_graph(body, bound)
+        for parameter, operand in zip(body.inputs, operands, strict=True):
+            body.replace_uses(parameter, operand)
+        for node in body.nodes:
+            node.graph = self.graph
+        self.graph.nodes.extend(body.nodes)
+        return body.outputs
 
     def _check_here(self, node: Node, what: str) -> None:
         if node.graph is not self.graph:
