@@ -208,9 +208,15 @@ def test_unrounded_numbers_are_rounded_where_they_are_stored(target: str) -> Non
     narrow = tir.call("unrounded", tir.load(x, place), dtype="bfloat16")
     kernel = build(stmt.Function("unrounded", (x, y), (), stmt.store(y, place, narrow * 3.0)), target)
     values = np.random.default_rng(0).standard_normal(16).astype(np.float32)
+    values[:6] = np.inf, -np.inf, 0.0, -0.0, 3e38, (1 + 2.0**-8) / 3
     out = np.zeros(16, dtypes.numpy_dtype("bfloat16"))
     kernel(values, out)
-    assert out.tolist() == (values * np.float32(3)).astype(out.dtype).tolist()
+    with np.errstate(over="ignore"):
+        want = (values * np.float32(3)).astype(out.dtype)
+    assert out.view(np.uint16).tolist() == want.view(np.uint16).tolist()
+    values[0] = np.nan
+    kernel(values, out)
+    assert np.isnan(out[0].astype(np.float32))
 
 
 @pytest.mark.parametrize("lanes", [2, 3, 8, 13, 16])

@@ -8,15 +8,19 @@ import numpy as np
 import pytest
 
 from forge import dtypes
+from forge.codegen.testing import build
+from forge.kernels.cpu import matmul
 from forge.kernels.testing import Case, Spec
 from forge.ops.pairs import paired
 from forge.target import Target
 from forge.target.blocking import dense_panel
+from forge.tir import expr as E
 from tests.kernels.support import (
     TARGETS,
     assert_close,
     block_channels,
     convolve,
+    guarded,
     pack_convolution,
     pack_dense,
     run,
@@ -66,6 +70,41 @@ def test_dense_of_narrow_storage_rounds_once(target: str, dtype: str, rows: int)
     half_step = {"bfloat16": 2.0**-8, "float16": 2.0**-11}[dtype]
     assert np.all(np.abs(wide(run(case, [x, weight], target)) - want) <= half_step * 256 * (1 + 1e-3) * (want >= 256) +
                   half_step * 128 * (1 + 1e-3) * (want < 256))
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("prologue", [False, True])
+@pytest.mark.parametrize(("transpose_a", "transpose_b"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(21, 34, 40), (1, 64, 33), (50, 2, 3), (9, 33, 64)])
+def test_matmul(target: str, prologue: bool, transpose_a: bool, transpose_b: bool, rows: int, depth: int, columns: int) -> None:
+    a, b = rounded(2, rows, depth), rounded(2, depth, columns)
+    left, right = (np.ascontiguousarray(x.swapaxes(-1, -2)) if t else x for x, t in ((a, transpose_a), (b, transpose_b)))
+    options: dict[str, Any] = {"prologues": {0: lambda v: v * 2.0, 1: lambda v: v * 0.5}} if prologue else {}
+    case = Case("matmul", [Spec(left.shape, "bfloat16"), Spec(right.shape, "bfloat16")], Spec((2, rows, columns)),
+                {"transpose_a": transpose_a, "transpose_b": transpose_b}, **options)
+    assert_close(run(case, [left, right], target), wide(a) @ wide(b), depth)
+
+
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_matmul_with_its_depth_in_parts(transpose_b: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matmul, "PANEL_BYTES", 1 << 10)
+    monkeypatch.setattr(matmul, "PART_DEPTH", 24)
+    a, b = rounded(21, 130), rounded(*((35, 130) if transpose_b else (130, 35)))
+    case = Case("matmul", [Spec(a.shape, "bfloat16"), Spec(b.shape, "bfloat16")], Spec((21, 35)),
+                {"transpose_a": False, "transpose_b": transpose_b})
+    assert_close(run(case, [a, b], "llvm"), wide(a) @ (wide(b).T if transpose_b else wide(b)), 130)
+
+
+@pytest.mark.parametrize("target", HERE)
+def test_matmul_of_symbolic_depth(target: str) -> None:
+    k = E.var("k")
+    case = Case("matmul", [Spec((7, k), "bfloat16"), Spec((k, 20), "bfloat16")], Spec((7, 20)),
+                {"transpose_a": False, "transpose_b": False}, symbols=(k,))
+    kernel = build(case.function(target), target)
+    for depth in (1, 30, 601):
+        a, b, result = rounded(7, depth), rounded(depth, 20), guarded(np.zeros((7, 20), np.float32))
+        kernel(guarded(a, "bfloat16"), guarded(b, "bfloat16"), result, depth)
+        assert_close(result, wide(a) @ wide(b), depth)
 
 
 CONVOLUTIONS = {

@@ -115,6 +115,15 @@ def encode(e: ExpressionEmitter, value: Operand, dtype: str, lanes: int) -> Oper
     return e.helper(f"narrow.encode.{dtype}", (value,), ("float32",), bits_dtype(dtype), lanes)
 
 
+def encode_sum(e: ExpressionEmitter, value: str, lanes: int) -> Operand:
+    """``encode`` to bfloat16, by one instruction where there is one: it makes subnormal numbers 0."""
+    if lanes not in (8, 16) or not (e.target.has("avx512bf16") and e.target.has("avx512vl")):
+        return encode(e, value, "bfloat16", lanes)
+    narrow = f"<{lanes} x bfloat>"
+    half = e.builder.pure(f"call {narrow} @llvm.x86.avx512bf16.cvtneps2bf16.{32 * lanes}(<{lanes} x float> {value})")
+    return e.builder.pure(f"bitcast {narrow} {half} to <{lanes} x i16>")
+
+
 def decode(e: ExpressionEmitter, bits: Operand, dtype: str, lanes: int) -> Operand:
     """Bits of narrow float ``dtype`` as a float32 in a register."""
     if dtype == "float16" and e.target.has("f16c"):

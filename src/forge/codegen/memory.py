@@ -36,7 +36,19 @@ def bits_of(e: ExpressionEmitter, x: tir.Expr) -> Operand:
         operand = conversions.convert(e, e.value(x.x), x.x.dtype, x.dtype, x.lanes, exact=False)
     else:
         operand = e.value(x)
+        if x.dtype == "bfloat16" and isinstance(operand, str) and _is_unrounded(x, set()):
+            return conversions.encode_sum(e, operand, x.lanes)
     return conversions.to_memory(e, operand, x.dtype, x.lanes)
+
+
+def _is_unrounded(x: tir.Expr, seen: set[tir.Expr]) -> bool:
+    """Whether ``x`` is computed from a float32 that was never rounded."""
+    if isinstance(x, tir.Call) and x.name == "unrounded":
+        return True
+    if isinstance(x, (tir.Load, tir.Const, tir.Var)) or x in seen:
+        return False
+    seen.add(x)
+    return any(_is_unrounded(child, seen) for child in tir.children(x))
 
 
 def prefetch(e: ExpressionEmitter, s: stmt.Prefetch) -> None:

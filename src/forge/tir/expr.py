@@ -56,7 +56,8 @@ INTRINSICS: dict[str, int] = {
     # horizontal reductions: vector -> scalar
     "reduce_add": 1, "reduce_mul": 1, "reduce_max": 1, "reduce_min": 1, "reduce_and": 1, "reduce_or": 1,
     "reinterpret": 1,  # bits of the first argument as the dtype given to Call; with ``lanes`` as so many elements
-    "unrounded": 1,  # a float32 that stands for the narrower dtype given to Call: it is rounded where it is stored
+    "unrounded": 1,  # a float32 that stands for the narrower dtype given to Call: it is rounded where it is stored,
+    # subnormal numbers perhaps to 0
     "dot_u8s8": 3,  # (int32 x L accumulator, uint8 x 4L, int8 x 4L) -> int32 x L, exact
     "dot_bf16": 3,  # (float32 x L accumulator, uint32 x L, uint32 x L: pairs of bfloat16) -> float32 x L; may flush subnormals
     "lane": 2,  # (vector, constant lane number) -> scalar

@@ -5,7 +5,8 @@ as in NumPy; result [..., M, N].
 
 One task is a block of rows of one product and one column tile. The columns of b are copied into a local panel (a transposed b in
 registers, square by square), unless they lie in rows that may be read as they are. Where K does not fit, the panel holds a part
-of it and partial sums wait on the stack.
+of it and partial sums wait on the stack. bfloat16 is summed in pairs of k where K is even and the target multiplies such: the
+panel then holds pairs, and a step of the sum takes two k.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from dataclasses import dataclass
 from forge import dtypes
 from forge.errors import CompileError
 from forge.kernels.contract import KernelCall, Reader, Writer, kernel
-from forge.kernels.cpu import gemm, micro, tiles
+from forge.kernels.cpu import gemm, micro, pairs, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
+from forge.kernels.cpu.micro import IndexFunction
 from forge.kernels.cpu.tiles import RegisterTile
 from forge.kernels.cpu.transpose import transpose_square
 from forge.target import Target
+from forge.target.blocking import dots_of_pairs
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, Stmt, seq, store
@@ -39,7 +42,7 @@ DIRECT_STRIDE_BYTES = 2048
 
 @dataclass(frozen=True)
 class MatmulPlan:
-    """Sizes and choices of one call."""
+    """Sizes and choices of one call. ``depth`` and ``depth_block`` count steps of the sum, each of one k or of a pair."""
 
     a: Reader
     b: Reader
@@ -56,6 +59,12 @@ class MatmulPlan:
     depth_block: int
     direct: bool
     staged: bool
+    pairs: bool
+
+    @property
+    def element(self) -> str:
+        """What a step multiplies."""
+        return pairs.PAIR if self.pairs else self.tile.dtype
 
     @property
     def column_tiles(self) -> Expr:
@@ -67,18 +76,36 @@ class MatmulPlan:
         known = micro.static(self.depth)
         return known is None or known > self.depth_block
 
-    def read_a(self, batch: Sequence[Expr], row: Expr, k: Expr, mask: Expr | None = None) -> Expr:
-        matrix = [k, row] if self.transpose_a else [row, k]
-        return self._element(self.a, batch, matrix, mask)
+    def read_a(self, batch: Sequence[Expr], row: Expr, step: Expr, mask: Expr | None = None) -> Expr:
+        """What a step multiplies of a row of a; a mask has a lane for each k."""
+        return self._step(lambda k: self._value(self.a, batch, [k, row] if self.transpose_a else [row, k], mask), step,
+                          row.lanes, not self.transpose_a)
 
-    def read_b(self, batch: Sequence[Expr], k: Expr, column: Expr, mask: Expr | None = None) -> Expr:
-        matrix = [column, k] if self.transpose_b else [k, column]
-        return self._element(self.b, batch, matrix, mask)
+    def read_b(self, batch: Sequence[Expr], step: Expr, column: Expr, mask: Expr | None = None) -> Expr:
+        """What a step multiplies of a column of b."""
+        return self._step(lambda k: self.value_b(batch, k, column, mask), step, column.lanes, step.lanes > 1)
 
-    def _element(self, operand: Reader, batch: Sequence[Expr], matrix: Sequence[Expr], mask: Expr | None) -> Expr:
-        """What ``operand`` holds there; a constant of one element is read as a scalar."""
-        value = operand.read([*_broadcast(batch, operand.shape[:-2]), *matrix], mask)
-        return E.broadcast(E.cast(value, self.tile.dtype), max(i.lanes for i in matrix))
+    def value_b(self, batch: Sequence[Expr], k: Expr, column: Expr, mask: Expr | None = None) -> Expr:
+        """The element of b, in its own dtype."""
+        return self._value(self.b, batch, [column, k] if self.transpose_b else [k, column], mask)
+
+    def _value(self, operand: Reader, batch: Sequence[Expr], matrix: Sequence[Expr], mask: Expr | None) -> Expr:
+        return operand.read([*_broadcast(batch, operand.shape[:-2]), *matrix], mask)
+
+    def _step(self, read: IndexFunction, step: Expr, others: int, along: bool) -> Expr:
+        """The value or pair at ``step``, with its lanes or ``others``; ``along``: both numbers of a pair are read at once."""
+        lanes = max(step.lanes, others)
+        if not self.pairs:
+            return E.broadcast(E.cast(read(step), self.tile.dtype), lanes)
+        if along:
+            return pairs.adjacent(read, step)
+        return E.broadcast(pairs.joined(read(step * 2), read(step * 2 + 1)), lanes)
+
+    def mask_of(self, step: Expr, count: Expr, mask: Expr | None) -> Expr | None:
+        """``mask``, which tells where ``step`` is below ``count``, for each k."""
+        if mask is None or not self.pairs:
+            return mask
+        return pairs.numbers(step) < count * 2
 
 
 def _broadcast(batch: Sequence[Expr], shape: Sequence[Expr]) -> list[Expr]:
@@ -114,6 +141,8 @@ def _plan(call: KernelCall) -> MatmulPlan:
     transpose_a, transpose_b = bool(call.attrs.transpose_a), bool(call.attrs.transpose_b)
     rows, columns = result.shape[-2:]
     depth = a.shape[-2 if transpose_a else -1]
+    in_pairs = a.dtype == b.dtype == "bfloat16" and E.is_const(depth % 2, 0) and dots_of_pairs(call.target)
+    depth = depth // 2 if in_pairs else depth
     dtype = tiles.accumulator_dtype(a.dtype, b.dtype)
     lanes, registers = call.target.lanes(dtype), call.target.vector_registers
     vectors, tile_rows = tiles.product_tile(micro.static(rows), micro.static(columns), lanes, registers)
@@ -121,12 +150,13 @@ def _plan(call: KernelCall) -> MatmulPlan:
     element = dtypes.itemsize(dtype)
     whole = known_depth is not None and known_depth * vectors * lanes * element <= PANEL_BYTES
     block = known_depth if known_depth is not None and whole else PART_DEPTH
-    staged = not is_view(lambda row, k: a.read([*_zeros(a), *([k, row] if transpose_a else [row, k])]))
+    view = is_view(lambda row, k: a.read([*_zeros(a), *([k, row] if transpose_a else [row, k])]))
+    staged = not view or a.dtype in micro.HALF and not in_pairs
     most = max(tile_rows, PANEL_BYTES // (block * element)) if staged else ROW_BLOCK
     direct = _read_in_place(call.target, b, transpose_b, dtype, vectors * lanes)
     return MatmulPlan(a, b, result, transpose_a, transpose_b, call.target, result.shape[:-2], rows, columns, depth,
                       RegisterTile(tile_rows, vectors, lanes, dtype),
-                      gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), block, direct, staged)
+                      gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), block, direct, staged, in_pairs)
 
 
 def _zeros(operand: Reader) -> list[Expr]:
@@ -217,12 +247,13 @@ def _left(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, first: Expr, coun
     """The copy of the rows of a that a costly prologue needs, and the function that reads an element."""
     if not plan.staged:
         return seq(), lambda row, k: plan.read_a(batch, row, first + k)
-    copy = micro.local("rows", plan.tile.dtype, plan.row_block * plan.depth_block)
+    copy = micro.local("rows", plan.element, plan.row_block * plan.depth_block)
     lanes = 1 if plan.transpose_a else plan.tile.lanes
 
     def copy_row(row: Expr) -> Stmt:
         return micro.each_vector("k", count, lanes, lambda k, mask: store(
-            copy, row * plan.depth_block + k, plan.read_a(batch, rows.begin + row, first + k, mask), mask))
+            copy, row * plan.depth_block + k,
+            plan.read_a(batch, rows.begin + row, first + k, plan.mask_of(k, count, mask)), mask))
 
     return (seq(Allocate(copy), micro.serial("row", rows.count, copy_row)),
             lambda row, k: E.load(copy, (row - rows.begin) * plan.depth_block + k))
@@ -233,13 +264,13 @@ def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, c
     tile = plan.tile
     if plan.direct:
         return seq(), lambda k, v: plan.read_b(batch, first + k, E.ramp(column + v * tile.lanes, 1, tile.lanes))
-    panel = micro.local("panel", tile.dtype, -(-plan.depth_block // tile.lanes) * tile.lanes * tile.width)
+    panel = micro.local("panel", plan.element, -(-plan.depth_block // tile.lanes) * tile.lanes * tile.width)
 
     def vector(k: Expr, v: int) -> Expr:
         return E.load(panel, E.ramp(k * tile.width + v * tile.lanes, 1, tile.lanes))
 
-    along_depth = contiguous(lambda k: plan.read_b(batch, k, E.var("n")), tile.lanes)
-    along_columns = contiguous(lambda n: plan.read_b(batch, E.var("k"), n), tile.lanes)
+    along_depth = contiguous(lambda k: plan.value_b(batch, k, E.var("n")), tile.lanes)
+    along_columns = contiguous(lambda n: plan.value_b(batch, E.var("k"), n), tile.lanes)
     pack = _pack_squares if along_depth and not along_columns and tile.lanes > 1 else _pack_rows
     return seq(Allocate(panel), pack(plan, batch, panel, column, first, count)), vector
 
@@ -267,7 +298,7 @@ def _pack_squares(plan: MatmulPlan, batch: Sequence[Expr], panel: Buffer, column
             wanted = column + v * lanes + i
             inside = E.is_const(plan.columns % tile.width, 0)
             n = wanted if inside else E.binary("min", wanted, plan.columns - 1)
-            return plan.read_b(batch, first + k, n, mask)
+            return plan.read_b(batch, first + k, n, plan.mask_of(k, count, mask))
 
         base = k.base if isinstance(k, E.Ramp) else k
         return transpose_square(lanes, source, lambda i, row: store(
@@ -282,6 +313,6 @@ def _write(plan: MatmulPlan, batch: Sequence[Expr], row: Expr, column: Expr, val
 
     def vector(v: int, mask: Expr | None) -> Stmt:
         columns = E.ramp(column + v * tile.lanes, 1, tile.lanes)
-        return result.write([*batch, row, columns], E.cast(value(v), result.dtype), mask)
+        return result.write([*batch, row, columns], micro.finished(value(v), result.dtype), mask)
 
     return gemm.column_vectors(tile.vectors, tile.lanes, column, plan.columns, vector)

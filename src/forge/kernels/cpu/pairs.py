@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 
@@ -13,6 +15,18 @@ BITS = "uint16"
 def load(buffer: Buffer, first: Expr, lanes: int = 1) -> Expr:
     """``lanes`` neighbouring pairs, from number ``first`` of a buffer of bfloat16 or of their bits."""
     return E.call("reinterpret", E.load(buffer, E.ramp(first, 1, 2 * lanes)), dtype=PAIR, lanes=lanes)
+
+
+def numbers(pair: Expr) -> Expr:
+    """The numbers that make up a pair, or a vector of neighbouring pairs."""
+    base = pair.base if isinstance(pair, E.Ramp) else pair
+    return E.ramp(base * 2, 1, 2 * pair.lanes)
+
+
+def adjacent(read: Callable[[Expr], Expr], pair: Expr) -> Expr:
+    """A pair, or a vector of neighbouring ones, of what ``read`` gives by number."""
+    value = E.broadcast(E.cast(read(numbers(pair)), "bfloat16"), 2 * pair.lanes)
+    return E.call("reinterpret", value, dtype=PAIR, lanes=pair.lanes)
 
 
 def bits(value: Expr) -> Expr:
