@@ -46,6 +46,25 @@ def test_one_form(before: str, after: str) -> None:
     assert text_of(graph) == after
 
 
+@pytest.mark.parametrize(("indices", "after"), [
+    ([0, 0, 1, 1, 2, 2], "%0 = repeat(%x, repeats=2, axis=1);\nabs(%0)"),
+    ([0, 1, 2], "abs(%x)"),
+    ([1, 2], "%0 = strided_slice(%x, begin=[1], end=[3], strides=[1], axes=[1]);\nabs(%0)"),
+    ([0, 2], "%0 = strided_slice(%x, begin=[0], end=[3], strides=[2], axes=[1]);\nabs(%0)"),
+    ([-3, -2], "%0 = strided_slice(%x, begin=[0], end=[2], strides=[1], axes=[1]);\nabs(%0)"),
+    ([2, 1], "%0 = take(%x, meta[relay.Constant][0], axis=1);\nabs(%0)"),
+    ([0, 0, 1, 1], "%0 = take(%x, meta[relay.Constant][0], axis=1);\nabs(%0)"),
+    ([0, 1, 1], "%0 = take(%x, meta[relay.Constant][0], axis=1);\nabs(%0)"),
+])
+def test_regular_places(indices: list[int], after: str) -> None:
+    b = Builder()
+    x = b.input(TensorType((2, 3, 4), "float32"), "x")
+    taken = b.call("take", x, b.constant(np.array(indices)), axis=1)
+    graph = b.output(b.call("abs", taken))
+    check(canonicalize.run, graph)
+    assert text_of(graph) == after
+
+
 VIEWS = [
     ("%0 = reshape(%x, newshape=[6, 4]); %1 = nn.dense(%0, meta[relay.Constant][0]); %2 = add(%1, meta[relay.Constant][1]); "
      "%3 = nn.gelu(%2); %4 = reshape(%3, newshape=[2, 3, 5]); tanh(%4)",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from forge import dtypes, te
+from forge.tir import expr as E
 from forge.tir import stmt as S
 from forge.tir import visit
 from tests.schedule.support import TARGETS, function_for, run, truth
@@ -193,3 +194,65 @@ def test_a_large_flat_loop_is_cut_for_threads() -> None:
         assert isinstance(function.body, S.For)
         assert function.body.kind == "parallel"
         assert function.body.grain is not None
+
+
+@TARGETS
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float64", "bool"])
+def test_interleaved_stores(target: str, count: int, dtype: str) -> None:
+    """Stores that step by the extent of a short axis, of lengths with and without a rest."""
+    for length in (4, 16, 37, 130):
+        parts = [(RNG.standard_normal((3, length)) * 50).astype(dtype) for _ in range(count)]
+        sources = [placeholder(p, f"x{k}") for k, p in enumerate(parts)]
+
+        def body(r: te.Expr, o: te.Expr, i: te.Expr, sources: list[te.Tensor] = sources) -> te.Expr:
+            value = sources[0][r, o]
+            for k, source in enumerate(sources[1:], 1):
+                value = te.select(i.eq(k), source[r, o], value)
+            return value
+
+        check([te.compute((3, length, count), body)], dict(zip(sources, parts)), target)
+
+
+@TARGETS
+def test_repeated_elements_of_symbolic_length(target: str) -> None:
+    a = normal(5, 50)
+    n, m = te.symbol_var("n"), te.symbol_var("m")
+    x = te.placeholder((n, m), "float32", "x")
+    repeated = te.compute((n, m, 2), lambda r, o, i: x[r, o])
+    check([repeated], {x: a}, target, {"n": 5, "m": 50})
+
+
+def test_repeated_elements_are_interleaved_in_registers() -> None:
+    x = te.placeholder((64, 32), "float32", "x")
+    function = function_for([x], [te.compute((64, 32, 2), lambda r, o, i: x[r, o])], "llvm -mcpu=x86-64-v3")
+    stored = [s for s in visit.statements(function.body) if isinstance(s, S.Store)]
+    assert stored and all(s.index.lanes == 8 for s in stored)
+
+
+@TARGETS
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (1, 1), (3, 0), (0, 20), (17, 40), (200, 1)])
+@pytest.mark.parametrize("length", [1, 30, 100])
+def test_the_interior_of_padding(target: str, before: int, after: int, length: int) -> None:
+    a = normal(4, length)
+    x = placeholder(a)
+
+    def body(r: te.Expr, i: te.Expr) -> te.Expr:
+        row, column = r - 1, i - before
+        inside = te.logical_and(te.logical_and(row >= 0, row < 4), te.logical_and(column >= 0, column < length))
+        return te.select(inside, x[te.clamp(row, te.const(4)), te.clamp(column, te.const(length))], te.const(7.0, "float32"))
+
+    check([te.compute((6, before + length + after), body)], {x: a}, target)
+
+
+def test_whole_vectors_inside_of_padding_have_no_mask() -> None:
+    x = te.placeholder((1000,), "float32", "x")
+
+    def body(i: te.Expr) -> te.Expr:
+        inside = te.logical_and(i - 1 >= 0, i - 1 < 1000)
+        return te.select(inside, x[te.clamp(i - 1, te.const(1000))], te.const(0.0, "float32"))
+
+    function = function_for([x], [te.compute((1002,), body)], "llvm -mcpu=x86-64-v3")
+    loops = [s for s in visit.statements(function.body) if isinstance(s, S.For)]
+    inner = [s for loop_ in loops for s in visit.statements(loop_.body) if isinstance(s, S.Store)]
+    assert inner and not any(isinstance(s.value, E.Select) for s in inner)

@@ -485,6 +485,7 @@ class ArgReduction(Op[ArgReduceAttrs]):
         kept = TensorType(reduced_shape(tuple(as_dim(e) for e in data.shape), (axis,), True), data.dtype)
         best = reduce_compute(f"{self.name}_value", data, (axis,), True, self.te_kind, kept)
         place = te.reduce_axis(extent, "r")
+        index = "int32" if isinstance(as_dim(extent), int) and as_dim(extent) <= dtypes.integer_range("int32")[1] else "int64"
 
         def body(*i: Expr) -> Expr:
             at = list(i) if attrs.keepdims else _spread(i, (axis,), data.ndim)
@@ -494,9 +495,13 @@ class ArgReduction(Op[ArgReduceAttrs]):
             if dtypes.is_float(value.dtype):
                 hit = te.binary("or", hit, te.call("isnan", value))
             miss = te.const(0) if attrs.select_last_index else extent - 1
-            return te.reduce("max" if attrs.select_last_index else "min", te.select(hit, place.var, miss), [place])
+            found = te.select(hit, te.cast(place.var, index), te.cast(miss, index))
+            return te.reduce("max" if attrs.select_last_index else "min", found, [place])
 
-        return [te.compute(results[0].shape, body, self.name, "int64")]
+        number = te.compute(results[0].shape, body, self.name, index)
+        if index == "int64":
+            return [number]
+        return [te.compute(results[0].shape, lambda *i: te.cast(number[i], "int64"), f"{self.name}_wide", "int64")]
 
     def decompose(self, builder: Builder, operands: Values, attrs: ArgReduceAttrs) -> Sequence[Value] | None:
         data = operands[0]

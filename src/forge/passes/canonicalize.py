@@ -10,6 +10,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.nodes import Graph, Node, Value
+from forge.ops.indexing import in_bounds
 from forge.passes import view_rules
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, live_nodes, on_all_graphs, remove_unused, replace
@@ -121,6 +122,28 @@ def no_padding(graph: Graph, node: Node) -> Value | None:
     return same_type(graph, node)
 
 
+def regular_take(graph: Graph, node: Node) -> Value | None:
+    """take(x, [0 0 1 1 ..]) == repeat(x, 2); take(x, [a a + s ..]) == a slice of x"""
+    data, indices = node.operands
+    axis = node.attributes["axis"]
+    plain = not node.attributes["batch_dims"] and axis is not None
+    if data is None or indices is None or indices.constant is None or not plain or indices.rank != 1:
+        return None
+    axis, count = axis % data.rank, indices.shape[0]
+    extent = data.shape[axis]
+    if not isinstance(extent, int) or count < 2 or extent == 0:
+        return None
+    places = in_bounds(indices.constant, extent, node.attributes["mode"]).astype(np.int64)
+    repeats, rest = divmod(count, extent)
+    if rest == 0 and repeats > 1 and np.array_equal(places, np.arange(count) // repeats):
+        return before(graph, node).call("repeat", data, repeats=repeats, axis=axis, name=node.name)
+    first, step = int(places[0]), int(places[1] - places[0])
+    if step < 1 or not np.array_equal(places, first + step * np.arange(count)):
+        return None
+    return before(graph, node).call("strided_slice", data, begin=(first,), end=(int(places[-1]) + 1,), strides=(step,),
+                                    axes=(axis,), name=node.name)
+
+
 def division_by_power_of_two(graph: Graph, node: Node) -> Value | None:
     """x / c == x * (1 / c), exactly, where c is a power of two"""
     data, divisor = node.operands
@@ -160,6 +183,7 @@ def constant_second(graph: Graph, node: Node) -> Value | None:
 SCALAR_RULES: dict[str, tuple[Rule, ...]] = {
     "copy": (identity,),
     "nn.dropout": (identity,),
+    "take": (regular_take,),
     "cast": (same_type, cast_of_cast),
     "broadcast_to": (same_type,),
     "tile": (same_type,),

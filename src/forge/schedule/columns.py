@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from forge import dtypes
 from forge.schedule.access import UNIT, pattern
-from forge.schedule.accumulate import combine, identity
+from forge.schedule.accumulate import combine, identity, tree
 from forge.schedule.loops import (
     PARALLEL_WORK,
     Loop,
@@ -162,9 +162,12 @@ class _Columns:
     def _step(self, at: Expr, rows: Sequence[Expr], column: Expr, lanes: int, mask: Expr | None) -> Stmt:
         slot = self._slot(at, column, lanes)
         total = E.load(self.accumulators, slot)
-        for row in rows:
-            value = self._vectorizer(column, lanes, mask, {self.r.axes[0].var: row}).expr(self.r.value)
-            total = combine(self.r.kind, total, E.broadcast(value, lanes), self.problem.target)
+        vectorizers = [self._vectorizer(column, lanes, mask, {self.r.axes[0].var: row}) for row in rows]
+        values = [E.broadcast(v.expr(self.r.value), lanes) for v in vectorizers]
+        if self.r.kind in ("max", "min"):
+            values = [tree(values, lambda a, b: combine(self.r.kind, a, b))]
+        for value in values:
+            total = combine(self.r.kind, total, value, self.problem.target)
         return store(self.accumulators, slot, total)
 
     def _vectorizer(self, column: Expr, lanes: int, mask: Expr | None, bound: Mapping[Var, Expr]) -> Vectorizer:

@@ -8,6 +8,8 @@ from forge.kernels.contract import KernelCall
 from forge.schedule.access import OTHER, UNIT, Accesses, analyse, collapse, pattern, vector_cost
 from forge.schedule.algebra import Algebra
 from forge.schedule.guards import GuardedReads
+from forge.schedule.interior import interior
+from forge.schedule.interleave import interleaved_axes, interleaved_store
 from forge.schedule.loops import (
     PARALLEL_WORK,
     Loop,
@@ -26,7 +28,7 @@ from forge.schedule.transpose import TransposedLoads
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
-from forge.tir.stmt import Stmt, seq
+from forge.tir.stmt import Stmt, Store, seq
 
 BLOCK_BYTES = 16384
 """Of one flat loop that is cut for several threads: bytes of the widest element stream in a block."""
@@ -100,15 +102,22 @@ class _Injective:
         self.cost = statement_cost(body)
 
     def build(self) -> Stmt:
+        pair = interleaved_axes(self.loops, self.body, self.accesses, self.algebra) if self.lanes > 1 else None
+        if pair is not None:
+            return self._over(*pair)
         axis = self._vector_axis()
         tile = self._tile_axis(axis)
         if tile is not None and self.lanes > 1:
             return TransposedLoads(self.target, self.loops, axis, tile, self.body, self.algebra, self.accesses).build()
-        outer = [other for other in self.loops if other is not axis]
+        return self._over(axis)
+
+    def _over(self, axis: Loop, short: Loop | None = None) -> Stmt:
+        """Vectors along ``axis``, which are interleaved along ``short`` where there is one."""
+        outer = [other for other in self.loops if other not in (axis, short)]
         if self._must_cut(axis, outer):
-            return self._blocked(axis, outer)
-        work = E.const(self.cost) * ((axis.extent + (self.lanes - 1)) // self.lanes)
-        return parallel_nest(outer, self._inner(self.body, axis, axis.extent), work)
+            return self._blocked(axis, outer, short)
+        work = E.const(self.cost * (1 if short is None else short.assumed)) * ((axis.extent + (self.lanes - 1)) // self.lanes)
+        return parallel_nest(outer, self._inner(self.body, axis, axis.extent, short), work)
 
     def serial(self) -> Stmt:
         axis = self._vector_axis()
@@ -137,13 +146,27 @@ class _Injective:
                 return other
         return None
 
-    def _inner(self, body: Stmt, axis: Loop, extent: Expr) -> Stmt:
+    def _inner(self, body: Stmt, axis: Loop, extent: Expr, short: Loop | None = None) -> Stmt:
         lanes = self.lanes
         if axis.static is not None:
             while lanes > 1 and lanes // 2 >= axis.static:
                 lanes //= 2
+        if short is not None:
+            assert isinstance(body, Store)
+            return vector_loop(extent, lanes, lambda at, width, mask: interleaved_store(
+                body, axis, short, extent, at, width, mask), 1, self.masked)
         unroll = 4 if self.cost <= CHEAP // 2 else 2 if self.cost <= CHEAP else 1
-        return vector_loop(extent, lanes, lambda at, width, mask: _vectorised(body, axis, at, width, mask), unroll, self.masked)
+        part = interior(body, axis, lanes)
+        if part is None:
+            return self._vectors(body, axis, extent, lanes, unroll)
+        return seq(
+            self._vectors(body, axis, E.const(part.begin), lanes, unroll),
+            self._vectors(part.body, axis, E.const(part.end - part.begin), lanes, unroll, part.begin),
+            self._vectors(body, axis, E.const(int(axis.static or 0) - part.end), lanes, unroll, part.end))
+
+    def _vectors(self, body: Stmt, axis: Loop, extent: Expr, lanes: int, unroll: int, begin: int = 0) -> Stmt:
+        return vector_loop(extent, lanes, lambda at, width, mask: _vectorised(body, axis, at, width, mask), unroll, self.masked,
+                           E.const(begin))
 
     def _must_cut(self, axis: Loop, outer: Sequence[Loop]) -> bool:
         """Whether threads need more iterations than the outer loops give."""
@@ -159,14 +182,14 @@ class _Injective:
     def _block(self) -> int:
         return round_up(max(1, BLOCK_BYTES // max(memory_sizes(self.body))), 4 * self.lanes)
 
-    def _blocked(self, axis: Loop, outer: Sequence[Loop]) -> Stmt:
+    def _blocked(self, axis: Loop, outer: Sequence[Loop], short: Loop | None = None) -> Stmt:
         """``for i in n``  -->  ``parallel b in ceil(n / B): for i in [b*B, min(n, b*B + B))``."""
         size = self._block()
         block = Loop(E.var("b"), (axis.extent + (size - 1)) // size)
         start = block.var * size
         body = map_expressions(self.body, lambda x: substitute(x, {axis.var: start + axis.var}))
         extent = E.binary("min", E.const(size), axis.extent - start)
-        inner = self._inner(body, Loop(axis.var, extent), extent)
+        inner = self._inner(body, Loop(axis.var, extent), extent, short)
         return parallel_nest([*outer, block], inner, E.const(max(1, self.cost * size // self.lanes)))
 
 

@@ -223,14 +223,28 @@ def data_nodes(x: Expr) -> list[Expr]:
 
 
 def expression_cost(x: Expr) -> int:
-    """Vector operations of one evaluation."""
+    """Vector operations of one evaluation; conditions on places are free, as most are the same for many elements."""
     total = 0
+    free = _conditions_on_places(x)
     for e in data_nodes(x):
+        if e in free:
+            continue
         if isinstance(e, E.Call) and e.name in _EXPENSIVE:
             total += 12
         elif isinstance(e, E.Binary | E.Compare | E.Select | E.Cast | E.Call | E.Load):
             total += 1
     return total
+
+
+def _conditions_on_places(x: Expr) -> set[Expr]:
+    """Conditions that read no data, and what they are made of."""
+    found: set[Expr] = set()
+    for e in data_nodes(x):
+        if e not in found and isinstance(e, E.Binary | E.Compare) and e.dtype == "bool":
+            parts = data_nodes(e)
+            if not any(isinstance(part, E.Load) for part in parts):
+                found.update(parts)
+    return found
 
 
 def statement_cost(s: Stmt) -> int:

@@ -45,6 +45,9 @@ from forge.tir.stmt import Allocate, Evaluate, Let, Stmt, loop, seq, store
 UNROLLED_STEPS = 9
 """Reductions of at most this many steps in all are written out."""
 
+LONG = 32
+"""Steps of a reduction beside which one store of its result does not matter."""
+
 INNER_ACCUMULATORS = 4
 OUTER_VECTORS = 4
 MAX_ACCUMULATORS = 12
@@ -67,8 +70,13 @@ class Problem:
 
     @property
     def lanes(self) -> int:
-        sizes = [element_size(r.value) for r in self.reductions] + [element_size(s.value) for s in stores(self.body)]
-        return max(1, self.target.vector_bits // (8 * max(*sizes, *self.memory_sizes)))
+        """Elements of a vector of the widest data; what is stored after long reductions does not count."""
+        parts: list[Stmt] = [Evaluate(r.value) for r in self.reductions]
+        sizes = [element_size(r.value) for r in self.reductions]
+        if self.rest or all(_steps(r) < LONG for r in self.reductions):
+            parts.append(self.body)
+            sizes += [element_size(s.value) for s in stores(self.body)]
+        return max(1, self.target.vector_bits // (8 * max(*sizes, *memory_sizes(seq(*parts)), 1)))
 
     @property
     def memory_sizes(self) -> set[int]:

@@ -1,0 +1,82 @@
+"""The part of a vector loop in which comparisons of its variable with constants hold: there they cost nothing.
+
+``for i in 1026: A[i] = select(1 <= i <= 1024, B[i - 1] where .., 0)``  -->  the first and the last vector as written,
+and between them ``A[i] = B[i - 1]``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from forge.schedule.loops import Loop
+from forge.schedule.rewrite import Rewriter, map_expressions, nodes, own_expressions
+from forge.tir import expr as E
+from forge.tir.expr import Expr, Var
+from forge.tir.stmt import Stmt
+
+
+@dataclass(frozen=True)
+class Interior:
+    """``body`` for the whole vectors of the axis in ``range(begin, end)``."""
+
+    begin: int
+    end: int
+    body: Stmt
+
+
+def interior(body: Stmt, axis: Loop, lanes: int) -> Interior | None:
+    """The interior of a loop over ``axis`` in vectors; None where it is not at least two vectors, or no comparison is saved."""
+    if axis.static is None:
+        return None
+    held: dict[Expr, tuple[int, int]] = {}
+    for x in {x for root in own_expressions(body) for x in nodes(root)}:
+        bounds = _bounds(x, axis)
+        if bounds is not None:
+            held[x] = bounds
+    begin = max((low for low, _ in held.values()), default=0)
+    end = min((high for _, high in held.values()), default=0)
+    begin, end = -(-begin // lanes) * lanes, end // lanes * lanes
+    if end - begin < 2 * lanes:
+        return None
+    true = E.const(True, "bool")
+    return Interior(begin, end, map_expressions(body, Rewriter(lambda x: true if x in held else None)))
+
+
+def _bounds(x: Expr, axis: Loop) -> tuple[int, int] | None:
+    """The range of the axis in which comparison ``x`` holds, where it depends on nothing else."""
+    if not isinstance(x, E.Compare) or x.op != "ge" or x.lanes > 1:
+        return None
+    a, b = _affine(x.a, axis.var), _affine(x.b, axis.var)
+    extent = axis.static
+    if a is None or b is None or extent is None:
+        return None
+    step, start = a[0] - b[0], a[1] - b[1]
+    if step == 0:
+        return None
+    if step > 0:
+        return max(0, -(start // step)), extent
+    return 0, min(extent, start // -step + 1)
+
+
+def _affine(x: Expr, variable: Var) -> tuple[int, int] | None:
+    """(step, start) of ``step * variable + start``."""
+    match x:
+        case E.Const() if isinstance(x.value, int) and not isinstance(x.value, bool):
+            return 0, x.value
+        case Var():
+            return (1, 0) if x is variable else None
+        case E.Cast() if x.dtype in ("int32", "int64"):
+            return _affine(x.x, variable)
+        case E.Binary(op="add" | "sub" | "mul" as op):
+            a, b = _affine(x.a, variable), _affine(x.b, variable)
+            return None if a is None or b is None else _combined(op, a, b)
+    return None
+
+
+def _combined(op: str, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int] | None:
+    if op == "mul":
+        if a[0] and b[0]:
+            return None
+        return a[0] * b[1] + b[0] * a[1], a[1] * b[1]
+    sign = 1 if op == "add" else -1
+    return a[0] + sign * b[0], a[1] + sign * b[1]
