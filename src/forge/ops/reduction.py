@@ -485,7 +485,8 @@ class ArgReduction(Op[ArgReduceAttrs]):
         kept = TensorType(reduced_shape(tuple(as_dim(e) for e in data.shape), (axis,), True), data.dtype)
         best = reduce_compute(f"{self.name}_value", data, (axis,), True, self.te_kind, kept)
         place = te.reduce_axis(extent, "r")
-        index = "int32" if isinstance(as_dim(extent), int) and as_dim(extent) <= dtypes.integer_range("int32")[1] else "int64"
+        known = as_dim(extent)
+        index = "int32" if isinstance(known, int) and known <= dtypes.integer_range("int32")[1] else "int64"
 
         def body(*i: Expr) -> Expr:
             at = list(i) if attrs.keepdims else _spread(i, (axis,), data.ndim)

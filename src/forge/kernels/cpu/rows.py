@@ -43,8 +43,9 @@ ACCUMULATORS = 4
 WRITTEN_OUT = 8
 """Rows of at most this many vectors are written out."""
 
-STRIP = 4
-"""Vectors of neighbouring rows that make one iteration of a parallel loop."""
+TOGETHER = 4
+"""Vectors of neighbouring rows that are worked on at once, as one of so many times the lanes: their chains of operations
+overlap, and memory is read in longer pieces."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,20 +297,20 @@ def row_function(
         along: Callable[[bool], Row] = lambda cached: AlongRow(problem, dtype, cached)  # noqa: E731
         body = kernel(along(False)) if plain else _variants(problem, dtype, along, kernel, 1)
         return call.function(parallel_nest(problem.outer, body, work // lanes + 1))
-    lanes = min(problem.lanes(dtype), next_power_of_two(across.assumed))
+    lanes = min(problem.lanes(dtype) * TOGETHER, next_power_of_two(across.assumed))
 
     def tile(at: Expr, width: int, mask: Expr | None) -> Stmt:
         first = Position(at, width, mask)
         return _variants(problem, dtype, lambda cached: AcrossRows(problem, dtype, cached, across, first), kernel, width)
 
     others = [axis for axis in problem.outer if axis is not across]
-    strip = Loop(E.var("b"), (across.extent + (lanes * STRIP - 1)) // (lanes * STRIP))
-    start = strip.var * (lanes * STRIP)
-    if across.static is not None and across.static <= lanes * STRIP:
-        return call.function(parallel_nest(others, vector_loop(across.extent, lanes, tile, 1, problem.masked), work * STRIP))
-    extent = E.binary("min", E.const(lanes * STRIP), across.extent - start)
+    if across.static is not None and across.static <= lanes:
+        return call.function(parallel_nest(others, vector_loop(across.extent, lanes, tile, 1, problem.masked), work * TOGETHER))
+    strip = Loop(E.var("b"), (across.extent + (lanes - 1)) // lanes)
+    start = strip.var * lanes
+    extent = E.binary("min", E.const(lanes), across.extent - start)
     tiles = vector_loop(extent, lanes, tile, 1, problem.masked, start)
-    return call.function(parallel_nest([*others, strip], tiles, work * STRIP))
+    return call.function(parallel_nest([*others, strip], tiles, work * TOGETHER))
 
 
 def _variants(problem: RowProblem, dtype: str, make: Callable[[bool], Row], kernel: RowKernel, rows: int) -> Stmt:
