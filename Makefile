@@ -38,7 +38,7 @@ lint: $(VENV)/.installed-lint ## Style, types and layer table
 check: lint $(VENV)/.installed-test ## lint and the fast tests
 	$(PYTEST) -m "not slow"
 
-bench: $(VENV)/.installed-bench ## Latency of all benchmark models against onnxruntime, openvino and torch
+bench: $(VENV)/.installed-bench ## Time and memory of all benchmark models beside onnxruntime, openvino, MNN and torch
 	$(BIN)/python -m benchmarks.compare
 
 clean: ## Remove what make has created

@@ -1,208 +1,148 @@
-"""Latency of the benchmark models under Forge and its peers, in one process and in turns.
+"""Forge beside other runtimes on all benchmark models: one command, tables, a picture, JSON.
 
-    python -m benchmarks.compare --models resnet18,bert --threads 1 --rounds 20
+    python -m benchmarks.compare --output build/comparison
+    python -m benchmarks.compare --models resnet18,bert --threads 1 --batch 1 --rounds 20
 
-Prints a table per number of threads and, with ``--json``, writes all samples. The ratio is Forge's latency over the
-peer's: below 1, Forge is faster. The error is the largest difference to unoptimised onnxruntime, relative to the
-largest output.
+Every library has a process of its own; one that crashes, hangs or refuses a model is said to, and the rest goes on. The
+processes take turns, and all but one are held still. What is finished is kept in OUTPUT/results.json, and the same
+command measures what is missing. A ratio is the time of the fastest peer of the same precision over Forge's, by minima:
+above 1, Forge is faster. The error is the largest difference to unoptimised onnxruntime, relative to the largest output.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
-import math
 import os
+import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-import rich.box
+import numpy as np
 from rich.console import Console
-from rich.table import Table
 
-import forge
-from benchmarks import models
-from forge.cli import peers
-from forge.cli.latency import Latencies, measure
-from forge.errors import ForgeError
-from forge_runtime import ForgeRuntimeError
+from benchmarks import models, report, results
+from benchmarks.isolation import Worker, WorkerFailed, run
+from benchmarks.libraries import LIBRARIES, OPTIONAL, Case
+from benchmarks.results import Measurement, Result
+from forge import peers
 
-FORGE = "forge"
-_PAUSE = 0.01
-_CPUS = frozenset(os.sched_getaffinity(0))
+_CPUS = len(os.sched_getaffinity(0))
+_FEWEST_ROUNDS = 3
+_USUAL = [name for name in LIBRARIES if name not in OPTIONAL]
 
 
-@dataclass(frozen=True)
-class Case:
-    """One model at one size, ready to be loaded by any library."""
+@dataclasses.dataclass(frozen=True)
+class Effort:
+    """How long to measure: ``rounds``, but after three of them no longer than ``seconds``; ``patience`` for one answer."""
 
-    name: str
-    batch: int
-    dynamic: bool
-    small: bool
-    threads: int
-
-    @property
-    def path(self) -> Path:
-        return models.build(self.name, self.batch, dynamic=self.dynamic, small=self.small)
-
-    @property
-    def feed(self) -> models.Inputs:
-        return models.inputs(self.name, self.batch, small=self.small)
+    rounds: int = 20
+    seconds: float = 60.0
+    patience: float = 600.0
 
 
-@dataclass(frozen=True)
-class Result:
-    """What was measured of one library on one case; ``failure`` says why it could not be."""
+def prepare(case: Case, folder: Path, threads: Sequence[int], libraries: Sequence[str], effort: Effort) -> None:
+    """Exports the model and lets each library make its own form of it; what the folder has already is kept.
 
-    library: str
-    load_seconds: float = math.nan
-    latencies: Latencies | None = None
-    error: float = math.nan
-    failure: str = ""
-
-
-Loader = Callable[[Case], peers.Call]
-
-
-def load_forge(case: Case) -> peers.Call:
-    """Compiles the model for this machine and loads it, as a user would."""
-    module = forge.from_onnx(case.path)
-    with tempfile.TemporaryDirectory() as folder, all_cpus():
-        module.compile(output_path=folder, force_overwrite=True)
-        runtime = forge.Runtime(folder)
-    runtime.set_num_threads(case.threads)
-    arrays = [case.feed[name] for name in runtime.input_names]
-    return lambda: peers.as_list(runtime(*arrays))
+    Raises:
+        WorkerFailed: the model could not be exported, or onnxruntime gives no expected outputs.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    notes = folder / "prepared.json"
+    if not notes.exists():
+        (folder / "case.json").write_text(json.dumps(dataclasses.asdict(case)))
+        known = run("describe", folder, log=folder / "describe.log", seconds=effort.patience)
+        notes.write_text(json.dumps({"known": known, "rows": {}}))
+    for library in libraries:
+        stored = json.loads(notes.read_text())
+        if library not in stored["rows"]:
+            stored["rows"][library] = _prepare(library, folder, threads, effort)
+            notes.write_text(json.dumps(stored))
 
 
-def load_torch(case: Case) -> peers.Call:
-    """The eager torch network that the ONNX file was exported from."""
-    import torch
-
-    torch.set_num_threads(case.threads)
-    network = models.network(case.name, small=case.small)
-    tensors = [torch.from_numpy(array) for array in case.feed.values()]
-
-    def call() -> peers.Outputs:
-        with torch.inference_mode():
-            outputs = network(*tensors)
-        return [output.numpy() for output in (outputs if isinstance(outputs, tuple) else (outputs,))]
-
-    return call
-
-
-def _load_peer(loader: peers.Loader, case: Case) -> peers.Call:
-    return loader(case.path, case.feed, case.threads)
-
-
-LOADERS: Mapping[str, Loader] = MappingProxyType(
-    {
-        FORGE: load_forge,
-        **{name: partial(_load_peer, loader) for name, loader in peers.LOADERS.items()},
-        "torch": load_torch,
-    }
-)
-
-
-@contextmanager
-def all_cpus() -> Iterator[None]:
-    """Lifts the restriction to some CPUs for as long as the compiler works; its processes inherit it."""
-    restricted = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, _CPUS)
+def _prepare(library: str, folder: Path, threads: Sequence[int], effort: Effort) -> dict[str, Any]:
     try:
-        yield
+        return run("prepare", folder, library, *threads, log=folder / f"{library}.log", seconds=effort.patience)
+    except WorkerFailed as failure:
+        return {"failure": str(failure)}
+
+
+def compare(
+    case: Case, folder: Path, threads: Sequence[int], libraries: Sequence[str], effort: Effort
+) -> Iterator[Measurement]:
+    """Measures what `prepare` made, all libraries in turns, once for each number of threads."""
+    stored = json.loads((folder / "prepared.json").read_text())
+    ready = {library: Result(library, **stored["rows"][library]) for library in libraries}
+    for count in threads:
+        yield _measure(case, count, stored["known"], ready, folder, effort)
+
+
+def _measure(
+    case: Case, threads: int, known: Mapping[str, int], ready: Mapping[str, Result], folder: Path, effort: Effort
+) -> Measurement:
+    peak = run("peaks", folder, threads, log=folder / "peaks.log", seconds=effort.patience)
+    rows = dict(ready)
+    workers: dict[str, Worker] = {}
+    try:
+        for library in [name for name, row in ready.items() if not row.failure]:
+            workers[library] = Worker("serve", folder, library, threads, log=folder / f"{library}.log")
+            rows[library] = _load(rows[library], workers[library], folder, effort)
+        serving = {name: worker for name, worker in workers.items() if not rows[name].failure}
+        _take_turns(rows, serving, effort)
     finally:
-        os.sched_setaffinity(0, restricted)
+        for worker in workers.values():
+            worker.close()
+    return Measurement(case, threads, known["flops"], known["bytes"], peak["flops"], peak["bandwidth"],
+                       results.last_cache_bytes(), tuple(rows.values()))
 
 
-def compare(case: Case, libraries: Sequence[str], rounds: int) -> list[Result]:
-    """Loads the model in each library, checks its outputs and measures all of them in turns."""
-    os.sched_setaffinity(0, sorted(_CPUS)[: case.threads])
-    expected = peers.load_reference(case.path, case.feed, case.threads)()
-    loaded = {library: _load(library, case, expected) for library in libraries}
-    calls = {library: call for library, (_, call) in loaded.items() if call is not None}
-    latencies = measure(calls, rounds, pause=_PAUSE if case.threads > 1 else 0.0)
-    return [
-        Result(result.library, result.load_seconds, latencies.get(library), result.error, result.failure)
-        for library, (result, _) in loaded.items()
-    ]
-
-
-def _load(library: str, case: Case, expected: peers.Outputs) -> tuple[Result, peers.Call | None]:
-    start = time.perf_counter()
+def _load(row: Result, worker: Worker, folder: Path, effort: Effort) -> Result:
+    """Waits until the library has run once, and compares its outputs."""
     try:
-        call = LOADERS[library](case)
-        outputs = call()
-    except (ForgeError, ForgeRuntimeError) as failure:
-        return Result(library, failure=str(failure)), None
-    seconds = time.perf_counter() - start
-    return Result(library, seconds, error=peers.disagreement(outputs, expected)), call
+        answer = worker.answer(effort.patience)
+    except WorkerFailed as failure:
+        worker.close()
+        return dataclasses.replace(row, failure=str(failure))
+    worker.hold()
+    error = peers.disagreement(_arrays(folder / f"{row.library}.npz"), _arrays(folder / "expected.npz"))
+    row = dataclasses.replace(row, load_seconds=answer["load_seconds"], peak_bytes=answer["peak_bytes"])
+    if not np.isfinite(error):
+        return dataclasses.replace(row, failure="outputs have other shapes or are not finite")
+    return dataclasses.replace(row, error=error)
 
 
-def table(results: Mapping[str, Sequence[Result]], title: str) -> Table:
-    """One row per model and library."""
-    made = Table(title=title, box=rich.box.SIMPLE_HEAD, title_justify="left")
-    for column in ("model", "library"):
-        made.add_column(column)
-    for column in ("load s", "min ms", "median ms", "forge / it", "error"):
-        made.add_column(column, justify="right")
-    for model, rows in results.items():
-        ours = next((row.latencies for row in rows if row.library == FORGE), None)
-        for row in rows:
-            made.add_row(model, row.library, *_cells(row, ours))
-            model = ""
-        made.add_section()
-    return made
+def _arrays(path: Path) -> list[np.ndarray]:
+    with np.load(path) as stored:
+        return [stored[name] for name in stored.files]
 
 
-def _cells(row: Result, ours: Latencies | None) -> tuple[str, ...]:
-    if row.latencies is None:
-        return ("", "", "", "", f"[red]{row.failure}[/red]")
-    ratio = "" if ours is None or row.library == FORGE else f"{ours.median / row.latencies.median:.2f}"
-    agrees = row.error <= 1e-4
-    return (
-        f"{row.load_seconds:.2f}",
-        f"{row.latencies.minimum * 1e3:.3f}",
-        f"{row.latencies.median * 1e3:.3f}",
-        ratio,
-        f"{row.error:.1e}" if agrees else f"[red]{row.error:.1e}[/red]",
-    )
+def _take_turns(rows: dict[str, Result], serving: dict[str, Worker], effort: Effort) -> None:
+    """Adds samples to ``rows``; the order moves on by one from round to round."""
+    begin = time.monotonic()
+    for number in range(effort.rounds):
+        if number >= _FEWEST_ROUNDS and time.monotonic() - begin > effort.seconds:
+            return
+        names = list(serving)
+        first = number % max(1, len(names))
+        for name in names[first:] + names[:first]:
+            rows[name] = _sample(rows[name], serving[name], effort)
+            if rows[name].failure:
+                serving.pop(name).close()
 
 
-def geometric_means(results: Mapping[str, Sequence[Result]]) -> dict[str, float]:
-    """Per peer, the geometric mean over the models of Forge's median latency over the peer's."""
-    logarithms: dict[str, list[float]] = {}
-    for rows in results.values():
-        medians = {row.library: row.latencies.median for row in rows if row.latencies}
-        if FORGE in medians:
-            for library in medians.keys() - {FORGE}:
-                logarithms.setdefault(library, []).append(math.log(medians[FORGE] / medians[library]))
-    return {library: math.exp(sum(taken) / len(taken)) for library, taken in sorted(logarithms.items())}
-
-
-def as_json(results: Mapping[str, Sequence[Result]]) -> list[dict[str, Any]]:
-    """All results with all samples, in seconds."""
-    return [
-        {
-            "model": model,
-            "library": row.library,
-            "load_seconds": row.load_seconds,
-            "samples": list(row.latencies.samples) if row.latencies else [],
-            "error": row.error,
-            "failure": row.failure,
-        }
-        for model, rows in results.items()
-        for row in rows
-    ]
+def _sample(row: Result, worker: Worker, effort: Effort) -> Result:
+    worker.go_on()
+    try:
+        answer = worker.request(effort.patience)
+    except WorkerFailed as failure:
+        return dataclasses.replace(row, samples=(), failure=str(failure))
+    worker.hold()
+    return dataclasses.replace(row, samples=(*row.samples, answer["seconds"]))
 
 
 def _names(text: str, known: Mapping[str, object], what: str) -> list[str]:
@@ -213,40 +153,95 @@ def _names(text: str, known: Mapping[str, object], what: str) -> list[str]:
     return names
 
 
+def _counts(text: str, most: int, what: str) -> list[int]:
+    numbers = text.split(",")
+    if not all(number.isdecimal() and 1 <= int(number) <= most for number in numbers):
+        raise argparse.ArgumentTypeError(f"got {text}; expected numbers from 1 to {most}, {what}, separated by commas")
+    return [int(number) for number in numbers]
+
+
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    model_names = partial(_names, known=models.MODELS, what="model")
-    library_names = partial(_names, known=LOADERS, what="library")
-    parser.add_argument("--models", type=model_names, default=list(models.MODELS), help="comma-separated; default: all")
-    parser.add_argument("--libraries", type=library_names, default=list(LOADERS), help="comma-separated; default: all")
-    parser.add_argument("--threads", type=int, default=1, help="number of threads, and of CPUs the process is kept on")
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--batch", type=int, default=1)
+    names = partial(partial, _names)
+    threads = partial(_counts, most=_CPUS, what="the CPUs this process may use")
+    batches = partial(_counts, most=1 << 16, what="batch sizes")
+    parser.add_argument("--models", type=names(known=models.MODELS, what="model"), default=list(models.MODELS),
+                        help="comma-separated; default: all")
+    parser.add_argument("--libraries", type=names(known=LIBRARIES, what="library"), default=_USUAL,
+                        help=f"comma-separated; default: {','.join(_USUAL)}; more: {', '.join(OPTIONAL)}")
+    parser.add_argument("--threads", type=threads, default=[n for n in (1, 2) if n <= _CPUS],
+                        help="numbers of threads, and of CPUs that a library is kept on; default: 1,2")
+    parser.add_argument("--batch", type=batches, default=[1, 8], help="batch sizes; default: 1,8")
+    parser.add_argument("--rounds", type=int, default=Effort.rounds)
+    parser.add_argument("--seconds", type=float, default=Effort.seconds, help="after three rounds, the limit for one case")
+    parser.add_argument("--patience", type=float, default=Effort.patience, help="seconds after which a library is given up")
     parser.add_argument("--dynamic", action="store_true", help="models with symbolic dimensions")
     parser.add_argument("--small", action="store_true", help="the tiny variants, to try the benchmark itself")
-    parser.add_argument("--json", type=Path, help="file for all samples")
-    options = parser.parse_args(arguments)
-    if not 1 <= options.threads <= len(_CPUS):
-        parser.error(f"--threads: got {options.threads}; expected 1 to {len(_CPUS)}, the CPUs this process may use")
-    return options
+    parser.add_argument("--prepare", action="store_true", help="only export and compile; the measurements come with another call")
+    parser.add_argument("--output", type=Path, default=Path("build/comparison"), help="folder; default: build/comparison")
+    parser.add_argument("--fresh", action="store_true", help="forget what the folder holds, compiled models too")
+    return parser.parse_args(arguments)
+
+
+def _kept(options: argparse.Namespace, path: Path) -> list[Measurement]:
+    if options.fresh or not path.exists():
+        return []
+    try:
+        return results.load(path)
+    except ValueError as error:
+        raise SystemExit(f"benchmarks.compare: {error}") from error
+
+
+def _missing(case: Case, options: argparse.Namespace, done: Sequence[Measurement]) -> list[int]:
+    """Numbers of threads for which not all libraries have been measured on this case."""
+    wanted = set(options.libraries)
+    finished = {m.threads for m in done if m.case == case and wanted <= {row.library for row in m.results}}
+    return [threads for threads in options.threads if threads not in finished]
+
+
+def _take(case: Case, missing: Sequence[int], options: argparse.Namespace) -> Iterator[Measurement]:
+    """Prepares and measures one case, in a folder that is removed when all is measured."""
+    effort = Effort(options.rounds, options.seconds, options.patience)
+    folder = options.output / "cases" / case.name
+    prepare(case, folder, options.threads, options.libraries, effort)
+    if options.prepare:
+        return
+    yield from compare(case, folder, missing, options.libraries, effort)
+    shutil.rmtree(folder)
+
+
+def _measure_all(options: argparse.Namespace, path: Path, console: Console) -> list[Measurement]:
+    """What was asked for, in its order; everything measured, earlier or now, is in the file."""
+    cases = [Case(name, batch, options.small, options.dynamic) for batch in options.batch for name in options.models]
+    done = _kept(options, path)
+    for number, case in enumerate(cases, 1):
+        missing = _missing(case, options, done)
+        title = f"{number} of {len(cases)}: {case.model}, batch {case.batch}"
+        try:
+            for made in _take(case, missing, options) if missing else ():
+                done = [m for m in done if m.case != case or m.threads != made.threads] + [made]
+                results.save(path, done)
+                console.print(report.table([made], f"{title}, {made.threads} thread(s)"))
+        except WorkerFailed as failure:
+            console.print(f"{title}: {failure}", style="red", highlight=False)
+    return [m for case in cases for m in done if m.case == case and m.threads in options.threads]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the comparison; the exit status is 1 if Forge failed or disagreed on a model."""
+    """Runs the comparison; the exit status is 1 if a model or Forge on it failed, or Forge's outputs disagreed."""
     options = _parse(arguments)
-    console = Console()
-    results: dict[str, list[Result]] = {}
-    for name in options.models:
-        case = Case(name, options.batch, options.dynamic, options.small, options.threads)
-        with console.status(f"{name} ..."):
-            results[name] = compare(case, options.libraries, options.rounds)
-    console.print(table(results, f"{options.threads} thread(s), batch {options.batch}, {options.rounds} rounds"))
-    for library, ratio in geometric_means(results).items():
-        console.print(f"forge / {library}, geometric mean: {ratio:.2f}")
-    if options.json:
-        options.json.write_text(json.dumps(as_json(results), indent=1))
-    ours = [row for rows in results.values() for row in rows if row.library == FORGE]
-    return int(any(row.failure or not row.error <= 1e-4 for row in ours))
+    options.output.mkdir(parents=True, exist_ok=True)
+    options.output = options.output.resolve()
+    if options.fresh:
+        shutil.rmtree(options.output / "cases", ignore_errors=True)
+    console = Console() if sys.stdout.isatty() else Console(width=report.WIDTH)
+    taken = _measure_all(options, options.output / "results.json", console)
+    if options.prepare:
+        return 0
+    report.write(taken, options.output, console)
+    expected = len(options.models) * len(options.batch) * len(options.threads)
+    ours = [row for m in taken for row in m.results if row.ours]
+    return int(len(taken) < expected or not all(row.counts for row in ours))
 
 
 if __name__ == "__main__":

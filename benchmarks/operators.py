@@ -12,9 +12,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,12 +30,12 @@ from rich.console import Console
 from rich.table import Table
 
 import forge
-from benchmarks.compare import all_cpus
 from benchmarks.operator_table import OPERATORS, Array, Arrays, Operator
-from forge.cli import peers
+from forge import peers
 from forge.cli.latency import Latencies, measure
 
 LIMIT = 1.2
+_CPUS = frozenset(os.sched_getaffinity(0))
 SIZES = {"small": 1 << 12, "medium": 1 << 18, "large": 1 << 24}
 
 
@@ -74,6 +76,17 @@ def model(operator: Operator, arrays: Arrays, constants: Arrays) -> onnx.ModelPr
     graph = helper.make_graph([node], "operator", inputs, [onnx.ValueInfoProto(name=y) for y in results], tensors)
     untyped = helper.make_model(graph, opset_imports=[helper.make_opsetid("", operator.opset)], ir_version=10)
     return onnx.shape_inference.infer_shapes(untyped, data_prop=True)
+
+
+@contextmanager
+def all_cpus() -> Iterator[None]:
+    """Lifts the restriction to some CPUs for as long as the compiler works; its processes inherit it."""
+    restricted = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, _CPUS)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, restricted)
 
 
 def load_forge(path: Path, arrays: Arrays, threads: int) -> peers.Call:

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import forge
-from forge.cli import VERBS, main, peers, source
+from forge import peers
+from forge.cli import VERBS, main, source
 from forge.driver import GRAPH_STAGES
 from tests.driver.support import DIGITS, LIMIT, files, pictures, reference
 

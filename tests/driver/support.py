@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import forge
-from forge.cli import peers
+from forge import peers
 from forge.driver import compile_module
 
 LIMIT = 1e-5

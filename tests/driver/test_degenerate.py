@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import forge
-from forge.cli import peers
+from forge import peers
 from forge.driver import compile_module
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

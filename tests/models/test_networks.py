@@ -16,7 +16,7 @@ pytest.importorskip("onnxruntime")
 
 import forge
 from benchmarks import models
-from forge.cli import peers
+from forge import peers
 from forge.driver import compile_module
 from forge.ir.interp import run_module
 from forge.ir.nodes import Module

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from forge.cli import peers, source
+from forge import peers
+from forge.cli import source
 from forge.cli.latency import Latencies, measure
 from forge.driver.feeds import Spec
 from forge.errors import OptionError

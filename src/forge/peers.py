@@ -47,14 +47,18 @@ def _onnxruntime_call(path: Path, feed: Feed, threads: int, *, optimised: bool) 
 
 def load_openvino(path: Path, feed: Feed, threads: int) -> Call:
     """OpenVINO on the CPU, one stream, and float32 also where the CPU has bfloat16."""
+    return _openvino_call(path, feed, threads, {"INFERENCE_PRECISION_HINT": "f32"})
+
+
+def load_openvino_default(path: Path, feed: Feed, threads: int) -> Call:
+    """OpenVINO on the CPU, one stream, in the precision of its own choice: bfloat16 where the CPU has it."""
+    return _openvino_call(path, feed, threads, {})
+
+
+def _openvino_call(path: Path, feed: Feed, threads: int, precision: Mapping[str, str]) -> Call:
     import openvino
 
-    settings = {
-        "INFERENCE_NUM_THREADS": threads,
-        "NUM_STREAMS": 1,
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32",
-    }
+    settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY", **precision}
     request = openvino.Core().compile_model(str(path), "CPU", settings).create_infer_request()
     inputs = dict(feed)
 

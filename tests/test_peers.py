@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from forge.cli import peers
+from forge import peers
 
 LIMIT = 1e-4
 
