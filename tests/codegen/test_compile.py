@@ -14,6 +14,7 @@ import pytest
 
 from forge.codegen import compile as compile_module
 from forge.codegen.compile import Pool, compile_modules
+from forge.codegen.elf import machine_of
 from forge.codegen.entry import MODEL_SYMBOL, emit_program_entry
 from forge.codegen.jit import JitLibrary
 from forge.codegen.link import find_compiler, link_library
@@ -248,3 +249,8 @@ def test_a_failing_compiler_leaves_no_file(codes: list[bytes], tmp_path: Path, m
     with pytest.raises(ToolchainError, match="failed to link"):
         link_library([b"no object"], None, RUNTIME, out)
     assert not out.exists() and not out.parent.exists()
+
+
+def test_weights_need_an_object_to_tell_the_machine() -> None:
+    with pytest.raises(CompileError, match="no little-endian ELF64 object"):
+        machine_of(b"MZ" + bytes(100))

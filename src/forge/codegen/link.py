@@ -1,4 +1,4 @@
-"""Shared libraries, with the system's C compiler driver as assembler and linker."""
+"""Shared libraries, with the system's C compiler driver as linker."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from forge.codegen.elf import Data, machine_of, write_data_object
 from forge.codegen.entry import WEIGHTS_SYMBOL
 from forge.errors import CompileError, ToolchainError
 
 WEIGHTS_SECTION = ".forge.weights"
 PAGE = 4096
-
-Data = bytes | bytearray | memoryview
 
 _RUNTIME_FLAGS = ("-O2", "-std=c11", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections")
 _LINK_FLAGS = ("-shared", "-fPIC", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-Wl,-z,now", "-Wl,--no-undefined",
@@ -60,7 +59,9 @@ def link_library(objects: Sequence[bytes], weights: Data | None, runtime_sources
         work = Path(folder)
         runtime = _runtime_objects(compiler, runtime_sources, work)
         inputs = [_write(work / f"kernel{i}.o", code) for i, code in enumerate(objects)]
-        inputs.append(_data_object(compiler, work, weights))
+        if weights is not None and len(weights):
+            inputs.append(work / "weights.o")
+            write_data_object(inputs[-1], weights, WEIGHTS_SYMBOL, WEIGHTS_SECTION, PAGE, machine_of(objects[0]))
         built = work / "library.so"
         _run([*compiler, *_LINK_FLAGS, "-o", str(built), *map(str, inputs), *map(str, runtime), *_LIBRARIES], "link the library")
         _replace(out, built)
@@ -69,21 +70,6 @@ def link_library(objects: Sequence[bytes], weights: Data | None, runtime_sources
 def _write(path: Path, data: Data) -> Path:
     path.write_bytes(data)
     return path
-
-
-def _data_object(compiler: list[str], work: Path, weights: Data | None) -> Path:
-    """An object with the weights, taken from a file by the assembler."""
-    lines = []
-    if weights is not None and len(weights):
-        path = _write(work / "weights.bin", weights)
-        lines += [f'.section {WEIGHTS_SECTION}, "a", @progbits', f".balign {PAGE}", f".globl {WEIGHTS_SYMBOL}",
-                  f".hidden {WEIGHTS_SYMBOL}", f".type {WEIGHTS_SYMBOL}, @object",
-                  f".size {WEIGHTS_SYMBOL}, {len(weights)}", f"{WEIGHTS_SYMBOL}:", f'.incbin "{path.name}"']
-    lines.append('.section .note.GNU-stack, "", @progbits')
-    source = _write(work / "data.s", "\n".join([*lines, ""]).encode())
-    built = work / "data.o"
-    _run([*compiler, "-c", source.name, "-o", built.name], "assemble the weights", work)
-    return built
 
 
 def _runtime_objects(compiler: list[str], sources: Path, work: Path) -> list[Path]:
@@ -129,9 +115,9 @@ def _cache_folder() -> Path | None:
     return folder if os.access(folder, os.W_OK | os.X_OK) else None
 
 
-def _run(command: list[str], purpose: str, folder: Path | None = None) -> str:
+def _run(command: list[str], purpose: str) -> str:
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
         raise ToolchainError(f"link: {command[0]} could not {purpose}: {error}; set CC to a working C compiler") from error
     if done.returncode:
@@ -143,6 +129,10 @@ def _run(command: list[str], purpose: str, folder: Path | None = None) -> str:
 def _replace(out: Path, built: Path) -> None:
     """Moves ``built`` to ``out`` in one step, also between file systems."""
     out.parent.mkdir(parents=True, exist_ok=True)
+    os.chmod(built, 0o755)
+    if os.stat(built).st_dev == os.stat(out.parent).st_dev:
+        os.replace(built, out)
+        return
     descriptor, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
     os.close(descriptor)
     try:
