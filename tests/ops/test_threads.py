@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 from forge.driver.compiler import compile_module
+from forge.ir.builder import Builder
+from forge.ir.interp import run_module
+from forge.ir.nodes import Module
+from forge.ir.types import TensorType
 from tests.ops import harness
 from tests.ops.case import Case, f32, i64, row
 
@@ -31,3 +35,25 @@ def test_threads_do_not_change_results(case: Case) -> None:
         results.append(np.asarray(runtime(*inputs)))
     harness.check_result(case, results[0], np.asarray(harness.run_reference(case)[0]))
     assert results[0].tobytes() == results[1].tobytes() == results[2].tobytes()
+
+
+@pytest.mark.parametrize(("op", "gates", "functions"), [
+    ("nn.lstm", 4, ("sigmoid", "tanh", "tanh")), ("nn.gru", 3, ("sigmoid", "tanh")), ("nn.rnn", 1, ("tanh",))])
+def test_threads_share_the_steps_of_a_recurrent_layer(op: str, gates: int, functions: tuple[str, ...]) -> None:
+    """Hidden sizes whose tiles do not divide evenly among threads."""
+    rng, hidden = np.random.default_rng(0), 400
+    zeros = (0.0,) * len(functions)
+    options = {"activations": functions, "activation_alpha": zeros, "activation_beta": zeros}
+    b = Builder()
+    x = b.input(TensorType((5, 1, 7), "float32"), "x")
+    weights = [b.constant(rng.standard_normal((1, gates * hidden, k)).astype(np.float32) / 20) for k in (7, hidden)]
+    module = Module(b.output(*b.call_multi(op, x, *weights, **options)))
+    data = rng.standard_normal((5, 1, 7)).astype(np.float32)
+    runtime = compile_module(module, use_cache=False).runtime()
+    found = []
+    for threads in (1, 2, 3):
+        runtime.set_num_threads(threads)
+        found.append(runtime(data))
+    for one, two, three, wanted in zip(*found, run_module(module, {"x": data}), strict=True):
+        np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-5)
+        assert one.tobytes() == two.tobytes() == three.tobytes()

@@ -29,6 +29,11 @@ from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
 INPUT_BYTES = 1 << 18
 """Stack memory for the products of the input."""
 
+SHARED_WORK = 8192
+"""Multiply-adds of vectors in the recurrent products of a step that several threads share where directions and blocks of rows
+leave them idle: each then finds its share of the weights in its own cache, step after step."""
+SHARES = 16
+
 MAX_STEPS = 16
 MAX_BATCH = 4
 
@@ -250,7 +255,10 @@ class _Direction:
         samples = [_Sample(partial(self._state_element, state, m), E.const(m)) for m in range(layer.block)]
         weights = _weight_rows(layer.r, self.direction, first, rows)
         tiles = Tiles(layer, E.const(layer.hidden), weights, samples, self.products, self.width, first)
-        return loop(tiles.number, -(-rows // tiles.columns), tiles.tile())
+        count = -(-rows // tiles.columns)
+        if rows * layer.hidden * layer.block // layer.lanes < SHARED_WORK:
+            return loop(tiles.number, count, tiles.tile())
+        return loop(tiles.number, count, tiles.tile(), "parallel", grain=E.const(max(1, count // SHARES)))
 
     def _state_element(self, state: Buffer, m: int, k: Expr) -> Expr:
         return E.load(state, k + m * self.padded)
