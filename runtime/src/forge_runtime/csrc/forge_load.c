@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { NAME_SIZE = 256, NAME_BITS = 32 };
+enum { NAME_SIZE = 256, NAME_BITS = 32, COPY_PIECE = 2 << 20 };
 
 static const int64_t COPY_MINIMUM = (int64_t)4 << 20; /* smaller weights gain nothing from huge pages */
 
@@ -29,21 +29,35 @@ struct forge_library {
   forge_model *model;
 };
 
-static void *copy_weights(const void *weights, int64_t size) {
-  void *pages = forge_alloc_pages((size_t)size);
-  if (pages) memcpy(pages, weights, (size_t)size);
+/* Unmaps the whole pages of a part of a file that is mapped and not written to; if they are read again, the file gives them again. */
+static void drop_pages(const char *begin, const char *end) {
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  const uintptr_t first = ((uintptr_t)begin + page - 1) / page * page, last = (uintptr_t)end / page * page;
+  if (first < last) (void)madvise((void *)first, last - first, MADV_DONTNEED);
+}
+
+/* A piece at a time, so that weights mapped from a file are not in memory twice. */
+static void *copy_weights(const char *weights, size_t size, bool mapped) {
+  char *pages = forge_alloc_pages(size);
+  for (size_t at = 0; pages && at < size; at += COPY_PIECE) {
+    const size_t piece = size - at < COPY_PIECE ? size - at : COPY_PIECE;
+    memcpy(pages + at, weights + at, piece);
+    if (mapped) drop_pages(weights + at, weights + at + piece);
+  }
   return pages;
 }
 
-static int32_t attach_weights(prepared_model *prepared, const void *weights, int64_t size, bool copy,
+typedef enum { IN_PLACE, COPIED, COPIED_FROM_FILE } placement;
+
+static int32_t attach_weights(prepared_model *prepared, const void *weights, int64_t size, placement how,
                               forge_error *error) {
   const char *name = prepared->model.name;
   if (size != prepared->model.weights_size)
     return forge_fail(error, FORGE_ERROR_FILE, "model '%s': wrong size of weights; got %lld bytes; expected %lld", name,
                       (long long)size, (long long)prepared->model.weights_size);
   prepared->model.weights = weights;
-  if (!copy || size == 0) return FORGE_OK;
-  prepared->pages = copy_weights(weights, size);
+  if (how == IN_PLACE || size == 0) return FORGE_OK;
+  prepared->pages = copy_weights(weights, (size_t)size, how == COPIED_FROM_FILE);
   if (prepared->pages == NULL)
     return forge_fail(error, FORGE_ERROR_MEMORY, "model '%s': no memory for %lld bytes of weights", name,
                       (long long)size);
@@ -51,10 +65,9 @@ static int32_t attach_weights(prepared_model *prepared, const void *weights, int
   return FORGE_OK;
 }
 
-forge_model *forge_prepare_weights(const forge_model *model, const void *weights, int64_t size, int32_t copy,
-                                   forge_error *error) {
+static forge_model *prepare_model(const forge_model *model, const void *weights, int64_t size, placement how,
+                                  forge_error *error) {
   if (forge_check_model(model, error) != FORGE_OK) return NULL;
-  const bool misaligned = (uintptr_t)weights % FORGE_ALIGNMENT != 0;
   prepared_model *prepared = calloc(1, sizeof *prepared);
   if (prepared == NULL) {
     forge_fail(error, FORGE_ERROR_MEMORY, "model '%s': out of memory", model->name);
@@ -62,15 +75,25 @@ forge_model *forge_prepare_weights(const forge_model *model, const void *weights
   }
   prepared->model = *model;
   prepared->model.reserved |= FORGE_MODEL_CHECKED;
-  if (attach_weights(prepared, weights, size, copy || misaligned, error) == FORGE_OK) return &prepared->model;
+  if (attach_weights(prepared, weights, size, how, error) == FORGE_OK) return &prepared->model;
   free(prepared);
   return NULL;
 }
 
-forge_model *forge_prepare(const forge_model *model, forge_error *error) {
+forge_model *forge_prepare_weights(const forge_model *model, const void *weights, int64_t size, int32_t copy,
+                                   forge_error *error) {
+  const bool misaligned = (uintptr_t)weights % FORGE_ALIGNMENT != 0;
+  return prepare_model(model, weights, size, copy || misaligned ? COPIED : IN_PLACE, error);
+}
+
+static forge_model *prepare_own_weights(const forge_model *model, placement how, forge_error *error) {
   if (forge_check_model(model, error) != FORGE_OK) return NULL;
-  const bool copy = model->weights != NULL && model->weights_size > COPY_MINIMUM;
-  return forge_prepare_weights(model, model->weights, model->weights_size, copy, error);
+  const bool large = model->weights != NULL && model->weights_size > COPY_MINIMUM;
+  return prepare_model(model, model->weights, model->weights_size, large ? how : IN_PLACE, error);
+}
+
+forge_model *forge_prepare(const forge_model *model, forge_error *error) {
+  return prepare_own_weights(model, COPIED, error);
 }
 
 void forge_release(forge_model *model) {
@@ -105,7 +128,7 @@ static forge_library *load_model(void *handle, forge_error *error) {
     return NULL;
   }
   library->handle = handle;
-  library->model = forge_prepare(get(), error);
+  library->model = prepare_own_weights(get(), COPIED_FROM_FILE, error);
   if (library->model) return library;
   free(library);
   return NULL;
