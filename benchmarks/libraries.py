@@ -27,6 +27,9 @@ Load = Callable[[Path, peers.Feed, int], peers.Call]
 OURS: Mapping[Precision, str] = MappingProxyType({"float32": "forge", "bfloat16": "forge-bfloat16"})
 """Forge's row for each precision: it is compared with peers of the same."""
 
+_BFLOAT16_LIMIT = 0.5
+"""Products of bfloat16 have an error of some 1e-3; a deep network with random weights makes 0.3 of it in OpenVINO too."""
+
 OPTIONAL = ("iree",)
 
 
@@ -225,10 +228,10 @@ LIBRARIES: Mapping[str, Library] = MappingProxyType(
     {
         OURS["float32"]: Library(load_forge, prepare_forge, limit=1e-4),
         OURS["bfloat16"]: Library(
-            partial(load_forge, bfloat16=True), partial(prepare_forge, bfloat16=True), precision="bfloat16", limit=0.2),
+            partial(load_forge, bfloat16=True), partial(prepare_forge, bfloat16=True), "bfloat16", _BFLOAT16_LIMIT),
         "onnxruntime": Library(_of_onnx(peers.load_onnxruntime)),
         "openvino": Library(_of_onnx(peers.load_openvino)),
-        "openvino-default": Library(_of_onnx(peers.load_openvino_default), precision="bfloat16", limit=0.2),
+        "openvino-default": Library(_of_onnx(peers.load_openvino_default), precision="bfloat16", limit=_BFLOAT16_LIMIT),
         "mnn": Library(load_mnn, prepare_mnn),
         "torch": Library(load_torch, prepare_torch),
         "torch-compile": Library(partial(load_torch, compiled=True), prepare_torch_compile),
