@@ -17,7 +17,8 @@ their own addresses use it; ``buffer.alignment`` tells what alignment of the bas
 
 Symbolic extents are ordinary expressions (variables of the function's scalars). A family may emit several guarded variants
 inside one function (``If`` on an extent). Vector width, register count and caches come from ``call.target``.
-Parallelism: the outermost loop of the body has kind ``parallel`` (see tir.stmt); the family chooses what it runs over.
+Parallelism: the outermost loop of the body has kind ``parallel``, or loops within a serial one do where that leaves threads idle
+(see tir.stmt); the family chooses what they run over.
 """
 
 from __future__ import annotations

@@ -18,8 +18,9 @@ Grammar::
          | RunControl(control, operands, results)   runs a node of the program through the host
          | MoveOutput(result, number)               a result of such a node becomes an output
 
-A ``parallel`` loop stands at the top of a function's body (only Let before it, nothing after it); its iterations run in
-chunks on the host's thread pool. ``unrolled`` and ``vectorized`` loops have constant extents. Vectorised loops are gone
+The iterations of a ``parallel`` loop run in chunks on the host's thread pool, in any order and each once; what stands before
+it is done before any of them, what stands after it when all are done. It may stand in a serial loop; within another parallel
+loop it is serial. ``unrolled`` and ``vectorized`` loops have constant extents. Vectorised loops are gone
 (``tir.transform``) before code generation.
 """
 
