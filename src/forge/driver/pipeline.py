@@ -25,6 +25,7 @@ from forge.passes import (
     fuse_patterns,
     inline_calls,
     pack_weights,
+    split_groups,
     split_recurrent,
     to_bfloat16,
     to_float16,
@@ -49,6 +50,11 @@ def _choose_layouts(graph: Graph, context: PassContext) -> int:
     return choose_layouts.run(graph, context) if context.options.get("channel_layout") is None else 0
 
 
+def _split_groups(graph: Graph, context: PassContext) -> int:
+    """For the kernels of blocked layouts."""
+    return split_groups.run(graph, context) if context.options.get("channel_layout") is None else 0
+
+
 GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("inline_calls", 0, inline_calls.run, "functions of the module become part of main"),
     Stage("canonicalize", 1, canonicalize.run, "one form for equal things; no-ops go"),
@@ -64,6 +70,7 @@ GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("simplify", 1, canonicalize.run, "`canonicalize` again, for what decomposition left"),
     Stage("to_bfloat16", 0, to_bfloat16.run_if_asked, "`set_bfloat16`: safe operators compute in bfloat16"),
     Stage("widen_conv1d", 2, widen_conv1d.run, "convolutions along one axis become those of images one row high"),
+    Stage("split_groups", 2, _split_groups, "grouped convolutions become one a group, unless `set_channel_layout` is given"),
     Stage("choose_layouts", 2, _choose_layouts, "convolutions get blocked layouts, unless `set_channel_layout` is given"),
     Stage("use_winograd", 3, use_winograd.run_unless_refused,
           "3x3 convolutions with fewer multiplications, larger weights and errors of 1e-5, unless `winograd` is off"),

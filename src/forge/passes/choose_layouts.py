@@ -305,6 +305,11 @@ def _is_eligible(node: Node) -> bool:
     return bool(groups == 1 or groups == data.shape[1] == weight.shape[0])
 
 
+def is_plain_convolution(node: Node) -> bool:
+    """Whether an ``nn.conv2d`` could be computed in blocks if it had one group."""
+    return _is_plain(node, "OIHW")
+
+
 def _is_plain(node: Node, kernel_layout: str) -> bool:
     """Whether it is a convolution of float32 or narrower in the default layouts with a constant weight and known sizes."""
     data, weight = node.operands

@@ -1,0 +1,61 @@
+"""split_groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forge import dims
+from forge.driver import compile_module
+from forge.ir.builder import Builder
+from forge.ir.interp import run_module
+from forge.ir.nodes import Graph, Module
+from forge.ir.types import TensorType
+from forge.passes import split_groups
+from tests.passes.checks import AVX2, AVX512, check, weights
+
+
+def grouped(batch: dims.Dim, inner: int, outer: int, groups: int, kernel: int = 3, **attributes: Any) -> Graph:
+    b = Builder()
+    x = b.input(TensorType((batch, inner * groups, 9, 8), "float32"), "x")
+    weight = b.constant(weights(outer * groups, inner, kernel, kernel))
+    made = b.call("nn.conv2d", x, weight, groups=groups, name="layer", **attributes)
+    return b.output(b.call("nn.relu", made))
+
+
+def operators(graph: Graph) -> list[str]:
+    return [n.op for n in graph.nodes if n.op != "constant"]
+
+
+@pytest.mark.parametrize(("inner", "outer", "groups"), [(16, 16, 2), (24, 5, 4), (8, 20, 3)])
+def test_one_convolution_a_group(inner: int, outer: int, groups: int) -> None:
+    graph = grouped(2, inner, outer, groups, padding=(1, 1), strides=(2, 1), dilation=(1, 2))
+    assert check(split_groups.run, graph) == 1
+    assert operators(graph) == [*["strided_slice", "nn.conv2d"] * groups, "concatenate", "nn.relu"]
+    assert graph.find("concatenate").name == "layer"
+
+
+def test_a_symbolic_batch() -> None:
+    assert check(split_groups.run, grouped(dims.symbol("n"), 16, 16, 2), symbols={"n": 3}) == 1
+
+
+@pytest.mark.parametrize(("graph", "target"), [
+    (grouped(1, 1, 1, 32), AVX512),  # depthwise
+    (grouped(1, 4, 4, 8), AVX512),  # narrow
+    (grouped(1, 16, 2, 4), AVX512),  # mostly padding
+    (grouped(1, 16, 16, 1), AVX512),  # one group
+    (grouped(1, 16, 16, 2, data_layout="NCHW", out_dtype="float64"), AVX2),  # sums of another type
+])
+def test_what_stays(graph: Graph, target: Any) -> None:
+    assert check(split_groups.run, graph, target) == 0
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize(("inner", "outer", "groups"), [(32, 16, 2), (12, 20, 3)])
+def test_compiled(inner: int, outer: int, groups: int, target: str) -> None:
+    module = Module(grouped(2, inner, outer, groups, padding=(1, 1)))
+    x = np.random.default_rng(0).standard_normal((2, inner * groups, 9, 8)).astype(np.float32)
+    wanted = run_module(module, {"x": x})[0]
+    np.testing.assert_allclose(compile_module(module, target=target).runtime()(x), wanted, atol=2e-5 * np.abs(wanted).max())
