@@ -20,6 +20,8 @@ RNG = np.random.default_rng(11)
 SHAPES = {
     "square": ((33, 33), (33, 33)),
     "row": ((1, 70), (70, 45)),
+    "row and whole tiles": ((1, 40), (40, 256)),
+    "row and many columns": ((3, 1, 600), (3, 600, 301)),
     "column": ((50, 19), (19, 1)),
     "depth one": ((9, 1), (1, 20)),
     "scalar": ((1, 1), (1, 1)),

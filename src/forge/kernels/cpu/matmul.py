@@ -36,6 +36,8 @@ PANEL_BYTES = 192 << 10
 """Of a local panel of b, or of a copy of rows of a."""
 PART_DEPTH = 512
 """Rows of a panel that holds a part of K."""
+SINGLE_VECTORS = 8
+"""Of a column tile of a product with one row, which reads b once and in place: long pieces of its rows."""
 DIRECT_STRIDE_BYTES = 2048
 """Longest row of b that is read in place; longer ones fall on the same few cache sets."""
 
@@ -146,6 +148,9 @@ def _plan(call: KernelCall) -> MatmulPlan:
     dtype = tiles.accumulator_dtype(a.dtype, b.dtype)
     lanes, registers = call.target.lanes(dtype), call.target.vector_registers
     vectors, tile_rows = tiles.product_tile(micro.static(rows), micro.static(columns), lanes, registers)
+    single = E.is_const(rows, 1) and not (transpose_b or in_pairs) and _rows_contiguous(call.target, b)
+    if single:
+        vectors, tile_rows = max(1, min(SINGLE_VECTORS, -(-(micro.static(columns) or ROW_BLOCK) // lanes))), 1
     known_depth = micro.static(depth)
     element = dtypes.itemsize(dtype)
     whole = known_depth is not None and known_depth * vectors * lanes * element <= PANEL_BYTES
@@ -153,7 +158,7 @@ def _plan(call: KernelCall) -> MatmulPlan:
     view = is_view(lambda row, k: a.read([*_zeros(a), *([k, row] if transpose_a else [row, k])]))
     staged = not view or a.dtype in micro.HALF and not in_pairs
     most = max(tile_rows, PANEL_BYTES // (block * element)) if staged else ROW_BLOCK
-    direct = _read_in_place(call.target, b, transpose_b, dtype, vectors * lanes)
+    direct = single or _read_in_place(call.target, b, transpose_b, dtype, vectors * lanes)
     return MatmulPlan(a, b, result, transpose_a, transpose_b, call.target, result.shape[:-2], rows, columns, depth,
                       RegisterTile(tile_rows, vectors, lanes, dtype),
                       gemm.row_block(rows, tile_rows, min(most, ROW_BLOCK)), block, direct, staged, in_pairs)
@@ -195,8 +200,11 @@ def _read_in_place(target: Target, b: Reader, transposed: bool, dtype: str, widt
     if transposed or rows is None or columns is None or columns % width or b.dtype != dtype:
         return False
     row_bytes = columns * dtypes.itemsize(dtype)
-    plain = contiguous(lambda n: b.read([*_zeros(b), E.var("k"), n]), target.lanes(dtype))
-    return plain and row_bytes <= DIRECT_STRIDE_BYTES and rows * row_bytes <= target.l2_cache // 4
+    return _rows_contiguous(target, b) and row_bytes <= DIRECT_STRIDE_BYTES and rows * row_bytes <= target.l2_cache // 4
+
+
+def _rows_contiguous(target: Target, b: Reader) -> bool:
+    return contiguous(lambda n: b.read([*_zeros(b), E.var("k"), n]), target.lanes(b.dtype))
 
 
 def _task(plan: MatmulPlan, batch: Sequence[Expr], row_block: Expr, column_tile: Expr) -> Stmt:
@@ -263,7 +271,13 @@ def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, c
     """The packing of a column tile of b, and the function that reads a vector of it."""
     tile = plan.tile
     if plan.direct:
-        return seq(), lambda k, v: plan.read_b(batch, first + k, E.ramp(column + v * tile.lanes, 1, tile.lanes))
+        whole = E.is_const(plan.columns % tile.width, 0)
+
+        def in_place(k: Expr, v: int) -> Expr:
+            index = E.ramp(column + v * tile.lanes, 1, tile.lanes)
+            return plan.read_b(batch, first + k, index, None if whole else index < plan.columns)
+
+        return seq(), in_place
     panel = micro.local("panel", plan.element, -(-plan.depth_block // tile.lanes) * tile.lanes * tile.width)
 
     def vector(k: Expr, v: int) -> Expr:
