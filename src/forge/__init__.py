@@ -13,7 +13,9 @@ from forge._version import __version__
 
 if TYPE_CHECKING:
     from forge import errors
+    from forge.driver.pass_context import PassContext
     from forge.errors import ForgeError, OpAttributeInvalid, OpNotImplemented, TVMError
+    from forge.executor import cpu, create_executor
     from forge.loaders import from_onnx
     from forge.module import IRModule, RelayModule, load
     from forge.target import Target
@@ -26,6 +28,9 @@ _HOMES = {
     "from_onnx": "forge.loaders",
     "Runtime": "forge_runtime",
     "Target": "forge.target",
+    "PassContext": "forge.driver.pass_context",
+    "cpu": "forge.executor",
+    "create_executor": "forge.executor",
     "ForgeError": "forge.errors",
     "TVMError": "forge.errors",
     "OpNotImplemented": "forge.errors",
@@ -34,8 +39,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "ForgeError", "IRModule", "OpAttributeInvalid", "OpNotImplemented", "RelayModule", "Runtime", "TVMError", "Target",
-    "__version__", "errors", "from_onnx", "load",
+    "ForgeError", "IRModule", "OpAttributeInvalid", "OpNotImplemented", "PassContext", "RelayModule", "Runtime", "TVMError",
+    "Target", "__version__", "cpu", "create_executor", "errors", "from_onnx", "load",
 ]
 
 
