@@ -3,7 +3,8 @@
 A converter is a function ``convert(g, *operands, *, attributes)``: ``g`` is the :class:`~forge.frontends.onnx.context.Context`
 it builds with, its positional parameters are the operator's inputs (None where an optional one is absent), its keyword-only
 parameters are the operator's attributes with the format's defaults. It returns the values of the outputs, or ``NotImplemented``
-to have the function body of the operator's schema expanded instead.
+to have the function body of the operator's schema expanded instead. An optional input in front of required ones has no default
+but the annotation ``Value | None``.
 
 A row holds from opset ``since`` to the next row of the same operator; the first row must reach down to the first version of
 the operator, so that there are neither overlaps nor holes (``holes`` lists violations; a test keeps it empty).
@@ -40,6 +41,8 @@ class Converter:
     min_operands: int
     max_operands: int | None  # None: any number
     attributes: dict[str, Any]  # name -> default; ``inspect.Parameter.empty`` when required
+    is_extension: bool = False  # a version that the standard lacks but files have
+    absentable: frozenset[int] = frozenset()  # optional operands in front of required ones
 
     def call(self, context: Any, operands: list[Any], attributes: dict[str, Any]) -> Any:
         """Converts one node.
@@ -64,7 +67,7 @@ class Converter:
             expected = f"{self.min_operands} or more" if most is None else f"{self.min_operands} to {most}"
             raise OpAttributeInvalid(f"got {len(operands)} inputs; expected {expected}")
         for position, operand in enumerate(operands[: self.min_operands]):
-            if operand is None:
+            if operand is None and position not in self.absentable:
                 raise OpAttributeInvalid(f"input {position} is absent; it is required")
 
 
@@ -76,25 +79,33 @@ def _check_kind(name: str, value: Any, default: Any) -> None:
 
 
 _TABLE: dict[tuple[str, str], list[Converter]] = {}
+_REFUSALS: dict[tuple[str, str], str] = {}
 
 
 def canonical_domain(domain: str) -> str:
     return _DOMAIN_ALIASES.get(domain, domain)
 
 
-def converts(*ops: str, since: int = 1, domain: str = DEFAULT_DOMAIN) -> Callable[[F], F]:
+def converts(*ops: str, since: int = 1, domain: str = DEFAULT_DOMAIN, is_extension: bool = False) -> Callable[[F], F]:
     """Decorator: the function converts operators ``ops`` from opset ``since`` on, up to the next row of the same operator."""
 
     def add(function: F) -> F:
         for op in ops:
-            add_row(op, function, since, domain)
+            add_row(op, function, since, domain, is_extension=is_extension)
         return function
 
     return add
 
 
-def add_row(op: str, function: ConverterFunction, since: int = 1, domain: str = DEFAULT_DOMAIN, replace: bool = False) -> None:
-    """Adds a row to the table.
+def add_row(
+    op: str,
+    function: ConverterFunction,
+    since: int = 1,
+    domain: str = DEFAULT_DOMAIN,
+    replace: bool = False,
+    is_extension: bool = False,
+) -> None:
+    """Adds a row to the table; one that ``is_extension`` is for a version that the standard lacks but files have.
 
     Raises:
         ValueError: there is one for this version already and ``replace`` is off.
@@ -104,7 +115,7 @@ def add_row(op: str, function: ConverterFunction, since: int = 1, domain: str = 
     if present and not replace:
         raise ValueError(f"onnx converter {domain or 'ai.onnx'}.{op} since {since} is registered already; pass replace=True")
     rows[:] = [row for row in rows if row.since != since]
-    rows.append(_describe(canonical_domain(domain), op, since, function))
+    rows.append(_describe(canonical_domain(domain), op, since, function, is_extension))
     rows.sort(key=lambda row: row.since)
 
 
@@ -151,6 +162,21 @@ def schema_version(domain: str, op: str, opset: int) -> int:
         return 0
 
 
+def refuse(op: str, reason: str, domain: str = DEFAULT_DOMAIN) -> None:
+    """Names why an operator without a converter has none; errors and lists tell it."""
+    _REFUSALS[canonical_domain(domain), op] = reason
+
+
+def refusal(domain: str, op: str) -> str:
+    """Why there is no converter for an operator; empty when no reason is known."""
+    return _REFUSALS.get((canonical_domain(domain), op), "")
+
+
+def refused() -> Iterator[tuple[str, str]]:
+    """Domains and names of operators that are refused for a reason."""
+    yield from sorted(_REFUSALS)
+
+
 def rows() -> Iterator[Converter]:
     """All rows, by domain, operator and version."""
     for key in sorted(_TABLE):
@@ -167,6 +193,9 @@ def holes() -> list[str]:
         known = versions.get((domain, op))
         if not known or not converters:
             continue
+        converters = [row for row in converters if not row.is_extension]
+        if not converters:
+            continue
         if converters[0].since > min(known):
             found.append(f"{domain or 'ai.onnx'}.{op}: no row for version {min(known)}; the first is {converters[0].since}")
         found += [
@@ -177,7 +206,7 @@ def holes() -> list[str]:
     return found
 
 
-def _describe(domain: str, op: str, since: int, function: ConverterFunction) -> Converter:
+def _describe(domain: str, op: str, since: int, function: ConverterFunction, is_extension: bool) -> Converter:
     parameters = list(inspect.signature(function).parameters.values())
     kinds = inspect.Parameter
     positional = [p for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)][1:]
@@ -190,4 +219,6 @@ def _describe(domain: str, op: str, since: int, function: ConverterFunction) -> 
         sum(p.default is kinds.empty for p in positional),
         None if variadic else len(positional),
         {p.name: p.default for p in parameters if p.kind is kinds.KEYWORD_ONLY},
+        is_extension,
+        frozenset(i for i, p in enumerate(positional) if "None" in str(p.annotation)),
     )

@@ -78,13 +78,18 @@ def check_supported(graph: onnx.GraphProto, options: Options, opsets: dict[str, 
     missing = missing_operators(graph, options, opsets)
     if not missing:
         return
-    lines = [f"  {m.domain or 'ai.onnx'}.{m.op} (opset {m.opset}): {m.count}x, first at node {m.first_node!r}" for m in missing]
+    lines = [f"  {m.domain or 'ai.onnx'}.{m.op} (opset {m.opset}): {_where(m)}" for m in missing]
     first = missing[0]
     domain = f", domain={first.domain!r}" if first.domain else ""
     raise OpNotImplemented(
         f"{len(missing)} operators are not supported:\n" + "\n".join(lines) + "\n"
         f"'forge support onnx' lists what is; register a converter: @forge.frontends.onnx.register({first.op!r}{domain})"
     )
+
+
+def _where(missing: Missing) -> str:
+    reason = registry.refusal(missing.domain, missing.op)
+    return f"{missing.count}x, first at node {missing.first_node!r}" + (f": {reason}" if reason else "")
 
 
 def _typeless_body(node: onnx.NodeProto, opset: int) -> onnx.FunctionProto | None:

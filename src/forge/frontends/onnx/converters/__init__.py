@@ -27,6 +27,12 @@ MODULES = (
     "spectral",
     "strings",
     "labels",
+    "microsoft.activations",
+    "microsoft.products",
+    "microsoft.convolutions",
+    "microsoft.norms",
+    "microsoft.embedding",
+    "microsoft.refused",
 )
 
 
