@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from forge._version import __version__
 
 if TYPE_CHECKING:
-    from forge import errors
+    from forge import errors, frontends
     from forge.driver.pass_context import PassContext
     from forge.errors import ForgeError, OpAttributeInvalid, OpNotImplemented, TVMError
     from forge.executor import cpu, create_executor
@@ -36,11 +36,13 @@ _HOMES = {
     "OpNotImplemented": "forge.errors",
     "OpAttributeInvalid": "forge.errors",
     "errors": "",
+    "frontends": "",
 }
 
 __all__ = [
     "ForgeError", "IRModule", "OpAttributeInvalid", "OpNotImplemented", "PassContext", "RelayModule", "Runtime", "TVMError",
-    "Target", "__version__", "cpu", "create_executor", "errors", "from_onnx", "load",
+    "Target", "__version__", "cpu", "create_executor", "errors", "frontends", "from_onnx",
+    "load",
 ]
 
 

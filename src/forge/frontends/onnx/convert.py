@@ -41,7 +41,7 @@ def convert_node(scope: Scope, node: onnx.NodeProto, index: int) -> None:
     start = len(scope.graph.nodes)
     converter = registry.lookup(node.domain, node.op_type, opset)
     results: Any = NotImplemented
-    if converter is not None and functions.find(scope, node) is None:
+    if converter is not None and (functions.find(scope, node) is None or _is_own(node, opset)):
         attributes = {a.name: attribute_value(a, scope.options.reader) for a in node.attribute}
         results = converter.call(context, operands, attributes)
     if results is NotImplemented:
@@ -49,6 +49,10 @@ def convert_node(scope: Scope, node: onnx.NodeProto, index: int) -> None:
     values = as_list(results)
     scope.options.ranks.loose.update(v for v in values if is_loose and v is not None)
     _bind(scope, node, values, start, context.name)
+
+
+def _is_own(node: onnx.NodeProto, opset: int) -> bool:
+    return registry.own(node.domain, node.op_type, opset) is not None
 
 
 def node_name(node: onnx.NodeProto, index: int) -> str:

@@ -39,6 +39,8 @@ class _Search:
     def node(self, node: onnx.NodeProto, opsets: dict[str, int], name: str) -> None:
         domain = registry.canonical_domain(node.domain)
         opset = opsets.get(domain, 1)
+        if registry.own(domain, node.op_type, opset) is not None:
+            return
         function = self.own.get(functions.key(node))
         if function is None:
             if registry.lookup(domain, node.op_type, opset) is not None:
