@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from forge._version import __version__
 
 if TYPE_CHECKING:
-    from forge import errors, frontends
+    from forge import errors, frontends, relax
     from forge.driver.pass_context import PassContext
     from forge.errors import ForgeError, OpAttributeInvalid, OpNotImplemented, TVMError
     from forge.executor import cpu, create_executor
@@ -37,12 +37,13 @@ _HOMES = {
     "OpAttributeInvalid": "forge.errors",
     "errors": "",
     "frontends": "",
+    "relax": "",
 }
 
 __all__ = [
     "ForgeError", "IRModule", "OpAttributeInvalid", "OpNotImplemented", "PassContext", "RelayModule", "Runtime", "TVMError",
     "Target", "__version__", "cpu", "create_executor", "errors", "frontends", "from_onnx",
-    "load",
+    "load", "relax",
 ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx
@@ -30,8 +30,9 @@ class _Search:
     visited: set[tuple[FunctionKey, tuple[tuple[str, int], ...]]] = field(default_factory=set)
 
     def nodes(self, nodes: Iterable[onnx.NodeProto], opsets: dict[str, int], prefix: str = "") -> None:
-        for index, node in enumerate(nodes):
-            name = prefix + (node.name or f"{node.op_type}_{index}")
+        listed = list(nodes)
+        for node, own_name in zip(listed, node_names(listed)):
+            name = prefix + own_name
             self.node(node, opsets, name)
             for graph in subgraphs(node):
                 self.nodes(graph.node, opsets, f"{name}/")
@@ -58,6 +59,18 @@ class _Search:
         if visit not in self.visited:
             self.visited.add(visit)
             self.nodes(function.node, inner, f"{name}/")
+
+
+def node_names(nodes: Sequence[onnx.NodeProto]) -> list[str]:
+    """Names of the nodes of one graph. A node without one is called by its operator and position, as no other node is."""
+    taken = {node.name for node in nodes}
+    names = []
+    for index, node in enumerate(nodes):
+        name = node.name or f"{node.op_type}_{index}"
+        while not node.name and name in taken:
+            name += "_"
+        names.append(name)
+    return names
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
