@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import onnx
 
     from forge.driver.tuner import Tuned
+    from forge.view import Plot
 
 TargetLike = str | Mapping[str, Any] | Target
 
@@ -227,18 +228,15 @@ class IRModule:
 
         Args:
             model: a path, the bytes of a file, or a ``ModelProto``.
-            shape: shapes of inputs by name, in place of the model's; entries are integers, names of symbols, or None to keep.
-            dtype: element types of inputs by name, in place of the model's; a single one is for those that the model leaves open.
+            shape: shapes of inputs by name, in place of the model's; entries are integers or names of symbols.
+            dtype: element types of inputs that the model leaves open.
             opset: read the default domain as this opset instead of what the model declares.
             freeze_params: initialisers become constants; False keeps them as inputs, with their values in ``IRModule.params``.
-            convert_config: options of converters, by name: ``use_nt_batch_matmul`` writes products of rank 3 as
-                ``nn.batch_matmul`` with a transposed right side.
-            export_node_renamed_model_path: write the model with a name for every node to this path, and its external data
-                beside it.
+            convert_config: options of converters, by name.
+            export_node_renamed_model_path: write the model with a name for every node to this path.
 
         Raises:
-            OptionError: an argument of the wrong kind; ImportModelError: the model cannot be read, or contradicts an argument;
-            OpNotImplemented: it uses operators without a converter, all listed.
+            ImportModelError: the model cannot be read; OpNotImplemented: it uses operators without a converter, all listed.
         """
         from forge.frontends.onnx.importer import import_model
 
@@ -488,6 +486,18 @@ class IRModule:
                                   float16=set_float16, bfloat16=set_bfloat16, winograd=winograd)
         tuning.store(found.records)
         return found
+
+    def plot(self, graph: str = "main", max_nodes: int = 200) -> Plot:
+        """A picture of one graph, which notebooks show; ``plot().save("graph.svg")`` writes it.
+
+        Groups stay closed where more than ``max_nodes`` boxes would be seen. ``forge view`` makes a page to search and open.
+
+        Raises:
+            OptionError: there is no such graph, or its outermost boxes alone are more than ``max_nodes``.
+        """
+        from forge.view import plot
+
+        return plot(self._module, graph, max_nodes)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes text and weights to one file (``.forge``), read back by ``forge.load``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from forge.driver.profiler import Profile, Row
+from forge.view.page import document
 
 _STYLE = """
 body { font: 14px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 75em; color: #222; padding: 0 1em }
@@ -30,15 +31,14 @@ def page(found: Profile, name: str) -> str:
     peaks = f"{found.peaks.flops / 1e9:.0f} GFLOP/s and {found.peaks.bandwidth / 1e9:.1f} GB/s copied"
     heads = "".join(f"<th>{head}</th>" for head in _HEADS)
     rows = "".join(_kernel(number, row, found) for number, row in enumerate(found.rows))
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(name)}: profile</title>'
-        f"<style>{_STYLE}</style></head><body><h1>{escape(name)}</h1>"
+    body = (
+        f"<h1>{escape(name)}</h1>"
         f"<p>{1e3 * found.seconds:.4g} ms on {found.threads} thread(s), median of {found.rounds} rounds or more; "
         f"{len(found.rows)} kernels. Peaks measured in the same run: {peaks}.</p>"
         f"<h2>By operators</h2><table>{_bars(found)}</table>"
         f'<h2>Kernels in order</h2><table id="kernels"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
-        f"<script>{_SCRIPT}</script></body></html>"
     )
+    return document(f"{name}: profile", _STYLE, body, _SCRIPT)
 
 
 def _bars(found: Profile) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forge import dims
+from forge import dims, dtypes
 from forge.dims import Dim
 from forge.errors import ForgeError
-from forge.ir.nodes import Graph, Node
+from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.groups import form_groups
 from forge.lowering.memory import materialise_outputs, plan_memory, steps_of
@@ -51,7 +51,7 @@ def summarize(graph: Graph) -> ModelSummary:
     for node in nodes:
         by_name.setdefault(node.op, []).append(node)
     operators = {name: _summarize_operator(name, group) for name, group in by_name.items()}
-    cost = {name: _at_one(_sum(map(flops_of, group))) for name, group in by_name.items()}
+    cost = {name: at_one(_sum(map(flops_of, group))) for name, group in by_name.items()}
     constants = _constants(graph)
     total = _sum(flops_of(n) for n in nodes)
     return ModelSummary(
@@ -69,6 +69,16 @@ def flops_of(node: Node) -> Dim:
         return 0
     cost: Dim = node.op_def.flops(node.operands, node.attrs, [v.tensor_type for v in node.results])
     return cost
+
+
+def bytes_of(value: Value) -> Dim:
+    """Bytes of a tensor; 0 of anything else."""
+    if not isinstance(value.type, TensorType):
+        return 0
+    size: Dim = dtypes.itemsize(value.dtype)
+    for extent in value.shape:
+        size = size * extent
+    return size
 
 
 def has_native_code(node: Node) -> bool:
@@ -96,7 +106,7 @@ def _sum(values: Iterable[Dim]) -> Dim:
     return total
 
 
-def _at_one(value: Dim) -> int:
+def at_one(value: Dim) -> int:
     """``value`` with every symbol 1."""
     return dims.evaluate(value, dict.fromkeys(dims.symbols(value), 1))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from forge import dims, dtypes
+from forge import dims
 from forge.dims import Dim
 from forge.driver import analysis, peaks
 from forge.driver.compiler import Progress, TargetLike, compile_module
@@ -131,7 +131,7 @@ def _row(item: Item, kernel: str, seconds: float, symbols: Mapping[str, int]) ->
         nodes, read, written = item.nodes, item.external_operands(), item.sink.results
     else:
         nodes, read, written = [item.node], [v for v in item.node.operands if v is not None], item.node.results
-    moved = [_known(_size(v), symbols) for v in [*read, *written]]
+    moved = [_known(analysis.bytes_of(v), symbols) for v in [*read, *written]]
     work = [_known(analysis.flops_of(n), symbols) for n in nodes]
     shapes = f"{', '.join(_shape(v, symbols) for v in read)} -> {', '.join(_shape(v, symbols) for v in written)}"
     names = tuple(name for name in (n.name for n in nodes) if name)
@@ -140,16 +140,6 @@ def _row(item: Item, kernel: str, seconds: float, symbols: Mapping[str, int]) ->
 
 def _label(node: Node) -> str:
     return node.op.removeprefix("nn.").removeprefix("contrib_")
-
-
-def _size(value: Value) -> Dim:
-    """Bytes of a tensor; 0 of anything else."""
-    if not isinstance(value.type, TensorType):
-        return 0
-    size: Dim = dtypes.itemsize(value.dtype)
-    for extent in value.shape:
-        size = size * extent
-    return size
 
 
 def _shape(value: Value, symbols: Mapping[str, int]) -> str:

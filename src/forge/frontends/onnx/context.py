@@ -19,7 +19,7 @@ class Context(Composer):
     """Given to a converter as its first argument, one for each node of the model."""
 
     def __init__(self, scope: Scope, node: onnx.NodeProto, opset: int, name: str) -> None:
-        super().__init__(Builder(scope.graph, location=name))
+        super().__init__(Builder(scope.graph, location="/".join([*modules_of(node), name])))
         self.scope = scope
         self.node = node
         self.opset = opset
@@ -44,4 +44,20 @@ class Context(Composer):
         return self.scope.frozen_value(value) if known is None and value is not None else known
 
 
-__all__ = ["Context", "Value"]
+def modules_of(node: onnx.NodeProto) -> list[str]:
+    """Names of the modules of the program around ``node``, the outer first, as torch's exporter notes them.
+
+    The note reads ``: net.Net/block.0: net.Block/block.0.relu: torch.nn.ReLU/relu_1: aten.relu``: module names from the root,
+    each with its class, then the operator. Names are given relative to the module around: ``block.0``, ``relu``.
+    """
+    note = next((entry.value for entry in node.metadata_props if entry.key == "namespace"), "")
+    names = [part.partition(": ")[0] for part in note.split("/")[:-1]]
+    found, outer = [], ""
+    for name in names:
+        if name and not name.startswith("_"):
+            found.append(name.removeprefix(outer + ".") if outer else name)
+            outer = name
+    return found
+
+
+__all__ = ["Context", "Value", "modules_of"]

@@ -138,14 +138,10 @@ class Scope:
         self._taken.add(unique)
         return unique
 
-    def initializer(self, name: str) -> np.ndarray:
-        """The contents of an initializer of this graph."""
+    def _materialise(self, name: str) -> Value:
         tensor = self.initializers[name]
         reader = self.options.reader
-        return reader.sparse_array(tensor) if isinstance(tensor, onnx.SparseTensorProto) else reader.array(tensor)
-
-    def _materialise(self, name: str) -> Value:
-        array = self.initializer(name)
+        array = reader.sparse_array(tensor) if isinstance(tensor, onnx.SparseTensorProto) else reader.array(tensor)
         if self.parent is None and not self.options.freeze_params and _is_weight(array):
             self.options.params[name] = array
             value = self.graph.add_input(TensorType(tuple(array.shape), dtypes.canonical(array.dtype)), name)

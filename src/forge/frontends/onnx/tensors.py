@@ -106,7 +106,7 @@ class TensorReader:
     def _external(self, tensor: onnx.TensorProto, dtype: str, where: str) -> np.ndarray:
         entries = {e.key: e.value for e in tensor.external_data}
         location = entries.get("location", "")
-        path = self.external_file(location, where)
+        path = self._checked_path(location, where)
         offset, length = (_number(entries.get(key, "0"), key, where) for key in ("offset", "length"))
         count = math.prod(tensor.dims)
         needed = _stored_bytes(dtype, count, where)
@@ -134,12 +134,8 @@ class TensorReader:
             self._maps[path] = np.frombuffer(mapped, np.uint8)
         return self._maps[path]
 
-    def external_file(self, location: str, where: str) -> Path:
-        """The file of an external tensor: a plain file below one of the model's folders, symbolic links followed.
-
-        Raises:
-            ImportModelError: it is elsewhere, or missing.
-        """
+    def _checked_path(self, location: str, where: str) -> Path:
+        """The file of an external tensor: a plain file below one of the model's folders, symbolic links followed."""
         if not self.folders:
             raise ImportModelError(
                 f"{where}: data is in the external file {location!r}; got a model without a folder; load it by path"

@@ -27,12 +27,6 @@ MODULES = (
     "spectral",
     "strings",
     "labels",
-    "microsoft.activations",
-    "microsoft.products",
-    "microsoft.convolutions",
-    "microsoft.norms",
-    "microsoft.embedding",
-    "microsoft.refused",
 )
 
 

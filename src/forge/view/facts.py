@@ -1,0 +1,270 @@
+"""What a picture tells of a node: short texts for its box, and everything for the panel beside the graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from forge.dims import Dim
+from forge.driver import analysis
+from forge.errors import InvalidGraphError
+from forge.ir.nodes import Node, Value
+from forge.ir.text import attribute_text
+from forge.ir.types import OptionalType, SequenceType, TensorType, Type
+from forge.ops.base import Kind, Op
+
+LONGEST_TEXT = 2000
+"""Characters of an attribute, a name or an expression that are shown."""
+
+_SHOWN_ELEMENTS = 8
+_LONGEST_EXTENT = 18
+
+CATEGORIES = {
+    "contraction": ("convolution, matrix product", "#2f6fb5"),
+    "activation": ("activation", "#b8472f"),
+    "normalisation": ("normalisation", "#2b7a55"),
+    "reduction": ("pooling, reduction", "#7458b0"),
+    "arithmetic": ("element-wise", "#9a6412"),
+    "movement": ("data movement", "#5c6675"),
+    "quantisation": ("quantisation", "#a63b78"),
+    "control": ("control flow, function", "#127782"),
+    "other": ("other", "#77702c"),
+}
+"""By name: what the legend says, and the colour, which white text is readable on."""
+
+_BY_MODULE = {
+    "contraction": "nn_conv nn_conv_packed nn_conv_winograd nn_dense einsum linalg factorization nn_attention nn_rnn nn_patches",
+    "normalisation": "nn_norm",
+    "reduction": "reduction bit_reduction nn_pool nn_pool_indices window segments running",
+    "quantisation": "quantize",
+    "control": "control sequence optional",
+    "movement": "shape_ops movement arrangement batch_blocks slicing placing layout indexing scatter creation diagonals nn_image"
+                " sorting searching lookup",
+}
+_CATEGORY_OF_MODULE = {module: category for category, modules in _BY_MODULE.items() for module in modules.split()}
+_CATEGORY_OF_KIND = {Kind.ELEMENTWISE: "arithmetic", Kind.INJECTIVE: "movement", Kind.REDUCTION: "reduction"}
+
+_SHORT_DTYPES = {"float": "f", "bfloat": "bf", "uint": "u", "int": "i", "complex": "c"}
+
+
+def category(node: Node) -> str:
+    """A key of `CATEGORIES`."""
+    op = node.op_def
+    if node.regions or node.op == "call":
+        return "control"
+    if node.op.startswith("qnn."):
+        return "quantisation"
+    if not isinstance(op, Op):
+        return "other"
+    if node.op in ("nn.bias_add", "nn.dropout"):
+        return "arithmetic"
+    if op.kind is Kind.ELEMENTWISE:
+        return "activation" if node.op.startswith("nn.") or node.op in ("tanh", "sigmoid") else "arithmetic"
+    if node.op == "nn.batch_flatten":
+        return "movement"
+    return _CATEGORY_OF_MODULE.get(type(op).__module__.rpartition(".")[2]) or _CATEGORY_OF_KIND.get(op.kind, "other")
+
+
+def short_op(node: Node) -> str:
+    """The operator without what says little in a picture."""
+    return node.op.removeprefix("nn.").removeprefix("contrib_")
+
+
+def clipped(text: str, most: int = LONGEST_TEXT) -> str:
+    """``text``, without its middle where it is longer than ``most``."""
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 3
+    return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def short_type(type_: Type) -> str:
+    """``1×64×56×56 f32``."""
+    if isinstance(type_, TensorType):
+        extents = "×".join(clipped(str(d), _LONGEST_EXTENT) for d in type_.shape)
+        return f"{extents} {short_dtype(type_.dtype)}".strip()
+    if isinstance(type_, SequenceType):
+        return f"list of {short_type(type_.element)}"
+    if isinstance(type_, OptionalType):
+        return f"maybe {short_type(type_.element)}"
+    return clipped(str(type_), 40)
+
+
+def short_dtype(dtype: str) -> str:
+    for name, short in _SHORT_DTYPES.items():
+        if dtype.startswith(name) and dtype[len(name) :].isdigit():
+            return short + dtype[len(name) :]
+    return dtype
+
+
+def box_lines(node: Node) -> list[str]:
+    """Constants that the node reads, and the types of its results."""
+    constants = [_constant_line(node, k) for k, v in enumerate(node.operands) if v is not None and v.constant is not None]
+    results = [short_type(v.type) for v in node.results]
+    if len(constants) > 4:
+        constants = [*constants[:3], f"{len(constants) - 3} more constants"]
+    if len(results) > 3:
+        results = [*results[:2], f"{len(results) - 2} more results"]
+    return [*constants, *(f"→ {r}" for r in results)]
+
+
+def _constant_line(node: Node, position: int) -> str:
+    value = node.operands[position]
+    assert value is not None and value.constant is not None
+    array = value.constant
+    what = operand_name(node, position)
+    if array.size == 1:
+        return f"{what} = {clipped(_elements(array), 18)}"
+    return f"{what} {short_type(value.type)}"
+
+
+def operand_name(node: Node, position: int) -> str:
+    """The name of the formal operand."""
+    formal = node.op_def.operands
+    if position < len(formal) and not formal[position].variadic:
+        return formal[position].name
+    if formal and formal[-1].variadic:
+        return f"{formal[-1].name}[{position - len(formal) + 1}]"
+    return str(position)
+
+
+def _elements(array: np.ndarray) -> str:
+    """The first elements as text."""
+    shown = [_element(v) for v in array.ravel()[:_SHOWN_ELEMENTS]]
+    text = ", ".join(shown) + (", …" if array.size > len(shown) else "")
+    return text if array.ndim == 0 or array.size == 1 else f"[{text}]"
+
+
+def _element(value: Any) -> str:
+    if isinstance(value, str | bytes):
+        return clipped(ascii(value), 80)
+    if isinstance(value, bool | np.bool_ | int | np.integer):
+        return str(value)
+    try:
+        return f"{complex(value):.5g}" if isinstance(value, np.complexfloating) else f"{float(value):.5g}"
+    except (TypeError, ValueError):
+        return clipped(str(value), 40)
+
+
+def attributes(node: Node) -> list[dict[str, Any]]:
+    """Name, text, and whether it is the default, of each attribute."""
+    found = []
+    for field in dataclasses.fields(node.attrs):
+        if node.op == "constant":
+            continue
+        text = _attribute_text(getattr(node.attrs, field.name))
+        default = field.default is not dataclasses.MISSING and text == _attribute_text(field.default)
+        found.append({"name": field.name, "text": clipped(text), "default": default})
+    return found
+
+
+def _attribute_text(value: Any) -> str:
+    try:
+        return attribute_text(value)
+    except InvalidGraphError:
+        return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
+
+
+def documentation(node: Node) -> str:
+    """The operator's equation."""
+    if node.op == "constant":
+        return "A tensor known at compile time."
+    return clipped(inspect.cleandoc(type(node.op_def).__doc__ or ""))
+
+
+def value_facts(value: Value) -> dict[str, Any]:
+    """Name, type and size of a value; of a constant its first elements."""
+    facts: dict[str, Any] = {"name": clipped(value.name), "type": clipped(str(value.type))}
+    size = analysis.bytes_of(value)
+    facts["bytes"] = dimension(size)
+    if value.constant is not None:
+        facts["constant"] = _elements(value.constant)
+    return facts
+
+
+def dimension(value: Dim) -> int | str:
+    """A number, or the text of an expression."""
+    return value if isinstance(value, int) else clipped(str(value), 400)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Arithmetic operations, bytes read and written once each, and elements and bytes of weights.
+
+    ``flops`` and ``traffic`` are numbers, or expressions of symbols, or None where they would be too long; ``flops_at_one`` and
+    ``traffic_at_one`` are with every symbol 1.
+    """
+
+    flops: Dim | None = 0
+    traffic: Dim | None = 0
+    flops_at_one: int = 0
+    traffic_at_one: int = 0
+    parameters: int = 0
+    parameter_bytes: int = 0
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "flops": None if self.flops is None else dimension(self.flops),
+            "bytes": None if self.traffic is None else dimension(self.traffic),
+            "flopsAtOne": self.flops_at_one,
+            "bytesAtOne": self.traffic_at_one,
+            "parameters": self.parameters,
+            "parameterBytes": self.parameter_bytes,
+        }
+
+
+def cost_of(node: Node, functions: Mapping[str, Cost] = MappingProxyType({})) -> Cost:
+    """The cost of one evaluation of ``node``; regions count once, a call what ``functions`` says."""
+    if node.op == "call":
+        return functions.get(node.attrs.function, Cost())
+    flops = analysis.flops_of(node)
+    moved = [v for v in [*dict.fromkeys(node.operands), *node.results] if v is not None]
+    arrays = {id(v.constant): v.constant for v in node.operands if v is not None and v.constant is not None}
+    sizes = [analysis.bytes_of(v) for v in moved]
+    own = Cost(
+        flops,
+        _sum(sizes),
+        analysis.at_one(flops),
+        sum(map(analysis.at_one, sizes)),
+        sum(a.size for a in arrays.values()),
+        sum(a.nbytes for a in arrays.values()),
+    )
+    inner = [cost_of(n, functions) for region in node.regions for n in region.nodes if n.op != "constant"]
+    return total([own, *inner]) if inner else own
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """The sum. Weights that several nodes read count for each of them."""
+    listed = list(costs)
+    return Cost(
+        _sum(c.flops for c in listed),
+        _sum(c.traffic for c in listed),
+        sum(c.flops_at_one for c in listed),
+        sum(c.traffic_at_one for c in listed),
+        sum(c.parameters for c in listed),
+        sum(c.parameter_bytes for c in listed),
+    )
+
+
+def _sum(values: Iterable[Dim | None]) -> Dim | None:
+    """None where a term is unknown or the expression becomes too long."""
+    whole: Dim = 0
+    try:
+        for value in values:
+            if value is None:
+                return None
+            whole = whole + value
+    except InvalidGraphError:
+        return None
+    return whole
+
+
+def histogram(nodes: Sequence[Node]) -> list[tuple[str, int]]:
+    """Operators by how often they occur."""
+    return Counter(n.op for n in nodes if n.op != "constant").most_common()

@@ -1,0 +1,75 @@
+"""Groups of nodes: by the scopes in their names, and by order where a group would be too large to draw."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from forge.ir.nodes import Node
+
+DEEPEST = 12
+"""Levels of groups; what is nested deeper lies in the last one."""
+
+LARGEST = 300
+"""Entries of a group that are drawn beside each other; larger groups are cut into parts of a third."""
+
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
+
+
+@dataclass
+class Group:
+    """A group of nodes and groups, in order of their first node."""
+
+    label: str
+    entries: list[Node | Group] = field(default_factory=list)
+
+
+def scope_of(node: Node) -> tuple[str, ...]:
+    """The names of the scopes that ``node`` is in: of its place in the model it came from, or of its own name."""
+    text = node.location or node.name or next((v.name for v in node.results if v.name), "")
+    if "/" in text:
+        parts = text.split("/")[:-1]
+    else:
+        parts = text.split(".")[:-1] if _DOTTED.fullmatch(text) else []
+    return tuple(p for p in parts if p)[:DEEPEST]
+
+
+def grouped(nodes: Sequence[Node]) -> list[Node | Group]:
+    """The top level of the groups. Scopes with one entry are no groups; names of scopes with one scope inside are joined."""
+    root = Group("")
+    known: dict[tuple[str, ...], Group] = {(): root}
+    for node in nodes:
+        path = scope_of(node)
+        for depth in range(1, len(path) + 1):
+            if path[:depth] not in known:
+                known[path[:depth]] = Group(_label(path[:depth]))
+                known[path[: depth - 1]].entries.append(known[path[:depth]])
+        known[path].entries.append(node)
+    _simplify(root)
+    return root.entries
+
+
+def _label(path: tuple[str, ...]) -> str:
+    """The last name; a number after the name of what it counts."""
+    return f"{path[-2]}.{path[-1]}" if path[-1].isdigit() and len(path) > 1 else path[-1]
+
+
+def _simplify(group: Group) -> None:
+    for k, entry in enumerate(group.entries):
+        while isinstance(entry, Group) and len(entry.entries) == 1:
+            (only,) = entry.entries
+            if isinstance(only, Group):
+                only.label = f"{entry.label}/{only.label}"
+            entry = only
+        if isinstance(entry, Group):
+            _simplify(entry)
+        group.entries[k] = entry
+    while len(group.entries) > LARGEST:
+        group.entries = _parts(group.entries)
+
+
+def _parts(entries: list[Node | Group]) -> list[Node | Group]:
+    size = LARGEST // 3
+    starts = range(0, len(entries), size)
+    return [Group(f"part {k + 1} of {len(starts)}", entries[s : s + size]) for k, s in enumerate(starts)]

@@ -1,0 +1,137 @@
+"""Modules as scenes: scopes of names, ports at borders, functions, regions, large groups."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import forge
+from forge.ir import Builder, Module, TensorType
+from forge.view import facts, names, scene
+from forge.view.names import Group, grouped, scope_of
+from forge.view.scene import Box, Scene
+from tests.view import models
+
+
+def labelled(made: Scene, label: str) -> Box:
+    return next(b for b in made.boxes if b.label == label)
+
+
+def labels(made: Scene, number: int) -> list[str]:
+    return [made.boxes[b].label for b in made.scopes[number].boxes]
+
+
+def test_scopes_of_names_become_groups() -> None:
+    made = scene.build(models.nested())
+    root = made.graphs["main"]
+    assert labels(made, root) == ["x", "net", "output_0"]
+    net = labelled(made, "net").inside
+    assert net is not None
+    assert labels(made, net) == ["block_a", "block_b"]
+    block = labelled(made, "block_a")
+    assert block.inside is not None
+    assert labels(made, block.inside) == ["first", "second", "add"]
+    assert len(block.members) == 5
+
+
+def test_edges_are_cut_at_borders() -> None:
+    made = scene.build(models.nested())
+    block_a, block_b = labelled(made, "block_a"), labelled(made, "block_b")
+    assert block_a.inside is not None
+    inside = made.scopes[block_a.inside]
+    assert len(inside.ins) == 1
+    assert len(inside.outs) == 1
+    (readers,) = inside.ins.values()
+    assert {made.boxes[b].label for b in readers} == {"first", "add"}
+    around = made.scopes[block_a.scope]
+    ((pair, values),) = [(p, v) for p, v in around.edges.items()]
+    assert [made.boxes[b].label for b in pair] == ["block_a", "block_b"]
+    assert block_b.scope == block_a.scope
+    assert [made.values[v].producer for v in values] == [made.boxes[next(iter(inside.outs.values()))].node]
+
+
+def test_every_edge_joins_two_boxes_of_its_scope() -> None:
+    for module in (models.nested(), models.control(), models.flat(900)):
+        made = scene.build(module)
+        for scope in made.scopes:
+            boxes = set(scope.boxes)
+            assert all({a, b} <= boxes for a, b in scope.edges)
+            assert set(scope.outs.values()) <= boxes
+            assert boxes.issuperset(b for readers in scope.ins.values() for b in readers)
+            assert all(made.boxes[b].scope == scope.number for b in boxes)
+
+
+def test_functions_and_regions_open() -> None:
+    made = scene.build(models.control())
+    calls = [b for b in made.boxes if b.label == "@double"]
+    assert [c.inside for c in calls] == [made.graphs["double"]] * 2
+    choice = labelled(made, "if")
+    assert choice.inside is not None
+    assert labels(made, choice.inside) == ["then_branch", "else_branch"]
+    then = labelled(made, "then_branch")
+    assert then.inside is not None
+    assert labels(made, then.inside) == ["a", "abs", "sqrt", "output_0"]
+
+
+def test_a_function_costs_what_its_nodes_cost() -> None:
+    made = scene.build(models.control())
+    calls = [b.node for b in made.boxes if b.label == "@double"]
+    body = [made.cost(n) for n in models.control().graphs["double"].nodes]
+    assert made.costs["double"] == facts.total(body)
+    assert all(node is not None and made.cost(node) == facts.total(body) for node in calls)
+    assert len(calls) == 2
+
+
+def test_what_opens_first_keeps_to_the_number_of_boxes() -> None:
+    made = scene.build(models.nested())
+    root = made.graphs["main"]
+    assert made.opened(root, 3) == []
+    assert [made.boxes[p[-1]].label for p in made.opened(root, 5)] == ["net"]
+    assert len(made.opened(root, 100)) == 7
+
+
+def test_large_groups_are_cut() -> None:
+    entries = grouped(models.flat(10_000).main.nodes)
+    assert len(entries) == 100
+    assert all(isinstance(e, Group) and len(e.entries) == 100 for e in entries)
+    assert len(grouped(models.flat(40_000).main.nodes)) <= names.LARGEST
+
+
+def test_dotted_names_and_depth() -> None:
+    build = Builder()
+    value = build.input(TensorType((1,), "float32"), "x")
+    for name in ("encoder.layer.0.act", "plain", "3.5", "/".join("abcdefghijklmnopqrstuvw")):
+        value = build.call("nn.relu", value, name=name)
+    assert [len(scope_of(n)) for n in Module(build.output(value)).main.nodes] == [3, 0, 0, names.DEEPEST]
+
+
+def test_torch_modules_are_groups() -> None:
+    note = ": net.Net/block.0: net.Block/block.0.act: torch.nn.ReLU/relu: aten.relu.default"
+    nodes = [helper.make_node("Relu", ["x"], ["y"], "relu_1"), helper.make_node("Exp", ["y"], ["z"], "exp_1")]
+    for node in nodes:
+        node.metadata_props.append(onnx.StringStringEntryProto(key="namespace", value=note))
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "z")]
+    graph = helper.make_graph(nodes, "g", [ends[0]], [ends[1]])
+    ir = forge.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
+    assert [scope_of(n) for n in ir] == [("block.0", "act")] * 2
+    assert labels(scene.build(ir.mod), 0) == ["x", "block.0/act", "z"]
+
+
+@pytest.mark.parametrize(("operator", "category"), [
+    ("nn.dense", "contraction"), ("nn.relu", "activation"), ("add", "arithmetic"), ("if", "control"), ("call", "control"),
+    ("sqrt", "arithmetic"),
+])
+def test_categories(operator: str, category: str) -> None:
+    nodes = [*models.nested().main.walk(), *models.control().main.walk()]
+    assert facts.category(next(n for n in nodes if n.op == operator)) == category
+
+
+def test_costs_count_weights_and_traffic() -> None:
+    cost = facts.cost_of(models.nested().main.find("nn.dense"))
+    assert (cost.flops, cost.traffic, cost.parameters, cost.parameter_bytes) == (256, 2 * 64 + 256, 64, 256)
+
+
+def test_long_texts_lose_their_middle() -> None:
+    assert facts.clipped("abcdefghij", 7) == "abcd…ij"
+    assert facts.clipped("abc", 3) == "abc"
