@@ -14,7 +14,7 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops.base import Op
-from tests.ops.case import Case
+from tests.ops.case import Case, Constant
 from tests.ops.test_cases import CASES
 
 GROUPS = {
@@ -61,14 +61,17 @@ def _results(case: Case, dtype: str) -> list[str] | None:
     first = arrays[0].dtype
     builder = Builder()
     try:
-        operands = [None if a is None else _operand(builder, a, dtype if a.dtype == first else None) for a in arrays]
+        operands = [
+            None if a is None else _operand(builder, a, dtype if a.dtype == first else None, isinstance(spec, Constant))
+            for a, spec in zip(arrays, case.operands, strict=True)
+        ]
         return [v.tensor_type.dtype for v in builder.call_multi(case.op, *operands, **case.attrs)]
     except REFUSALS:
         return None
 
 
-def _operand(builder: Builder, array: np.ndarray[Any, Any], dtype: str | None) -> Value:
-    if dtype is None and array.size <= 64:
+def _operand(builder: Builder, array: np.ndarray[Any, Any], dtype: str | None, is_constant: bool) -> Value:
+    if is_constant and dtype in (None, dtypes.canonical(array.dtype)) or dtype is None and array.size <= 64:
         return builder.constant(array)
     return builder.input(TensorType(array.shape, dtype or dtypes.canonical(array.dtype)))
 

@@ -15,6 +15,9 @@ import numpy as np
 
 from forge import dtypes
 
+MOST_SHOWN = 64
+"""Elements of constants that a row's name lists."""
+
 
 @dataclass(frozen=True)
 class Draw:
@@ -86,7 +89,7 @@ def _describe(operand: Any) -> str:
     if operand is None:
         return "-"
     if isinstance(operand, Constant):
-        return f"const{operand.value.tolist()}"
+        return f"const{operand.value.tolist()}" if operand.value.size <= MOST_SHOWN else f"const {_describe(operand.value)}"
     if isinstance(operand, Fixed):
         return f"fixed {_describe(operand.operand)}"
     if isinstance(operand, Draw):

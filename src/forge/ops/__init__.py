@@ -49,6 +49,7 @@ from forge.ops import (  # noqa: F401
     special,
     spectral,
     strings,
+    trees,
     window,
 )
 from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, Trait, register

@@ -246,7 +246,7 @@ def attribute_value(proto: onnx.AttributeProto, reader: TensorReader) -> Any:
         case "STRING":
             return _text(proto.s)
         case "INTS":
-            return tuple(int(i) for i in proto.ints)
+            return tuple(proto.ints)
         case "FLOATS":
             return tuple(shortest_float(f) for f in proto.floats)
         case "STRINGS":

@@ -21,11 +21,12 @@ from forge.kernels.cpu import (
     searching,
     softmax,
     strings,
+    trees,
     winograd,
 )
 
 __all__ = [
     "bit_reduction", "concatenate", "conv2d", "dense", "depthwise", "detection", "elimination", "factorization", "fft",
     "layer_norm", "matmul", "ordering", "regions", "rnn", "running", "scanning", "scattering", "searching", "softmax",
-    "strings", "winograd",
+    "strings", "trees", "winograd",
 ]

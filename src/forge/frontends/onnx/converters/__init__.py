@@ -27,6 +27,7 @@ MODULES = (
     "spectral",
     "strings",
     "labels",
+    "trees",
 )
 
 

@@ -1,0 +1,227 @@
+"""Ensembles of decision trees.
+
+A path through a tree is a chain of loads of which each waits for the one before, and paths of neighbours part at once: vectors
+would only gather. So scalar code follows several independent paths side by side and takes no branch on data. Full groups
+follow them from one tree for several rows, whose nodes then stay in the first-level cache for a block of rows; rows that are left
+over, from several trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import inf
+
+from forge import dtypes
+from forge.kernels.contract import KernelCall, Reader, kernel
+from forge.schedule.loops import Loop, parallel_nest, supports_masks, vector_loop
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
+
+PATHS = 8
+"""Followed at once: enough to hide the latency of one step, few enough for the registers."""
+
+STEPS = 4
+"""Between two questions whether any path goes on."""
+
+MOST_ROWS = 128
+"""Of a block."""
+
+MOST_TARGETS = 512
+"""Accumulated at once: they lie on the stack."""
+
+FEATURE, CHILD, THRESHOLD, LEAF = range(4)
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    call: KernelCall
+    data: Reader
+    nodes: Reader
+    roots: Reader
+    weights: Reader
+    entry_targets: Reader | None
+    offsets: Reader | None
+    totals: Buffer  # (rows of a block, targets of a chunk)
+    first_row: Expr
+    first_target: Expr
+    targets: Expr  # of this chunk
+
+    @property
+    def width(self) -> Expr:
+        return self.totals.shape[1]
+
+    @property
+    def start(self) -> float:
+        return {"sum": 0.0, "min": inf, "max": -inf}[self.call.attrs.aggregate]
+
+    def merge(self, a: Expr, b: Expr) -> Expr:
+        return E.binary({"sum": "add", "min": "min", "max": "max"}[self.call.attrs.aggregate], a, b)
+
+    def each_target(self, body: Callable[[Expr, int, Expr | None], Stmt]) -> Stmt:
+        target, dtype = self.call.target, self.totals.dtype
+        return vector_loop(self.targets, target.lanes(dtype), body, masked=supports_masks(target, (dtypes.itemsize(dtype),)))
+
+
+@kernel("tree_ensemble")
+def tree_ensemble(call: KernelCall) -> Function:
+    """Family of ``tree_ensemble``: operands data, nodes, roots, weights and, where leaves speak of few targets, entry_targets and
+    offsets; attributes targets, steps, aggregate. A part of the work is a block of rows and a chunk of targets.
+    """
+    operands = [*call.operands, None, None][:6]
+    data, nodes, roots, weights = operands[:4]
+    assert data is not None and nodes is not None and roots is not None and weights is not None
+    targets = call.attrs.targets
+    width = max(1, min(targets, MOST_TARGETS))
+    most = _most_rows(call, data, width * dtypes.itemsize(weights.dtype))
+    totals = Buffer("totals", weights.dtype, (E.const(most), E.const(width)), scope="local")
+    block, chunk = E.var("block"), E.var("chunk")
+    rows, step = E.var("rows"), _rows_of_block(data.shape[0], most, call.target.num_cores)
+    first_target = chunk * width
+    problem = _Problem(
+        call, data, nodes, roots, weights, operands[4], operands[5], totals, block * step, first_target,
+        E.const(targets) if targets <= width else E.binary("min", E.const(targets) - first_target, E.const(width)),
+    )
+    body = seq(Let(rows, E.binary("min", data.shape[0] - problem.first_row, step)), _block(problem, rows))
+    loops = [Loop(block, (data.shape[0] + step - 1) // step), Loop(chunk, E.const(-(-targets // width)))]
+    return call.function(parallel_nest(loops, body, step * roots.shape[0] * (call.attrs.steps + 1)))
+
+
+def _most_rows(call: KernelCall, data: Reader, bytes_of_totals: int) -> int:
+    """Rows of which data and totals take half of the first-level cache: the rest is for the tree."""
+    columns = data.shape[1]
+    count = int(columns.value) if isinstance(columns, E.Const) else call.attrs.features  # type: ignore[arg-type]
+    fitting = call.target.l1_cache // 2 // (count * dtypes.itemsize(data.dtype) + bytes_of_totals)
+    return max(PATHS, min(MOST_ROWS, fitting // PATHS * PATHS))
+
+
+def _rows_of_block(rows: Expr, most: int, cores: int) -> Expr:
+    """Fewer than fit where that gives every core a block; full groups of paths."""
+    parts = PATHS * max(1, cores)
+    shared = (rows + (parts - 1)) // parts * PATHS
+    return E.binary("max", E.binary("min", shared, E.const(most)), E.const(PATHS))
+
+
+def _block(problem: _Problem, rows: Expr) -> Stmt:
+    tree, group, row = E.var("tree"), E.var("group"), E.var("row")
+    side_by_side = [group * PATHS + k for k in range(PATHS)]
+    root = E.var("root")
+    full = rows // PATHS
+    one_tree = seq(
+        Let(root, E.cast(problem.roots.read((tree,)), "int64")),
+        loop(group, full, _follow(problem, side_by_side, [root] * PATHS)),
+    )
+    return seq(
+        Allocate(problem.totals),
+        _each_total(problem, rows, lambda at, lanes, mask: store(
+            problem.totals, at, E.const(problem.start, problem.totals.dtype, lanes), mask
+        )),
+        If(full > 0, loop(tree, problem.roots.shape[0], one_tree)),
+        loop(row, rows - full * PATHS, _across_trees(problem, full * PATHS + row)),
+        loop(row, rows, problem.each_target(lambda k, lanes, mask: _write(problem, row, k, lanes, mask))),
+    )
+
+
+def _each_total(problem: _Problem, rows: Expr, body: Callable[[Expr, int, Expr | None], Stmt]) -> Stmt:
+    row = E.var("row")
+    return loop(row, rows, problem.each_target(lambda k, lanes, mask: body(_place(problem, row, k, lanes), lanes, mask)))
+
+
+def _place(problem: _Problem, row: Expr, target: Expr, lanes: int = 1) -> Expr:
+    return E.ramp(problem.totals.offset(row, target), 1, lanes)
+
+
+def _across_trees(problem: _Problem, row: Expr) -> Stmt:
+    """All trees for one row."""
+    count = int(problem.roots.shape[0].value)  # type: ignore[attr-defined]
+    parts: list[Stmt] = []
+    done = 0
+    for width in (PATHS, PATHS // 2, 1):
+        groups = (count - done) // width
+        group = E.var("group")
+        trees = [group * width + (done + k) for k in range(width)]
+        roots = [E.cast(problem.roots.read((tree,)), "int64") for tree in trees]
+        parts += [loop(group, groups, _follow(problem, [row] * width, roots))] if groups else []
+        done += groups * width
+    return seq(*parts)
+
+
+def _follow(problem: _Problem, rows: Sequence[Expr], roots: Sequence[Expr]) -> Stmt:
+    """Follows a path from each root for its row to a leaf, and adds what that says to the row's totals."""
+    steps = problem.call.attrs.steps
+    at = Buffer("at", "int64", (E.const(len(rows)),), scope="local")
+    begin = [Allocate(at), *(store(at, k, root) for k, root in enumerate(roots))]
+    rest = [_step(problem, at, rows) for _ in range(steps % STEPS)]
+    whole = steps // STEPS
+    if whole <= 2:
+        walk: list[Stmt] = [_step(problem, at, rows) for _ in range(whole * STEPS)]
+    else:
+        moved = Buffer("moved", "int64", (E.const(1),), scope="local")
+        some = [_step(problem, at, rows, moved if k == STEPS - 1 else None) for k in range(STEPS)]
+        walk = [
+            Allocate(moved),
+            store(moved, 0, E.const(1)),
+            loop(E.var("some"), whole, If(E.load(moved, 0).ne(0), seq(*some))),
+        ]
+    return seq(*begin, *walk, *rest, *(_add_leaf(problem, row, E.load(at, k), k) for k, row in enumerate(rows)))
+
+
+def _step(problem: _Problem, at: Buffer, rows: Sequence[Expr], moved: Buffer | None = None) -> Stmt:
+    """One step on all paths; ``moved``: becomes 0 if that changed none."""
+    data, nodes = problem.data, problem.nodes
+    parts: list[Stmt] = []
+    changes: list[Expr] = []
+    for k, row in enumerate(rows):
+        node, after = E.var(f"node{k}"), E.var(f"after{k}")
+        feature, child = (E.cast(nodes.read((node, E.const(column))), "int64") for column in (FEATURE, CHILD))
+        threshold = E.call("reinterpret", nodes.read((node, E.const(THRESHOLD))), dtype=data.dtype)
+        value = data.read((problem.first_row + row, feature))
+        parts += [
+            Let(node, E.load(at, k)),
+            Let(after, child + E.select(value <= threshold, E.const(0), E.const(1))),
+            store(at, k, after),
+        ]
+        changes.append(E.binary("xor", after, node))
+    if moved is not None:
+        parts.append(store(moved, 0, reduce(lambda a, b: E.binary("or", a, b), changes)))
+    return seq(*parts)
+
+
+def _add_leaf(problem: _Problem, row: Expr, node: Expr, number: int) -> Stmt:
+    leaf = E.var(f"leaf{number}")
+    bind = Let(leaf, E.cast(problem.nodes.read((node, E.const(LEAF))), "int64"))
+    if problem.entry_targets is not None:
+        return seq(bind, _add_entries(problem, row, leaf))
+
+    def add(target: Expr, lanes: int, mask: Expr | None) -> Stmt:
+        place = _place(problem, row, target, lanes)
+        weight = problem.weights.read((leaf, E.ramp(problem.first_target + target, 1, lanes)), mask)
+        return store(problem.totals, place, problem.merge(E.load(problem.totals, place, mask), weight), mask)
+
+    return seq(bind, problem.each_target(add))
+
+
+def _add_entries(problem: _Problem, row: Expr, leaf: Expr) -> Stmt:
+    assert problem.entry_targets is not None and problem.offsets is not None
+    number, entry, target, begin = (E.var(name) for name in ("number", "entry", "target", "begin"))
+    place = _place(problem, row, target)
+    add = store(problem.totals, place, problem.merge(E.load(problem.totals, place), problem.weights.read((entry,))))
+    if problem.call.attrs.targets > MOST_TARGETS:
+        add = If(E.logical_and(target >= 0, target < problem.targets), add)
+    visit = seq(Let(entry, begin + number), Let(target, problem.entry_targets.read((entry,)) - problem.first_target), add)
+    return seq(
+        Let(begin, problem.offsets.read((leaf,))),
+        loop(number, problem.offsets.read((leaf + 1,)) - begin, visit),
+    )
+
+
+def _write(problem: _Problem, row: Expr, target: Expr, lanes: int, mask: Expr | None) -> Stmt:
+    total = E.load(problem.totals, _place(problem, row, target, lanes), mask)
+    if problem.call.attrs.aggregate != "sum":
+        nothing = E.const(problem.start, total.dtype, lanes)
+        total = E.select(total.eq(nothing), E.const(0.0, total.dtype, lanes), total)
+    (result,) = problem.call.results
+    place = (problem.first_row + row, E.ramp(problem.first_target + target, 1, lanes))
+    return result.write(place, total, mask)
