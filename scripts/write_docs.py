@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks import accuracy_results
 from forge.driver.pipeline import levels_table
+from forge.exporters.onnx.coverage import WITHOUT_ONNX, ways
 from forge.knobs import KNOBS
 from scripts.operator_pages import operator_pages
 
@@ -29,11 +30,29 @@ Environment variables that Forge reads. Everything else is an argument. The tabl
 """
 
 
+ONNX_EXPORT = """# Operators in ONNX
+
+How `ir.to_onnx` and `forge export` write each operator: by a *row* of the exporter's table, as its *parts* (other
+operators), or as its tensor *expressions* (arithmetic on positions and elements; right, but slower than an operator would
+be). Complex numbers are refused, and what stands at the end. The table comes from `forge.exporters.onnx.coverage`.
+
+| operator | written by |
+| --- | --- |
+"""
+
+
+def onnx_export() -> str:
+    """The page about the ONNX exporter."""
+    rows = "".join(f"| `{name}` | {way} |\n" for name, way in ways() if way)
+    missing = "".join(f"| `{name}` | {reason} |\n" for name, reason in WITHOUT_ONNX.items())
+    return f"{ONNX_EXPORT}{rows}\nRefused:\n\n| operator | reason |\n| --- | --- |\n{missing}"
+
+
 def pages() -> dict[str, str]:
     """The text of each generated page, by file name."""
     settings = "".join(f"| `{k.name}` | {f'`{k.default}`' if k.default else ''} | {k.meaning} |\n" for k in KNOBS)
-    accuracy = {"accuracy.md": accuracy_results.page()}
-    return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": SETTINGS + settings, **accuracy, **operator_pages()}
+    tables = {"accuracy.md": accuracy_results.page(), "onnx_export.md": onnx_export()}
+    return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": SETTINGS + settings, **tables, **operator_pages()}
 
 
 def stale() -> list[str]:

@@ -503,6 +503,32 @@ class IRModule:
         """Writes text and weights to one file (``.forge``), read back by ``forge.load``."""
         serialize.save(self._module, path)
 
+    def to_onnx(self, path: str | PathLike[str] | None = None, opset: int | None = None, external_bytes: int | None = None,
+                ) -> onnx.ModelProto | None:
+        """Writes the model as ONNX, functions inlined; names of inputs, outputs, nodes and weights are kept.
+
+        Where ONNX leaves a result undefined (indices out of range, floats too large for the integer that they are cast to), it is
+        the runtime's; so are random numbers.
+
+        Args:
+            path: the file to write; it appears whole or not at all. None: the model is returned, with its weights.
+            opset: version of the operator set, 18 to 26; None: 21, the newest that onnxruntime has all kernels of.
+            external_bytes: weights of at least so many bytes go to ``PATH.data``; None: none do, unless the model exceeds 2 GiB.
+
+        Raises:
+            OpNotImplemented: nodes cannot be written as ONNX; the message lists all of them.
+            OptionError: an argument is out of range; OSError: the file cannot be written.
+        """
+        from forge.exporters.onnx import DEFAULT_OPSET, export_model, save_model, with_weights
+
+        module = self._module.copy()
+        inline_calls.run(module.main, PassContext(Target.parse("llvm"), options={"module": module}))
+        model, document = export_model(module, DEFAULT_OPSET if opset is None else opset)
+        if path is None:
+            return with_weights(model, document.tensors)
+        save_model(model, document.tensors, path, external_bytes)
+        return None
+
 
 RelayModule = IRModule
 

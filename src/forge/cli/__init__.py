@@ -1,4 +1,4 @@
-"""The command line: ``forge inspect | view | compile | run | bench | profile | tune | support | cache | doctor``.
+"""The command line: ``forge inspect | view | export | compile | run | bench | profile | tune | support | cache | doctor``.
 
 A verb is a module of this package: a function whose signature is its options, and ``EXAMPLES``, which the tests execute.
 """
@@ -13,13 +13,14 @@ from typing import Annotated
 import typer
 
 from forge._version import __version__
-from forge.cli import bench, cache, doctor, inspect, profile, run, support, tune, view
+from forge.cli import bench, cache, doctor, export, inspect, profile, run, support, tune, view
 from forge.cli import compile as compile_
 from forge.errors import ForgeError
 
 VERBS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "inspect": (inspect.inspect, inspect.EXAMPLES),
     "view": (view.view, view.EXAMPLES),
+    "export": (export.export, export.EXAMPLES),
     "compile": (compile_.compile_, compile_.EXAMPLES),
     "run": (run.run, run.EXAMPLES),
     "bench": (bench.bench, bench.EXAMPLES),

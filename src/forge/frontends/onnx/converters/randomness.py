@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import numpy as np
 import onnx
 
+from forge import dims
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
@@ -43,7 +45,8 @@ def random_normal(
 def random_normal_like(
     g: Context, x: Value, *, dtype: int | None = None, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
 ) -> Value:
-    return g.call("random.normal", out_shape=x.shape, out_dtype=_dtype(x, dtype), mean=mean, scale=scale, seed=seed_of(g, seed))
+    attributes = {"out_dtype": _dtype(x, dtype), "mean": mean, "scale": scale, "seed": seed_of(g, seed)}
+    return _of_shape_of(g, "random.normal", x, attributes)
 
 
 @converts("RandomUniform", since=1)
@@ -64,7 +67,15 @@ def random_uniform(
 def random_uniform_like(
     g: Context, x: Value, *, dtype: int | None = None, high: float = 1.0, low: float = 0.0, seed: float | None = None
 ) -> Value:
-    return g.call("random.uniform", out_shape=x.shape, out_dtype=_dtype(x, dtype), low=low, high=high, seed=seed_of(g, seed))
+    attributes = {"out_dtype": _dtype(x, dtype), "low": low, "high": high, "seed": seed_of(g, seed)}
+    return _of_shape_of(g, "random.uniform", x, attributes)
+
+
+def _of_shape_of(g: Context, op: str, x: Value, attributes: dict[str, Any]) -> Value:
+    """Numbers in the shape of ``x``, which may be known only when that is computed."""
+    if dims.is_static(*x.shape):
+        return g.call(op, out_shape=x.shape, **attributes)
+    return g.call(op, g.call("shape_of", x), out_shape=None, **attributes)
 
 
 @converts("Bernoulli", since=15)

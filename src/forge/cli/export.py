@@ -1,0 +1,49 @@
+"""``forge export``: a model in another format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forge.cli import source
+from forge.errors import OptionError
+from forge.module import IRModule
+
+EXAMPLES = ("forge export model.onnx exported.onnx --opset 23", "forge export model.onnx model.forge")
+FORMATS = (".onnx", ".forge", ".relay")
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
+    output: Annotated[Path, typer.Argument(help="The file to write: .onnx, .forge, or .relay (text with types).")],
+    opset: Annotated[int | None, typer.Option(help="Version of ONNX's operators, 18 to 26; 21 without it.")] = None,
+    external_bytes: Annotated[
+        int | None, typer.Option(help="Weights of at least so many bytes go to a second file, OUTPUT.data (.onnx).")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file if it exists.")] = False,
+) -> None:
+    """Writes a model in the format that the ending of the output names."""
+    if output.suffix not in FORMATS:
+        raise OptionError(f"{output}: unknown format {output.suffix!r}; expected one of {', '.join(FORMATS)}")
+    if output.suffix != ".onnx" and (opset is not None or external_bytes is not None):
+        raise OptionError(f"--opset, --external-bytes: {output} is no ONNX file; expected an output that ends in .onnx")
+    if output.exists() and not force:
+        raise OptionError(f"{output}: exists; pass --force to replace it")
+    with source.progress() as report:
+        report("load", 0, 2)
+        module = source.load_model(model)
+        report("load", 1, 2)
+        _write(module, output, opset, external_bytes)
+        report("load", 2, 2)
+    source.say(f"wrote {output} ({source.bytes_text(output.stat().st_size)})")
+
+
+def _write(module: IRModule, output: Path, opset: int | None, external_bytes: int | None) -> None:
+    if output.suffix == ".onnx":
+        module.to_onnx(output, opset, external_bytes)
+    elif output.suffix == ".forge":
+        module.save(output)
+    else:
+        output.write_text(str(module.typed_mod), encoding="utf-8")

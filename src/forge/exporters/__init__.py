@@ -1,0 +1,1 @@
+"""Exporters: one folder per format that modules of the graph IR can be written in."""

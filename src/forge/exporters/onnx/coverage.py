@@ -1,0 +1,43 @@
+"""Which operators can be written as ONNX, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from forge.exporters.onnx import operators
+from forge.exporters.onnx.registry import TABLE
+from forge.ir.op import all_ops
+from forge.ops.base import Op
+
+operators.load_all()
+
+_COMPLEX = "ONNX has no arithmetic of complex numbers"
+_LINEAR = "ONNX has no factorisations of matrices"
+_TEXT = "a part of operators on text, which are written whole"
+_BITS = "needs BitCast, which ONNX has from opset 26 on"
+
+WITHOUT_ONNX: dict[str, str] = {
+    **dict.fromkeys(("complex.real", "complex.imag", "complex.conj", "complex.angle", "complex.make", "fft.fft"), _COMPLEX),
+    **dict.fromkeys(("linalg.cholesky", "linalg.triangular_solve", "linalg.lu", "linalg.solve", "linalg.inverse",
+                     "linalg.eliminate"), _LINEAR),
+    **dict.fromkeys(("string.lookup", "string.rank", "string.most_parts", "string.count_words", "string.unpack",
+                     "string.from_number", "string.to_number", "ngram_counts"), _TEXT),
+    **dict.fromkeys(("nextafter", "reduce_precision"), _BITS),
+    "vision.box_suppression": "a part of vision.non_max_suppression, which is written whole",
+    "nn.contrib_conv2d_winograd_NCHWc": "weights of the compiler's own layout",
+}
+"""Operators that no row of the tests can write at the default opset, and why."""
+
+
+def ways() -> Iterator[tuple[str, str]]:
+    """Every operator with how it is written: "row", "parts", "expressions" or "", in order of registration."""
+    for op in all_ops():
+        if op.name in WITHOUT_ONNX:
+            yield op.name, ""
+        elif op.name in TABLE or op.name in ("constant", "call"):
+            yield op.name, "row"
+        else:
+            yield op.name, "expressions" if isinstance(op, Op) and type(op).lower is not Op.lower else "parts"
+
+
+__all__ = ["WITHOUT_ONNX", "ways"]

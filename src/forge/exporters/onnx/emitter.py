@@ -1,0 +1,402 @@
+"""Adds nodes to an ONNX graph: names, constants, element types that operators take, run-time sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from forge import dims, dtypes
+from forge.dims import Dim, DimExpr, Operation
+from forge.errors import OpNotImplemented
+from forge.exporters.onnx import schemas
+from forge.exporters.onnx.tensors import type_proto
+from forge.frontends.onnx.tensors import element_code
+from forge.ir.nodes import Node, Value
+from forge.ir.types import OptionalType, SequenceType, TensorType, Type
+
+SHARED_CONSTANT_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A value of the ONNX graph. ``dtype`` is "" for what is no tensor."""
+
+    name: str
+    dtype: str
+
+
+@dataclass
+class Document:
+    """What all graphs of a model share. Names are unique in the whole model."""
+
+    opset: int
+    names: set[str] = field(default_factory=set)
+    node_names: set[str] = field(default_factory=set)
+    tensors: dict[str, np.ndarray] = field(default_factory=dict)  # initialisers by name
+    constants: dict[tuple[str, tuple[int, ...], bytes], Ref] = field(default_factory=dict)
+    claimed: set[str] = field(default_factory=set)  # names that values of the graph IR have
+    problems: list[tuple[Node, str]] = field(default_factory=list)
+
+    def unique(self, name: str) -> str:
+        return _unique(self.names, name)
+
+    def unique_node(self, name: str) -> str:
+        return _unique(self.node_names, name)
+
+
+def _unique(taken: set[str], name: str) -> str:
+    made, number = name, 1
+    while made in taken:
+        made, number = f"{name}_{number}", number + 1
+    taken.add(made)
+    return made
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a size is found at run time: an axis of a value, whose size is ``dim``."""
+
+    ref: Ref
+    axis: int
+    dim: Dim
+
+
+class Emitter:
+    """Builds one graph: that of the model, or one inside a node of ``parent``, whose values it may use."""
+
+    def __init__(self, document: Document, parent: Emitter | None = None) -> None:
+        self.document = document
+        self.parent = parent
+        self.nodes: list[onnx.NodeProto] = []
+        self.values: dict[Value, Ref] = {}
+        self.sources: dict[str, Source] = {}
+        self.sizes: dict[Dim, Ref] = {}
+        self.node: Node | None = None  # the one that is written now
+        self.starts: list[int] = []  # of it, and of those that it is a part of: its first ONNX node
+
+    @property
+    def opset(self) -> int:
+        return self.document.opset
+
+    def has(self, op: str) -> bool:
+        """Whether the opset has an operator."""
+        return schemas.schema(op, self.opset) is not None
+
+    def has_since(self, op: str, version: int) -> bool:
+        """Whether the opset has an operator in this version, or in a later one."""
+        found = schemas.schema(op, self.opset)
+        return found is not None and found.since_version >= version
+
+    def unsupported(self, reason: str) -> OpNotImplemented:
+        """The error that says why the present node cannot be written."""
+        return OpNotImplemented(reason)
+
+    def op(self, op: str, *inputs: Ref | None, dtype: str | None = None, **attributes: Any) -> Ref:
+        """Adds a node with one output, of the element type of the first input unless ``dtype`` says another."""
+        return self.multi(op, inputs, [dtype], **attributes)[0]
+
+    def multi(
+        self, op: str, inputs: Sequence[Ref | None], dtypes_: Sequence[str | None], **attributes: Any
+    ) -> list[Ref]:
+        """Adds a node with an output for each of ``dtypes_`` (None: the element type of the first input).
+
+        Inputs of element types that the operator does not take are cast to wider ones, and its results back. Attributes that are
+        None are left out.
+
+        Raises:
+            OpNotImplemented: the opset lacks the operator, or it takes no type that would do.
+        """
+        found = schemas.schema(op, self.opset)
+        if found is None:
+            raise self.unsupported(f"needs ONNX's {op}, which opset {self.opset} lacks")
+        first = next((r.dtype for r in inputs if r is not None), "")
+        wanted = [first if d is None else d for d in dtypes_]
+        widened = self._widened(op, found, inputs)
+        fitting = [self._cast_input(found, k, r, widened) for k, r in enumerate(inputs)]
+        outputs = []
+        for position, dtype in enumerate(wanted):
+            made = widened.get(schemas.output_variable(found, position), dtype)
+            self._check_output(op, schemas.output_variable(found, position), made)
+            outputs.append(Ref(self.document.unique(f"{op}_{len(self.document.names)}"), made))
+        self._add(op, fitting, outputs, attributes)
+        return [self.cast(o, d) if d and o.dtype != d else o for o, d in zip(outputs, wanted)]
+
+    def _widened(self, op: str, found: Any, inputs: Sequence[Ref | None]) -> dict[str, str]:
+        """The element types of type variables whose inputs must be cast."""
+        widened: dict[str, str] = {}
+        for position, ref in enumerate(inputs):
+            if ref is None or not ref.dtype:
+                continue
+            variable = schemas.input_variable(found, position)
+            fitting = schemas.fitting_dtype(op, self.opset, variable, ref.dtype)
+            if fitting is None:
+                raise self.unsupported(f"ONNX's {op} of opset {self.opset} takes no {ref.dtype}")
+            if fitting != ref.dtype:
+                widened[variable] = fitting
+        return widened
+
+    def _check_output(self, op: str, variable: str, dtype: str) -> None:
+        if dtype and schemas.type_text(dtype) not in schemas.accepted(op, self.opset, variable):
+            raise self.unsupported(f"ONNX's {op} of opset {self.opset} gives no {dtype}")
+
+    def _cast_input(self, found: Any, position: int, ref: Ref | None, widened: dict[str, str]) -> Ref | None:
+        if ref is None or not ref.dtype:
+            return ref
+        wide = widened.get(schemas.input_variable(found, position))
+        return ref if wide is None else self.cast(ref, wide)
+
+    def _add(self, op: str, inputs: Sequence[Ref | None], outputs: Sequence[Ref], attributes: dict[str, Any]) -> None:
+        given = {k: v for k, v in attributes.items() if v is not None}
+        names = ["" if r is None else r.name for r in inputs]
+        while names and not names[-1]:
+            names.pop()
+        self.nodes.append(helper.make_node(op, names, [o.name for o in outputs], **given))
+
+    def cast(self, x: Ref, dtype: str, saturate: bool = True) -> Ref:
+        """``x`` as ``dtype``."""
+        if x.dtype == dtype:
+            return x
+        plain = saturate or self.opset < 19 or not dtype.startswith("float8")
+        return self.op("Cast", x, dtype=dtype, to=tensor_code(dtype), saturate=None if plain else 0)
+
+    def const(self, value: Any, dtype: str | None = None, name: str = "") -> Ref:
+        """A constant; small ones are shared."""
+        array = np.asarray(value, None if dtype is None else dtypes.numpy_dtype(dtype))
+        kind = dtypes.canonical(array.dtype)
+        if name or array.nbytes > SHARED_CONSTANT_BYTES or kind == "string":
+            return self.add_tensor(array, name or "constant")
+        key = (kind, array.shape, array.tobytes())
+        if key not in self.document.constants:
+            self.document.constants[key] = self.add_tensor(array, "constant")
+        return self.document.constants[key]
+
+    def add_tensor(self, array: np.ndarray, name: str) -> Ref:
+        """A new initialiser of the model, which all its graphs see."""
+        made = self.document.unique(name)
+        self.document.tensors[made] = array
+        return Ref(made, dtypes.canonical(array.dtype))
+
+    def like(self, value: Any, x: Ref) -> Ref:
+        """A constant scalar of the element type of ``x``."""
+        return self.const(value, x.dtype)
+
+    def ints(self, values: Iterable[int]) -> Ref:
+        """A constant vector of int64."""
+        return self.const(np.array(list(values), np.int64))
+
+    def shape(self, x: Ref) -> Ref:
+        return self.op("Shape", x, dtype="int64")
+
+    def extent(self, x: Ref, axis: int) -> Ref:
+        """The size of an axis (not negative), a vector of one element."""
+        return self.op("Shape", x, dtype="int64", start=axis, end=axis + 1)
+
+    def reshape(self, x: Ref, shape: Sequence[Dim]) -> Ref:
+        """``x`` under another shape; symbolic sizes are computed at run time, but for one alone."""
+        symbolic = [k for k, d in enumerate(shape) if isinstance(d, DimExpr)]
+        if len(symbolic) == 1 and all(d > 0 for d in shape if isinstance(d, int)):
+            return self.op("Reshape", x, self.ints(-1 if isinstance(d, DimExpr) else d for d in shape))
+        zeros = 1 if any(isinstance(d, int) and d == 0 for d in shape) or symbolic else None
+        return self.op("Reshape", x, self.dims(shape), allowzero=zeros)
+
+    def squeeze(self, x: Ref, *axes: int) -> Ref:
+        return self.op("Squeeze", x, self.ints(axes)) if axes else x
+
+    def unsqueeze(self, x: Ref, *axes: int) -> Ref:
+        return self.op("Unsqueeze", x, self.ints(axes)) if axes else x
+
+    def transpose(self, x: Ref, axes: Sequence[int]) -> Ref:
+        return x if list(axes) == sorted(axes) else self.op("Transpose", x, perm=list(axes))
+
+    def concat(self, parts: Sequence[Ref], axis: int) -> Ref:
+        return parts[0] if len(parts) == 1 else self.op("Concat", *parts, axis=axis)
+
+    def slice(self, x: Ref, axis: int, begin: int, end: int, step: int = 1) -> Ref:
+        return self.op("Slice", x, *(self.ints([k]) for k in (begin, end, axis, step)))
+
+    def dims(self, sizes: Sequence[Dim]) -> Ref:
+        """Sizes as a vector of int64."""
+        if dims.is_static(*sizes):
+            return self.ints(int(d) for d in sizes)  # type: ignore[arg-type]
+        parts: list[Ref] = []
+        static: list[int] = []
+        for size in [*sizes, None]:
+            if isinstance(size, int):
+                static.append(size)
+                continue
+            if static:
+                parts.append(self.ints(static))
+                static = []
+            if size is not None:
+                parts.append(self.size(size))
+        return self.concat(parts, 0)
+
+    def size(self, dim: Dim) -> Ref:
+        """A size as a vector of one element, from the shapes of values whose sizes have its symbols.
+
+        Raises:
+            OpNotImplemented: nothing tells what a symbol is.
+        """
+        if isinstance(dim, int):
+            return self.ints([dim])
+        if dim not in self.sizes:
+            self.sizes[dim] = self._sum(dim)
+        return self.sizes[dim]
+
+    def _sum(self, dim: DimExpr) -> Ref:
+        total: Ref | None = None
+        constant = 0
+        for monomial, coefficient in dim.terms:
+            if not monomial:
+                constant = coefficient
+                continue
+            term = self.ints([coefficient]) if abs(coefficient) != 1 else None
+            for atom in monomial:
+                factor = self._operation(atom) if isinstance(atom, Operation) else self._symbol(atom.name)
+                term = factor if term is None else self.op("Mul", term, factor)
+            assert term is not None
+            if total is None:
+                total = self.op("Neg", term) if coefficient == -1 else term
+            else:
+                total = self.op("Sub" if coefficient == -1 else "Add", total, term)
+        assert total is not None
+        return self.op("Add", total, self.ints([constant])) if constant else total
+
+    def _operation(self, atom: Operation) -> Ref:
+        a, b = self.size(atom.a), self.size(atom.b)
+        if atom.op in ("min", "max"):
+            return self.op("Min" if atom.op == "min" else "Max", a, b)
+        low = dims.bounds(atom.b)[0]
+        if low is None or low < 1:
+            zero, one = self.ints([0]), self.ints([1])
+            undefined = self.op("Equal", b, zero, dtype="bool")
+            quotient = self._quotient(atom, a, self.op("Where", undefined, one, b, dtype="int64"))
+            return self.op("Where", undefined, zero, quotient, dtype="int64")
+        return self._quotient(atom, a, b)
+
+    def _quotient(self, atom: Operation, a: Ref, b: Ref) -> Ref:
+        if atom.op == "floormod":
+            return self.op("Mod", a, b)
+        low = dims.bounds(atom.a)[0]
+        if low is not None and low >= 0:
+            return self.op("Div", a, b)
+        return self.op("Div", self.op("Sub", a, self.op("Mod", a, b)), b)
+
+    def _symbol(self, name: str) -> Ref:
+        source = self._source(name)
+        if source is None:
+            raise self.unsupported(f"nothing before it tells the size {name!r}")
+        extent = self.extent(source.ref, source.axis)
+        if dims.symbols(source.dim) == [str(source.dim)]:
+            return extent
+        assert isinstance(source.dim, DimExpr)
+        constant = sum(c for m, c in source.dim.terms if not m)
+        factor = next(c for m, c in source.dim.terms if m)
+        shifted = self.op("Sub", extent, self.ints([constant])) if constant else extent
+        return self.op("Div", shifted, self.ints([factor])) if factor != 1 else shifted
+
+    def _source(self, name: str) -> Source | None:
+        if name in self.sources:
+            return self.sources[name]
+        return None if self.parent is None else self.parent._source(name)
+
+    def define(self, value: Value, ref: Ref) -> None:
+        """``value`` of the graph IR is ``ref`` here; its sizes tell what symbols are."""
+        self.values[value] = ref
+        if not isinstance(value.type, TensorType):
+            return
+        for axis, extent in enumerate(value.type.shape):
+            names = dims.symbols(extent)
+            if len(names) == 1 and self._is_better(names[0], extent):
+                self.sources[names[0]] = Source(ref, axis, extent)
+
+    def _is_better(self, name: str, extent: Dim) -> bool:
+        """Whether ``extent`` tells the symbol, and nothing simpler does already."""
+        plain = str(extent) == name
+        if name in self.sources:
+            return plain and str(self.sources[name].dim) != name
+        if plain:
+            return True
+        return _is_linear(extent) and self._source(name) is None
+
+    def ref(self, value: Value) -> Ref:
+        """What ``value`` is in ONNX."""
+        return self.values[value]
+
+    def child(self) -> Emitter:
+        """A graph inside of a node of this one."""
+        inner = Emitter(self.document, self)
+        inner.node = self.node
+        return inner
+
+    def take_up(self, node: onnx.NodeProto) -> None:
+        """Moves an ONNX node to the end: it becomes one of the node that is written now."""
+        position = next(k for k, n in enumerate(self.nodes) if n is node)
+        self.nodes.append(self.nodes.pop(position))
+        self.starts = [s - 1 if s > position else s for s in self.starts]
+
+    def rename(self, first: int, ref: Ref, name: str) -> Ref:
+        """Gives the output ``ref`` of one of the nodes from ``first`` on another name."""
+        for node in self.nodes[first:]:
+            for names in (node.input, node.output):
+                for position, old in enumerate(names):
+                    if old == ref.name:
+                        names[position] = name
+        self.document.names.discard(ref.name)
+        return Ref(name, ref.dtype)
+
+    def made_since(self, first: int) -> set[str]:
+        """Names of the outputs of the nodes from ``first`` on."""
+        return {name for node in self.nodes[first:] for name in node.output}
+
+    def finish(self, name: str, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[Ref], types: Sequence[Type],
+               names: Sequence[str] = ()) -> onnx.GraphProto:
+        """The graph, with its outputs under ``names`` (empty: any); what no node of it makes, or is listed twice, is copied."""
+        made, listed = self.made_since(0), set[str]()
+        made |= {i.name for i in inputs} if names else set()
+        infos = []
+        for position, (ref, type_) in enumerate(zip(outputs, types, strict=True)):
+            wanted = names[position] if names else ref.name
+            if ref.name not in made or ref.name in listed or ref.name != wanted:
+                copy = Ref(wanted if names else self.document.unique("output"), ref.dtype)
+                self._add("Identity", [ref], [copy], {})
+                ref = copy
+            listed.add(ref.name)
+            infos.append(helper.make_value_info(ref.name, type_proto(type_)))
+        self._name_nodes(0, "")
+        return helper.make_graph(self.nodes, name, list(inputs), infos)
+
+    def _name_nodes(self, first: int, base: str) -> None:
+        """Names the nodes from ``first`` on that have none: after ``base``, with their operator if there are several."""
+        fresh = [n for n in self.nodes[first:] if not n.name]
+        for node in fresh:
+            own = base if base and len(fresh) == 1 else f"{base}/{node.op_type}" if base else f"{node.op_type}_{node.output[0]}"
+            node.name = self.document.unique_node(own)
+
+    def name_nodes(self, first: int, node: Node) -> None:
+        """Names the ONNX nodes from ``first`` on after the node of the graph IR that they stand for."""
+        self._name_nodes(first, node.name or next((v.name for v in node.results if v.name), ""))
+
+
+def _is_linear(dim: Dim) -> bool:
+    """Whether ``dim`` is a multiple of a symbol plus a number."""
+    monomials = [m for m, _ in dim.terms if m] if isinstance(dim, DimExpr) else []
+    return len(monomials) == 1 and len(monomials[0]) == 1 and not isinstance(monomials[0][0], Operation)
+
+
+def tensor_code(dtype: str) -> int:
+    """The number of an element type in ONNX."""
+    return element_code(dtype)
+
+
+def element_of(type_: Type) -> str:
+    """The element type of a tensor; "" for what is none."""
+    return "" if isinstance(type_, SequenceType | OptionalType) else str(getattr(type_, "dtype", ""))
+
+
+__all__ = ["Document", "Emitter", "Ref", "element_of", "tensor_code"]

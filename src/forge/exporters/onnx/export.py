@@ -1,0 +1,214 @@
+"""From a module of the graph IR to an ONNX model."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import onnx
+from onnx import helper
+
+from forge._version import __version__
+from forge.errors import OpNotImplemented, OptionError
+from forge.exporters.onnx import operators
+from forge.exporters.onnx.emitter import Document, Emitter, Ref, element_of
+from forge.exporters.onnx.operators.expressions import export as export_expressions
+from forge.exporters.onnx.registry import TABLE
+from forge.exporters.onnx.tensors import type_proto
+from forge.ir.builder import Builder
+from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
+from forge.ops.base import Op
+
+OLDEST_OPSET, DEFAULT_OPSET, NEWEST_OPSET = 18, 21, 26
+"""onnxruntime 1.31 reads up to 26; of those from 22 on it lacks kernels for operators that it has in 21."""
+
+MAX_LISTED = 20
+
+operators.load_all()
+
+
+def export_model(module: Module, opset: int = DEFAULT_OPSET) -> tuple[onnx.ModelProto, Document]:
+    """The model without its weights, and the document that holds them (``tensors``). The module has no calls of functions.
+
+    Raises:
+        OptionError: the opset is out of range.
+        OpNotImplemented: nodes cannot be written as ONNX; the message lists all of them.
+    """
+    if isinstance(opset, bool) or not isinstance(opset, int) or not OLDEST_OPSET <= opset <= NEWEST_OPSET:
+        raise OptionError(f"opset: got {opset!r}; expected {OLDEST_OPSET} to {NEWEST_OPSET}")
+    graph = module.main.copy()
+    document = Document(opset)
+    walker = Walker(document)
+    proto = walker.main(graph, module)
+    _refuse(document)
+    imports = [helper.make_opsetid("", opset)]
+    model = helper.make_model(proto, producer_name="forge", producer_version=__version__, opset_imports=imports,
+                              ir_version=helper.find_min_ir_version_for(imports))
+    return model, document
+
+
+def unsupported_nodes(module: Module, opset: int = DEFAULT_OPSET) -> list[tuple[str, str]]:
+    """Nodes that cannot be written as ONNX, as (label, reason)."""
+    document = Document(opset)
+    Walker(document).main(module.main.copy(), module)
+    return [(node.label, reason) for node, reason in document.problems]
+
+
+def _refuse(document: Document) -> None:
+    if not document.problems:
+        return
+    names = ", ".join(sorted({node.op for node, _ in document.problems}))
+    shown = [f"{node.label}: {reason}" for node, reason in document.problems[:MAX_LISTED]]
+    more = len(document.problems) - len(shown)
+    listed = "; ".join([*shown, *([f"and {more} more"] if more else [])])
+    raise OpNotImplemented(
+        f"to_onnx: {len(document.problems)} nodes cannot be written as ONNX of opset {document.opset} ({names}): {listed}; "
+        "replace them, or save the module with IRModule.save"
+    )
+
+
+class Walker:
+    """Writes graphs node by node."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+
+    def main(self, graph: Graph, module: Module) -> onnx.GraphProto:
+        """The graph of the model."""
+        g = Emitter(self.document)
+        names = self._output_names(graph)
+        inputs = []
+        for number, value in enumerate(graph.inputs):
+            name = self.document.unique(value.name or f"input_{number}")
+            ref = Ref(name, element_of(value.type))
+            if value.name in module.params:
+                self.document.tensors[name] = module.params[value.name]
+            else:
+                inputs.append(_value_info(name, value))
+            g.define(value, ref)
+        wanted: dict[Value, str] = {}
+        for value, name in zip(graph.outputs, names):
+            wanted.setdefault(value, name)
+        self.nodes(g, graph, wanted)
+        outputs = [g.ref(v) for v in graph.outputs]
+        return g.finish(graph.name or "main", inputs, outputs, [v.type for v in graph.outputs], names)
+
+    def _output_names(self, graph: Graph) -> list[str]:
+        """Names of the outputs, which nothing else gets; one that another value has as an input is changed."""
+        inputs = {v.name: v for v in graph.inputs}
+        names = []
+        for value, name in zip(graph.outputs, graph.output_names):
+            if name in inputs and inputs[name] is not value:
+                name = next(n for k in itertools.count(1) if (n := f"{name}_{k}") not in inputs and n not in graph.output_names)
+            names.append(name)
+        self.document.names.update(n for n in names if n not in inputs)
+        return names
+
+    def nodes(self, g: Emitter, graph: Graph, wanted: dict[Value, str]) -> None:
+        """Writes the nodes of a graph; what cannot be written is noted in the document."""
+        for node in list(graph.nodes):
+            try:
+                self.node(g, graph, node, wanted)
+            except OpNotImplemented as problem:
+                self.document.problems.append((node, str(problem)))
+                for value in node.results:
+                    g.define(value, Ref(self.document.unique("missing"), element_of(value.type)))
+
+    def node(self, g: Emitter, graph: Graph, node: Node, wanted: dict[Value, str]) -> None:
+        """Writes one node.
+
+        Raises:
+            OpNotImplemented: it cannot be written.
+        """
+        before, g.node = g.node, node
+        g.starts.append(len(g.nodes))
+        try:
+            for value, ref in zip(node.results, self._results(g, graph, node), strict=True):
+                self._define(g, value, ref, g.starts[-1], wanted)
+        finally:
+            first = g.starts.pop()
+            g.node = before
+        g.name_nodes(first, node)
+
+    def _results(self, g: Emitter, graph: Graph, node: Node) -> Sequence[Ref]:
+        if node.op_def is CONSTANT:
+            return [self._constant(g, node)]
+        operands = [None if v is None else g.ref(v) for v in node.operands]
+        if node.regions:
+            return self._with_regions(g, node, operands)
+        function = TABLE.get(node.op)
+        if function is None:
+            return self._by_parts(g, graph, node)
+        made = function(g, node, *operands)
+        if made is NotImplemented:
+            return self._by_parts(g, graph, node)
+        return [made] if isinstance(made, Ref) else list(made)
+
+    def _constant(self, g: Emitter, node: Node) -> Ref:
+        attrs: Any = node.attrs
+        return g.add_tensor(attrs.value, node.result.name or node.name or "constant")
+
+    def _define(self, g: Emitter, value: Value, ref: Ref, first: int, wanted: dict[Value, str]) -> None:
+        """Records a result, cast to its type, under its name in the graph IR where a new node makes it."""
+        dtype = element_of(value.type)
+        ref = g.cast(ref, dtype) if dtype and ref.dtype and ref.dtype != dtype else ref
+        name = wanted.get(value, "")
+        if (name or value.name) and ref.name in g.made_since(first) and ref.name not in self.document.claimed:
+            ref = g.rename(first, ref, name or self.document.unique(value.name))
+            self.document.claimed.add(ref.name)
+        g.define(value, ref)
+
+    def _by_parts(self, g: Emitter, graph: Graph, node: Node) -> list[Ref]:
+        """Writes a node as its decomposition into other operators, else as its tensor expressions."""
+        if not isinstance(node.op_def, Op):
+            raise g.unsupported("ONNX has no such operator")
+        position, known = graph.nodes.index(node), len(graph.nodes)
+        values = node.op_def.decompose(Builder(graph, node, node.location), node.operands, node.attrs)
+        if values is None:
+            return export_expressions(g, node)
+        parts = graph.nodes[position : position + len(graph.nodes) - known]
+        needed = _needed(parts, values)
+        for part in parts:
+            if part in needed:
+                self.node(g, graph, part, {})
+        return [g.ref(v) for v in values]
+
+    def _with_regions(self, g: Emitter, node: Node, operands: list[Ref | None]) -> list[Ref]:
+        if node.op not in TABLE:
+            raise g.unsupported("ONNX has no such operator")
+        return list(TABLE[node.op](g, node, self.region, *operands))
+
+    def region(self, g: Emitter, region: Graph, own: int, captured: Sequence[Ref]) -> onnx.GraphProto:
+        """A region as a graph inside of a node: its ``own`` first inputs are inputs, the others are values of ``g``."""
+        inner = g.child()
+        inputs = []
+        for number, value in enumerate(region.inputs):
+            if number < own:
+                name = self.document.unique(value.name or f"input_{number}")
+                inputs.append(_value_info(name, value))
+                inner.define(value, Ref(name, element_of(value.type)))
+            else:
+                inner.define(value, captured[number - own])
+        self.nodes(inner, region, {})
+        outputs = [inner.ref(v) for v in region.outputs]
+        return inner.finish(region.name or "body", inputs, outputs, [v.type for v in region.outputs])
+
+
+def _value_info(name: str, value: Value) -> onnx.ValueInfoProto:
+    return helper.make_value_info(name, type_proto(value.type))
+
+
+def _needed(parts: Sequence[Node], values: Sequence[Value]) -> set[Node]:
+    """Those of ``parts`` that ``values`` depend on."""
+    own, needed = set(parts), set[Node]()
+    pending = [v.producer for v in values if v.producer is not None]
+    while pending:
+        node = pending.pop()
+        if node in own and node not in needed:
+            needed.add(node)
+            pending.extend(node.pred)
+    return needed
+
+
+__all__ = ["DEFAULT_OPSET", "NEWEST_OPSET", "OLDEST_OPSET", "Walker", "export_model", "unsupported_nodes"]

@@ -1,0 +1,181 @@
+"""Matrix products and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx
+
+from forge import dtypes
+from forge.dims import Dim
+from forge.exporters.onnx.emitter import Emitter, Ref
+from forge.exporters.onnx.operators.layouts import begins_and_ends, constant_transposed, moved, padded
+from forge.exporters.onnx.operators.movement import data_shape
+from forge.exporters.onnx.registry import exports
+from forge.ir.nodes import Node, Value
+
+CHANNELS_FIRST = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+OUTPUTS_FIRST = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
+INPUTS_FIRST = {1: "IOW", 2: "IOHW", 3: "IODHW"}
+
+
+def _wide(g: Emitter, node: Node, *x: Ref) -> list[Ref]:
+    """Operands as the element type of the result."""
+    return [g.cast(v, node.result.dtype) for v in x]
+
+
+@exports("nn.dense")
+def dense(g: Emitter, node: Node, x: Ref, weight: Ref) -> Ref:
+    """Of matrices of floats a Gemm, which takes the weight as it is."""
+    x, weight = _wide(g, node, x, weight)
+    if len(data_shape(node)) == 2 and dtypes.is_float(x.dtype):
+        return g.op("Gemm", x, weight, transB=1)
+    return g.op("MatMul", x, constant_transposed(g, weight, [1, 0]))
+
+
+@exports("nn.matmul", "nn.batch_matmul")
+def matmul(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
+    attrs: Any = node.attrs
+    a, b = _wide(g, node, a, b)
+    if attrs.transpose_a:
+        a = _swapped(g, a, len(data_shape(node, 0)))
+    if attrs.transpose_b:
+        b = _swapped(g, b, len(data_shape(node, 1)))
+    return g.op("MatMul", a, b)
+
+
+def _swapped(g: Emitter, x: Ref, rank: int) -> Ref:
+    return constant_transposed(g, x, [*range(rank - 2), rank - 1, rank - 2])
+
+
+@exports("nn.bias_add")
+def bias_add(g: Emitter, node: Node, x: Ref, bias: Ref) -> Ref:
+    """The bias of the convolution or product before it, if nobody else reads that; else an addition."""
+    attrs: Any = node.attrs
+    rank = node.result.rank
+    axis = attrs.axis % rank
+    data = node.operands[0]
+    product = _own_product(g, node, data, x)
+    if product is not None and (product.op_type != "Gemm" or axis == 1) and axis == 1:
+        return _with_bias(g, product, x, bias)
+    return g.op("Add", x, g.unsqueeze(bias, *range(1, rank - axis)))
+
+
+@exports("add")
+def add(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
+    """To a product of matrices that nobody else reads, its C."""
+    for position, (x, other) in enumerate(((a, b), (b, a))):
+        data, added = node.operands[position], node.operands[1 - position]
+        product = _own_product(g, node, data, x)
+        if product is not None and product.op_type == "Gemm" and added is not None and _broadcasts(added, node.result):
+            return _with_bias(g, product, x, other)
+    return g.op("Add", a, b)
+
+
+def _broadcasts(added: Value, result: Value) -> bool:
+    """Whether ``added`` is a row that broadcasts to the matrix ``result``."""
+    return added.rank in (1, 2) and added.shape[-1] in (1, result.shape[-1]) and (added.rank == 1 or added.shape[0] == 1)
+
+
+def _own_product(g: Emitter, node: Node, data: Value | None, x: Ref) -> onnx.NodeProto | None:
+    """The ONNX node that makes ``data``, if it takes a bias, has none, and only ``node`` reads it."""
+    graph = node.graph
+    if data is None or graph is None or graph.use_count(data) != 1 or data.producer is None:
+        return None
+    made = next((n for n in reversed(g.nodes) if x.name in n.output), None)
+    if made is None or made.op_type not in ("Conv", "ConvTranspose", "Gemm", "DeformConv"):
+        return None
+    place = 3 if made.op_type == "DeformConv" else 2
+    return made if len(made.input) <= place or not made.input[place] else None
+
+
+def _with_bias(g: Emitter, product: onnx.NodeProto, x: Ref, bias: Ref) -> Ref:
+    """The node with a bias, moved to the end, where the bias is known."""
+    g.take_up(product)
+    if product.op_type == "DeformConv" and len(product.input) > 3:
+        product.input[3] = bias.name
+    else:
+        product.input.append(bias.name)
+    return x
+
+
+@exports("nn.conv1d", "nn.conv2d", "nn.conv3d")
+def conv(g: Emitter, node: Node, x: Ref, weight: Ref) -> Ref:
+    attrs: Any = node.attrs
+    rank = len(attrs.strides)
+    layout = attrs.out_layout or attrs.data_layout
+    plain = CHANNELS_FIRST[rank]
+    dtype = node.result.dtype
+    integer = dtypes.is_integer(dtype)
+    work = "float64" if integer else dtype
+    if integer and dtypes.bits(dtype) > 32:
+        raise g.unsupported(f"ONNX's Conv takes no {dtype}")
+    data = moved(g, g.cast(x, work), attrs.data_layout, plain)
+    taps = moved_weight(g, g.cast(weight, work), attrs.kernel_layout, OUTPUTS_FIRST[rank])
+    data, pads = padded(g, data, begins_and_ends(attrs.padding, rank))
+    result = g.op("Conv", data, taps, strides=list(attrs.strides), pads=pads, dilations=list(attrs.dilation), group=attrs.groups)
+    if integer:
+        result = g.cast(g.cast(result, "int64"), dtype)
+    return moved(g, result, plain, layout)
+
+
+def moved_weight(g: Emitter, x: Ref, source: str, target: str) -> Ref:
+    from forge.exporters.onnx.operators.layouts import permutation
+
+    return constant_transposed(g, x, permutation(g, source, target))
+
+
+@exports("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
+def conv_transpose(g: Emitter, node: Node, x: Ref, weight: Ref) -> Ref:
+    attrs: Any = node.attrs
+    rank = len(attrs.strides)
+    layout = attrs.out_layout or attrs.data_layout
+    plain = CHANNELS_FIRST[rank]
+    if dtypes.is_integer(node.result.dtype):
+        raise g.unsupported(f"ONNX's ConvTranspose takes no {node.result.dtype}")
+    data, taps = _wide(g, node, x, weight)
+    result = g.op(
+        "ConvTranspose", moved(g, data, attrs.data_layout, plain), moved_weight(g, taps, attrs.kernel_layout, INPUTS_FIRST[rank]),
+        strides=list(attrs.strides), pads=_numbers(g, begins_and_ends(attrs.padding, rank), "padding"),
+        dilations=list(attrs.dilation), group=attrs.groups, output_padding=_numbers(g, attrs.output_padding, "output_padding"))
+    return moved(g, result, plain, layout)
+
+
+def _numbers(g: Emitter, sizes: Sequence[Dim], what: str) -> list[int]:
+    if not all(isinstance(s, int) for s in sizes):
+        raise g.unsupported(f"{what} is symbolic; ONNX has numbers only")
+    return [int(s) for s in sizes]  # type: ignore[arg-type]
+
+
+@exports("nn.deformable_conv2d")
+def deformable_conv(g: Emitter, node: Node, x: Ref, offset: Ref, weight: Ref, mask: Ref | None = None) -> Any:
+    attrs: Any = node.attrs
+    if not g.has("DeformConv"):
+        return NotImplemented
+    return g.op("DeformConv", x, weight, offset, None, mask, strides=list(attrs.strides), dilations=list(attrs.dilation),
+                pads=begins_and_ends(attrs.padding, 2), group=attrs.groups, offset_group=attrs.offset_groups)
+
+
+@exports("einsum")
+def einsum(g: Emitter, node: Node, *x: Ref) -> Any:
+    """ONNX says nothing of labels whose sizes are 1 in one operand, and equal ellipses only."""
+    attrs: Any = node.attrs
+    terms = attrs.equation.replace(" ", "").split("->")[0].split(",")
+    sizes: dict[str, set[Any]] = {}
+    for number, term in enumerate(terms):
+        for label, size in zip(term, data_shape(node, number)):
+            sizes.setdefault(label, set()).add(size)
+    if "." in attrs.equation or any(len(found) > 1 for found in sizes.values()):
+        return NotImplemented
+    return g.op("Einsum", *x, equation=attrs.equation)
+
+
+@exports("linalg.determinant")
+def determinant(g: Emitter, node: Node, x: Ref) -> Ref:
+    return g.op("Det", x)
+
+
+@exports("nn.dropout")
+def dropout(g: Emitter, node: Node, x: Ref) -> Ref:
+    return g.op("Identity", x)

@@ -1,0 +1,279 @@
+"""Operators that reshape, join, cut, repeat and permute."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from forge import dims
+from forge.dims import Dim, DimExpr
+from forge.exporters.onnx.emitter import Emitter, Ref
+from forge.exporters.onnx.registry import exports
+from forge.ir.nodes import Node
+from forge.ops.infer_helpers import normalize_axes
+
+INT64_MAX = (1 << 63) - 1
+
+
+def data_shape(node: Node, operand: int = 0) -> tuple[Dim, ...]:
+    """The shape of an operand."""
+    value = node.operands[operand]
+    assert value is not None
+    return value.shape
+
+
+@exports("reshape")
+def reshape(g: Emitter, node: Node, x: Ref, shape: Ref | None = None) -> Ref:
+    attrs: Any = node.attrs
+    if attrs.newshape is None:
+        return g.op("Reshape", x, shape, allowzero=1 if attrs.allowzero else None)
+    return _reshaped(g, x, data_shape(node), node.result.shape)
+
+
+def _reshaped(g: Emitter, x: Ref, old: Sequence[Dim], new: Sequence[Dim]) -> Ref:
+    """Symbolic sizes that stand at the same place before are kept by 0; one that is left is -1."""
+    kept = [k < len(old) and isinstance(d, DimExpr) and dims.equal(d, old[k]) for k, d in enumerate(new)]
+    left = [k for k, d in enumerate(new) if isinstance(d, DimExpr) and not kept[k]]
+    if len(left) > 1 or any(isinstance(d, int) and d == 0 for d in new) or (left and any(kept) and not _has_size(new, left[0])):
+        return g.reshape(x, new)
+    if not left and any(kept) and sum(kept) == 1:
+        left, kept = [kept.index(True)], [False] * len(new)
+    return g.op("Reshape", x, g.ints(-1 if k in left else 0 if kept[k] else int(d) for k, d in enumerate(new)))  # type: ignore[arg-type]
+
+
+def _has_size(shape: Sequence[Dim], open_axis: int) -> bool:
+    """Whether the sizes of all axes but one are above 0, so that -1 means something there."""
+    return all((dims.bounds(d)[0] or 0) > 0 for k, d in enumerate(shape) if k != open_axis)
+
+
+@exports("reshape_like", "nn.batch_flatten")
+def to_result_shape(g: Emitter, node: Node, x: Ref, *_: Ref) -> Ref:
+    if node.op == "nn.batch_flatten" and len(data_shape(node)) >= 1:
+        return g.op("Flatten", x, axis=1)
+    return _reshaped(g, x, data_shape(node), node.result.shape)
+
+
+@exports("squeeze")
+def squeeze(g: Emitter, node: Node, x: Ref, axes: Ref | None = None) -> Ref:
+    attrs: Any = node.attrs
+    if attrs.axis is None and axes is not None:
+        return g.op("Squeeze", x, g.cast(axes, "int64"))
+    if attrs.axis is None:
+        return g.squeeze(x, *(k for k, d in enumerate(data_shape(node)) if isinstance(d, int) and d == 1))
+    return g.squeeze(x, *attrs.axis)
+
+
+@exports("expand_dims")
+def expand_dims(g: Emitter, node: Node, x: Ref, axes: Ref | None = None) -> Ref:
+    attrs: Any = node.attrs
+    if attrs.axis is None:
+        assert axes is not None
+        return g.op("Unsqueeze", x, g.cast(axes, "int64"))
+    first = attrs.axis if attrs.axis >= 0 else attrs.axis + len(data_shape(node)) + 1
+    return g.unsqueeze(x, *range(first, first + attrs.num_newaxis))
+
+
+@exports("shape_of")
+def shape_of(g: Emitter, node: Node, x: Ref) -> Ref:
+    return g.cast(g.shape(x), node.result.dtype)
+
+
+@exports("ndarray_size")
+def ndarray_size(g: Emitter, node: Node, x: Ref) -> Ref:
+    return g.cast(g.op("Size", x, dtype="int64"), node.result.dtype)
+
+
+@exports("transpose")
+def transpose(g: Emitter, node: Node, x: Ref) -> Ref:
+    attrs: Any = node.attrs
+    rank = len(data_shape(node))
+    axes = range(rank)[::-1] if attrs.axes is None else normalize_axes("transpose", attrs.axes, rank)
+    return g.op("Transpose", x, perm=list(axes)) if rank else x
+
+
+@exports("concatenate")
+def concatenate(g: Emitter, node: Node, *parts: Ref) -> Ref:
+    attrs: Any = node.attrs
+    return g.concat(parts, attrs.axis)
+
+
+@exports("stack")
+def stack(g: Emitter, node: Node, *parts: Ref) -> Ref:
+    attrs: Any = node.attrs
+    axis = attrs.axis % node.result.rank
+    return g.concat([g.unsqueeze(p, axis) for p in parts], axis)
+
+
+@exports("split")
+def split(g: Emitter, node: Node, x: Ref, sizes: Ref | None = None) -> list[Ref]:
+    attrs: Any = node.attrs
+    count = len(node.results)
+    sections = attrs.indices_or_sections
+    axis = attrs.axis % node.results[0].rank
+    if sections is None:
+        assert sizes is not None
+        return g.multi("Split", [x, g.cast(sizes, "int64")], [None] * count, axis=axis)
+    if isinstance(sections, int):
+        return g.multi("Split", [x], [None] * count, axis=axis, num_outputs=count)
+    bounds: list[Dim] = [0, *sections, data_shape(node)[axis]]
+    return g.multi("Split", [x, g.dims([b - a for a, b in itertools.pairwise(bounds)])], [None] * count, axis=axis)
+
+
+@exports("broadcast_to")
+def broadcast_to(g: Emitter, node: Node, x: Ref, shape: Ref | None = None) -> Ref:
+    attrs: Any = node.attrs
+    if attrs.shape is None:
+        assert shape is not None
+        return g.op("Expand", x, g.cast(shape, "int64"))
+    return g.op("Expand", x, g.dims(attrs.shape))
+
+
+@exports("tile")
+def tile(g: Emitter, node: Node, x: Ref, reps: Ref | None = None) -> Ref:
+    attrs: Any = node.attrs
+    rank, result = len(data_shape(node)), node.result.rank
+    counts = g.cast(reps, "int64") if attrs.reps is None and reps is not None else g.dims(attrs.reps)
+    given = data_shape(node, 1)[0] if attrs.reps is None else len(attrs.reps)
+    assert isinstance(given, int)
+    wide = g.unsqueeze(x, *range(result - rank))
+    if given < result:
+        counts = g.concat([g.ints([1] * (result - given)), counts], 0)
+    return g.op("Tile", wide, counts)
+
+
+@exports("repeat")
+def repeat(g: Emitter, node: Node, x: Ref) -> Ref:
+    """Every element along a new axis behind its own, which is then merged with it."""
+    attrs: Any = node.attrs
+    shape = data_shape(node)
+    if attrs.axis is None:
+        x, shape = g.op("Reshape", x, g.ints([-1])), node.result.shape
+    axis = 0 if attrs.axis is None else attrs.axis % len(shape)
+    counts = [1] * (len(shape) + 1)
+    counts[axis + 1] = attrs.repeats
+    return g.reshape(g.op("Tile", g.unsqueeze(x, axis + 1), g.ints(counts)), node.result.shape)
+
+
+@exports("reverse")
+def reverse(g: Emitter, node: Node, x: Ref) -> Ref:
+    attrs: Any = node.attrs
+    axes = [attrs.axis] if isinstance(attrs.axis, int) else list(attrs.axis)
+    count = len(axes)
+    if not count:
+        return x
+    return g.op("Slice", x, g.ints([-1] * count), g.ints([-INT64_MAX] * count), g.ints(axes), g.ints([-1] * count))
+
+
+@exports("reverse_sequence")
+def reverse_sequence(g: Emitter, node: Node, x: Ref, lengths: Ref) -> Any:
+    """ONNX knows batches along the axes 0 and 1 only."""
+    attrs: Any = node.attrs
+    rank = node.result.rank
+    time, batch = attrs.seq_axis % rank, attrs.batch_axis % rank
+    order = [time, batch, *(k for k in range(rank) if k not in (time, batch))]
+    if {time, batch} == {0, 1}:
+        return g.op("ReverseSequence", x, g.cast(lengths, "int64"), time_axis=time, batch_axis=batch)
+    moved = g.op("ReverseSequence", g.transpose(x, order), g.cast(lengths, "int64"), time_axis=0, batch_axis=1)
+    return g.transpose(moved, list(np.argsort(order)))
+
+
+@exports("strided_slice")
+def strided_slice(g: Emitter, node: Node, x: Ref, begin: Ref | None = None, end: Ref | None = None, strides: Ref | None = None,
+                  axes: Ref | None = None) -> Ref:
+    attrs: Any = node.attrs
+    first = g.dims(attrs.begin) if attrs.begin is not None else _long(g, begin)
+    last = g.dims(attrs.end) if attrs.end is not None else _long(g, end)
+    steps = g.ints(attrs.strides) if attrs.strides is not None else None if strides is None else _long(g, strides)
+    along = g.ints(attrs.axes) if attrs.axes is not None else None if axes is None else _long(g, axes)
+    if attrs.slice_mode == "size":
+        beyond = g.const(INT64_MAX)
+        to_the_end = g.op("Equal", last, g.const(-1), dtype="bool")
+        last = g.op("Where", to_the_end, beyond, g.op("Add", first, last), dtype="int64")
+    return g.op("Slice", x, first, last, along, steps)
+
+
+def _long(g: Emitter, x: Ref | None) -> Ref:
+    assert x is not None
+    return g.cast(x, "int64")
+
+
+@exports("nn.pad")
+def pad(g: Emitter, node: Node, x: Ref, value: Ref | None = None, widths: Ref | None = None) -> Ref:
+    attrs: Any = node.attrs
+    if attrs.pad_mode == "symmetric" or (attrs.pad_mode == "wrap" and not g.has_since("Pad", 19)):
+        raise g.unsupported(f"ONNX's Pad of opset {g.opset} has no mode {attrs.pad_mode!r}")
+    if attrs.pad_width is not None:
+        pads = g.dims([*(a for a, _ in attrs.pad_width), *(b for _, b in attrs.pad_width)])
+    else:
+        pads = g.op("Reshape", g.transpose(_long(g, widths), [1, 0]), g.ints([-1]))
+    constant = attrs.pad_mode == "constant"
+    fill = None if value is None or not constant else g.op("Reshape", value, g.ints([]))
+    if x.dtype == "string" and constant and fill is None:
+        fill = g.const(np.array("", object))
+    return g.op("Pad", x, pads, fill, mode=attrs.pad_mode)
+
+
+@exports("nn.depth_to_space")
+def depth_to_space(g: Emitter, node: Node, x: Ref) -> Any:
+    attrs: Any = node.attrs
+    if attrs.layout == "NHWC":
+        inner = g.op("DepthToSpace", g.transpose(x, [0, 3, 1, 2]), blocksize=attrs.block_size, mode=attrs.mode)
+        return g.transpose(inner, [0, 2, 3, 1])
+    return g.op("DepthToSpace", x, blocksize=attrs.block_size, mode=attrs.mode)
+
+
+@exports("nn.space_to_depth")
+def space_to_depth(g: Emitter, node: Node, x: Ref) -> Ref:
+    attrs: Any = node.attrs
+    last = attrs.layout == "NHWC"
+    x = g.transpose(x, [0, 3, 1, 2]) if last else x
+    n, c, h, w = (data_shape(node)[k] for k in ((0, 3, 1, 2) if last else range(4)))
+    size = attrs.block_size
+    if attrs.mode == "DCR":
+        made = g.op("SpaceToDepth", x, blocksize=size)
+    else:
+        rows, columns = dims.floordiv(h, size), dims.floordiv(w, size)
+        moved = g.transpose(g.reshape(x, (n, c, rows, size, columns, size)), [0, 1, 3, 5, 2, 4])
+        made = g.reshape(moved, (n, c * size * size, rows, columns))
+    return g.transpose(made, [0, 2, 3, 1]) if last else made
+
+
+@exports("roll")
+def roll(g: Emitter, node: Node, x: Ref) -> Ref:
+    """The end goes before the rest, along one axis after the other."""
+    attrs: Any = node.attrs
+    shape = data_shape(node)
+    for shift, axis in zip(attrs.shift, attrs.axis, strict=True):
+        along = axis % len(shape)
+        cut = dims.floormod(shape[along] - shift, shape[along])
+        place, axes = g.size(cut), g.ints([along])
+        tail = g.op("Slice", x, place, g.ints([INT64_MAX]), axes)
+        x = g.op("Concat", tail, g.op("Slice", x, g.ints([0]), place, axes), axis=along)
+    return x
+
+
+@exports("diagonal")
+def diagonal(g: Emitter, node: Node, x: Ref) -> Any:
+    """The two axes are merged, and every (columns + 1)-th element taken."""
+    attrs: Any = node.attrs
+    shape = data_shape(node)
+    first, second = attrs.axis1 % len(shape), attrs.axis2 % len(shape)
+    rows, columns = shape[first], shape[second]
+    if not (isinstance(rows, int) and isinstance(columns, int)):
+        return NotImplemented
+    rest = [k for k in range(len(shape)) if k not in (first, second)]
+    flat = g.reshape(g.transpose(x, [*rest, first, second]), (*(shape[k] for k in rest), rows * columns))
+    start = attrs.offset if attrs.offset >= 0 else -attrs.offset * columns
+    count = node.result.shape[-1]
+    places = start + np.arange(int(count)) * (columns + 1)
+    return g.op("Gather", flat, g.ints(places.tolist()), axis=len(rest))
+
+
+@exports("trilu")
+def trilu(g: Emitter, node: Node, x: Ref, k: Ref | None = None) -> Ref:
+    attrs: Any = node.attrs
+    offset = None if k is None else g.op("Reshape", g.cast(k, "int64"), g.ints([]))
+    return g.op("Trilu", x, offset, upper=None if attrs.upper else 0)

@@ -1,0 +1,172 @@
+"""Pooling, normalisation, resizing of images and regions of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forge import dims, dtypes
+from forge.exporters.onnx.emitter import Emitter, Ref
+from forge.exporters.onnx.operators.contraction import CHANNELS_FIRST
+from forge.exporters.onnx.operators.layouts import begins_and_ends, moved
+from forge.exporters.onnx.operators.movement import data_shape
+from forge.exporters.onnx.registry import exports
+from forge.ir.nodes import Node
+
+_EXACT_IN_FLOAT = frozenset({"int8", "uint8", "int16", "uint16"})
+
+
+def _window(attrs: Any) -> dict[str, Any]:
+    dilations = list(attrs.dilation)
+    return {"kernel_shape": list(attrs.pool_size), "strides": list(attrs.strides), "ceil_mode": 1 if attrs.ceil_mode else None,
+            "dilations": dilations if any(d != 1 for d in dilations) else None}
+
+
+@exports("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
+def max_pool(g: Emitter, node: Node, x: Ref) -> Any:
+    attrs: Any = node.attrs
+    rank = len(attrs.pool_size)
+    if not dtypes.is_float(x.dtype) and x.dtype not in _EXACT_IN_FLOAT:
+        return NotImplemented
+    padding = begins_and_ends(attrs.padding, rank)
+    if not dims.is_static(*padding):
+        return NotImplemented
+    plain = CHANNELS_FIRST[rank]
+    result = g.op("MaxPool", moved(g, x, attrs.layout, plain), pads=padding, **_window(attrs))
+    return moved(g, result, plain, attrs.out_layout or attrs.layout)
+
+
+@exports("nn.max_pool1d_with_indices", "nn.max_pool2d_with_indices", "nn.max_pool3d_with_indices")
+def max_pool_with_indices(g: Emitter, node: Node, x: Ref) -> Any:
+    attrs: Any = node.attrs
+    rank = len(attrs.pool_size)
+    padding = begins_and_ends(attrs.padding, rank)
+    if attrs.layout != CHANNELS_FIRST[rank] or attrs.out_layout not in ("", attrs.layout) or not dims.is_static(*padding):
+        return NotImplemented
+    order = 1 if attrs.column_major else None
+    return g.multi("MaxPool", [x], [None, "int64"], pads=padding, storage_order=order, **_window(attrs))
+
+
+@exports("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
+def avg_pool(g: Emitter, node: Node, x: Ref) -> Any:
+    attrs: Any = node.attrs
+    rank = len(attrs.pool_size)
+    padding = begins_and_ends(attrs.padding, rank)
+    if not dtypes.is_float(x.dtype) or not dims.is_static(*padding) or (max(attrs.dilation) > 1 and g.opset < 19):
+        return NotImplemented
+    plain = CHANNELS_FIRST[rank]
+    inside = 1 if attrs.count_include_pad else None
+    result = g.op("AveragePool", moved(g, x, attrs.layout, plain), pads=padding, count_include_pad=inside, **_window(attrs))
+    return moved(g, result, plain, attrs.out_layout or attrs.layout)
+
+
+@exports("nn.global_max_pool2d", "nn.global_avg_pool2d")
+def global_pool(g: Emitter, node: Node, x: Ref) -> Any:
+    attrs: Any = node.attrs
+    if not dtypes.is_float(x.dtype):
+        return NotImplemented
+    op = "GlobalMaxPool" if "max" in node.op else "GlobalAveragePool"
+    return moved(g, g.op(op, moved(g, x, attrs.layout, "NCHW")), "NCHW", attrs.out_layout or attrs.layout)
+
+
+@exports(*(f"nn.adaptive_{kind}_pool{n}d" for kind in ("max", "avg") for n in (1, 2, 3)))
+def adaptive_pool(g: Emitter, node: Node, x: Ref) -> Any:
+    """Cells of equal sizes are windows."""
+    attrs: Any = node.attrs
+    rank = int(node.op[-2])
+    plain = CHANNELS_FIRST[rank]
+    layout = attrs.layout
+    if not dtypes.is_float(x.dtype) or sorted(layout) != sorted(plain):
+        return NotImplemented
+    shape = [data_shape(node)[layout.index(axis)] for axis in plain[2:]]
+    wanted = attrs.output_size or tuple(shape)
+    kind = "Max" if "max" in node.op else "Average"
+    if all(isinstance(d, int) and d == 1 for d in wanted):
+        result = g.op(f"Global{kind}Pool", moved(g, x, layout, plain))
+    elif dims.is_static(*shape, *wanted) and all(w > 0 and s % w == 0 and s > 0 for s, w in zip(shape, wanted)):
+        sizes = [s // w for s, w in zip(shape, wanted)]
+        result = g.op(f"{kind}Pool", moved(g, x, layout, plain), kernel_shape=sizes, strides=sizes)
+    else:
+        return NotImplemented
+    return moved(g, result, plain, attrs.out_layout or layout)
+
+
+@exports("nn.lrn")
+def local_response_norm(g: Emitter, node: Node, x: Ref) -> Ref:
+    attrs: Any = node.attrs
+    rank = node.result.rank
+    order = list(range(rank))
+    axis = attrs.axis % rank
+    order[1], order[axis] = order[axis], order[1]
+    result = g.op("LRN", g.transpose(x, order), size=attrs.size, alpha=attrs.alpha, beta=attrs.beta, bias=attrs.bias)
+    return g.transpose(result, order)
+
+
+_METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic"}
+
+
+@exports("image.resize1d", "image.resize2d", "image.resize3d")
+def resize(g: Emitter, node: Node, x: Ref, sizes: Ref | None = None) -> Any:
+    attrs: Any = node.attrs
+    nearest = attrs.method == "nearest_neighbor"
+    if (nearest and attrs.rounding_method == "round") or not dtypes.is_float(x.dtype) or not attrs.layout.isalpha():
+        return NotImplemented
+    spatial = [k for k, axis in enumerate(attrs.layout) if axis not in "NC"]
+    wanted = g.dims(attrs.size) if attrs.size is not None else g.cast(sizes, "int64") if sizes is not None else None
+    cubic = attrs.method == "cubic"
+    result = g.op(
+        "Resize", x, None, None, wanted, axes=spatial, mode=_METHODS[attrs.method],
+        coordinate_transformation_mode=attrs.coordinate_transformation_mode,
+        nearest_mode=attrs.rounding_method if nearest else None, cubic_coeff_a=attrs.cubic_alpha if cubic else None,
+        exclude_outside=1 if cubic and attrs.cubic_exclude else None)
+    return g.cast(result, node.result.dtype)
+
+
+@exports("image.grid_sample")
+def grid_sample(g: Emitter, node: Node, x: Ref, grid: Ref) -> Any:
+    attrs: Any = node.attrs
+    named = {"linear": "bilinear", "cubic": "bicubic"} if not g.has_since("GridSample", 20) else {}
+    if named and node.result.rank != 4:
+        return NotImplemented
+    return g.op("GridSample", x, g.cast(grid, x.dtype), mode=named.get(attrs.mode, attrs.mode), padding_mode=attrs.padding_mode,
+                align_corners=1 if attrs.align_corners else 0)
+
+
+@exports("vision.roi_align")
+def roi_align(g: Emitter, node: Node, x: Ref, rois: Ref, images: Ref) -> Ref:
+    attrs: Any = node.attrs
+    height, width = attrs.pooled_size
+    mode = "half_pixel" if attrs.aligned else "output_half_pixel"
+    return g.op("RoiAlign", x, rois, g.cast(images, "int64"), output_height=height, output_width=width, mode=attrs.mode,
+                sampling_ratio=attrs.sample_ratio, spatial_scale=attrs.spatial_scale, coordinate_transformation_mode=mode)
+
+
+@exports("vision.roi_pool")
+def roi_pool(g: Emitter, node: Node, x: Ref, rois: Ref) -> Ref:
+    attrs: Any = node.attrs
+    return g.op("MaxRoiPool", x, rois, pooled_shape=list(attrs.pooled_size), spatial_scale=attrs.spatial_scale)
+
+
+@exports("vision.non_max_suppression")
+def non_max_suppression(g: Emitter, node: Node, boxes: Ref, scores: Ref, *limits: Ref | None) -> Ref:
+    attrs: Any = node.attrs
+    most, overlap, score = [*limits, None, None, None][:3]
+    given = [None if v is None else g.op("Reshape", g.cast(v, dtype), g.ints([1]))
+             for v, dtype in ((most, "int64"), (overlap, "float32"), (score, "float32"))]
+    return g.op("NonMaxSuppression", boxes, scores, *given, dtype="int64", center_point_box=1 if attrs.center_point_box else None)
+
+
+@exports("nn.fold")
+def fold(g: Emitter, node: Node, x: Ref) -> Ref:
+    attrs: Any = node.attrs
+    rank = len(attrs.block_shape)
+    steps, holes, around = (_each(v, n) for v, n in ((attrs.strides, rank), (attrs.dilation, rank), (attrs.padding, 2 * rank)))
+    if len(attrs.padding) == rank:
+        around = begins_and_ends(attrs.padding, rank)  # type: ignore[assignment]
+    return g.op("Col2Im", x, g.dims(attrs.image_shape), g.ints(attrs.block_shape), strides=steps, dilations=holes, pads=around)
+
+
+def _each(values: tuple[int, ...], count: int) -> list[int]:
+    """One number for each of ``count`` places."""
+    return list(values) * count if len(values) == 1 else list(values)
+
+

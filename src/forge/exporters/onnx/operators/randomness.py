@@ -1,0 +1,39 @@
+"""Random numbers. Their distribution is kept; which numbers a seed gives is the runtime's affair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forge import dims
+from forge.exporters.onnx.emitter import Emitter, Ref, tensor_code
+from forge.exporters.onnx.registry import exports
+from forge.ir.nodes import Node
+
+
+@exports("random.uniform", "random.normal")
+def generator(g: Emitter, node: Node, shape: Ref | None = None) -> Ref:
+    attrs: Any = node.attrs
+    name = "RandomUniform" if node.op == "random.uniform" else "RandomNormal"
+    limits = {"low": attrs.low, "high": attrs.high} if node.op == "random.uniform" else {"mean": attrs.mean, "scale": attrs.scale}
+    dtype = node.result.dtype
+    attributes = {**limits, "seed": float(attrs.seed), "dtype": tensor_code(dtype)}
+    known = node.result.shape
+    if dims.is_static(*known) and known:
+        return g.multi(name, [], [dtype], shape=list(known), **attributes)[0]
+    wanted = g.cast(shape, "int64") if attrs.out_shape is None and shape is not None else g.dims(attrs.out_shape)
+    return g.multi(f"{name}Like", [g.op("Expand", g.const(0, "float32"), wanted)], [dtype], **attributes)[0]
+
+
+@exports("random.bernoulli")
+def bernoulli(g: Emitter, node: Node, x: Ref) -> Ref:
+    attrs: Any = node.attrs
+    dtype = node.result.dtype
+    return g.multi("Bernoulli", [x], [dtype], dtype=tensor_code(dtype), seed=float(attrs.seed))[0]
+
+
+@exports("random.multinomial")
+def multinomial(g: Emitter, node: Node, x: Ref) -> Ref:
+    attrs: Any = node.attrs
+    kind = "int64" if attrs.out_dtype not in ("int32", "int64") else attrs.out_dtype
+    made = g.multi("Multinomial", [x], [kind], dtype=tensor_code(kind), sample_size=attrs.num_samples, seed=float(attrs.seed))
+    return g.cast(made[0], node.result.dtype)

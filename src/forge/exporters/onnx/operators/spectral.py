@@ -1,0 +1,58 @@
+"""Fourier transforms, mel filters, strings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forge.exporters.onnx.emitter import Emitter, Ref, tensor_code
+from forge.exporters.onnx.operators.creation import scalar
+from forge.exporters.onnx.operators.movement import data_shape
+from forge.exporters.onnx.registry import exports
+from forge.ir.nodes import Node
+
+
+@exports("fft.dft")
+def dft(g: Emitter, node: Node, x: Ref, length: Ref | None = None) -> Any:
+    attrs: Any = node.attrs
+    if attrs.inverse and attrs.onesided:
+        return NotImplemented
+    axis = attrs.axis % len(data_shape(node))
+    size = g.cast(scalar(g, length), "int64") if attrs.length is None and length is not None else None
+    size = scalar(g, g.size(attrs.length)) if attrs.length is not None else size
+    flags: dict[str, Any] = {"inverse": 1 if attrs.inverse else None, "onesided": 1 if attrs.onesided else None}
+    if g.has_since("DFT", 20):
+        return g.op("DFT", x, size, g.const(axis, "int64"), **flags)
+    return g.op("DFT", x, size, axis=axis, **flags)
+
+
+@exports("signal.mel_weights")
+def mel_weights(g: Emitter, node: Node, *numbers: Ref) -> Ref:
+    attrs: Any = node.attrs
+    bins, length, rate, low, high = (scalar(g, n) for n in numbers)
+    whole = [g.cast(n, "int64") for n in (bins, length, rate)]
+    edges = [g.cast(n, "float32") for n in (low, high)]
+    return g.op("MelWeightMatrix", *whole, *edges, dtype=attrs.out_dtype, output_datatype=tensor_code(attrs.out_dtype))
+
+
+@exports("string.concat")
+def string_concat(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
+    return g.op("StringConcat", a, b)
+
+
+@exports("string.split")
+def string_split(g: Emitter, node: Node, x: Ref, *_: Ref) -> list[Ref]:
+    attrs: Any = node.attrs
+    return g.multi("StringSplit", [x], [None, "int64"], delimiter=attrs.delimiter or None, maxsplit=attrs.maxsplit)
+
+
+@exports("string.normalize")
+def string_normalize(g: Emitter, node: Node, x: Ref, *_: Ref) -> Ref:
+    attrs: Any = node.attrs
+    return g.op("StringNormalizer", x, case_change_action=attrs.case_change_action, stopwords=list(attrs.stopwords) or None,
+                is_case_sensitive=1 if attrs.is_case_sensitive else 0)
+
+
+@exports("string.regex_full_match")
+def regex_full_match(g: Emitter, node: Node, x: Ref, *_: Ref) -> Ref:
+    attrs: Any = node.attrs
+    return g.op("RegexFullMatch", x, dtype="bool", pattern=attrs.pattern)
