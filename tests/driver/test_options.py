@@ -201,6 +201,16 @@ def test_the_module_is_not_changed(digits: forge.IRModule) -> None:
     assert (digits.fingerprint, str(digits.mod)) == before
 
 
+def test_sizes_of_params_are_sizes_of_inputs() -> None:
+    """An input that shares a symbol with a weight has the weight's size, and no other."""
+    text = "def @main(%x: Tensor[(n), float32], %w: Tensor[(n), float32]) { add(%x, %w) }"
+    ir = forge.IRModule(text, {"w": np.ones(4, np.float32)})
+    run = ir.get_inference_function()
+    assert run(np.ones(4, np.float32)).tolist() == [2, 2, 2, 2]
+    with pytest.raises(ValueError, match=r"input 'x': wrong shape; got \[5\]; expected \[4\]"):
+        run(np.ones(5, np.float32))
+
+
 def test_params_are_bound() -> None:
     weight = np.arange(12, dtype=np.float32).reshape(3, 4)
     text = "def @main(%x: Tensor[(n, 4), float32], %w: Tensor[(3, 4), float32]) { nn.dense(%x, %w) }"

@@ -48,6 +48,8 @@ def test_every_call_has_data_dependent_symbols_of_its_own() -> None:
         (TensorType((3, 6), "float64"), TensorType((7,), "int64"), "@f: operand %a: got .* expected"),
         (TensorType((3, 6), "float32"), TensorType((7, 1), "int64"), "@f: operand %b: got .* expected"),
         (SequenceType(TensorType((3, 6), "float32")), TensorType((7,), "int64"), r"@f: operand %a: got Sequence"),
+        (TensorType((N, M), "float32"), TensorType((7,), "int64"),
+         r"@f: operand %a: got Tensor\[\(n, m\), float32\]; expected Tensor\[\(n, 2\*n\)"),
     ],
 )  # fmt: skip
 def test_operands_that_do_not_fit(first: TensorType, second: TensorType, message: str) -> None:
@@ -72,3 +74,10 @@ def test_text_names_the_function() -> None:
                           "def @g(%v: float32) { abs(%v) }")  # fmt: skip
     assert str(module).splitlines()[1:3] == ['  %0 = @"a/b"(%x);', "  @g(%0)"]
     assert module.main.find("c").attributes["function"] == "a/b"
+
+
+def test_a_parameter_with_a_number_takes_no_symbol() -> None:
+    """Its body relies on the number: what is not known to have that many elements would be read beyond its end."""
+    fixed = parse_module("def @main(%a: Tensor[(9), float32]) { exp(%a) }").main
+    with pytest.raises(TypeInferenceError, match=r"got Tensor\[\(n\), float32\]; expected Tensor\[\(9\), float32\]"):
+        bind_parameters("f", fixed, [Builder().input(TensorType((N,), "float32"))])

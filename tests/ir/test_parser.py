@@ -123,6 +123,38 @@ def test_symbols_of_data_dependent_results_are_written_and_read() -> None:
     assert printed(implicit) == implicit
 
 
+@pytest.mark.parametrize(
+    ("types", "message"),
+    [
+        ("exp(%x) /* ty=Tensor[(m), int64] */", r"declared type Tensor\[\(m\), int64\]; inferred Tensor\[\(n\), int64\]"),
+        ("exp(%x) /* ty=Tensor[(4), int64] */", r"declared type Tensor\[\(4\), int64\]; inferred Tensor\[\(n\), int64\]"),
+        ("exp(%x) /* ty=Tensor[(q), int64] */", r"declared type Tensor\[\(q\), int64\]; inferred Tensor\[\(n\), int64\]"),
+        ("argwhere(%x) /* ty=Tensor[(m, 1), int64] */", r"declared type Tensor\[\(m, 1\), int64\]; inferred"),
+        ("argwhere(%x) /* ty=Tensor[(5, 1), int64] */", r"declared type Tensor\[\(5, 1\), int64\]; inferred"),
+        ("argwhere(%x) /* ty=Tensor[(2*q, 1), int64] */", r"declared type Tensor\[\(2\*q, 1\), int64\]; inferred"),
+        ("argwhere(%x) /* ty=Tensor[(q, q), int64] */", r"declared type Tensor\[\(q, q\), int64\]; inferred"),
+        ("@f(%x, %y)", r"@f: operand %b: got Tensor\[\(m\), int64\]; expected Tensor\[\(n\), int64\]"),
+        ("@g(%x) /* ty=(Tensor[(q, 1), int64], Tensor[(q, 1), int64]) */", r"declared type Tensor\[\(q, 1\), int64\]; inferred"),
+        ("@g(%x) /* ty=(Tensor[(q, 1), int64], Tensor[(m, 1), int64]) */", r"declared type Tensor\[\(m, 1\), int64\]; inferred"),
+    ],
+)
+def test_declared_sizes_must_be_those_of_the_operator(types: str, message: str) -> None:
+    """Compiled code reads and writes as many elements as types say."""
+    text = f"""def @main(%x: Tensor[(n), int64], %y: Tensor[(m), int64]) {{ {types} }}
+        def @f(%a: Tensor[(k), int64], %b: Tensor[(k), int64]) {{ add(%a, %b) }}
+        def @g(%a: Tensor[(k), int64]) {{ (argwhere(%a), argwhere(%a)) }}"""
+    with pytest.raises(ParseError, match=message):
+        parse_module(text.replace("exp(%x)", "negative(%x)"))
+
+
+def test_new_symbols_may_have_any_new_names() -> None:
+    call = "@g(%x) /* ty=(Tensor[(p, 1), int64], Tensor[(q, 1), int64]) */"
+    module = parse_module(f"def @main(%x: Tensor[(n), int64]) {{ {call} }} "
+                          "def @g(%a: Tensor[(k), int64]) { (argwhere(%a), argwhere(%a)) }")
+    verify(module)
+    assert [str(v.shape[0]) for v in module.main.outputs] == ["p", "q"]
+
+
 def test_functions_in_any_order_and_their_own_symbols() -> None:
     text = (
         "def @inner(%v: Tensor[(k), float32]) {\n  exp(%v)\n}\n\n"
@@ -203,6 +235,7 @@ MISTAKES = [
     ("split(%x, indices_or_sections=2, axis=1)", 2, 3, "3"),
     ("exp(%x) /* ty=Tensor[(2, 4), float32] */", 2, 3, "declared type Tensor[(2, 4), float32]; inferred Tensor[(2, 3), float32]"),
     ("exp(%x) /* ty=(float32, float32) */", 2, 3, "2 types for 1 results"),
+    ("exp(%x) /* ty=Tensor[(n, 3), float32] */", 2, 3, "declared type Tensor[(n, 3), float32]; inferred Tensor[(2, 3), float32]"),
     ("exp(%x) /* ty=Tensor[(2, 3), float32]", 2, 11, "'/*' without '*/'"),
     ("exp(%x) /* results=[1] */", 2, 14, "results= is no list of strings"),
     ("exp(%x) /* results=[\"a\", \"b\"] */", 2, 3, "2 names for 1 results"),

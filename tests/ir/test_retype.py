@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from forge import dims
 from forge.errors import InvalidGraphError
 from forge.ir import Module
 from forge.ir.parser import parse_module
-from forge.ir.retype import infer_again, number_symbols, replace_batch, substitute_symbols
+from forge.ir.retype import infer_again, number_symbols, replace_batch, sizes_of_params, substitute_symbols
 from forge.ir.verifier import verify
 
 
@@ -112,3 +113,17 @@ def test_infer_again_reports_what_changed() -> None:
     nodes[0].set_operand(0, None)
     with pytest.raises(InvalidGraphError, match="is missing"):
         infer_again(nodes[0])
+
+
+def test_sizes_of_params() -> None:
+    inputs = {"x": "n", "w": "n, 2*m", "v": "m + 1", "b": "m"}
+    declared = ", ".join(f"%{name}: Tensor[({shape}), float32]" for name, shape in inputs.items())
+    module = parse_module(f"def @main({declared}) {{ (%x, %w, %v, %b) }}")
+    module.params = {"w": np.zeros((3, 8)), "v": np.zeros(5), "b": np.zeros(4)}
+    assert sizes_of_params(module) == {"n": 3, "m": 4}
+    module.params["v"] = np.zeros(4)
+    with pytest.raises(InvalidGraphError, match=r"params: 'v': got size 4 for m \+ 1; expected m = 4, as 'b' has it"):
+        sizes_of_params(module)
+    del module.params["b"]
+    with pytest.raises(InvalidGraphError, match=r"params: 'w': got size 8 for 2\*m; expected a symbol or a number"):
+        sizes_of_params(module)

@@ -219,7 +219,7 @@ RULES: list[tuple[Callable[[Module], None], str]] = [
     (wrong_result_count, "has 4 results; the operator gives 3"),
     (wrong_constant_type, "result 0 has type int8; the operator gives bool"),
     (undefined_symbol_in_attribute, "an attribute uses the symbol q, which no earlier value defines"),
-    (undefined_symbol_in_type, r"nothing defines q \(the operator gives Tensor\[\(n, 3\), float32\]\)"),
+    (undefined_symbol_in_type, r"result 0 has type Tensor\[\(q, 3\), float32\]; the operator gives Tensor\[\(n, 3\), float32\]"),
     (undefined_output, "@main: output %lost is not defined in the graph"),
     (output_of_another_graph, "@main: output result 0 of add is not defined in the graph"),
     (broken_region, r"region else_branch: node \(abs\): result 0 has type bool"),

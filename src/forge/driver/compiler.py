@@ -19,6 +19,7 @@ from forge.driver.pipeline import FUSION_LEVEL, LLVM_LEVELS, OPT_LEVELS, Observe
 from forge.errors import InvalidGraphError, OptionError, TargetError
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
+from forge.ir.retype import check_fits, sizes_of_params, substitute_in_graph
 from forge.lowering.program import LoweredProgram, lower_graph
 from forge.lowering.times import with_times
 from forge.passes.base import PassContext
@@ -197,17 +198,23 @@ def _phase(progress: Progress, phase: str) -> Callable[[int, int], None]:
 
 
 def bound_main(module: Module) -> Graph:
-    """A copy of main in which ``params`` are constants.
+    """A copy of main in which ``params`` are constants, and symbols in their shapes are numbers.
 
     Raises:
-        InvalidGraphError: ``params`` names no input of main.
+        InvalidGraphError: ``params`` names no input of main, or its arrays do not fit.
     """
     graph = module.main.copy()
     inputs = {v.name: v for v in graph.inputs}
     first = graph.nodes[0] if graph.nodes else None
+    unknown = [name for name in module.params if name not in inputs]
+    if unknown:
+        raise InvalidGraphError(f"compile: params: {unknown[0]!r} names no input of main; expected one of: {', '.join(inputs)}")
     for name, array in module.params.items():
-        if name not in inputs:
-            raise InvalidGraphError(f"compile: params: {name!r} names no input of main; expected one of: {', '.join(inputs)}")
+        check_fits(inputs[name], array)
+    sizes = sizes_of_params(module)
+    if sizes:
+        substitute_in_graph(graph, sizes)
+    for name, array in module.params.items():
         value = inputs[name]
         graph.replace_uses(value, Builder(graph, before=first).constant(array, name=name))
         graph.inputs.remove(value)

@@ -6,7 +6,7 @@ types, so that types can be inferred without the module; ``verify`` compares the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,33 +86,50 @@ def bind_parameters(function: str, callee: Graph, operands: Sequence[Value | Non
             if isinstance(formal, DimExpr) and dims.symbols(formal) == [str(formal)]:
                 bindings.setdefault(str(formal), actual)
         expected = T.substitute(parameter.type, bindings)
-        if not T.compatible(expected, operand.type):
+        if expected != operand.type:
             raise TypeInferenceError(f"@{function}: operand %{parameter.name}: got {operand.type}; expected {expected}")
     return bindings
 
 
 def verify_calls(module: Module) -> None:
     """Raises InvalidGraphError where a called function does not exist, does not fit, or calls itself."""
-    calls: dict[str, list[str]] = {}
-    for name, graph in module.graphs.items():
-        called = [node for node in graph.walk() if node.op_def is CALL]
-        for node in called:
-            _verify_call(module, name, node)
-        calls[name] = [node.attrs.function for node in called]
-    _verify_acyclic(calls)
+    found = {name: list(_calls(graph, ())) for name, graph in module.graphs.items()}
+    for name, calls in found.items():
+        for node, _ in calls:
+            _verify_callee(module, name, node)
+    _verify_acyclic({name: [node.attrs.function for node, _ in calls] for name, calls in found.items()})
+    for name, calls in found.items():
+        for node, known in calls:
+            _verify_call(module, name, node, known)
 
 
-def _verify_call(module: Module, graph: str, node: Node) -> None:
+def _calls(graph: Graph, outside: Collection[str]) -> Iterator[tuple[Node, set[str]]]:
+    """The calls in a graph and its regions, each with the symbols that are defined before it."""
+    known = {*outside, *(s for v in graph.inputs for s in T.symbols(v.type))}
+    for node in graph.nodes:
+        if node.op_def is CALL:
+            yield node, set(known)
+        known.update(s for v in node.results for s in T.symbols(v.type))
+        for region in node.regions:
+            yield from _calls(region, known)
+
+
+def _verify_callee(module: Module, graph: str, node: Node) -> None:
     attrs: Any = node.attrs
-    at = f"@{graph}: node {node.label}"
     if attrs.function not in module.graphs:
         known = ", ".join(module.graphs)
-        raise InvalidGraphError(f"{at}: calls @{attrs.function}, which does not exist; the module has: {known}")
+        raise InvalidGraphError(
+            f"@{graph}: node {node.label}: calls @{attrs.function}, which does not exist; the module has: {known}")
+
+
+def _verify_call(module: Module, graph: str, node: Node, known: Collection[str]) -> None:
+    attrs: Any = node.attrs
+    at = f"@{graph}: node {node.label}"
     try:
         expected = result_types(attrs.function, module.graphs[attrs.function], node.operands)
     except TypeInferenceError as error:
         raise InvalidGraphError(f"{at}: {error}") from error
-    if len(expected) != len(attrs.results) or not all(map(T.compatible, attrs.results, expected)):
+    if len(expected) != len(attrs.results) or T.mismatch(attrs.results, expected, known):
         listed = [f"({', '.join(map(str, types))})" for types in (attrs.results, expected)]
         raise InvalidGraphError(f"{at}: has results {listed[0]}; @{attrs.function} gives {listed[1]}")
 

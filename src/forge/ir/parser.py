@@ -23,7 +23,7 @@ import binascii
 import difflib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,10 +72,11 @@ def _read_metadata(text: str) -> list[np.ndarray]:
 
 
 class _Scope:
-    """Names inside one function. Keys are the names as they are printed."""
+    """Names inside one function or region. Keys are the names as they are printed; ``symbols`` are defined so far."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, symbols: Collection[str]) -> None:
         self.builder = Builder(graph)
+        self.symbols = set(symbols)
         self.values: dict[str, list[Value]] = {}
         self.constants: dict[tuple[int, str], Value] = {}
 
@@ -123,21 +124,22 @@ class _Parser(Cursor):
             self.ends[name], self.position = self.position, position
         return self.functions[name]
 
-    def function(self, name: str = "") -> Graph:
+    def function(self, name: str = "", outside: Collection[str] = ()) -> Graph:
+        """A function, or a region in whose text the symbols ``outside`` have a meaning."""
         graph = Graph(name=name)
-        scope = _Scope(graph)
+        scope = _Scope(graph, outside)
         with self.nested():
             self.expect("(")
             self.listed(")", lambda: self.parameter(graph, scope))
-            token = self.token
+            token, known = self.token, set(scope.symbols)
             declared = self.types() if self.accept("->") else None
             self.body(scope)
-            self.check_outputs(graph, declared, token)
+            self.check_outputs(graph, declared, known, token)
         return graph
 
-    def check_outputs(self, graph: Graph, declared: list[T.Type] | None, token: Token) -> None:
+    def check_outputs(self, graph: Graph, declared: list[T.Type] | None, known: Collection[str], token: Token) -> None:
         types = [v.type for v in graph.outputs]
-        if declared is not None and (len(declared) != len(types) or not all(map(T.compatible, declared, types))):
+        if declared is not None and (len(declared) != len(types) or T.mismatch(declared, types, known)):
             listed = [", ".join(map(str, t)) or "nothing" for t in (declared, types)]
             raise self.error(f"declared to return {listed[0]}; returns {listed[1]}", token)
 
@@ -152,7 +154,9 @@ class _Parser(Cursor):
         token = self.expect_kind("variable", "a parameter, as in %x: float32")
         name = self.name_of(token)
         self.expect(":")
-        self.define(scope, token, [graph.add_input(self.type(), name)])
+        value = graph.add_input(self.type(), name)
+        scope.symbols.update(T.symbols(value.type))
+        self.define(scope, token, [value])
 
     def define(self, scope: _Scope, token: Token, values: list[Value]) -> None:
         key = self.key_of(token)
@@ -281,7 +285,7 @@ class _Parser(Cursor):
         self.expect("(")
         with self.nested():
             self.listed(")", lambda: self.argument(scope, operands, attributes))
-            regions = self.regions(token) if self.at("{") else []
+            regions = self.regions(scope, token) if self.at("{") else []
         notes = self.notes()
         try:
             return self.apply(scope, token, operands, attributes, regions, notes).results
@@ -313,35 +317,36 @@ class _Parser(Cursor):
         if token.kind == "global":
             if attributes or regions:
                 raise self.error("a function takes neither attributes nor regions", token)
-            attributes = self.call_attributes(token, operands, notes)
+            attributes = self.call_attributes(scope, token, operands, notes)
         node = scope.builder.node(op_def, operands, attributes, regions, notes.name, notes.results)
         if len(notes.results) > len(node.results):
             raise self.error(f"{len(notes.results)} names for {len(node.results)} results", token)
-        for value, declared in zip(node.results, self.declared(token, notes, [v.type for v in node.results])):
+        for value, declared in zip(node.results, self.declared(scope, token, notes, [v.type for v in node.results])):
             value.type = declared
+            scope.symbols.update(T.symbols(declared))
         return node
 
-    def call_attributes(self, token: Token, operands: list[Value | None], notes: Notes) -> dict[str, Any]:
+    def call_attributes(self, scope: _Scope, token: Token, operands: list[Value | None], notes: Notes) -> dict[str, Any]:
         name = self.name_of(token)
         if name not in self.starts:
             raise self.error(f"function @{name} is not defined; the text defines: {', '.join(self.starts)}", token)
         if name in self.active:
             raise self.error(f"function @{name} calls itself through {' -> '.join('@' + n for n in self.active)}", token)
         results = result_types(name, self.named_function(name), operands)
-        return {"function": name, "results": self.declared(token, notes, list(results))}
+        return {"function": name, "results": self.declared(scope, token, notes, list(results))}
 
-    def declared(self, token: Token, notes: Notes, inferred: list[T.Type]) -> list[T.Type]:
+    def declared(self, scope: _Scope, token: Token, notes: Notes, inferred: list[T.Type]) -> list[T.Type]:
         """The declared types if there are any: they may name fresh symbols as they like but must otherwise agree."""
         if notes.types is None:
             return inferred
         if len(notes.types) != len(inferred):
             raise self.error(f"{len(notes.types)} types for {len(inferred)} results", token)
-        for declared, found in zip(notes.types, inferred):
-            if not T.compatible(declared, found):
-                raise self.error(f"declared type {declared}; inferred {found}", token)
+        wrong = T.mismatch(notes.types, inferred, scope.symbols)
+        if wrong:
+            raise self.error(f"declared type {wrong[0]}; inferred {wrong[1]}", token)
         return notes.types
 
-    def regions(self, token: Token) -> list[Graph]:
+    def regions(self, scope: _Scope, token: Token) -> list[Graph]:
         self.expect("{")
         found: list[Graph] = []
         labels: list[str] = []
@@ -350,7 +355,7 @@ class _Parser(Cursor):
             labels.append(self.expect_kind("name", "the name of a region").text)
             self.expect("=")
             self.expect("fn")
-            found.append(self.function())
+            found.append(self.function(outside=scope.symbols))
 
         self.listed("}", region)
         expected = list(get_op(token.text).regions) if token.kind == "name" else []

@@ -31,6 +31,26 @@ def check_fits(value: Value, array: np.ndarray) -> None:
         raise InvalidGraphError(f"params: {value.name!r}: got {dtype} of shape {array.shape}; expected {type_}")
 
 
+def sizes_of_params(module: Module) -> dict[str, Dim]:
+    """What ``params`` says about symbols of ``main``: the sizes of its arrays.
+
+    Raises:
+        InvalidGraphError: two arrays contradict each other, or the size of one is no symbol and no number.
+    """
+    inputs = {v.name: v for v in module.main.inputs}
+    sizes: dict[str, Dim] = {}
+    given_by: dict[str, str] = {}
+    bound = [(name, dim, size) for name, a in module.params.items() for dim, size in zip(inputs[name].shape, a.shape)]
+    for name, dim, size in sorted(bound, key=lambda item: dims.symbols(item[1]) != [str(item[1])]):
+        if dims.symbols(dim) == [str(dim)] and str(dim) not in sizes:
+            sizes[str(dim)], given_by[str(dim)] = size, name
+        if dims.substitute(dim, sizes) != size:
+            others = [f"{s} = {sizes[s]}, as {given_by[s]!r} has it" for s in dims.symbols(dim) if s in sizes]
+            raise InvalidGraphError(
+                f"params: {name!r}: got size {size} for {dim}; expected {' and '.join(others) or 'a symbol or a number'}")
+    return sizes
+
+
 def substitute_symbols(module: Module, values: Mapping[str, Dim]) -> Module:
     """A copy of ``module`` with symbolic dimensions of ``main`` replaced in all types and attributes.
 
@@ -153,4 +173,7 @@ def _rebatched(module: Module, node: Node, old: int, new: int) -> Any:
     return dataclasses.replace(attrs, **changes) if changes else attrs
 
 
-__all__ = ["check_fits", "infer_again", "number_symbols", "replace_batch", "substitute_in_graph", "substitute_symbols"]
+__all__ = [
+    "check_fits", "infer_again", "number_symbols", "replace_batch", "sizes_of_params", "substitute_in_graph",
+    "substitute_symbols",
+]

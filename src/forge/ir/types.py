@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Union
 
@@ -152,6 +152,30 @@ def compatible(a: Type, b: Type) -> bool:
         case (SequenceType(element=x), SequenceType(element=y)) | (OptionalType(element=x), OptionalType(element=y)):
             return compatible(x, y)
     return a == b
+
+
+def mismatch(declared: Sequence[Type], inferred: Sequence[Type], known: Collection[str]) -> tuple[Type, Type] | None:
+    """The first pair in which results of the types ``inferred`` cannot be declared so; None: all can.
+
+    Dimensions must be provably equal, but symbols that are not ``known`` are the operator's own, and may have other names that
+    are not known either.
+    """
+    names: dict[str, Dim] = {}
+    pairs = [pair for d, i in zip(declared, inferred) for pair in _dimension_pairs(d, i)]
+    for ours, theirs in sorted(pairs, key=lambda pair: dims.symbols(pair[1]) != [str(pair[1])]):
+        new = [s for s in dims.symbols(ours) if s not in known and s not in map(str, names.values())]
+        old = [s for s in dims.symbols(theirs) if s not in known and s not in names]
+        if len(new) == len(old):
+            names.update(zip(old, map(dims.symbol, new)))
+    return next(((d, i) for d, i in zip(declared, inferred) if d != substitute(i, names)), None)
+
+
+def _dimension_pairs(a: Type, b: Type) -> Iterator[tuple[Dim, Dim]]:
+    match a, b:
+        case TensorType(), TensorType():
+            yield from zip(a.shape, b.shape)
+        case (SequenceType(element=x), SequenceType(element=y)) | (OptionalType(element=x), OptionalType(element=y)):
+            yield from _dimension_pairs(x, y)
 
 
 def symbols(type_: Type) -> Iterator[str]:

@@ -11,8 +11,7 @@ from forge.ir import types as T
 from forge.ir.builder import check_arity, infer
 from forge.ir.call import verify_calls
 from forge.ir.nodes import Graph, Module, Node, Value
-from forge.ir.retype import check_fits
-from forge.ir.types import compatible
+from forge.ir.retype import check_fits, sizes_of_params
 
 
 def verify(module: Module) -> None:
@@ -32,6 +31,7 @@ def verify(module: Module) -> None:
         if name not in inputs:
             raise InvalidGraphError(f"params: {name!r} names no input of @main; expected one of: {', '.join(inputs)}")
         check_fits(inputs[name], array)
+    sizes_of_params(module)
 
 
 def verify_graph(graph: Graph, where: str = "graph", symbols: Collection[str] = ()) -> None:
@@ -91,13 +91,10 @@ def _verify_types(node: Node, known: Collection[str], at: str) -> None:
         raise InvalidGraphError(f"{at}: {error}") from error
     if len(inferred) != len(node.results):
         raise InvalidGraphError(f"{at}: has {len(node.results)} results; the operator gives {len(inferred)}")
-    for value, expected in zip(node.results, inferred):
-        if not compatible(value.type, expected):
-            raise InvalidGraphError(f"{at}: result {value.index} has type {value.type}; the operator gives {expected}")
-        new = [s for s in T.symbols(value.type) if s not in known]
-        if new and all(s in known for s in T.symbols(expected)):
-            problem = f"nothing defines {new[0]} (the operator gives {expected})"
-            raise InvalidGraphError(f"{at}: result {value.index} has type {value.type}; {problem}")
+    types = [v.type for v in node.results]
+    wrong = T.mismatch(types, inferred, known)
+    if wrong:
+        raise InvalidGraphError(f"{at}: result {types.index(wrong[0])} has type {wrong[0]}; the operator gives {wrong[1]}")
 
 
 def _verify_uses(graph: Graph, values: Collection[Value], where: str) -> None:
@@ -121,4 +118,4 @@ def _name(value: Value) -> str:
     return f"result {value.index} of {value.producer.op}" if value.producer else "an unnamed input"
 
 
-__all__ = ["compatible", "verify", "verify_graph"]
+__all__ = ["verify", "verify_graph"]
