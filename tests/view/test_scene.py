@@ -106,6 +106,27 @@ def test_dotted_names_and_depth() -> None:
     assert [len(scope_of(n)) for n in Module(build.output(value)).main.nodes] == [3, 0, 0, names.DEEPEST]
 
 
+def chain(*own: str) -> list[tuple[str, ...]]:
+    """The scopes of a chain of nodes in these places."""
+    build = Builder()
+    value = build.input(TensorType((1,), "float32"), "x")
+    for place in own:
+        value = build.call("nn.relu", value, name=f"{place}/relu" if place else "relu")
+    return names.scopes(Module(build.output(value)).main.nodes)
+
+
+def test_a_node_between_nodes_of_a_scope_is_in_it() -> None:
+    inner, block = ("net", "block"), "net/block"
+    assert chain(block, "", "", block) == [inner] * 4
+    assert chain(block, "net", block) == [inner] * 3
+    assert chain("net/a", "", "net/b") == [("net", "a"), ("net",), ("net", "b")]
+    assert chain(block, "other", block) == [inner, ("other",), inner]
+
+
+def test_a_node_at_the_border_of_a_graph_stays_where_it_is() -> None:
+    assert chain("", "net/block", "") == [(), ("net", "block"), ()]
+
+
 def test_torch_modules_are_groups() -> None:
     note = ": net.Net/block.0: net.Block/block.0.act: torch.nn.ReLU/relu: aten.relu.default"
     nodes = [helper.make_node("Relu", ["x"], ["y"], "relu_1"), helper.make_node("Exp", ["y"], ["z"], "exp_1")]
@@ -130,6 +151,17 @@ def test_categories(operator: str, category: str) -> None:
 def test_costs_count_weights_and_traffic() -> None:
     cost = facts.cost_of(models.nested().main.find("nn.dense"))
     assert (cost.flops, cost.traffic, cost.parameters, cost.parameter_bytes) == (256, 2 * 64 + 256, 64, 256)
+
+
+@pytest.mark.parametrize(("value", "text"), [(7, "7"), (999, "999"), (1000, "1k"), (11_699_112, "11.7M"), (5 << 40, "5.5T")])
+def test_short_numbers(value: int, text: str) -> None:
+    assert facts.short_number(value) == text
+
+
+def test_groups_tell_nodes_and_weights() -> None:
+    made = scene.build(models.nested())
+    assert labelled(made, "block_a").lines == ["5 nodes · 128 weights"]
+    assert labelled(made, "first").lines == ["2 nodes · 64 weights"]
 
 
 def test_long_texts_lose_their_middle() -> None:

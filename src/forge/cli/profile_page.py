@@ -8,11 +8,14 @@ from forge.driver.profiler import Profile, Row
 from forge.view.page import document
 
 _STYLE = """
-body { font: 14px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 75em; color: #222; padding: 0 1em }
+:root { color-scheme: light dark }
+body { font: 14px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em;
+  color: light-dark(#222, #e6e8ec); background: light-dark(#fff, #14161a) }
 table { border-collapse: collapse; width: 100% } td, th { padding: .25em .6em; text-align: left; vertical-align: top }
-th { border-bottom: 2px solid #888; cursor: pointer } tr:nth-child(even) { background: #f4f4f6 }
+th { border-bottom: 2px solid #888; cursor: pointer } tr:nth-child(even) { background: light-dark(#f4f4f6, #1e2127) }
 td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
-.bar { background: #4a78b8; height: 1em; display: inline-block; vertical-align: middle } .shapes { color: #666; font-size: 12px }
+.bar { background: #4a78b8; height: 1em; display: inline-block; vertical-align: middle }
+.shapes { color: light-dark(#666, #98a1b0); font-size: 12px }
 """
 _SCRIPT = """
 document.querySelectorAll('th').forEach((head, column) => head.addEventListener('click', () => {

@@ -175,7 +175,8 @@ def documentation(node: Node) -> str:
     """The operator's equation."""
     if node.op == "constant":
         return "A tensor known at compile time."
-    return clipped(inspect.cleandoc(type(node.op_def).__doc__ or ""))
+    text = inspect.cleandoc(type(node.op_def).__doc__ or "")
+    return clipped("\n\n".join(" ".join(paragraph.split("\n")) for paragraph in text.split("\n\n")))
 
 
 def value_facts(value: Value) -> dict[str, Any]:
@@ -263,6 +264,22 @@ def _sum(values: Iterable[Dim | None]) -> Dim | None:
     except InvalidGraphError:
         return None
     return whole
+
+
+def group_line(nodes: Sequence[Node], cost: Cost) -> str:
+    """What the box of a group says."""
+    count = f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
+    return f"{count} · {short_number(cost.parameters)} weights" if cost.parameters else count
+
+
+def short_number(value: int) -> str:
+    """Three digits and a power of a thousand: ``11.7M``."""
+    scaled = float(value)
+    for unit in ("", "k", "M", "G"):
+        if scaled < 999.5:
+            return f"{scaled:.3g}{unit}"
+        scaled /= 1000
+    return f"{scaled:.3g}T"
 
 
 def histogram(nodes: Sequence[Node]) -> list[tuple[str, int]]:

@@ -148,7 +148,7 @@ def _with_bends(
         while len(trunk) < needed:
             upper = trunk[-1] if trunk else a
             rows[ranks[a] + len(trunk) + 1].append(following)
-            links[upper, following] = 8.0 if trunk else 2.0
+            links[upper, following] = 4.0 if trunk else 2.0
             trunk.append(following)
             following += 1
         chains[a, b] = trunk[:needed]
@@ -224,27 +224,44 @@ def coordinates(arrangement: Arrangement, extents: Sequence[Extent]) -> list[flo
     """Where the edges of each cell meet it, along x; ``extents`` are of the items. Cells of a row keep order and distance."""
     rows = arrangement.rows
     sizes = [*extents, *[(BEND_WIDTH / 2, BEND_WIDTH / 2)] * (arrangement.cells - arrangement.items)]
-    pulls: dict[int, list[tuple[int, float]]] = {}
-    row_of = {cell: k for k, row in enumerate(rows) for cell in row}
+    above: list[list[tuple[int, float]]] = [[] for _ in sizes]
+    below: list[list[tuple[int, float]]] = [[] for _ in sizes]
     for (a, b), pull in arrangement.links.items():
-        pulls.setdefault(a, []).append((b, pull))
-        pulls.setdefault(b, []).append((a, pull))
+        below[a].append((b, pull))
+        above[b].append((a, pull))
     x = [0.0] * len(sizes)
     for row in rows:
         _set(x, row, spread([0.0] * len(row), [1.0] * len(row), separations(row, sizes, arrangement.items)))
+    distances = [separations(row, sizes, arrangement.items) for row in rows]
     for sweep in range(_PLACE_SWEEPS):
-        downwards = sweep % 2 == 0
-        both = sweep >= _PLACE_SWEEPS - 4
-        for k in range(len(rows)) if downwards else range(len(rows) - 1, -1, -1):
-            towards = {k - 1, k + 1} if both else {k - 1 if downwards else k + 1}
+        downwards = sweep % 2 == 1
+        before = list(x)
+        for k in range(1, len(rows)) if downwards else range(len(rows) - 2, -1, -1):
             wanted, weights = [], []
             for cell in rows[k]:
-                near = [(x[n], p) for n, p in pulls.get(cell, ()) if row_of[n] in towards]
-                weight = sum(p for _, p in near)
-                wanted.append(sum(v * p for v, p in near) / weight if weight else x[cell])
-                weights.append(weight or 0.5)
-            _set(x, rows[k], spread(wanted, weights, separations(rows[k], sizes, arrangement.items)))
+                near = above[cell] if downwards else below[cell]
+                wanted.append(_median([(x[n], p) for n, p in near]) if near else x[cell])
+                weights.append(sum(p for _, p in near) or 0.5)
+            _set(x, rows[k], spread(wanted, weights, distances[k]))
+        if downwards and all(abs(a - b) < 0.05 for a, b in zip(x, before)):
+            break
     return x
+
+
+def _median(places: list[tuple[float, float]]) -> float:
+    """The place with half of the weight on each side; between two, their middle."""
+    if len(places) == 1:
+        return places[0][0]
+    places.sort()
+    half = sum(weight for _, weight in places) / 2
+    passed = 0.0
+    for k, (place, weight) in enumerate(places):
+        passed += weight
+        if passed == half:
+            return (place + places[k + 1][0]) / 2
+        if passed > half:
+            return place
+    return places[-1][0]
 
 
 def separations(row: Sequence[int], extents: Sequence[Extent], items: int) -> list[float]:

@@ -7,7 +7,7 @@ const SVG = 'http://www.w3.org/2000/svg';
 
 const ROW_GAP = 34, PORT_GAP = 22, PADDING = 16, HEADER = 26, BOX_GAP = 26, BEND_GAP = 12, BEND_WIDTH = 6, PORT_WIDTH = 8;
 const LABEL_HEIGHT = 24, LINE_HEIGHT = 15;
-const SMALLEST = 0.004, LARGEST = 4, READABLE = 0.3, MOST_OPEN = 20000, MOST_HITS = 200;
+const SMALLEST = 0.0005, LARGEST = 4, READABLE = 0.3, MOST_OPEN = 20000, MOST_HITS = 200;
 
 const state = {
   root: data.graphs.find(g => g.name === 'main').scope,
@@ -529,7 +529,7 @@ function search() {
     const box = boxes[number];
     return element('li', {}, element('button', { onclick: () => goTo(i), tabindex: -1 },
       element('b', {}, box.op ?? (box.kind === 'group' ? box.label : box.kind)),
-      element('span', {}, box.name || box.results?.[0]?.name || '')));
+      element('span', {}, box.name || box.place || box.results?.[0]?.name || '')));
   }));
   remark();
 }
@@ -540,7 +540,7 @@ function goTo(index) {
   reveal(state.hits[state.hit]);
   $('count').textContent = `${state.hit + 1} of ${state.hits.length}`;
   [...$('hits').querySelectorAll('button')].forEach((button, i) => button.classList.toggle('current', i === state.hit));
-  $('hits').children[state.hit]?.scrollIntoView({ block: 'nearest' });
+  $('hits').hidden = true;
 }
 
 /* The panel. */
@@ -560,12 +560,12 @@ const cell = (text, attributes = {}) => element('td', attributes, text);
 const link = number => element('button', { class: 'link', onclick: () => reveal(number) }, titleOf(boxes[number]));
 const titleOf = box => (box.kind === 'node' ? `${box.label}${box.name ? ` ${box.name}` : ''}` : `${box.kind} ${box.name ?? box.label}`);
 
-function costTable(cost) {
+function costTable(cost, isWhole = false) {
   const rows = [['FLOPs', count(cost.flops), exact(cost.flops)], ['bytes read and written', bytes(cost.bytes), exact(cost.bytes)]];
   if (cost.parameters) rows.push(['weights', count(cost.parameters), exact(cost.parameters)], ['bytes of weights', bytes(cost.parameterBytes), exact(cost.parameterBytes)]);
   if (typeof cost.flops === 'number' && cost.flops && cost.bytes) rows.push(['FLOPs per byte', (cost.flops / cost.bytes).toPrecision(3)]);
   const whole = data.graphs.find(g => g.scope === state.root)?.cost.flopsAtOne;
-  if (whole && cost.flopsAtOne) rows.push(['share of FLOPs', `${(100 * cost.flopsAtOne / whole).toPrecision(3)}%`]);
+  if (whole && !isWhole && typeof cost.flops === 'number' && cost.flops) rows.push(['share of FLOPs', `${(100 * cost.flopsAtOne / whole).toPrecision(3)}%`]);
   return rowsOf(rows.map(([name, text, title]) => [cell(name), cell(text, { class: title === undefined && String(text).length > 16 ? 'long' : 'n', title })]));
 }
 
@@ -621,7 +621,7 @@ function modelPanel() {
   const parts = [element('h2', {}, graph.name === 'main' ? data.name : `@${graph.name}`), element('div', { class: 'name' }, `${graph.nodes} nodes`)];
   parts.push(heading('Inputs'), ...ends('input').map(b => valueEntry(b.results[0])));
   parts.push(heading('Outputs'), ...ends('output').map(b => valueEntry(b.operands[0])));
-  parts.push(heading('Cost'), costTable(graph.cost), heading('Operators'), operatorTable(graph.operators));
+  parts.push(heading('Cost'), costTable(graph.cost, true), heading('Operators'), operatorTable(graph.operators));
   return parts;
 }
 

@@ -217,7 +217,7 @@ class _Builder:
             inner = self.scope(entry.label, number)
             box.inside = inner.number
             box.members = self.fill(inner, entry.entries, sources)
-            box.lines = [f"{len(box.members)} nodes"]
+            box.lines = [facts.group_line(box.members, facts.total(map(self.scene.cost, box.members)))]
             members += box.members
         return members
 
@@ -242,7 +242,8 @@ class _Builder:
         around = self.scope(node.op, owner)
         for name, region in zip(names, node.regions):
             drawn = [n for n in region.nodes if n.op != "constant"]
-            box = Box("group", _label(name), [f"{len(drawn)} nodes"], "", around.number, members=drawn)
+            line = facts.group_line(drawn, facts.total(map(self.scene.cost, drawn)))
+            box = Box("group", _label(name), [line], "", around.number, members=drawn)
             number = self.box(around, box)
             box.inside = self.body(region, name, number)
         return around.number
