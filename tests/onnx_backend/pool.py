@@ -20,10 +20,11 @@ START_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case; ``message`` is empty when it passed."""
+    """What became of a case; ``message`` is empty when it passed, ``note`` what the worker says about it besides."""
 
     case: str
     message: str
+    note: str = ""
 
     @property
     def passed(self) -> bool:
@@ -50,7 +51,7 @@ class Worker:
         except BrokenPipeError:
             answer = None
         if answer is not None:
-            return Outcome(case, answer["message"])
+            return Outcome(case, answer["message"], answer.get("note", ""))
         return Outcome(case, self.stop())
 
     def stop(self) -> str:

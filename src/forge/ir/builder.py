@@ -11,7 +11,7 @@ from forge import dtypes
 from forge.errors import ForgeError, InvalidGraphError, TypeInferenceError
 from forge.ir.nodes import CONSTANT, ConstantAttrs, Graph, Node, Value
 from forge.ir.op import OpDef, get_op
-from forge.ir.types import Type
+from forge.ir.types import TensorType, Type
 
 # What the inference of an operator may raise on operands and attributes that its author did not think of.
 MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
@@ -76,6 +76,7 @@ def infer(op_def: OpDef[Any], operands: Sequence[Value | None], attrs: Any, regi
     Raises:
         InvalidGraphError: the operands or attributes do not fit the operator.
     """
+    check_steering(op_def, operands)
     try:
         return list(op_def.infer(operands, attrs, regions))
     except ForgeError:
@@ -100,6 +101,20 @@ def check_arity(op_def: OpDef[Any], operands: Sequence[Value | None], regions: S
             raise InvalidGraphError(f"{op_def.name}: operand {declared.name!r} is missing")
     if len(regions) != len(op_def.regions):
         raise InvalidGraphError(f"{op_def.name}: got {len(regions)} regions; expected {len(op_def.regions)}")
+
+
+def check_steering(op_def: OpDef[Any], operands: Sequence[Value | None]) -> None:
+    """Raises TypeInferenceError where an operand that stands for an attribute does not have the type of one."""
+    for declared, value in zip(op_def.operands, operands, strict=False):
+        if not declared.holds or value is None:
+            continue
+        type_ = value.type
+        fits = isinstance(type_, TensorType) and dtypes.is_integer(type_.dtype) and type_.is_static
+        if fits and isinstance(type_, TensorType):
+            fits = type_.size == 1 if declared.holds == "integer" else type_.rank <= 1
+        if not fits:
+            wanted = "one integer" if declared.holds == "integer" else "a vector of integers, of a length known when compiling"
+            raise TypeInferenceError(f"{op_def.name}: operand {declared.name!r}; got {type_}; expected {wanted}")
 
 
 def _without_absent_tail(op_def: OpDef[Any], operands: Sequence[Value | None]) -> Sequence[Value | None]:

@@ -46,12 +46,17 @@ class Accuracy(Flag):
 
 @dataclass(frozen=True)
 class Operand:
-    """One formal operand. ``variadic`` stands for any number (at the end of the list); ``optional`` may be absent (None)."""
+    """One formal operand. ``variadic`` stands for any number (at the end of the list); ``optional`` may be absent (None).
+
+    ``holds``: "integers" (a vector of a length that is known when compiling, or a scalar) or "integer" (one element) for
+    what an attribute could say as well; "" for everything else, which ``infer`` checks.
+    """
 
     name: str
     optional: bool = False
     variadic: bool = False
     doc: str = ""
+    holds: str = ""
 
 
 @dataclass(frozen=True)

@@ -226,6 +226,7 @@ class Pad(Op[PadAttrs]):
 
     def _dynamic(self, operands: Values, data: TensorType) -> TensorType:
         widths = tensor(self.name, optional_operand(operands, 2), "pad_width")
+        expect_dtype(self.name, widths, "pad_width", "integer")
         if widths.shape != (data.rank, 2):
             raise fail(self.name, "operand 'pad_width'", widths, f"shape ({data.rank}, 2)")
         return TensorType(fresh_dims("pad", data.rank), data.dtype)

@@ -91,7 +91,7 @@ class Full(Op[InitAttrs]):
     """A tensor of ``shape`` (attribute or operand) whose elements are all fill_value."""
 
     name = "full"
-    operands = (Operand("fill_value"), Operand("shape", optional=True))
+    operands = (Operand("fill_value"), Operand("shape", optional=True, holds="integers"))
     Attrs = InitAttrs
     kind = Kind.INJECTIVE
 
@@ -118,7 +118,7 @@ class Full(Op[InitAttrs]):
 class _Constant(Op[InitAttrs]):
     """zeros and ones."""
 
-    operands = (Operand("shape", optional=True),)
+    operands = (Operand("shape", optional=True, holds="integers"),)
     Attrs = InitAttrs
     kind = Kind.INJECTIVE
     value: int

@@ -214,7 +214,7 @@ class Split(Op[SplitAttrs]):
     """
 
     name = "split"
-    operands = (Operand("data"), Operand("sizes", optional=True))
+    operands = (Operand("data"), Operand("sizes", optional=True, holds="integers"))
     Attrs = SplitAttrs
     kind = Kind.INJECTIVE
 
@@ -313,7 +313,7 @@ class BroadcastTo(Op[BroadcastToAttrs]):
     """
 
     name = "broadcast_to"
-    operands = (Operand("data"), Operand("shape", optional=True))
+    operands = (Operand("data"), Operand("shape", optional=True, holds="integers"))
     Attrs = BroadcastToAttrs
     kind = Kind.INJECTIVE
 
@@ -401,7 +401,7 @@ class Tile(Op[TileAttrs]):
     """data repeated ``reps`` (attribute or operand) times along its last dimensions: out[i] = data[i % extent]."""
 
     name = "tile"
-    operands = (Operand("data"), Operand("reps", optional=True))
+    operands = (Operand("data"), Operand("reps", optional=True, holds="integers"))
     Attrs = TileAttrs
     kind = Kind.INJECTIVE
 

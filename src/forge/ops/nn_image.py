@@ -98,7 +98,7 @@ def cubic_weight(distance: Any, alpha: float, choose: Any) -> Any:
 class _Resize(Op[Any]):
     """Resizes the spatial axes to ``size`` (attribute or operand ``sizes``); modes are at the head of ``forge.ops.nn_image``."""
 
-    operands = (Operand("data"), Operand("sizes", optional=True))
+    operands = (Operand("data"), Operand("sizes", optional=True, holds="integers"))
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.INJECTIVE
     spatial: ClassVar[str]

@@ -99,7 +99,7 @@ class NormalAttrs:
 class _Generator(Op[Any]):
     """uniform and normal: a shape (attribute or operand) in, random numbers out."""
 
-    operands = (Operand("shape", optional=True),)
+    operands = (Operand("shape", optional=True, holds="integers"),)
     kind = Kind.INJECTIVE
     traits = Trait.RANDOM
     accuracy = Accuracy.ROUNDING

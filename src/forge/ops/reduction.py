@@ -86,7 +86,7 @@ def _spread(indices: Sequence[Expr], axes: Sequence[int], rank: int) -> list[Exp
 class Reduction(Op[ReduceAttrs]):
     """A reduction that is one te reduction; see the rows below."""
 
-    operands = (Operand("data"), Operand("axes", optional=True))
+    operands = (Operand("data"), Operand("axes", optional=True, holds="integers"))
     Attrs = ReduceAttrs
     kind = Kind.REDUCTION
     te_kind: str

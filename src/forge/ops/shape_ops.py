@@ -75,7 +75,7 @@ class Reshape(Op[ReshapeAttrs]):
     """
 
     name = "reshape"
-    operands = (Operand("data"), Operand("newshape", optional=True))
+    operands = (Operand("data"), Operand("newshape", optional=True, holds="integers"))
     Attrs = ReshapeAttrs
     kind = Kind.INJECTIVE
 
@@ -198,7 +198,7 @@ class Squeeze(Op[SqueezeAttrs]):
     """data without the dimensions ``axis`` (attribute or operand ``axes``), which are 1; None: without all that are 1."""
 
     name = "squeeze"
-    operands = (Operand("data"), Operand("axes", optional=True))
+    operands = (Operand("data"), Operand("axes", optional=True, holds="integers"))
     Attrs = SqueezeAttrs
     kind = Kind.INJECTIVE
 
@@ -279,7 +279,7 @@ class ExpandDims(Op[ExpandDimsAttrs]):
     """
 
     name = "expand_dims"
-    operands = (Operand("data"), Operand("axes", optional=True))
+    operands = (Operand("data"), Operand("axes", optional=True, holds="integers"))
     Attrs = ExpandDimsAttrs
     kind = Kind.INJECTIVE
 

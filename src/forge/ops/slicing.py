@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from forge.ops.signatures import (
 )
 from forge.te import Expr, Tensor
 
+T = TypeVar("T")
 UNBOUNDED = 2**31 - 1
 """A bound of at least this size, of either sign, lies beyond every dimension."""
 
@@ -83,10 +84,10 @@ class StridedSlice(Op[StridedSliceAttrs]):
     name = "strided_slice"
     operands = (
         Operand("data"),
-        Operand("begin", optional=True),
-        Operand("end", optional=True),
-        Operand("strides", optional=True),
-        Operand("axes", optional=True),
+        Operand("begin", optional=True, holds="integers"),
+        Operand("end", optional=True, holds="integers"),
+        Operand("strides", optional=True, holds="integers"),
+        Operand("axes", optional=True, holds="integers"),
     )
     Attrs = StridedSliceAttrs
     kind = Kind.INJECTIVE
@@ -105,7 +106,11 @@ class StridedSlice(Op[StridedSliceAttrs]):
         return [TensorType(tuple(shape), data.dtype)]
 
     def _unknown(self, operands: Values, attrs: StridedSliceAttrs, data: TensorType) -> tuple[Dim, ...]:
-        count = len(attrs.begin) if attrs.begin is not None else static_length(self.name, operands[1], "begin")
+        given = zip(_own(attrs), _padded(operands[1:]), ("begin", "end", "strides", "axes"), strict=True)
+        lengths = [static_length(self.name, v, n) if a is None else len(a) for a, v, n in given if (a, v) != (None, None)]
+        if len(set(lengths)) != 1:
+            raise fail(self.name, "numbers of begin, end, strides and axes", lengths, "equal numbers")
+        count = lengths[0]
         has_axes = len(operands) > 4 and operands[4] is not None
         axes = attrs.axes if attrs.axes is not None or has_axes else tuple(range(count))
         changed = range(data.rank) if axes is None else normalize_axes(self.name, axes, data.rank)
@@ -218,7 +223,7 @@ def _steps(operands: Tensors, attrs: StridedSliceAttrs) -> list[Step]:
     return steps
 
 
-def _padded(operands: Sequence[Tensor | None]) -> list[Tensor | None]:
+def _padded(operands: Sequence[T | None]) -> list[T | None]:
     return [*operands, None, None, None, None][:4]
 
 

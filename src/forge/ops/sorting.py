@@ -154,7 +154,7 @@ class TopK(Op[TopKAttrs]):
     """
 
     name = "topk"
-    operands = (Operand("data"), Operand("k", optional=True))
+    operands = (Operand("data"), Operand("k", optional=True, holds="integer"))
     Attrs = TopKAttrs
     kind = Kind.OPAQUE
     kernel = "topk"
@@ -343,7 +343,7 @@ class ArgWhere(Op[NoAttrs]):
     """
 
     name = "argwhere"
-    operands = (Operand("condition"), Operand("count", optional=True))
+    operands = (Operand("condition"), Operand("count", optional=True, holds="integer"))
     kind = Kind.OPAQUE
     kernel = "argwhere"
 
@@ -382,7 +382,7 @@ class ScanopAttrs:
 class Cumulative(Op[ScanopAttrs]):
     """cumsum and cumprod."""
 
-    operands = (Operand("data"), Operand("axis", optional=True))
+    operands = (Operand("data"), Operand("axis", optional=True, holds="integer"))
     Attrs = ScanopAttrs
     kind = Kind.ANCHOR
     kernel = "cumulative"

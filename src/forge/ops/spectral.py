@@ -52,7 +52,7 @@ class Dft(Op[DftAttrs]):
     """
 
     name = "fft.dft"
-    operands = (Operand("data"), Operand("length", optional=True))
+    operands = (Operand("data"), Operand("length", optional=True, holds="integer"))
     Attrs = DftAttrs
     kind = Kind.OPAQUE
     kernel = "fft"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forge.errors import ForgeError, ImportModelError, OpAttributeInvalid, OpAttributeUnimplemented, OpNotImplemented
-from forge.frontends.onnx import from_onnx, import_model, scope, unsupported_operators
+from forge.frontends.onnx import from_onnx, import_model, register, scope, unregister, unsupported_operators
 from forge.ir.nodes import Module
 from tests.frontends.onnx.support import evaluate, example, model, ops, run
 
@@ -351,7 +351,8 @@ def test_functions_that_call_each_other_for_ever() -> None:
 
 
 def test_functions_that_expand_to_billions_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scope, "MAX_CONVERTED_NODES", 1000)
+    monkeypatch.setattr(scope, "MIN_EXPANSION", 1000)
+    monkeypatch.setattr(scope, "EXPANSION_FACTOR", 0)
     calls = [
         f'<domain: "f", opset_import: ["" : 21, "f" : 1]> F{i} (a) => (b) {{ c = f.F{i + 1}(a)  b = f.F{i + 1}(c) }}'
         for i in range(30)
@@ -437,11 +438,34 @@ def test_sanitized_names_of_parameters() -> None:
     assert list(from_onnx(proto, keep_params_in_input=True).params) == ["w"]
 
 
-@pytest.mark.parametrize(("value", "got"), [("one", "'one'"), (1.5, "1.5"), ([0, 1], r"\(0, 1\)")])
+@pytest.mark.parametrize(("value", "got"), [("one", "STRING"), (1.5, "FLOAT"), ([0, 1], "INTS")])
 def test_attribute_of_another_kind(value: Any, got: str) -> None:
     proto = model("g (float[2, 3] x) => (float[2, 3] y) { y = Softmax<axis=0>(x) }")
     proto.graph.node[0].attribute[0].CopyFrom(onnx.helper.make_attribute("axis", value))
-    with pytest.raises(OpAttributeInvalid, match=f"attribute 'axis': got {got}; expected int"):
+    with pytest.raises(OpAttributeInvalid, match=f"attribute 'axis': got kind {got}; expected INT"):
+        import_model(proto)
+
+
+def test_attribute_of_another_kind_without_a_schema() -> None:
+    register("Twice", lambda g, x, *, factor=2: x, domain="com.acme")
+    try:
+        proto = model("g (float[2] x) => (float[2] y) { y = com.acme.Twice<factor=[1]>(x) }", domains={"com.acme": 1})
+        with pytest.raises(OpAttributeInvalid, match=r"attribute 'factor': got \(1,\); expected int"):
+            import_model(proto)
+    finally:
+        unregister("Twice", domain="com.acme")
+
+
+def test_whole_number_for_a_float() -> None:
+    proto = model("g (float[2] x) => (float[2] y) { y = LeakyRelu(x) }")
+    proto.graph.node[0].attribute.append(onnx.helper.make_attribute("alpha", 2))
+    assert run(proto, np.array([-1, 1], np.float32))[0].tolist() == [-2, 1]
+
+
+def test_attribute_given_twice() -> None:
+    proto = model("g (float[2, 3] x) => (float[2, 3] y) { y = Softmax<axis=0>(x) }")
+    proto.graph.node[0].attribute.append(onnx.helper.make_attribute("axis", 1))
+    with pytest.raises(OpAttributeInvalid, match="'axis' is given twice"):
         import_model(proto)
 
 

@@ -18,7 +18,7 @@ from forge.ir.nodes import Graph, Value
 from forge.ir.types import Type
 
 MAX_NESTING = 64
-_MODEL_FAULTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, MemoryError)
+_MODEL_FAULTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 
 
 def convert_nodes(scope: Scope, nodes: Iterable[onnx.NodeProto]) -> None:
@@ -42,6 +42,7 @@ def convert_node(scope: Scope, node: onnx.NodeProto, index: int) -> None:
     converter = registry.lookup(node.domain, node.op_type, opset)
     results: Any = NotImplemented
     if converter is not None and functions.find(scope, node) is None:
+        registry.check_attribute_kinds(node, opset)
         attributes = {a.name: attribute_value(a, scope.options.reader) for a in node.attribute}
         results = converter.call(context, operands, attributes)
     if results is NotImplemented:
@@ -88,8 +89,15 @@ def located(where: str) -> Iterator[None]:
     except ForgeError as error:
         kind = ImportModelError if isinstance(error, TypeInferenceError) else type(error)
         raise kind(f"{where}: {error}") from error
+    except MemoryError as error:
+        raise ImportModelError(f"{where}: needs more memory than there is; expected a smaller model; {error}") from error
+    except RecursionError as error:
+        raise ImportModelError(f"{where}: graphs, functions or expressions are nested too deeply; simplify the model") from error
     except _MODEL_FAULTS as error:
-        raise ImportModelError(f"{where}: {type(error).__name__}: {error}") from error
+        raise ImportModelError(
+            f"{where}: operands or attributes do not fit the operator; got {type(error).__name__}: {error}; expected what its "
+            "specification says; check the model with onnx.checker"
+        ) from error
 
 
 def _location(scope: Scope, node: onnx.NodeProto, index: int) -> str:

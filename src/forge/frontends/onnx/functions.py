@@ -47,7 +47,8 @@ def expand(
         raise ImportModelError(f"functions are nested more than {MAX_DEPTH} deep; expected no recursion")
     if len(operands) > len(function.input):
         raise ImportModelError(f"got {len(operands)} inputs; expected at most {len(function.input)}")
-    inner = Scope(scope.graph, scope.options, _opsets(function, scope), None, f"{name}/", scope.function_depth + 1)
+    opsets, depth = _opsets(function, scope), scope.function_depth + 1
+    inner = Scope(scope.graph, scope.options, opsets, None, f"{name}/", depth, scope.taken)
     padded = [*operands, *[None] * (len(function.input) - len(operands))]
     for formal, value in zip(function.input, padded):
         inner.define(formal, value)
@@ -61,10 +62,7 @@ def expand(
 
 def find_schema(node: onnx.NodeProto, opset: int) -> Any:
     """The operator's ``onnx.defs.OpSchema``, None when the onnx package does not know it."""
-    try:
-        return onnx.defs.get_schema(node.op_type, opset, registry.canonical_domain(node.domain))
-    except onnx.defs.SchemaError:
-        return None
+    return registry.find_schema(node.domain, node.op_type, opset)
 
 
 def schema_body(node: onnx.NodeProto, opset: int, operands: Sequence[Value | None] = ()) -> onnx.FunctionProto | None:

@@ -146,7 +146,7 @@ def _options(loaded: LoadedModel, freeze_params: bool, convert_config: Mapping[s
         raise ImportModelError(f"convert_config: unknown entry {unknown[0]!r}; expected {', '.join(CONVERT_CONFIG)}")
     own = {(registry.canonical_domain(f.domain), f.name, f.overload): f for f in loaded.proto.functions}
     config = {**CONVERT_CONFIG, **(convert_config or {})}
-    return Options(loaded.reader, freeze_params, config, own)
+    return Options(loaded.reader, freeze_params, config, own, size=loaded.size)
 
 
 def _convert(

@@ -10,7 +10,8 @@ import logging
 import math
 import mmap
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,12 @@ _FOREIGN = (  # (offset, magic, what it is, what to do)
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model with what its messages need: a name for error messages and a reader of its tensors."""
+    """A model with what its messages need: a name for error messages, a reader of its tensors, its number of nodes."""
 
     proto: onnx.ModelProto
     where: str
     reader: TensorReader
+    size: int = 0
 
 
 def load(model: Any) -> LoadedModel:
@@ -60,14 +62,16 @@ def load(model: Any) -> LoadedModel:
         raise ImportModelError(f"from_onnx: got {type(model).__name__}; expected a path, bytes or an onnx.ModelProto")
     _check_header(loaded.proto, loaded.where)
     _run_checker(loaded.proto, loaded.where)
-    return loaded
+    return replace(loaded, size=_check_texts(loaded.proto, loaded.where))
 
 
 def _load_file(path: Path) -> LoadedModel:
     where = path.name
-    if path.is_dir():
-        raise ImportModelError(f"{path}: is a folder; expected an .onnx file; pass the file inside it")
     try:
+        if path.is_dir():
+            raise ImportModelError(f"{path}: is a folder; expected an .onnx file; pass the file inside it")
+        if path.exists() and not path.is_file():
+            raise ImportModelError(f"{path}: is a device or a pipe; expected an .onnx file; copy it into a file first")
         size = path.stat().st_size
         if size > MAX_MESSAGE_BYTES:
             raise ImportModelError(
@@ -112,6 +116,44 @@ def _check_header(proto: onnx.ModelProto, where: str) -> None:
         )
     if proto.ir_version < 1:
         raise ImportModelError(f"{where}: got ONNX IR version {proto.ir_version}; expected 1 or more; the file is damaged")
+
+
+def _check_texts(proto: onnx.ModelProto, where: str) -> int:
+    """Checks that names are text (damaged ones are read as bytes) and returns the number of nodes, those of functions included.
+
+    Raises:
+        ImportModelError: a name is no UTF-8.
+    """
+    count = 0
+    waiting: list[Any] = [proto.graph, *proto.functions]
+    texts: list[Any] = [t for f in proto.functions for t in (f.name, f.domain, *f.input, *f.output, *f.attribute)]
+    imported = [*proto.opset_import, *(o for f in proto.functions for o in f.opset_import)]
+    texts.extend(o.domain for o in imported)
+    while waiting:
+        graph = waiting.pop()
+        count += len(graph.node)
+        if isinstance(graph, onnx.GraphProto):
+            texts.extend(_declared_texts(graph))
+        for node in graph.node:
+            texts.extend((node.name, node.op_type, node.domain, node.overload, *node.input, *node.output))
+            for attribute in node.attribute:
+                texts.extend((attribute.name, attribute.ref_attr_name))
+                waiting.extend(([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs))
+    damaged = next((t for t in texts if not isinstance(t, str)), None)
+    if damaged is not None:
+        raise ImportModelError(f"{where}: got the name {damaged!r}; expected UTF-8; the file is damaged: download it again")
+    return count
+
+
+def _declared_texts(graph: onnx.GraphProto) -> Iterator[Any]:
+    yield graph.name
+    for info in (*graph.input, *graph.output):
+        yield info.name
+        yield from (d.dim_param for d in info.type.tensor_type.shape.dim)
+    tensors = [*graph.initializer, *(part for s in graph.sparse_initializer for part in (s.values, s.indices))]
+    for tensor in tensors:
+        yield tensor.name
+        yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
 
 
 def _run_checker(proto: onnx.ModelProto, where: str) -> None:

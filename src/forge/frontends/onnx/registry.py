@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import onnx
@@ -22,6 +23,7 @@ from forge.errors import OpAttributeInvalid
 
 DEFAULT_DOMAIN = ""
 _DOMAIN_ALIASES = {"ai.onnx": DEFAULT_DOMAIN}
+MAX_VERSION = (1 << 31) - 1
 TABLE_OPSETS = {DEFAULT_DOMAIN: 28, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1, "ai.onnx.preview": 1}
 _IGNORED_ATTRIBUTES = frozenset({"consumed_inputs"})  # a memory hint of opset 1
 
@@ -145,10 +147,41 @@ def lookup(domain: str, op: str, opset: int) -> Converter | None:
 
 def schema_version(domain: str, op: str, opset: int) -> int:
     """The version of the operator that ``opset`` stands for, 0 when the onnx package does not know it."""
+    schema = find_schema(domain, op, opset)
+    return 0 if schema is None else int(schema.since_version)
+
+
+@cache
+def find_schema(domain: str, op: str, opset: int) -> Any:
+    """The operator's ``onnx.defs.OpSchema``, None when the onnx package does not know it."""
     try:
-        return int(onnx.defs.get_schema(op, opset, domain).since_version)
+        return onnx.defs.get_schema(op, opset, canonical_domain(domain)) if 0 < opset <= MAX_VERSION else None
     except onnx.defs.SchemaError:
-        return 0
+        return None
+
+
+@cache
+def _attribute_kinds(domain: str, op: str, opset: int) -> dict[str, str]:
+    schema = find_schema(domain, op, opset)
+    return {} if schema is None else {name: a.type.name for name, a in schema.attributes.items()}
+
+
+def check_attribute_kinds(node: onnx.NodeProto, opset: int) -> None:
+    """Compares kinds of attributes with the operator's schema, if there is one; a whole number may stand for a float.
+
+    Raises:
+        OpAttributeInvalid: one is of another kind, or given twice.
+    """
+    expected = _attribute_kinds(node.domain, node.op_type, opset)
+    names = set()
+    for attribute in node.attribute:
+        if attribute.name in names:
+            raise OpAttributeInvalid(f"attribute {attribute.name!r} is given twice; expected one value; remove the other")
+        names.add(attribute.name)
+        kind = onnx.AttributeProto.AttributeType.Name(attribute.type)
+        wanted = expected.get(attribute.name, kind)
+        if kind != wanted and (kind, wanted) != ("INT", "FLOAT"):
+            raise OpAttributeInvalid(f"attribute {attribute.name!r}: got kind {kind}; expected {wanted}; re-export the model")
 
 
 def rows() -> Iterator[Converter]:

@@ -17,14 +17,15 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType
 
-MAX_CONVERTED_NODES = 1_000_000
+MIN_EXPANSION, EXPANSION_FACTOR = 50_000, 100
+"""Functions, branches and loops may expand to so many nodes, and to so many times the nodes that the model has."""
 
 FunctionKey = tuple[str, str, str]  # domain, name, overload
 
 
 @dataclass
 class Options:
-    """What is the same for the whole import of one model."""
+    """What is the same for the whole import of one model; ``size`` is its number of nodes."""
 
     reader: TensorReader
     freeze_params: bool = True
@@ -32,6 +33,7 @@ class Options:
     functions: dict[FunctionKey, onnx.FunctionProto] = field(default_factory=dict)
     dimension_names: DimensionNames = field(default_factory=DimensionNames)
     params: dict[str, np.ndarray] = field(default_factory=dict)
+    size: int = 0
     converted: int = 0
     ranks: Ranks = field(default_factory=Ranks)
 
@@ -42,8 +44,12 @@ class Options:
             ImportModelError: there are too many.
         """
         self.converted += 1
-        if self.converted > MAX_CONVERTED_NODES:
-            raise ImportModelError(f"functions and sub-graphs expand to more than {MAX_CONVERTED_NODES} nodes; expected fewer")
+        limit = MIN_EXPANSION + EXPANSION_FACTOR * self.size
+        if self.converted > limit:
+            raise ImportModelError(
+                f"functions and sub-graphs expand to more than {limit} nodes; expected at most {MIN_EXPANSION}, and "
+                f"{EXPANSION_FACTOR} for each of the {self.size} nodes of the model; simplify it"
+            )
 
 
 class Scope:
@@ -57,6 +63,7 @@ class Scope:
         parent: Scope | None = None,
         prefix: str = "",
         function_depth: int = 0,
+        taken: dict[str, int] | None = None,
     ) -> None:
         self.graph = graph
         self.options = options
@@ -68,7 +75,7 @@ class Scope:
         self.initializers: dict[str, onnx.TensorProto | onnx.SparseTensorProto] = {}
         self.parameters: dict[str, Value] = {}
         self.captures: dict[Value, Value] = {}  # value of the parent -> input of this graph
-        self._taken: set[str] = set()
+        self.taken = {} if taken is None else taken  # names in this graph -> the last number that was put behind
 
     def define(self, name: str, value: Value | None) -> None:
         """Binds ``name``.
@@ -97,8 +104,8 @@ class Scope:
         raise ImportModelError(f"value {name!r} is used but nothing before its use defines it; expected topological order")
 
     def inlined(self, prefix: str) -> Scope:
-        """A scope for a sub-graph that is converted into this graph."""
-        return Scope(self.graph, self.options, self.opsets, self, self.prefix + prefix, self.function_depth)
+        """A scope for a sub-graph that is converted into this graph; names in it start with ``prefix``."""
+        return Scope(self.graph, self.options, self.opsets, self, prefix, self.function_depth, self.taken)
 
     def add_initializers(self, proto: onnx.GraphProto) -> None:
         """Makes the graph's initializers known; they become constants when they are first used.
@@ -131,11 +138,11 @@ class Scope:
 
     def unique(self, name: str) -> str:
         """``name`` with the scope's prefix, numbered if it is taken in this graph."""
-        wanted = self.prefix + name if name else ""
-        unique, number = wanted, 1
-        while unique and unique in self._taken:
-            unique, number = f"{wanted}_{number}", number + 1
-        self._taken.add(unique)
+        wanted = unique = self.prefix + name if name else ""
+        while unique and unique in self.taken:
+            self.taken[wanted] += 1
+            unique = f"{wanted}_{self.taken[wanted]}"
+        self.taken.setdefault(unique, 0)
         return unique
 
     def _materialise(self, name: str) -> Value:

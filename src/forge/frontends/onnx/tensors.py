@@ -20,7 +20,8 @@ from forge.errors import ImportModelError, ParseError
 from forge.ir.shapes import fresh_symbol
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 
-MAX_SPARSE_BYTES = 1 << 31
+MAX_SPARSE_BYTES, MAX_SPARSE_GROWTH = 1 << 28, 4096
+"""A sparse tensor may be so large when it is dense, or so many times the bytes of its values."""
 
 _ELEMENT_TYPES = {
     "FLOAT": "float32",
@@ -94,13 +95,21 @@ class TensorReader:
         where = f"sparse tensor {sparse.values.name!r}"
         values, indices = self.array(sparse.values), self.array(sparse.indices)
         shape = tuple(sparse.dims)
-        if any(d < 0 for d in shape) or math.prod(shape) * max(1, values.itemsize) > MAX_SPARSE_BYTES:
-            raise ImportModelError(f"{where}: got shape {list(shape)}; expected at most {MAX_SPARSE_BYTES} bytes when dense")
-        flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), shape) if len(indices) else indices[:, 0]
-        if len(flat) and (flat.min() < 0 or flat.max() >= math.prod(shape)):
+        count = math.prod(shape)
+        limit = max(MAX_SPARSE_BYTES, MAX_SPARSE_GROWTH * values.nbytes)
+        if not shape or any(d < 0 for d in shape) or count * max(1, values.itemsize) > limit:
+            raise ImportModelError(f"{where}: got shape {list(shape)}; expected at most {limit} bytes when dense")
+        if indices.dtype != np.int64 or values.ndim != 1 or indices.shape not in ((len(values),), (len(values), len(shape))):
+            raise ImportModelError(
+                f"{where}: got values of shape {list(values.shape)} and {indices.dtype} indices of shape {list(indices.shape)}; "
+                f"expected int64 indices of shape {[len(values)]} or {[len(values), len(shape)]}; the file is damaged"
+            )
+        sizes = np.array(shape if indices.ndim == 2 else [count], np.int64)
+        rows = indices.reshape(len(values), len(sizes))
+        if ((rows < 0) | (rows >= sizes)).any():
             raise ImportModelError(f"{where}: an index is outside of shape {list(shape)}; the file is damaged")
-        dense = np.zeros(math.prod(shape), values.dtype)
-        dense[flat] = values
+        dense = np.zeros(count, values.dtype)
+        dense[np.ravel_multi_index(tuple(rows.T), tuple(sizes)) if len(rows) else []] = values
         return dense.reshape(shape)
 
     def _external(self, tensor: onnx.TensorProto, dtype: str, where: str) -> np.ndarray:
@@ -143,12 +152,16 @@ class TensorReader:
         relative = Path(location)
         if not location or relative.is_absolute() or ".." in relative.parts or "\0" in location or "\\" in location:
             raise ImportModelError(f"{where}: external data location {location!r}; expected a relative path without '..'")
-        path = (self.folders[0] / relative).resolve()
+        try:
+            path = (self.folders[0] / relative).resolve()
+            exists = path.is_file()
+        except (OSError, RuntimeError, UnicodeError) as error:
+            raise ImportModelError(f"{where}: external data location {location[:100]!r}: {error}; expected a name") from error
         if not any(path.is_relative_to(folder.resolve()) for folder in self.folders):
             raise ImportModelError(
                 f"{where}: external data {location!r} leads to {path}; expected a file inside {self.folders[0]}"
             )
-        if not path.is_file():
+        if not exists:
             raise ImportModelError(
                 f"{where}: external data file {location!r} is missing in {self.folders[0]}; copy it beside the model"
             )

@@ -19,6 +19,9 @@ from forge.ops.compose.composer import Composer, Value
 from forge.ops.compose.resize_rules import MODES, Array, AxisPlan, Method, nearest_indices, neighbours, source_positions
 
 MAX_TAPS_READ_SINGLY = 4
+MAX_SCALE = float(1 << 32)
+MAX_POSITIONS, MAX_MATRIX = 1 << 22, 1 << 26
+"""Elements of an axis, and weights, that are tabulated."""
 
 
 def resize(
@@ -95,8 +98,8 @@ def _plans_by_scale(
     g: Composer, x: Value, places: Sequence[int], scales: Sequence[float], corners: list[tuple[float, float]] | None
 ) -> list[AxisPlan]:
     """Axes with the targets floor(size * scale)."""
-    if len(scales) != len(places) or min(scales, default=1.0) <= 0:
-        raise g.invalid(f"scales: got {list(scales)}; expected {len(places)} positive numbers")
+    if len(scales) != len(places) or not all(0 < s <= MAX_SCALE for s in scales):
+        raise g.invalid(f"scales: got {list(scales)}; expected {len(places)} positive numbers, at most {MAX_SCALE}")
     found = []
     for i, (axis, scale) in enumerate(zip(places, scales)):
         part = corners[i] if corners else (0.0, 1.0)
@@ -113,8 +116,8 @@ def _plans_by_size(
     g: Composer, x: Value, places: Sequence[int], targets: Sequence[Dim], policy: str, corners: list[tuple[float, float]] | None
 ) -> list[AxisPlan]:
     """Axes with given targets."""
-    if len(targets) != len(places):
-        raise g.invalid(f"sizes: got {len(targets)} numbers; expected {len(places)}")
+    if len(targets) != len(places) or any(isinstance(t, int) and t < 0 for t in targets):
+        raise g.invalid(f"sizes: got {list(targets)}; expected {len(places)} sizes")
     sizes = [x.shape[axis] for axis in places]
     scales = [_ratio(size, target) for size, target in zip(sizes, targets)]
     if policy != "stretch":
@@ -160,6 +163,10 @@ def _resize_axis(g: Composer, x: Value, plan: AxisPlan, method: Method) -> Value
     assert isinstance(size, int) and isinstance(target, int) and scale is not None
     if size == 0 and target != 0:
         raise g.invalid(f"axis {plan.axis} has size 0; expected elements to resize")
+    if target > MAX_POSITIONS or (method.antialias and method.mode != "nearest" and size > MAX_POSITIONS):
+        raise g.unsupported(
+            f"axis {plan.axis}: resizes {size} elements to {target}; expected at most {MAX_POSITIONS}; split the tensor before"
+        )
     positions = source_positions(g, method.coordinates, size, target, scale, plan.roi)
     if method.mode == "nearest":
         indices = np.clip(nearest_indices(g, positions, method.nearest), 0, max(size - 1, 0)).astype(np.int64)
@@ -167,6 +174,11 @@ def _resize_axis(g: Composer, x: Value, plan: AxisPlan, method: Method) -> Value
     indices, weights = neighbours(positions, size, scale, method)
     if len(weights) <= MAX_TAPS_READ_SINGLY:
         return _weighted_reads(g, x, plan.axis, indices, weights)
+    if target * size > MAX_MATRIX:
+        raise g.unsupported(
+            f"axis {plan.axis}: antialiasing of {size} elements to {target} takes a matrix of {target * size} weights; expected "
+            f"at most {MAX_MATRIX}; shrink in steps"
+        )
     matrix = np.zeros((target, size))
     np.add.at(matrix, (np.arange(target)[None, :].repeat(len(weights), 0), indices), weights)
     return _along_last(g, x, plan.axis, matrix)

@@ -75,6 +75,8 @@ def constant_of_shape(g: Context, shape: Value, *, value: np.ndarray | None = No
     known = g.dims(shape)
     if known is None:
         return g.call("full", g.constant(fill), shape, shape=None)
+    if any(isinstance(d, int) and d < 0 for d in known):
+        raise g.invalid(f"shape: got {list(known)}; expected sizes; the model is invalid")
     size = dims.product(known)
     if isinstance(size, int) and size <= MAX_ELEMENTS and dims.is_static(*known):
         return g.constant(np.full([int(d) for d in known if isinstance(d, int)], fill))
