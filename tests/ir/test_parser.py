@@ -5,7 +5,11 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import random
+import re
 import time
+from datetime import timedelta
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forge.errors import ForgeError, ParseError
+from forge import from_onnx
+from forge.errors import ParseError
 from forge.ir import Module, ObjectType, OptionalType, SequenceType, TensorType, UnrankedType
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_module
 from forge.ir.verifier import verify
+from tests.ops import harness
+from tests.ops.test_cases import all_cases
 
 few = settings(max_examples=150, deadline=None)
 
@@ -252,7 +259,22 @@ MISTAKES = [
     ("transpose(%x, axes=[0, 1)", 2, 27, "got ')'; expected ',' or ']'"),
     ("transpose(%x, axes=[0, n n])", 2, 26, "'n n' is not an integer expression"),
     ("transpose(%x, axes=[0, 9**9**9])", 2, 26, "is not an integer expression"),
+    ("exp(%x) /* ty=float32 /* name=\"a\" */", 2, 25, "a note inside a note; expected '*/'"),
+    ("exp(%x) /* ty=float32 3 */", 2, 25, "got '3'; expected ty=, name=, results= or '*/'"),
+    ("exp(%x) /* ty=float32 size=3 */", 2, 25, "got size=; expected ty=, name= or results="),
+    ("exp(%x) /* name=3 */", 2, 19, "got '3'; expected a string"),
+    ("exp(%x) /* ty=3 */", 2, 17, "got '3'; expected a type, as in Tensor[(1, 3), float32]"),
+    ("exp(%x) /* ty=Object[3] */", 2, 24, "got '3'; expected the name of a kind of object"),
+    ("exp(%x) /* ty=Tensor[(2), 3] */", 2, 29, "got '3'; expected a dtype"),
+    ("exp(%x) /* ty=Tensor[?, 3] */", 2, 27, "got '3'; expected a dtype"),
+    ("add(%x, meta[3][0])", 2, 16, "got '3'; expected relay.Constant"),
+    ("add(%x, meta[relay.Constant][n])", 2, 32, "got 'n'; expected the number of a constant"),
+    ("if(True, %x) { 3 = fn () { () } }", 2, 18, "got '3'; expected the name of a region"),
+    ("if(True, %x) { then_branch = { () } }", 2, 32, "got '{'; expected 'fn'"),
+    ("nn.leaky_relu(%x, alpha=%x)", 2, 27, "'%x' is not an integer expression"),
+    ("% = exp(%x); %x", 2, 3, "got '%'; expected a variable, a literal, a call or None"),
     ("transpose(%x, axes=[0, 0])", 2, 3, "transpose"),
+    ("reshape(%x, newshape=[n, 2])", 2, 3, "reshape: an attribute uses the symbol n, which no earlier value defines"),
 ]  # fmt: skip
 
 
@@ -294,8 +316,10 @@ def test_mistakes_in_a_body(text: str, line: int, column: int, message: str) -> 
         ("def @main(%x: float32) { @f(%x, %x) } def @f(%v: float32) { %v }", "@f: got 2 operands; expected 1"),
         ("def @main(%x: float32) { @f(%x) } def @f(%v: int8) { %v }", "@f: operand %v: got float32; expected int8"),
         ("def @main(%x: float32) { @f(%x, a=1) } def @f(%v: float32) { %v }", "a function takes neither attributes nor regions"),
-        ('def @main() { () }\n#[metadata]\n{"relay.Constant": 3}', "metadata"),
-        ("def @main() { () }\n#[metadata]\n[", "metadata"),
+        ('def @main() { () }\n#[metadata]\n{"relay.Constant": 3}', "line 2, column 1: metadata: TypeError"),
+        ('def @main() { () }\n#[metadata]\n{"relay.Constants": []}', "line 2, column 1: metadata: KeyError('relay.Constant')"),
+        ("def @main() { () }\n#[metadata]\n{3: 4}", "line 3, column 2: metadata: Expecting property name"),
+        ("def @main() { () }\n#[metadata]\n[", "line 3, column 2: metadata: Expecting value"),
     ],
 )  # fmt: skip
 def test_mistakes_outside_bodies(text: str, message: str) -> None:
@@ -324,8 +348,14 @@ def test_metadata() -> None:
     ],
 )  # fmt: skip
 def test_damaged_metadata(changes: dict[str, object]) -> None:
-    with pytest.raises(ParseError, match="metadata"):
+    with pytest.raises(ParseError, match=r"line 4, column 1: metadata: constant 0: .*; expected the JSON") as caught:
         parse_module(_metadata(**changes))
+    assert str(caught.value).endswith("\n  #[metadata]\n  ^")
+
+
+def test_deep_text() -> None:
+    with pytest.raises(ParseError, match=r"line 2, column 259: the text nests deeper than 64 levels"):
+        parse_module(body("exp(" * 70 + "%x"))
 
 
 def test_a_long_line_is_shown_around_the_caret() -> None:
@@ -393,6 +423,7 @@ SEEDS = [
     "def @f(%v: Tensor[(a, b), int64], k=[1, \"x\"]) { argwhere(%v) }\n",
     _metadata(),
 ]  # fmt: skip
+DIGITS = print_module(from_onnx(Path(__file__).parent.parent.parent / "examples/digits/digits.onnx").mod, types=True)
 PIECES = [
     "%", "@", '"', "(", ")", "[", "]", "{", "}", ",", ";", "=", ":", "/*", "*/", "/* ty=", "//", "-", "1", "9" * 30, "1e999f",
     "nanf", "inff",
@@ -402,17 +433,26 @@ PIECES = [
 ]  # fmt: skip
 
 
+SECONDS = timedelta(seconds=10)
+TOKEN = re.compile(r'\s+|[A-Za-z_][\w.]*|%[\w.]+|-?\d[\w.]*|"[^"]*"|.', re.DOTALL)
+VALUE = re.compile(r'-?\d[\w.]*|True|False|None|"[^"]*"|(?:u?int|float|bool)[0-9]*')
+VALUES = [
+    "0", "-1", "9223372036854775807", "-9223372036854775808", "1e38f", "nanf", "-1e-300f64", "1000000", "2147483648", "n", "n*n",
+    "(n // 0)", "(n % 0)", "None", "True", '"x"', '"string"', "[]", "[0, 0]", "[[1]]", "float16", "int4", "uint8", "string",
+    "complex64", "float8_e5m2", "bool",
+]  # fmt: skip
+
+
 def survives(text: str) -> None:
-    """The parser gives a module that prints and reads back, or a ParseError."""
+    """The parser gives a module that is valid, prints and reads back, or an error with a line and a caret."""
     try:
         module = parse_module(text)
-    except ParseError:
+    except ParseError as error:
+        assert re.match(r"line [0-9]+, column [0-9]+: ", str(error))
+        assert str(error).endswith("^")
         return
     assert isinstance(module, Module)
-    try:
-        verify(module)
-    except ForgeError:
-        return
+    verify(module)
     again = print_module(module, metadata=True)
     assert print_module(parse_module(again), metadata=True) == again
 
@@ -431,12 +471,51 @@ def test_random_tokens(pieces: list[str]) -> None:
     survives("".join(pieces))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400, deadline=SECONDS)
 @given(
-    st.sampled_from(SEEDS), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 12), st.sampled_from(["", *PIECES])), max_size=4)
+    st.sampled_from([*SEEDS, DIGITS]),
+    st.lists(st.tuples(st.floats(0, 1), st.integers(0, 12), st.sampled_from(["", *PIECES])), max_size=4),
 )
 def test_mutations_of_valid_text(text: str, edits: list[tuple[float, int, str]]) -> None:
     for where, removed, inserted in edits:
         start = int(where * len(text))
         text = text[:start] + inserted + text[start + removed :]
     survives(text)
+
+
+@cache
+def texts_of_operators() -> list[list[str]]:
+    """Tokens of a module for each operator, with types and constants; one of symbolic sizes where there is one."""
+    texts: dict[str, list[str]] = {}
+    for case in all_cases(made=False):
+        if case.op not in texts:
+            text = print_module(Module(harness.build_graph(case, case.symbolic)), types=True, metadata=True)
+            if len(text) < 20_000:
+                texts[case.op] = TOKEN.findall(text)
+    return list(texts.values())
+
+
+def mutate(tokens: list[str], draw: random.Random) -> None:
+    """One edit: tokens go, come from elsewhere, or change places; numbers, names and types become others of their kind."""
+    place = draw.randrange(len(tokens))
+    match draw.randrange(4):
+        case 0:
+            del tokens[place : place + draw.randint(1, 3)]
+        case 1:
+            tokens.insert(place, draw.choice(tokens))
+        case 2:
+            tokens[place] = draw.choice(draw.choice(texts_of_operators()))
+        case 3:
+            values = [k for k, token in enumerate(tokens) if VALUE.fullmatch(token)]
+            tokens[draw.choice(values or [place])] = draw.choice(VALUES)
+
+
+@pytest.mark.slow
+@settings(max_examples=6000, deadline=SECONDS)
+@given(st.integers(0, 2**32), st.integers(1, 3))
+def test_mutations_of_every_operator(seed: int, edits: int) -> None:
+    draw = random.Random(seed)
+    tokens = list(draw.choice(texts_of_operators()))
+    for _ in range(edits):
+        mutate(tokens, draw)
+    survives("".join(tokens))

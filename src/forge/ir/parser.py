@@ -30,12 +30,13 @@ import numpy as np
 
 from forge import dtypes
 from forge.errors import ForgeError, ParseError
+from forge.ir import attributes as attributes_of
 from forge.ir import types as T
 from forge.ir.arrays import from_bytes
 from forge.ir.builder import Builder
 from forge.ir.call import CALL, result_types
 from forge.ir.cursor import Cursor, Notes
-from forge.ir.lexer import Token
+from forge.ir.lexer import Source, Token
 from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
 from forge.ir.op import OpDef, get_op, is_operator, unknown_operator
 from forge.ir.text import DTYPE_OF, name_text
@@ -59,16 +60,27 @@ def parse_module(text: str, constants: Sequence[np.ndarray] | None = None) -> Mo
     body = text[: trailer.start()] if trailer else text
     body = _VERSION.sub(lambda version: re.sub(r"[^\n]", " ", version[0]), body)
     if constants is None:
-        constants = _read_metadata(text[trailer.end() :]) if trailer else []
+        constants = _read_metadata(text, trailer.start()) if trailer else []
     return _Parser(body, constants).module()
 
 
-def _read_metadata(text: str) -> list[np.ndarray]:
+def _read_metadata(text: str, start: int) -> list[np.ndarray]:
+    """The constants of a metadata section, which begins at ``start``."""
+    source, expected = Source(text), "expected the JSON that print_module(metadata=True) writes"
     try:
-        entries = json.loads(text)["relay.Constant"]
-        return [from_bytes(base64.b64decode(e["data"], validate=True), e["dtype"], e["shape"]) for e in entries]
-    except (ValueError, KeyError, TypeError, RecursionError, binascii.Error) as error:
-        raise ParseError(f"metadata: {error!r}; expected the JSON that print_module(metadata=True) writes") from error
+        entries = json.loads(text[start:].removeprefix("#[metadata]"))["relay.Constant"]
+        enumerated = list(enumerate(entries))
+    except json.JSONDecodeError as error:
+        raise source.error(start + len("#[metadata]") + error.pos, f"metadata: {error.msg}; {expected}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise source.error(start, f"metadata: {error!r}; {expected}") from error
+    arrays = []
+    for number, entry in enumerated:
+        try:
+            arrays.append(from_bytes(base64.b64decode(entry["data"], validate=True), entry["dtype"], entry["shape"]))
+        except (ValueError, KeyError, TypeError, binascii.Error) as error:
+            raise source.error(start, f"metadata: constant {number}: {error!r}; {expected}") from error
+    return arrays
 
 
 class _Scope:
@@ -319,6 +331,9 @@ class _Parser(Cursor):
                 raise self.error("a function takes neither attributes nor regions", token)
             attributes = self.call_attributes(scope, token, operands, notes)
         node = scope.builder.node(op_def, operands, attributes, regions, notes.name, notes.results)
+        undefined = [s for s in attributes_of.symbols(node.attrs) if s not in scope.symbols and op_def is not CALL]
+        if undefined:
+            raise self.error(f"{op_def.name}: an attribute uses the symbol {undefined[0]}, which no earlier value defines", token)
         if len(notes.results) > len(node.results):
             raise self.error(f"{len(notes.results)} names for {len(node.results)} results", token)
         for value, declared in zip(node.results, self.declared(scope, token, notes, [v.type for v in node.results])):
