@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -162,6 +163,23 @@ def test_groups_tell_nodes_and_weights() -> None:
     made = scene.build(models.nested())
     assert labelled(made, "block_a").lines == ["5 nodes · 128 weights"]
     assert labelled(made, "first").lines == ["2 nodes · 64 weights"]
+
+
+def test_weights_that_are_no_constants_are_lines_too() -> None:
+    build = Builder()
+    x, weight = build.input(TensorType((2, 8), "float32"), "x"), build.input(TensorType((4, 8), "float32"), "weight")
+    module = Module(build.output(build.call("nn.dense", x, weight, units=4)), {"weight": np.ones((4, 8), "float32")})
+    made = scene.build(module)
+    assert labels(made, 0) == ["x", "dense", "output_0"]
+    assert labelled(made, "dense").lines == ["weight 4×8 f32", "→ 2×4 f32"]
+    assert made.costs["main"].parameter_bytes == 128
+
+
+def test_boxes_beside_each_other_open_together() -> None:
+    made = scene.build(models.nested())
+    root = made.graphs["main"]
+    for most, expected in ((9, {"net"}), (10, {"net"}), (11, {"net", "block_a", "block_b"})):
+        assert {made.boxes[p[-1]].label for p in made.opened(root, most)} == expected
 
 
 def test_long_texts_lose_their_middle() -> None:

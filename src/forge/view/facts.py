@@ -103,9 +103,21 @@ def short_dtype(dtype: str) -> str:
     return dtype
 
 
-def box_lines(node: Node) -> list[str]:
+Bound = Mapping[Value, np.ndarray]
+"""Arrays of the inputs that a module's ``params`` give."""
+
+_NOTHING: Bound = MappingProxyType({})
+
+
+def contents(value: Value | None, bound: Bound) -> np.ndarray | None:
+    """The array of a constant, or of an input that has one."""
+    return None if value is None else bound.get(value, value.constant)
+
+
+def box_lines(node: Node, bound: Bound = _NOTHING) -> list[str]:
     """Constants that the node reads, and the types of its results."""
-    constants = [_constant_line(node, k) for k, v in enumerate(node.operands) if v is not None and v.constant is not None]
+    arrays = [contents(v, bound) for v in node.operands]
+    constants = [_constant_line(node, k, array) for k, array in enumerate(arrays) if array is not None]
     results = [short_type(v.type) for v in node.results]
     if len(constants) > 4:
         constants = [*constants[:3], f"{len(constants) - 3} more constants"]
@@ -114,10 +126,9 @@ def box_lines(node: Node) -> list[str]:
     return [*constants, *(f"→ {r}" for r in results)]
 
 
-def _constant_line(node: Node, position: int) -> str:
+def _constant_line(node: Node, position: int, array: np.ndarray) -> str:
     value = node.operands[position]
-    assert value is not None and value.constant is not None
-    array = value.constant
+    assert value is not None
     what = operand_name(node, position)
     if array.size == 1:
         return f"{what} = {clipped(_elements(array), 18)}"
@@ -179,13 +190,14 @@ def documentation(node: Node) -> str:
     return clipped("\n\n".join(" ".join(paragraph.split("\n")) for paragraph in text.split("\n\n")))
 
 
-def value_facts(value: Value) -> dict[str, Any]:
+def value_facts(value: Value, bound: Bound = _NOTHING) -> dict[str, Any]:
     """Name, type and size of a value; of a constant its first elements."""
     facts: dict[str, Any] = {"name": clipped(value.name), "type": clipped(str(value.type))}
     size = analysis.bytes_of(value)
     facts["bytes"] = dimension(size)
-    if value.constant is not None:
-        facts["constant"] = _elements(value.constant)
+    array = contents(value, bound)
+    if array is not None:
+        facts["constant"] = _elements(array)
     return facts
 
 
@@ -220,13 +232,13 @@ class Cost:
         }
 
 
-def cost_of(node: Node, functions: Mapping[str, Cost] = MappingProxyType({})) -> Cost:
+def cost_of(node: Node, functions: Mapping[str, Cost] = MappingProxyType({}), bound: Bound = _NOTHING) -> Cost:
     """The cost of one evaluation of ``node``; regions count once, a call what ``functions`` says."""
     if node.op == "call":
         return functions.get(node.attrs.function, Cost())
     flops = analysis.flops_of(node)
     moved = [v for v in [*dict.fromkeys(node.operands), *node.results] if v is not None]
-    arrays = {id(v.constant): v.constant for v in node.operands if v is not None and v.constant is not None}
+    arrays = {id(a): a for a in (contents(v, bound) for v in node.operands) if a is not None}
     sizes = [analysis.bytes_of(v) for v in moved]
     own = Cost(
         flops,

@@ -17,6 +17,7 @@ MOST_BENDS = 6000
 
 _ORDER_SWEEPS = 8
 _PLACE_SWEEPS = 14
+_TO_BEND = 0.01  # small: where an edge and a box want one place, the box gets it
 BEND_WIDTH = 6.0
 BOX_GAP = 26.0
 BEND_GAP = 12.0
@@ -148,11 +149,11 @@ def _with_bends(
         while len(trunk) < needed:
             upper = trunk[-1] if trunk else a
             rows[ranks[a] + len(trunk) + 1].append(following)
-            links[upper, following] = 4.0 if trunk else 2.0
+            links[upper, following] = 4.0 if trunk else _TO_BEND
             trunk.append(following)
             following += 1
         chains[a, b] = trunk[:needed]
-        links[trunk[needed - 1] if needed else a, b] = 2.0 if needed else 3.0
+        links[trunk[needed - 1] if needed else a, b] = _TO_BEND if needed else 3.0
     return rows, chains, links
 
 

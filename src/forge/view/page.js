@@ -390,8 +390,8 @@ function firstSight() {
   if (state.k >= readable) return;
   const { width, height } = viewport();
   const k = Math.max(readable, Math.min(0.9, (width - 80) / drawing.w));
-  const first = drawing.boxes.reduce((a, b) => (b.y < a.y ? b : a), drawing.boxes[0]);
-  moveTo(drawing.w * k < width ? drawing.w / 2 : first.x + first.w / 2, height / 2 / k - 24 / k, k);
+  const upper = drawing.boxes.filter(item => item.y < 0.6 * height / k);
+  moveTo(upper.reduce((sum, item) => sum + item.x + item.w / 2, 0) / upper.length, (height / 2 - 24) / k, k);
 }
 
 function bring(path) {
@@ -555,7 +555,7 @@ const bytes = value => (typeof value === 'number' ? scaled(value, ['B', 'KiB', '
 const exact = value => (typeof value === 'number' ? value.toLocaleString('en') : undefined);
 
 const heading = text => element('h3', {}, text);
-const rowsOf = rows => element('table', {}, ...rows.map(cells => element('tr', {}, ...cells)));
+const rowsOf = (rows, kind = '') => element('table', { class: kind }, ...rows.map(cells => element('tr', {}, ...cells)));
 const cell = (text, attributes = {}) => element('td', attributes, text);
 const link = number => element('button', { class: 'link', onclick: () => reveal(number) }, titleOf(boxes[number]));
 const titleOf = box => (box.kind === 'node' ? `${box.label}${box.name ? ` ${box.name}` : ''}` : `${box.kind} ${box.name ?? box.label}`);
@@ -566,7 +566,7 @@ function costTable(cost, isWhole = false) {
   if (typeof cost.flops === 'number' && cost.flops && cost.bytes) rows.push(['FLOPs per byte', (cost.flops / cost.bytes).toPrecision(3)]);
   const whole = data.graphs.find(g => g.scope === state.root)?.cost.flopsAtOne;
   if (whole && !isWhole && typeof cost.flops === 'number' && cost.flops) rows.push(['share of FLOPs', `${(100 * cost.flopsAtOne / whole).toPrecision(3)}%`]);
-  return rowsOf(rows.map(([name, text, title]) => [cell(name), cell(text, { class: title === undefined && String(text).length > 16 ? 'long' : 'n', title })]));
+  return rowsOf(rows.map(([name, text, title]) => [cell(name), cell(String(text).replaceAll('*', '·\u200b'), { class: String(text).length > 16 ? 'long' : 'n', title })]), 'numbers');
 }
 
 function valueEntry(value, formal) {
@@ -583,7 +583,7 @@ function valueEntry(value, formal) {
 
 function operatorTable(operators) {
   return rowsOf(operators.slice(0, 40).map(([name, number]) =>
-    [element('td', {}, element('button', { class: 'link', onclick: () => { $('search').value = `op:${name}`; search(); } }, name)), cell(String(number), { class: 'n' })]));
+    [element('td', {}, element('button', { class: 'link', onclick: () => { $('search').value = `op:${name}`; search(); } }, name)), cell(String(number), { class: 'n' })]), 'numbers');
 }
 
 function crumbs(path) {

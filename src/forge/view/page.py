@@ -18,7 +18,7 @@ from forge.ir.nodes import Graph, Module, Node, Value
 from forge.view import facts, layers
 from forge.view.scene import Box, Scene, Scope, build
 
-FIRST_SEEN = 60
+FIRST_SEEN = 80
 """Boxes that a page shows before anything is opened, about."""
 
 
@@ -155,7 +155,7 @@ def _ends(links: _Links, box: Box) -> dict[str, Any]:
 
 def _node(scene: Scene, links: _Links, node: Node) -> dict[str, Any]:
     operands = [
-        {"formal": facts.operand_name(node, k), **facts.value_facts(v), "from": links.source(v)}
+        {"formal": facts.operand_name(node, k), **facts.value_facts(v, scene.bound), "from": links.source(v)}
         for k, v in enumerate(node.operands) if v is not None
     ]
     return {

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.view import facts, layers
 from forge.view.names import Group, grouped
 
-LABEL_CHARACTER = 7.6
+LABEL_CHARACTER = 8.4
 LINE_CHARACTER = 6.7
 LABEL_HEIGHT = 24.0
 LINE_HEIGHT = 15.0
@@ -105,19 +107,25 @@ class Scope:
 
 @dataclass
 class Scene:
-    """All boxes and scopes of a module; ``graphs`` gives the scope of each of its graphs, by name."""
+    """All boxes and scopes of a module.
+
+    Attributes:
+        graphs: the scope of each graph, by name; ``costs`` what each costs.
+        bound: inputs that the module's ``params`` give; they are drawn as constants.
+    """
 
     boxes: list[Box]
     scopes: list[Scope]
     values: list[Value]
     graphs: dict[str, int]
     costs: dict[str, facts.Cost]
+    bound: dict[Value, np.ndarray] = field(default_factory=dict)
     node_costs: dict[Node, facts.Cost] = field(default_factory=dict)
 
     def cost(self, node: Node) -> facts.Cost:
         """What one evaluation of ``node`` costs."""
         if node not in self.node_costs:
-            self.node_costs[node] = facts.cost_of(node, self.costs)
+            self.node_costs[node] = facts.cost_of(node, self.costs, self.bound)
         return self.node_costs[node]
 
     def closed_extents(self, scope: Scope) -> list[layers.Extent]:
@@ -126,19 +134,23 @@ class Scene:
         return [(w / 2, w / 2) for w in widths]
 
     def opened(self, root: int, most: int) -> list[tuple[int, ...]]:
-        """Paths of boxes from scope ``root`` that can be open so that about ``most`` boxes are seen, those further out first."""
+        """Paths of boxes from scope ``root`` to open so that at most ``most`` boxes are seen, or as many as the outermost are.
+
+        Outer ones come first, and all or none of those that lie beside each other, but for those that are too large alone.
+        """
         found: list[tuple[int, ...]] = []
         seen = len(self.scopes[root].boxes)
-        level: list[tuple[int, ...]] = [(b,) for b in self.scopes[root].boxes]
+        level: list[tuple[int, tuple[int, ...]]] = [(root, ())]
         while level:
-            following: list[tuple[int, ...]] = []
-            for path in level:
-                inside = self.boxes[path[-1]].inside
-                if inside is None or seen + len(self.scopes[inside].boxes) > most:
+            following = []
+            for scope, path in level:
+                inside = [(b, i) for b in self.scopes[scope].boxes if (i := self.boxes[b].inside) is not None]
+                sizes = {b: len(self.scopes[i].boxes) for b, i in inside if len(self.scopes[i].boxes) <= most}
+                if seen + sum(sizes.values()) > most:
                     continue
-                seen += len(self.scopes[inside].boxes)
-                found.append(path)
-                following += [(*path, b) for b in self.scopes[inside].boxes]
+                seen += sum(sizes.values())
+                found += [(*path, b) for b in sizes]
+                following += [(i, (*path, b)) for b, i in inside if b in sizes]
             level = following
         return found
 
@@ -154,7 +166,9 @@ def build(module: Module) -> Scene:
 class _Builder:
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.scene = Scene([], [], [], {}, {})
+        inputs = {v.name: v for v in module.main.inputs}
+        bound = {inputs[name]: array for name, array in module.params.items() if name in inputs}
+        self.scene = Scene([], [], [], {}, {}, bound)
         self.home: dict[Node, int] = {}
         self.numbers: dict[Value, int] = {}
         self.pending: set[str] = set()
@@ -176,7 +190,7 @@ class _Builder:
         """The scope of a whole graph, with boxes for its inputs and outputs."""
         scope = self.scope(title, owner)
         sources: dict[Value, int] = {}
-        for value in graph.inputs:
+        for value in (v for v in graph.inputs if v not in self.scene.bound):
             sources[value] = self.box(scope, Box("input", _label(value.name or "input"), [facts.short_type(value.type)], "",
                                                  scope.number, value=value))
         listed = {v.producer for v in graph.outputs}
@@ -222,7 +236,7 @@ class _Builder:
         return members
 
     def node(self, scope: Scope, node: Node) -> int:
-        lines = [facts.clipped(line, _LONGEST_LINE) for line in facts.box_lines(node)]
+        lines = [facts.clipped(line, _LONGEST_LINE) for line in facts.box_lines(node, self.scene.bound)]
         box = Box("node", _label(facts.short_op(node)), lines, facts.category(node), scope.number, node)
         number = self.box(scope, box)
         if node.op == "call":
