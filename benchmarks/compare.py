@@ -85,20 +85,23 @@ def compare(
 def _measure(
     case: Case, threads: int, known: Mapping[str, int], ready: Mapping[str, Result], folder: Path, effort: Effort
 ) -> Measurement:
-    peak = run("peaks", folder, threads, log=folder / "peaks.log", seconds=effort.patience)
     rows = dict(ready)
     workers: dict[str, Worker] = {}
+    gauge = Worker("peaks", folder, threads, log=folder / "peaks.log")
     try:
+        peaks = [gauge.answer(effort.patience)]
+        gauge.hold()
         for library in [name for name, row in ready.items() if not row.failure]:
             workers[library] = Worker("serve", folder, library, threads, log=folder / f"{library}.log")
             rows[library] = _load(rows[library], workers[library], folder, effort)
         serving = {name: worker for name, worker in workers.items() if not rows[name].failure}
-        _take_turns(rows, serving, effort)
+        peaks += _take_turns(rows, serving, gauge, effort)
     finally:
-        for worker in workers.values():
+        for worker in (gauge, *workers.values()):
             worker.close()
-    return Measurement(case, threads, known["flops"], known["bytes"], peak["flops"], peak["bandwidth"],
-                       results.last_cache_bytes(), tuple(rows.values()))
+    flops, bandwidth = (max(peak[what] for peak in peaks) for what in ("flops", "bandwidth"))
+    return Measurement(case, threads, known["flops"], known["bytes"], flops, bandwidth, results.last_cache_bytes(),
+                       tuple(rows.values()))
 
 
 def _load(row: Result, worker: Worker, folder: Path, effort: Effort) -> Result:
@@ -121,8 +124,10 @@ def _arrays(path: Path) -> list[np.ndarray]:
         return [stored[name] for name in stored.files]
 
 
-def _take_turns(rows: dict[str, Result], serving: dict[str, Worker], effort: Effort) -> None:
-    """Adds samples to ``rows``; the order moves on by one from round to round."""
+def _take_turns(
+    rows: dict[str, Result], serving: dict[str, Worker], gauge: Worker, effort: Effort
+) -> Iterator[dict[str, float]]:
+    """Adds samples to ``rows``; the order moves on by one from round to round. Gives the machine's peaks in each round."""
     begin = time.monotonic()
     for number in range(effort.rounds):
         if number >= _FEWEST_ROUNDS and time.monotonic() - begin > effort.seconds:
@@ -133,6 +138,9 @@ def _take_turns(rows: dict[str, Result], serving: dict[str, Worker], effort: Eff
             rows[name] = _sample(rows[name], serving[name], effort)
             if rows[name].failure:
                 serving.pop(name).close()
+        gauge.go_on()
+        yield gauge.request(effort.patience)
+        gauge.hold()
 
 
 def _sample(row: Result, worker: Worker, effort: Effort) -> Result:

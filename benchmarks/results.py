@@ -60,7 +60,7 @@ class Measurement:
 
     Attributes:
         flops, bytes: arithmetic of a call, and bytes that it reads and writes at least.
-        peak_flops, bandwidth: per second, of as many threads; measured just before.
+        peak_flops, bandwidth: per second, of as many threads: the most in any round.
         cache_bytes: the last cache: less than that need not come from memory in each call.
     """
 

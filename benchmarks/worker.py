@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
+import itertools
 import json
 import math
 import os
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from forge.ir.nodes import Graph, Value
 
 _SAMPLE_SECONDS = 2e-3
-_PEAK_TRIALS = 3
-_PEAK_PAUSE = 0.1
 _DIE_WITH_PARENT = 1
 _LOOKUPS = ("take", "embedding", "gather", "gather_nd")
 Answer = dict[str, Any]
@@ -80,16 +80,13 @@ def weight_bytes(graph: Graph) -> int:
 
 
 def measure_peaks(threads: int) -> Iterator[Answer]:
-    """What the CPUs that the libraries run on can do now: the best of some trials, for one may be disturbed as a whole."""
+    """What the CPUs that the libraries run on can do now, once and then again for each line of the standard input."""
     from forge.driver import peaks
     from forge.target import Target
 
     _restrict(threads)
-    found = []
-    for _ in range(_PEAK_TRIALS):
-        found.append(peaks.measure(Target.parse("llvm"), threads))
-        time.sleep(_PEAK_PAUSE)
-    yield {"flops": max(f.flops for f in found), "bandwidth": max(f.bandwidth for f in found)}
+    for _ in itertools.chain([""], sys.stdin):
+        yield dataclasses.asdict(peaks.measure(Target.parse("llvm"), threads))
 
 
 def prepare(folder: Path, library: str, threads: list[int]) -> Iterator[Answer]:

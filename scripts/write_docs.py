@@ -19,6 +19,11 @@ OPT_LEVELS = """# Optimisation levels
 rounding of sums in another order. Higher levels take longer to compile. The table comes from `forge.driver.pipeline`; stages run
 from top to bottom.
 
+Inside `with forge.PassContext(opt_level=1, required_pass=["use_winograd"], disabled_pass=["fusion"]):` what is compiled follows
+the context: single stages run below their level, or not at all (those of level 0 cannot be left out). Its `config` takes
+`set_float16`, `set_bfloat16`, `set_channel_layout`, `winograd` and `tuned`. Arguments of `ir.compile` win where they differ from
+their defaults.
+
 """
 
 SETTINGS = """# Settings

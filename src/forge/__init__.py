@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from forge._version import __version__
 
 if TYPE_CHECKING:
-    from forge import errors
+    from forge import errors, frontends, relax
+    from forge.driver.pass_context import PassContext
     from forge.errors import ForgeError, OpAttributeInvalid, OpNotImplemented, TVMError
+    from forge.executor import cpu, create_executor
     from forge.loaders import from_onnx
     from forge.module import IRModule, RelayModule, load
     from forge.target import Target
@@ -26,16 +28,22 @@ _HOMES = {
     "from_onnx": "forge.loaders",
     "Runtime": "forge_runtime",
     "Target": "forge.target",
+    "PassContext": "forge.driver.pass_context",
+    "cpu": "forge.executor",
+    "create_executor": "forge.executor",
     "ForgeError": "forge.errors",
     "TVMError": "forge.errors",
     "OpNotImplemented": "forge.errors",
     "OpAttributeInvalid": "forge.errors",
     "errors": "",
+    "frontends": "",
+    "relax": "",
 }
 
 __all__ = [
-    "ForgeError", "IRModule", "OpAttributeInvalid", "OpNotImplemented", "RelayModule", "Runtime", "TVMError", "Target",
-    "__version__", "errors", "from_onnx", "load",
+    "ForgeError", "IRModule", "OpAttributeInvalid", "OpNotImplemented", "PassContext", "RelayModule", "Runtime", "TVMError",
+    "Target", "__version__", "cpu", "create_executor", "errors", "frontends", "from_onnx",
+    "load", "relax",
 ]
 
 

@@ -228,15 +228,18 @@ class IRModule:
 
         Args:
             model: a path, the bytes of a file, or a ``ModelProto``.
-            shape: shapes of inputs by name, in place of the model's; entries are integers or names of symbols.
-            dtype: element types of inputs that the model leaves open.
+            shape: shapes of inputs by name, in place of the model's; entries are integers, names of symbols, or None to keep.
+            dtype: element types of inputs by name, in place of the model's; a single one is for those that the model leaves open.
             opset: read the default domain as this opset instead of what the model declares.
             freeze_params: initialisers become constants; False keeps them as inputs, with their values in ``IRModule.params``.
-            convert_config: options of converters, by name.
-            export_node_renamed_model_path: write the model with a name for every node to this path.
+            convert_config: options of converters, by name: ``use_nt_batch_matmul`` writes products of rank 3 as
+                ``nn.batch_matmul`` with a transposed right side.
+            export_node_renamed_model_path: write the model with a name for every node to this path, and its external data
+                beside it.
 
         Raises:
-            ImportModelError: the model cannot be read; OpNotImplemented: it uses operators without a converter, all listed.
+            OptionError: an argument of the wrong kind; ImportModelError: the model cannot be read, or contradicts an argument;
+            OpNotImplemented: it uses operators without a converter, all listed.
         """
         from forge.frontends.onnx.importer import import_model
 

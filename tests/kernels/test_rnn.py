@@ -48,6 +48,7 @@ class Layer:
     input_forget: bool = False
     linear_before_reset: bool = False
     symbolic: bool = False
+    narrow: bool = False
 
     @property
     def directions(self) -> int:
@@ -77,12 +78,15 @@ class Layer:
         def batch_first(array: np.ndarray) -> np.ndarray:
             return np.ascontiguousarray(array.swapaxes(0, 1)) if self.layout else array
 
+        def weight(*shape: int) -> np.ndarray:
+            return draw(*shape).astype(dtypes.numpy_dtype("bfloat16" if self.narrow else "float32"))
+
         lengths = rng.integers(0, self.steps + 1, b).astype(np.int32) if self.lengths else None
         state = [batch_first(draw(d, b, h)) if self.states else None for _ in range(2)]
         common = [
             batch_first(draw(self.steps, b, depth)),
-            None if self.products_given else draw(d, rows, self.inputs),
-            draw(d, rows, h),
+            None if self.products_given else weight(d, rows, self.inputs),
+            weight(d, rows, h),
             draw(d, 2 * rows) if self.bias else None,
             lengths,
             state[0],
@@ -123,6 +127,18 @@ class Layer:
 def check(layer: Layer, target: str) -> None:
     for got, want in zip(layer.run(target), layer.expected(), strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=3e-6)
+
+
+@TARGETS
+@pytest.mark.parametrize("layer", [
+    Layer("nn.lstm", 6, 1, 7, 64, narrow=True), Layer("nn.lstm", 4, 3, 5, 32, narrow=True, lengths=True, products_given=True),
+    Layer("nn.lstm", 3, 2, 9, 19, narrow=True, states=True), Layer("nn.rnn", 5, 2, 8, 96, narrow=True, direction="reverse"),
+    Layer("nn.gru", 5, 2, 8, 64, narrow=True, states=True), Layer("nn.gru", 4, 1, 8, 32, narrow=True, linear_before_reset=True),
+    Layer("nn.lstm", 2, 1, 3, 320, narrow=True, direction="bidirectional"),
+], ids=str)
+def test_weights_of_bfloat16(target: str, layer: Layer) -> None:
+    for got, want in zip(layer.run(target), layer.expected(), strict=True):
+        np.testing.assert_allclose(got, want, rtol=0, atol=5e-4)
 
 
 @TARGETS

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from forge import dtypes
 from forge.codegen.testing import build
 from forge.errors import CompileError
 from forge.kernels.cpu import tiles
@@ -70,6 +73,21 @@ def test_matches_numpy(target: str, name: str, tile: int) -> None:
     x, w = normal(batch, inner, *image), normal(out, inner, 3, 3)
     got = run(winograd_case(name, lanes, tile=tile), [block_channels(x, lanes), transformed(w, lanes, tile)], target)
     assert_near(unblock_channels(got, out), convolve(x, w, (1, 1), padding, (1, 1)), tile)
+
+
+@pytest.mark.parametrize("tile", FILTERS)
+@pytest.mark.parametrize("target", targets_here())
+def test_data_of_bfloat16(target: str, tile: int) -> None:
+    inner, out, image, padding, batch = ROWS["same"]
+    lanes, narrow = Target.parse(target).lanes("float32"), dtypes.numpy_dtype("bfloat16")
+    x, w = normal(batch, inner, *image).astype(narrow), normal(out, inner, 3, 3)
+    case = winograd_case("same", lanes, tile=tile)
+    case.operands[0] = Spec(case.operands[0].shape, "bfloat16")
+    case = replace(case, result=Spec(case.result.shape, "bfloat16"))
+    got = run(case, [block_channels(x, lanes), transformed(w, lanes, tile)], target)
+    want = convolve(x.astype(np.float32), w, (1, 1), padding, (1, 1))
+    assert got.dtype == narrow
+    np.testing.assert_allclose(unblock_channels(got.astype(np.float32), out), want, rtol=2**-8, atol=1e-4)
 
 
 @pytest.mark.parametrize("limit", [24, 40, 64, 100])

@@ -135,6 +135,33 @@ def test_resizing_to_nearest_neighbours_follows() -> None:
     assert len(graph.select("layout_transform")) == 2
 
 
+def test_repeated_rows_and_columns_follow() -> None:
+    net = Net()
+    y = net.conv(net.image(16), 20)
+    for axis in (-2, 3):
+        y = net.call("repeat", y, repeats=2, axis=axis)
+    graph = net.output(net.conv(y, 16))
+    check_layouts(graph)
+    assert len(graph.select("layout_transform")) == 2
+
+
+@pytest.mark.parametrize(("begin", "end", "transforms"), [(16, 48, 2), (0, 16, 2), (8, 24, 4), (16, 40, 4)])
+def test_whole_blocks_of_channels_follow(begin: int, end: int, transforms: int) -> None:
+    net = Net()
+    y = net.call("strided_slice", net.conv(net.image(16), 48), begin=(begin,), end=(end,), strides=(1,), axes=(1,))
+    graph = net.output(net.conv(y, 16))
+    check_layouts(graph)
+    assert len(graph.select("layout_transform")) == transforms
+
+
+def test_one_unit_is_a_sum() -> None:
+    b = Builder()
+    x = b.input(TensorType((5, 40), "float32"), "x")
+    graph = b.output(b.call("nn.dense", x, b.constant(weights(1, 40)), units=1))
+    assert check(pack_weights.run, graph) == 1
+    assert [n.op for n in graph.nodes if n.op != "constant"] == ["multiply", "sum"]
+
+
 def test_rows_and_columns_follow() -> None:
     net = Net()
     y = net.conv(net.image(16), 20)

@@ -99,6 +99,17 @@ def test_dense_is_packed_in_pairs(depth: int, rank: int) -> None:
     assert weight_rank(graph, "nn.contrib_dense_pack") == rank
 
 
+def test_recurrent_layers_keep_their_states() -> None:
+    graph = parse("""def @main(%x: Tensor[(3, 2, 4), float32]) {
+      nn.rnn(%x, meta[relay.Constant][0], meta[relay.Constant][1], activations=["tanh"],
+        activation_alpha=[0f], activation_beta=[0f])
+    }""", [weights(1, 6, 4), weights(1, 6, 6)])
+    assert check(to_bfloat16.run, graph, tolerance=ROUNDED) == 1
+    (node,) = [n for n in graph.nodes if n.op == "nn.rnn"]
+    assert [v.dtype for v in node.operands[:3]] == ["float32", "bfloat16", "bfloat16"]
+    assert {v.dtype for v in node.results} == {"float32"}
+
+
 def test_only_if_asked() -> None:
     graph = parse("def @main(%x: Tensor[(3, 5), float32]) { nn.dense(%x, meta[relay.Constant][0]) }", [weights(5, 5)])
     assert to_bfloat16.run_if_asked(graph, PassContext(AVX2)) == 0

@@ -5,26 +5,31 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from forge import dtypes
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph
 from forge.ir.types import TensorType
 from forge.ops.nn_conv_winograd import restore_filters, transform_filters
 from forge.passes import choose_layouts, use_winograd
 from forge.passes.base import PassContext
+from forge.target import Target
 from tests.passes.checks import AVX2, AVX512, check, weights
 
+DOTS = Target.parse("llvm -mcpu=znver4")
 
-def network(channels: int, size: int, **attributes: object) -> Graph:
+
+def network(channels: int, size: int, dtype: str = "float32", outputs: int = 20, **attributes: object) -> Graph:
     net = Builder()
-    x = net.input(TensorType((1, channels, size, size), "float32"), "x")
-    y = net.call("nn.conv2d", x, net.constant(weights(20, channels, 3, 3)), padding=(1, 1), **attributes)
+    x = net.input(TensorType((1, channels, size, size), dtype), "x")
+    filters = weights(outputs, channels, 3, 3).astype(dtypes.numpy_dtype(dtype))
+    y = net.call("nn.conv2d", x, net.constant(filters), padding=(1, 1), **attributes)
     net.output(net.call("nn.relu", y))
     return net.graph
 
 
-def converted(graph: Graph, target: object = AVX512) -> int:
+def converted(graph: Graph, target: object = AVX512, tolerance: float = 1e-5) -> int:
     choose_layouts.run(graph, PassContext(target))
-    return check(use_winograd.run, graph, target)
+    return check(use_winograd.run, graph, target, tolerance=tolerance)
 
 
 @pytest.mark.parametrize("target", [AVX512, AVX2])
@@ -34,6 +39,19 @@ def test_converts_and_keeps_the_meaning(target: object) -> None:
     (node,) = [n for n in graph.nodes if n.op == "nn.contrib_conv2d_winograd_NCHWc"]
     assert node.operands[1].shape[1] in (16, 36)
     assert node.attributes["in_channels"] == 24
+
+
+@pytest.mark.parametrize("target", [DOTS, AVX512, AVX2])
+def test_filters_of_bfloat16_are_float32(target: object) -> None:
+    graph = network(64, 24, "bfloat16", 64)
+    assert converted(graph, target, tolerance=2**-8) == 1
+    (node,) = [n for n in graph.nodes if n.op == "nn.contrib_conv2d_winograd_NCHWc"]
+    assert (node.operands[1].dtype, node.result.dtype) == ("float32", "bfloat16")
+
+
+def test_pairs_of_bfloat16_are_faster_where_images_are_small() -> None:
+    assert converted(network(128, 8)) == 1
+    assert converted(network(128, 8, "bfloat16"), DOTS, tolerance=2**-8) == 0
 
 
 @pytest.mark.parametrize(("channels", "size", "attributes"), [

@@ -15,14 +15,15 @@ from forge.codegen.entry import emit_program_entry
 from forge.codegen.module import emit_module
 from forge.driver import cache, tuning
 from forge.driver.compiled import CompiledModel
-from forge.driver.pipeline import FUSION_LEVEL, LLVM_LEVELS, OPT_LEVELS, Observer, run_graph_stages
+from forge.driver.pass_context import DEFAULT_LEVEL, FUSION, PassContext
+from forge.driver.pipeline import FUSION_LEVEL, LLVM_LEVELS, Observer, check_level, run_graph_stages
 from forge.errors import InvalidGraphError, OptionError, TargetError
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
 from forge.ir.retype import check_fits, sizes_of_params, substitute_in_graph
 from forge.lowering.program import LoweredProgram, lower_graph
 from forge.lowering.times import with_times
-from forge.passes.base import PassContext
+from forge.passes import base
 from forge.target import Target
 
 TargetLike = str | Mapping[str, Any] | Target
@@ -45,6 +46,8 @@ class Options:
     winograd: bool = True
     bfloat16: bool = False
     tuned: bool = False
+    required_pass: tuple[str, ...] = ()
+    disabled_pass: tuple[str, ...] = ()
 
     @property
     def recorded(self) -> dict[str, Any]:
@@ -52,7 +55,8 @@ class Options:
         host = None if self.host is None else str(self.host)
         return {"opt_level": self.opt_level, "float16": self.float16, "bfloat16": self.bfloat16,
                 "channel_layout": self.channel_layout, "winograd": self.winograd, "host": host,
-                "tuned": self.target.choices.digest}
+                "tuned": self.target.choices.digest,
+                "required_pass": list(self.required_pass), "disabled_pass": list(self.disabled_pass)}
 
 
 def check_options(
@@ -61,11 +65,20 @@ def check_options(
 ) -> Options:
     """The options, after all were checked; ``tuned`` adds to the target what `forge.driver.tuning` knows about it.
 
+    What is left at its default follows the ``PassContext`` around the caller.
+
     Raises:
         OptionError, TargetError: which option, what was given, what is expected.
     """
-    if isinstance(opt_level, bool) or not isinstance(opt_level, int) or opt_level not in OPT_LEVELS:
-        raise OptionError(f"compile: opt_level: got {opt_level!r}; expected an integer from 0 to {OPT_LEVELS[-1]}")
+    check_level("compile", opt_level)
+    context = PassContext.current()
+    if context is not None:
+        opt_level = context.opt_level if opt_level == DEFAULT_LEVEL else opt_level
+        float16 = context.config.get("set_float16", False) if float16 is False else float16
+        bfloat16 = context.config.get("set_bfloat16", False) if bfloat16 is False else bfloat16
+        channel_layout = context.config.get("set_channel_layout") if channel_layout is None else channel_layout
+        winograd = context.config.get("winograd", True) if winograd is True else winograd
+        tuned = context.config.get("tuned", False) if tuned is False else tuned
     for name, value in (("set_float16", float16), ("set_bfloat16", bfloat16), ("winograd", winograd), ("tuned", tuned)):
         if not isinstance(value, bool):
             raise OptionError(f"compile: {name}: got {value!r}; expected True or False")
@@ -80,7 +93,8 @@ def check_options(
         raise TargetError(f"compile: host is {described.arch}, target is {resolved.arch}; expected the same architecture")
     if tuned:
         resolved = replace(resolved, choices=tuning.choices(resolved))
-    return Options(resolved, described, opt_level, float16, channel_layout, winograd, bfloat16, tuned)
+    required, disabled = (context.required_pass, context.disabled_pass) if context is not None else ((), ())
+    return Options(resolved, described, opt_level, float16, channel_layout, winograd, bfloat16, tuned, required, disabled)
 
 
 def compile_module(
@@ -134,7 +148,7 @@ def optimized_graph(
         OptionError: ``stop_after`` names no stage; InvalidGraphError: ``params`` do not fit.
     """
     graph = bound_main(module)
-    context = PassContext(options.target, options.opt_level, {**options.recorded, "module": module})
+    context = base.PassContext(options.target, options.opt_level, {**options.recorded, "module": module})
     run_graph_stages(graph, context, stop_after, observer)
     return graph
 
@@ -146,7 +160,8 @@ def _compile(
     target, level = options.target, options.opt_level
     graph = optimized_graph(module, options, observer=observer)
     clock.lap("graph")
-    lowered = lower_graph(graph, name, target, fuse=level >= FUSION_LEVEL, progress=progress)
+    fuse = level >= FUSION_LEVEL and FUSION not in options.disabled_pass
+    lowered = lower_graph(graph, name, target, fuse=fuse, progress=progress)
     if profile:
         lowered = with_times(lowered)
     clock.lap("lower")

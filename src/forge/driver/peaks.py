@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +25,7 @@ from forge.tir.stmt import Function, seq, store
 _ACCUMULATORS = 12
 """Independent chains of multiply-adds: more than latency times throughput, fewer than the registers."""
 
-_STEPS = 1_000_000
+_STEPS = 3_000_000
 _COPIED = 1 << 26
 _REPEAT = 10
 
@@ -43,6 +45,17 @@ def measure(target: Target, threads: int = 1) -> Peaks:
         return Peaks(_flops(target, threads, pool), _bandwidth(threads, pool))
 
 
+def _at_once(pool: ThreadPoolExecutor, work: Callable[[Any], object], items: Sequence[Any]) -> None:
+    """Does each item's work on a thread of its own: none begins, and may so finish, before the last thread is there."""
+    ready = threading.Barrier(len(items))
+
+    def run(item: Any) -> None:
+        ready.wait()
+        work(item)
+
+    list(pool.map(run, items))
+
+
 def best_seconds(run: Callable[[], object], repeat: int) -> float:
     """The shortest of ``repeat`` runs, after one to warm up."""
     run()
@@ -59,13 +72,13 @@ def _flops(target: Target, threads: int, pool: ThreadPoolExecutor) -> float:
     arrays = [aligned((_ACCUMULATORS * target.lanes("float32"),)) for _ in range(threads)]
     for array in arrays:
         array[...] = 0.5
-    seconds = best_seconds(lambda: list(pool.map(kernel, arrays)), _REPEAT)
+    seconds = best_seconds(lambda: _at_once(pool, kernel, arrays), _REPEAT)
     return 2 * sum(a.size for a in arrays) * _STEPS / seconds
 
 
 def _bandwidth(threads: int, pool: ThreadPoolExecutor) -> float:
     pairs = [(np.ones(_COPIED // threads, np.uint8), np.ones(_COPIED // threads, np.uint8)) for _ in range(threads)]
-    seconds = best_seconds(lambda: list(pool.map(lambda pair: np.copyto(*pair), pairs)), _REPEAT)
+    seconds = best_seconds(lambda: _at_once(pool, lambda pair: np.copyto(*pair), pairs), _REPEAT)
     return 2 * sum(a.nbytes for a, _ in pairs) / seconds
 
 

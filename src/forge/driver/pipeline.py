@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from forge.errors import OptionError
 from forge.ir.nodes import Graph
@@ -97,7 +98,9 @@ def run_graph_stages(
     graph: Graph, context: PassContext, stop_after: str | None = None, observer: Observer | None = None,
     stages: Sequence[Stage] = GRAPH_STAGES,
 ) -> None:
-    """Runs the stages of ``context.opt_level`` on ``graph``, in place; ``observer`` sees the graph after each.
+    """Runs the stages of ``context`` on ``graph``, in place; ``observer`` sees the graph after each.
+
+    Those are the stages of its ``opt_level``, and what its options ``required_pass`` and ``disabled_pass`` say.
 
     Raises:
         OptionError: ``stop_after`` names no stage.
@@ -105,12 +108,29 @@ def run_graph_stages(
     if stop_after is not None:
         check_stage(stop_after, stages)
     for stage in stages:
-        if context.opt_level >= stage.level:
+        if _is_on(stage, context):
             stage.run(graph, context)
             if observer is not None:
                 observer(stage, graph)
         if stage.name == stop_after:
             return
+
+
+def _is_on(stage: Stage, context: PassContext) -> bool:
+    if stage.name in context.options.get("disabled_pass", ()):
+        return False
+    return context.opt_level >= stage.level or stage.name in context.options.get("required_pass", ())
+
+
+def check_level(where: str, opt_level: Any) -> int:
+    """``opt_level``.
+
+    Raises:
+        OptionError: there is no such level.
+    """
+    if isinstance(opt_level, bool) or not isinstance(opt_level, int) or opt_level not in OPT_LEVELS:
+        raise OptionError(f"{where}: opt_level: got {opt_level!r}; expected an integer from 0 to {OPT_LEVELS[-1]}")
+    return opt_level
 
 
 def check_stage(name: str, stages: Sequence[Stage] = GRAPH_STAGES) -> None:

@@ -65,6 +65,9 @@ class _PackedConv(Op[PackedConv2DAttrs]):
         """(input blocks, input block size, output blocks, output block size) of the weight."""
         raise NotImplementedError
 
+    def result_dtype(self, data: TensorType, weight: TensorType, attrs: Any) -> str:
+        return conv_result_dtype(self.name, data, weight, attrs.out_dtype)
+
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
         data = real_tensor(self.name, "data", operands[0], 5)
         weight = self.weight_type(operands[1])
@@ -79,7 +82,7 @@ class _PackedConv(Op[PackedConv2DAttrs]):
             require_equal(self.name, f"blocks of {channels} {what}", found, dims.ceildiv(channels, block))
         sizes = [tap.positions(extent) for tap, extent in zip(self.taps(weight.shape, attrs), data.shape[2:4])]
         require_positive(self.name, f"window over {data}", sizes)
-        dtype = conv_result_dtype(self.name, data, weight, attrs.out_dtype)
+        dtype = self.result_dtype(data, weight, attrs)
         return [TensorType((data.shape[0], out_blocks, *sizes, out_block), dtype)]
 
     def view(self, x: np.ndarray, weight: np.ndarray, attrs: Any) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from forge import dtypes
 from forge.dims import Dim, ceildiv
 from forge.ir.types import TensorType
 from forge.ops.base import register
@@ -27,10 +28,13 @@ FILTER_TRANSFORMS = {
 
 
 def transform_filters(packed: np.ndarray, tile: int) -> np.ndarray:
-    """``[O / o, I / i, 3, 3, i, o]`` as ``[O / o, (tile + 2)^2, I / i, i, o]``: G g G^T of every filter, by position."""
-    g = FILTER_TRANSFORMS[tile]
+    """``[O / o, I / i, 3, 3, i, o]`` as ``[O / o, (tile + 2)^2, I / i, i, o]``: G g G^T of every filter, by position.
+
+    Those of bfloat16 are float32.
+    """
+    g, dtype = FILTER_TRANSFORMS[tile], packed.dtype if dtypes.canonical(packed.dtype) != "bfloat16" else np.dtype(np.float32)
     positions = np.einsum("yh,OIhwio,xw->OyxIio", g, packed.astype(np.float64), g, optimize=True)
-    return np.ascontiguousarray(positions.reshape(len(positions), g.shape[0] ** 2, *positions.shape[3:]).astype(packed.dtype))
+    return np.ascontiguousarray(positions.reshape(len(positions), g.shape[0] ** 2, *positions.shape[3:]).astype(dtype))
 
 
 def restore_filters(transformed: np.ndarray) -> np.ndarray:
@@ -52,7 +56,8 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
     """``nn.contrib_conv2d_NCHWc`` with 3x3 filters, strides and dilation 1, and a weight that holds G g G^T for every filter g.
 
     Operands: data ``[N, ceil(I / a), H, W, a]``, weight ``[ceil(O / b), P, ceil(I / a), a, b]`` (``transform_filters``) with P =
-    16 for F(2x2, 3x3) and 36 for F(4x4, 3x3) of Lavin and Gray (2015).
+    16 for F(2x2, 3x3) and 36 for F(4x4, 3x3) of Lavin and Gray (2015). The weight of bfloat16 data may be float32, since rounding
+    in the Winograd domain costs more than rounding filters.
     Attributes: those of nn.contrib_conv2d_NCHWc. Kernel family ``conv2d_winograd_nchwc``; the rounding error of F(4x4, 3x3) is
     about ten times that of the direct sum.
     """
@@ -68,6 +73,11 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
     def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
         out_blocks, _, in_blocks, inner, outer = weight.shape
         return in_blocks, inner, out_blocks, outer
+
+    def result_dtype(self, data: TensorType, weight: TensorType, attrs: Any) -> str:
+        if (data.dtype, weight.dtype) == ("bfloat16", "float32"):
+            return attrs.out_dtype or data.dtype
+        return super().result_dtype(data, weight, attrs)
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
         if tuple(attrs.strides) != (1, 1) or tuple(attrs.dilation) != (1, 1):

@@ -7,20 +7,21 @@ Shapes, with T steps, B rows, I inputs, H hidden units, D directions (2 for "bid
 - results y ``[T, D, B, H]``, h ``[D, B, H]`` (and c);
 - with ``layout`` 1 the batch comes first: x ``[B, T, I]``, y ``[B, T, D, H]``, states ``[B, D, H]``.
 
-Where w is absent, x ``[T, B, D * G * H]`` holds its products already. Steps from a row's length on give y = 0 and leave its
-state. A reverse direction reads the steps of a row backwards, from its length on.
+Where w is absent, x ``[T, B, D * G * H]`` holds its products already. w and r may be bfloat16 beside float32: what they are
+multiplied with is rounded to bfloat16 then, and products are summed in float32. Steps from a row's length on give y = 0 and
+leave its state. A reverse direction reads the steps of a row backwards, from its length on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from forge import dims
+from forge import dims, dtypes
 from forge.dims import Dim
 from forge.ir.types import TensorType
 from forge.ops.base import Accuracy, Kind, Op, Operand, register
@@ -68,6 +69,11 @@ ACTIVATIONS: dict[str, Callable[[Array, Any, Any], Array]] = {
     "softsign": lambda x, a, b: x / (1 + np.abs(x)),
     "softplus": lambda x, a, b: np.logaddexp(0, x),
 }
+
+
+def _rounded(x: Array) -> Array:
+    """To bfloat16 and back."""
+    return x.astype(dtypes.numpy_dtype("bfloat16")).astype(x.dtype)
 
 
 class _Recurrent(Op[Any]):
@@ -121,6 +127,8 @@ class _Recurrent(Op[Any]):
         for axis, (got, expected) in enumerate(zip(found.shape, shape)):
             require_equal(self.name, f"axis {axis} of {name}", got, expected)
         accepted = ("int32", "int64") if name == "lengths" else (x.dtype,)
+        if name in ("w", "r") and x.dtype == "float32":
+            accepted = ("float32", "bfloat16")
         if found.dtype not in accepted:
             raise fail(self.name, f"operand {name!r}", found, f"dtype {' or '.join(accepted)}")
 
@@ -132,7 +140,8 @@ class _Recurrent(Op[Any]):
                 if floats.get(name) is not None:
                     floats[name] = np.swapaxes(floats[name], 0, 1)
         directions = floats["r"].shape[0]
-        parts = [_Direction(self, floats, attrs, d).run() for d in range(directions)]
+        narrow = {k for k in ("w", "r") if given[k] is not None and dtypes.canonical(given[k].dtype) == "bfloat16"}
+        parts = [_Direction(self, floats, attrs, d, narrow).run() for d in range(directions)]
         y = np.stack([p[0] for p in parts], axis=1)
         states = [np.stack([p[1][k] for p in parts]) for k in range(self.states)]
         if attrs.layout:
@@ -152,8 +161,9 @@ class _Recurrent(Op[Any]):
 class _Direction:
     """One direction of a layer, evaluated with NumPy."""
 
-    def __init__(self, op: _Recurrent, values: dict[str, Any], attrs: Any, direction: int) -> None:
+    def __init__(self, op: _Recurrent, values: dict[str, Any], attrs: Any, direction: int, narrow: Container[str]) -> None:
         self.op, self.attrs, self.direction = op, attrs, direction
+        self.narrow = "r" in narrow
         self.reverse = attrs.direction == "reverse" or direction == 1
         self.r = values["r"][direction]
         width, self.hidden = self.r.shape
@@ -162,7 +172,10 @@ class _Direction:
         self.input_bias, self.state_bias = bias[:width], bias[width:]
         x = values["x"]
         own = slice(direction * width, (direction + 1) * width)
-        self.products = x[..., own] if values["w"] is None else x @ values["w"][direction].T
+        if values["w"] is None:
+            self.products = x[..., own]
+        else:
+            self.products = (_rounded(x) if "w" in narrow else x) @ values["w"][direction].T
         steps, batch = x.shape[:2]
         self.lengths = np.full(batch, steps) if values["lengths"] is None else values["lengths"]
         zeros = np.zeros((batch, self.hidden), self.r.dtype)
@@ -182,6 +195,11 @@ class _Direction:
             state = tuple(np.where(active[:, None], n, old) for n, old in zip(new, state))
             y[at[active], rows[active]] = state[0][active]
         return y, state
+
+    def times(self, state: Array, rows: Array) -> Array:
+        """``state [B, H]`` times ``rows [N, H]`` of r."""
+        product: Array = (_rounded(state) if self.narrow else state) @ rows.T
+        return product
 
     def activation(self, function: int, x: Array, clipped: bool = True) -> Array:
         """Activation number ``function`` of this direction."""
@@ -207,7 +225,7 @@ class LSTM(_Recurrent):
 
     def step(self, cell: _Direction, products: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         h, c = state
-        z = products + h @ cell.r.T + cell.state_bias
+        z = products + cell.times(h, cell.r) + cell.state_bias
         zi, zo, zf, zc = np.split(z, 4, axis=1)
         pi, po, pf = cell.peephole
         i = cell.activation(0, zi + pi * c)
@@ -234,9 +252,9 @@ class GRU(_Recurrent):
         xz, xr, xn = np.split(products, 3, axis=1)
         rz, rr, rn = np.split(cell.r, 3)
         bz, br, bn = np.split(cell.state_bias, 3)
-        z = cell.activation(0, xz + h @ rz.T + bz)
-        r = cell.activation(0, xr + h @ rr.T + br)
-        inner = r * (h @ rn.T + bn) if cell.attrs.linear_before_reset else (r * h) @ rn.T + bn
+        z = cell.activation(0, xz + cell.times(h, rz) + bz)
+        r = cell.activation(0, xr + cell.times(h, rr) + br)
+        inner = r * (cell.times(h, rn) + bn) if cell.attrs.linear_before_reset else cell.times(r * h, rn) + bn
         n = cell.activation(1, xn + inner)
         return ((1 - z) * n + z * h,)
 
@@ -250,4 +268,4 @@ class RNN(_Recurrent):
     gates, functions = 1, 1
 
     def step(self, cell: _Direction, products: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
-        return (cell.activation(0, products + state[0] @ cell.r.T + cell.state_bias),)
+        return (cell.activation(0, products + cell.times(state[0], cell.r) + cell.state_bias),)

@@ -228,6 +228,13 @@ class _Blocking:
             return None
         return self._call(node, [self._blocked_data(node), indices], {**attributes, "axis": axis % 4})
 
+    def _repeat(self, node: Node) -> Value | None:
+        """Rows or columns several times."""
+        axis = node.attributes["axis"] % 4
+        if axis not in (2, 3) or not self._is_blocked(node.operands[0]):
+            return None
+        return self._call(node, [self._blocked_data(node)], {**node.attributes, "axis": axis})
+
     def _elementwise(self, node: Node) -> Value | None:
         channels = node.result.shape[1]
         operands = [None if v is None else _aligned(v, channels) for v in node.operands]
@@ -277,10 +284,18 @@ class _Blocking:
         return self._call(node, [self._blocked_data(node)], {**attributes, "axis": axes})
 
     def _slice(self, node: Node) -> Value | None:
-        """Rows and columns from here to there."""
+        """Rows and columns from here to there; whole blocks of channels."""
         attributes = node.attributes
         axes = tuple(a % 4 for a in attributes["axes"] or ())
-        if any(v is not None for v in node.operands[1:]) or not axes or not set(axes) <= {2, 3}:
+        if any(v is not None for v in node.operands[1:]) or not axes:
+            return None
+        if axes == (1,) and self._is_blocked(node.operands[0]):
+            (begin,), (end,), (stride,) = attributes["begin"], attributes["end"], attributes["strides"] or (1,)
+            if stride != 1 or begin < 0 or end <= begin or begin % self.block or end % self.block:
+                return None
+            numbers = {"begin": (begin // self.block,), "end": (end // self.block,)}
+            return self._call(node, [self._blocked_data(node)], {**attributes, **numbers, "axes": axes})
+        if not set(axes) <= {2, 3}:
             return None
         return self._call(node, [self._blocked_data(node)], {**attributes, "axes": axes})
 
@@ -290,6 +305,7 @@ class _Blocking:
         "nn.pad": _pad,
         "take": _take,
         "nn.prelu": _prelu,
+        "repeat": _repeat,
         "strided_slice": _slice,
         **dict.fromkeys(("mean", "sum", "max", "min"), _reduction),
     }

@@ -2,6 +2,7 @@
 
 ``nn.dense(%x, w)`` --> ``nn.contrib_dense_pack(%x, p)`` with ``p[n // b, k, n % b] = w[n, k]`` and zeros beyond w's last row;
 bfloat16 in pairs of k, ``p[n // b, k // 2, n % b, k % 2]``, where k is even and the target multiplies pairs.
+With one row: ``sum(multiply(%x, w[0]), axis=-1, keepdims=True)``, whose vectors lie along k.
 With a weight that is not constant: ``nn.matmul(%x, %w, transpose_b=True)``.
 """
 
@@ -37,6 +38,8 @@ def _pack_node(graph: Graph, node: Node, context: PassContext) -> int:
         return _as_matmul(graph, node, data, weight)
     if array.size == 0:
         return 0
+    if array.shape[0] == 1 and data.dtype in ("float32", "float64") and node.result.dtype == data.dtype:
+        return _as_sum(graph, node, data, array)
     units, depth = array.shape
     rows = math.prod(d if isinstance(d, int) else 0 for d in data.shape[:-1])
     packed = pack_panels(array, dense_panel(context.target, data.dtype, units, rows, depth))
@@ -47,6 +50,12 @@ def _pack_node(graph: Graph, node: Node, context: PassContext) -> int:
     value = builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=units,
                          out_dtype=node.attributes["out_dtype"])
     return int(replace(graph, node, value))
+
+
+def _as_sum(graph: Graph, node: Node, data: Value, weight: np.ndarray) -> int:
+    builder = before(graph, node)
+    products = builder.call("multiply", data, builder.constant(np.ascontiguousarray(weight[0])))
+    return int(replace(graph, node, builder.call("sum", products, axis=(data.rank - 1,), keepdims=True, name=node.name)))
 
 
 def _as_matmul(graph: Graph, node: Node, data: Value, weight: Value) -> int:

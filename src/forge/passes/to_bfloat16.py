@@ -3,7 +3,8 @@
 Contractions become bfloat16 (they accumulate in float32). Movement, element-wise functions, pools and normalisations follow where
 all computed operands are bfloat16 already: what is between two of them is stored in half the bytes, while kernels compute it in
 float32. Softmax, reductions and all other operators get float32 operands, and contractions on the way to a softmax give them. A
-node stays float32 where it has constants that count (whole and half numbers) which bfloat16 cannot hold.
+node stays float32 where it has constants that count (whole and half numbers) which bfloat16 cannot hold. Recurrent layers keep
+states and gates in float32 and multiply with weights of bfloat16.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from forge import dtypes
 from forge.ir.nodes import Graph, Node
 from forge.passes import to_float16
 from forge.passes.base import PassContext
+from forge.passes.rewriting import before, live_nodes, on_all_graphs
+from forge.passes.split_recurrent import LAYERS as RECURRENT
 
 NORMALISATIONS = frozenset("nn.softmax nn.log_softmax".split())
 FOLLOW = to_float16.FOLLOW | frozenset(
@@ -25,7 +28,22 @@ FOLLOW = to_float16.FOLLOW | frozenset(
 
 def run(graph: Graph, context: PassContext) -> int:
     """Returns the number of nodes that compute in bfloat16 now."""
-    return to_float16.convert(graph, to_float16.Precision("bfloat16", to_float16.ALWAYS, FOLLOW, _fits, _feeds_softmax))
+    converted = to_float16.convert(graph, to_float16.Precision("bfloat16", to_float16.ALWAYS, FOLLOW, _fits, _feeds_softmax))
+    return converted + on_all_graphs(graph, lambda g: sum(_narrow_weights(g, n) for n in live_nodes(g) if n.op in RECURRENT))
+
+
+def _narrow_weights(graph: Graph, node: Node) -> int:
+    """Constant weights of a recurrent layer in bfloat16."""
+    x, *values = node.operands[:3]
+    builder, count = before(graph, node), 0
+    if x is None or x.dtype != "float32":
+        return 0
+    for position, value in enumerate(values, 1):
+        if value is not None and value.constant is not None and value.dtype == "float32":
+            narrow = value.constant.astype(dtypes.numpy_dtype("bfloat16"))
+            node.set_operand(position, builder.constant(narrow, name=value.name))
+            count = 1
+    return count
 
 
 def run_if_asked(graph: Graph, context: PassContext) -> int:

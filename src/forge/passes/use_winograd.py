@@ -1,12 +1,14 @@
 """Blocked 3x3 convolutions of stride 1 move to the Winograd domain where that is faster.
 
 ``nn.contrib_conv2d_NCHWc(%x, p)`` --> ``nn.contrib_conv2d_winograd_NCHWc(%x, u)`` with ``u`` holding G g G^T for every filter g
-of p. With tiles of 2x2 outputs weights grow by 16 / 9; with tiles of 4x4 by 4, and rounding errors by ten.
+of p. With tiles of 2x2 outputs weights grow by 16 / 9; with tiles of 4x4 by 4, and rounding errors by ten. Weights of bfloat16
+become float32, and so do the products: fewer in float32 take less time than all of them in pairs of bfloat16.
 """
 
 from __future__ import annotations
 
 from forge.ir.nodes import Graph, Node
+from forge.ops import pairs
 from forge.ops.nn_conv_winograd import transform_filters
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
@@ -34,7 +36,7 @@ def _convert_node(graph: Graph, node: Node, context: PassContext) -> int:
         return 0
     assert weight.constant is not None
     builder = before(graph, node)
-    filters = builder.constant(transform_filters(weight.constant, tile), name=weight.name)
+    filters = builder.constant(transform_filters(pairs.plain_array(weight.constant, 6), tile), name=weight.name)
     value = builder.call("nn.contrib_conv2d_winograd_NCHWc", data, filters, name=node.name, **node.attributes)
     return int(replace(graph, node, value))
 
@@ -43,7 +45,7 @@ def _tile(node: Node, context: PassContext) -> int:
     """Rows and columns of the tiles to use; 0: the direct sum stays."""
     data, weight = node.operands
     attributes = node.attributes
-    if data is None or weight is None or weight.constant is None or data.dtype != "float32":
+    if data is None or weight is None or weight.constant is None or data.dtype not in ("float32", "bfloat16"):
         return 0
     height, width = node.result.shape[2:4]
     if not (isinstance(height, int) and isinstance(width, int) and weight.shape[2:4] == (3, 3)):
@@ -52,4 +54,4 @@ def _tile(node: Node, context: PassContext) -> int:
         return 0
     images = node.result.shape[0]
     shape = (images if isinstance(images, int) else 1, attributes["in_channels"], attributes["channels"], height, width)
-    return winograd_tile(context.target, *shape)
+    return winograd_tile(context.target, data.dtype, *shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from forge import dtypes
 from forge.target.target import Target
 
 _STEP_PENALTY = {1: 1.15, 2: 1.02, 3: 1.0}
@@ -47,28 +48,34 @@ def dense_key(rows: int, depth: int, units: int, dtype: str) -> str:
     return f"dense panel {rows} x {depth} x {units} {dtype}"
 
 
-def winograd_tile(target: Target, images: int, in_channels: int, out_channels: int, out_height: int, out_width: int) -> int:
+def winograd_tile(
+    target: Target, dtype: str, images: int, in_channels: int, out_channels: int, out_height: int, out_width: int
+) -> int:
     """The m of the fastest F(m x m, 3x3) for a 3x3 convolution of stride 1; 0 where the direct sum is faster.
 
     A model of one core's cycles: multiply-adds; transformations, per position of a patch and vector of channels; and the weights,
     which come from memory once and from the outer caches again for each block of tiles that the second-level cache holds.
+    In the Winograd domain bfloat16 is float32.
     """
     size, lanes = (images, in_channels, out_channels, out_height, out_width), channel_block(target)
     direct = 9 * images * in_channels * out_channels * out_height * out_width / (2 * lanes)
-    costs = {0: max(direct, 9 * 4 * in_channels * out_channels / _MEMORY_BYTES_PER_CYCLE)}
+    if dtype == "bfloat16" and dots_of_pairs(target):
+        direct /= 2
+    costs = {0: max(direct, 9 * dtypes.itemsize(dtype) * in_channels * out_channels / _MEMORY_BYTES_PER_CYCLE)}
     for tile in (2, 4):
         costs[tile] = _winograd_cycles(target, tile, *size) * _WINOGRAD_SLACK
     if in_channels < lanes:
         return 0
     best, *others = sorted(costs, key=lambda tile: (costs[tile], tile))
-    (tile,) = target.choices.pick(winograd_key(target, *size), (best,), lambda: ((t,) for t in (best, *others)))
+    (tile,) = target.choices.pick(winograd_key(target, dtype, *size), (best,), lambda: ((t,) for t in (best, *others)))
     return tile
 
 
-def winograd_key(target: Target, images: int, in_channels: int, out_channels: int, height: int, width: int) -> str:
+def winograd_key(target: Target, dtype: str, images: int, in_channels: int, out_channels: int, height: int, width: int) -> str:
     """What the choice of an algorithm for a 3x3 convolution depends on; output channels count with their padding."""
     lanes = channel_block(target)
-    return f"winograd {images} x {in_channels} x {-(-out_channels // lanes) * lanes} x {height} x {width}"
+    narrow = "" if dtype == "float32" else f" {dtype}"
+    return f"winograd {images} x {in_channels} x {-(-out_channels // lanes) * lanes} x {height} x {width}{narrow}"
 
 
 def _winograd_cycles(target: Target, tile: int, images: int, inner: int, outer: int, height: int, width: int) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forge.errors import ForgeError, ImportModelError, OpAttributeInvalid, OpAttributeUnimplemented, OpNotImplemented
-from forge.frontends.onnx import from_onnx, import_model, register, scope, unregister, unsupported_operators
+from forge.errors import ForgeError, ImportModelError, OpAttributeInvalid, OpAttributeUnimplemented, OpNotImplemented, OptionError
+from forge.frontends.onnx import import_model, register, scope, unregister, unsupported_operators
 from forge.ir.nodes import Module
 from tests.frontends.onnx.support import evaluate, example, model, ops, run
 
@@ -128,12 +127,41 @@ def test_input_without_shape_needs_one() -> None:
 def test_dtype_by_name_replaces_and_a_single_one_fills_in() -> None:
     graph = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
     assert shapes(import_model(model(graph), dtype={"x": "float64"})) == ["Tensor[(2), float64]"]
-    assert shapes(import_model(model(graph), dtype="float64")) == ["Tensor[(2), float32]"]
     proto = model(graph)
     proto.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.UNDEFINED
     assert shapes(import_model(proto, dtype="float64")) == ["Tensor[(2), float64]"]
     with pytest.raises(ImportModelError, match="unknown dtype"):
         import_model(proto, dtype="float31")
+
+
+def test_single_dtype_that_contradicts_the_model() -> None:
+    mixed = model("g (float[2] x, int64[2] i) => (float[2] y) { y = Relu(x) }")
+    for dtype in ("float32", "int64"):
+        assert shapes(import_model(mixed, dtype=dtype)) == ["Tensor[(2), float32]", "Tensor[(2), int64]"]
+    message = r"input 'x': dtype= gives float64; the model declares float32; pass dtype=\{'x': 'float64'\} to replace that"
+    with pytest.raises(ImportModelError, match=message):
+        import_model(mixed, dtype="float64")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"shape": [(2, 4)]}, r"shape: got \[\(2, 4\)\]; expected shapes by name"),
+        ({"shape": {0: (2, 4)}}, r"shape: got \{0: \(2, 4\)\}; expected shapes by name"),
+        ({"shape": {"x": 2}}, "shape: got 2 for 'x'; expected a tuple of sizes"),
+        ({"shape": {"x": "24"}}, "shape: got '24' for 'x'; expected a tuple of sizes"),
+        ({"dtype": np.float32}, "dtype: got <class 'numpy.float32'>; expected an element type"),
+        ({"dtype": {"x": 1}}, r"dtype: got \{'x': 1\}; expected an element type"),
+        ({"opset": "13"}, "opset: got '13'; expected a number"),
+        ({"opset": True}, "opset: got True; expected a number"),
+        ({"freeze_params": None}, "freeze_params: got None; expected True or False"),
+        ({"convert_config": {"fast": True}}, "convert_config: unknown entry 'fast'; expected use_nt_batch_matmul"),
+        ({"convert_config": {"use_nt_batch_matmul": 1}}, "use_nt_batch_matmul: got 1; expected True or False"),
+    ],
+)
+def test_arguments_of_the_wrong_kind(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        import_model(dense(), **arguments)
 
 
 def test_initializer_that_is_an_input_as_well_is_a_parameter() -> None:
@@ -164,15 +192,9 @@ def test_convert_config() -> None:
     graph = "g (float[2, 3, 4] x, float[2, 4, 5] z) => (float[2, 3, 5] y) { y = MatMul(x, z) }"
     assert ops(import_model(model(graph))) == ["nn.matmul"]
     assert ops(import_model(model(graph), convert_config={"use_nt_batch_matmul": True})) == ["transpose", "nn.batch_matmul"]
-    with pytest.raises(ImportModelError, match="unknown entry 'fast'"):
-        import_model(model(graph), convert_config={"fast": True})
-
-
-def test_renamed_model_is_written(tmp_path: Path) -> None:
-    import_model(dense(), export_node_renamed_model_path=tmp_path / "named.onnx")
-    assert [n.name for n in onnx.load(tmp_path / "named.onnx").graph.node] == ["MatMul_0", "Add_1"]
-    with pytest.raises(ImportModelError, match="cannot be written"):
-        import_model(dense(), export_node_renamed_model_path=tmp_path / "no" / "named.onnx")
+    proto = model(graph)
+    x, z = example(0, 2, 3, 4), example(1, 2, 4, 5)
+    np.testing.assert_allclose(run(proto, x, z, convert_config={"use_nt_batch_matmul": True})[0], x @ z, rtol=1e-5, atol=1e-6)
 
 
 def test_opset_override() -> None:
@@ -420,22 +442,6 @@ def test_scan_accumulates() -> None:
     last, sums = run(model(graph), np.zeros(2, np.float32), x)
     np.testing.assert_allclose(sums, np.cumsum(x, axis=0), rtol=1e-6)
     np.testing.assert_allclose(last, x.sum(axis=0), rtol=1e-6)
-
-
-def test_relax_calling_form() -> None:
-    proto = dense()
-    proto.graph.input[0].name = proto.graph.node[0].input[0] = "1.x:0"
-    module = from_onnx(proto, shape_dict={"1.x:0": (3, 4)}, dtype_dict="float32", keep_params_in_input=True)
-    assert [v.name for v in module.main.inputs] == ["input_1_x_0", "w", "b"]
-    assert list(module.params) == ["w", "b"]
-    assert from_onnx(proto, sanitize_input_names=False).main.inputs[0].name == "1.x:0"
-    assert from_onnx(dense(), opset=13).main.inputs[0].name == "x"
-
-
-def test_sanitized_names_of_parameters() -> None:
-    proto = model("g (float[1, 2] x) => (float[1, 2] y) { y = Add(x, w) }", w=example(0, 1, 2))
-    proto.graph.initializer[0].name = proto.graph.node[0].input[1] = "onnx::w"
-    assert list(from_onnx(proto, keep_params_in_input=True).params) == ["w"]
 
 
 @pytest.mark.parametrize(("value", "got"), [("one", "STRING"), (1.5, "FLOAT"), ([0, 1], "INTS")])

@@ -122,14 +122,45 @@ def test_users_converter() -> None:
 
 def test_users_converter_wins_over_the_built_in_one() -> None:
     proto = model("g (float[2] x) => (float[2] y) { y = Relu(x) }")
-    built_in = registry.lookup("", "Relu", 21)
-    assert built_in is not None
     register("Relu", lambda g, x: g.call("negative", x))
     try:
         assert run(proto, np.ones(2, np.float32))[0].tolist() == [-1, -1]
     finally:
-        register("Relu", built_in.function)
+        unregister("Relu")
     assert run(proto, np.ones(2, np.float32))[0].tolist() == [1, 1]
+
+
+def test_users_converter_holds_for_later_versions_of_the_operator() -> None:
+    """Forge has rows for Softmax since 1, 11 and 13; one of the user's since 1 wins over all of them, since 13 over the last."""
+    protos = {opset: model("g (float[1, 2] x) => (float[1, 2] y) { y = Softmax(x) }", opset=opset) for opset in (7, 12, 13, 21)}
+    x = np.ones((1, 2), np.float32)
+    for since, theirs in ((1, [7, 12, 13, 21]), (13, [13, 21])):
+        register("Softmax", lambda g, x, *, axis=-1: g.call("negative", x), since=since)
+        try:
+            assert [opset for opset, proto in protos.items() if run(proto, x)[0][0, 0] == -1] == theirs
+        finally:
+            unregister("Softmax", since=since)
+    assert run(protos[21], x)[0][0, 0] == 0.5
+
+
+def test_users_converter_wins_over_a_function_of_the_model() -> None:
+    functions = '<domain: "f", opset_import: ["" : 21]> Twice (a) => (b) { b = Unknown(a) }'
+    proto = model("g (float[2] x) => (float[2] y) { y = f.Twice(x) }", functions=functions, domains={"f": 1})
+    register("Twice", lambda g, x: g.call("add", x, x), domain="f")
+    try:
+        assert run(proto, np.ones(2, np.float32))[0].tolist() == [2, 2]
+    finally:
+        unregister("Twice", domain="f")
+
+
+def test_users_converter_may_take_any_attributes() -> None:
+    proto = model("g (float[2] x) => (float[2] y) { y = com.acme.Scale<by = 3.0>(x) }", domains={"com.acme": 1})
+    register("Scale", lambda g, *inputs, **attributes: g.call("multiply", inputs[0], g.scalar(attributes["by"], inputs[0])),
+             domain="com.acme")
+    try:
+        assert run(proto, np.ones(2, np.float32))[0].tolist() == [3, 3]
+    finally:
+        unregister("Scale", domain="com.acme")
 
 
 def test_a_known_name_in_another_domain_is_another_operator() -> None:

@@ -13,6 +13,7 @@ from forge.frontends.onnx import functions, registry
 from forge.frontends.onnx.context import Context
 from forge.frontends.onnx.prune import prune
 from forge.frontends.onnx.scope import Region, Scope
+from forge.frontends.onnx.support import node_names
 from forge.frontends.onnx.tensors import attribute_value
 from forge.ir.nodes import Graph, Value
 from forge.ir.types import Type
@@ -27,21 +28,22 @@ def convert_nodes(scope: Scope, nodes: Iterable[onnx.NodeProto]) -> None:
     Raises:
         ForgeError: a node cannot be converted; the message names node, operator and opset.
     """
-    for index, node in enumerate(nodes):
-        with located(_location(scope, node, index)):
-            convert_node(scope, node, index)
+    listed = list(nodes)
+    for node, name in zip(listed, node_names(listed)):
+        with located(_location(scope, node, name)):
+            convert_node(scope, node, name)
 
 
-def convert_node(scope: Scope, node: onnx.NodeProto, index: int) -> None:
+def convert_node(scope: Scope, node: onnx.NodeProto, name: str) -> None:
     scope.options.count_node()
     opset = node_opset(scope, node)
     operands = [scope.lookup(name) if name else None for name in node.input]
     is_loose = scope.options.ranks.check(node.op_type, opset, operands)
-    context = Context(scope, node, opset, scope.prefix + node_name(node, index))
+    context = Context(scope, node, opset, scope.prefix + name)
     start = len(scope.graph.nodes)
     converter = registry.lookup(node.domain, node.op_type, opset)
     results: Any = NotImplemented
-    if converter is not None and functions.find(scope, node) is None:
+    if converter is not None and (functions.find(scope, node) is None or _is_own(node, opset)):
         registry.check_attribute_kinds(node, opset)
         attributes = {a.name: attribute_value(a, scope.options.reader) for a in node.attribute}
         results = converter.call(context, operands, attributes)
@@ -52,9 +54,8 @@ def convert_node(scope: Scope, node: onnx.NodeProto, index: int) -> None:
     _bind(scope, node, values, start, context.name)
 
 
-def node_name(node: onnx.NodeProto, index: int) -> str:
-    """The node's name; without one, its operator and position."""
-    return node.name or f"{node.op_type}_{index}"
+def _is_own(node: onnx.NodeProto, opset: int) -> bool:
+    return registry.own(node.domain, node.op_type, opset) is not None
 
 
 def node_opset(scope: Scope, node: onnx.NodeProto) -> int:
@@ -100,9 +101,9 @@ def located(where: str) -> Iterator[None]:
         ) from error
 
 
-def _location(scope: Scope, node: onnx.NodeProto, index: int) -> str:
+def _location(scope: Scope, node: onnx.NodeProto, name: str) -> str:
     domain = f"{node.domain}." if node.domain else ""
-    return f"node {scope.prefix + node_name(node, index)!r} ({domain}{node.op_type}, opset {node_opset(scope, node)})"
+    return f"node {scope.prefix + name!r} ({domain}{node.op_type}, opset {node_opset(scope, node)})"
 
 
 def build_region(

@@ -1,4 +1,4 @@
-"""Which operators of ONNX can be loaded: all operators and versions that the installed onnx package knows."""
+"""Which operators of ONNX can be loaded: all that the installed onnx package knows, and those of domains that it does not."""
 
 from __future__ import annotations
 
@@ -34,11 +34,25 @@ def coverage() -> list[Coverage]:
     """By domain and operator; versions that are loaded in different ways are rows of their own."""
     converters.load_all()
     versions: dict[tuple[str, str, str], list[int]] = {}
-    for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda s: (s.domain, s.name, s.since_version)):
-        if not schema.deprecated:
-            how = _how(schema.domain, schema.name, schema.since_version)
-            versions.setdefault((schema.domain, schema.name, how), []).append(schema.since_version)
+    for domain, op, version in sorted({*_standard(), *_beyond_the_standard()}):
+        versions.setdefault((domain, op, _how(domain, op, version)), []).append(version)
     return [Coverage(domain, op, tuple(found), how) for (domain, op, how), found in versions.items()]
+
+
+def _standard() -> Iterator[tuple[str, str, int]]:
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if not schema.deprecated:
+            yield schema.domain, schema.name, schema.since_version
+
+
+def _beyond_the_standard() -> Iterator[tuple[str, str, int]]:
+    """Operators of the table that no schema has, and those that are refused by name."""
+    known = {(schema.domain, schema.name) for schema in onnx.defs.get_all_schemas_with_history()}
+    for row in registry.rows():
+        if row.is_extension or (row.domain, row.op) not in known:
+            yield row.domain, row.op, row.since
+    for domain, op in registry.refused():
+        yield domain, op, 1
 
 
 def _how(domain: str, op: str, opset: int) -> str:

@@ -7,23 +7,26 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 
 from forge import dims, dtypes, ops  # noqa: F401
 from forge.dims import Dim
-from forge.errors import ForgeError, ImportModelError
+from forge.errors import ForgeError, ImportModelError, OptionError
 from forge.frontends.onnx import converters, registry
-from forge.frontends.onnx.convert import convert_nodes, located, node_name, required
+from forge.frontends.onnx.convert import convert_nodes, located, required
 from forge.frontends.onnx.loader import LoadedModel, load
+from forge.frontends.onnx.named_model import save_with_node_names
 from forge.frontends.onnx.prune import prune
 from forge.frontends.onnx.scope import Options, Scope
-from forge.frontends.onnx.support import check_supported, missing_operators, subgraphs
+from forge.frontends.onnx.support import check_supported, missing_operators
 from forge.frontends.onnx.tensors import declared_type, element_code
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
 from forge.ir.types import TensorType, Type, UnrankedType, substitute
 
 ShapeDict = Mapping[str, Sequence[Any]]
+DEFAULT_DTYPE = "float32"
 CONVERT_CONFIG = {"use_nt_batch_matmul": False}
 
 converters.load_all()
@@ -32,7 +35,7 @@ converters.load_all()
 def import_model(
     model: str | os.PathLike[str] | bytes | onnx.ModelProto,
     shape: ShapeDict | None = None,
-    dtype: str | Mapping[str, str] = "float32",
+    dtype: str | Mapping[str, str] = DEFAULT_DTYPE,
     opset: int | None = None,
     freeze_params: bool = True,
     convert_config: Mapping[str, Any] | None = None,
@@ -43,7 +46,8 @@ def import_model(
     Args:
         model: a path, the bytes of a file, or an ``onnx.ModelProto``. External data is read from the path's folder.
         shape: sizes of inputs by name, where the model leaves them open: numbers, names of symbols, or None to keep.
-        dtype: element types of inputs by name; a single one is for inputs whose type the model leaves open.
+        dtype: element types of inputs by name, in the place of the model's; a single one is for inputs whose type the model
+            leaves open, and refused where it contradicts all that the model says.
         opset: version of the default operator set, instead of what the model says.
         freeze_params: weights become constants; otherwise inputs of main after the model's own, with their values in
             ``Module.params`` (small integer vectors, which steer operators, are constants all the same).
@@ -51,15 +55,17 @@ def import_model(
         export_node_renamed_model_path: writes the model there, with a name for each node.
 
     Raises:
-        ImportModelError: the model cannot be read, contradicts itself or ``shape``.
+        OptionError: an argument of the wrong kind, or an unknown entry of ``convert_config``.
+        ImportModelError: the model cannot be read, contradicts itself, ``shape`` or ``dtype``.
         OpNotImplemented: operators are not supported; all of them are listed.
         OpAttributeInvalid, OpAttributeUnimplemented: an attribute is wrong, or not supported.
     """
+    _check_arguments(shape, dtype, opset, {"freeze_params": freeze_params})
     loaded = load(model)
     options = _options(loaded, freeze_params, convert_config)
     opsets = model_opsets(loaded, opset)
     if export_node_renamed_model_path is not None:
-        save_with_node_names(loaded.proto, export_node_renamed_model_path)
+        save_with_node_names(loaded, export_node_renamed_model_path)
     with located(loaded.where):
         check_supported(loaded.proto.graph, options, opsets)
         try:
@@ -75,7 +81,7 @@ def import_model(
 def from_onnx(
     model: str | os.PathLike[str] | bytes | onnx.ModelProto,
     shape_dict: ShapeDict | None = None,
-    dtype_dict: str | Mapping[str, str] | None = "float32",
+    dtype_dict: str | Mapping[str, str] | None = DEFAULT_DTYPE,
     opset: int | None = None,
     keep_params_in_input: bool = False,
     sanitize_input_names: bool = True,
@@ -86,10 +92,29 @@ def from_onnx(
     names that are identifiers: other characters become ``_``, and a first one that is no letter gets ``input_`` before it.
     ``shape_dict`` and ``dtype_dict`` go by the model's own names. Raises what ``import_model`` raises.
     """
-    module = import_model(model, shape_dict, dtype_dict or "float32", opset, not keep_params_in_input)
+    flags = {"keep_params_in_input": keep_params_in_input, "sanitize_input_names": sanitize_input_names}
+    _check_arguments(shape_dict, dtype_dict or DEFAULT_DTYPE, opset, flags)
+    module = import_model(model, shape_dict, dtype_dict or DEFAULT_DTYPE, opset, not keep_params_in_input)
     if sanitize_input_names:
         _sanitize(module)
     return module
+
+
+def _check_arguments(shape: Any, dtype: Any, opset: Any, flags: Mapping[str, Any]) -> None:
+    """Raises OptionError where the kind of an argument is wrong."""
+    shapes = shape.items() if isinstance(shape, Mapping) else ()
+    if shape is not None and not (isinstance(shape, Mapping) and all(isinstance(name, str) for name in shape)):
+        raise OptionError(f"from_onnx: shape: got {shape!r}; expected shapes by name of input, as in {{'x': (1, 3, 224, 224)}}")
+    for name, sizes in shapes:
+        if isinstance(sizes, str) or not isinstance(sizes, Sequence):
+            raise OptionError(f"from_onnx: shape: got {sizes!r} for {name!r}; expected a tuple of sizes")
+    if not isinstance(dtype, str) and not (isinstance(dtype, Mapping) and all(isinstance(d, str) for d in dtype.values())):
+        raise OptionError(f"from_onnx: dtype: got {dtype!r}; expected an element type, or element types by name of input")
+    if opset is not None and (isinstance(opset, bool) or not isinstance(opset, int)):
+        raise OptionError(f"from_onnx: opset: got {opset!r}; expected a number")
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise OptionError(f"from_onnx: {name}: got {flag!r}; expected True or False")
 
 
 def unsupported_operators(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> list[str]:
@@ -118,32 +143,12 @@ def model_opsets(loaded: LoadedModel, override: int | None) -> dict[str, int]:
     return opsets
 
 
-def save_with_node_names(model: onnx.ModelProto, path: str | os.PathLike[str]) -> None:
-    """Writes a copy of ``model`` in which every node has a name.
-
-    Raises:
-        ImportModelError: the file cannot be written.
-    """
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    _name_nodes(copy.graph)
-    try:
-        onnx.save(copy, os.fspath(path))
-    except OSError as error:
-        raise ImportModelError(f"{path}: cannot be written: {error.strerror}; choose another path") from error
-
-
-def _name_nodes(graph: onnx.GraphProto) -> None:
-    for index, node in enumerate(graph.node):
-        node.name = node_name(node, index)
-        for inner in subgraphs(node):
-            _name_nodes(inner)
-
-
 def _options(loaded: LoadedModel, freeze_params: bool, convert_config: Mapping[str, Any] | None) -> Options:
-    unknown = [name for name in convert_config or {} if name not in CONVERT_CONFIG]
-    if unknown:
-        raise ImportModelError(f"convert_config: unknown entry {unknown[0]!r}; expected {', '.join(CONVERT_CONFIG)}")
+    for name, value in (convert_config or {}).items():
+        if name not in CONVERT_CONFIG:
+            raise OptionError(f"from_onnx: convert_config: unknown entry {name!r}; expected {', '.join(CONVERT_CONFIG)}")
+        if not isinstance(value, bool):
+            raise OptionError(f"from_onnx: convert_config: {name}: got {value!r}; expected True or False")
     own = {(registry.canonical_domain(f.domain), f.name, f.overload): f for f in loaded.proto.functions}
     config = {**CONVERT_CONFIG, **(convert_config or {})}
     return Options(loaded.reader, freeze_params, config, own, size=loaded.size)
@@ -172,6 +177,8 @@ def _add_inputs(scope: Scope, proto: onnx.GraphProto, shape: ShapeDict, dtype: s
         if unknown:
             raise ImportModelError(f"{what}= names {unknown[0]!r}; expected an input: {', '.join(names) or 'none'}")
     types = [_input_type(scope, position, info, shape, dtype) for position, info in enumerate(inputs)]
+    if isinstance(dtype, str):
+        _check_single_dtype(dtype, inputs, types)
     sizes = _Sizes()
     for info, type_ in zip(inputs, types):
         if info.name in shape:
@@ -210,9 +217,24 @@ def _dtype_override(dtype: str | Mapping[str, str], name: str, proto: onnx.TypeP
     return None if declared else dtype
 
 
+def _check_single_dtype(dtype: str, inputs: Sequence[onnx.ValueInfoProto], types: Sequence[Type]) -> None:
+    """Raises ImportModelError where a single ``dtype``, other than the default, is that of no input."""
+    tensors = [(i.name, t.dtype) for i, t in zip(inputs, types) if isinstance(t, TensorType)]
+    if dtype == DEFAULT_DTYPE or not tensors or _canonical(dtype, "dtype=") in [found for _, found in tensors]:
+        return
+    name, found = tensors[0]
+    raise ImportModelError(
+        f"input {name!r}: dtype= gives {dtype}; the model declares {found}; pass dtype={{{name!r}: {dtype!r}}} to replace that"
+    )
+
+
 def _element_code(dtype: str, where: str) -> int:
+    return element_code(_canonical(dtype, where))
+
+
+def _canonical(dtype: str, where: str) -> str:
     try:
-        return element_code(dtypes.canonical(dtype))
+        return dtypes.canonical(dtype)
     except TypeError as error:
         raise ImportModelError(f"{where}: {error}") from error
 
@@ -293,6 +315,7 @@ def _drop_unused_parameters(scope: Scope) -> None:
 
 def _sanitize(module: Module) -> None:
     taken: set[str] = set()
+    params: dict[str, np.ndarray] = {}
     for value in module.main.inputs:
         old = value.name
         name = re.sub(r"\W", "_", old.removeprefix("onnx::") if old in module.params else old, flags=re.ASCII)
@@ -301,5 +324,6 @@ def _sanitize(module: Module) -> None:
             name += "_"
         taken.add(name)
         value.name = name
-        if old in module.params and old != name:
-            module.params[name] = module.params.pop(old)
+        if old in module.params:
+            params[name] = module.params[old]
+    module.params = params

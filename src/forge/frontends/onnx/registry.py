@@ -3,10 +3,13 @@
 A converter is a function ``convert(g, *operands, *, attributes)``: ``g`` is the :class:`~forge.frontends.onnx.context.Context`
 it builds with, its positional parameters are the operator's inputs (None where an optional one is absent), its keyword-only
 parameters are the operator's attributes with the format's defaults. It returns the values of the outputs, or ``NotImplemented``
-to have the function body of the operator's schema expanded instead.
+to have the function body of the operator's schema expanded instead. An optional input in front of required ones has no default
+but the annotation ``Value | None``. ``**attributes`` takes all attributes; a class of ``converter_class`` does so, and stands for
+one row for each of its versions.
 
 A row holds from opset ``since`` to the next row of the same operator; the first row must reach down to the first version of
-the operator, so that there are neither overlaps nor holes (``holes`` lists violations; a test keeps it empty).
+the operator, so that there are neither overlaps nor holes (``holes`` lists violations; a test keeps it empty). Users' rows
+(``register``) are a table of their own and win over Forge's, from their version on.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any, TypeVar
 import onnx
 
 from forge.errors import OpAttributeInvalid
+from forge.frontends.onnx.converter_class import OnnxOpConverter, as_functions
 
 DEFAULT_DOMAIN = ""
 _DOMAIN_ALIASES = {"ai.onnx": DEFAULT_DOMAIN}
@@ -42,6 +46,9 @@ class Converter:
     min_operands: int
     max_operands: int | None  # None: any number
     attributes: dict[str, Any]  # name -> default; ``inspect.Parameter.empty`` when required
+    is_extension: bool = False  # a version that the standard lacks but files have
+    absentable: frozenset[int] = frozenset()  # optional operands in front of required ones
+    takes_all: bool = False  # attributes of any name
 
     def call(self, context: Any, operands: list[Any], attributes: dict[str, Any]) -> Any:
         """Converts one node.
@@ -52,9 +59,10 @@ class Converter:
         self._check_operands(operands)
         known = {n: v for n, v in attributes.items() if n not in _IGNORED_ATTRIBUTES or n in self.attributes}
         for name in known:
-            if name not in self.attributes:
+            if name in self.attributes:
+                _check_kind(name, known[name], self.attributes[name])
+            elif not self.takes_all:
                 raise OpAttributeInvalid(f"got attribute {name!r}; expected one of: {', '.join(self.attributes) or 'none'}")
-            _check_kind(name, known[name], self.attributes[name])
         for name, default in self.attributes.items():
             if default is inspect.Parameter.empty and name not in known:
                 raise OpAttributeInvalid(f"attribute {name!r} is missing; it is required")
@@ -66,7 +74,7 @@ class Converter:
             expected = f"{self.min_operands} or more" if most is None else f"{self.min_operands} to {most}"
             raise OpAttributeInvalid(f"got {len(operands)} inputs; expected {expected}")
         for position, operand in enumerate(operands[: self.min_operands]):
-            if operand is None:
+            if operand is None and position not in self.absentable:
                 raise OpAttributeInvalid(f"input {position} is absent; it is required")
 
 
@@ -77,41 +85,56 @@ def _check_kind(name: str, value: Any, default: Any) -> None:
         raise OpAttributeInvalid(f"attribute {name!r}: got {value!r}; expected {kind.__name__}")
 
 
-_TABLE: dict[tuple[str, str], list[Converter]] = {}
+_Table = dict[tuple[str, str], list[Converter]]
+_TABLE: _Table = {}
+_OWN: _Table = {}
+_REFUSALS: dict[tuple[str, str], str] = {}
 
 
 def canonical_domain(domain: str) -> str:
     return _DOMAIN_ALIASES.get(domain, domain)
 
 
-def converts(*ops: str, since: int = 1, domain: str = DEFAULT_DOMAIN) -> Callable[[F], F]:
+def converts(*ops: str, since: int = 1, domain: str = DEFAULT_DOMAIN, is_extension: bool = False) -> Callable[[F], F]:
     """Decorator: the function converts operators ``ops`` from opset ``since`` on, up to the next row of the same operator."""
 
     def add(function: F) -> F:
         for op in ops:
-            add_row(op, function, since, domain)
+            add_row(op, function, since, domain, is_extension=is_extension)
         return function
 
     return add
 
 
-def add_row(op: str, function: ConverterFunction, since: int = 1, domain: str = DEFAULT_DOMAIN, replace: bool = False) -> None:
-    """Adds a row to the table.
+def add_row(
+    op: str, function: ConverterFunction, since: int = 1, domain: str = DEFAULT_DOMAIN, is_extension: bool = False
+) -> None:
+    """Adds a row to Forge's table; one that ``is_extension`` is for a version that the standard lacks but files have.
 
     Raises:
-        ValueError: there is one for this version already and ``replace`` is off.
+        ValueError: there is one for this version already.
     """
-    rows = _TABLE.setdefault((canonical_domain(domain), op), [])
-    present = [row for row in rows if row.since == since]
-    if present and not replace:
-        raise ValueError(f"onnx converter {domain or 'ai.onnx'}.{op} since {since} is registered already; pass replace=True")
-    rows[:] = [row for row in rows if row.since != since]
-    rows.append(_describe(canonical_domain(domain), op, since, function))
-    rows.sort(key=lambda row: row.since)
+    if any(row.since == since for row in _TABLE.get((canonical_domain(domain), op), ())):
+        raise ValueError(f"onnx converter {domain or 'ai.onnx'}.{op} since {since} is registered already")
+    _insert(_TABLE, _describe(canonical_domain(domain), op, since, function, is_extension))
 
 
-def register(op: str, convert: ConverterFunction | None = None, *, domain: str = DEFAULT_DOMAIN, since: int = 1) -> Any:
-    """Registers a converter of one's own, over a built-in one if need be; without ``convert``, a decorator.
+def _insert(table: _Table, row: Converter) -> None:
+    """Adds a row, in the place of one for the same version."""
+    others = [other for other in table.get((row.domain, row.op), ()) if other.since != row.since]
+    table[row.domain, row.op] = sorted([*others, row], key=lambda r: r.since)
+
+
+def register(
+    op: str, convert: ConverterFunction | type[OnnxOpConverter] | None = None, *, domain: str = DEFAULT_DOMAIN, since: int = 1
+) -> Any:
+    """Registers a converter of one's own; without ``convert``, a decorator. It wins over Forge's, and functions of the model.
+
+    Args:
+        op: the operator that it converts.
+        convert: a function, or a class with a method for each version.
+        domain: the operator's domain.
+        since: the opset from which the function holds, up to the next that is registered.
 
     Example:
         >>> @register("Twice", domain="com.acme")
@@ -119,25 +142,43 @@ def register(op: str, convert: ConverterFunction | None = None, *, domain: str =
         ...     return g.call("add", x, x)
     """
 
-    def add(function: F) -> F:
-        add_row(op, function, since, domain, replace=True)
-        return function
+    def add(converter: Any) -> Any:
+        versions = {since: converter}
+        if isinstance(converter, type):
+            if since != 1:
+                raise ValueError(f"register {op!r}: got since={since} for a class; expected none: its methods say their versions")
+            if not issubclass(converter, OnnxOpConverter):
+                raise ValueError(f"register {op!r}: got class {converter.__name__}; expected a function or an OnnxOpConverter")
+            versions = dict(as_functions(converter))
+            unregister(op, domain=domain)
+        for version, function in versions.items():
+            _insert(_OWN, _describe(canonical_domain(domain), op, version, function))
+        return converter
 
     return add if convert is None else add(convert)
 
 
-def unregister(op: str, *, domain: str = DEFAULT_DOMAIN, since: int = 1) -> None:
-    """Removes a row; unknown ones are ignored."""
-    rows = _TABLE.get((canonical_domain(domain), op), [])
-    rows[:] = [row for row in rows if row.since != since]
+def unregister(op: str, *, domain: str = DEFAULT_DOMAIN, since: int | None = None) -> None:
+    """Takes back what ``register`` added: one version, or all. Forge's own rows hold again; unknown ones are ignored."""
+    key = (canonical_domain(domain), op)
+    _OWN[key] = [row for row in _OWN.get(key, ()) if since is not None and row.since != since]
+
+
+def own(domain: str, op: str, opset: int) -> Converter | None:
+    """The user's row for an operator; None when there is none."""
+    fitting = [row for row in _OWN.get((canonical_domain(domain), op), ()) if row.since <= opset]
+    return fitting[-1] if fitting else None
 
 
 def lookup(domain: str, op: str, opset: int) -> Converter | None:
     """The row for an operator of a model that imports version ``opset`` of the domain; None when there is none.
 
-    A version of the operator newer than this table knows has no row either: its meaning may have changed.
+    A version of the operator newer than Forge's table knows has no row there either: its meaning may have changed.
     """
     domain = canonical_domain(domain)
+    users = own(domain, op, opset)
+    if users is not None:
+        return users
     fitting = [row for row in _TABLE.get((domain, op), ()) if row.since <= opset]
     known = TABLE_OPSETS.get(domain)
     if known is not None and opset > known and schema_version(domain, op, opset) > known:
@@ -184,8 +225,23 @@ def check_attribute_kinds(node: onnx.NodeProto, opset: int) -> None:
             raise OpAttributeInvalid(f"attribute {attribute.name!r}: got kind {kind}; expected {wanted}; re-export the model")
 
 
+def refuse(op: str, reason: str, domain: str = DEFAULT_DOMAIN) -> None:
+    """Names why an operator without a converter has none; errors and lists tell it."""
+    _REFUSALS[canonical_domain(domain), op] = reason
+
+
+def refusal(domain: str, op: str) -> str:
+    """Why there is no converter for an operator; empty when no reason is known."""
+    return _REFUSALS.get((canonical_domain(domain), op), "")
+
+
+def refused() -> Iterator[tuple[str, str]]:
+    """Domains and names of operators that are refused for a reason."""
+    yield from sorted(_REFUSALS)
+
+
 def rows() -> Iterator[Converter]:
-    """All rows, by domain, operator and version."""
+    """All rows of Forge, by domain, operator and version."""
     for key in sorted(_TABLE):
         yield from _TABLE[key]
 
@@ -200,6 +256,9 @@ def holes() -> list[str]:
         known = versions.get((domain, op))
         if not known or not converters:
             continue
+        converters = [row for row in converters if not row.is_extension]
+        if not converters:
+            continue
         if converters[0].since > min(known):
             found.append(f"{domain or 'ai.onnx'}.{op}: no row for version {min(known)}; the first is {converters[0].since}")
         found += [
@@ -210,7 +269,7 @@ def holes() -> list[str]:
     return found
 
 
-def _describe(domain: str, op: str, since: int, function: ConverterFunction) -> Converter:
+def _describe(domain: str, op: str, since: int, function: ConverterFunction, is_extension: bool = False) -> Converter:
     parameters = list(inspect.signature(function).parameters.values())
     kinds = inspect.Parameter
     positional = [p for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)][1:]
@@ -223,4 +282,7 @@ def _describe(domain: str, op: str, since: int, function: ConverterFunction) -> 
         sum(p.default is kinds.empty for p in positional),
         None if variadic else len(positional),
         {p.name: p.default for p in parameters if p.kind is kinds.KEYWORD_ONLY},
+        is_extension,
+        frozenset(i for i, p in enumerate(positional) if "None" in str(p.annotation)),
+        any(p.kind is kinds.VAR_KEYWORD for p in parameters),
     )

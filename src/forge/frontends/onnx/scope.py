@@ -145,10 +145,14 @@ class Scope:
         self.taken.setdefault(unique, 0)
         return unique
 
-    def _materialise(self, name: str) -> Value:
+    def initializer(self, name: str) -> np.ndarray:
+        """The contents of an initializer of this graph."""
         tensor = self.initializers[name]
         reader = self.options.reader
-        array = reader.sparse_array(tensor) if isinstance(tensor, onnx.SparseTensorProto) else reader.array(tensor)
+        return reader.sparse_array(tensor) if isinstance(tensor, onnx.SparseTensorProto) else reader.array(tensor)
+
+    def _materialise(self, name: str) -> Value:
+        array = self.initializer(name)
         if self.parent is None and not self.options.freeze_params and _is_weight(array):
             self.options.params[name] = array
             value = self.graph.add_input(TensorType(tuple(array.shape), dtypes.canonical(array.dtype)), name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx
@@ -30,8 +30,9 @@ class _Search:
     visited: set[tuple[FunctionKey, tuple[tuple[str, int], ...]]] = field(default_factory=set)
 
     def nodes(self, nodes: Iterable[onnx.NodeProto], opsets: dict[str, int], prefix: str = "") -> None:
-        for index, node in enumerate(nodes):
-            name = prefix + (node.name or f"{node.op_type}_{index}")
+        listed = list(nodes)
+        for node, own_name in zip(listed, node_names(listed)):
+            name = prefix + own_name
             self.node(node, opsets, name)
             for graph in subgraphs(node):
                 self.nodes(graph.node, opsets, f"{name}/")
@@ -39,6 +40,8 @@ class _Search:
     def node(self, node: onnx.NodeProto, opsets: dict[str, int], name: str) -> None:
         domain = registry.canonical_domain(node.domain)
         opset = opsets.get(domain, 1)
+        if registry.own(domain, node.op_type, opset) is not None:
+            return
         function = self.own.get(functions.key(node))
         if function is None:
             if registry.lookup(domain, node.op_type, opset) is not None:
@@ -56,6 +59,18 @@ class _Search:
         if visit not in self.visited:
             self.visited.add(visit)
             self.nodes(function.node, inner, f"{name}/")
+
+
+def node_names(nodes: Sequence[onnx.NodeProto]) -> list[str]:
+    """Names of the nodes of one graph. A node without one is called by its operator and position, as no other node is."""
+    taken = {node.name for node in nodes}
+    names = []
+    for index, node in enumerate(nodes):
+        name = node.name or f"{node.op_type}_{index}"
+        while not node.name and name in taken:
+            name += "_"
+        names.append(name)
+    return names
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -78,13 +93,18 @@ def check_supported(graph: onnx.GraphProto, options: Options, opsets: dict[str, 
     missing = missing_operators(graph, options, opsets)
     if not missing:
         return
-    lines = [f"  {m.domain or 'ai.onnx'}.{m.op} (opset {m.opset}): {m.count}x, first at node {m.first_node!r}" for m in missing]
+    lines = [f"  {m.domain or 'ai.onnx'}.{m.op} (opset {m.opset}): {_where(m)}" for m in missing]
     first = missing[0]
     domain = f", domain={first.domain!r}" if first.domain else ""
     raise OpNotImplemented(
         f"{len(missing)} operators are not supported:\n" + "\n".join(lines) + "\n"
         f"'forge support onnx' lists what is; register a converter: @forge.frontends.onnx.register({first.op!r}{domain})"
     )
+
+
+def _where(missing: Missing) -> str:
+    reason = registry.refusal(missing.domain, missing.op)
+    return f"{missing.count}x, first at node {missing.first_node!r}" + (f": {reason}" if reason else "")
 
 
 def _typeless_body(node: onnx.NodeProto, opset: int) -> onnx.FunctionProto | None:

@@ -115,7 +115,7 @@ class TensorReader:
     def _external(self, tensor: onnx.TensorProto, dtype: str, where: str) -> np.ndarray:
         entries = {e.key: e.value for e in tensor.external_data}
         location = entries.get("location", "")
-        path = self._checked_path(location, where)
+        path = self.external_file(location, where)
         offset, length = (_number(entries.get(key, "0"), key, where) for key in ("offset", "length"))
         count = math.prod(tensor.dims)
         needed = _stored_bytes(dtype, count, where)
@@ -143,8 +143,12 @@ class TensorReader:
             self._maps[path] = np.frombuffer(mapped, np.uint8)
         return self._maps[path]
 
-    def _checked_path(self, location: str, where: str) -> Path:
-        """The file of an external tensor: a plain file below one of the model's folders, symbolic links followed."""
+    def external_file(self, location: str, where: str) -> Path:
+        """The file of an external tensor: a plain file below one of the model's folders, symbolic links followed.
+
+        Raises:
+            ImportModelError: it is elsewhere, or missing.
+        """
         if not self.folders:
             raise ImportModelError(
                 f"{where}: data is in the external file {location!r}; got a model without a folder; load it by path"

@@ -17,11 +17,13 @@ from typing import Any
 from forge import dtypes
 from forge.errors import CompileError
 from forge.kernels.contract import KernelCall, Reader, Writer, kernel
+from forge.kernels.cpu import pairs
 from forge.kernels.cpu.activations import activate
 from forge.schedule.accumulate import Accumulators
 from forge.schedule.loops import Loop, group_loop, parallel_nest, round_up, supports_masks, vector_loop
 from forge.schedule.rewrite import Vectorizer
 from forge.schedule.transpose import lane_sums
+from forge.target.blocking import dots_of_pairs
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
@@ -53,10 +55,10 @@ def rnn(call: KernelCall) -> Function:
 
     Operands: x [T, B, I], w [D, G*H, I], r [D, G*H, H], bias [D, 2*G*H]?, lengths [B]?, h0 [D, B, H]?, and for LSTM c0 [D, B,
     H]?, peephole [D, 3*H]?; G gates: i o f c, or z r h, or one. Where w is absent, x [T, B, D*G*H] holds its products
-    already. Attributes: direction, activations, activation_alpha, activation_beta (one entry for each function and
-    direction), clip, layout (1: the batch comes first in x, y and the states), input_forget (LSTM), linear_before_reset
-    (GRU). Results: y [T, D, B, H], h [D, B, H], and for LSTM c [D, B, H]. Steps from a row's length on give y = 0 and leave
-    its state as it is.
+    already. Beside float32, w and r may be bfloat16: x and the states are rounded to it for their products. Attributes:
+    direction, activations, activation_alpha, activation_beta (one entry for each function and direction), clip, layout (1:
+    the batch comes first in x, y and the states), input_forget (LSTM), linear_before_reset (GRU). Results: y [T, D, B, H], h
+    [D, B, H], and for LSTM c [D, B, H]. Steps from a row's length on give y = 0 and leave its state as it is.
 
     Raises:
         CompileError: the hidden size is symbolic.
@@ -89,6 +91,8 @@ class _Layer:
         self.lanes = self.target.lanes(self.dtype)
         sizes = {dtypes.itemsize(r.dtype) for r in call.operands if r is not None}
         self.masked = supports_masks(self.target, sizes)
+        self.narrow = self.r.dtype == "bfloat16"
+        self.paired = self.narrow and dots_of_pairs(self.target) and self.hidden % (2 * self.lanes) == 0
         self.block = self._batch_block()
 
     def _operands(self) -> tuple[Any, ...]:
@@ -140,6 +144,7 @@ class _Direction:
         self.lengths: list[Expr] = [E.var(f"length{m}") for m in range(layer.block)]
         self.state = self.local("h", layer.block * self.padded)
         self.cell = self.local("c", layer.block * self.padded)
+        self.rounded = Buffer("rounded", "bfloat16", (E.const(layer.block * self.padded),), scope="local", alignment=64)
         self.products = self.local("z", layer.block * self.width)
         self.inputs = self.local("xw", self.chunk * layer.block * self.width)
 
@@ -155,6 +160,8 @@ class _Direction:
         steps = loop(s, count, _Step(self, start + s, s).body())
         chunks = loop(s0, (layer.steps + (self.chunk - 1)) // self.chunk, seq(self._input_products(start, count), steps))
         buffers = [self.state, self.cell, self.products, *([] if layer.w is None else [self.inputs])]
+        if layer.narrow:
+            buffers.append(self.rounded)
         ends = [self._final(1, self.state), *([self._final(2, self.cell)] if len(layer.call.results) > 2 else [])]
         return seq(
             *self._bind_rows(),
@@ -247,18 +254,29 @@ class _Direction:
     def _x(self, m: int, step: Expr) -> Callable[[Expr], Expr]:
         time, row = self.time(m, step), self.rows[m]
         at = (row, time) if self.layer.batch_first else (time, row)
+        if self.layer.w is not None and self.layer.w.dtype == "bfloat16":
+            return lambda k: E.cast(E.cast(self.layer.x.read((*at, k)), "bfloat16"), self.layer.dtype)
         return lambda k: E.cast(self.layer.x.read((*at, k)), self.layer.dtype)
 
     def recurrent_products(self, state: Buffer, first: int, rows: int) -> Stmt:
         """Products of ``rows`` recurrent weights from ``first`` on with ``state``, into ``products``."""
         layer = self.layer
-        samples = [_Sample(partial(self._state_element, state, m), E.const(m)) for m in range(layer.block)]
+        source = self.rounded if layer.narrow else state
+        samples = [_Sample(partial(self._state_element, source, m), E.const(m)) for m in range(layer.block)]
         weights = _weight_rows(layer.r, self.direction, first, rows)
-        tiles = Tiles(layer, E.const(layer.hidden), weights, samples, self.products, self.width, first)
+        kind = PairTiles if layer.paired else Tiles
+        tiles = kind(layer, E.const(layer.hidden), weights, samples, self.products, self.width, first)
         count = -(-rows // tiles.columns)
-        if rows * layer.hidden * layer.block // layer.lanes < SHARED_WORK:
-            return loop(tiles.number, count, tiles.tile())
-        return loop(tiles.number, count, tiles.tile(), "parallel", grain=E.const(max(1, count // SHARES)))
+        kept = [self._round(state)] if layer.narrow else []
+        if rows * layer.hidden * layer.block // layer.lanes < SHARED_WORK * (2 if layer.paired else 1):
+            return seq(*kept, loop(tiles.number, count, tiles.tile()))
+        return seq(*kept, loop(tiles.number, count, tiles.tile(), "parallel", grain=E.const(max(1, count // SHARES))))
+
+    def _round(self, state: Buffer) -> Stmt:
+        """``state`` in bfloat16, into ``rounded``."""
+        k, lanes = E.var("k"), self.layer.lanes
+        at = E.ramp(k * lanes, 1, lanes)
+        return loop(k, self.layer.block * self.padded // lanes, store(self.rounded, at, E.cast(E.load(state, at), "bfloat16")))
 
     def _state_element(self, state: Buffer, m: int, k: Expr) -> Expr:
         return E.load(state, k + m * self.padded)
@@ -353,6 +371,34 @@ class Tiles:
             start = sample.row * self.width + self.number * self.columns + self.first
             parts.append(store(self.out, E.ramp(start, 1, self.columns), value))
         return parts
+
+
+class PairTiles(Tiles):
+    """Tiles of bfloat16, whose products are added in pairs; the depth is whole vectors of pairs."""
+
+    def tile(self) -> Stmt:
+        layer = self.layer
+        accumulators = Accumulators.create("sum", layer.dtype, layer.lanes, layer.lanes, layer.target)
+        columns = [E.var(f"n{n}") for n in range(self.columns)]
+        bind = [Let(name, self.number * self.columns + n) for n, name in enumerate(columns)]
+        at = E.var("k")
+        lets: list[Stmt] = []
+
+        def bound(read: Callable[[Expr], Expr], name: str) -> Expr:
+            vector = Vectorizer(k, at * (2 * layer.lanes), 2 * layer.lanes, None).expr(read(k))
+            pair = E.Var(pairs.PAIR, layer.lanes, name)
+            lets.append(Let(pair, E.call("reinterpret", E.cast(vector, "bfloat16"), dtype=pairs.PAIR, lanes=layer.lanes)))
+            return pair
+
+        k = E.var("element")
+        samples = [bound(sample.read, "x") for sample in self.samples]
+        weights = [bound(partial(self.weights, n), "w") for n in columns]
+        added = [store(accumulators.buffer, slot, E.call("dot_bf16", accumulators.load(slot), w, x))
+                 for slot, (x, w) in enumerate(itertools.product(samples, weights))]
+        steps = loop(at, layer.hidden // (2 * layer.lanes), seq(*lets, *added))
+        parts: list[Stmt] = [*bind, accumulators.start(), steps]
+        total = lane_sums([accumulators.load(slot) for slot in range(layer.lanes)], parts)
+        return seq(*parts, *self._save(total))
 
 
 class _Step:

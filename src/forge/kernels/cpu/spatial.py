@@ -103,7 +103,8 @@ def note_winograd(call: KernelCall, window: Window, in_channels: int) -> None:
     axes = (window.height, window.width)
     if [(a.kernel, a.stride, a.dilation) for a in axes] == [(3, 1, 1)] * 2:
         images, blocks = micro.static(window.batch) or 1, micro.static(window.result.shape[1]) or 1
-        key = winograd_key(call.target, images, in_channels, blocks * window.out_block, window.height.out, window.width.out)
+        channels = in_channels, blocks * window.out_block
+        key = winograd_key(call.target, window.data.dtype, images, *channels, window.height.out, window.width.out)
         call.target.choices.note(key, call.name)
 
 

@@ -28,6 +28,12 @@ MODULES = (
     "strings",
     "labels",
     "trees",
+    "microsoft.activations",
+    "microsoft.products",
+    "microsoft.convolutions",
+    "microsoft.norms",
+    "microsoft.embedding",
+    "microsoft.refused",
 )
 
 

@@ -1,0 +1,82 @@
+"""``PassContext``: how models are compiled inside a ``with`` block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from forge.driver.pipeline import GRAPH_STAGES, check_level
+from forge.errors import OptionError
+
+DEFAULT_LEVEL = 3
+FUSION = "fusion"
+CONFIG = ("set_float16", "set_bfloat16", "set_channel_layout", "winograd", "tuned")
+
+_entered: ContextVar[tuple[PassContext, ...]] = ContextVar("forge_pass_contexts", default=())
+
+
+class PassContext:
+    """Options of everything that is compiled inside ``with PassContext(...):``, by this thread.
+
+    Arguments of ``IRModule.compile`` and its like win where they differ from their defaults. Blocks nest; the innermost counts.
+
+    Args:
+        opt_level: 0 to 4; ``docs/opt_levels.md`` tells what each turns on.
+        required_pass: names of stages that run although their level is above ``opt_level``.
+        disabled_pass: names of stages that do not run, ``"fusion"`` among them. Stages of level 0 cannot be left out.
+        config: ``set_float16``, ``set_bfloat16``, ``set_channel_layout``, ``winograd``, ``tuned``: as of ``IRModule.compile``.
+
+    Raises:
+        OptionError: an option that does not exist, or cannot be.
+    """
+
+    def __init__(
+        self,
+        opt_level: int = DEFAULT_LEVEL,
+        *,
+        required_pass: Sequence[str] | None = None,
+        disabled_pass: Sequence[str] | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.opt_level = check_level("PassContext", opt_level)
+        levels = {stage.name: stage.level for stage in GRAPH_STAGES}
+        self.required_pass = _names("required_pass", required_pass, list(levels))
+        self.disabled_pass = _names("disabled_pass", disabled_pass, [*(n for n, level in levels.items() if level), FUSION])
+        both = [name for name in self.required_pass if name in self.disabled_pass]
+        if both:
+            raise OptionError(f"PassContext: {both[0]!r} is in required_pass and in disabled_pass; expected one of them")
+        self.config = dict(config or {})
+        unknown = [name for name in self.config if name not in CONFIG]
+        if unknown:
+            raise OptionError(f"PassContext: config: unknown entry {unknown[0]!r}; expected {', '.join(CONFIG)}")
+
+    @staticmethod
+    def current() -> PassContext | None:
+        """That of the innermost block around the caller; None outside of all."""
+        return _entered.get()[-1] if _entered.get() else None
+
+    def __enter__(self) -> PassContext:
+        _entered.set((*_entered.get(), self))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _entered.set(_entered.get()[:-1])
+
+    def __repr__(self) -> str:
+        return (f"PassContext(opt_level={self.opt_level}, required_pass={list(self.required_pass)}, "
+                f"disabled_pass={list(self.disabled_pass)}, config={self.config})")
+
+
+def _names(option: str, given: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given or ()):
+        raise OptionError(f"PassContext: {option}: got {given!r}; expected a list of names of stages")
+    for name in given or ():
+        if name not in known:
+            needed = any(stage.name == name for stage in GRAPH_STAGES)
+            what = f"stage {name!r} is needed at every level" if needed else f"no stage is called {name!r}"
+            raise OptionError(f"PassContext: {option}: {what}; expected some of: {', '.join(known)}")
+    return tuple(dict.fromkeys(given or ()))
+
+
+__all__ = ["CONFIG", "DEFAULT_LEVEL", "FUSION", "PassContext"]

@@ -1,0 +1,108 @@
+"""Converters written as classes: one class method for each version of the operator.
+
+    @register("Selu", domain="com.acme")
+    class Selu(OnnxOpConverter):
+        @classmethod
+        def _impl_v1(cls, inputs, attr, params):
+            ...
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from forge.frontends.onnx.context import Context
+from forge.frontends.onnx.scope import Scope
+from forge.ops.compose.expr import Expr, unwrapped
+
+_VERSION = re.compile(r"_impl_v([1-9][0-9]*)")
+
+
+class Inputs(list[Any]):
+    """The inputs of a node: expressions, and None for what is absent, behind the last one too."""
+
+    def __getitem__(self, position: Any) -> Any:
+        if isinstance(position, int) and position >= len(self):
+            return None
+        return super().__getitem__(position)
+
+
+class Weights(Mapping[str, np.ndarray]):
+    """The model's initializers by name, read when they are asked for."""
+
+    def __init__(self, scope: Scope) -> None:
+        while scope.parent is not None:
+            scope = scope.parent
+        self._scope = scope
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._scope.initializer(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._scope.initializers)
+
+    def __len__(self) -> int:
+        return len(self._scope.initializers)
+
+
+class OnnxOpConverter:
+    """A converter of one operator. Method ``_impl_vN`` holds from opset N on, up to the next one.
+
+    A method takes ``(inputs, attr, params)``, or ``(g, inputs, attr, params)`` where it needs the builder ``g``: the inputs of
+    the node as expressions (``forge.ops.compose.expr``; None where absent), its attributes by name, and the model's weights by
+    name. It returns an expression, or a list of them for several outputs.
+    """
+
+    @classmethod
+    def versions(cls) -> list[int]:
+        """Versions with a method, the oldest first."""
+        return sorted(int(match[1]) for name in dir(cls) if (match := _VERSION.fullmatch(name)))
+
+    @classmethod
+    def get_converter(cls, opset: int) -> Callable[..., Any]:
+        """The method for ``opset``.
+
+        Raises:
+            NotImplementedError: it is older than all of them.
+        """
+        fitting = [version for version in cls.versions() if version <= opset]
+        if not fitting:
+            raise NotImplementedError(f"{cls.__name__}: no method for opset {opset}; expected one of {cls.versions()}")
+        method: Callable[..., Any] = getattr(cls, f"_impl_v{fitting[-1]}")
+        return method
+
+
+def as_functions(cls: type[OnnxOpConverter]) -> dict[int, Callable[..., Any]]:
+    """A converter function for each version of the class.
+
+    Raises:
+        ValueError: there is no version, or a method takes other parameters.
+    """
+    if not cls.versions():
+        raise ValueError(f"{cls.__name__}: has no method _impl_vN; expected one for each version")
+    return {version: _as_function(cls, version) for version in cls.versions()}
+
+
+def _as_function(cls: type[OnnxOpConverter], version: int) -> Callable[..., Any]:
+    method = cls.get_converter(version)
+    count = len(inspect.signature(method).parameters)
+    if count not in (3, 4):
+        raise ValueError(
+            f"{cls.__name__}._impl_v{version}: takes {count} parameters; expected a class method of (inputs, attr, params) "
+            "or (g, inputs, attr, params)"
+        )
+
+    def convert(g: Context, *operands: Any, **attributes: Any) -> Any:
+        inputs = Inputs(None if v is None else Expr(g, v) for v in operands)
+        arguments = (inputs, attributes, Weights(g.scope))
+        return unwrapped(method(g, *arguments) if count == 4 else method(*arguments))
+
+    return convert
+
+
+__all__ = ["Inputs", "OnnxOpConverter", "Weights", "as_functions"]

@@ -1,0 +1,8 @@
+"""Operators of onnxruntime's own domain, ``com.microsoft``: what its exporters, quantiser and graph optimiser emit.
+
+Where onnxruntime's CPU kernels and their documentation disagree, the kernels are followed; the converter says so.
+"""
+
+from __future__ import annotations
+
+DOMAIN = "com.microsoft"
