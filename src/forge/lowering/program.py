@@ -231,7 +231,7 @@ def signature(group: Group, plan: MemoryPlan) -> str:
         parts.append(f"{node.op}{role}({', '.join(operands)}){node.attrs!r}")
         for value in node.results:
             numbers[value] = f"n{number}.{value.index}:{value.type}"
-    parts.extend(f"out{plan.alignment(v)}" for v in group.sink.results)
+    parts.extend(f"out:{v.type}:{plan.alignment(v)}" for v in group.sink.results)
     return "; ".join(parts)
 
 
