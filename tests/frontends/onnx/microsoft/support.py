@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ def node_model(
     symbolic: Sequence[int] = (),
     domain: str = DOMAIN,
     opset: int = OPSET,
+    declared: Mapping[int, int] | None = None,
 ) -> onnx.ModelProto:
     """A model of one node.
 
@@ -42,6 +43,7 @@ def node_model(
         outputs: which outputs are there.
         constant: positions of inputs that are initializers.
         symbolic: sizes that are symbols, the same symbol wherever the size occurs in an input.
+        declared: element types of outputs that onnxruntime does not infer.
     """
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
     results = [f"y{i}" if wanted else "" for i, wanted in enumerate(outputs)]
@@ -51,8 +53,12 @@ def node_model(
         for i, x in enumerate(inputs) if x is not None and i not in constant
     ]
     weights = [numpy_helper.from_array(x, f"x{i}") for i, x in enumerate(inputs) if x is not None and i in constant]
-    declared = [onnx.ValueInfoProto(name=name) for name in results if name]
-    graph = helper.make_graph([node], "one", given, declared, weights)
+    types = declared or {}
+    infos = [
+        helper.make_tensor_value_info(name, types[i], None) if i in types else onnx.ValueInfoProto(name=name)
+        for i, name in enumerate(results) if name
+    ]
+    graph = helper.make_graph([node], "one", given, infos, weights)
     domains = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1)]
     return helper.make_model(graph, opset_imports=domains, ir_version=9)
 
@@ -71,6 +77,8 @@ def check(
     symbolic: Sequence[int] = (),
     domain: str = DOMAIN,
     oracle: Callable[..., Any] | None = None,
+    declared: Mapping[int, int] | None = None,
+    opt_level: int = 3,
 ) -> Module:
     """Compares the outputs of one node with those of ``oracle``, or of onnxruntime.
 
@@ -81,20 +89,22 @@ def check(
     fed = [x for i, x in enumerate(inputs) if x is not None and i not in constant]
 
     def proto(symbols: Sequence[int]) -> onnx.ModelProto:
-        return node_model(op, inputs, attributes, outputs=outputs, constant=constant, symbolic=symbols, domain=domain)
+        return node_model(
+            op, inputs, attributes, outputs=outputs, constant=constant, symbolic=symbols, domain=domain, declared=declared
+        )
 
     expected = onnxruntime_outputs(proto(()), *fed) if oracle is None else _as_list(oracle(*inputs))
     if symbolic:
         agree("interpreter", evaluate(import_model(proto(())), *fed), expected)
     module = import_model(proto(symbolic))
-    same(module, fed, expected)
+    same(module, fed, expected, opt_level)
     return module
 
 
-def same(module: Module, inputs: Arrays, expected: Arrays) -> None:
+def same(module: Module, inputs: Arrays, expected: Arrays, opt_level: int = 3) -> None:
     """Fails unless interpreter and compiled code give what is expected."""
     agree("interpreter", evaluate(module, *inputs), expected)
-    compiled = compile_module(module, use_cache=False)
+    compiled = compile_module(module, opt_level=opt_level, use_cache=False)
     agree("compiled", guard_runtime.run(compiled, module.main, [np.asarray(x, order="C") for x in inputs]), expected)
 
 

@@ -33,6 +33,7 @@ MODULES = (
     "microsoft.convolutions",
     "microsoft.norms",
     "microsoft.embedding",
+    "microsoft.attention",
     "microsoft.refused",
 )
 
