@@ -62,6 +62,17 @@ def test_names_params_and_contents_come_back(saved: Path) -> None:
     assert module.params["weight/é"].tolist() == [1, 1, 1]
 
 
+def test_places_come_back(tmp_path: Path) -> None:
+    module = example()
+    (node,) = [n for n in module.main.nodes if n.op == "add"]
+    cases = (("node", ""), ("node", "node"), ("node", "net/block/node"), ("", "net/block/x"), ("node", "*/ /* \n\"é"))
+    for node.name, place in cases:
+        node.location = place
+        save(module, tmp_path / "placed.forge")
+        back = load(tmp_path / "placed.forge").main.find("add")
+        assert back.location == ("" if place == node.name else place)
+
+
 def test_equal_modules_give_equal_files(tmp_path: Path) -> None:
     for name in ("a", "b"):
         save(example(), tmp_path / name)

@@ -36,6 +36,7 @@ class Notes:
     types: list[T.Type] | None = None
     name: str = ""
     results: list[str] = field(default_factory=list)
+    place: str = ""
 
 
 class Cursor:
@@ -221,13 +222,15 @@ class Cursor:
         return notes
 
     def _note(self, notes: Notes) -> None:
-        token = self.expect_kind("name", "ty=, name=, results= or '*/'")
+        token = self.expect_kind("name", "ty=, name=, results=, place= or '*/'")
         self.expect("=")
         match token.text:
             case "ty":
                 notes.types = self.types()
             case "name":
                 notes.name = self.string()
+            case "place":
+                notes.place = self.string()
             case "results":
                 names = self.attribute()
                 if not isinstance(names, tuple) or not all(isinstance(n, str) for n in names):
@@ -237,7 +240,7 @@ class Cursor:
                 while self.token.kind not in ("endnote", "end"):
                     self.advance()
             case _:
-                raise self.error(f"got {token.text}=; expected ty=, name= or results=", token)
+                raise self.error(f"got {token.text}=; expected ty=, name=, results= or place=", token)
 
 
 def _short(text: str) -> str:

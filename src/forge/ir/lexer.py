@@ -11,7 +11,7 @@ from forge.errors import ParseError
 
 _PATTERN = re.compile(
     r"""
-    (?P<note>/\*\s*(?=(?:ty|name|results|span)=))
+    (?P<note>/\*\s*(?=(?:ty|name|results|place|span)=))
   | (?P<skip>[ \t\r\f\v]+ | \n[ \t]*//[^\n]* | \A[ \t]*//[^\n]* | \n | /\*(?:[^*]|\*(?!/))*\*/)
   | (?P<variable>%(?:"(?:[^"\\\n]|\\.)*"|[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*))
   | (?P<global>@(?:"(?:[^"\\\n]|\\.)*"|[A-Za-z_][A-Za-z0-9_.]*))

@@ -331,6 +331,7 @@ class _Parser(Cursor):
                 raise self.error("a function takes neither attributes nor regions", token)
             attributes = self.call_attributes(scope, token, operands, notes)
         node = scope.builder.node(op_def, operands, attributes, regions, notes.name, notes.results)
+        node.location = notes.place
         undefined = [s for s in attributes_of.symbols(node.attrs) if s not in scope.symbols and op_def is not CALL]
         if undefined:
             raise self.error(f"{op_def.name}: an attribute uses the symbol {undefined[0]}, which no earlier value defines", token)

@@ -41,7 +41,8 @@ def print_module(module: Module, types: bool = False, names: bool = False, metad
 
     Args:
         types: append ``/* ty=... */`` to every expression.
-        names: append ``/* name="..." */`` where a node, its results or a constant are named (as ``save`` does).
+        names: append ``/* name="..." */`` where a node, its results or a constant are named, and ``place`` where it
+            says more of where in a program the node was (as ``save`` does).
         metadata: append the large constants as a ``#[metadata]`` section, which makes the text complete.
         indent: of one level.
     """
@@ -169,6 +170,8 @@ class _Scope:
                 notes.append(f"name={json.dumps(node.name)}")
             if any(v.name for v in node.results):
                 notes.append(f"results={json.dumps([v.name for v in node.results])}")
+            if node.location not in ("", node.name):
+                notes.append(f"place={json.dumps(node.location)}")
         return f" /* {' '.join(notes)} */" if notes else ""
 
     def operand(self, value: Value | None) -> str:
