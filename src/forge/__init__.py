@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from forge.executor import cpu, create_executor
     from forge.loaders import from_onnx
     from forge.module import IRModule, RelayModule, load
+    from forge.ops.define import define_operator
     from forge.target import Target
     from forge_runtime import Runtime
 
@@ -31,6 +32,7 @@ _HOMES = {
     "PassContext": "forge.driver.pass_context",
     "cpu": "forge.executor",
     "create_executor": "forge.executor",
+    "define_operator": "forge.ops.define",
     "ForgeError": "forge.errors",
     "TVMError": "forge.errors",
     "OpNotImplemented": "forge.errors",
@@ -42,7 +44,7 @@ _HOMES = {
 
 __all__ = [
     "ForgeError", "IRModule", "OpAttributeInvalid", "OpNotImplemented", "PassContext", "RelayModule", "Runtime", "TVMError",
-    "Target", "__version__", "cpu", "create_executor", "errors", "frontends", "from_onnx",
+    "Target", "__version__", "cpu", "create_executor", "define_operator", "errors", "frontends", "from_onnx",
     "load", "relax",
 ]
 

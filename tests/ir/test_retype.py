@@ -124,6 +124,8 @@ def test_sizes_of_params() -> None:
     module.params["v"] = np.zeros(4)
     with pytest.raises(InvalidGraphError, match=r"params: 'v': got size 4 for m \+ 1; expected m = 4, as 'b' has it"):
         sizes_of_params(module)
-    del module.params["b"]
-    with pytest.raises(InvalidGraphError, match=r"params: 'w': got size 8 for 2\*m; expected a symbol or a number"):
+    del module.params["b"], module.params["v"]
+    assert sizes_of_params(module) == {"n": 3, "m": 4}
+    module.params["w"] = np.zeros((3, 9))
+    with pytest.raises(InvalidGraphError, match=r"params: 'w': got size 9 for 2\*m; expected a symbol or a number"):
         sizes_of_params(module)

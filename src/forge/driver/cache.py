@@ -27,7 +27,7 @@ from forge import knobs
 from forge.driver.compiled import CompiledModel
 from forge.errors import OptionError
 from forge.ir import hashing
-from forge.ir.nodes import Module
+from forge.ir.nodes import Module, Node
 from forge.target import Target
 
 _OBJECTS = "objects.bin"
@@ -54,14 +54,19 @@ def folder() -> Path:
 
 
 def key(module: Module, target: Target, options: dict[str, Any]) -> str | None:
-    """The key of a compilation; None when the cache is off."""
-    if not knobs.CACHE.flag:
+    """The key of a compilation; None when the cache is off, or cannot see an operator that the model uses."""
+    if not knobs.CACHE.flag or any(_is_foreign(node) for graph in module.graphs.values() for node in graph.walk()):
         return None
     state = hashlib.sha256(_compiler_digest().encode())
     names = [[v.name for v in module.main.inputs], module.main.output_names, sorted(module.params)]
     described = [hashing.fingerprint(module), names, target.to_dict(), target.features, sorted(options.items())]
     state.update(json.dumps(described).encode())
     return state.hexdigest()[:40]
+
+
+def _is_foreign(node: Node) -> bool:
+    """Whether the operator does not come with Forge: its definition is not among the sources that the digest covers."""
+    return not type(node.op_def).__module__.startswith("forge.")
 
 
 @cache

@@ -42,8 +42,9 @@ def sizes_of_params(module: Module) -> dict[str, Dim]:
     given_by: dict[str, str] = {}
     bound = [(name, dim, size) for name, a in module.params.items() for dim, size in zip(inputs[name].shape, a.shape)]
     for name, dim, size in sorted(bound, key=lambda item: dims.symbols(item[1]) != [str(item[1])]):
-        if dims.symbols(dim) == [str(dim)] and str(dim) not in sizes:
-            sizes[str(dim)], given_by[str(dim)] = size, name
+        solution = dims.solve(dims.substitute(dim, sizes), size)
+        if solution is not None:
+            sizes[solution[0]], given_by[solution[0]] = solution[1], name
         if dims.substitute(dim, sizes) != size:
             others = [f"{s} = {sizes[s]}, as {given_by[s]!r} has it" for s in dims.symbols(dim) if s in sizes]
             raise InvalidGraphError(

@@ -1,4 +1,4 @@
-"""Tensor expressions. Import as ``from forge import te``: ``te.compute``, ``te.exp``, ``te.select``, ..."""
+"""Tensor expressions. Import as ``from forge import te``: ``te.compute``, ``te.call("exp", x)``, ``te.select``, ..."""
 
 from forge.te.tensor import (
     Tensor,
