@@ -19,6 +19,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from forge.errors import ImportModelError
+from forge.frontends.onnx import inline
 from forge.frontends.onnx.tensors import TensorReader
 
 logger = logging.getLogger(__name__)
@@ -38,12 +39,20 @@ _FOREIGN = (  # (offset, magic, what it is, what to do)
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model with what its messages need: a name for error messages, a reader of its tensors, its number of nodes."""
+    """A model with what its messages need: a name for error messages, a reader of its tensors, its number of nodes.
+
+    ``proto`` may lack large contents of initializers, which ``reader`` finds in ``data``, the file.
+    """
 
     proto: onnx.ModelProto
     where: str
     reader: TensorReader
     size: int = 0
+    data: bytes | memoryview | None = None
+
+    def whole(self) -> onnx.ModelProto:
+        """The model with all of its contents."""
+        return self.proto if self.data is None else _message(self.data, self.where)
 
 
 def load(model: Any) -> LoadedModel:
@@ -55,7 +64,8 @@ def load(model: Any) -> LoadedModel:
     if isinstance(model, onnx.ModelProto):
         loaded = LoadedModel(model, model.graph.name or "model", TensorReader())
     elif isinstance(model, bytes | bytearray | memoryview):
-        loaded = LoadedModel(_parse(bytes(model), "model"), "model", TensorReader())
+        data = bytes(model)
+        loaded = LoadedModel(_parse(data, "model"), "model", TensorReader(model=data), data=data)
     elif isinstance(model, str | os.PathLike):
         loaded = _load_file(Path(model))
     else:
@@ -83,7 +93,7 @@ def _load_file(path: Path) -> LoadedModel:
     except OSError as error:
         raise ImportModelError(f"{path}: cannot be read: {error.strerror}; check its permissions") from error
     folders = tuple(dict.fromkeys((path.absolute().parent, path.resolve().parent)))
-    return LoadedModel(_parse(data, where), where, TensorReader(folders))
+    return LoadedModel(_parse(data, where), where, TensorReader(folders, data), data=data)
 
 
 def _contents(path: Path) -> bytes | memoryview:
@@ -96,6 +106,10 @@ def _parse(data: bytes | memoryview, where: str) -> onnx.ModelProto:
     for offset, magic, kind, advice in _FOREIGN:
         if data[offset : offset + len(magic)] == magic:
             raise ImportModelError(f"{where}: got {kind}; expected an ONNX model; {advice}")
+    return _message(inline.without_contents(data), where)
+
+
+def _message(data: bytes | memoryview, where: str) -> onnx.ModelProto:
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)

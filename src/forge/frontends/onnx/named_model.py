@@ -22,7 +22,7 @@ def save_with_node_names(loaded: LoadedModel, path: str | os.PathLike[str]) -> N
         ImportModelError: a file cannot be written, external data are out of reach, or another file is in their place.
     """
     copy = onnx.ModelProto()
-    copy.CopyFrom(loaded.proto)
+    copy.CopyFrom(loaded.whole())
     _name(copy.graph.node)
     for function in copy.functions:
         _name(function.node)

@@ -17,6 +17,7 @@ from onnx import numpy_helper
 from forge import dims, dtypes
 from forge.dims import Dim, DimExpr
 from forge.errors import ImportModelError, ParseError
+from forge.frontends.onnx import inline
 from forge.ir.shapes import fresh_symbol
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 
@@ -64,10 +65,14 @@ def element_code(dtype: str) -> int:
 
 
 class TensorReader:
-    """Reads tensors of one model. External data comes from ``folders``; without any it is refused."""
+    """Reads tensors of one model. External data comes from ``folders``; without any it is refused.
 
-    def __init__(self, folders: tuple[Path, ...] = ()) -> None:
+    ``model``: the bytes of the model, in which ``inline`` has left contents.
+    """
+
+    def __init__(self, folders: tuple[Path, ...] = (), model: bytes | memoryview = b"") -> None:
         self.folders = folders
+        self._model = np.frombuffer(model, np.uint8)
         self._maps: dict[Path, np.ndarray] = {}
 
     def array(self, tensor: onnx.TensorProto) -> np.ndarray:
@@ -81,7 +86,8 @@ class TensorReader:
         if any(d < 0 for d in tensor.dims):
             raise ImportModelError(f"{where}: negative dimension; got {list(tensor.dims)}; expected sizes; re-export the model")
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            return self._external(tensor, dtype, where)
+            found = inline.place(tensor)
+            return self._external(tensor, dtype, where) if found is None else self._inline(tensor, dtype, where, *found)
         try:
             return np.asarray(numpy_helper.to_array(tensor))
         except (ValueError, TypeError, OverflowError, MemoryError) as error:
@@ -129,11 +135,16 @@ class TensorReader:
                 f"{where}: external data: got a file of {size} bytes ({location}); expected at least {offset + needed}; "
                 "it is truncated: copy it again"
             )
-        data = self._mapped(path)[offset : offset + needed]
-        if dtypes.bits(dtype) >= 8:
-            return data.view(dtypes.numpy_dtype(dtype)).reshape(tuple(tensor.dims)) if needed else _empty(tensor, dtype)
-        inline = onnx.TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=data.tobytes())
-        return np.asarray(numpy_helper.to_array(inline))
+        return _contents(tensor, dtype, self._mapped(path)[offset : offset + needed])
+
+    def _inline(self, tensor: onnx.TensorProto, dtype: str, where: str, offset: int, length: int) -> np.ndarray:
+        needed = _stored_bytes(dtype, math.prod(tensor.dims), where)
+        if length != needed or offset + length > len(self._model):
+            raise ImportModelError(
+                f"{where}: contents do not fit; got shape {list(tensor.dims)} of {dtype} with {length} raw bytes; expected "
+                f"{needed}; the file is damaged: export or download it again"
+            )
+        return _contents(tensor, dtype, self._model[offset : offset + length])
 
     def _mapped(self, path: Path) -> np.ndarray:
         if path not in self._maps:
@@ -184,8 +195,13 @@ def _stored_bytes(dtype: str, count: int, where: str) -> int:
     return (count * dtypes.bits(dtype) + 7) // 8
 
 
-def _empty(tensor: onnx.TensorProto, dtype: str) -> np.ndarray:
-    return np.empty(tuple(tensor.dims), dtypes.numpy_dtype(dtype))
+def _contents(tensor: onnx.TensorProto, dtype: str, data: np.ndarray) -> np.ndarray:
+    """``data``, as many bytes as the tensor has, as an array that shares their memory, if elements are whole bytes."""
+    shape = tuple(tensor.dims)
+    if dtypes.bits(dtype) < 8:
+        copy = onnx.TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=data.tobytes())
+        return np.asarray(numpy_helper.to_array(copy))
+    return data.view(dtypes.numpy_dtype(dtype)).reshape(shape) if len(data) else np.empty(shape, dtypes.numpy_dtype(dtype))
 
 
 _HYPHENATED = re.compile(r"[A-Za-z_]-[A-Za-z_]")
