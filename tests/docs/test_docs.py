@@ -16,6 +16,7 @@ from forge.ir.verifier import verify
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PRINTED = re.compile(r"^prints\n\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -51,9 +52,9 @@ def run(page: Path, folder: Path) -> str:
 @pytest.mark.parametrize("page", has_blocks("python"), ids=lambda p: str(p.relative_to(ROOT)))
 def test_python_blocks_run_and_print_the_listings(page: Path, tmp_path: Path) -> None:
     printed = run(page, tmp_path)
-    for listing in blocks(page, "relay"):
-        if "meta[" in listing:
-            assert listing.strip() in printed
+    listings = [text for text in blocks(page, "relay") if "meta[" in text] + PRINTED.findall(page.read_text())
+    for listing in listings:
+        assert listing.strip() in printed
 
 
 @pytest.mark.parametrize("page", has_blocks("relay"), ids=lambda p: str(p.relative_to(ROOT)))
@@ -66,7 +67,7 @@ def test_listings_are_canonical(page: Path) -> None:
 
 
 def test_pages_are_found() -> None:
-    assert {"README.md", "tour.md", "text_format.md"} <= {p.name for p in has_blocks("python")}
+    assert {"README.md", "tour.md", "text_format.md", "extending.md"} <= {p.name for p in has_blocks("python")}
 
 
 def test_a_failing_block_is_reported_with_its_line(tmp_path: Path) -> None:
