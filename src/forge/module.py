@@ -515,18 +515,18 @@ class IRModule:
 
         Args:
             path: the file to write; it appears whole or not at all. None: the model is returned, with its weights.
-            opset: version of the operator set, 18 to 26; None: 21, the newest that onnxruntime has all kernels of.
+            opset: version of the operator set, 18 to 26; None: 21, which runtimes know best, or a later one that is needed.
             external_bytes: weights of at least so many bytes go to ``PATH.data``; None: none do, unless the model exceeds 2 GiB.
 
         Raises:
             OpNotImplemented: nodes cannot be written as ONNX; the message lists all of them.
             OptionError: an argument is out of range; OSError: the file cannot be written.
         """
-        from forge.exporters.onnx import DEFAULT_OPSET, export_model, save_model, with_weights
+        from forge.exporters.onnx import export_model, save_model, with_weights
 
         module = self._module.copy()
         inline_calls.run(module.main, PassContext(Target.parse("llvm"), options={"module": module}))
-        model, document = export_model(module, DEFAULT_OPSET if opset is None else opset)
+        model, document = export_model(module, opset)
         if path is None:
             return with_weights(model, document.tensors)
         save_model(model, document.tensors, path, external_bytes)

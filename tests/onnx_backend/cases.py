@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-RUNTIMES = ("interpreter", "frozen", "compiled")
+RUNTIMES = ("interpreter", "frozen", "compiled", "exported")
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,27 @@ def without_references() -> Iterator[None]:
             del op.__dict__["reference"], op.__dict__["reference_regions"]
 
 
+def prepare_exported(model: bytes, _: Sequence[Any]) -> Prepared:
+    """Imports, exports and checks; onnxruntime runs what was exported, or where it cannot the onnx package's evaluator."""
+    from tests.exporters.onnx.support import NotRun, exported, onnxruntime_outputs, reference_outputs
+
+    written = exported(import_model(model))
+
+    def run(inputs: Sequence[Any]) -> list[Any]:
+        try:
+            return onnxruntime_outputs(written, inputs)
+        except NotRun as error:
+            try:
+                return reference_outputs(written, inputs)
+            except NotRun as other:
+                raise NotRun(f"onnxruntime: {error}; reference: {other}") from other
+
+    return run
+
+
 PREPARE: dict[str, Callable[[bytes, Sequence[Any]], Prepared]] = {
     "interpreter": prepare_interpreter,
     "frozen": prepare_frozen,
     "compiled": prepare_compiled,
+    "exported": prepare_exported,
 }

@@ -18,7 +18,9 @@ FORMATS = (".onnx", ".forge", ".relay")
 def export(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
     output: Annotated[Path, typer.Argument(help="The file to write: .onnx, .forge, or .relay (text with types).")],
-    opset: Annotated[int | None, typer.Option(help="Version of ONNX's operators, 18 to 26; 21 without it.")] = None,
+    opset: Annotated[
+        int | None, typer.Option(help="Version of ONNX's operators, 18 to 26; without it 21, or a later one that is needed.")
+    ] = None,
     external_bytes: Annotated[
         int | None, typer.Option(help="Weights of at least so many bytes go to a second file, OUTPUT.data (.onnx).")
     ] = None,

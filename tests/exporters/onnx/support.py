@@ -10,7 +10,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from forge import dtypes
-from forge.exporters.onnx import DEFAULT_OPSET, export_model, with_weights
+from forge.exporters.onnx import export_model, with_weights
 from forge.frontends.onnx import import_model
 from forge.ir import interp
 from forge.ir.nodes import Module
@@ -22,7 +22,7 @@ class NotRun(Exception):
     """A runtime refuses the model; what else goes wrong is an error of the test."""
 
 
-def exported(module: Module, opset: int = DEFAULT_OPSET) -> onnx.ModelProto:
+def exported(module: Module, opset: int | None = None) -> onnx.ModelProto:
     """The module as a model that the checker and strict shape inference accept."""
     model, document = export_model(module, opset)
     check(with_weights(model, document.tensors))
@@ -42,6 +42,7 @@ def onnxruntime_outputs(model: onnx.ModelProto, inputs: Sequence[Any]) -> list[A
     """
     import onnxruntime
 
+    inputs = [np.asarray(x) if isinstance(x, np.generic) else x for x in inputs]
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
@@ -68,6 +69,8 @@ def _ort_value(onnxruntime: Any, array: np.ndarray) -> Any:
     if array.dtype.isbuiltin == 1:
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
     code = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    if dtypes.bits(dtypes.canonical(array.dtype)) < 8:
+        raise NotRun("packed elements cannot be passed in from here")
     return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(f"uint{8 * array.itemsize}"), code)
 
 

@@ -184,7 +184,7 @@ def test_all_that_cannot_be_written_is_listed() -> None:
     with pytest.raises(OpNotImplemented) as raised:
         forge.IRModule(module).to_onnx()
     message = str(raised.value)
-    assert message.startswith("to_onnx: 2 nodes cannot be written as ONNX of opset 21 (linalg.cholesky, linalg.inverse)")
+    assert message.startswith("to_onnx: 2 nodes cannot be written as ONNX of opset 26 (linalg.cholesky, linalg.inverse)")
     assert "inv (linalg.inverse): ONNX has no such operator" in message and "chol (linalg.cholesky)" in message
     assert [label for label, _ in unsupported_nodes(module)] == ["inv (linalg.inverse)", "chol (linalg.cholesky)"]
 
@@ -246,3 +246,41 @@ def test_bias_joins_its_product() -> None:
                       w=example(4, 4, 3), b=example(5, 4))
     assert [n.op_type for n in made.graph.node] == ["Gemm"]
     assert made.graph.output[0].name == "y"
+
+
+def quantized(seed: int, *shape: int, dtype: str = "uint8") -> np.ndarray:
+    low, high = (-127, 127) if dtype == "int8" else (0, 255)
+    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_products_of_narrow_integers(dtype: str) -> None:
+    made = round_trip(f"""
+    g ({dtype}[1, 2, 5, 5] x, float s, {dtype} z) => ({dtype}[1, 3, 3, 3] y) {{
+        y = QLinearConv(x, s, z, w, ws, wz, s, z)
+    }}""", quantized(0, 1, 2, 5, 5, dtype=dtype), np.float32(0.5), np.array(7, dtype),
+        w=quantized(1, 3, 2, 3, 3, dtype="int8"), ws=np.float32(0.01), wz=np.int8(0))
+    assert "ConvInteger" in {n.op_type for n in made.graph.node}
+    assert "Sub" not in {n.op_type for n in made.graph.node}
+    made = round_trip(f"""
+    g ({dtype}[4, 5] a, {dtype} az, uint8[5, 3] b, uint8 bz) => (int32[4, 3] y) {{ y = MatMulInteger(a, b, az, bz) }}""",
+        quantized(2, 4, 5, dtype=dtype), np.array(3, dtype), quantized(3, 5, 3), np.uint8(100))
+    assert [n.op_type for n in made.graph.node if n.op_type != "Reshape"] == ["MatMulInteger"]
+
+
+def test_what_nobody_reads_is_left_out() -> None:
+    builder = Builder()
+    x = builder.input(TensorType((2,), "float32"), "x")
+    builder.call("exp", builder.call("add", x, builder.constant(np.ones(2, np.float32), name="unused")))
+    made = exported(Module(builder.output(builder.call("nn.relu", x))))
+    assert [n.op_type for n in made.graph.node] == ["Relu"]
+    assert not made.graph.initializer
+
+
+def test_a_later_opset_is_taken_where_it_is_needed() -> None:
+    builder = Builder()
+    x = builder.input(TensorType((2,), "float32"), "x")
+    module = Module(builder.output(builder.call("reinterpret", x, dtype="int32")))
+    assert exported(module).opset_import[0].version == 26
+    with pytest.raises(OpNotImplemented, match="needs ONNX's BitCast, which opset 25 lacks"):
+        export_model(module, 25)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,7 @@ class Document:
     node_names: set[str] = field(default_factory=set)
     tensors: dict[str, np.ndarray] = field(default_factory=dict)  # initialisers by name
     constants: dict[tuple[str, tuple[int, ...], bytes], Ref] = field(default_factory=dict)
+    ranks: dict[str, int] = field(default_factory=dict)  # of values, as far as they are known
     claimed: set[str] = field(default_factory=set)  # names that values of the graph IR have
     problems: list[tuple[Node, str]] = field(default_factory=list)
 
@@ -134,7 +135,7 @@ class Emitter:
                 continue
             variable = schemas.input_variable(found, position)
             fitting = schemas.fitting_dtype(op, self.opset, variable, ref.dtype)
-            if fitting is None:
+            if fitting is None or (fitting != ref.dtype and op == "Cast"):
                 raise self.unsupported(f"ONNX's {op} of opset {self.opset} takes no {ref.dtype}")
             if fitting != ref.dtype:
                 widened[variable] = fitting
@@ -179,6 +180,7 @@ class Emitter:
         """A new initialiser of the model, which all its graphs see."""
         made = self.document.unique(name)
         self.document.tensors[made] = array
+        self.document.ranks[made] = array.ndim
         return Ref(made, dtypes.canonical(array.dtype))
 
     def like(self, value: Any, x: Ref) -> Ref:
@@ -203,6 +205,10 @@ class Emitter:
             return self.op("Reshape", x, self.ints(-1 if isinstance(d, DimExpr) else d for d in shape))
         zeros = 1 if any(isinstance(d, int) and d == 0 for d in shape) or symbolic else None
         return self.op("Reshape", x, self.dims(shape), allowzero=zeros)
+
+    def scalar(self, x: Ref) -> Ref:
+        """A tensor of one element as a scalar."""
+        return x if self.document.ranks.get(x.name) == 0 else self.op("Reshape", x, self.ints([]))
 
     def squeeze(self, x: Ref, *axes: int) -> Ref:
         return self.op("Squeeze", x, self.ints(axes)) if axes else x
@@ -310,6 +316,7 @@ class Emitter:
         self.values[value] = ref
         if not isinstance(value.type, TensorType):
             return
+        self.document.ranks[ref.name] = value.type.rank
         for axis, extent in enumerate(value.type.shape):
             names = dims.symbols(extent)
             if len(names) == 1 and self._is_better(names[0], extent):
@@ -368,8 +375,18 @@ class Emitter:
                 ref = copy
             listed.add(ref.name)
             infos.append(helper.make_value_info(ref.name, type_proto(type_)))
+        self._drop_unused([i.name for i in infos])
         self._name_nodes(0, "")
         return helper.make_graph(self.nodes, name, list(inputs), infos)
+
+    def _drop_unused(self, outputs: Sequence[str]) -> None:
+        """Drops nodes that no output needs."""
+        needed, kept = set(outputs), list[onnx.NodeProto]()
+        for node in reversed(self.nodes):
+            if needed.intersection(node.output):
+                needed.update(names_read(node))
+                kept.append(node)
+        self.nodes = kept[::-1]
 
     def _name_nodes(self, first: int, base: str) -> None:
         """Names the nodes from ``first`` on that have none: after ``base``, with their operator if there are several."""
@@ -381,6 +398,15 @@ class Emitter:
     def name_nodes(self, first: int, node: Node) -> None:
         """Names the ONNX nodes from ``first`` on after the node of the graph IR that they stand for."""
         self._name_nodes(first, node.name or next((v.name for v in node.results if v.name), ""))
+
+
+def names_read(node: onnx.NodeProto) -> Iterator[str]:
+    """The names that a node reads, those in graphs inside of it too."""
+    yield from node.input
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            for inner in attribute.g.node:
+                yield from names_read(inner)
 
 
 def _is_linear(dim: Dim) -> bool:

@@ -28,21 +28,26 @@ MAX_LISTED = 20
 operators.load_all()
 
 
-def export_model(module: Module, opset: int = DEFAULT_OPSET) -> tuple[onnx.ModelProto, Document]:
+def export_model(module: Module, opset: int | None = None) -> tuple[onnx.ModelProto, Document]:
     """The model without its weights, and the document that holds them (``tensors``). The module has no calls of functions.
+
+    Args:
+        opset: None: ``DEFAULT_OPSET``, or where that lacks something the next one that has all.
 
     Raises:
         OptionError: the opset is out of range.
         OpNotImplemented: nodes cannot be written as ONNX; the message lists all of them.
     """
-    if isinstance(opset, bool) or not isinstance(opset, int) or not OLDEST_OPSET <= opset <= NEWEST_OPSET:
+    if opset is not None and (isinstance(opset, bool) or not isinstance(opset, int)
+                              or not OLDEST_OPSET <= opset <= NEWEST_OPSET):
         raise OptionError(f"opset: got {opset!r}; expected {OLDEST_OPSET} to {NEWEST_OPSET}")
-    graph = module.main.copy()
-    document = Document(opset)
-    walker = Walker(document)
-    proto = walker.main(graph, module)
+    for version in range(DEFAULT_OPSET, NEWEST_OPSET + 1) if opset is None else (opset,):
+        document = Document(version)
+        proto = Walker(document).main(module.main.copy(), module)
+        if not document.problems:
+            break
     _refuse(document)
-    imports = [helper.make_opsetid("", opset)]
+    imports = [helper.make_opsetid("", document.opset)]
     model = helper.make_model(proto, producer_name="forge", producer_version=__version__, opset_imports=imports,
                               ir_version=helper.find_min_ir_version_for(imports))
     return model, document

@@ -14,6 +14,7 @@ import onnx
 
 from forge import dtypes
 from forge.errors import OptionError
+from forge.exporters.onnx.emitter import names_read
 from forge.exporters.onnx.tensors import header, stored_bytes, tensor_proto
 
 MAX_INLINE_BYTES = (1 << 31) - (1 << 24)
@@ -68,13 +69,7 @@ def save_model(
 
 def _used(model: onnx.ModelProto, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The weights that a node reads."""
-    names: set[str] = set()
-    pending = [model.graph]
-    while pending:
-        graph = pending.pop()
-        for node in graph.node:
-            names.update(node.input)
-            pending.extend(a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH)
+    names = {name for node in model.graph.node for name in names_read(node)}
     return {name: array for name, array in tensors.items() if name in names}
 
 

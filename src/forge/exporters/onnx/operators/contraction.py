@@ -7,10 +7,11 @@ from typing import Any
 
 import onnx
 
-from forge import dtypes
+from forge import dims, dtypes
 from forge.dims import Dim
 from forge.exporters.onnx.emitter import Emitter, Ref
-from forge.exporters.onnx.operators.layouts import begins_and_ends, constant_transposed, moved, padded
+from forge.exporters.onnx.operators.integers import Centred, centred, product
+from forge.exporters.onnx.operators.layouts import begins_and_ends, constant_transposed, moved, padded, permutation
 from forge.exporters.onnx.operators.movement import data_shape
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node, Value
@@ -25,9 +26,20 @@ def _wide(g: Emitter, node: Node, *x: Ref) -> list[Ref]:
     return [g.cast(v, node.result.dtype) for v in x]
 
 
+def _centred(g: Emitter, node: Node) -> tuple[Centred, Centred] | None:
+    """Both operands of a product of integers of 8 bits."""
+    if node.result.dtype != "int32":
+        return None
+    a, b = (centred(g, v) for v in node.operands[:2])
+    return None if a is None or b is None else (a, b)
+
+
 @exports("nn.dense")
 def dense(g: Emitter, node: Node, x: Ref, weight: Ref) -> Ref:
     """Of matrices of floats a Gemm, which takes the weight as it is."""
+    if (parts := _centred(g, node)) is not None:
+        weights = Centred(constant_transposed(g, parts[1].data, [1, 0]), parts[1].zero)
+        return product(g, "MatMulInteger", parts[0], weights)
     x, weight = _wide(g, node, x, weight)
     if len(data_shape(node)) == 2 and dtypes.is_float(x.dtype):
         return g.op("Gemm", x, weight, transB=1)
@@ -37,12 +49,13 @@ def dense(g: Emitter, node: Node, x: Ref, weight: Ref) -> Ref:
 @exports("nn.matmul", "nn.batch_matmul")
 def matmul(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
     attrs: Any = node.attrs
-    a, b = _wide(g, node, a, b)
-    if attrs.transpose_a:
-        a = _swapped(g, a, len(data_shape(node, 0)))
-    if attrs.transpose_b:
-        b = _swapped(g, b, len(data_shape(node, 1)))
-    return g.op("MatMul", a, b)
+    flags = (attrs.transpose_a, attrs.transpose_b)
+    if (parts := _centred(g, node)) is not None:
+        swapped = [Centred(_swapped(g, p.data, len(data_shape(node, k))) if flags[k] else p.data, p.zero)
+                   for k, p in enumerate(parts)]
+        return product(g, "MatMulInteger", *swapped)
+    wide = _wide(g, node, a, b)
+    return g.op("MatMul", *(_swapped(g, x, len(data_shape(node, k))) if flags[k] else x for k, x in enumerate(wide)))
 
 
 def _swapped(g: Emitter, x: Ref, rank: int) -> Ref:
@@ -106,24 +119,31 @@ def conv(g: Emitter, node: Node, x: Ref, weight: Ref) -> Ref:
     rank = len(attrs.strides)
     layout = attrs.out_layout or attrs.data_layout
     plain = CHANNELS_FIRST[rank]
+    if (parts := _centred(g, node)) is not None and dims.is_static(*attrs.padding):
+        data, taps = moved(g, parts[0].data, attrs.data_layout, plain), _moved_weight(g, parts[1].data, attrs.kernel_layout, rank)
+        pads = begins_and_ends(attrs.padding, rank)
+        result = product(g, "ConvInteger", Centred(data, parts[0].zero), Centred(taps, parts[1].zero), pads=pads, **_steps(attrs))
+        return moved(g, result, plain, layout)
     dtype = node.result.dtype
     integer = dtypes.is_integer(dtype)
     work = "float64" if integer else dtype
     if integer and dtypes.bits(dtype) > 32:
         raise g.unsupported(f"ONNX's Conv takes no {dtype}")
     data = moved(g, g.cast(x, work), attrs.data_layout, plain)
-    taps = moved_weight(g, g.cast(weight, work), attrs.kernel_layout, OUTPUTS_FIRST[rank])
-    data, pads = padded(g, data, begins_and_ends(attrs.padding, rank))
-    result = g.op("Conv", data, taps, strides=list(attrs.strides), pads=pads, dilations=list(attrs.dilation), group=attrs.groups)
+    taps = _moved_weight(g, g.cast(weight, work), attrs.kernel_layout, rank)
+    data, around = padded(g, data, begins_and_ends(attrs.padding, rank))
+    result = g.op("Conv", data, taps, pads=around, **_steps(attrs))
     if integer:
         result = g.cast(g.cast(result, "int64"), dtype)
     return moved(g, result, plain, layout)
 
 
-def moved_weight(g: Emitter, x: Ref, source: str, target: str) -> Ref:
-    from forge.exporters.onnx.operators.layouts import permutation
+def _steps(attrs: Any) -> dict[str, Any]:
+    return {"strides": list(attrs.strides), "dilations": list(attrs.dilation), "group": attrs.groups}
 
-    return constant_transposed(g, x, permutation(g, source, target))
+
+def _moved_weight(g: Emitter, x: Ref, source: str, rank: int) -> Ref:
+    return constant_transposed(g, x, permutation(g, source, OUTPUTS_FIRST[rank]))
 
 
 @exports("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
@@ -135,10 +155,11 @@ def conv_transpose(g: Emitter, node: Node, x: Ref, weight: Ref) -> Ref:
     if dtypes.is_integer(node.result.dtype):
         raise g.unsupported(f"ONNX's ConvTranspose takes no {node.result.dtype}")
     data, taps = _wide(g, node, x, weight)
-    result = g.op(
-        "ConvTranspose", moved(g, data, attrs.data_layout, plain), moved_weight(g, taps, attrs.kernel_layout, INPUTS_FIRST[rank]),
-        strides=list(attrs.strides), pads=_numbers(g, begins_and_ends(attrs.padding, rank), "padding"),
-        dilations=list(attrs.dilation), group=attrs.groups, output_padding=_numbers(g, attrs.output_padding, "output_padding"))
+    data = moved(g, data, attrs.data_layout, plain)
+    taps = constant_transposed(g, taps, permutation(g, attrs.kernel_layout, INPUTS_FIRST[rank]))
+    pads = _numbers(g, begins_and_ends(attrs.padding, rank), "padding")
+    extra = _numbers(g, attrs.output_padding, "output_padding")
+    result = g.op("ConvTranspose", data, taps, pads=pads, output_padding=extra, **_steps(attrs))
     return moved(g, result, plain, layout)
 
 

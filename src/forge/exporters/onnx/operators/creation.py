@@ -15,7 +15,7 @@ from forge.ir.nodes import Node
 
 def scalar(g: Emitter, x: Ref) -> Ref:
     """A tensor of one element as a scalar."""
-    return g.op("Reshape", x, g.ints([]))
+    return g.scalar(x)
 
 
 @exports("full")

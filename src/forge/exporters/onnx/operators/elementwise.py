@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes
-from forge.exporters.onnx.emitter import Emitter, Ref
+from forge.exporters.onnx.emitter import Emitter, Ref, element_of
 from forge.exporters.onnx.registry import add_row, exports
 from forge.ir.nodes import Node, Value
 
@@ -31,7 +31,7 @@ _BITWISE = {"bitwise_and": ("BitwiseAnd", "And"), "bitwise_or": ("BitwiseOr", "O
 
 def _same(op: str) -> Callable[..., Ref]:
     def export(g: Emitter, node: Node, *x: Ref) -> Ref:
-        return g.op(op, *x, dtype=node.result.dtype)
+        return g.op(op, *x, dtype=element_of(node.result.type))
 
     return export
 
@@ -397,7 +397,7 @@ def clip(g: Emitter, node: Node, x: Ref, low: Ref | None = None, high: Ref | Non
 
 def _bound(g: Emitter, x: Ref, value: float | None, operand: Ref | None) -> Ref | None:
     if operand is not None:
-        return g.op("Reshape", operand, g.ints([]))
+        return g.scalar(operand)
     if value is None:
         return None
     if dtypes.is_integer(x.dtype):

@@ -184,7 +184,7 @@ class _Points:
     def _variable(self, x: E.Var) -> Contents:
         g = self.g
         if x not in self.places:
-            return g.op("Reshape", g.size(dims.symbol(x.name)), g.ints([]))
+            return g.scalar(g.size(dims.symbol(x.name)))
         place = self.places[x]
         extent = self.domain[place][1]
         view = [1] * len(self.domain)
@@ -192,7 +192,7 @@ class _Points:
             view[place] = int(extent.value)  # type: ignore[arg-type]
             return np.arange(view[place], dtype=np.int64).reshape(view)
         view[place] = -1
-        count = g.op("Reshape", self.writer.extents([extent]), g.ints([]))
+        count = g.scalar(self.writer.extents([extent]))
         places = g.op("Range", g.const(0, "int64"), count, g.const(1, "int64"))
         return g.op("Reshape", places, g.ints(view))
 

@@ -210,7 +210,7 @@ def pad(g: Emitter, node: Node, x: Ref, value: Ref | None = None, widths: Ref | 
     else:
         pads = g.op("Reshape", g.transpose(_long(g, widths), [1, 0]), g.ints([-1]))
     constant = attrs.pad_mode == "constant"
-    fill = None if value is None or not constant else g.op("Reshape", value, g.ints([]))
+    fill = None if value is None or not constant else g.scalar(value)
     if x.dtype == "string" and constant and fill is None:
         fill = g.const(np.array("", object))
     return g.op("Pad", x, pads, fill, mode=attrs.pad_mode)
@@ -275,5 +275,5 @@ def diagonal(g: Emitter, node: Node, x: Ref) -> Any:
 @exports("trilu")
 def trilu(g: Emitter, node: Node, x: Ref, k: Ref | None = None) -> Ref:
     attrs: Any = node.attrs
-    offset = None if k is None else g.op("Reshape", g.cast(k, "int64"), g.ints([]))
+    offset = None if k is None else g.scalar(g.cast(k, "int64"))
     return g.op("Trilu", x, offset, upper=None if attrs.upper else 0)

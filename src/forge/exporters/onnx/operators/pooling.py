@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from forge import dims, dtypes
+from forge.dims import Dim
 from forge.exporters.onnx.emitter import Emitter, Ref
 from forge.exporters.onnx.operators.contraction import CHANNELS_FIRST
 from forge.exporters.onnx.operators.layouts import begins_and_ends, moved
@@ -15,10 +17,31 @@ from forge.ir.nodes import Node
 _EXACT_IN_FLOAT = frozenset({"int8", "uint8", "int16", "uint16"})
 
 
-def _window(attrs: Any) -> dict[str, Any]:
+def _window(node: Node, padding: Sequence[Dim]) -> dict[str, Any]:
+    """Kernel, strides, dilations and rounding of the number of windows."""
+    attrs: Any = node.attrs
     dilations = list(attrs.dilation)
-    return {"kernel_shape": list(attrs.pool_size), "strides": list(attrs.strides), "ceil_mode": 1 if attrs.ceil_mode else None,
+    up = attrs.ceil_mode and _is_rounded_up(node, padding)
+    return {"kernel_shape": list(attrs.pool_size), "strides": list(attrs.strides), "ceil_mode": 1 if up else None,
             "dilations": dilations if any(d != 1 for d in dilations) else None}
+
+
+def _is_rounded_up(node: Node, padding: Sequence[Dim]) -> bool:
+    """Whether there is a window more than without rounding up: not so where it would begin in the padding.
+
+    Versions of ONNX differ in what they say of such windows.
+    """
+    attrs: Any = node.attrs
+    data, rank = data_shape(node), len(attrs.pool_size)
+    out_layout = attrs.out_layout or attrs.layout
+    for k, axis in enumerate(CHANNELS_FIRST[rank][2:]):
+        if axis not in attrs.layout or axis not in out_layout:
+            return True
+        extent = data[attrs.layout.index(axis)] + padding[k] + padding[k + rank] - (attrs.pool_size[k] - 1) * attrs.dilation[k]
+        down = dims.floordiv(extent - 1, attrs.strides[k]) + 1
+        if not dims.equal(down, node.results[0].shape[out_layout.index(axis)]):
+            return True
+    return False
 
 
 @exports("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
@@ -31,7 +54,7 @@ def max_pool(g: Emitter, node: Node, x: Ref) -> Any:
     if not dims.is_static(*padding):
         return NotImplemented
     plain = CHANNELS_FIRST[rank]
-    result = g.op("MaxPool", moved(g, x, attrs.layout, plain), pads=padding, **_window(attrs))
+    result = g.op("MaxPool", moved(g, x, attrs.layout, plain), pads=padding, **_window(node, padding))
     return moved(g, result, plain, attrs.out_layout or attrs.layout)
 
 
@@ -43,7 +66,7 @@ def max_pool_with_indices(g: Emitter, node: Node, x: Ref) -> Any:
     if attrs.layout != CHANNELS_FIRST[rank] or attrs.out_layout not in ("", attrs.layout) or not dims.is_static(*padding):
         return NotImplemented
     order = 1 if attrs.column_major else None
-    return g.multi("MaxPool", [x], [None, "int64"], pads=padding, storage_order=order, **_window(attrs))
+    return g.multi("MaxPool", [x], [None, "int64"], pads=padding, storage_order=order, **_window(node, padding))
 
 
 @exports("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
@@ -55,7 +78,8 @@ def avg_pool(g: Emitter, node: Node, x: Ref) -> Any:
         return NotImplemented
     plain = CHANNELS_FIRST[rank]
     inside = 1 if attrs.count_include_pad else None
-    result = g.op("AveragePool", moved(g, x, attrs.layout, plain), pads=padding, count_include_pad=inside, **_window(attrs))
+    data = moved(g, x, attrs.layout, plain)
+    result = g.op("AveragePool", data, pads=padding, count_include_pad=inside, **_window(node, padding))
     return moved(g, result, plain, attrs.out_layout or attrs.layout)
 
 

@@ -27,7 +27,9 @@ def reduced(g: Emitter, node: Node, op: str, x: Ref, axes: Ref | None = None) ->
     along = reduced_axes(node.op, attrs, rank)
     if not along:
         return g.op(op, x, g.ints([]), keepdims=keep, noop_with_empty_axes=1)
-    return g.op(op, x, g.ints(along) if len(along) < rank else None, keepdims=keep)
+    if attrs.axis is not None and not attrs.exclude:
+        along = (attrs.axis,) if isinstance(attrs.axis, int) else attrs.axis
+    return g.op(op, x, None if attrs.axis is None else g.ints(along), keepdims=keep)
 
 
 @exports("sum", "prod", "max", "min", "mean", "all", "any", "logsumexp")

@@ -34,6 +34,19 @@ def mel_weights(g: Emitter, node: Node, *numbers: Ref) -> Ref:
     return g.op("MelWeightMatrix", *whole, *edges, dtype=attrs.out_dtype, output_datatype=tensor_code(attrs.out_dtype))
 
 
+@exports("ngram_counts")
+def ngram_counts(g: Emitter, node: Node, x: Ref, *pool: Ref) -> Ref:
+    attrs: Any = node.attrs
+    grams, starts, indexes = (None if v is None else v.constant for v in node.operands[1:])
+    if grams is None or starts is None or indexes is None:
+        raise g.unsupported("its n-grams are known at run time only; ONNX has them as attributes")
+    if attrs.size != int(indexes.max(initial=-1)) + 1:
+        raise g.unsupported(f"got {attrs.size} places for indexes up to {indexes.max(initial=-1)}; ONNX has no others")
+    return g.op("TfIdfVectorizer", x, dtype="float32", mode="TF", min_gram_length=attrs.min_length,
+                max_gram_length=attrs.max_length, max_skip_count=attrs.max_skip, pool_int64s=grams.tolist(),
+                ngram_counts=starts.tolist(), ngram_indexes=indexes.tolist())
+
+
 @exports("string.concat")
 def string_concat(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
     return g.op("StringConcat", a, b)

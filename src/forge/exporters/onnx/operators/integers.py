@@ -1,0 +1,68 @@
+"""Products of integers of 8 bits with zero points, which the graph IR has as products of differences in 32 bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge import dtypes
+from forge.exporters.onnx.emitter import Emitter, Ref
+from forge.ir.nodes import Value
+
+_NARROW = ("int8", "uint8")
+
+
+@dataclass(frozen=True)
+class Centred:
+    """Integers of 8 bits, less a zero point (None: 0)."""
+
+    data: Ref
+    zero: Ref | None
+
+
+def centred(g: Emitter, value: Value | None) -> Centred | None:
+    """What ``value``, of int32, is made of; None where it is something else."""
+    if value is None or value.dtype != "int32":
+        return None
+    narrow = _narrow(g, value)
+    if narrow is not None:
+        return Centred(narrow, None)
+    if value.producer is None or value.producer.op != "subtract":
+        return None
+    minuend, subtrahend = value.producer.operands
+    data = _narrow(g, minuend)
+    if subtrahend is None or subtrahend.tensor_type.size != 1:
+        return None
+    zero = None if data is None else _zero_point(g, subtrahend, data.dtype)
+    return None if data is None or zero is None else Centred(data, zero)
+
+
+def _narrow(g: Emitter, value: Value | None) -> Ref | None:
+    """The integers of 8 bits that were widened to ``value``, or that a constant could be."""
+    if value is None:
+        return None
+    if value.constant is not None:
+        fitting = next((d for d in _NARROW if _fits(value.constant, d)), None)
+        return None if fitting is None else g.const(value.constant.astype(dtypes.numpy_dtype(fitting)))
+    producer = value.producer
+    source = producer.operands[0] if producer is not None and producer.op == "cast" else None
+    return g.values.get(source) if source is not None and source.dtype in _NARROW else None
+
+
+def _zero_point(g: Emitter, value: Value, dtype: str) -> Ref | None:
+    if value.constant is not None:
+        return g.const(value.constant.reshape(()), dtype) if _fits(value.constant, dtype) else None
+    narrow = _narrow(g, value)
+    return g.scalar(narrow) if narrow is not None and narrow.dtype == dtype else None
+
+
+def _fits(array: np.ndarray, dtype: str) -> bool:
+    low, high = dtypes.integer_range(dtype)
+    return bool(low <= array.min(initial=0) and array.max(initial=0) <= high)
+
+
+def product(g: Emitter, op: str, a: Centred, b: Centred, **attributes: Any) -> Ref:
+    """ConvInteger or MatMulInteger."""
+    return g.op(op, a.data, b.data, a.zero, b.zero, dtype="int32", **attributes)
