@@ -34,6 +34,7 @@ MODULES = (
     "microsoft.norms",
     "microsoft.embedding",
     "microsoft.attention",
+    "microsoft.grouped_query",
     "microsoft.refused",
 )
 
