@@ -15,11 +15,12 @@ from forge.view.scene import LABEL_HEIGHT, LINE_HEIGHT, Box, Scene, build
 
 _MARGIN = 14.0
 _STYLE = """
-.forge-graph{--surface:#fff;--ink:#1d2129;--muted:#626b7a;--rim:#d5d9e0;--edge:#98a2b3;--group:rgb(60 80 120/5%);
+.forge-graph{--ground:#fff;--surface:#fff;--ink:#1d2129;--muted:#626b7a;--rim:#d5d9e0;--edge:#98a2b3;--group:rgb(60 80 120/5%);
 font:11px system-ui,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;max-width:100%;height:auto}
-@media (prefers-color-scheme:dark){.forge-graph{--surface:#1e2127;--ink:#e6e8ec;--muted:#98a1b0;--rim:#454c59;--edge:#6d7789;
---group:rgb(160 180 220/7%)}}
-.forge-graph .edge{fill:none;stroke:var(--edge);stroke-width:1.3}.forge-graph .tip{fill:var(--edge)}
+@media (prefers-color-scheme:dark){.forge-graph{--ground:#14161a;--surface:#1e2127;--ink:#e6e8ec;
+--muted:#98a1b0;--rim:#454c59;--edge:#6d7789;--group:rgb(160 180 220/7%)}}
+.forge-graph .ground{fill:var(--ground)}.forge-graph .edge{fill:none;stroke:var(--edge);stroke-width:1.3}
+.forge-graph .tip{fill:var(--edge)}
 .forge-graph .frame{fill:var(--group);stroke:var(--rim)}.forge-graph .body{fill:var(--surface);stroke:var(--rim)}
 .forge-graph .label{font-size:13px;font-weight:600;fill:var(--ink)}.forge-graph .white{fill:#fff}
 .forge-graph .line{fill:var(--muted)}.forge-graph .out{fill:var(--ink)}
@@ -71,7 +72,9 @@ def render(scene: Scene, drawing: Drawing, title: str) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="forge-graph" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="{-_MARGIN:.0f} {-_MARGIN:.0f} {width:.0f} {height:.0f}" role="img">'
-        f"<title>{_escaped(title)}</title><style>{_STYLE}</style>{_TIP}{''.join([*frames, *lines, *boxes])}</svg>"
+        f"<title>{_escaped(title)}</title><style>{_STYLE}</style>{_TIP}"
+        f'<rect class="ground" x="{-_MARGIN:.0f}" y="{-_MARGIN:.0f}" width="{width:.0f}" height="{height:.0f}" rx="8"/>'
+        f"{''.join([*frames, *lines, *boxes])}</svg>"
     )
 
 
