@@ -104,8 +104,11 @@ def _rows_cost(extent: int, rows: int, vectors: int) -> float:
     return full * step_cycles(rows, vectors) + (1.02 * step_cycles(rest, vectors) if rest else 0)
 
 
-def unroll_for(tile_size: int, extent: int | None, budget: int = 128) -> int:
-    """Reduction steps in one loop body: about ``budget`` multiply-adds, dividing ``extent`` where it can."""
+def unroll_for(tile_size: int, extent: int | None, budget: int = 32) -> int:
+    """Reduction steps in one loop body: about ``budget`` multiply-adds, dividing ``extent`` where it can.
+
+    In longer bodies the code generator gathers the loads of several steps at the top, where registers are few.
+    """
     most = max(1, min(16, budget // tile_size))
     if extent is None:
         return min(most, 4)
