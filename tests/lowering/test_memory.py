@@ -15,6 +15,7 @@ from forge.driver import check_options, optimized_graph
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType
+from forge.lowering import memory
 from forge.lowering.groups import form_groups
 from forge.lowering.memory import ALIGNMENT, MemoryPlan, Step, materialise_outputs, plan_memory, steps_of, view_root
 
@@ -145,3 +146,20 @@ def test_the_arena_of_the_demo_is_near_its_lower_bound(digits: forge.IRModule) -
     assert isinstance(plan.lower_bound, int)
     assert 0 < plan.lower_bound <= plan.arena_size <= 1.25 * plan.lower_bound
     check_lifetimes(steps, plan, {})
+
+
+LIVES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(1, 9)), max_size=60)
+
+
+@given(LIVES)
+def test_what_lives_at_the_same_time(lives: list[tuple[int, int, int]]) -> None:
+    """The tree of lives against comparing all pairs."""
+    value = Value(TensorType((1,), "float32"))
+    blocks = [memory._Block(value, size, min(a, b), max(a, b)) for a, b, size in lives]
+    tree = memory._Lives(max((b.last for b in blocks), default=0) + 1)
+    for k, block in enumerate(blocks):
+        together = [o for o in blocks[:k] if o.first <= block.last and block.first <= o.last]
+        assert sorted(map(id, tree.overlapping(block))) == sorted(map(id, together))
+        tree.add(block)
+    sums = [sum(int(b.size) for b in blocks if b.first <= step <= b.last) for step in range(41)]  # type: ignore[call-overload]
+    assert memory._most_live_bytes(blocks) == max(sums)

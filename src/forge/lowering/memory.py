@@ -8,7 +8,9 @@ symbolic ones by reusing slots of provably sufficient size; their offsets are ex
 
 from __future__ import annotations
 
+import bisect
 import hashlib
+import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -99,9 +101,6 @@ class _Block:
     first: int
     last: int
     offset: Dim = 0
-
-    def overlaps(self, other: _Block) -> bool:
-        return self.first <= other.last and other.first <= self.last
 
 
 def view_root(value: Value) -> Value:
@@ -211,8 +210,7 @@ def _place_dynamic(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
 def _place_blocks(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
     static = [b for b in blocks if isinstance(b.size, int)]
     total: Dim = _place_static(static)
-    starts = {b.first for b in static}
-    plan.lower_bound = max((sum(_int(b.size) for b in static if b.first <= s <= b.last) for s in starts), default=0)
+    plan.lower_bound = _most_live_bytes(static)
     total = _place_symbolic([b for b in blocks if not isinstance(b.size, int)], total)
     plan.arena_size = total + _slack(blocks)
     for block in blocks:
@@ -229,18 +227,64 @@ def _slack(blocks: Sequence[_Block]) -> Dim:
     return dims.maximum(slack, ALIGNMENT) if blocks else 0
 
 
+def _most_live_bytes(blocks: Sequence[_Block]) -> int:
+    """The largest sum of sizes that are needed at the same step."""
+    changes = [0] * (max((b.last for b in blocks), default=0) + 2)
+    for block in blocks:
+        changes[block.first] += _int(block.size)
+        changes[block.last + 1] -= _int(block.size)
+    return max(itertools.accumulate(changes))
+
+
+class _Lives:
+    """Blocks by the steps during which they live: a segment tree over steps, and a list in order of first steps.
+
+    Adding takes log(steps), finding all that overlap a block log(steps) and the number found.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._leaves = 1 << max(0, steps - 1).bit_length()
+        self._nodes: list[list[_Block]] = [[] for _ in range(2 * self._leaves)]
+        self._starts: list[int] = []
+        self._by_start: list[_Block] = []
+
+    def add(self, block: _Block) -> None:
+        low, high = block.first + self._leaves, block.last + 1 + self._leaves
+        while low < high:
+            if low & 1:
+                self._nodes[low].append(block)
+                low += 1
+            if high & 1:
+                high -= 1
+                self._nodes[high].append(block)
+            low, high = low // 2, high // 2
+        place = bisect.bisect_right(self._starts, block.first)
+        self._starts.insert(place, block.first)
+        self._by_start.insert(place, block)
+
+    def overlapping(self, block: _Block) -> list[_Block]:
+        """Blocks that live when ``block`` begins, and those that begin during its life."""
+        found: list[_Block] = []
+        node = block.first + self._leaves
+        while node:
+            found.extend(self._nodes[node])
+            node //= 2
+        later = bisect.bisect_right(self._starts, block.first), bisect.bisect_right(self._starts, block.last)
+        return found + self._by_start[slice(*later)]
+
+
 def _place_static(blocks: Sequence[_Block]) -> int:
     """Largest first at the lowest offset that is free during its life; returns the bytes needed."""
-    placed: list[_Block] = []
+    placed = _Lives(max((b.last for b in blocks), default=0) + 1)
     for block in sorted(blocks, key=lambda b: (-_int(b.size), b.first)):
         offset = 0
-        for other in sorted((o for o in placed if o.overlaps(block)), key=lambda o: _int(o.offset)):
+        for other in sorted(placed.overlapping(block), key=lambda o: _int(o.offset)):
             if offset + _int(block.size) <= _int(other.offset):
                 break
             offset = max(offset, _int(other.offset) + _int(other.size))
         block.offset = offset
-        placed.append(block)
-    return max((_int(b.offset) + _int(b.size) for b in placed), default=0)
+        placed.add(block)
+    return max((_int(b.offset) + _int(b.size) for b in blocks), default=0)
 
 
 def _place_symbolic(blocks: Sequence[_Block], start: Dim) -> Dim:
