@@ -35,6 +35,8 @@ MODULES = (
     "microsoft.embedding",
     "microsoft.attention",
     "microsoft.grouped_query",
+    "microsoft.quantized",
+    "microsoft.quantized_products",
     "microsoft.refused",
 )
 

@@ -89,11 +89,15 @@ def bias_split_gelu(g: Context, x: Value, bias: Value) -> Value:
 @converts("BiasSoftmax", domain=DOMAIN)
 def bias_softmax(g: Context, x: Value, bias: Value, *, is_inner_broadcast: int, axis: int = 1) -> Value:
     """Softmax over all axes from ``axis`` on. The bias has ones where it is broadcast, so both ways of doing it are NumPy's."""
-    total = g.call("add", x, bias)
+    return softmax_behind(g, g.call("add", x, bias), axis)
+
+
+def softmax_behind(g: Context, x: Value, axis: int) -> Value:
+    """Softmax over all axes from ``axis`` on together."""
     axes = tuple(range(g.axis(axis, x.rank), x.rank))
     if len(axes) == 1:
-        return g.call("nn.softmax", total, axis=axes[0])
-    shifted = Term(g, total) - Term(g, g.call("max", total, axis=axes, keepdims=True))
+        return g.call("nn.softmax", x, axis=axes[0])
+    shifted = Term(g, x) - Term(g, g.call("max", x, axis=axes, keepdims=True))
     powers = Term(g, g.call("exp", shifted.value))
     return (powers / Term(g, g.call("sum", powers.value, axis=axes, keepdims=True))).value
 

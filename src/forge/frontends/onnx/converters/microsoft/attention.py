@@ -38,35 +38,39 @@ def attention(
     unidirectional: int = 0,
 ) -> list[Value]:
     """``x`` is projected to queries, keys and values by one matrix; past and present are key and value on top of each other."""
-    if do_rotary:
-        raise g.unsupported("attribute 'do_rotary': got 1; supported: 0; use MultiHeadAttention behind RotaryEmbedding")
-    if past_present_share_buffer or past_sequence_length is not None:
-        raise g.unsupported("past and present share a buffer; supported: a past that is as long as it says")
+    check_options(g, do_rotary, past_present_share_buffer or past_sequence_length is not None)
     projected = contraction.matmul(g, x, weights)
     if bias is not None:
         projected = g.call("add", projected, bias)
-    query, key, value = _split(g, projected, _sizes(g, weights, num_heads, qkv_hidden_sizes))
-    return _with_stacked_present(
-        g, query, key, value, mask_index=mask_index, past=past, attention_bias=attention_bias, num_heads=num_heads,
-        scale=scale, unidirectional=unidirectional, hidden=mask_filter_value,
+    return projected_attention(
+        g, projected, head_sizes(g, weights, num_heads, qkv_hidden_sizes), mask_index=mask_index, past=past,
+        attention_bias=attention_bias, num_heads=num_heads, scale=scale, unidirectional=unidirectional, hidden=mask_filter_value,
     )
 
 
-def _with_stacked_present(
+def check_options(g: Context, rotates: int, shares: int | bool) -> None:
+    """Raises OpAttributeUnimplemented for what onnxruntime has on other devices only."""
+    if rotates:
+        raise g.unsupported("attribute 'do_rotary': got 1; supported: 0; use MultiHeadAttention behind RotaryEmbedding")
+    if shares:
+        raise g.unsupported("past and present share a buffer; supported: a past that is as long as it says")
+
+
+def projected_attention(
     g: Context,
-    query: Value,
-    key: Value,
-    value: Value,
+    projected: Value,
+    sizes: Sequence[int],
     *,
     mask_index: Value | None,
     past: Value | None,
-    attention_bias: Value | None,
     num_heads: int,
     scale: float,
     unidirectional: int,
     hidden: float,
+    attention_bias: Value | None = None,
 ) -> list[Value]:
-    """Attention whose past and present are key and value on top of each other."""
+    """Attention between queries, keys and values that lie side by side; past and present are keys and values stacked."""
+    query, key, value = _split(g, projected, sizes)
     past_key, past_value = (None, None) if past is None else _halves(g, past)
     result = layers.attention(
         g, query, key, value,
@@ -83,7 +87,7 @@ def _with_stacked_present(
     return [result.out, g.call("stack", result.key, result.value, axis=0)]
 
 
-def _sizes(g: Context, weights: Value, heads: int, given: Sequence[int] | None) -> tuple[int, ...]:
+def head_sizes(g: Context, weights: Value, heads: int, given: Sequence[int] | None) -> tuple[int, ...]:
     """Columns of the projection that are query, key and value."""
     columns = weights.shape[-1]
     if not isinstance(columns, int):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.microsoft import DOMAIN
+from forge.frontends.onnx.converters.microsoft.quantized import real
 from forge.frontends.onnx.registry import converts
 from forge.ops.compose import norms
 
@@ -79,14 +80,10 @@ def quantized_embed_layer_norm(
     *,
     epsilon: float = 1e-12,
 ) -> list[Value | None]:
-    def real(x: Value, scale: Value, zero_point: Value | None) -> Value:
-        parameters = [g.reshape(v, ()) for v in (scale, zero_point) if v is not None]
-        return g.call("qnn.dequantize", x, *parameters, out_dtype="float32")
-
-    third = None if segments is None or segments_scale is None else real(segments, segments_scale, segments_zero_point)
+    third = None if segments is None or segments_scale is None else real(g, segments, segments_scale, segments_zero_point)
     results = embed_layer_norm(
-        g, ids, segment_ids, real(words, words_scale, words_zero_point),
-        real(positions, positions_scale, positions_zero_point), third, real(gamma, gamma_scale, gamma_zero_point),
-        real(beta, beta_scale, beta_zero_point), mask, epsilon=epsilon,
+        g, ids, segment_ids, real(g, words, words_scale, words_zero_point),
+        real(g, positions, positions_scale, positions_zero_point), third, real(g, gamma, gamma_scale, gamma_zero_point),
+        real(g, beta, beta_scale, beta_zero_point), mask, epsilon=epsilon,
     )
     return results[:2]

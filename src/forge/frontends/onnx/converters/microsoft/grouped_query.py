@@ -31,8 +31,10 @@ def rotary(
     rotary_embedding_dim: int = 0,
     scale: float = 1.0,
 ) -> Value:
-    """``x`` is ``[B, L, H * D]`` or ``[B, H, L, D]``; one position is that of the first element. D is twice the table's width unless
-    only a part of each head is rotated. CPUs ignore ``scale``, so another one than 1 is refused.
+    """``x`` is ``[B, L, H * D]`` or ``[B, H, L, D]``; one position is that of the first element.
+
+    D is twice the table's width unless only a part of each head is rotated. onnxruntime ignores ``scale`` on CPUs, whatever its
+    documentation says, so another one than 1 is refused.
     """
     if is_packed_batching:
         raise g.unsupported("attribute 'is_packed_batching': got 1; supported: 0; export the model for CPUs")
