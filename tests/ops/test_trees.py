@@ -51,8 +51,8 @@ def changed(node: int, column: int, value: int) -> list[list[int]]:
         ({"weights": [1, 2], "entries": [[0, 0]]}, "operands entry_targets and offsets; got one of them"),
         ({"weights": [1, 2], "entries": [[0], [0, 1, 2]]}, "weights, entry_targets and offsets; got"),
         ({"weights": [1, 2], "entries": [[0, 1], [0, 1, 2]]}, "entry_targets; got 0 to 1; expected 0 to 0"),
-        ({"weights": [1, 2], "entries": [[0, 0], [0, 1, 3]]}, "offsets; got 0 to 3; expected 0 to 2"),
-        ({"weights": [1, 2], "entries": [[0, 0], [0, 2, 1]]}, "offsets; got descending ones"),
+        ({"weights": [1, 2], "entries": [[0, 0], [0, 1, 3]]}, "offsets; got 0 to 3; expected ascending ones from 0 to 2"),
+        ({"weights": [1, 2], "entries": [[0, 0], [0, 2, 1]]}, "offsets; got 0 to 1; expected ascending ones from 0 to 2"),
     ],
 )
 def test_refuses(options: dict[str, Any], message: str) -> None:

@@ -8,6 +8,7 @@ from forge.ops import (  # noqa: F401
     complex,  # noqa: A004
     control,
     counters,
+    coupling,
     creation,
     detection,
     diagonals,

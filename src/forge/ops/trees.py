@@ -157,9 +157,8 @@ def _check_leaves(tables: Sequence[Array | None], attrs: TreeEnsembleAttrs) -> i
     if targets.dtype != "int64" or offsets.dtype != "int64":
         raise fail(TreeEnsemble.name, "entry_targets and offsets", f"{targets.dtype} and {offsets.dtype}", "int64")
     _check_range("entry_targets", targets, attrs.targets)
-    _check_range("offsets", offsets, len(weights) + 1)
-    if (np.diff(offsets) < 0).any():
-        raise fail(TreeEnsemble.name, "offsets", "descending ones", "ascending ones")
+    if offsets[0] != 0 or offsets[-1] != len(weights) or (np.diff(offsets) < 0).any():
+        raise fail(TreeEnsemble.name, "offsets", f"{offsets[0]} to {offsets[-1]}", f"ascending ones from 0 to {len(weights)}")
     return len(offsets) - 1
 
 

@@ -4,6 +4,7 @@ from forge.kernels.cpu import (
     bit_reduction,
     concatenate,
     conv2d,
+    coupling,
     dense,
     depthwise,
     detection,
@@ -26,7 +27,7 @@ from forge.kernels.cpu import (
 )
 
 __all__ = [
-    "bit_reduction", "concatenate", "conv2d", "dense", "depthwise", "detection", "elimination", "factorization", "fft",
-    "layer_norm", "matmul", "ordering", "regions", "rnn", "running", "scanning", "scattering", "searching", "softmax",
-    "strings", "trees", "winograd",
+    "bit_reduction", "concatenate", "conv2d", "coupling", "dense", "depthwise", "detection", "elimination", "factorization",
+    "fft", "layer_norm", "matmul", "ordering", "regions", "rnn", "running", "scanning", "scattering", "searching",
+    "softmax", "strings", "trees", "winograd",
 ]

@@ -28,6 +28,8 @@ MODULES = (
     "strings",
     "labels",
     "trees",
+    "linear",
+    "features",
     "microsoft.activations",
     "microsoft.products",
     "microsoft.convolutions",
