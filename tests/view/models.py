@@ -76,3 +76,15 @@ def flat(count: int) -> Module:
         else:
             value = build.call("nn.relu" if k % 2 else "exp", value, name=f"node_{k}")
     return Module(build.output(value))
+
+
+def tangle(count: int) -> Module:
+    """Sums of any two values before them, in scopes that have nothing to do with that."""
+    rng = np.random.default_rng(0)
+    build = Builder()
+    values = [build.input(TensorType((2,), "float32"), "x")]
+    for k in range(count):
+        a, b = rng.integers(0, len(values), 2)
+        scope = "/".join(str(n) for n in rng.integers(0, 6, 2))
+        values.append(build.call("add", values[a], values[b], name=f"{scope}/add_{k}"))
+    return Module(build.output(values[-1]))

@@ -243,3 +243,15 @@ def test_ten_thousand_nodes(show: Open) -> None:
         shown.page.click("#zoom-out")
         shown.frame()
     assert time.perf_counter() - start < 120  # a page that hangs, not a measure of speed
+
+
+def test_a_tangle_of_edges_is_thinned_out(show: Open) -> None:
+    shown = show(models.tangle(1200))
+    shown.page.click("#expand")
+    shown.frame()
+    edges = int(shown.page.evaluate("() => drawing.edges.length"))
+    assert edges > 3000
+    shown.page.evaluate("() => moveTo(drawing.w / 2, drawing.h / 2, READABLE)")
+    shown.frame()
+    drawn = int(shown.page.evaluate("() => [...drawn.keys()].filter(k => k.startsWith('e')).length"))
+    assert 100 < drawn <= 1500

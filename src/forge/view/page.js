@@ -7,7 +7,7 @@ const SVG = 'http://www.w3.org/2000/svg';
 
 const ROW_GAP = 34, PORT_GAP = 22, PADDING = 16, HEADER = 26, BOX_GAP = 26, BEND_GAP = 12, BEND_WIDTH = 6, PORT_WIDTH = 8;
 const LABEL_HEIGHT = 24, LINE_HEIGHT = 15;
-const SMALLEST = 0.0005, LARGEST = 4, READABLE = 0.3, MOST_OPEN = 20000, MOST_HITS = 200;
+const SMALLEST = 0.0005, LARGEST = 4, READABLE = 0.3, MOST_OPEN = 20000, MOST_HITS = 200, MOST_EDGES = 1500;
 
 const state = {
   root: data.graphs.find(g => g.name === 'main').scope,
@@ -154,7 +154,7 @@ function flatten(placed, dx, dy) {
       const path = edgePath(placed, dx, dy, upper, lower, bends, upperX, lowerX);
       const xs = [upperX, lowerX, ...bends.map(b => b.x)];
       const plain = target.kind === 'o' || Boolean(target.inner?.ports.has(`i${value}`));
-      drawing.edges.push({ ...path, left: Math.min(...xs) + dx, right: Math.max(...xs) + dx, values: carried, plain, reversed,
+      drawing.edges.push({ ...path, number: drawing.edges.length, left: Math.min(...xs) + dx, right: Math.max(...xs) + dx, values: carried, plain, reversed,
                            ends: [source.path, target.path] });
     }
   }
@@ -194,9 +194,7 @@ function draw() {
     if (isSeen(item.x, item.y, item.x + item.w, item.y + item.h)) wanted.set(`f${item.path}`, item);
   for (const item of drawing.boxes)
     if (isSeen(item.x, item.y, item.x + item.w, item.y + item.h)) wanted.set(`b${item.path}`, item);
-  if (detailed) drawing.edges.forEach((edge, i) => {
-    if (isSeen(edge.left, edge.top, edge.right, edge.bottom)) wanted.set(`e${i}`, edge);
-  });
+  if (detailed) for (const edge of seenEdges()) wanted.set(`e${edge.number}`, edge);
   else if (drawing.edges.length) wanted.set('all', null);
   for (const [key, { made }] of drawn) if (!wanted.has(key)) { made.remove(); drawn.delete(key); }
   const added = { f: [], b: [], e: [], a: [] };
@@ -209,6 +207,18 @@ function draw() {
   $('boxes').append(...added.b);
   $('edges').append(...added.e, ...added.a);
   drawMap();
+}
+
+/** Edges in sight; where they are too many to be told apart, those that lead to or from boxes in sight, the shortest first. */
+function seenEdges() {
+  const seen = drawing.edges.filter(edge => isSeen(edge.left, edge.top, edge.right, edge.bottom));
+  if (seen.length <= MOST_EDGES) return seen;
+  const isAt = path => {
+    const item = drawing.at.get(path);
+    return item && isSeen(item.x, item.y, item.x + item.w, item.y + item.h);
+  };
+  const reach = edge => edge.right - edge.left + edge.bottom - edge.top;
+  return seen.filter(edge => edge.ends.some(isAt)).sort((a, b) => reach(a) - reach(b)).slice(0, MOST_EDGES);
 }
 
 function clearDrawn() {
