@@ -39,6 +39,7 @@ MODULES = (
     "microsoft.grouped_query",
     "microsoft.quantized",
     "microsoft.quantized_products",
+    "microsoft.packed_weights",
     "microsoft.refused",
 )
 

@@ -1,0 +1,172 @@
+"""Products and look-ups with weights of 2, 4 and 8 bits, packed into bytes, with a scale for each block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge import dims
+from forge.dims import Dim
+from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.converters import contraction
+from forge.frontends.onnx.converters.microsoft import DOMAIN
+from forge.frontends.onnx.registry import converts
+
+_WIDTHS = (2, 4, 8)
+
+_FLOAT4 = (0.0, 1 / 192, 2 / 3, 1.0, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
+FP4 = (*_FLOAT4, *(-x for x in _FLOAT4))
+"""Numbers of four bits by their code: a sign and one of eight fractions."""
+
+NF4 = (
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+)
+"""Quantiles of the normal distribution, scaled to [-1, 1] (Dettmers et al., "QLoRA", 2023, appendix E)."""
+
+
+def unpacked(g: Context, packed: Value, bits: int, low_first: bool = True) -> Value:
+    """Codes of ``bits`` as uint8; the last axis grows by the number of codes in a byte."""
+    if bits == 8:
+        return packed
+    places = range(0, 8, bits) if low_first else reversed(range(0, 8, bits))
+    shifted = [g.call("right_shift", packed, g.scalar(place, packed)) if place else packed for place in places]
+    codes = [g.call("bitwise_and", code, g.scalar((1 << bits) - 1, packed)) for code in shifted]
+    *front, last = packed.shape
+    return g.reshape(g.call("stack", *codes, axis=packed.rank), (*front, last * len(codes)))
+
+
+@converts("MatMulNBits", domain=DOMAIN)
+def matmul_of_few_bits(
+    g: Context,
+    x: Value,
+    weight: Value,
+    scales: Value,
+    zero_points: Value | None = None,
+    group_index: Value | None = None,
+    bias: Value | None = None,
+    *,
+    K: int,  # noqa: N803
+    N: int,  # noqa: N803
+    accuracy_level: int = 0,
+    bits: int = 4,
+    block_size: int,
+    weight_prepacked: int = 0,
+) -> Value:
+    """``x @ ((codes - zero_points) * scales)^T``. Products are of the operands' type, which is as accurate as any
+    ``accuracy_level`` asks for; onnxruntime rounds ``x`` to eight bits at level 4.
+    """
+    if bits not in _WIDTHS:
+        raise g.unsupported(f"attribute 'bits': got {bits}; supported: {', '.join(map(str, _WIDTHS))}")
+    if weight_prepacked:
+        raise g.unsupported("attribute 'weight_prepacked': got 1; supported: 0; save the model without packed weights")
+    if group_index is not None and bits != 4:
+        raise g.unsupported(f"input 4 (g_idx): got one beside {bits} bits; supported: 4 bits, or none")
+    if block_size < 16 or block_size & (block_size - 1) or min(K, N) < 1:
+        raise g.invalid(f"attributes: got K {K}, N {N}, block_size {block_size}; expected positive numbers, a power of 2 from 16")
+    blocks = -(-K // block_size)
+    expected = (N, blocks, block_size * bits // 8)
+    if any(dims.different(own, size) for own, size in zip(weight.shape, expected)) or weight.rank != 3:
+        raise g.invalid(f"B: got {weight.type}; expected {'x'.join(map(str, expected))}, which K, N, bits and block_size say")
+    codes = g.cast(unpacked(g, weight, bits), scales.dtype)
+    zeros = _zero_points(g, zero_points, scales, bits, (N, blocks))
+    real = _scaled(g, codes, g.reshape(scales, (N, blocks)), zeros, group_index, K)
+    product = contraction.dense(g, x, real, transposed=True)
+    return product if bias is None else g.call("add", product, bias)
+
+
+def _zero_points(g: Context, given: Value | None, scales: Value, bits: int, shape: tuple[int, int]) -> Value:
+    """``[N, blocks]`` in the type of scales; packed ones fill whole bytes for each row, absent ones are the middle."""
+    rows, blocks = shape
+    if given is None:
+        return g.call("full", g.scalar(1 << (bits - 1), scales), shape=shape)
+    if given.dtype != "uint8":
+        return g.cast(g.reshape(given, shape), scales.dtype)
+    row = g.reshape(given, (rows, -(-blocks * bits // 8)))
+    codes = g.cast(unpacked(g, row, bits), scales.dtype)
+    return g.call("strided_slice", codes, begin=(0,), end=(blocks,), strides=(1,), axes=(1,))
+
+
+def _scaled(g: Context, codes: Value, scales: Value, zeros: Value, group_index: Value | None, size: int) -> Value:
+    """``[N, K]``: (codes - zeros) * scales, by block, or by the block that ``group_index`` gives each of the K."""
+    rows, blocks, width = codes.shape
+    if group_index is not None:
+        flat = _cut(g, g.reshape(codes, (rows, blocks * width)), size)
+        scales, zeros = (g.call("take", v, group_index, axis=1, mode="clip") for v in (scales, zeros))
+        return g.call("multiply", g.call("subtract", flat, zeros), scales)
+    by_block = (rows, blocks, 1)
+    centred = g.call("subtract", codes, g.reshape(zeros, by_block))
+    real = g.call("multiply", centred, g.reshape(scales, by_block))
+    return _cut(g, g.reshape(real, (rows, blocks * width)), size)
+
+
+def _cut(g: Context, x: Value, size: Dim) -> Value:
+    """The first ``size`` columns; the last block may be a part."""
+    if dims.equal(x.shape[-1], size):
+        return x
+    return g.call("strided_slice", x, begin=(0,), end=(size,), strides=(1,), axes=(x.rank - 1,))
+
+
+@converts("MatMulBnb4", domain=DOMAIN)
+def matmul_of_table(
+    g: Context,
+    x: Value,
+    weight: Value,
+    absmax: Value,
+    *,
+    K: int,  # noqa: N803
+    N: int,  # noqa: N803
+    block_size: int,
+    quant_type: int,
+    training_mode: int = 0,
+    transB: int = 1,  # noqa: N803
+) -> Value:
+    """``x @ w^T``: codes of four bits, high ones first, stand for numbers of a table; blocks go over the ends of rows."""
+    if quant_type not in (0, 1):
+        raise g.invalid(f"attribute 'quant_type': got {quant_type}; expected 0 (FP4) or 1 (NF4)")
+    if training_mode or not transB:
+        raise g.unsupported(f"attributes 'training_mode' and 'transB': got {training_mode} and {transB}; supported: 0 and 1")
+    count = K * N
+    if min(K, N, block_size) < 1 or dims.different(dims.product(weight.shape), -(-count // 2)):
+        raise g.invalid(f"B: got {weight.type}; expected {-(-count // 2)} bytes for K {K} and N {N}")
+    codes = _cut(g, unpacked(g, g.reshape(weight, (-(-count // 2),)), 4, low_first=False), count)
+    numbers = g.call("take", g.constant(FP4 if quant_type == 0 else NF4, x.dtype), g.cast(codes, "int64"), axis=0, mode="clip")
+    scales = _cut(g, g.call("repeat", absmax, repeats=block_size, axis=0), count)
+    return contraction.dense(g, x, g.reshape(g.call("multiply", numbers, scales), (N, K)), transposed=True)
+
+
+@converts("GatherBlockQuantized", domain=DOMAIN)
+def gather_of_blocks(
+    g: Context,
+    data: Value,
+    indices: Value,
+    scales: Value,
+    zero_points: Value | None = None,
+    *,
+    bits: int = 4,
+    block_size: int = 128,
+    gather_axis: int = 0,
+    quantize_axis: int = 1,
+) -> Value:
+    """Rows of a table of codes, as real numbers. Codes of four bits lie in pairs along the last axis, the low one first."""
+    if data.dtype != "uint8" or bits not in (4, 8):
+        raise g.unsupported(f"got {data.dtype} and {bits} bits; supported: uint8 with 4 or 8 bits")
+    first, along = g.axis(gather_axis, data.rank, "gather_axis"), g.axis(quantize_axis, data.rank, "quantize_axis")
+    if along != data.rank - 1 or first != 0 or data.rank < 2:
+        raise g.unsupported(f"attributes: got quantize_axis {along} and gather_axis {first}; supported: the last axis, and 0")
+    rows, factors = (_taken(g, v, indices) for v in (data, scales))
+    codes = g.cast(unpacked(g, rows, bits), scales.dtype)
+    if zero_points is None:
+        zeros = g.scalar(1 << (bits - 1), scales)
+    else:
+        parts = g.cast(unpacked(g, _taken(g, zero_points, indices), bits), scales.dtype)
+        zeros = _repeated(g, _cut(g, parts, scales.shape[-1]), block_size, codes.shape)
+    return g.call("multiply", g.call("subtract", codes, zeros), _repeated(g, factors, block_size, codes.shape))
+
+
+def _taken(g: Context, x: Value, indices: Value) -> Value:
+    return g.call("take", x, indices, axis=0, mode="wrap_negative")
+
+
+def _repeated(g: Context, x: Value, block_size: int, shape: Sequence[Dim]) -> Value:
+    return _cut(g, g.call("repeat", x, repeats=block_size, axis=x.rank - 1), shape[-1])

@@ -1,0 +1,124 @@
+"""Weights of a few bits in com.microsoft."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forge.errors import OpAttributeInvalid, OpAttributeUnimplemented
+from forge.frontends.onnx import import_model
+from tests.frontends.onnx.microsoft.support import check, floats, ints, node_model
+
+X_SHAPE = (3, 4)
+SIZES = [(64, 10, 32), (50, 7, 16), (48, 5, 16)]
+
+
+def inputs_of(bits: int, k: int, n: int, block: int, zeros: str, flat: bool) -> list[Any]:
+    blocks = -(-k // block)
+    codes = ints(1, 0, 255, (n, blocks, block * bits // 8), np.uint8)
+    scales = np.abs(floats(2, n, blocks)) + np.float32(0.1)
+    points: Any = {
+        "none": None, "packed": ints(3, 0, 255, (n, -(-blocks * bits // 8)), np.uint8), "real": floats(4, n, blocks)
+    }[zeros]
+    if flat:
+        scales, points = scales.ravel(), None if points is None else points.ravel()
+    return [floats(0, *X_SHAPE, k), codes, scales, points, None, floats(5, n)]
+
+
+@pytest.mark.parametrize(("k", "n", "block"), SIZES)
+@pytest.mark.parametrize(("bits", "zeros"), [(2, "none"), (2, "packed"), (4, "none"), (4, "packed"), (4, "real"), (8, "packed")])
+@pytest.mark.parametrize("flat", [False, True])
+def test_matmul(k: int, n: int, block: int, bits: int, zeros: str, flat: bool) -> None:
+    attributes = {"K": k, "N": n, "bits": bits, "block_size": block}
+    constant = (1, 2, 5) if zeros == "none" else (1, 2, 3, 5)
+    check("MatMulNBits", inputs_of(bits, k, n, block, zeros, flat), attributes, constant=constant, symbolic=(3,), opt_level=0)
+
+
+def test_packed_matmul_is_a_dense_layer() -> None:
+    """Constant weights are unpacked when the model is compiled."""
+    inputs = inputs_of(4, 64, 10, 32, "packed", False)
+    check("MatMulNBits", inputs, {"K": 64, "N": 10, "block_size": 32}, constant=(1, 2, 3, 5), symbolic=(3,))
+
+
+def test_weights_of_run_time() -> None:
+    check("MatMulNBits", inputs_of(4, 50, 7, 16, "packed", False), {"K": 50, "N": 7, "block_size": 16}, opt_level=0)
+
+
+def test_groups_by_index() -> None:
+    inputs = inputs_of(4, 64, 10, 32, "none", False)
+    inputs[4] = ints(7, 0, 1, (64,), np.int32)
+    check("MatMulNBits", inputs, {"K": 64, "N": 10, "block_size": 32}, constant=(1, 2, 4, 5), opt_level=0)
+
+
+@pytest.mark.parametrize("level", [1, 4])
+def test_accuracy_level(level: int) -> None:
+    """What it asks for is the least accuracy; sums are of float32."""
+    inputs = inputs_of(4, 64, 10, 32, "none", False)
+    check("MatMulNBits", inputs, {"K": 64, "N": 10, "block_size": 32, "accuracy_level": level}, opt_level=0)
+
+
+REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"bits": 3}, OpAttributeUnimplemented, "'bits': got 3; supported: 2, 4, 8"),
+    ({"weight_prepacked": 1}, OpAttributeUnimplemented, "'weight_prepacked': got 1"),
+    ({"block_size": 24}, OpAttributeInvalid, "block_size 24; expected"),
+    ({"K": 65}, OpAttributeInvalid, "B: got .*; expected 10x3x16"),
+]
+
+
+@pytest.mark.parametrize(("attributes", "kind", "message"), REFUSED)
+def test_matmul_is_refused(attributes: dict[str, Any], kind: type[Exception], message: str) -> None:
+    inputs = inputs_of(4, 64, 10, 32, "none", False)
+    with pytest.raises(kind, match=f"'the_MatMulNBits' .*{message}"):
+        import_model(node_model("MatMulNBits", inputs, {"K": 64, "N": 10, "block_size": 32, **attributes}))
+
+
+def test_groups_of_other_widths_are_refused() -> None:
+    inputs = inputs_of(8, 64, 10, 32, "none", False)
+    inputs[4] = ints(7, 0, 1, (64,), np.int32)
+    with pytest.raises(OpAttributeUnimplemented, match=r"input 4 \(g_idx\): got one beside 8 bits"):
+        import_model(node_model("MatMulNBits", inputs, {"K": 64, "N": 10, "bits": 8, "block_size": 32}))
+
+
+@pytest.mark.parametrize("quant_type", [0, 1])
+@pytest.mark.parametrize(("k", "n", "block"), [(64, 10, 32), (33, 7, 16)])
+def test_table(quant_type: int, k: int, n: int, block: int) -> None:
+    codes = ints(1, 0, 255, (-(-k * n // 2),), np.uint8)
+    scales = np.abs(floats(2, -(-k * n // block)))
+    attributes = {"K": k, "N": n, "block_size": block, "quant_type": quant_type}
+    check("MatMulBnb4", [floats(0, *X_SHAPE, k), codes, scales], attributes, constant=(1, 2), symbolic=(3,))
+
+
+TABLE_REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"quant_type": 2}, OpAttributeInvalid, "'quant_type': got 2; expected 0"),
+    ({"transB": 0}, OpAttributeUnimplemented, "got 0 and 0; supported: 0 and 1"),
+    ({"K": 63}, OpAttributeInvalid, "B: got .*; expected 315 bytes"),
+]
+
+
+@pytest.mark.parametrize(("attributes", "kind", "message"), TABLE_REFUSED)
+def test_table_is_refused(attributes: dict[str, Any], kind: type[Exception], message: str) -> None:
+    inputs = [floats(0, 3, 64), ints(1, 0, 255, (320,), np.uint8), np.abs(floats(2, 20))]
+    with pytest.raises(kind, match=f"'the_MatMulBnb4' .*{message}"):
+        import_model(node_model("MatMulBnb4", inputs, {"K": 64, "N": 10, "block_size": 32, "quant_type": 0, **attributes}))
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("with_zeros", [False, True])
+@pytest.mark.parametrize("shape", [(6,), (6, 3)])
+def test_gather(bits: int, with_zeros: bool, shape: tuple[int, ...]) -> None:
+    data = ints(1, 0, 255, (*shape, 48 * bits // 8), np.uint8)
+    scales = np.abs(floats(2, *shape, 3))
+    zeros = ints(4, 0, 255, (*shape, 2 if bits == 4 else 3), np.uint8) if with_zeros else None
+    attributes = {"bits": bits, "block_size": 16, "quantize_axis": len(shape)}
+    indices = ints(3, 0, 5, (2, 5))
+    check("GatherBlockQuantized", [data, indices, scales, zeros], attributes, constant=(0, 2, 3) if with_zeros else (0, 2))
+
+
+def test_gather_is_refused() -> None:
+    inputs = [ints(1, 0, 255, (6, 16), np.uint8), np.array([1]), np.abs(floats(2, 6, 2))]
+    with pytest.raises(OpAttributeUnimplemented, match="got uint8 and 2 bits; supported: uint8 with 4 or 8 bits"):
+        import_model(node_model("GatherBlockQuantized", inputs, {"bits": 2, "block_size": 16}))
+    with pytest.raises(OpAttributeUnimplemented, match="got quantize_axis 0 and gather_axis 0; supported"):
+        import_model(node_model("GatherBlockQuantized", inputs, {"block_size": 16, "quantize_axis": 0}))
