@@ -25,12 +25,13 @@ Every operator of the graph IR, by the module of `forge.ops` that defines it. `p
 from the operators' classes. *Accuracy* is what tests hold compiled code to: `exact` is bit for bit, `rounding` a few roundings of
 each element, `accumulating` a sum in another order; what is measured of functions is in [accuracy](../accuracy.md).
 *Element types* are those of the first operand and of the results, found by asking type inference with the operands of a test row.
-*ONNX* lists the operators whose converters name it.
+*ONNX* lists the operators whose converters name it, or whose converters call a composition that does.
 
 | page | operators |
 | --- | --- |
 """
 _RANKED = re.compile(r"(.*)\d(d.*)")
+_COMPOSED = ("forge.ops.compose", "forge.frontends.onnx.converters")
 KINDS = {
     Kind.ELEMENTWISE: "elementwise loops, fused with neighbours",
     Kind.INJECTIVE: "loops that move elements, fused into readers",
@@ -119,7 +120,38 @@ def onnx_operators(name: str) -> list[str]:
 @cache
 def _named_by_converters() -> list[tuple[str, frozenset[str]]]:
     domains = [(row, f"{row.domain}." if row.domain else "") for row in registry.rows()]
-    return [(domain + row.op, frozenset(_strings(row.function))) for row, domain in domains]
+    return [(domain + row.op, _named_by(row.function)) for row, domain in domains]
+
+
+def _named_by(function: Callable[..., Any]) -> frozenset[str]:
+    """The texts in a converter; if none names an operator, those in the compositions and helpers that it calls."""
+    seen: set[Callable[..., Any]] = set()
+
+    def texts(caller: Callable[..., Any]) -> frozenset[str]:
+        seen.add(caller)
+        found = frozenset(_strings(caller))
+        if found & _names():
+            return found
+        return found.union(*(texts(callee) for callee in _callees(caller) if callee not in seen))
+
+    return texts(inspect.unwrap(function))
+
+
+@cache
+def _names() -> frozenset[str]:
+    """Names of operators, without the rank where there is one (``nn.conv`` of ``nn.conv2d``)."""
+    names = {op.name for op in all_ops()}
+    return frozenset(names | {match[1] for name in names if (match := _RANKED.fullmatch(name))})
+
+
+def _callees(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """The compositions and converters' helpers that the code of ``function`` names."""
+    code = getattr(function, "__code__", None)
+    names = set() if code is None else {name for part in _codes(code) for name in part.co_names}
+    scope = getattr(function, "__globals__", {})
+    modules = [m for n in names if inspect.ismodule(m := scope.get(n)) and m.__name__.startswith(_COMPOSED)]
+    candidates = [scope.get(n) for n in names] + [getattr(m, n, None) for m in modules for n in names]
+    yield from (c for c in candidates if inspect.isfunction(c) and c.__module__.startswith(_COMPOSED))
 
 
 def _strings(function: Callable[..., Any]) -> Iterator[str]:
@@ -136,10 +168,16 @@ def _strings(function: Callable[..., Any]) -> Iterator[str]:
 
 
 def _constants(code: CodeType) -> Iterator[str]:
-    for constant in code.co_consts:
+    for constant in (c for part in _codes(code) for c in part.co_consts):
         if isinstance(constant, str):
             yield constant
-        elif isinstance(constant, CodeType):
-            yield from _constants(constant)
         elif isinstance(constant, tuple):
             yield from (x for x in constant if isinstance(x, str))
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """The code, and that of functions inside."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)

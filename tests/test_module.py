@@ -53,6 +53,16 @@ def test_inputs_leave_out_what_params_binds() -> None:
     assert forge.IRModule(CLASSIFIER).input_count == 3
 
 
+def test_shapes_and_dtypes_of_what_is_no_tensor_of_known_rank() -> None:
+    ir = forge.IRModule(
+        "def @main(%s: Sequence[Tensor[(n), float32]], %o: Optional[Tensor[(4), int64]], %x: Tensor[(2), bool]) "
+        "{ (%s, %o, %x) }"
+    )
+    sequence, optional = "Sequence[Tensor[(n), float32]]", "Optional[Tensor[(4), int64]]"
+    assert ir.input_shapes == ir.output_shapes == [None, None, (2,)]
+    assert ir.input_dtypes == ir.output_dtypes == [sequence, optional, "bool"]
+
+
 def test_outputs() -> None:
     ir = example()
     assert ir.output_count == 2

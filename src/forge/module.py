@@ -141,13 +141,14 @@ class IRModule:
         return [v.name for v in self.input_nodes]
 
     @property
-    def input_shapes(self) -> list[tuple[Dim, ...]]:
-        """Shapes; symbolic dimensions print as their expression."""
-        return [v.shape for v in self.input_nodes]
+    def input_shapes(self) -> list[tuple[Dim, ...] | None]:
+        """Shapes; symbolic dimensions print as their expression. None for a sequence, an optional or a tensor of unknown rank."""
+        return [_shape(v) for v in self.input_nodes]
 
     @property
     def input_dtypes(self) -> list[str]:
-        return [v.dtype for v in self.input_nodes]
+        """Element types; where ``input_shapes`` gives None, the type's text: ``Sequence[Tensor[(n), float32]]``."""
+        return [_dtype(v) for v in self.input_nodes]
 
     @property
     def output_node(self) -> Node:
@@ -170,12 +171,14 @@ class IRModule:
         return self.main.output_names
 
     @property
-    def output_shapes(self) -> list[tuple[Dim, ...]]:
-        return [v.shape for v in self.main.outputs]
+    def output_shapes(self) -> list[tuple[Dim, ...] | None]:
+        """As ``input_shapes``."""
+        return [_shape(v) for v in self.main.outputs]
 
     @property
     def output_dtypes(self) -> list[str]:
-        return [v.dtype for v in self.main.outputs]
+        """As ``input_dtypes``."""
+        return [_dtype(v) for v in self.main.outputs]
 
     @property
     def is_quantized(self) -> bool:
@@ -543,6 +546,14 @@ def load(path: str | PathLike[str]) -> IRModule:
         ImportModelError: the file is missing, damaged or of a newer format.
     """
     return IRModule(serialize.load(path), fold_constants=False, fold_batch_norms=False)
+
+
+def _shape(value: Value) -> tuple[Dim, ...] | None:
+    return value.shape if isinstance(value.type, TensorType) else None
+
+
+def _dtype(value: Value) -> str:
+    return value.dtype if isinstance(value.type, TensorType) else str(value.type)
 
 
 def _as_module(mod: Module | IRModule | str) -> Module:

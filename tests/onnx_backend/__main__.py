@@ -3,6 +3,8 @@
 python -m tests.onnx_backend                       # what differs from the pass-lists
 python -m tests.onnx_backend --update              # write the pass-lists anew
 python -m tests.onnx_backend -k 'test_conv*'       # some cases, with messages
+python -m tests.onnx_backend --peer onnxruntime    # another runtime, with messages
+python -m tests.onnx_backend --count               # ours and all peers that are installed: what docs/onnx.md shows
 """
 
 from __future__ import annotations
@@ -12,26 +14,55 @@ import fnmatch
 import sys
 from collections import Counter
 
-from tests.onnx_backend import cases
+import forge
+from tests.onnx_backend import cases, counts
+from tests.onnx_backend.peers import PACKAGES, version_of
 from tests.onnx_backend.pool import Outcome, run_cases
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.onnx_backend", description=__doc__)
     parser.add_argument("--runtime", choices=cases.RUNTIMES, action="append", help="only this one")
+    parser.add_argument("--peer", choices=PACKAGES, action="append", default=[], help="this runtime of others")
+    parser.add_argument("--count", action="store_true", help="count all outcomes and keep the numbers for docs/onnx.md")
     parser.add_argument("-k", dest="pattern", default="*", help="only cases whose name matches")
     parser.add_argument("--update", action="store_true", help="write the pass-lists")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=60.0, help="per case")
     parser.add_argument("--failing", action="store_true", help="only cases that are not in the pass-list")
     options = parser.parse_args()
-    return max(run(runtime, options) for runtime in options.runtime or cases.RUNTIMES)
+    if options.count:
+        return count(options)
+    for peer in options.peer:
+        outcomes = run_cases(names_of(options), peer, options.workers, options.seconds)
+        report(peer, [o for o in outcomes.values() if not o.passed], set())
+        _say(counts.line(peer, counts.Count.of(outcomes.values(), version_of(peer) or "")))
+    ours = options.runtime or ([] if options.peer else cases.RUNTIMES)
+    return max((run(runtime, options) for runtime in ours), default=0)
+
+
+def names_of(options: argparse.Namespace) -> list[str]:
+    return [n for n in cases.case_names() if fnmatch.fnmatchcase(n, options.pattern)]
+
+
+def count(options: argparse.Namespace) -> int:
+    """Runs all cases with the chosen runtimes, by default ours and the installed peers; prints and keeps the numbers."""
+    chosen = [*(options.runtime or []), *options.peer] or [*cases.RUNTIMES, *PACKAGES]
+    _say(counts.HEADER)
+    for runtime in chosen:
+        version = counts.version(runtime)
+        if version is None:
+            _say(f"{runtime}: not installed")
+            continue
+        outcomes = run_cases(cases.case_names(), runtime, options.workers, options.seconds)
+        _say(counts.line(runtime, counts.keep(runtime, version, outcomes)))
+    return 0
 
 
 def run(runtime: str, options: argparse.Namespace) -> int:
     """Runs the cases, prints what failed without a listed reason, and updates the list if asked."""
     listed = cases.pass_list(runtime)
-    names = [n for n in cases.case_names() if fnmatch.fnmatchcase(n, options.pattern)]
+    names = names_of(options)
     if options.failing:
         names = [n for n in names if n not in listed]
     outcomes = run_cases(names, runtime, options.workers, options.seconds)
@@ -40,6 +71,7 @@ def run(runtime: str, options: argparse.Namespace) -> int:
     report(runtime, failed, listed)
     if options.update:
         cases.write_pass_list(runtime, (listed - set(names)) | passed)
+        counts.keep(runtime, forge.__version__, outcomes)
     wrong = sorted((listed ^ passed) & set(names))
     _say(f"{runtime}: {len(passed)} of {len(names)} pass; {len(wrong)} differ from the pass-list")
     return 1 if wrong and not options.update else 0
@@ -53,7 +85,7 @@ def report(runtime: str, failed: list[Outcome], listed: set[str]) -> None:
         if reason is not None and outcome.case not in listed:
             reasons[reason] += 1
         else:
-            _say(f"{outcome.case}: {outcome.message}")
+            _say(f"{outcome.case}: {outcome.kind}: {outcome.message}")
     for reason, count in reasons.most_common():
         _say(f"{count:5} excluded: {reason}")
 

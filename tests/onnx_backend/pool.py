@@ -16,19 +16,27 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 120.0
+KINDS = ("passed", "refused", "wrong", "crashed", "hung")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case; ``message`` is empty when it passed, ``note`` what the worker says about it besides."""
+    """What became of a case.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        message: why; empty when it passed.
+        note: what the worker says about it besides.
+    """
 
     case: str
+    kind: str
     message: str
     note: str = ""
 
     @property
     def passed(self) -> bool:
-        return not self.message
+        return self.kind == "passed"
 
 
 class Worker:
@@ -51,21 +59,22 @@ class Worker:
         except BrokenPipeError:
             answer = None
         if answer is not None:
-            return Outcome(case, answer["message"], answer.get("note", ""))
-        return Outcome(case, self.stop())
+            kind = "wrong" if answer["message"] else "passed"
+            return Outcome(case, answer.get("kind", kind), answer["message"], answer.get("note", ""))
+        return Outcome(case, *self.stop())
 
-    def stop(self) -> str:
+    def stop(self) -> tuple[str, str]:
         """Ends the process; says how it ended: crashed on its own, or had to be killed."""
         process, self._process = self._process, None
         if process is None:
-            return "not running"
+            return "crashed", "not running"
         try:
             code = process.wait(0.5)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            return f"hang: no answer within {self.seconds:g} s"
-        return f"crash: worker ended with code {code}"
+            return "hung", f"no answer within {self.seconds:g} s"
+        return "crashed", f"worker ended with code {code}"
 
     def close(self) -> None:
         """Ends an idle process."""
@@ -86,7 +95,7 @@ class Worker:
                 stderr=subprocess.DEVNULL,
             )
             if self._answer(START_SECONDS) is None:
-                raise RuntimeError(f"onnx backend suite: worker did not start: {self.stop()}")
+                raise RuntimeError(f"onnx backend suite: worker did not start: {self.stop()[1]}")
         return self._process
 
     def _answer(self, seconds: float) -> dict[str, Any] | None:

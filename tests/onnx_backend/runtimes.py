@@ -110,3 +110,4 @@ PREPARE: dict[str, Callable[[bytes, Sequence[Any]], Prepared]] = {
     "compiled": prepare_compiled,
     "exported": prepare_exported,
 }
+"""Ours. Those of others are in ``peers.py``; their processes import nothing of ours."""

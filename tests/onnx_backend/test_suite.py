@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
-from tests.onnx_backend import cases
+from tests.onnx_backend import cases, counts
 from tests.onnx_backend.compare import check_outputs
-from tests.onnx_backend.pool import Worker, run_cases
+from tests.onnx_backend.counts import FILE, Count, kept, left
+from tests.onnx_backend.peers import PACKAGES, PREPARE_PEER, version_of
+from tests.onnx_backend.pool import KINDS, Outcome, Worker, run_cases
+from tests.onnx_backend.worker import outcome
 
 SHARDS = 24
 WORKERS = 2
@@ -67,6 +73,59 @@ def test_shards_are_a_partition() -> None:
     assert all(parts)
 
 
+def test_kept_counts_are_those_of_the_lists() -> None:
+    assert list(kept()) == [*cases.RUNTIMES, *(peer for peer in PACKAGES if peer in kept())]
+    for count in kept().values():
+        assert sum(getattr(count, kind) for kind in KINDS) == len(cases.case_names())
+    for runtime in cases.RUNTIMES:
+        failed = {row["case"] for row in left() if runtime in row["runtimes"].split(", ")}
+        assert failed == set(cases.case_names()) - cases.pass_list(runtime), "run: python -m tests.onnx_backend --update"
+        assert kept()[runtime].passed == len(cases.pass_list(runtime))
+    for row in left():
+        assert row["reason"] in {cases.reason_for(r, row["case"]) for r in cases.RUNTIMES}
+
+
+def test_some_outcomes_of_ours_are_kept_with_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "counts.json"
+    copy.write_text(FILE.read_text())
+    monkeypatch.setattr(counts, "FILE", copy)
+    before = kept()["compiled"]
+    after = counts.keep("compiled", "2", {"test_add": Outcome("test_add", "wrong", "")})
+    assert after == replace(before, version="2", passed=before.passed - 1, wrong=before.wrong + 1) == kept()["compiled"]
+    assert {"case": "test_add", "kind": "wrong", "runtimes": "compiled", "reason": ""} in left()
+    assert counts.keep("compiled", "2", {"test_add": Outcome("test_add", "passed", "")}) == replace(before, version="2")
+    assert "test_add" not in {row["case"] for row in left()}
+    assert counts.keep("reference", "3", {"a": Outcome("a", "hung", "")}) == Count("3", hung=1)
+
+
+@pytest.mark.parametrize("peer", [p for p in PACKAGES if p != "tinygrad" or version_of(p)])
+def test_peers_pass_fail_and_refuse(peer: str) -> None:
+    if version_of(peer) is None:
+        pytest.skip(f"{peer} is not installed")
+    known = cases.collect()
+    assert outcome(known["test_add"], peer) == ("passed", "")
+    assert outcome(known["test_castlike_FLOAT16_to_FLOAT_expanded"], peer)[0] == "passed"
+    shifted = replace(known["test_add"], data_sets=[(x, [y + 1 for y in ys]) for x, ys in known["test_add"].data_sets])
+    assert outcome(shifted, peer)[0] == "wrong"
+    assert outcome(known["test_gradient_of_add"], peer)[0] == "refused"
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "int4", "float8_e5m2"])
+@pytest.mark.parametrize("peer", ["onnxruntime", "openvino"])
+def test_element_types_that_numpy_lacks_reach_peers(peer: str, name: str) -> None:
+    pytest.importorskip(peer)
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    code = onnx.helper.np_dtype_to_tensor_dtype(dtype)
+    info = [onnx.helper.make_tensor_value_info(n, code, [3, 5]) for n in ("x", "y")]
+    casts = (("x", "f", onnx.TensorProto.FLOAT), ("f", "y", code))
+    nodes = [onnx.helper.make_node("Cast", [x], [y], to=to) for x, y, to in casts]
+    graph = onnx.helper.make_graph(nodes, "g", info[:1], info[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 25)], ir_version=11)
+    value = np.linspace(-3, 4, 15).reshape(3, 5).astype(dtype)
+    (got,) = PREPARE_PEER[peer](model.SerializeToString(), [value])([value])
+    check_outputs([value], [got], 0, 0)
+
+
 _WORKER = """
 import json, os, sys, time
 print(json.dumps({"ready": True}), flush=True)
@@ -76,7 +135,8 @@ for line in sys.stdin:
         os.abort()
     if case == "hang":
         time.sleep(600)
-    print(json.dumps({"case": case, "message": "" if case == "good" else "bad"}), flush=True)
+    kind, message = ("passed", "") if case == "good" else ("wrong", "bad")
+    print(json.dumps({"case": case, "kind": kind, "message": message}), flush=True)
 """
 
 
@@ -90,9 +150,9 @@ def fake_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_crash_and_hang_are_charged_to_their_case(fake_worker: str) -> None:
     outcomes = run_cases(["good", "crash", "hang", "wrong"], "any", workers=1, seconds=1.0, module=fake_worker)
     assert outcomes["good"].passed
-    assert "crash" in outcomes["crash"].message
-    assert "hang" in outcomes["hang"].message
+    assert [outcomes[n].kind for n in ("crash", "hang", "wrong")] == ["crashed", "hung", "wrong"]
     assert outcomes["wrong"].message == "bad"
+    assert Count.of(outcomes.values(), "1") == Count("1", passed=1, wrong=1, crashed=1, hung=1)
 
 
 def test_worker_runs_on_after_a_crash(fake_worker: str) -> None:

@@ -14,7 +14,7 @@ from forge.ir.op import OpDef, all_ops
 from forge.kernels.contract import FAMILIES
 from forge.lowering.objects import HOSTED
 from forge.ops.base import Kind, Op
-from scripts.operator_pages import operator_pages
+from scripts.operator_pages import onnx_operators, operator_pages
 from tests.ops.test_cases import CASES, all_cases
 
 OPERATORS = [op for op in all_ops() if isinstance(op, Op)]
@@ -130,6 +130,12 @@ def test_every_operator_has_rows() -> None:
 def test_every_operator_has_a_section_in_the_docs() -> None:
     text = "".join(operator_pages().values())
     assert not {op.name for op in OPERATORS if f"## `{op.name}`" not in text}
+
+
+def test_onnx_operators_are_found_through_compositions() -> None:
+    assert onnx_operators("nn.batch_norm") == ["BatchNormalization"]
+    assert onnx_operators("nn.conv2d") == ["Conv", "ConvInteger"]
+    assert "Resize" in onnx_operators("nn.dense") and "Resize" not in onnx_operators("nn.relu")
 
 
 def test_every_elementwise_operator_and_reduction_has_rows_of_ranks_0_and_8() -> None:

@@ -122,7 +122,7 @@ def one_hot(g: Context, indices: Value, depth: Value, values: Value, *, axis: in
     place = g.axis(axis, indices.rank + 1)
     wide = g.cast(indices, "int64")
     off, on = (g.reshape(v, ()) for v in g.multi("split", values, indices_or_sections=2, axis=0))
-    known = g.dims(depth)
+    known = g.dims(g.cast(depth, "int64"))
     if known is not None:
         return g.call("one_hot", wide, on, off, depth=known[0], axis=place, dtype=values.dtype)
     count = g.reshape(g.cast(depth, "int64"), ())
