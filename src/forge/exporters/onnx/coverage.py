@@ -29,8 +29,8 @@ WITHOUT_ONNX: dict[str, str] = {
 
 
 def ways() -> Iterator[tuple[str, str]]:
-    """Every operator with how it is written: "row", "parts", "expressions" or "" (not), in order of registration."""
-    for op in all_ops():
+    """Every operator with how it is written, by name: "row", "parts", "expressions" or "" (not)."""
+    for op in sorted(all_ops(), key=lambda op: op.name):
         if op.name in WITHOUT_ONNX:
             yield op.name, ""
         elif op.name in TABLE or op.name in ("constant", "call"):
