@@ -23,8 +23,10 @@ from forge.kernels.cpu.micro import Accumulators
 from forge.kernels.cpu.spatial import note_winograd, static_shape, window_of
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import Allocate, Function, Stmt, seq, store
+from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 
+MOST_TILES_AHEAD = 64
+"""Register tiles of a task that share weights: of more, reading these from memory is a small part."""
 
 @kernel("conv2d_nchwc")
 def conv2d_nchwc(call: KernelCall) -> Function:
@@ -263,7 +265,8 @@ class _Task:
         size = tiles.product((width.kernel, plan.in_block))
 
         def step(x: Expr, k: Expr) -> Stmt:
-            return acc.update(scalar(block, tap, x), lambda v: self._weight(group, first_block + block, tap, k, v))
+            update = acc.update(scalar(block, tap, x), lambda v: self._weight(group, first_block + block, tap, k, v))
+            return seq(self._ahead(group, first_block + block, tap, k), update)
 
         if width.kernel == 1 or width.dilation == 1 and channels == plan.in_block == plan.block:
             extent = size if channels == plan.in_block else channels
@@ -286,14 +289,27 @@ class _Task:
     def _weight(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
         """Weights of a vector of output channels; ``k`` counts columns of taps and channels together."""
         plan, window = self.plan, self.window
-        out_block, lane = self._channel(group, vector)
         if window.weight.buffer is None:
             raise CompileError("conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
-        row = (out_block * plan.in_blocks + block) * window.height.kernel + tap
-        first = (row * (window.width.kernel * plan.in_block) + k) * window.out_block + lane
+        first = self._weight_place(group, block, tap, k, vector)
         if plan.unit == 2:
             return pairs.load(window.weight.buffer, first * 2, plan.lanes)
         return E.cast(E.load(window.weight.buffer, E.ramp(first, 1, plan.lanes)), plan.dtype)
+
+    def _weight_place(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:
+        """Number of the first column of a vector of weights, in steps of ``unit`` channels."""
+        plan, window = self.plan, self.window
+        out_block, lane = self._channel(group, vector)
+        row = (out_block * plan.in_blocks + block) * window.height.kernel + tap
+        return (row * (window.width.kernel * plan.in_block) + k) * window.out_block + lane
+
+    def _ahead(self, group: Expr, block: Expr, tap: Expr, k: Expr) -> Stmt:
+        """Asks for the weights of the next group, where few tiles share those of one and the caches hold both."""
+        plan, weight = self.plan, self.window.weight.buffer
+        count = -(-plan.row_block // plan.tile_height) * -(-plan.column_block // plan.tile_width)
+        if weight is None or plan.chunks > 1 or count > MOST_TILES_AHEAD or plan.group_bytes > plan.target.l2_cache // 4:
+            return seq()
+        return seq(Prefetch(weight, self._weight_place(group + 1, block, tap, k, v) * plan.unit) for v in range(plan.vectors))
 
     def _write(self, group: Expr, row: Expr, column: Expr, vector: int, value: Expr) -> Stmt:
         block, lane = self._channel(group, vector)

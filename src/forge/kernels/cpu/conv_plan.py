@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import nsmallest
@@ -79,6 +80,12 @@ class ConvPlan:
     def chunks(self) -> int:
         return self.in_blocks // self.chunk
 
+    @property
+    def group_bytes(self) -> int:
+        """Bytes of the weights of one group."""
+        taps = self.window.height.kernel * self.window.width.kernel
+        return self.vectors * self.lanes * self.in_channels * self.unit * taps * dtypes.itemsize(self.window.weight.dtype)
+
     def tile(self, height: int, width: int) -> RegisterTile:
         return RegisterTile(height * width, self.vectors, self.lanes, self.dtype)
 
@@ -130,8 +137,9 @@ class Problem:
         return int(value)
 
     def patch_bytes(self, rows: int, columns: int, blocks: int) -> int:
-        """Bytes of input under ``rows`` x ``columns`` outputs."""
-        area = self.window.height.span(rows) * self.window.width.span(columns)
+        """Bytes of input that ``rows`` x ``columns`` outputs read; of a copy, all between them too."""
+        axes = ((self.window.height, rows), (self.window.width, columns))
+        area = math.prod(axis.span(n) if self.staged else min(axis.span(n), n * axis.kernel) for axis, n in axes)
         return area * blocks * self.window.block * dtypes.itemsize(self.dtype) // self.unit
 
 
