@@ -25,8 +25,6 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 
-MOST_TILES_AHEAD = 64
-"""Register tiles of a task that share weights: of more, reading these from memory is a small part."""
 
 @kernel("conv2d_nchwc")
 def conv2d_nchwc(call: KernelCall) -> Function:
@@ -304,10 +302,10 @@ class _Task:
         return (row * (window.width.kernel * plan.in_block) + k) * window.out_block + lane
 
     def _ahead(self, group: Expr, block: Expr, tap: Expr, k: Expr) -> Stmt:
-        """Asks for the weights of the next group, where few tiles share those of one and the caches hold both."""
+        """Asks for the weights of the next group."""
         plan, weight = self.plan, self.window.weight.buffer
         count = -(-plan.row_block // plan.tile_height) * -(-plan.column_block // plan.tile_width)
-        if weight is None or plan.chunks > 1 or count > MOST_TILES_AHEAD or plan.group_bytes > plan.target.l2_cache // 4:
+        if weight is None or plan.chunks > 1 or not tiles.asks_ahead(count, plan.group_bytes, plan.target):
             return seq()
         return seq(Prefetch(weight, self._weight_place(group + 1, block, tap, k, v) * plan.unit) for v in range(plan.vectors))
 

@@ -23,7 +23,7 @@ from forge.target import Target
 from forge.target.blocking import dense_key
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Allocate, Function, Stmt, seq, store
+from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 
 ROW_BLOCK = 256
 """Rows that share one pass over a column tile: enough that weights may come from main memory at full speed."""
@@ -146,7 +146,7 @@ def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
     def column_tile(number: Expr) -> Stmt:
         bound, tile = micro.bind("column_tile", number)
         product = Product(plan.tile, E.const(plan.steps), scalar, lambda k, v: _weight_vector(plan, tile, k, v),
-                          lambda row, value: _write(plan, row, tile, value))
+                          lambda row, value: _write(plan, row, tile, value), ahead=_ahead(plan, tile))
         return seq(bound, gemm.any_rows(product, rows, plan.rows))
 
     groups = plan.column_groups
@@ -197,14 +197,33 @@ def _read_row(data: Reader, row: Expr, k: Expr) -> Expr:
 
 
 def _weight_vector(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> Expr:
-    tiles_per_panel = plan.panel // plan.tile.width
-    panel, inner = column_tile // tiles_per_panel, column_tile % tiles_per_panel
-    column = inner * plan.tile.width + vector * plan.tile.lanes
     if plan.pairs:
         if plan.weight.buffer is None:
             raise CompileError("dense_pack: the packed weight has a prologue; expected a plain constant")
-        return pairs.load(plan.weight.buffer, ((panel * plan.steps + k) * plan.panel + column) * 2, plan.tile.lanes)
+        return pairs.load(plan.weight.buffer, _weight_place(plan, column_tile, k, vector), plan.tile.lanes)
+    panel, column = _weight_column(plan, column_tile, vector)
     return E.cast(plan.weight.read([panel, k, E.ramp(column, 1, plan.tile.lanes)]), plan.tile.dtype)
+
+
+def _weight_column(plan: DensePlan, column_tile: Expr, vector: int) -> tuple[Expr, Expr]:
+    """Panel and first column inside it of a vector of a column tile."""
+    tiles_per_panel = plan.panel // plan.tile.width
+    return column_tile // tiles_per_panel, column_tile % tiles_per_panel * plan.tile.width + vector * plan.tile.lanes
+
+
+def _ahead(plan: DensePlan, column_tile: Expr) -> Callable[[Expr], Stmt] | None:
+    """Asks for the weights of the next column tile."""
+    weight, tile = plan.weight.buffer, plan.tile
+    size = plan.depth * tile.width * dtypes.itemsize(plan.weight.dtype)
+    if weight is None or plan.static_rows == 1 or not tiles.asks_ahead(-(-plan.row_block // tile.rows), size, plan.target):
+        return None
+    return lambda k: seq(Prefetch(weight, _weight_place(plan, column_tile + 1, k, v)) for v in range(tile.vectors))
+
+
+def _weight_place(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> Expr:
+    """Number of the first element of a vector of weights."""
+    panel, column = _weight_column(plan, column_tile, vector)
+    return ((panel * plan.steps + k) * plan.panel + column) * (2 if plan.pairs else 1)
 
 
 def _write(plan: DensePlan, row: Expr, column_tile: Expr, value: RowValue) -> Stmt:

@@ -18,6 +18,8 @@ LEAST_STEP_CYCLES = 5.0
 """Of a step with few accumulators: the latency, and some slack (8 accumulators reach 88 % of what 10 do)."""
 LOAD_SHARE = 0.15
 """Of the time of a step's loads, what is not hidden (AVX2, 14 x 1 against 6 x 2: 80 and 94 % of the peak)."""
+MOST_TILES_AHEAD = 64
+"""Register tiles that share weights: of more, reading these from memory is a small part of the time."""
 STACK_LIMIT = 768 << 10
 """Bytes of stack that one kernel may take; threads have several MiB."""
 
@@ -114,6 +116,11 @@ def unroll_for(tile_size: int, extent: int | None, budget: int = 32) -> int:
         return min(most, 4)
     best = max(divisors(extent, most), default=1)
     return best if 2 * best >= min(most, extent) else most
+
+
+def asks_ahead(count: int, weights: int, target: Target) -> bool:
+    """Whether ``count`` register tiles that share ``weights`` bytes ask for those of the next ones; the caches must hold both."""
+    return count <= MOST_TILES_AHEAD and weights <= target.l2_cache // 4
 
 
 def even_blocks(extent: int, largest: int) -> int:
