@@ -212,7 +212,7 @@ def test_set_batch_size_of_a_fixed_batch() -> None:
             r"the batch dimension is 2\*n; expected a plain symbol or a number",
         ),
         (
-            "def @main(%x: Tensor[(2, 4), float32]) { reshape(%x, newshape=[4, 2]) }",
+            "def @main(%x: Tensor[(2, 4), float32]) { reshape(%x, newshape=[1, 8]) }",
             3,
             r"node \(reshape\) fixes the batch size 2",
         ),

@@ -17,6 +17,7 @@ from forge.ir import hashing, retype, serialize
 from forge.ir.interp import run_module
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.parser import parse_module
+from forge.ir.rebatch import replace_batch
 from forge.ir.rewrite import Editor, Rule, apply, edit, extract
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
@@ -330,7 +331,7 @@ class IRModule:
         if isinstance(old, DimExpr):
             changed = retype.substitute_symbols(self._module, _solve(old, new))
         else:
-            changed = retype.replace_batch(self._module, inputs, old, new)
+            changed = replace_batch(self._module, inputs, old, new)
         verify(changed)
         self._module = changed
 

@@ -1,4 +1,4 @@
-"""Changing types of inputs: symbols, the batch, names of symbols."""
+"""Symbols replaced and named, types inferred again, sizes of params."""
 
 from __future__ import annotations
 
@@ -7,18 +7,9 @@ import pytest
 
 from forge import dims
 from forge.errors import InvalidGraphError
-from forge.ir import Module
 from forge.ir.parser import parse_module
-from forge.ir.retype import infer_again, number_symbols, replace_batch, sizes_of_params, substitute_symbols
+from forge.ir.retype import infer_again, number_symbols, sizes_of_params, substitute_symbols
 from forge.ir.verifier import verify
-
-
-def replaced(text: str, old: int, new: int) -> Module:
-    module = parse_module(text)
-    verify(module)
-    changed = replace_batch(module, module.main.inputs, old, new)
-    verify(changed)
-    return changed
 
 
 def test_substitute_symbols_goes_everywhere() -> None:
@@ -34,45 +25,6 @@ def test_substitute_symbols_goes_everywhere() -> None:
     assert "newshape=[m, 4]" in text and "newshape=[4*m]" in text
     assert "def @f(%v: Tensor[(n, k), float32])" in text
     assert "Tensor[(n, m), float32]" in str(module)
-
-
-def test_replace_batch_changes_target_shapes() -> None:
-    text = (
-        "def @main(%x: Tensor[(2, 3, 4), float32], %w: Tensor[(12), float32]) { %0 = reshape(%x, newshape=[2, 12]); add(%0, %w) }"
-    )
-    changed = replaced(text, 2, 5)
-    assert str(changed.main.outputs[0].type) == "Tensor[(5, 12), float32]"
-    assert "newshape=[5, 12]" in str(changed)
-
-
-def test_replace_batch_leaves_other_nodes_alone() -> None:
-    text = (
-        "def @main(%x: Tensor[(1, 4), float32], %s: Tensor[(n, 4), float32]) {\n"
-        '  %0 = zeros(shape=[1, 4], dtype="float32");\n  %1 = argwhere(%s) /* ty=Tensor[(found, 2), int64] */;\n'
-        "  (add(%x, %0), %1)\n}"
-    )
-    changed = replaced(text, 1, 3)
-    assert [str(v.type) for v in changed.main.outputs] == ["Tensor[(3, 4), float32]", "Tensor[(found, 2), int64]"]
-    assert "zeros(shape=[1, 4]" in str(changed)
-
-
-def test_replace_batch_with_symbols_elsewhere() -> None:
-    changed = replaced("def @main(%x: Tensor[(1, n), float32]) { %0 = reshape(%x, newshape=[-1]); %1 = abs(%0); %1 }", 1, 3)
-    assert str(changed.main.outputs[0].type) == "Tensor[(3*n), float32]"
-
-
-def test_replace_batch_retypes_calls() -> None:
-    changed = replaced(
-        "def @main(%x: Tensor[(1, 4), float32]) { %0 = @f(%x); abs(%0) } def @f(%v: Tensor[(b, 4), float32]) { exp(%v) }", 1, 3
-    )
-    assert str(changed.main.outputs[0].type) == "Tensor[(3, 4), float32]"
-
-
-def test_a_model_that_fixes_its_batch() -> None:
-    module = parse_module("def @main(%x: Tensor[(2, 4), float32]) { %y = reshape(%x, newshape=[4, 2]); %y }")
-    with pytest.raises(ValueError, match=r"set_batch_size: node y \(reshape\) fixes the batch size 2 .*symbolic batch dimension"):
-        replace_batch(module, module.main.inputs, 2, 3)
-    verify(module)
 
 
 def test_numbers_of_symbols_do_not_depend_on_the_process() -> None:

@@ -1,22 +1,19 @@
-"""Changes the types of a module's inputs and carries the change through; renames symbols."""
+"""Substitutes and renames symbols, infers types again, and compares arrays with types."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from forge import dims, dtypes
 from forge.dims import Dim
-from forge.errors import ForgeError, InvalidGraphError
+from forge.errors import InvalidGraphError
 from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.builder import check_arity, infer
-from forge.ir.call import CALL, result_types
 from forge.ir.nodes import Graph, Module, Node, Value
 
 
@@ -129,52 +126,6 @@ def _introduced(dim: Dim, known: Collection[str]) -> bool:
     return dims.symbols(dim) == [str(dim)] and str(dim) not in known
 
 
-def replace_batch(module: Module, inputs: Sequence[Value], old: int, new: int) -> Module:
-    """A copy whose inputs with first dimension ``old`` have ``new`` instead; types of all values follow.
-
-    An operator with a target shape (``reshape``, ``broadcast_to``) that starts with the old batch gets the new one.
-
-    Raises:
-        ValueError: an operator does not allow the new batch; the message names the node.
-    """
-    clone = module.copy()
-    names = {v.name for v in inputs}
-    changed: set[Value | None] = set()
-    for value in clone.main.inputs:
-        if value.name in names and value.shape[:1] == (old,):
-            value.type = T.TensorType((new, *value.shape[1:]), value.dtype)
-            changed.add(value)
-    for node in clone.main.nodes:
-        if any(v in changed for v in node.operands):
-            changed.update(_rebatch(clone, node, old, new))
-    return clone
-
-
-def _rebatch(module: Module, node: Node, old: int, new: int) -> list[Value]:
-    before = node.attrs
-    try:
-        node.attrs = _rebatched(module, node, old, new)
-        return infer_again(node)
-    except ForgeError as error:
-        raise ValueError(
-            f"set_batch_size: node {node.label} fixes the batch size {old} (attributes {before}); "
-            f"export the model with a symbolic batch dimension ({error})"
-        ) from error
-
-
-def _rebatched(module: Module, node: Node, old: int, new: int) -> Any:
-    attrs = node.attrs
-    if node.op_def is CALL:
-        return dataclasses.replace(attrs, results=result_types(attrs.function, module.graphs[attrs.function], node.operands))
-    changes = {}
-    for name in ("newshape", "shape"):
-        shape = getattr(attrs, name, None)
-        if isinstance(shape, tuple) and shape[:1] == (old,):
-            changes[name] = (new, *shape[1:])
-    return dataclasses.replace(attrs, **changes) if changes else attrs
-
-
 __all__ = [
-    "check_fits", "infer_again", "number_symbols", "replace_batch", "sizes_of_params", "substitute_in_graph",
-    "substitute_symbols",
+    "check_fits", "infer_again", "number_symbols", "sizes_of_params", "substitute_in_graph", "substitute_symbols",
 ]
