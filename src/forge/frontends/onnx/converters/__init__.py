@@ -40,6 +40,9 @@ MODULES = (
     "microsoft.quantized",
     "microsoft.quantized_products",
     "microsoft.packed_weights",
+    "microsoft.tensors",
+    "microsoft.spectral",
+    "microsoft.hashing",
     "microsoft.refused",
 )
 

@@ -74,6 +74,14 @@ def quick_gelu(g: Context, x: Value, *, alpha: float = 1.702) -> Value:
     return g.call("multiply", x, g.call("sigmoid", (Term(g, x) * alpha).value))
 
 
+@converts("ScaledSiLU", domain=DOMAIN)
+def scaled_silu(g: Context, x: Value, scale: Value | None = None, *, alpha: float = 1.0) -> Value:
+    """The SiLU of alpha * x."""
+    if scale is not None:
+        raise g.unsupported("input 1 (scale): got one; supported: none; use alpha")
+    return g.call("nn.silu", x if alpha == 1.0 else (Term(g, x) * alpha).value)
+
+
 @converts("BiasAdd", domain=DOMAIN)
 def bias_add(g: Context, x: Value, bias: Value, skip: Value) -> Value:
     return g.call("add", g.call("add", x, bias), skip)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.converters import contraction
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.microsoft.quantized import real
 from forge.frontends.onnx.registry import converts
 from forge.ops.compose import norms
+from forge.ops.compose.term import Term
 
 
 @converts("EmbedLayerNormalization", domain=DOMAIN)
@@ -87,3 +89,36 @@ def quantized_embed_layer_norm(
         real(g, beta, beta_scale, beta_zero_point), mask, epsilon=epsilon,
     )
     return results[:2]
+
+
+@converts("WordConvEmbedding", domain=DOMAIN)
+def word_embedding(
+    g: Context,
+    words: Value,
+    weight: Value,
+    bias: Value,
+    table: Value,
+    *,
+    char_embedding_size: int | None = None,
+    conv_window_size: int | None = None,
+    embedding_size: int | None = None,
+) -> Value:
+    """Of words ``[N, L]`` of characters: the largest tanh of a convolution over windows that lie in the word, one at least.
+
+    A word is as long as it has characters other than 0, and empty, with zeros for result, if it begins with 0.
+    """
+    filters, _, window, size = weight.shape
+    given = {"embedding_size": embedding_size, "conv_window_size": conv_window_size, "char_embedding_size": char_embedding_size}
+    for (name, value), own in zip(given.items(), (filters, window, size)):
+        if value is not None and value != own:
+            raise g.invalid(f"attribute {name!r}: got {value}; the weight has {own}; expected equal sizes")
+    rows = g.call("transpose", g.call("take", table, words, axis=0, mode="clip"), axes=(0, 2, 1))
+    kernel = g.call("transpose", g.reshape(weight, (filters, window, size)), axes=(0, 2, 1))
+    found = g.call("tanh", contraction.conv(g, rows, kernel, bias))
+    present = Term(g, g.cast((Term(g, words) > 0).value, "int64")).sum(1)
+    begins = g.call("strided_slice", words, begin=(0,), end=(1,), strides=(1,), axes=(1,))
+    count = (present - (window - 1)).maximum(1)
+    places = Term(g, g.reshape(g.count(g.extent(found, 2), found.shape[2]), (1, found.shape[2])))
+    inside = g.call("expand_dims", (places < count).value, axis=1)
+    best = g.call("max", g.call("where", inside, found, g.scalar(-2, found)), axis=(2,), keepdims=False)
+    return Term(g, begins).equals(0).where(0, Term(g, best)).value

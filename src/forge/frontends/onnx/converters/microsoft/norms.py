@@ -124,3 +124,14 @@ def skip_group_norm(
         total = g.call("add", total, g.reshape(bias, shape))
     attributes = {"activation": activation, "channels_last": channels_last, "epsilon": epsilon, "groups": groups}
     return [group_norm(g, total, gamma, beta, **attributes), total]  # type: ignore[arg-type]
+
+
+@converts("GatedRMSNorm", domain=DOMAIN)
+def gated_rms_norm(
+    g: Context, x: Value, scale: Value, gate: Value, *, activation: str = "silu", epsilon: float = 1e-5
+) -> Value:
+    """The RMS norm over the last axis, times silu(gate)."""
+    if activation != "silu":
+        raise g.unsupported(f"attribute 'activation': got {activation!r}; supported: 'silu'")
+    normed = norms.rms_norm(g, x, scale, first=x.rank - 1, epsilon=epsilon)
+    return g.call("multiply", normed, g.call("nn.silu", gate))
