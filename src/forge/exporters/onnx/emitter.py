@@ -107,7 +107,7 @@ class Emitter:
         """Adds a node with an output for each of ``dtypes_`` (None: the element type of the first input).
 
         Inputs of element types that the operator does not take are cast to wider ones, and its results back. Attributes that are
-        None are left out.
+        None, or an empty list, are left out.
 
         Raises:
             OpNotImplemented: the opset lacks the operator, or it takes no type that would do.
@@ -152,7 +152,7 @@ class Emitter:
         return ref if wide is None else self.cast(ref, wide)
 
     def _add(self, op: str, inputs: Sequence[Ref | None], outputs: Sequence[Ref], attributes: dict[str, Any]) -> None:
-        given = {k: v for k, v in attributes.items() if v is not None}
+        given = {k: v for k, v in attributes.items() if v is not None and v != []}
         names = ["" if r is None else r.name for r in inputs]
         while names and not names[-1]:
             names.pop()

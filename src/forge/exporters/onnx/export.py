@@ -172,11 +172,8 @@ class Walker:
         values = node.op_def.decompose(Builder(graph, node, node.location), node.operands, node.attrs)
         if values is None:
             return export_expressions(g, node)
-        parts = graph.nodes[position : position + len(graph.nodes) - known]
-        needed = _needed(parts, values)
-        for part in parts:
-            if part in needed:
-                self.node(g, graph, part, {})
+        for part in graph.nodes[position : position + len(graph.nodes) - known]:
+            self.node(g, graph, part, {})
         return [g.ref(v) for v in values]
 
     def _with_regions(self, g: Emitter, node: Node, operands: list[Ref | None]) -> list[Ref]:
@@ -202,18 +199,6 @@ class Walker:
 
 def _value_info(name: str, value: Value) -> onnx.ValueInfoProto:
     return helper.make_value_info(name, type_proto(value.type))
-
-
-def _needed(parts: Sequence[Node], values: Sequence[Value]) -> set[Node]:
-    """Those of ``parts`` that ``values`` depend on."""
-    own, needed = set(parts), set[Node]()
-    pending = [v.producer for v in values if v.producer is not None]
-    while pending:
-        node = pending.pop()
-        if node in own and node not in needed:
-            needed.add(node)
-            pending.extend(node.pred)
-    return needed
 
 
 __all__ = ["DEFAULT_OPSET", "NEWEST_OPSET", "OLDEST_OPSET", "Walker", "export_model", "unsupported_nodes"]

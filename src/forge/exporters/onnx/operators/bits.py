@@ -27,25 +27,25 @@ def _unpacked(g: Emitter, x: Ref) -> Ref:
 
 @exports("popcount")
 def popcount(g: Emitter, node: Node, x: Ref) -> Ref:
-    return ones(g, x)
+    return ones(g, x, node.result.rank)
 
 
-def ones(g: Emitter, x: Ref) -> Ref:
-    """The number of bits that are 1."""
-    return g.cast(g.op("ReduceSum", g.cast(_unpacked(g, x), "int32"), g.ints([-1]), keepdims=0), x.dtype)
+def ones(g: Emitter, x: Ref, rank: int = -1) -> Ref:
+    """The number of bits that are 1; the rank of ``x``, if it is known, helps onnxruntime with tensors of nothing."""
+    return g.cast(g.op("ReduceSum", g.cast(_unpacked(g, x), "int32"), g.ints([rank]), keepdims=0), x.dtype)
 
 
 @exports("count_leading_zeros")
 def count_leading_zeros(g: Emitter, node: Node, x: Ref) -> Ref:
-    return leading_zeros(g, x)
+    return leading_zeros(g, x, node.result.rank)
 
 
-def leading_zeros(g: Emitter, x: Ref) -> Ref:
+def leading_zeros(g: Emitter, x: Ref, rank: int = -1) -> Ref:
     """The width less the position behind the highest bit that is set."""
     width = dtypes.bits(x.dtype)
     places = g.const(np.arange(1, width + 1, dtype=np.int32))
     found = g.op("Mul", g.cast(_unpacked(g, x), "int32"), places)
-    return g.cast(g.op("Sub", g.const(width, "int32"), g.op("ReduceMax", found, g.ints([-1]), keepdims=0)), x.dtype)
+    return g.cast(g.op("Sub", g.const(width, "int32"), g.op("ReduceMax", found, g.ints([rank]), keepdims=0)), x.dtype)
 
 
 @exports("reduce_bitwise_and", "reduce_bitwise_or", "reduce_bitwise_xor")

@@ -374,8 +374,29 @@ def angle(g: Emitter, y: Ref, x: Ref) -> Ref:
 
 @exports("cast")
 def cast(g: Emitter, node: Node, x: Ref) -> Ref:
+    """ONNX leaves open what becomes of floats beyond the range of integers: they are cut before, where floats can express it."""
     attrs: Any = node.attrs
-    return g.cast(x, node.result.dtype, attrs.saturate)
+    dtype = node.result.dtype
+    if dtypes.is_float(x.dtype) and dtypes.is_integer(dtype) and dtypes.bits(dtype) <= 16:
+        low, high = dtypes.integer_range(dtype)
+        if not _lies_within(node.operands[0], low, high):
+            wide = x if dtypes.represents(x.dtype, dtype) else g.cast(x, "float32")
+            x = g.op("Clip", wide, g.like(low, wide), g.like(high, wide))
+    elif dtypes.is_float(x.dtype) and dtypes.is_unsigned(dtype) and contents(node.operands[0]) is None:
+        x = g.op("Max", x, g.like(0, x))
+    return g.cast(x, dtype, attrs.saturate)
+
+
+def _lies_within(value: Value | None, low: int, high: int) -> bool:
+    """Whether ``value`` is a constant, or was clipped to numbers, between two bounds."""
+    if value is None or value.producer is None:
+        return False
+    if value.constant is not None:
+        return bool(np.all((value.constant >= low) & (value.constant <= high)))
+    bounds: Any = value.producer.attrs
+    if value.producer.op != "clip" or bounds.a_min is None or bounds.a_max is None:
+        return False
+    return bool(bounds.a_min >= low and bounds.a_max <= high)
 
 
 @exports("cast_like")

@@ -81,19 +81,48 @@ def gather_nd(g: Emitter, node: Node, x: Ref, indices: Ref) -> Ref:
     return g.op("GatherND", x, _vectors_last(g, node, indices), batch_dims=attrs.batch_dims or None)
 
 
+def _grown(g: Emitter, node: Node, x: Ref, axes: Sequence[int]) -> Ref:
+    """``x`` with one element more along ``axes``, which takes the updates that are dropped."""
+    rank = node.result.rank
+    fill = g.const(np.array("", object)) if x.dtype == "string" else None
+    return g.op("Pad", x, g.ints([*[0] * rank, *(int(k in axes) for k in range(rank))]), fill)
+
+
+def _beyond(g: Emitter, indices: Ref, counts: Ref) -> Ref:
+    """Indices, with the size of their dimension for those out of range."""
+    wide = g.cast(indices, "int64")
+    inside = g.op("And", g.op("GreaterOrEqual", wide, g.const(np.int64(0)), dtype="bool"),
+                  g.op("Less", wide, counts, dtype="bool"))
+    return g.op("Where", inside, wide, counts, dtype="int64")
+
+
 @exports("scatter_elements")
 def scatter_elements(g: Emitter, node: Node, x: Ref, indices: Ref, updates: Ref) -> Any:
     attrs: Any = node.attrs
-    if attrs.reduction not in _REDUCTIONS or attrs.out_of_range == "drop":
+    if attrs.reduction not in _REDUCTIONS:
         return NotImplemented
+    if attrs.out_of_range == "drop":
+        axis = attrs.axis % node.result.rank
+        count = g.extent(x, axis)
+        made = g.op("ScatterElements", _grown(g, node, x, [axis]), _beyond(g, indices, count), updates, axis=axis,
+                    reduction=_REDUCTIONS[attrs.reduction])
+        return g.op("Slice", made, g.ints([0]), count, g.ints([axis]))
     return g.op("ScatterElements", x, _indices(g, indices), updates, axis=attrs.axis, reduction=_REDUCTIONS[attrs.reduction])
 
 
 @exports("scatter_nd")
 def scatter_nd(g: Emitter, node: Node, x: Ref, indices: Ref, updates: Ref) -> Any:
     attrs: Any = node.attrs
-    if attrs.mode not in _REDUCTIONS or attrs.out_of_range == "drop":
+    if attrs.mode not in _REDUCTIONS:
         return NotImplemented
+    if attrs.out_of_range == "drop":
+        depth = data_shape(node, 1)[0]
+        assert isinstance(depth, int)
+        axes = range(depth)
+        counts = g.slice(g.shape(x), 0, 0, len(axes))
+        places = _beyond(g, _vectors_last(g, node, indices), counts)
+        made = g.op("ScatterND", _grown(g, node, x, axes), places, updates, reduction=_REDUCTIONS[attrs.mode])
+        return g.op("Slice", made, g.ints([0] * len(axes)), counts, g.ints(axes))
     return g.op("ScatterND", x, _vectors_last(g, node, indices), updates, reduction=_REDUCTIONS[attrs.mode])
 
 

@@ -18,7 +18,7 @@ _OPS = {"sum": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min": "Re
 
 
 def reduced(g: Emitter, node: Node, op: str, x: Ref, axes: Ref | None = None) -> Ref:
-    """``op`` over the axes that the node names."""
+    """``op`` over the axes that the node names; of nothing counted from the front, as onnxruntime takes no others there."""
     attrs: Any = node.attrs
     keep = 1 if attrs.keepdims else 0
     if attrs.axis is None and axes is not None:
@@ -27,7 +27,7 @@ def reduced(g: Emitter, node: Node, op: str, x: Ref, axes: Ref | None = None) ->
     along = reduced_axes(node.op, attrs, rank)
     if not along:
         return g.op(op, x, g.ints([]), keepdims=keep, noop_with_empty_axes=1)
-    if attrs.axis is not None and not attrs.exclude:
+    if attrs.axis is not None and not attrs.exclude and 0 not in data_shape(node):
         along = (attrs.axis,) if isinstance(attrs.axis, int) else attrs.axis
     return g.op(op, x, None if attrs.axis is None else g.ints(along), keepdims=keep)
 

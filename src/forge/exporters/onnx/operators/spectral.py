@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from forge.exporters.onnx.emitter import Emitter, Ref, tensor_code
 from forge.exporters.onnx.operators.creation import scalar
 from forge.exporters.onnx.operators.movement import data_shape
@@ -45,6 +47,26 @@ def ngram_counts(g: Emitter, node: Node, x: Ref, *pool: Ref) -> Ref:
     return g.op("TfIdfVectorizer", x, dtype="float32", mode="TF", min_gram_length=attrs.min_length,
                 max_gram_length=attrs.max_length, max_skip_count=attrs.max_skip, pool_int64s=grams.tolist(),
                 ngram_counts=starts.tolist(), ngram_indexes=indexes.tolist())
+
+
+@exports("string.lookup")
+def string_lookup(g: Emitter, node: Node, x: Ref, keys: Ref) -> Ref:
+    """The least position whose key is equal, or the number of keys."""
+    size = data_shape(node, 1)[0]
+    if isinstance(size, int):
+        count, places = g.const(np.int64(size)), g.ints(range(size))
+    else:
+        count = g.scalar(g.extent(keys, 0))
+        places = g.op("Range", g.const(np.int64(0)), count, g.const(np.int64(1)))
+    equal = g.op("Equal", g.unsqueeze(x, -1), keys, dtype="bool")
+    found = g.op("Where", equal, places, count, dtype="int64")
+    least = g.op("Min", g.op("ReduceMin", found, g.ints([node.result.rank]), keepdims=0), count)
+    return g.cast(least, node.result.dtype)
+
+
+@exports("string.to_number")
+def string_to_number(g: Emitter, node: Node, x: Ref) -> Ref:
+    return g.cast(x, node.result.dtype)
 
 
 @exports("string.concat")
