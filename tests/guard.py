@@ -23,7 +23,7 @@ from forge.codegen.entry import MODEL_SYMBOL
 from forge.codegen.jit import JitLibrary
 from forge.driver.compiled import CompiledModel
 from forge.ir.nodes import Graph, Value
-from forge.tir.expr import Const
+from forge.tir.expr import Const, Expr, Var
 from forge.tir.program import TensorSpec
 
 PAGE = mmap.PAGESIZE
@@ -244,8 +244,14 @@ def _known_shape(value: Value, spec: TensorSpec, known: dict[str, int]) -> list[
     """The shape of an output, as far as it is known before the run; folding may have found a size that the graph leaves open."""
     if set(dims.symbols(*value.shape)) <= set(known):
         return [dims.evaluate(d, known) for d in value.shape]
-    sizes = [int(d.value) for d in spec.dims if isinstance(d, Const)]  # type: ignore[arg-type]
-    return sizes if len(sizes) == len(spec.dims) else None
+    sizes = [_known_size(d, known) for d in spec.dims]
+    return None if any(s is None for s in sizes) else [s for s in sizes if s is not None]
+
+
+def _known_size(size: Expr, known: dict[str, int]) -> int | None:
+    if isinstance(size, Const):
+        return int(size.value)  # type: ignore[arg-type]
+    return known.get(size.name) if isinstance(size, Var) else None
 
 
 def _outputs(graph: Graph, shapes: Sequence[list[int] | None]) -> tuple[list[Guarded | None], Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -187,12 +188,19 @@ def sliding_windows(
     return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
 
 
+MAX_PADDED, MAX_PADDED_GROWTH = 1 << 26, 64
+"""Elements to which the interpreter pads an array, and times the elements that it has."""
+
+
 def _pad(x: np.ndarray, pads: Sequence[tuple[int, int]], fill: Any) -> np.ndarray:
     """Constant padding; negative amounts crop."""
     crop = tuple(slice(max(0, -b), x.shape[i] - max(0, -a)) for i, (b, a) in enumerate(pads))
     grown = [(max(0, b), max(0, a)) for b, a in pads]
     if not any(b or a for b, a in grown):
         return x[crop]
+    size = math.prod(d + b + a for d, (b, a) in zip(x[crop].shape, grown))
+    if size > max(MAX_PADDED, MAX_PADDED_GROWTH * x.size):
+        raise fail("padding", "elements of the result", f"{size} for {grown} around {x.shape}", f"at most {MAX_PADDED}")
     return np.pad(x[crop], grown, constant_values=fill)
 
 

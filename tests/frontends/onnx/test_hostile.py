@@ -160,3 +160,20 @@ def test_faults_of_operands_say_what_to_do() -> None:
     graph = f"g (float[2, 3, 4] x, float mask) => (float[2, 3, 4] y) {{ {body} }}"
     with pytest.raises(ImportModelError, match=r"node 'Attention_0' \(Attention, opset 23\): operands .* specification says"):
         import_model(model(graph, opset=23))
+
+
+@pytest.mark.parametrize("count", [0, -1, 1 << 62])
+def test_absurd_numbers_of_parts(count: int) -> None:
+    proto = model("g (float[6] x) => (float[n] y) { y = Split<num_outputs=2>(x) }")
+    proto.graph.node[0].attribute[0].i = count
+    with pytest.raises(OpAttributeInvalid, match="attribute 'num_outputs': got"):
+        import_model(proto)
+
+
+def test_padding_that_would_not_fit_into_memory() -> None:
+    """It is not computed while the model is imported; the interpreter refuses it."""
+    huge = 1 << 31
+    body = f"y = MaxPool<kernel_shape=[{huge}], pads=[{huge - 1}, {huge - 1}], strides=[{huge}]>(w)"
+    module = import_model(model(f"g () => (float[1, 1, n] y) {{ {body} }}", w=np.ones((1, 1, 4), np.float32)))
+    with pytest.raises(ForgeError, match="padding: elements of the result; got"):
+        evaluate(module)

@@ -486,3 +486,19 @@ REFUSED = [
 def test_refused(node: str, opset: int, error: type[Exception], message: str, weights: dict[str, Any]) -> None:
     with pytest.raises(error, match=message):
         import_model(model(f"g (float[2,3,4] x) => (float[n] y) {{ {node} }}", opset, **weights))
+
+
+def test_split_into_parts_of_a_symbolic_size() -> None:
+    """The last part is smaller."""
+    proto = model("g (float[N] x) => (float[a] y, float[b] z) { y, z = Split<num_outputs=2>(x) }", opset=18)
+    y, z = run(proto, np.arange(5, dtype=np.float32))
+    assert (y.tolist(), z.tolist()) == ([0, 1, 2], [3, 4])
+
+
+@pytest.mark.parametrize("attribute", ["epsilon=0.00001", "axis=-1"])
+def test_doubles_see_floats_of_single_precision(attribute: str) -> None:
+    """0.00001 is 9.99999974738e-06 for the format, given or by default."""
+    x = np.array([[1.0, 1.001, 0.999]])
+    proto = model(f"g (double[1, 3] x) => (double[1, 3] y) {{ y = LayerNormalization<{attribute}>(x, s) }}", s=np.ones(3))
+    wanted = (x - x.mean()) / np.sqrt(x.var() + float(np.float32(1e-5)))
+    np.testing.assert_allclose(run(proto, x)[0], wanted, rtol=1e-14)

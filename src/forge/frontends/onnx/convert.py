@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import onnx
 
 from forge.errors import ForgeError, ImportModelError, TypeInferenceError
@@ -45,13 +46,20 @@ def convert_node(scope: Scope, node: onnx.NodeProto, name: str) -> None:
     results: Any = NotImplemented
     if converter is not None and (functions.find(scope, node) is None or _is_own(node, opset)):
         registry.check_attribute_kinds(node, opset)
-        attributes = {a.name: attribute_value(a, scope.options.reader) for a in node.attribute}
+        exact = any(v is not None and getattr(v.type, "dtype", "") == "float64" for v in operands)
+        attributes = exact_defaults(converter) if exact else {}
+        attributes.update({a.name: attribute_value(a, scope.options.reader, exact) for a in node.attribute})
         results = converter.call(context, operands, attributes)
     if results is NotImplemented:
         results = functions.expand(scope, node, operands, opset, context.name, convert_nodes)
     values = as_list(results)
     scope.options.ranks.loose.update(v for v in values if is_loose and v is not None)
     _bind(scope, node, values, start, context.name)
+
+
+def exact_defaults(converter: registry.Converter) -> dict[str, Any]:
+    """Defaults of float attributes in single precision, as the format defines them; doubles tell the difference."""
+    return {name: float(np.float32(d)) for name, d in converter.attributes.items() if isinstance(d, float)}
 
 
 def _is_own(node: onnx.NodeProto, opset: int) -> bool:

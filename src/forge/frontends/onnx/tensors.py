@@ -265,23 +265,24 @@ def anonymous_dim(_axis: int, proto: onnx.TensorShapeProto.Dimension) -> Dim:
     return int(proto.dim_value) if proto.HasField("dim_value") else fresh_symbol("d")
 
 
-def attribute_value(proto: onnx.AttributeProto, reader: TensorReader) -> Any:
+def attribute_value(proto: onnx.AttributeProto, reader: TensorReader, exact: bool = False) -> Any:
     """An attribute as a Python value: number, str, array, GraphProto, TypeProto, or a tuple of them.
 
-    A float is the shortest decimal of the stored single-precision number.
+    A float is the shortest decimal of the stored single-precision number; that number itself if ``exact``.
     """
+    as_float = float if exact else shortest_float
     kind = onnx.AttributeProto.AttributeType.Name(proto.type)
     match kind:
         case "INT":
             return int(proto.i)
         case "FLOAT":
-            return shortest_float(proto.f)
+            return as_float(proto.f)
         case "STRING":
             return _text(proto.s)
         case "INTS":
             return tuple(proto.ints)
         case "FLOATS":
-            return tuple(shortest_float(f) for f in proto.floats)
+            return tuple(as_float(f) for f in proto.floats)
         case "STRINGS":
             return tuple(_text(s) for s in proto.strings)
         case "TENSOR":

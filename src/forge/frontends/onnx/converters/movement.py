@@ -12,6 +12,7 @@ from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.ops.compose.broadcast import with_equal_sizes
+from forge.ops.infer_helpers import MAX_PARTS
 
 INT64_MAX = (1 << 63) - 1
 
@@ -169,11 +170,11 @@ def split(g: Context, x: Value, sizes: Value | None = None, *, axis: int = 0, nu
     if sizes is not None:
         return split_13(g, x, sizes, axis=axis)
     count = g.num_outputs if num_outputs is None else num_outputs
-    size = dims.ceildiv(x.shape[g.axis(axis, x.rank)], count)
-    if isinstance(size, int):
-        total = x.shape[g.axis(axis, x.rank)]
-        return _parts(g, x, axis, [size] * (count - 1) + [total - size * (count - 1)])
-    return _equal_parts(g, x, axis, count)
+    if not 1 <= count <= MAX_PARTS:
+        raise g.invalid(f"attribute 'num_outputs': got {count}; expected 1 to {MAX_PARTS}")
+    total = x.shape[g.axis(axis, x.rank)]
+    size = dims.ceildiv(total, count)
+    return _parts(g, x, axis, [size] * (count - 1) + [total - size * (count - 1)])
 
 
 def _equal_parts(g: Context, x: Value, axis: int, count: int) -> list[Value]:

@@ -1,0 +1,117 @@
+"""Random ONNX graphs: onnxruntime, the interpreter and compiled code agree within what rounding explains.
+
+``FORGE_RANDOM_ONNX=2000`` sets how many graphs the slow test takes; ``python -m tests.test_random_onnx SEED`` runs one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from forge.driver import compile_module
+from forge.errors import ForgeError, ImportModelError
+from forge.frontends.onnx import import_model
+from forge.ir.nodes import Module
+from forge.ops.base import Accuracy
+from tests import guard, guard_runtime
+from tests.error_model import Judge
+from tests.ops.compare import mismatch
+from tests.random_control import has_regions
+from tests.random_onnx import Unfit, random_model, run_onnxruntime
+
+pytest.importorskip("onnxruntime")
+COUNT = int(os.environ.get("FORGE_RANDOM_ONNX", "60"))
+LEAST_INFORMATIVE = 0.9
+MOST_UNPROVEN = 0.04
+"""Share of graphs that are refused because two sizes, one of them symbolic, are equal at run time only: the error names both."""
+
+UNPROVEN = re.compile(r"got [^;]*\b[a-z]+_?\d+\b|expected [^;]*\b[a-z]+_?\d+\b")
+TALLY = Counter[str]()
+
+
+def check(seed: int, levels: tuple[int, ...] = (0, 3)) -> list[str]:
+    """What is wrong with a graph; the operators that were judged are counted."""
+    try:
+        drawn = random_model(seed)
+        theirs = run_onnxruntime(drawn.model, drawn.inputs)
+        module = import_model(drawn.model)
+    except Unfit:
+        return []
+    except ImportModelError as error:
+        if not UNPROVEN.search(str(error)):
+            raise
+        TALLY["unproven"] += 1
+        return []
+    inputs = [np.asarray(drawn.inputs[v.name], order="C") for v in module.main.inputs]
+    judge = Judge(module.main, inputs)
+    problems, informative = [], True
+    with np.errstate(all="ignore"):
+        for name, results in [("onnxruntime", with_own_constants(module, theirs)), *compiled_results(module, inputs, levels)]:
+            try:
+                verdict = judge.judge(results)
+            except ValueError:  # with other roundings, data-dependent sizes do not fit any more
+                informative = False
+                break
+            informative &= verdict.informative
+            problems.extend(f"seed {seed}, opset {drawn.model.opset_import[0].version}, {name}: {p}" for p in verdict.problems)
+    TALLY["graphs"] += 1
+    TALLY["informative"] += informative
+    TALLY.update(node.op_type for node in drawn.model.graph.node)
+    return problems
+
+
+def with_own_constants(module: Module, results: list[np.ndarray]) -> list[np.ndarray]:
+    """``results`` with what the importer has computed already, which the judge takes for exact, in the place of the same."""
+    found = []
+    for value, theirs in zip(module.main.outputs, results, strict=True):
+        ours = value.constant
+        if ours is not None:
+            problem = mismatch(theirs, ours, Accuracy.ACCUMULATING)
+            assert problem is None, f"constant {value.name}: {problem}"
+        found.append(theirs if ours is None else ours)
+    return found
+
+
+def compiled_results(
+    module: Module, inputs: list[np.ndarray], levels: tuple[int, ...]
+) -> list[tuple[str, list[np.ndarray]]]:
+    """Outputs of compiled code, guarded."""
+    found = []
+    for level in levels:
+        compiled = compile_module(module, opt_level=level, use_cache=False)
+        runner = guard_runtime.run if has_regions(module.main) else guard.run
+        found.append((f"compiled at level {level}", runner(compiled, module.main, inputs)))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_models(seed: int) -> None:
+    assert not check(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_many_random_models() -> None:
+    """All of them run, whichever fail."""
+    failures: list[str] = []
+    TALLY.clear()
+    for seed in range(100, 100 + COUNT):
+        try:
+            failures.extend(check(seed))
+        except (ForgeError, RuntimeError, AssertionError) as error:
+            failures.append(f"seed {seed}: {type(error).__name__}: {error}")
+    logging.getLogger(__name__).info("%s, %d failures", dict(TALLY), len(failures))
+    assert not failures, "\n".join(failures)
+    assert TALLY["unproven"] <= MOST_UNPROVEN * COUNT
+    assert TALLY["informative"] >= LEAST_INFORMATIVE * TALLY["graphs"]
+
+
+if __name__ == "__main__":
+    for text in sys.argv[1:]:
+        sys.stdout.write("\n".join([*check(int(text)), f"seed {text} is done", ""]))
