@@ -208,8 +208,8 @@ def test_set_batch_size_of_a_fixed_batch() -> None:
         ("def @main(%x: float32) { %x }", 2, "the model has no input with a dimension"),
         (
             "def @main(%x: Tensor[(2*n, 3), float32]) { %x }",
-            2,
-            r"the batch dimension is 2\*n; expected a plain symbol or a number",
+            3,
+            r"got 3; the batch dimension is 2\*n; expected a size that it can have",
         ),
         (
             "def @main(%x: Tensor[(2, 4), float32]) { reshape(%x, newshape=[1, 8]) }",

@@ -570,10 +570,10 @@ def _as_module(mod: Module | IRModule | str) -> Module:
 
 
 def _solve(dim: DimExpr, size: int) -> dict[str, Dim]:
-    names = dims.symbols(dim)
-    if names != [str(dim)]:
-        raise ValueError(f"set_batch_size: the batch dimension is {dim}; expected a plain symbol or a number")
-    return {names[0]: size}
+    solution = dims.solve(dim, size)
+    if solution is None:
+        raise ValueError(f"set_batch_size: got {size}; the batch dimension is {dim}; expected a size that it can have")
+    return dict([solution])
 
 
 __all__ = ["IRModule", "RelayModule", "load"]

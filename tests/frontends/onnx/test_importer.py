@@ -112,8 +112,46 @@ def test_shape_that_contradicts_the_model(shape: Any, message: str) -> None:
 
 def test_shape_that_contradicts_itself() -> None:
     graph = "g (float[batch, 4] x, float[batch, 4] z) => (float[batch, 4] y) { y = Add(x, z) }"
-    with pytest.raises(ImportModelError, match=r"input 'z', axis 0: shape= gives 3 for 'batch'; input 'x', axis 0 gives 2"):
+    message = r"input 'z', axis 0: shape= gives 3; the model declares batch; input 'x', axis 0 gives 2 for 'batch'; expected them"
+    with pytest.raises(ImportModelError, match=message):
         import_model(model(graph), shape={"x": (2, 4), "z": (3, 4)})
+
+
+def expressions() -> onnx.ModelProto:
+    """A model whose first input has the shape (2*b, n + 1), its second (b, n)."""
+    proto = model("g (float[q, 4] x, float[b, n] z) => (float[b, n] y) { y = Relu(z) }")
+    for dim, text in zip(proto.graph.input[0].type.tensor_type.shape.dim, ("2*b", "n + 1")):
+        dim.dim_param = text
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("shape", "x", "z"),
+    [
+        ({"x": (6, 5)}, "(6, 5)", "(3, 4)"),
+        ({"z": (3, 5)}, "(6, 6)", "(3, 5)"),
+        ({"x": (6, None)}, "(6, n + 1)", "(3, n)"),
+        ({"x": (None, 5), "z": (3, None)}, "(6, 5)", "(3, 4)"),
+        ({"x": (6, 5), "z": (3, 4)}, "(6, 5)", "(3, 4)"),
+        ({"z": ("n", "b")}, "(2*n, b + 1)", "(n, b)"),
+    ],
+)
+def test_shape_solves_expressions_of_the_model(shape: Any, x: str, z: str) -> None:
+    assert shapes(import_model(expressions(), shape=shape)) == [f"Tensor[{x}, float32]", f"Tensor[{z}, float32]"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ({"x": (5, None)}, r"input 'x', axis 0: shape= gives 5; the model declares 2\*b; expected them to be equal"),
+        ({"x": (6, None), "z": (4, None)}, r"axis 0: shape= gives 6; the model declares 2\*b; input 'z', axis 0 gives 4 for 'b'"),
+        ({"x": (None, 0)}, r"input 'x', axis 1: shape= gives 0; the model declares n \+ 1"),
+        ({"x": (None, "k")}, r"input 'x', axis 1: shape= gives k; the model declares n \+ 1; expected them to be equal"),
+    ],
+)
+def test_shape_that_expressions_of_the_model_forbid(shape: Any, message: str) -> None:
+    with pytest.raises(ImportModelError, match=message):
+        import_model(expressions(), shape=shape)
 
 
 def test_input_without_shape_needs_one() -> None:

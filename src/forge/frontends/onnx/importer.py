@@ -181,9 +181,10 @@ def _add_inputs(scope: Scope, proto: onnx.GraphProto, shape: ShapeDict, dtype: s
     if isinstance(dtype, str):
         _check_single_dtype(dtype, inputs, types)
     sizes = _Sizes()
-    for info, type_ in zip(inputs, types):
-        if info.name in shape:
-            sizes.unify(info.name, type_, shape[info.name])
+    shaped = [(info.name, type_) for info, type_ in zip(inputs, types) if info.name in shape]
+    for is_expression in (False, True):
+        for name, declared in shaped:
+            sizes.unify(name, declared, shape[name], is_expression)
     for info, type_ in zip(inputs, types):
         scope.define(info.name, scope.graph.add_input(substitute(type_, sizes.values), scope.unique(info.name)))
 
@@ -247,8 +248,8 @@ class _Sizes:
         self.values: dict[str, Dim] = {}
         self._given_by: dict[str, str] = {}
 
-    def unify(self, name: str, type_: Type, given: Sequence[Any]) -> None:
-        """Binds symbols of ``type_`` so that it has the sizes ``given``.
+    def unify(self, name: str, type_: Type, given: Sequence[Any], is_expression: bool) -> None:
+        """Binds symbols of ``type_`` so that it has the sizes ``given``; looks at expressions of symbols, or at all else.
 
         Raises:
             ImportModelError: it cannot; the message names both sides.
@@ -259,22 +260,24 @@ class _Sizes:
         if len(given) != type_.rank:
             raise ImportModelError(f"{where}: shape= gives {tuple(given)}; the model declares {type_} of rank {type_.rank}")
         for axis, (declared, size) in enumerate(zip(type_.shape, given)):
-            if size is not None and size != -1:
+            if size is not None and size != -1 and is_expression == (dims.symbols(declared) not in ([], [str(declared)])):
                 self._bind(f"{where}, axis {axis}", declared, _as_dim(size, where))
 
     def _bind(self, where: str, declared: Dim, size: Dim) -> None:
-        names = dims.symbols(declared)
-        if names != [str(declared)]:
-            present = dims.substitute(declared, self.values)
-            if not dims.equal(present, size):
-                raise ImportModelError(f"{where}: shape= gives {size}; the model declares {declared}; expected them to be equal")
-            return
-        present = self.values.setdefault(names[0], size)
-        if not dims.equal(present, size):
+        present = dims.substitute(declared, self.values)
+        free = [s for s in dims.symbols(declared) if s not in self.values]
+        solution = (free[0], size) if free == [str(present)] else None
+        if solution is None and isinstance(size, int):
+            solution = dims.solve(present, size)
+        if solution is not None and solution[0] in free:
+            self.values[solution[0]] = solution[1]
+            self._given_by[solution[0]] = where
+        elif not dims.equal(present, size):
+            known = {s: self.values[s] for s in dims.symbols(declared) if s in self.values}
+            others = "".join(f"{self._given_by[s]} gives {value} for {s!r}; " for s, value in known.items())
             raise ImportModelError(
-                f"{where}: shape= gives {size} for {names[0]!r}; {self._given_by[names[0]]} gives {present}; expected one size"
+                f"{where}: shape= gives {size}; the model declares {declared}; {others}expected them to be equal"
             )
-        self._given_by.setdefault(names[0], where)
 
 
 def _as_dim(size: Any, where: str) -> Dim:
