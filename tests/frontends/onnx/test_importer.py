@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forge.errors import ForgeError, ImportModelError, OpAttributeInvalid, OpAttributeUnimplemented, OpNotImplemented, OptionError
+from forge.errors import ForgeError, ImportModelError, OpAttributeInvalid, OpNotImplemented, OptionError
 from forge.frontends.onnx import import_model, register, scope, unregister, unsupported_operators
 from forge.ir.nodes import Module
 from tests.frontends.onnx.support import evaluate, example, model, ops, run
@@ -510,13 +510,6 @@ def test_attribute_given_twice() -> None:
     proto = model("g (float[2, 3] x) => (float[2, 3] y) { y = Softmax<axis=0>(x) }")
     proto.graph.node[0].attribute.append(onnx.helper.make_attribute("axis", 1))
     with pytest.raises(OpAttributeInvalid, match="'axis' is given twice"):
-        import_model(proto)
-
-
-def test_training_of_batch_norm_is_refused() -> None:
-    graph = "g (float[1, 2, 3] x) => (float[1, 2, 3] y, float[2] m) { y, m = BatchNormalization(x, s, b, v, w) }"
-    proto = model(graph, opset=9, **{name: example(i, 2) for i, name in enumerate("sbvw")})
-    with pytest.raises(OpAttributeUnimplemented, match="evaluation mode"):
         import_model(proto)
 
 

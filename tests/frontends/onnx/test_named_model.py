@@ -42,8 +42,9 @@ def test_names_that_exist_are_kept_and_stay_unique(tmp_path: Path) -> None:
 
 
 def test_names_are_those_of_errors(tmp_path: Path) -> None:
-    proto = model("g (float[1, 2, 3] x) => (float[1, 2, 3] y, float[2] m) { y, m = BatchNormalization(x, s, b, v, w) }", opset=9,
-                  **{name: example(i, 2) for i, name in enumerate("sbvw")})
+    node = "y, m = BatchNormalization<spatial=0>(x, s, b, v, w)"
+    weights = {name: example(i, 2) for i, name in enumerate("sbvw")}
+    proto = model(f"g (float[1, 2, 3] x) => (float[1, 2, 3] y, float[2] m) {{ {node} }}", opset=7, **weights)
     with pytest.raises(OpAttributeUnimplemented, match="'BatchNormalization_0'"):
         import_model(proto, export_node_renamed_model_path=tmp_path / "named.onnx")
     assert onnx.load(tmp_path / "named.onnx").graph.node[0].name == "BatchNormalization_0"

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
-from forge.errors import ImportModelError, OpAttributeInvalid
+from forge.errors import ImportModelError, OpAttributeInvalid, OpAttributeUnimplemented
 from forge.frontends.onnx import import_model
 from tests.frontends.onnx.support import assert_same, evaluate, example, model, onnxruntime_outputs, ops, run
 
@@ -385,6 +385,53 @@ def test_pad_1_and_2() -> None:
         assert_same(run(proto, example(1, 2, 3)), [np.pad(example(1, 2, 3), ((0, 0), (1, 0)), constant_values=7)])
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_tile_1_repeats_along_one_axis(known: bool) -> None:
+    t, a = np.array([2], np.float32), np.array([1], np.float32)
+    if known:
+        proto = model("g (float[2,3,4] x) => (float[2,6,4] y) { y = Tile(x, t, a) }", opset=1, t=t, a=a)
+        assert_same(run(proto, X), [np.tile(X, (1, 2, 1))])
+    else:
+        proto = model("g (float[2,3,4] x, float[1] t, float[1] a) => (float[2,n,4] y) { y = Tile(x, t, a) }", opset=1)
+        assert_same(run(proto, X, t, a), [np.tile(X, (1, 2, 1))])
+
+
+def test_split_1_takes_sizes_of_the_type_of_the_data() -> None:
+    proto = model("g (float[2,3,4] x) => (float[2,1,4] a, float[2,2,4] b) { a, b = Split<axis=1>(x, s) }", opset=1,
+                  s=np.array([1, 2], np.float32))  # fmt: skip
+    assert_same(run(proto, X), [X[:, :1], X[:, 1:]])
+
+
+def test_lp_pools_of_opset_1_have_a_float_p() -> None:
+    proto = model("g (float[2,4,7,9] x) => (float[2,4,1,1] y) { y = GlobalLpPool<p=3.0>(x) }", opset=1)
+    assert_same(run(proto, IMAGE), [(abs(IMAGE) ** 3).sum((2, 3), keepdims=True) ** (1 / 3)])
+    proto = model("g (float[2,4,7,9] x) => (float[2,4,7,8] y) { y = LpPool<kernel_shape=[1, 2], p=2.0>(x) }", opset=1)
+    assert_same(run(proto, IMAGE), [np.sqrt(IMAGE[..., 1:] ** 2 + IMAGE[..., :-1] ** 2)])
+
+
+@pytest.mark.parametrize("opset", [1, 6])
+def test_gemm_with_the_flag_of_old_opsets(opset: int) -> None:
+    weights = {"w": example(1, 3, 5), "c": example(2, 5)}
+    proto = model("g (float[2,3] x) => (float[2,5] y) { y = Gemm<broadcast=1, alpha=0.5>(x, w, c) }", opset, **weights)
+    x = example(0, 2, 3)
+    assert_same(run(proto, x), [0.5 * x @ weights["w"] + weights["c"]])
+
+
+def test_upsample_1() -> None:
+    node = 'y = Upsample<width_scale=3.0, height_scale=2.0, mode="nearest">(x)'
+    proto = model(f"g (float[2,4,7,9] x) => (float[2,4,14,27] y) {{ {node} }}", opset=1)
+    assert_same(run(proto, IMAGE), [IMAGE.repeat(2, 2).repeat(3, 3)])
+
+
+def test_scan_8_goes_over_a_batch() -> None:
+    body = "b (float[2] a, float[2] e) => (float[2] s, float[2] o) { s = Add(a, e) o = Identity(s) }"
+    node = f"y, z = Scan<num_scan_inputs=1, body = {body}>(, i, x)"
+    proto = model(f"g (float[3,2] i, float[3,4,2] x) => (float[3,2] y, float[3,4,2] z) {{ {node} }}", opset=8)
+    i, x = example(1, 3, 2), example(2, 3, 4, 2)
+    sums = i[:, None] + np.cumsum(x, 1)
+    assert_same(run(proto, i, x), [sums[:, -1], sums])
+
+
 def test_cast_with_name_of_the_type() -> None:
     proto = model('g (float[2,3,4] x) => (int32[2,3,4] y) { y = Cast<to="INT32">(x) }', opset=1)
     assert_same(run(proto, X), [X.astype(np.int32)])
@@ -413,6 +460,64 @@ def test_batch_norm_in_training_mode() -> None:
     assert_same([mean, variance], [0.75 * weights["p"] + 0.25 * own[0], 0.75 * weights["q"] + 0.25 * own[1]])
     shaped = [v[:, None, None] for v in (*own, weights["s"], weights["b"])]
     assert_same([y], [(IMAGE - shaped[0]) / np.sqrt(shaped[1] + 1e-5) * shaped[2] + shaped[3]])
+
+
+def normalised(statistics: Any, weights: dict[str, np.ndarray]) -> np.ndarray:
+    mean, variance, scale, bias = (v[:, None, None] for v in (*statistics, weights["s"], weights["b"]))
+    return (IMAGE - mean) / np.sqrt(variance + 1e-5) * scale + bias
+
+
+BATCH_NORM = {"s": example(1, 4), "b": example(2, 4), "p": example(3, 4), "q": abs(example(4, 4))}
+
+
+@pytest.mark.parametrize("opset", [1, 6, 7, 9])
+def test_batch_norm_of_old_opsets_trains_where_its_statistics_are_read(opset: int) -> None:
+    node = "y, m, v, o, w = BatchNormalization<momentum=0.75>(x, s, b, p, q)"
+    outputs = "float[2,4,7,9] y, float[4] m, float[4] v, float[4] o, float[4] w"
+    got = run(model(f"g (float[2,4,7,9] x) => ({outputs}) {{ {node} }}", opset, **BATCH_NORM), IMAGE)
+    own = IMAGE.mean((0, 2, 3)), IMAGE.var((0, 2, 3))
+    running = [0.75 * BATCH_NORM[n] + 0.25 * v for n, v in zip("pq", own)]
+    assert_same(got, [normalised(own, BATCH_NORM), *running, *own])
+
+
+@pytest.mark.parametrize(("flag", "training"), [("", False), ("<is_test=1>", False), ("<is_test=0>", True)])
+def test_batch_norm_6_trains_only_where_the_flag_says_so(flag: str, training: bool) -> None:
+    node = f"y = BatchNormalization{flag}(x, s, b, p, q)"
+    (y,) = run(model(f"g (float[2,4,7,9] x) => (float[2,4,7,9] y) {{ {node} }}", 6, **BATCH_NORM), IMAGE)
+    own = IMAGE.mean((0, 2, 3)), IMAGE.var((0, 2, 3))
+    assert_same([y], [normalised(own if training else (BATCH_NORM["p"], BATCH_NORM["q"]), BATCH_NORM)])
+
+
+def test_batch_norm_7_with_parameters_of_each_element() -> None:
+    weights = {n: abs(example(i, 4, 7, 9)) for i, n in enumerate("sbpq")}
+    graph = "g (float[2,4,7,9] x) => (float[2,4,7,9] y) {{ {} }}"
+    node = "y = BatchNormalization<spatial=0>(x, s, b, p, q)"
+    s, b, p, q = weights.values()
+    assert_same(run(model(graph.format(node), 7, **weights), IMAGE), [(IMAGE - p) / np.sqrt(q + 1e-5) * s + b])
+    with pytest.raises(OpAttributeUnimplemented, match="got 0 in training"):
+        import_model(model(graph.format(node.replace("y =", "y, m =")), 7, **weights))
+
+
+@pytest.mark.parametrize("opset", [1, 6])
+def test_dropout_of_old_opsets_drops_only_where_the_flag_says_so(opset: int) -> None:
+    x = np.ones((40, 50), np.float32)
+    graph = "g (float[40,50] x) => (float[40,50] y, float[40,50] m) {{ y, m = Dropout<{}ratio=0.25>(x) }}"
+    for flag in ("", "is_test=1, "):
+        assert_same(run(model(graph.format(flag), opset), x), [x, x])
+    y, mask = run(model(graph.format("is_test=0, "), opset), x)
+    assert_same([y], [mask / np.float32(0.75)])
+    assert 0.2 < 1 - mask.mean() < 0.3
+
+
+def test_norms_compute_in_float64_where_the_model_asks_for_it() -> None:
+    x = (1 + 1e-6 * example(0, 2, 64).astype(np.float64)).astype(np.float32)
+    (y,) = run(model("g (float[2,64] x) => (float[2,64] y) { y = LayerNormalization<stash_type=11, epsilon=1e-20>(x, s) }", 17,
+                     s=np.ones(64, np.float32)), x)  # fmt: skip
+    centred = x - x.astype(np.float64).mean(-1, keepdims=True)
+    exact = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-20)
+    np.testing.assert_allclose(y, exact, rtol=1e-6, atol=1e-7)
+    graph = "g (float[2,64] x) => (float[2,64] y) { y = RMSNormalization<stash_type=11>(x, s) }"
+    assert "float64" in {n.attributes.get("dtype") for n in import_model(model(graph, 23, s=np.ones(64, np.float32))).main.nodes}
 
 
 @pytest.mark.parametrize("mode", ["up", "down"])

@@ -18,6 +18,14 @@ def batch_norm(
     return g.call("nn.batch_norm", x, *parameters, axis=1, epsilon=epsilon)
 
 
+def elementwise_batch_norm(
+    g: Composer, x: Value, scale: Value, bias: Value, mean: Value, variance: Value, *, epsilon: float = 1e-5
+) -> Value:
+    """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` with parameters for each element of an example, broadcast."""
+    factor, shift, centre, spread = (Term(g, v) for v in (scale, bias, mean, variance))
+    return ((Term(g, x) - centre) * factor / Term(g, g.call("sqrt", (spread + epsilon).value)) + shift).value
+
+
 def batch_statistics(
     g: Composer, x: Value, mean: Value, variance: Value, *, momentum: float
 ) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
@@ -95,6 +103,6 @@ def mean_variance_norm(g: Composer, x: Value, axes: Sequence[int]) -> Value:
 
 
 __all__ = [
-    "batch_norm", "batch_statistics", "by_channel", "layer_norm", "layer_norm_with_statistics", "lp_norm", "mean_variance_norm",
-    "rms_norm",
+    "batch_norm", "batch_statistics", "by_channel", "elementwise_batch_norm", "layer_norm", "layer_norm_with_statistics",
+    "lp_norm", "mean_variance_norm", "rms_norm",
 ]

@@ -147,7 +147,7 @@ def concat(g: Context, *values: Value, axis: int) -> Value:
 def split_1(
     g: Context, x: Value, sizes: Value | None = None, *, axis: int = 0, split: tuple[int, ...] | None = None
 ) -> list[Value]:
-    return split_2(g, x, axis=axis, split=split) if sizes is None else split_13(g, x, sizes, axis=axis)
+    return split_2(g, x, axis=axis, split=split) if sizes is None else split_13(g, x, g.cast(sizes, "int64"), axis=axis)
 
 
 @converts("Split", since=2)
@@ -252,9 +252,10 @@ def broadcast_target(shape: Sequence[Dim], wanted: Sequence[Dim]) -> tuple[Dim, 
 
 @converts("Tile", since=1)
 def tile_1(g: Context, x: Value, tiles: Value, axis: Value) -> Value:
-    (count,), (place,) = g.required_ints(tiles, "tiles"), g.required_ints(axis, "axis")
-    place = g.axis(place, x.rank)
-    return g.call("tile", x, reps=tuple(count if i == place else 1 for i in range(x.rank)))
+    """``tiles`` and ``axis`` hold one number each, of the data's element type."""
+    positions, one = g.constant(np.arange(x.rank), "int64"), g.constant(1, "int64")
+    count, place = (g.reshape(g.cast(v, "int64"), ()) for v in (tiles, axis))
+    return tile(g, x, g.call("where", g.call("equal", positions, place), count, one))
 
 
 @converts("Tile", since=6)

@@ -18,11 +18,13 @@ def batch_norm_1(
     variance: Value,
     *,
     epsilon: float = 1e-5,
-    is_test: int = 0,
+    is_test: int | None = None,
     momentum: float = 0.9,
     spatial: int = 1,
 ) -> list[Value]:
-    return batch_norm_7(g, x, scale, bias, mean, variance, epsilon=epsilon, momentum=momentum, spatial=spatial)
+    """Inference with one output, unless ``is_test`` is there and 0: exporters of models that are not in training leave it out."""
+    training = not is_test if is_test is not None else _reads_statistics(g)
+    return _batch_norm(g, x, scale, bias, mean, variance, epsilon, momentum, bool(spatial), training)
 
 
 @converts("BatchNormalization", since=7)
@@ -38,9 +40,7 @@ def batch_norm_7(
     momentum: float = 0.9,
     spatial: int = 1,
 ) -> list[Value]:
-    if not spatial and x.rank > 2:
-        raise g.unsupported("attribute 'spatial': got 0; supported: 1 (one mean for each channel)")
-    return batch_norm_9(g, x, scale, bias, mean, variance, epsilon=epsilon, momentum=momentum)
+    return _batch_norm(g, x, scale, bias, mean, variance, epsilon, momentum, bool(spatial), _reads_statistics(g))
 
 
 @converts("BatchNormalization", since=9)
@@ -55,11 +55,35 @@ def batch_norm_9(
     epsilon: float = 1e-5,
     momentum: float = 0.9,
 ) -> list[Value]:
-    if any(g.wants(i) for i in range(1, 5)):
-        raise g.unsupported(
-            "outputs after the first are read (training); expected inference; export the model in evaluation mode"
-        )
-    return [norms.batch_norm(g, x, scale, bias, mean, variance, epsilon=epsilon)]
+    return _batch_norm(g, x, scale, bias, mean, variance, epsilon, momentum, True, _reads_statistics(g))
+
+
+def _reads_statistics(g: Context) -> bool:
+    """Before opset 14 outputs behind the first ask for training."""
+    return any(g.wants(i) for i in range(1, 5))
+
+
+def _batch_norm(
+    g: Context,
+    x: Value,
+    scale: Value,
+    bias: Value,
+    mean: Value,
+    variance: Value,
+    epsilon: float,
+    momentum: float,
+    by_channel: bool,
+    training: bool,
+) -> list[Value]:
+    """Outputs before opset 14: the result; in training also running mean and variance, and those of the batch."""
+    if training and not by_channel:
+        raise g.unsupported("attribute 'spatial': got 0 in training; supported: 1 (one mean for each channel)")
+    if training:
+        own, running = norms.batch_statistics(g, x, mean, variance, momentum=momentum)
+        return [norms.batch_norm(g, x, scale, bias, *own, epsilon=epsilon), *running, *own]
+    if by_channel:
+        return [norms.batch_norm(g, x, scale, bias, mean, variance, epsilon=epsilon)]
+    return [norms.elementwise_batch_norm(g, x, scale, bias, mean, variance, epsilon=epsilon)]
 
 
 @converts("BatchNormalization", since=14)
@@ -112,12 +136,19 @@ def layer_norm(
     if g.wants(1) or g.wants(2):
         wide = element_dtype(stash_type, "attribute 'stash_type'")
         return list(norms.layer_norm_with_statistics(g, x, scale, bias, first=first, epsilon=epsilon, wide=wide))
-    return [norms.layer_norm(g, x, scale, bias, first=first, epsilon=epsilon)]
+    data = _stashed(g, x, stash_type)
+    shift = None if bias is None else g.cast(bias, data.dtype)
+    return [g.cast(norms.layer_norm(g, data, g.cast(scale, data.dtype), shift, first=first, epsilon=epsilon), x.dtype)]
 
 
 @converts("RMSNormalization", since=23)
 def rms_norm(g: Context, x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Value:
-    return norms.rms_norm(g, x, scale, first=g.axis(axis, x.rank), epsilon=epsilon)
+    return norms.rms_norm(g, _stashed(g, x, stash_type), scale, first=g.axis(axis, x.rank), epsilon=epsilon)
+
+
+def _stashed(g: Context, x: Value, stash_type: int) -> Value:
+    """``x`` as float64 where the standard asks for that; float32, or more, is what norms compute in anyway."""
+    return g.cast(x, "float64") if element_dtype(stash_type, "attribute 'stash_type'") == "float64" else x
 
 
 @converts("LRN", since=1)

@@ -86,11 +86,30 @@ def global_max_pool(g: Context, x: Value) -> Value:
 
 
 @converts("GlobalLpPool", since=1)
-def global_lp_pool(g: Context, x: Value, *, p: float = 2) -> Value:
+def global_lp_pool_1(g: Context, x: Value, *, p: float = 2.0) -> Value:
+    return windows.global_lp_pool(g, x, p)
+
+
+@converts("GlobalLpPool", since=2)
+def global_lp_pool(g: Context, x: Value, *, p: int = 2) -> Value:
     return windows.global_lp_pool(g, x, p)
 
 
 @converts("LpPool", since=1)
+def lp_pool_1(
+    g: Context,
+    x: Value,
+    *,
+    kernel_shape: Ints,
+    auto_pad: str = "NOTSET",
+    p: float = 2.0,
+    pads: Ints | None = None,
+    strides: Ints | None = None,
+) -> Value:
+    return windows.lp_pool(g, x, p, **_attributes(g, x, kernel_shape, auto_pad, 0, None, pads, strides))
+
+
+@converts("LpPool", since=2)
 def lp_pool(
     g: Context,
     x: Value,
@@ -99,7 +118,7 @@ def lp_pool(
     auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
     dilations: Ints | None = None,
-    p: float = 2,
+    p: int = 2,
     pads: Ints | None = None,
     strides: Ints | None = None,
 ) -> Value:

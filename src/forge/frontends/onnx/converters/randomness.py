@@ -92,8 +92,12 @@ def multinomial(
 
 
 @converts("Dropout", since=1)
-def dropout_1(g: Context, x: Value, *, is_test: int = 0, ratio: float = 0.5) -> list[Value | None]:
-    return _dropped(g, x)
+def dropout_1(g: Context, x: Value, *, is_test: int | None = None, ratio: float = 0.5) -> list[Value | None]:
+    """Inference, unless ``is_test`` is there and 0: exporters of models that are not in training leave it out."""
+    if is_test is None or is_test:
+        return _dropped(g, x)
+    kept, mask = random_dropout(g, x, g.constant(ratio, "float32"), seed=seed_of(g, None))
+    return [kept, g.cast(mask, x.dtype) if g.wants(1) else None]
 
 
 @converts("Dropout", since=7)
