@@ -321,13 +321,13 @@ def pooling(net: Network) -> None:
 
 
 def resize(net: Network) -> None:
-    """Corners are only aligned with given sizes: with scales, onnxruntime takes the rounded size for the exact one."""
+    """Two modes only get sizes: where scales give no whole number, onnxruntime differs from the standard's reference."""
     x = net.value(lambda a: a.dtype == np.float32 and a.ndim == 4)
     if net.opset < 11:
         raise Unfit
     options = {"mode": net.pick("nearest", "linear", "cubic"),
                "coordinate_transformation_mode": net.pick("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")}
-    if net.rng.random() < 0.5 or options["coordinate_transformation_mode"] == "align_corners":
+    if net.rng.random() < 0.5 or options["coordinate_transformation_mode"] in ("align_corners", "pytorch_half_pixel"):
         wanted = [*net.arrays[x].shape[:2], net.pick(2, 5, 9), net.pick(3, 8)]
         net.node("Resize", x, "", "", net.constant(wanted, "int64"), **options)
     else:
@@ -364,7 +364,7 @@ def recurrent(net: Network) -> None:
 
 
 def quantized(net: Network) -> None:
-    x = net.value(lambda a: a.dtype == np.float32)
+    x = net.value(lambda a: a.dtype == np.float32 and bool(np.isfinite(a).all()))
     if net.opset < 10:
         raise Unfit
     kind = net.pick("uint8", "int8")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from forge.driver import compile_module
-from forge.errors import ForgeError, ImportModelError
+from forge.errors import CompileError, ForgeError, ImportModelError
 from forge.frontends.onnx import import_model
 from forge.ir.nodes import Module
 from forge.ops.base import Accuracy
@@ -29,7 +29,8 @@ pytest.importorskip("onnxruntime")
 COUNT = int(os.environ.get("FORGE_RANDOM_ONNX", "60"))
 LEAST_INFORMATIVE = 0.9
 MOST_UNPROVEN = 0.04
-"""Share of graphs that are refused because two sizes, one of them symbolic, are equal at run time only: the error names both."""
+"""Share of graphs that are refused: two sizes, one of them symbolic, are equal at run time only (the error names both), or a
+data-dependent operator has no native code for large slices."""
 
 UNPROVEN = re.compile(r"got [^;]*\b[a-z]+_?\d+\b|expected [^;]*\b[a-z]+_?\d+\b")
 TALLY = Counter[str]()
@@ -52,7 +53,14 @@ def check(seed: int, levels: tuple[int, ...] = (0, 3)) -> list[str]:
     judge = Judge(module.main, inputs)
     problems, informative = [], True
     with np.errstate(all="ignore"):
-        for name, results in [("onnxruntime", with_own_constants(module, theirs)), *compiled_results(module, inputs, levels)]:
+        try:
+            compiled = compiled_results(module, inputs, levels)
+        except CompileError as error:
+            if "which has no native code for this operator yet" not in str(error):
+                raise
+            TALLY["refused"] += 1
+            compiled = []
+        for name, results in [("onnxruntime", with_own_constants(module, theirs)), *compiled]:
             try:
                 verdict = judge.judge(results)
             except ValueError:  # with other roundings, data-dependent sizes do not fit any more
@@ -108,7 +116,7 @@ def test_many_random_models() -> None:
             failures.append(f"seed {seed}: {type(error).__name__}: {error}")
     logging.getLogger(__name__).info("%s, %d failures", dict(TALLY), len(failures))
     assert not failures, "\n".join(failures)
-    assert TALLY["unproven"] <= MOST_UNPROVEN * COUNT
+    assert TALLY["unproven"] + TALLY["refused"] <= MOST_UNPROVEN * COUNT
     assert TALLY["informative"] >= LEAST_INFORMATIVE * TALLY["graphs"]
 
 
