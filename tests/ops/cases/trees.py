@@ -92,7 +92,7 @@ CASES: list[Case] = [
     forest(f32(1, 5), 13, 3, 1),
     forest(f64(9, 5), 2, 3, 1, dtype="float64"),
     forest(f64(3, 5), 4, 2, 2, dtype="float64", weights="float32"),
-    forest(f32(11, 5), 3, 4, 1),
+    forest(f32(35, 5), 5, 4, 1),
     forest(Fixed(f32(29, 6)), 2, 2, 3),
     forest(f32(9, 5), 2, 3, 5, aggregate="max"),
     forest(f32(10, 5), 3, 3, 4, aggregate="min", sparse=True),

@@ -20,19 +20,20 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
 
-PATHS = 8
-"""Followed at once: enough to hide the latency of one step, few enough for the registers."""
+PATHS = 16
+"""Followed at once: enough to hide the latency of a step from the second-level cache; some live on the stack."""
 
 STEPS = 4
 """Between two questions whether any path goes on."""
 
-MOST_ROWS = 128
-"""Of a block."""
+MOST_ROWS = 2048
+MOST_BYTES = 1 << 16
+"""Of a block: its rows, and the bytes of its totals, which lie on the stack."""
 
 MOST_TARGETS = 512
 """Accumulated at once: they lie on the stack."""
 
-FEATURE, CHILD, THRESHOLD, LEAF = range(4)
+NODE = FEATURE, CHILD, THRESHOLD, LEAF = range(4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +76,7 @@ def tree_ensemble(call: KernelCall) -> Function:
     assert data is not None and nodes is not None and roots is not None and weights is not None
     targets = call.attrs.targets
     width = max(1, min(targets, MOST_TARGETS))
-    most = _most_rows(call, data, width * dtypes.itemsize(weights.dtype))
+    most = _most_rows(call, data, nodes, roots, width * dtypes.itemsize(weights.dtype))
     totals = Buffer("totals", weights.dtype, (E.const(most), E.const(width)), scope="local")
     block, chunk = E.var("block"), E.var("chunk")
     rows, step = E.var("rows"), _rows_of_block(data.shape[0], most, call.target.num_cores)
@@ -89,12 +90,23 @@ def tree_ensemble(call: KernelCall) -> Function:
     return call.function(parallel_nest(loops, body, step * roots.shape[0] * (call.attrs.steps + 1)))
 
 
-def _most_rows(call: KernelCall, data: Reader, bytes_of_totals: int) -> int:
-    """Rows of which data and totals take half of the first-level cache: the rest is for the tree."""
+def _most_rows(call: KernelCall, data: Reader, nodes: Reader, roots: Reader, bytes_of_totals: int) -> int:
+    """Rows of which data and totals leave room for a tree: in half of the first-level cache if a tree fits into the other half.
+
+    A larger tree comes from the second-level cache for every row, and is fetched into it once for a block: many rows, then.
+    """
+    size = dtypes.itemsize(data.dtype)
+    tree = _extent(nodes.shape[0]) * len(NODE) * size // max(1, _extent(roots.shape[0]))
+    target = call.target
+    budget = target.l1_cache // 2 if tree <= target.l1_cache // 2 else max(target.l1_cache // 2, target.l2_cache // 4)
     columns = data.shape[1]
-    count = int(columns.value) if isinstance(columns, E.Const) else call.attrs.features  # type: ignore[arg-type]
-    fitting = call.target.l1_cache // 2 // (count * dtypes.itemsize(data.dtype) + bytes_of_totals)
-    return max(PATHS, min(MOST_ROWS, fitting // PATHS * PATHS))
+    count = _extent(columns) if isinstance(columns, E.Const) else call.attrs.features
+    fitting = min(MOST_ROWS, MOST_BYTES // bytes_of_totals, budget // (count * size + bytes_of_totals))
+    return int(max(PATHS, fitting // PATHS * PATHS))
+
+
+def _extent(extent: Expr) -> int:
+    return int(extent.value)  # type: ignore[attr-defined]
 
 
 def _rows_of_block(rows: Expr, most: int, cores: int) -> Expr:
@@ -135,10 +147,10 @@ def _place(problem: _Problem, row: Expr, target: Expr, lanes: int = 1) -> Expr:
 
 def _across_trees(problem: _Problem, row: Expr) -> Stmt:
     """All trees for one row."""
-    count = int(problem.roots.shape[0].value)  # type: ignore[attr-defined]
+    count = _extent(problem.roots.shape[0])
     parts: list[Stmt] = []
     done = 0
-    for width in (PATHS, PATHS // 2, 1):
+    for width in (PATHS, PATHS // 4, 1):
         groups = (count - done) // width
         group = E.var("group")
         trees = [group * width + (done + k) for k in range(width)]
