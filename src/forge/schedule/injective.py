@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from forge.kernels.contract import KernelCall
 from forge.schedule.access import OTHER, UNIT, Accesses, analyse, collapse, pattern, vector_cost
 from forge.schedule.algebra import Algebra
+from forge.schedule.blocks import whole_blocks
 from forge.schedule.guards import GuardedReads
 from forge.schedule.interior import interior
 from forge.schedule.interleave import interleaved_axes, interleaved_store
@@ -40,7 +41,8 @@ CHEAP = 12
 def schedule_injective(call: KernelCall, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
     """Vectorised and parallel loops over ``loops`` around the scalar statement ``body``."""
     body = IndexSimplifier(algebra).stmt(map_expressions(body, GuardedReads(call.target, algebra)))
-    return seq(*(_nest(call.target, *part, algebra) for part in _split(tuple(loops), body, algebra)))
+    parts = [part for blocks in whole_blocks(tuple(loops), body, algebra) for part in _split(*blocks, algebra)]
+    return seq(*(_nest(call.target, *part, algebra) for part in parts))
 
 
 def _nest(target: Target, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:

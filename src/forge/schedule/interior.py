@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from forge.schedule.blocks import linear
 from forge.schedule.loops import Loop
 from forge.schedule.rewrite import Rewriter, map_expressions, nodes, own_expressions
 from forge.tir import expr as E
@@ -60,23 +61,7 @@ def _bounds(x: Expr, axis: Loop) -> tuple[int, int] | None:
 
 def _affine(x: Expr, variable: Var) -> tuple[int, int] | None:
     """(step, start) of ``step * variable + start``."""
-    match x:
-        case E.Const() if isinstance(x.value, int) and not isinstance(x.value, bool):
-            return 0, x.value
-        case Var():
-            return (1, 0) if x is variable else None
-        case E.Cast() if x.dtype in ("int32", "int64"):
-            return _affine(x.x, variable)
-        case E.Binary(op="add" | "sub" | "mul" as op):
-            a, b = _affine(x.a, variable), _affine(x.b, variable)
-            return None if a is None or b is None else _combined(op, a, b)
-    return None
-
-
-def _combined(op: str, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int] | None:
-    if op == "mul":
-        if a[0] and b[0]:
-            return None
-        return a[0] * b[1] + b[0] * a[1], a[1] * b[1]
-    sign = 1 if op == "add" else -1
-    return a[0] + sign * b[0], a[1] + sign * b[1]
+    terms = linear(x)
+    if terms is None or any(factor for v, factor in terms.items() if v not in (variable, None)):
+        return None
+    return terms.get(variable, 0), terms.get(None, 0)
