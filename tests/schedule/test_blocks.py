@@ -26,7 +26,8 @@ def blocked(channels: int, block: int, rows: int) -> tuple[te.Tensor, te.Tensor]
 
 
 @TARGETS
-@pytest.mark.parametrize(("channels", "block", "rows"), [(61, 16, 40), (3, 16, 7), (17, 16, 5), (15, 4, 33), (32, 16, 3), (9, 2, 4)])
+@pytest.mark.parametrize(
+    ("channels", "block", "rows"), [(61, 16, 40), (3, 16, 7), (17, 16, 5), (15, 4, 33), (32, 16, 3), (9, 2, 4)])
 def test_results(target: str, channels: int, block: int, rows: int) -> None:
     data, result = blocked(channels, block, rows)
     x = np.random.default_rng(0).standard_normal((channels, rows)).astype(np.float32)
