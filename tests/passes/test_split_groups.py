@@ -29,12 +29,20 @@ def operators(graph: Graph) -> list[str]:
     return [n.op for n in graph.nodes if n.op != "constant"]
 
 
-@pytest.mark.parametrize(("inner", "outer", "groups"), [(16, 16, 2), (24, 5, 4), (8, 20, 3)])
+@pytest.mark.parametrize(("inner", "outer", "groups"), [(16, 16, 2), (24, 12, 4), (8, 20, 3)])
 def test_one_convolution_a_group(inner: int, outer: int, groups: int) -> None:
     graph = grouped(2, inner, outer, groups, padding=(1, 1), strides=(2, 1), dilation=(1, 2))
     assert check(split_groups.run, graph) == 1
     assert operators(graph) == [*["strided_slice", "nn.conv2d"] * groups, "concatenate", "nn.relu"]
     assert graph.find("concatenate").name == "layer"
+
+
+@pytest.mark.parametrize(("inner", "outer", "groups", "convolutions"), [(4, 4, 8, 2), (8, 8, 4, 2), (4, 8, 2, 1), (4, 4, 6, 2)])
+def test_narrow_groups_share_one(inner: int, outer: int, groups: int, convolutions: int) -> None:
+    graph = grouped(2, inner, outer, groups, padding=(1, 1))
+    assert check(split_groups.run, graph) == 1
+    assert operators(graph).count("nn.conv2d") == convolutions
+    assert graph.find("layer") is not None
 
 
 def test_a_symbolic_batch() -> None:
@@ -43,7 +51,7 @@ def test_a_symbolic_batch() -> None:
 
 @pytest.mark.parametrize(("graph", "target"), [
     (grouped(1, 1, 1, 32), AVX512),  # depthwise
-    (grouped(1, 4, 4, 8), AVX512),  # narrow
+    (grouped(1, 2, 2, 8), AVX512),  # narrow
     (grouped(1, 16, 2, 4), AVX512),  # mostly padding
     (grouped(1, 16, 16, 1), AVX512),  # one group
     (grouped(1, 16, 16, 2, data_layout="NCHW", out_dtype="float64"), AVX2),  # sums of another type

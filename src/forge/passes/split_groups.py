@@ -1,8 +1,9 @@
-"""Grouped convolutions become one convolution a group, which have kernels of their own.
+"""Grouped convolutions become plain ones, which have kernels of their own.
 
 ``nn.conv2d(%x, w, groups=2)`` --> ``concatenate(nn.conv2d(%x[:, :c], w[:o]), nn.conv2d(%x[:, c:], w[o:]), axis=1)``; in blocked
-layouts slices and the concatenation move whole blocks. Depthwise convolutions, and groups so narrow that vectors would be mostly
-padding, keep the plain form.
+layouts slices and the concatenation move whole blocks. Narrow groups share a convolution, whose weights are zero between channels
+of different groups: they would leave the lanes of vectors empty otherwise. Depthwise convolutions, and groups that are mostly
+padding either way, keep the plain form.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from forge.passes.choose_layouts import is_plain_convolution
 from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
 from forge.target.blocking import channel_block
 
-LEAST_CHANNELS = 8
-"""Input channels of a group."""
+LEAST_CHANNELS = 4
+"""Input channels of a convolution."""
 MOST_WASTE = 4.0
 """Multiply-adds with padding over those without it."""
 
@@ -34,14 +35,39 @@ def _split_node(graph: Graph, node: Node, context: PassContext) -> int:
         return 0
     data, weight = node.operands
     assert data is not None and weight is not None and weight.constant is not None
-    inner, outer, lanes = data.shape[1] // groups, weight.shape[0] // groups, channel_block(context.target)
-    if inner < LEAST_CHANNELS or -(-outer // lanes) * lanes > MOST_WASTE * outer:
+    inner, outer = data.shape[1] // groups, weight.shape[0] // groups
+    together = groups_together(groups, inner, outer, channel_block(context.target))
+    if not together:
         return 0
     builder = before(graph, node)
-    attributes = {**node.attributes, "groups": 1, "channels": outer}
+    attributes = {**node.attributes, "groups": 1, "channels": together * outer}
     parts = []
-    for g in range(groups):
-        own = builder.call("strided_slice", data, begin=(g * inner,), end=((g + 1) * inner,), strides=(1,), axes=(1,))
-        kernel = builder.constant(np.ascontiguousarray(weight.constant[g * outer : (g + 1) * outer]))
-        parts.append(builder.call("nn.conv2d", own, kernel, **attributes))
-    return int(replace(graph, node, builder.call("concatenate", *parts, axis=1, name=node.name)))
+    for g in range(0, groups, together):
+        own = data if together == groups else builder.call(
+            "strided_slice", data, begin=(g * inner,), end=((g + together) * inner,), strides=(1,), axes=(1,))
+        kernel = builder.constant(_diagonal(weight.constant[g * outer : (g + together) * outer], together))
+        parts.append(builder.call("nn.conv2d", own, kernel, name=node.name if together == groups else "", **attributes))
+    result = parts[0] if together == groups else builder.call("concatenate", *parts, axis=1, name=node.name)
+    return int(replace(graph, node, result))
+
+
+def groups_together(groups: int, inner: int, outer: int, lanes: int) -> int:
+    """Groups of ``inner`` to ``outer`` channels in one convolution: those with the fewest multiply-adds, of equal ones the most.
+
+    0: all are mostly padding, or have too few channels.
+    """
+    def cost(count: int) -> int:
+        return groups * inner * -(-count * outer // lanes) * lanes
+
+    counts = [n for n in range(1, groups + 1) if groups % n == 0 and n * inner >= LEAST_CHANNELS]
+    best = min(counts, key=lambda n: (cost(n), -n), default=0)
+    return best if best and cost(best) <= MOST_WASTE * groups * inner * outer else 0
+
+
+def _diagonal(weight: np.ndarray, count: int) -> np.ndarray:
+    """Weights ``[count * o, c, h, w]`` of groups as those of all their channels, ``[count * o, count * c, h, w]``."""
+    outer, inner = weight.shape[0] // count, weight.shape[1]
+    result = np.zeros((count, outer, count, inner, *weight.shape[2:]), weight.dtype)
+    for g in range(count):
+        result[g, :, g] = weight[g * outer : (g + 1) * outer]
+    return result.reshape(count * outer, count * inner, *weight.shape[2:])
