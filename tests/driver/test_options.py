@@ -174,7 +174,7 @@ def test_exports(digits: forge.IRModule, tmp_path: Path) -> None:
     assert files(tmp_path / "build") == ["metadata.json", "model.relay", "modelLibrary.so"]
     text = (tmp_path / "build" / "model.relay").read_text()
     assert "nn.conv2d" in text
-    assert "/* ty=Tensor[(batch, 10), float32] */" in text
+    assert "/* ty=Tensor[(batch, 10), float32] name=" in text
     metadata = json.loads((tmp_path / "build" / "metadata.json").read_text())
     sealed = forge.Runtime(tmp_path / "build").metadata
     assert {k: sealed[k] for k in metadata} == metadata

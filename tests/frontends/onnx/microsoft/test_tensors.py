@@ -82,10 +82,12 @@ def test_repeated_ngrams(size: int) -> None:
 
 
 def test_embedding_of_words() -> None:
-    rows = [[1, 2, 3, 0, 0], [2, 3, 1, 4, 1], [0, 0, 0, 0, 0], [3, 0, 0, 0, 0], [5, 0, 2, 1, 1], [5, 2, 2, 0, 1]]
-    words = np.array(rows, np.int32)
-    inputs = [words, floats(1, 7, 1, 3, 4), floats(2, 7), floats(3, 10, 4)]
+    rows = [[1, 2, 3, 0, 0], [2, 3, 1, 4, 1], [4, 3, 0, 0, 0], [3, 0, 0, 0, 0], [5, 0, 2, 1, 1], [5, 2, 2, 0, 1]]
+    weights = [floats(1, 7, 1, 3, 4), floats(2, 7), floats(3, 10, 4)]
+    inputs = [np.array(rows, np.int32), *weights]
     check("WordConvEmbedding", inputs, constant=(1, 2, 3), symbolic=(6,))
+    empty = [np.zeros((2, 5), np.int32), *weights]
+    check("WordConvEmbedding", empty, constant=(1, 2, 3), oracle=lambda *_: np.zeros((2, 7), np.float32))
     with pytest.raises(OpAttributeInvalid, match="'conv_window_size': got 2; the weight has 3"):
         import_model(node_model("WordConvEmbedding", inputs, {"conv_window_size": 2}))
 
