@@ -9,6 +9,7 @@ SUITABLE_PYTHON := $(shell for python in python3 python3.14 python3.13 python3.1
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 PYTHON ?= $(or $(SUITABLE_PYTHON),python3)
 WORKERS ?= auto
+TEST_OPTIONS ?=
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
 # What an editable installation was made from; C sources are compiled by it.
@@ -25,10 +26,10 @@ demo: $(VENV)/.installed ## Inspect, compile, run, check and time a small real m
 	@$(BIN)/python examples/digits/demo.py
 
 test: $(VENV)/.installed-test ## The tests, but for long sweeps; needs no torch
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" $(TEST_OPTIONS)
 
 test-all: $(VENV)/.installed-test-all ## All tests and sweeps; one that was skipped for a missing package fails the run
-	$(PYTEST) --require-optional
+	$(PYTEST) --require-optional $(TEST_OPTIONS)
 
 lint: $(VENV)/.installed-lint ## Style, types and layer table
 	$(BIN)/ruff check .

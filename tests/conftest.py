@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail the run if a test was skipped because an optional package is missing",
     )
+    parser.addoption("--note-passed", metavar="FILE", help="write the names of the tests that pass to FILE")
+    parser.addoption("--except-passed", metavar="FILE", help="leave out the tests that FILE names")
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +74,32 @@ class MissingPackages:
             terminalreporter.write_line(f"REQUIRED, BUT SKIPPED {nodeid}: {reason}", red=True)
 
 
+class PassedTests:
+    """Writes the names of tests that pass, for a later run that need not repeat them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.names: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self.names.append(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        self.path.write_text("".join(f"{json.dumps(name)}\n" for name in self.names))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    path = config.getoption("--except-passed")
+    if path:
+        passed = {json.loads(line) for line in Path(path).read_text().splitlines()}
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+        items[:] = [item for item in items if item.nodeid not in passed]
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    path = config.getoption("--note-passed")
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(PassedTests(Path(path)), "passed-tests")
     if config.getoption("--require-optional"):
         config.pluginmanager.register(MissingPackages(), "missing-packages")
