@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 import forge
 from forge import dims, dtypes
-from forge.driver import check_options, optimized_graph
+from forge.driver import check_options, compile_module, optimized_graph
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Value
+from forge.ir.nodes import Graph, Module, Value
 from forge.ir.types import TensorType
 from forge.lowering import memory
 from forge.lowering.groups import form_groups
 from forge.lowering.memory import ALIGNMENT, MemoryPlan, Step, materialise_outputs, plan_memory, steps_of, view_root
+from tests import guard
 
 Apply = Callable[[Builder, list[Value]], Value]
 
@@ -163,3 +164,29 @@ def test_what_lives_at_the_same_time(lives: list[tuple[int, int, int]]) -> None:
         tree.add(block)
     sums = [sum(int(b.size) for b in blocks if b.first <= step <= b.last) for step in range(41)]  # type: ignore[call-overload]
     assert memory._most_live_bytes(blocks) == max(sums)
+
+
+def _maybe_empty(builder: Builder, kind: str) -> Value:
+    """A tensor of rows of 2048 elements, which has none when the inputs are those of ``test_reads_of_nothing``."""
+    if kind == "constant":
+        return builder.constant(np.zeros((0, 2048), np.float32))
+    rows = {"static": 0, "symbolic": dims.symbol("n"), "late": 4}[kind]
+    data = builder.input(TensorType((rows, 2048), "float32"), "data")
+    if kind == "late":
+        wanted = builder.call("argwhere", builder.input(TensorType((4,), "bool"), "wanted"))
+        data = builder.call("take", data, builder.call("squeeze", wanted, axis=(1,)), axis=0)
+    return builder.call("nn.softmax", data)
+
+
+@pytest.mark.parametrize("opt_level", [0, 3])
+@pytest.mark.parametrize("kind", ["constant", "static", "symbolic", "late"])
+def test_reads_of_nothing(kind: str, opt_level: int) -> None:
+    """Indices into an empty tensor are clamped to what is not there: it is read, behind a block of no bytes, in the arena."""
+    builder = Builder()
+    places = builder.input(TensorType((3,), "int64"), "places")
+    graph = builder.output(builder.call("take", _maybe_empty(builder, kind), places, axis=0, mode="clip"))
+    data = np.zeros((4 if kind == "late" else 0, 2048), np.float32)
+    given = {"places": np.zeros(3, np.int64), "wanted": np.zeros(4, bool), "data": data}
+    compiled = compile_module(Module(graph), opt_level=opt_level, use_cache=False)
+    (result,) = guard.run(compiled, graph, [given[v.name] for v in graph.inputs])
+    assert result.shape == (3, 2048)

@@ -145,9 +145,13 @@ def _free_variables(expressions: Sequence[Expr]) -> list[Var]:
 
 
 def size_of(value: Value) -> Size:
-    """Bytes of a tensor, with the estimate that shows an overflow."""
+    """Bytes of a tensor, with the estimate that shows an overflow.
+
+    Of an empty one as if each extent were at least 1: kernels may read elements that they discard.
+    """
     type_ = value.tensor_type
+    extents = [dims.maximum(d, 1) for d in type_.shape]
     estimate: Expr = E.const(float(dtypes.itemsize(type_.dtype)), "float64")
-    for extent in type_.shape:
+    for extent in extents:
         estimate = estimate * E.cast(te.dim(extent), "float64")
-    return Size(te.dim(dims.product(type_.shape) * dtypes.itemsize(type_.dtype)), estimate)
+    return Size(te.dim(dims.product(extents) * dtypes.itemsize(type_.dtype)), estimate)

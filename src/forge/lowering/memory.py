@@ -26,9 +26,6 @@ from forge.lowering.groups import Group, is_view
 from forge.lowering.objects import HANDLE_BYTES, is_sequence, runs_on_host, tensor_symbols
 
 ALIGNMENT = 64
-_CLAMPED = frozenset({"stack", "nn.pad"})
-"""Operators whose reads of an operand that may be empty are clamped to its first element, and discarded."""
-
 WEIGHT_ALIGNMENT = 64
 
 
@@ -173,8 +170,9 @@ def byte_size(value: Value) -> Dim:
 
 
 def _place_weights(plan: MemoryPlan, steps: Sequence[Step]) -> None:
+    """Constants without elements stay out of the table: they are blocks, behind which kernels may read."""
     for value in dict.fromkeys(view_root(v) for s in steps for v in s.reads):
-        if value.constant is not None:
+        if value.constant is not None and value.constant.size:
             plan.locations[value] = Location("weights", 0, plan.table.place(value.constant))
 
 
@@ -186,6 +184,8 @@ def _lifetimes(plan: MemoryPlan, steps: Sequence[Step]) -> list[_Block]:
                 blocks[value] = _Block(value, _aligned(byte_size(value)), number, number)
         for value in step.reads:
             root = view_root(value)
+            if root.constant is not None and root not in plan.locations:
+                blocks.setdefault(root, _Block(root, 0, number, number))
             if root in blocks:
                 blocks[root].last = number
             elif root not in plan.locations:
@@ -198,7 +198,8 @@ def _aligned(size: Dim) -> Dim:
 
 
 def _is_dynamic(block: _Block, late: Collection[str]) -> bool:
-    return is_control_result(block.value) or not set(late).isdisjoint(dims.symbols(block.size))
+    sizes = [block.size, *([_readable(block.value.shape)] if isinstance(block.value.type, TensorType) else [])]
+    return is_control_result(block.value) or not set(late).isdisjoint(dims.symbols(*sizes))
 
 
 def _place_dynamic(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
@@ -219,12 +220,18 @@ def _place_blocks(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
 
 def _slack(blocks: Sequence[_Block]) -> Dim:
     """Bytes behind the last block: kernels may read and discard elements of an empty tensor as if each extent were at least 1."""
-    slack: Dim = 0
-    for block in blocks:
-        if not isinstance(block.size, int) and any(user.op in _CLAMPED for user, _ in block.value.uses):
-            extents = [d if isinstance(d, int) else d + 1 for d in block.value.shape]
-            slack = dims.maximum(slack, dims.product(extents) * dtypes.itemsize(block.value.dtype))
-    return dims.maximum(slack, ALIGNMENT) if blocks else 0
+    maybe_empty = [b.value for b in blocks if not isinstance(b.size, int) or b.size == 0]
+    tensors = [v for v in maybe_empty if isinstance(v.type, TensorType)]
+    slack: Dim = ALIGNMENT if blocks else 0
+    for shape, itemsize in dict.fromkeys((v.shape, dtypes.itemsize(v.dtype)) for v in tensors):
+        slack = dims.maximum(slack, (_readable(shape) - dims.product(shape)) * itemsize)
+    return slack
+
+
+def _readable(shape: Sequence[Dim]) -> Dim:
+    """Elements that kernels may read, and discard if there are none: extents of 0 count as 1, those in front have no stride."""
+    last = max((k for k, d in enumerate(shape) if d == 0), default=-1)
+    return dims.product(dims.maximum(d, 1) for d in shape[last + 1 :])
 
 
 def _most_live_bytes(blocks: Sequence[_Block]) -> int:
