@@ -81,14 +81,16 @@ def test_model_that_is_a_pipe(tmp_path: Path) -> None:
     ("count", "indices", "dims"),
     [
         (2, np.array([1]), [6]), (2, np.array([[1, 2]]), [2, 3]), (1, np.array([[1, 2, 3]]), [2, 3]), (1, np.array([7]), [2, 3]),
-        (1, np.array([[0, 3]]), [2, 3]), (1, np.array([-1]), [6]), (1, np.zeros((1, 0), np.int64), []), (1, np.array([0]), [0]),
-        (1, np.array(0), [6]), (1, np.array([0], np.int32), [6]), (1, np.array([0]), [1 << 32, 1 << 32]),
+        (1, np.array([[0, 3]]), [2, 3]), (1, np.array([-1]), [6]), (1, np.zeros((1, 0), np.int64), []),
+        (1, np.array([0]), [0]),
+        (1, np.array(0), [6]), (-1, np.array([0]), [6]), (1, np.array([0], np.int32), [6]),
+        (1, np.array([0]), [1 << 32, 1 << 32]),
     ],
 )
 def test_sparse_tensor_that_does_not_fit(count: int, indices: np.ndarray, dims: list[int]) -> None:
     proto = model("g (float[2] x) => (float[n] y) { y = Add(w, w) }")
     sparse = proto.graph.sparse_initializer.add(dims=dims)
-    sparse.values.CopyFrom(onnx.numpy_helper.from_array(np.ones(count, np.float32), "w"))
+    sparse.values.CopyFrom(onnx.numpy_helper.from_array(np.ones(() if count < 0 else count, np.float32), "w"))
     sparse.indices.CopyFrom(onnx.numpy_helper.from_array(indices, "i"))
     with pytest.raises(ImportModelError, match="sparse tensor 'w'"):
         import_model(proto)
@@ -177,3 +179,23 @@ def test_padding_that_would_not_fit_into_memory() -> None:
     module = import_model(model(f"g () => (float[1, 1, n] y) {{ {body} }}", w=np.ones((1, 1, 4), np.float32)))
     with pytest.raises(ForgeError, match="padding: elements of the result; got"):
         evaluate(module)
+
+
+def test_split_without_sizes() -> None:
+    with pytest.raises(OpAttributeInvalid, match="split: got no sizes"):
+        import_model(model("g (float[6] x) => (float[n] y) { y = Split(x, s) }", s=np.zeros(0, np.int64)))
+
+
+def test_function_of_a_schema_that_cannot_be_built() -> None:
+    """The names of a sub-graph's weights become part of a text that the onnx package parses."""
+    from tests.onnx_backend.cases import collect
+
+    proto = onnx.ModelProto()
+    proto.CopyFrom(collect()["test_flexattention_relative_positional"].model)
+    graph = proto.graph.node[0].attribute[0].g
+    old = graph.initializer[0].name
+    graph.initializer[0].name = "k^"
+    for inner in graph.node:
+        inner.input[:] = ["k^" if name == old else name for name in inner.input]
+    with pytest.raises(ForgeError, match="function cannot be built"):
+        import_model(proto)

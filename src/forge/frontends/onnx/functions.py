@@ -75,7 +75,10 @@ def schema_body(node: onnx.NodeProto, opset: int, operands: Sequence[Value | Non
     if schema.has_context_dependent_function:
         version = _body_version(schema.context_dependent_function_opset_versions, opset)
         types = [_type_proto(None if v is None else v.type).SerializeToString() for v in operands]
-        return _parsed(schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types))
+        try:
+            return _parsed(schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types))
+        except RuntimeError as error:
+            raise ImportModelError(f"its function cannot be built: {error}; check the model with onnx.checker") from error
     return None
 
 

@@ -108,7 +108,7 @@ class TensorReader:
         if indices.dtype != np.int64 or values.ndim != 1 or indices.shape not in ((len(values),), (len(values), len(shape))):
             raise ImportModelError(
                 f"{where}: got values of shape {list(values.shape)} and {indices.dtype} indices of shape {list(indices.shape)}; "
-                f"expected int64 indices of shape {[len(values)]} or {[len(values), len(shape)]}; the file is damaged"
+                f"expected int64 indices of shape {[values.size]} or {[values.size, len(shape)]}; the file is damaged"
             )
         sizes = np.array(shape if indices.ndim == 2 else [count], np.int64)
         rows = indices.reshape(len(values), len(sizes))

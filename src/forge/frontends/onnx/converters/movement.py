@@ -183,6 +183,8 @@ def _equal_parts(g: Context, x: Value, axis: int, count: int) -> list[Value]:
 
 def _parts(g: Context, x: Value, axis: int, sizes: Sequence[Dim]) -> list[Value]:
     axis = g.axis(axis, x.rank)
+    if not sizes:
+        raise g.invalid("split: got no sizes; expected one for each output")
     if dims.different(sum(sizes[1:], sizes[0]), x.shape[axis]):
         raise g.invalid(f"split: got sizes {_text(sizes)}; expected a sum of {x.shape[axis]}, the size of axis {axis}")
     if len(sizes) == 1:
