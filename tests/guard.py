@@ -23,7 +23,7 @@ from forge.codegen.entry import MODEL_SYMBOL
 from forge.codegen.jit import JitLibrary
 from forge.driver.compiled import CompiledModel
 from forge.ir.nodes import Graph, Value
-from forge.tir.expr import Const, Expr, Var
+from forge.tir.expr import Const, Expr, Var, const, transform
 from forge.tir.program import TensorSpec
 
 PAGE = mmap.PAGESIZE
@@ -249,9 +249,8 @@ def _known_shape(value: Value, spec: TensorSpec, known: dict[str, int]) -> list[
 
 
 def _known_size(size: Expr, known: dict[str, int]) -> int | None:
-    if isinstance(size, Const):
-        return int(size.value)  # type: ignore[arg-type]
-    return known.get(size.name) if isinstance(size, Var) else None
+    number = transform(size, lambda e: const(known[e.name]) if isinstance(e, Var) and e.name in known else None)
+    return int(number.value) if isinstance(number, Const) else None  # type: ignore[arg-type]
 
 
 def _outputs(graph: Graph, shapes: Sequence[list[int] | None]) -> tuple[list[Guarded | None], Any]:
