@@ -321,17 +321,21 @@ def pooling(net: Network) -> None:
 
 
 def resize(net: Network) -> None:
-    """Two modes only get sizes: where scales give no whole number, onnxruntime differs from the standard's reference."""
+    """Onnxruntime computes places in single precision: weights are drawn from scales that are powers of two alone.
+
+    With other scales, two modes of coordinates differ from the standard's reference there: they get sizes.
+    """
     x = net.value(lambda a: a.dtype == np.float32 and a.ndim == 4)
     if net.opset < 11:
         raise Unfit
-    options = {"mode": net.pick("nearest", "linear", "cubic"),
-               "coordinate_transformation_mode": net.pick("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")}
-    if net.rng.random() < 0.5 or options["coordinate_transformation_mode"] in ("align_corners", "pytorch_half_pixel"):
+    mode = net.pick("nearest", "linear", "cubic")
+    if mode == "nearest" and net.rng.random() < 0.5:
         wanted = [*net.arrays[x].shape[:2], net.pick(2, 5, 9), net.pick(3, 8)]
-        net.node("Resize", x, "", "", net.constant(wanted, "int64"), **options)
+        coordinates = net.pick("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+        net.node("Resize", x, "", "", net.constant(wanted, "int64"), mode=mode, coordinate_transformation_mode=coordinates)
     else:
-        net.node("Resize", x, "", net.constant([1, 1, 2, net.pick(0.5, 1.5, 2)], "float32"), **options)
+        scales = net.constant([1, 1, 2, net.pick(0.5, 2, 4)], "float32")
+        net.node("Resize", x, "", scales, mode=mode, coordinate_transformation_mode=net.pick("half_pixel", "asymmetric"))
 
 
 def normalization(net: Network) -> None:
