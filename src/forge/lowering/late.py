@@ -150,8 +150,10 @@ def size_of(value: Value) -> Size:
     Of an empty one as if each extent were at least 1: kernels may read elements that they discard.
     """
     type_ = value.tensor_type
-    extents = [dims.maximum(d, 1) for d in type_.shape]
+    size: Expr = E.const(dtypes.itemsize(type_.dtype))
     estimate: Expr = E.const(float(dtypes.itemsize(type_.dtype)), "float64")
-    for extent in extents:
-        estimate = estimate * E.cast(te.dim(extent), "float64")
-    return Size(te.dim(dims.product(extents) * dtypes.itemsize(type_.dtype)), estimate)
+    for extent in type_.shape:
+        at_least_1 = E.binary("max", te.dim(extent), 1)
+        size = size * at_least_1
+        estimate = estimate * E.cast(at_least_1, "float64")
+    return Size(size, estimate)

@@ -69,7 +69,8 @@ class WeightTable:
 @dataclass
 class MemoryPlan:
     locations: dict[Value, Location] = field(default_factory=dict)  # by root value
-    arena_size: Dim = 0
+    arena_size: Dim = 0  # in bytes, without what ``maybe_empty`` needs
+    maybe_empty: tuple[TensorType, ...] = ()  # in the arena: see `readable_extents`
     table: WeightTable = field(default_factory=WeightTable)
     lower_bound: Dim = 0  # largest sum of live static blocks
     dynamic: list[tuple[Value, int]] = field(default_factory=list)  # block number k: its value, the last step that uses it
@@ -198,8 +199,8 @@ def _aligned(size: Dim) -> Dim:
 
 
 def _is_dynamic(block: _Block, late: Collection[str]) -> bool:
-    sizes = [block.size, *([_readable(block.value.shape)] if isinstance(block.value.type, TensorType) else [])]
-    return is_control_result(block.value) or not set(late).isdisjoint(dims.symbols(*sizes))
+    extents = readable_extents(block.value.shape) if isinstance(block.value.type, TensorType) else ()
+    return is_control_result(block.value) or not set(late).isdisjoint(dims.symbols(block.size, *extents))
 
 
 def _place_dynamic(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
@@ -213,25 +214,32 @@ def _place_blocks(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
     total: Dim = _place_static(static)
     plan.lower_bound = _most_live_bytes(static)
     total = _place_symbolic([b for b in blocks if not isinstance(b.size, int)], total)
-    plan.arena_size = total + _slack(blocks)
+    plan.arena_size = total + (ALIGNMENT if blocks else 0)
+    plan.maybe_empty = _maybe_empty(blocks)
     for block in blocks:
         plan.locations[block.value] = Location("arena", 0, block.offset)
 
 
-def _slack(blocks: Sequence[_Block]) -> Dim:
-    """Bytes behind the last block: kernels may read and discard elements of an empty tensor as if each extent were at least 1."""
-    maybe_empty = [b.value for b in blocks if not isinstance(b.size, int) or b.size == 0]
-    tensors = [v for v in maybe_empty if isinstance(v.type, TensorType)]
-    slack: Dim = ALIGNMENT if blocks else 0
-    for shape, itemsize in dict.fromkeys((v.shape, dtypes.itemsize(v.dtype)) for v in tensors):
-        slack = dims.maximum(slack, (_readable(shape) - dims.product(shape)) * itemsize)
-    return slack
+def _maybe_empty(blocks: Sequence[_Block]) -> tuple[TensorType, ...]:
+    """Types of which a tensor without elements may need more than the line behind all blocks, each once."""
+    types = (b.value.type for b in blocks if not isinstance(b.size, int) or b.size == 0)
+    tensors = dict.fromkeys(t for t in types if isinstance(t, TensorType))
+    return tuple(t for t in tensors if not _fits_in_a_line(t))
 
 
-def _readable(shape: Sequence[Dim]) -> Dim:
-    """Elements that kernels may read, and discard if there are none: extents of 0 count as 1, those in front have no stride."""
+def _fits_in_a_line(type_: TensorType) -> bool:
+    """Whether all that may be read of an empty tensor is known to lie in one line."""
+    elements = dims.product(readable_extents(type_.shape))
+    return isinstance(elements, int) and elements * dtypes.itemsize(type_.dtype) <= ALIGNMENT
+
+
+def readable_extents(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Extents within which kernels may read an empty tensor's elements, and discard them, once those of 0 are taken for 1.
+
+    Extents in front of a constant 0 count for nothing: their strides are 0.
+    """
     last = max((k for k, d in enumerate(shape) if d == 0), default=-1)
-    return dims.product(dims.maximum(d, 1) for d in shape[last + 1 :])
+    return tuple(shape[last + 1 :])
 
 
 def _most_live_bytes(blocks: Sequence[_Block]) -> int:

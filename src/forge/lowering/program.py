@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forge import dims, te
+from forge import dims, dtypes, te
 from forge.dims import Dim, DimExpr
 from forge.errors import CompileError
 from forge.ir.nodes import Graph, Node, Value
@@ -26,10 +26,12 @@ from forge.lowering.control import (
 )
 from forge.lowering.groups import Group, form_groups, is_scalar_constant
 from forge.lowering.late import Definition, build_definition, find_definitions, size_of
-from forge.lowering.memory import MemoryPlan, Step, WeightTable, materialise_outputs, plan_memory
+from forge.lowering.memory import MemoryPlan, Step, WeightTable, materialise_outputs, plan_memory, readable_extents
 from forge.lowering.objects import check_types, copy_handle, is_handle_copy, object_spec, tensor_symbols
 from forge.lowering.strings import unpack_string_constants
 from forge.target import Target
+from forge.tir import expr as E
+from forge.tir.expr import Expr
 from forge.tir.program import Control, Program, TensorSpec
 from forge.tir.stmt import Address, AllocateMemory, AllocateOutput, CallKernel, FreeMemory, Function, LoadSymbol, Stmt, seq
 
@@ -118,7 +120,7 @@ def _program(graph: Graph, name: str, assembler: _Assembler, names: Sequence[str
         name=name,
         functions=(),
         entry=seq(assembler.entry),
-        arena_size=te.dim(plan.arena_size),
+        arena_size=_arena_size(plan),
         symbols=tuple(te.symbol_var(s) for s in [*symbols, *late, *extra]),
         inputs=tuple(_spec(v, v.name) for v in graph.inputs),
         outputs=outputs,
@@ -126,6 +128,18 @@ def _program(graph: Graph, name: str, assembler: _Assembler, names: Sequence[str
         cpu_features=assembler.lowering.target.features,
         controls=tuple(assembler.controls),
     )
+
+
+def _arena_size(plan: MemoryPlan) -> Expr:
+    """Bytes of the arena: its blocks, and behind them what kernels may read of an empty tensor."""
+    slack: Expr = E.const(0)
+    for type_ in plan.maybe_empty:
+        readable: Expr = E.const(dtypes.itemsize(type_.dtype))
+        for extent in readable_extents(type_.shape):
+            readable = readable * E.binary("max", te.dim(extent), 1)
+        size = te.dim(dims.product(type_.shape) * dtypes.itemsize(type_.dtype))
+        slack = E.binary("max", slack, readable - size)
+    return te.dim(plan.arena_size) + slack
 
 
 def _in_order(graph: Graph, groups: Sequence[Group], others: Sequence[Definition | ControlStep | HandleCopy]) -> list[Item]:
