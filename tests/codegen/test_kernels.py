@@ -140,6 +140,27 @@ def test_vector_accesses(access: str, dtype: str, target: str) -> None:
     check(stmt.Function("scatter", (x, y), (n,), scatter), [values, zero.copy()], 64, target=target)
 
 
+@pytest.mark.parametrize("target", ["llvm -mcpu=x86-64", "llvm -mcpu=x86-64-v3", "llvm"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "float16"])
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("stride", [2, 3, 4, 5, -2, -3])
+def test_strided_lanes_from_the_first_to_the_last_element(stride: int, lanes: int, dtype: str, target: str) -> None:
+    """Of a buffer that ends with them; with a mask, of one that ends with the last lane but one."""
+    from forge import dtypes
+
+    count = abs(stride) * (lanes - 1) + 1
+    values = np.random.default_rng(0).integers(0, 99, count).astype(dtypes.numpy_dtype(dtype))
+    x, y = Buffer("x", dtype, (n,), writable=False), Buffer("y", dtype, (n,))
+    straight = tir.ramp(0, 1, lanes)
+    for kept in (lanes, lanes - 1):
+        places = tir.ramp(0 if stride > 0 else abs(stride) * (kept - 1), stride, lanes)
+        mask = None if kept == lanes else tir.compare("lt", straight, tir.broadcast(tir.const(kept), lanes))
+        body = stmt.store(y, straight, tir.load(x, places, mask), mask)
+        source = values[: abs(stride) * (kept - 1) + 1].copy()
+        arrays = [source, np.zeros(len(source), values.dtype)]
+        check(stmt.Function("pick", (x, y), (n,), body), arrays, len(source), target=target)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "bool", "float16", "int64"])
 @pytest.mark.parametrize("target", ["llvm -mcpu=x86-64", "llvm -mcpu=x86-64-v3", "llvm"])
 @pytest.mark.parametrize("access", ["straight", *sorted(ACCESSES)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from forge import dtypes
@@ -57,6 +58,10 @@ def prefetch(e: ExpressionEmitter, s: stmt.Prefetch) -> None:
     e.builder.effect(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
 
 
+MOST_VECTORS = 4
+"""The longest stride at which lanes are taken out of whole vectors: as many are loaded."""
+
+
 class Access:
     """One access to ``buffer``: contiguous, reversed, strided or by a vector of indices."""
 
@@ -98,7 +103,9 @@ class Access:
         if self.stride == 1:
             return self._load_at(self._pointer(self._first()))
         if self.stride == -1:
-            return self._reverse(self._load_at(self._pointer(self._first(), 1 - self.index.lanes), reverse_mask=True))
+            return self._reverse(self._load_at(self._pointer(self._first(), 1 - self.index.lanes), range(self.lanes)[::-1]))
+        if self.stride is not None and self._lies_close(self.stride):
+            return self._load_vectors(self.stride)
         if self.stride is not None and self.mask is None:
             return self._load_lanes(self.stride)
         return self._gather()
@@ -148,11 +155,12 @@ class Access:
         zero = "zeroinitializer" if self.lanes > 1 else _zero_text(self.element)
         return self.e.builder.value(f"freeze {self.type} {zero}")
 
-    def _load_at(self, pointer: str, reverse_mask: bool = False) -> str:
+    def _load_at(self, pointer: str, places: Sequence[int | None] | None = None) -> str:
+        """A vector of memory, for whose element k the mask counts that is of lane ``places[k]``; of lane k without ``places``."""
         align = self._alignment()
         if self.mask is None:
             return self.e.builder.value(f"load {self.type}, ptr {pointer}, align {align}")
-        mask = self._reverse_mask() if reverse_mask else self._mask_text()
+        mask = self._mask_text() if places is None else self._moved_mask(places)
         vector = f"<{self.lanes} x {self.element}>"
         name = f"@llvm.masked.load.v{self.lanes}{_short(self.element)}.p0"
         loaded = self.e.builder.value(f"call {vector} {name}(ptr align {align} {pointer}, {mask}, {vector} zeroinitializer)")
@@ -206,8 +214,12 @@ class Access:
             mask = self.e.builder.pure(f"insertelement <1 x i1> poison, i1 {mask}, i64 0")
         return f"<{self.lanes} x i1> {mask}"
 
-    def _reverse_mask(self) -> str:
-        return f"<{self.lanes} x i1> {self._shuffle_reversed(self._mask_text())}"
+    def _moved_mask(self, places: Sequence[int | None]) -> str:
+        """The mask whose element k is that of lane ``places[k]``, false where that is None."""
+        order = ", ".join(f"i32 {self.lanes if lane is None else lane}" for lane in places)
+        none = f"<{self.lanes} x i1> zeroinitializer"
+        return f"<{self.lanes} x i1> " + self.e.builder.pure(
+            f"shufflevector {self._mask_text()}, {none}, <{self.lanes} x i32> <{order}>")
 
     def _reverse(self, value: str) -> str:
         if self.buffer.lanes > 1:
@@ -218,6 +230,28 @@ class Access:
         vector = typed[: typed.index(">") + 1]
         order = ", ".join(f"i32 {i}" for i in reversed(range(self.lanes)))
         return self.e.builder.pure(f"shufflevector {typed}, {vector} poison, <{self.lanes} x i32> <{order}>")
+
+    def _lies_close(self, stride: int) -> bool:
+        """Whether whole vectors hold all lanes, and few instructions load them and take the lanes out."""
+        needed = ("avx512bw" if self.size < 4 else "avx2") if self.mask is not None else "avx2" if self.size < 4 else ""
+        close = 2 <= abs(stride) <= MOST_VECTORS and self.lanes >= 4 and self.buffer.lanes == 1
+        return close and (not needed or self.e.target.has(needed))
+
+    def _load_vectors(self, stride: int) -> str:
+        """The memory from the first to the last lane as vectors, each of which gives its lanes to the result."""
+        count, step, last = self.lanes, abs(stride), abs(stride) * (self.lanes - 1)
+        lane_at = {step * k if stride > 0 else last - step * k: k for k in range(count)}
+        result = "poison"
+        for start in [*range(0, (step - 1) * count, count), last + 1 - count]:
+            places = [lane_at.pop(start + k, None) for k in range(count)]
+            part = self._load_at(self._pointer(self._first(), start + (0 if stride > 0 else -last)), places)
+            order = list(range(count))
+            for k, lane in enumerate(places):
+                if lane is not None:
+                    order[lane] = count + k
+            lanes = ", ".join(f"i32 {k}" for k in order)
+            result = self.e.builder.pure(f"shufflevector {self.type} {result}, {self.type} {part}, <{count} x i32> <{lanes}>")
+        return result
 
     def _load_lanes(self, stride: int) -> str:
         vector = "poison"

@@ -1,7 +1,8 @@
 """One form for equal things, and no operator that does nothing. Repeats until nothing changes.
 
 Each rule is a function of one node that returns the value (or one value per result) to use in its place, or None; its
-docstring is the equation. Those for shapes, transposes and slices are in ``view_rules``.
+docstring is the equation. Those for shapes, transposes and slices are in ``view_rules``, for contractions of one term in
+``product_rules``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 from forge import dtypes
 from forge.ir.nodes import Graph, Node, Value
 from forge.ops.indexing import in_bounds
-from forge.passes import view_rules
+from forge.passes import product_rules, view_rules
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, live_nodes, on_all_graphs, remove_unused, replace
 from forge.passes.view_rules import Rule, data_of
@@ -201,4 +202,5 @@ SCALAR_RULES: dict[str, tuple[Rule, ...]] = {
     "nn.pad": (no_padding,),
 }
 
-RULES = {op: (*SCALAR_RULES.get(op, ()), *view_rules.RULES.get(op, ())) for op in (*SCALAR_RULES, *view_rules.RULES)}
+_TABLES = SCALAR_RULES, view_rules.RULES, product_rules.RULES
+RULES = {op: tuple(rule for table in _TABLES for rule in table.get(op, ())) for table in _TABLES for op in table}

@@ -1,0 +1,68 @@
+"""Rules of ``canonicalize`` for contractions of one term: they are multiplications, which fuse and run at the speed of memory."""
+
+from __future__ import annotations
+
+from forge import dtypes
+from forge.ir.nodes import Graph, Node, Value
+from forge.passes.rewriting import before
+from forge.passes.view_rules import Rule, data_of
+
+LAYOUTS = {"nn.conv1d": ("NCW", "OIW"), "nn.conv2d": ("NCHW", "OIHW"), "nn.conv3d": ("NCDHW", "OIDHW")}
+
+
+def convolution_of_one_term(graph: Graph, node: Node) -> Value | None:
+    """conv(x, w) == x[..., ::s, ::s] * w, where each result has one weight, of a channel of its own or of the only one"""
+    data, weight = node.operands
+    assert data is not None and weight is not None
+    attributes, spatial = node.attributes, range(2, data.rank)
+    layouts = attributes["data_layout"], attributes["kernel_layout"]
+    if layouts != LAYOUTS[node.op] or attributes["out_layout"] not in ("", layouts[0]) or not _keeps_dtype(node):
+        return None
+    own = attributes["groups"] == weight.shape[0] or data.shape[1] == 1
+    if any(d != 1 for d in weight.shape[1:]) or not own or any(attributes["padding"]):
+        return None
+    builder = before(graph, node)
+    strides = attributes["strides"]
+    if any(s != 1 for s in strides):
+        extents = tuple(data.shape[axis] for axis in spatial)
+        if not all(isinstance(d, int) and d > 0 for d in extents):
+            return None
+        data = builder.call("strided_slice", data, begin=(0,) * len(extents), end=extents, strides=strides, axes=tuple(spatial))
+    factor = builder.call("reshape", weight, newshape=(weight.shape[0], *(1 for _ in spatial)))
+    return builder.call("multiply", data, factor, name=node.name)
+
+
+def outer_product(graph: Graph, node: Node) -> Value | None:
+    """matmul(x, y) == x * y for a column (of each matrix of a stack) and a row"""
+    a, b = node.operands
+    assert a is not None and b is not None
+    swapped_a, swapped_b = node.attributes["transpose_a"], node.attributes["transpose_b"]
+    if a.shape[-2 if swapped_a else -1] != 1 or not _keeps_dtype(node):
+        return None
+    builder = before(graph, node)
+    column = builder.call("reshape", a, newshape=(*a.shape[:-2], a.shape[-1], 1)) if swapped_a else a
+    row = builder.call("reshape", b, newshape=(*b.shape[:-2], 1, b.shape[-2])) if swapped_b else b
+    return builder.call("multiply", column, row, name=node.name)
+
+
+def dense_of_one_feature(graph: Graph, node: Node) -> Value | None:
+    """dense(x, w) == x * w for the only feature x"""
+    data, weight = data_of(node), node.operands[1]
+    assert weight is not None
+    if data.shape[-1] != 1 or not _keeps_dtype(node):
+        return None
+    builder = before(graph, node)
+    return builder.call("multiply", data, builder.call("reshape", weight, newshape=weight.shape[:1]), name=node.name)
+
+
+def _keeps_dtype(node: Node) -> bool:
+    dtype = node.result.dtype
+    return dtypes.is_float(dtype) and all(v is not None and v.dtype == dtype for v in node.operands)
+
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    **dict.fromkeys(LAYOUTS, (convolution_of_one_term,)),
+    "nn.matmul": (outer_product,),
+    "nn.batch_matmul": (outer_product,),
+    "nn.dense": (dense_of_one_feature,),
+}
