@@ -2,8 +2,8 @@
 
 Values that are views of one another share one *storage*. A storage is an input, an output, a part of the weights, a block
 of the arena, or, where the size depends on the input's contents, memory that the entry asks for when it knows the size.
-Blocks whose lifetimes do not overlap share bytes: static ones greedily by size (largest first, lowest free offset),
-symbolic ones by reusing slots of provably sufficient size; their offsets are expressions evaluated at entry.
+Blocks whose lifetimes do not overlap share bytes: static ones greedily (largest first, lowest free offset, in other orders while
+that leaves gaps), symbolic ones by reusing slots of provably sufficient size; their offsets are expressions evaluated at entry.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from forge.lowering.objects import HANDLE_BYTES, is_sequence, runs_on_host, tens
 
 ALIGNMENT = 64
 WEIGHT_ALIGNMENT = 64
+MOST_ATTEMPTS = 32
+MOST_PLACED = 20_000
+"""Blocks that all attempts to reach the lower bound place together."""
 
 
 @dataclass(frozen=True)
@@ -211,8 +214,8 @@ def _place_dynamic(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
 
 def _place_blocks(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
     static = [b for b in blocks if isinstance(b.size, int)]
-    total: Dim = _place_static(static)
     plan.lower_bound = _most_live_bytes(static)
+    total: Dim = _place_static(static, plan.lower_bound)
     total = _place_symbolic([b for b in blocks if not isinstance(b.size, int)], total)
     plan.arena_size = total + (ALIGNMENT if blocks else 0)
     plan.maybe_empty = _maybe_empty(blocks)
@@ -288,18 +291,42 @@ class _Lives:
         return found + self._by_start[slice(*later)]
 
 
-def _place_static(blocks: Sequence[_Block]) -> int:
-    """Largest first at the lowest offset that is free during its life; returns the bytes needed."""
+def _place_static(blocks: Sequence[_Block], bound: int) -> int:
+    """Places blocks one by one, largest first; returns the bytes needed.
+
+    While that is more than the lower ``bound``, the block that ends highest comes earlier in another attempt; the best one counts.
+    """
+    order = sorted(blocks, key=lambda b: (-_int(b.size), b.first))
+    best, offsets = _place_in_order(order), [b.offset for b in blocks]
+    for attempt in range(min(MOST_ATTEMPTS, MOST_PLACED // max(1, len(blocks)))):
+        if best <= bound:
+            break
+        highest = max(range(len(order)), key=lambda k: _end(order[k]))
+        order.insert(0 if attempt % 2 == 0 else highest // 2, order.pop(highest))
+        size = _place_in_order(order)
+        if size < best:
+            best, offsets = size, [b.offset for b in blocks]
+    for block, offset in zip(blocks, offsets, strict=True):
+        block.offset = offset
+    return best
+
+
+def _place_in_order(blocks: Sequence[_Block]) -> int:
+    """Each at the lowest offset that is free during its life; returns the bytes needed."""
     placed = _Lives(max((b.last for b in blocks), default=0) + 1)
-    for block in sorted(blocks, key=lambda b: (-_int(b.size), b.first)):
+    for block in blocks:
         offset = 0
         for other in sorted(placed.overlapping(block), key=lambda o: _int(o.offset)):
             if offset + _int(block.size) <= _int(other.offset):
                 break
-            offset = max(offset, _int(other.offset) + _int(other.size))
+            offset = max(offset, _end(other))
         block.offset = offset
         placed.add(block)
-    return max((_int(b.offset) + _int(b.size) for b in blocks), default=0)
+    return max((_end(b) for b in blocks), default=0)
+
+
+def _end(block: _Block) -> int:
+    return _int(block.offset) + _int(block.size)
 
 
 def _place_symbolic(blocks: Sequence[_Block], start: Dim) -> Dim:
