@@ -294,7 +294,7 @@ class _Lives:
 def _place_static(blocks: Sequence[_Block], bound: int) -> int:
     """Places blocks one by one, largest first; returns the bytes needed.
 
-    While that is more than the lower ``bound``, the block that ends highest comes earlier in another attempt; the best one counts.
+    While that is more than the lower ``bound``, the block that ends highest comes earlier in another attempt; the best counts.
     """
     order = sorted(blocks, key=lambda b: (-_int(b.size), b.first))
     best, offsets = _place_in_order(order), [b.offset for b in blocks]
