@@ -31,7 +31,8 @@ def unary(net: Network) -> None:
         return
     op = net.pick(*(FLOAT_UNARY if kind == "f" else INTEGER_UNARY))
     far = op in APPROXIMATED and net.arrays[x].size and not (np.abs(net.arrays[x]) < 8).all()
-    if not _exists(op, net.opset) or far:
+    single = op == "HardSwish" and net.arrays[x].dtype == np.float64  # onnxruntime's sixth is a float32
+    if not _exists(op, net.opset) or far or single:
         raise Unfit
     net.node(op, x)
 
@@ -50,7 +51,11 @@ def binary(net: Network) -> None:
     others = [n for n in net.arrays if net.arrays[n].dtype == a.dtype and _broadcast(a, net.arrays[n])]
     y = net.pick(*others) if net.rng.random() < 0.6 else net.constant(net.contents(a.shape[-1:], a.dtype.name))
     ops = {"f": FLOAT_BINARY, "b": ("And", "Or", "Xor", "Equal")}.get(a.dtype.kind, INTEGER_BINARY)
-    net.node(net.pick(*ops), *((x, y) if net.rng.random() < 0.7 else (y, x)))
+    op = net.pick(*ops)
+    left, right = (x, y) if net.rng.random() < 0.7 else (y, x)
+    if op == "PRelu" and np.broadcast_shapes(a.shape, net.arrays[y].shape) != net.arrays[left].shape:
+        raise Unfit
+    net.node(op, left, right)
 
 
 def _broadcast(a: np.ndarray, b: np.ndarray) -> bool:
@@ -97,10 +102,12 @@ def axes_of(net: Network, rank: int) -> list[int]:
 
 
 def reduction(net: Network) -> None:
-    """Where onnxruntime and NumPy mean the same: nothing has no extremes, and NaN is one."""
+    """Where onnxruntime and NumPy mean the same: nothing has no extremes, NaN is one, and no product underflows."""
     op = net.pick(*REDUCTIONS)
     x = net.value(lambda a: a.dtype.kind == "f" and a.size > 0 and not np.isnan(a).any())
     axes, keep = axes_of(net, net.arrays[x].ndim), net.pick(0, 1)
+    if op == "Prod" and not np.abs(net.arrays[x]).min() ** net.arrays[x].size > 1e-30:
+        raise Unfit
     if not axes:
         net.node(f"Reduce{op}", x, keepdims=keep)
     elif net.opset >= 18 or (op == "Sum" and net.opset >= 13):
@@ -248,9 +255,12 @@ def numbers(net: Network) -> None:
 
 
 def ordered(net: Network) -> None:
+    """Onnxruntime gives NaN no place among numbers."""
     x = net.value(lambda a: a.dtype in (np.float32, np.float64, np.int64) and a.ndim > 0 and 0 not in a.shape)
     axis = int(net.rng.integers(net.arrays[x].ndim))
     kind = net.pick("TopK", "CumSum", "NonZero", "Unique", "OneHot", "Compress", "Trilu")
+    if kind in ("TopK", "Unique") and np.isnan(net.arrays[x]).any():
+        raise Unfit
     if kind == "TopK" and net.opset >= 11:
         k = net.steer([int(net.rng.integers(1, net.arrays[x].shape[axis] + 1))])
         net.node(kind, x, k, outputs=2, axis=axis, largest=net.pick(0, 1))
@@ -308,6 +318,8 @@ def convolution(net: Network) -> None:
 def pooling(net: Network) -> None:
     x = net.value(is_image)
     op = net.pick("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LRN", "DepthToSpace", "SpaceToDepth")
+    if "Max" in op and np.isnan(net.arrays[x]).any():  # which onnxruntime skips or not, by its place
+        raise Unfit
     if op in ("MaxPool", "AveragePool"):
         options: dict[str, Any] = {"kernel_shape": [net.pick(1, 2, 3), 2], "strides": [net.pick(1, 2), 1]}
         options["pads"] = net.pick(None, [0, 1, 0, 0])
@@ -325,7 +337,7 @@ def resize(net: Network) -> None:
 
     With other scales, two modes of coordinates differ from the standard's reference there: they get sizes.
     """
-    x = net.value(lambda a: a.dtype == np.float32 and a.ndim == 4)
+    x = net.value(lambda a: a.dtype == np.float32 and a.ndim == 4 and not np.isnan(a).any())
     if net.opset < 11:
         raise Unfit
     mode = net.pick("nearest", "linear", "cubic")
