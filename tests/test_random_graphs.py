@@ -29,7 +29,7 @@ from tests.random_control import has_regions
 from tests.random_graphs import UNARY, is_drawn
 from tests.random_networks import any_network
 
-COUNT = int(os.environ.get("FORGE_RANDOM_GRAPHS", "120"))
+COUNT = int(os.environ.get("FORGE_RANDOM_GRAPHS", "200"))
 
 RANDOM = settings(deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None)
 
