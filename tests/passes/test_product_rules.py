@@ -32,6 +32,8 @@ from tests.passes.checks import check
     ("nn.dense", (4, 3, 2), (5, 2), {}, ["nn.dense"]),
     ("nn.matmul", (4, 3, 1), (2, 1, 1, 5), {}, ["multiply"]),
     ("nn.matmul", (4, 1, 3), (5, 1), {"transpose_a": True, "transpose_b": True}, ["multiply"]),
+    ("nn.matmul", (4, 1, 0), (5, 1), {"transpose_a": True, "transpose_b": True}, ["multiply"]),
+    ("nn.matmul", (4, 1, 3), (0, 1), {"transpose_a": True, "transpose_b": True}, ["multiply"]),
     ("nn.matmul", (4, 1, 3), (3, 5), {}, ["nn.matmul"]),
     ("nn.batch_matmul", ("n", 3, 1), (1, 1, "n"), {}, ["multiply"]),
 ])

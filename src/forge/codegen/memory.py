@@ -102,9 +102,7 @@ class Access:
             return self._zero()
         if self.stride == 1:
             return self._load_at(self._pointer(self._first()))
-        if self.stride == -1:
-            return self._reverse(self._load_at(self._pointer(self._first(), 1 - self.index.lanes), range(self.lanes)[::-1]))
-        if self.stride is not None and self._lies_close(self.stride):
+        if self.stride is not None and (self.stride == -1 or self._lies_close(self.stride)):
             return self._load_vectors(self.stride)
         if self.stride is not None and self.mask is None:
             return self._load_lanes(self.stride)
@@ -221,16 +219,6 @@ class Access:
         return f"<{self.lanes} x i1> " + self.e.builder.pure(
             f"shufflevector {self._mask_text()}, {none}, <{self.lanes} x i32> <{order}>")
 
-    def _reverse(self, value: str) -> str:
-        if self.buffer.lanes > 1:
-            raise CompileError(f"codegen: reversed access to {self.buffer.name!r}, whose elements are vectors; expected stride 1")
-        return self._shuffle_reversed(f"{self.type} {value}")
-
-    def _shuffle_reversed(self, typed: str) -> str:
-        vector = typed[: typed.index(">") + 1]
-        order = ", ".join(f"i32 {i}" for i in reversed(range(self.lanes)))
-        return self.e.builder.pure(f"shufflevector {typed}, {vector} poison, <{self.lanes} x i32> <{order}>")
-
     def _lies_close(self, stride: int) -> bool:
         """Whether whole vectors hold all lanes, and few instructions load them and take the lanes out."""
         needed = ("avx512bw" if self.size < 4 else "avx2") if self.mask is not None else "avx2" if self.size < 4 else ""
@@ -239,6 +227,8 @@ class Access:
 
     def _load_vectors(self, stride: int) -> str:
         """The memory from the first to the last lane as vectors, each of which gives its lanes to the result."""
+        if self.buffer.lanes > 1:
+            raise CompileError(f"codegen: reversed access to {self.buffer.name!r}, whose elements are vectors; expected stride 1")
         count, step, last = self.lanes, abs(stride), abs(stride) * (self.lanes - 1)
         lane_at = {step * k if stride > 0 else last - step * k: k for k in range(count)}
         result = "poison"

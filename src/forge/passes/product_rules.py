@@ -5,7 +5,7 @@ from __future__ import annotations
 from forge import dtypes
 from forge.ir.nodes import Graph, Node, Value
 from forge.passes.rewriting import before
-from forge.passes.view_rules import Rule, data_of
+from forge.passes.view_rules import Rule, data_of, reshaped
 
 LAYOUTS = {"nn.conv1d": ("NCW", "OIW"), "nn.conv2d": ("NCHW", "OIHW"), "nn.conv3d": ("NCDHW", "OIDHW")}
 
@@ -28,7 +28,7 @@ def convolution_of_one_term(graph: Graph, node: Node) -> Value | None:
         if not all(isinstance(d, int) and d > 0 for d in extents):
             return None
         data = builder.call("strided_slice", data, begin=(0,) * len(extents), end=extents, strides=strides, axes=tuple(spatial))
-    factor = builder.call("reshape", weight, newshape=(weight.shape[0], *(1 for _ in spatial)))
+    factor = reshaped(graph, node, weight, (weight.shape[0], *(1 for _ in spatial)))
     return builder.call("multiply", data, factor, name=node.name)
 
 
@@ -39,10 +39,9 @@ def outer_product(graph: Graph, node: Node) -> Value | None:
     swapped_a, swapped_b = node.attributes["transpose_a"], node.attributes["transpose_b"]
     if a.shape[-2 if swapped_a else -1] != 1 or not _keeps_dtype(node):
         return None
-    builder = before(graph, node)
-    column = builder.call("reshape", a, newshape=(*a.shape[:-2], a.shape[-1], 1)) if swapped_a else a
-    row = builder.call("reshape", b, newshape=(*b.shape[:-2], 1, b.shape[-2])) if swapped_b else b
-    return builder.call("multiply", column, row, name=node.name)
+    column = reshaped(graph, node, a, (*a.shape[:-2], a.shape[-1], 1)) if swapped_a else a
+    row = reshaped(graph, node, b, (*b.shape[:-2], 1, b.shape[-2])) if swapped_b else b
+    return before(graph, node).call("multiply", column, row, name=node.name)
 
 
 def dense_of_one_feature(graph: Graph, node: Node) -> Value | None:
@@ -51,8 +50,7 @@ def dense_of_one_feature(graph: Graph, node: Node) -> Value | None:
     assert weight is not None
     if data.shape[-1] != 1 or not _keeps_dtype(node):
         return None
-    builder = before(graph, node)
-    return builder.call("multiply", data, builder.call("reshape", weight, newshape=weight.shape[:1]), name=node.name)
+    return before(graph, node).call("multiply", data, reshaped(graph, node, weight, weight.shape[:1]), name=node.name)
 
 
 def _keeps_dtype(node: Node) -> bool:

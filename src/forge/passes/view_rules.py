@@ -45,9 +45,10 @@ def is_plain_view(node: Node) -> bool:
     return absent and not new_symbols(node)
 
 
-def reshaped(graph: Graph, node: Node, data: Value) -> Value:
-    shape = node.result.shape
-    if data.type == node.result.type:
+def reshaped(graph: Graph, node: Node, data: Value, shape: Sequence[Dim] | None = None) -> Value:
+    """``data`` in ``shape``, which is that of the node's result by default."""
+    shape = node.result.shape if shape is None else tuple(shape)
+    if data.shape == shape:
         return data
     keeps_zero = any(isinstance(d, int) and d == 0 for d in shape)
     attributes: dict[str, Any] = {"allowzero": True} if keeps_zero else {}
