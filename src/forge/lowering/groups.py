@@ -32,6 +32,7 @@ _READ_ONCE_KERNELS = dict.fromkeys(("softmax", "layer_norm", "cumulative"), (0,)
 _READ_ONCE_REDUCTIONS = frozenset(
     "sum mean prod max min any all logsumexp reduce_l1 reduce_l2 nn.global_avg_pool2d nn.global_max_pool2d".split()
 )
+_MOVES = frozenset({"transpose", "take", "strided_slice", "broadcast_to"})
 _COSTLY = frozenset(
     "exp log log2 log10 log1p expm1 sqrt rsqrt erf sigmoid tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh "
     "atan2 power divide nn.gelu nn.silu nn.mish nn.softplus nn.selu nn.elu nn.celu mod floor_mod floor_divide".split()
@@ -167,20 +168,25 @@ class _Former:
     def _may_join(self, host: Group, user: Node, position: int, node: Node) -> bool:
         """Whether evaluating ``node`` where ``user`` reads it repeats no work."""
         if user in self.reread:
-            return False
+            return node.op in _MOVES and _kernel_of(host.anchor) == "attention"
         if user is not host.anchor or host.is_injective or _is_strided_read(node, user):
             return True
         if user.op in _READ_ONCE_REDUCTIONS:
             return True
-        kernel = user.op_def.kernel if isinstance(user.op_def, Op) else None
+        kernel = _kernel_of(user)
         if kernel == "concatenate":
             return True
         return position in _READ_ONCE_KERNELS.get(kernel or "", ())
 
 
 def _is_strided_read(node: Node, reader: Node) -> bool:
-    """A transposition that a matrix product reads through: its kernel takes operands of any strides."""
-    return node.op == "transpose" and isinstance(reader.op_def, Op) and reader.op_def.kernel == "matmul"
+    """A movement that products read through: kernels take operands of any strides, and attention copies what it reads."""
+    kernel = _kernel_of(reader)
+    return kernel == "matmul" and node.op == "transpose" or kernel == "attention" and node.op in _MOVES
+
+
+def _kernel_of(node: Node) -> str | None:
+    return node.op_def.kernel if isinstance(node.op_def, Op) else None
 
 
 def takes_epilogue(anchor: Node) -> bool:

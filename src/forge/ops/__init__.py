@@ -23,6 +23,7 @@ from forge.ops import (  # noqa: F401
     lookup,
     movement,
     nn_attention,
+    nn_contrib_attention,
     nn_conv,
     nn_conv_packed,
     nn_conv_winograd,

@@ -38,6 +38,51 @@ def attention(scale: float | None = None, softcap: float = 0.0, scores: str | No
     return oracle
 
 
+def fused(scale: float = 1.0, softcap: float = 0.0, fill: float = -np.inf, zero_unseen: bool = False, transpose_key: bool = True,
+          inner: int = 0) -> Any:
+    """Written with einsum, where all operands have the leading axes of the scores."""
+
+    def oracle(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+        query, key, value = (np.asarray(x, np.float64) for x in (query, key, value))
+        s = np.einsum("...ld,...sd->...ls" if transpose_key else "...ld,...ds->...ls", query, key) * scale
+        s = softcap * np.tanh(s / softcap) if softcap else s
+        if mask is not None:
+            s = np.where(mask, s, fill) if mask.dtype == bool else s + mask.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            e = np.exp(s - s.max(axis=-1, keepdims=True, initial=-1e300))
+            p = e / e.sum(axis=-1, keepdims=True)
+        out = np.einsum("...ls,...se->...le", np.where(np.isnan(p) & zero_unseen, 0, p), value)
+        return np.moveaxis(out, -2, -2 - inner)
+
+    return oracle
+
+
+def fused_rows() -> list[Case]:
+    query, _, value = wide = (Fixed(f32(2, 4, 5, 8)), Fixed(f32(2, 4, 7, 8)), Fixed(f32(2, 4, 7, 3)))
+    op = "nn.contrib_attention"
+    return [
+        row(op, wide, fused()),
+        row(op, wide, fused(scale=-0.3), scale=-0.3),
+        row(op, wide, fused(softcap=2.0, scale=0.5), softcap=2.0, scale=0.5),
+        row(op, wide, fused(inner=1), inner=1),
+        row(op, wide, fused(inner=2), inner=2),
+        row(op, [query, Fixed(f32(2, 4, 8, 7)), value], fused(transpose_key=False), transpose_key=False),
+        row(op, [*wide, Fixed(f32(4, 5, 7))], fused()),
+        row(op, [*wide, Fixed(f32(7, special=(-np.inf,)))], fused()),
+        row(op, [*wide, Fixed(boolean(2, 1, 5, 7))], fused(fill=-9.0), fill=-9.0),
+        row(op, [f32(1, 2, 3, 4), f32(1, 2, 7, 4), f32(1, 2, 7, 4), HOLES], fused(), symbolic=False, note="NaN"),
+        row(op, [f32(1, 2, 3, 4), f32(1, 2, 7, 4), f32(1, 2, 7, 4), HOLES], fused(zero_unseen=True), symbolic=False,
+            zero_unseen=True),
+        row(op, [f64(2, 5, 8), f64(2, 7, 8), f64(2, 7, 3)], fused(), symbolic=False),
+        row(op, [f32(5, 8), f32(0, 8), f32(0, 3)], fused(zero_unseen=True), symbolic=False, zero_unseen=True, note="no keys"),
+        row(op, [f32(5, 0), f32(4, 0), f32(4, 3)], fused(), symbolic=False, note="no depth"),
+        row(op, [f32(5, 3), f32(4, 3), f32(4, 0)], fused(), symbolic=False, note="no size"),
+        row(op, [f32(0, 8), f32(4, 8), f32(4, 3)], fused(), symbolic=False, note="no queries"),
+        row(op, [f32(2, 3, 5, 8), f32(2, 1, 7, 8), f32(7, 3)], fused(), symbolic=False, note="broadcast"),
+        row(op, [f32(9, 8), f32(1300, 8), f32(1300, 20), f32(9, 1300)], fused(), symbolic=False, note="blocks"),
+    ]
+
+
 def rows() -> list[Case]:
     queries, keys, values = QKV
     causal = attention(visible=lambda i, j: j <= i)
@@ -74,4 +119,4 @@ def rows() -> list[Case]:
     ]
 
 
-CASES = rows()
+CASES = [*rows(), *fused_rows()]

@@ -1,6 +1,7 @@
 """Hand-designed kernels for CPUs."""
 
 from forge.kernels.cpu import (
+    attention,
     bit_reduction,
     concatenate,
     conv2d,
@@ -27,7 +28,7 @@ from forge.kernels.cpu import (
 )
 
 __all__ = [
-    "bit_reduction", "concatenate", "conv2d", "coupling", "dense", "depthwise", "detection", "elimination", "factorization",
-    "fft", "layer_norm", "matmul", "ordering", "regions", "rnn", "running", "scanning", "scattering", "searching",
-    "softmax", "strings", "trees", "winograd",
+    "attention", "bit_reduction", "concatenate", "conv2d", "coupling", "dense", "depthwise", "detection", "elimination",
+    "factorization", "fft", "layer_norm", "matmul", "ordering", "regions", "rnn", "running", "scanning", "scattering",
+    "searching", "softmax", "strings", "trees", "winograd",
 ]

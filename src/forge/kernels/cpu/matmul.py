@@ -20,16 +20,15 @@ from forge.kernels.contract import KernelCall, Reader, Writer, kernel
 from forge.kernels.cpu import gemm, micro, pairs, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
 from forge.kernels.cpu.micro import IndexFunction
+from forge.kernels.cpu.panels import Right, VectorElement, along_columns, broadcast_indices, contiguous, panel_vector
 from forge.kernels.cpu.tiles import RegisterTile
-from forge.kernels.cpu.transpose import transpose_square
 from forge.target import Target
 from forge.target.blocking import dots_of_pairs
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr
+from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Function, Stmt, seq, store
 
 Element = Callable[[Expr, Expr], Expr]
-VectorElement = Callable[[Expr, int], Expr]
 
 ROW_BLOCK = 256
 PANEL_BYTES = 192 << 10
@@ -92,7 +91,7 @@ class MatmulPlan:
         return self._value(self.b, batch, [column, k] if self.transpose_b else [k, column], mask)
 
     def _value(self, operand: Reader, batch: Sequence[Expr], matrix: Sequence[Expr], mask: Expr | None) -> Expr:
-        return operand.read([*_broadcast(batch, operand.shape[:-2]), *matrix], mask)
+        return operand.read([*broadcast_indices(batch, operand.shape[:-2]), *matrix], mask)
 
     def _step(self, read: IndexFunction, step: Expr, others: int, along: bool) -> Expr:
         """The value or pair at ``step``, with its lanes or ``others``; ``along``: both numbers of a pair are read at once."""
@@ -108,12 +107,6 @@ class MatmulPlan:
         if mask is None or not self.pairs:
             return mask
         return pairs.numbers(step) < count * 2
-
-
-def _broadcast(batch: Sequence[Expr], shape: Sequence[Expr]) -> list[Expr]:
-    """Indices of an operand whose axes of 1 are repeated."""
-    aligned = batch[len(batch) - len(shape):] if shape else []
-    return [E.const(0) if E.is_const(extent, 1) else i for i, extent in zip(aligned, shape, strict=True)]
 
 
 @kernel("matmul")
@@ -184,14 +177,6 @@ def _inner(x: Expr) -> list[Expr]:
     for child in E.children(x):
         found += _inner(child)
     return found
-
-
-def contiguous(read: Callable[[Expr], Expr], lanes: int) -> bool:
-    """Whether neighbouring values of the index are neighbours in memory."""
-    value = read(E.ramp(E.var("i"), 1, lanes))
-    if not isinstance(value, E.Load):
-        return False
-    return lanes == 1 or isinstance(value.index, E.Ramp) and E.is_const(value.index.stride, 1)
 
 
 def _read_in_place(target: Target, b: Reader, transposed: bool, dtype: str, width: int) -> bool:
@@ -280,45 +265,12 @@ def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, c
         return seq(), in_place
     panel = micro.local("panel", plan.element, -(-plan.depth_block // tile.lanes) * tile.lanes * tile.width)
 
-    def vector(k: Expr, v: int) -> Expr:
-        return E.load(panel, E.ramp(k * tile.width + v * tile.lanes, 1, tile.lanes))
+    def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
+        return plan.read_b(batch, first + k, n, mask if k.lanes == 1 else plan.mask_of(k, count, mask))
 
-    along_depth = contiguous(lambda k: plan.value_b(batch, k, E.var("n")), tile.lanes)
-    along_columns = contiguous(lambda n: plan.value_b(batch, E.var("k"), n), tile.lanes)
-    pack = _pack_squares if along_depth and not along_columns and tile.lanes > 1 else _pack_rows
-    return seq(Allocate(panel), pack(plan, batch, panel, column, first, count)), vector
-
-
-def _pack_rows(plan: MatmulPlan, batch: Sequence[Expr], panel: Buffer, column: Expr, first: Expr, count: Expr) -> Stmt:
-    """Row by row; columns past the last are zero."""
-    tile = plan.tile
-
-    def row(k: Expr) -> Stmt:
-        def vector(v: int, mask: Expr | None) -> Stmt:
-            value = plan.read_b(batch, first + k, E.ramp(column + v * tile.lanes, 1, tile.lanes), mask)
-            return store(panel, E.ramp(k * tile.width + v * tile.lanes, 1, tile.lanes), value)
-
-        return gemm.column_vectors(tile.vectors, tile.lanes, column, plan.columns, vector)
-
-    return micro.reduction("k", count, 2, row)
-
-
-def _pack_squares(plan: MatmulPlan, batch: Sequence[Expr], panel: Buffer, column: Expr, first: Expr, count: Expr) -> Stmt:
-    """A b whose columns are contiguous, in transposed squares. Columns past the last repeat it: they are never written."""
-    tile, lanes = plan.tile, plan.tile.lanes
-
-    def square(v: Expr, k: Expr, mask: Expr | None) -> Stmt:
-        def source(i: int) -> Expr:
-            wanted = column + v * lanes + i
-            inside = E.is_const(plan.columns % tile.width, 0)
-            n = wanted if inside else E.binary("min", wanted, plan.columns - 1)
-            return plan.read_b(batch, first + k, n, plan.mask_of(k, count, mask))
-
-        base = k.base if isinstance(k, E.Ramp) else k
-        return transpose_square(lanes, source, lambda i, row: store(
-            panel, E.ramp((base + i) * tile.width + v * lanes, 1, lanes), row))
-
-    return micro.serial("v", tile.vectors, lambda v: micro.each_vector("k", count, lanes, lambda k, mask: square(v, k, mask)))
+    by_columns = along_columns(lambda k, n: plan.value_b(batch, k, n), tile.lanes)
+    pack = Right(read, by_columns, plan.columns, count, tile).pack(panel, E.const(0), column)
+    return seq(Allocate(panel), pack), panel_vector(panel, tile, E.const(0))
 
 
 def _write(plan: MatmulPlan, batch: Sequence[Expr], row: Expr, column: Expr, value: RowValue) -> Stmt:

@@ -1,0 +1,480 @@
+"""Kernel family ``attention``: two matrix products and the softmax between them, without a matrix of scores in memory.
+
+Operands: query [..., L, D], key [..., S, D] (or [..., D, S]), value [..., S, E], mask. One task is a block of rows of one pair of
+products. It packs a block of keys and their values, and then takes a few rows at a time, whose scores stay in the first-level
+cache: the first product writes them scaled and masked, a pass over each row makes exponentials of them, the second product reads
+those. Sums are divided as they are written.
+
+Where the keys are more than one block, or their number is known at run time only, the largest score of a row may grow from block
+to block: what was summed before is then scaled down (``exp(old - new)``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from forge import dtypes
+from forge.errors import CompileError
+from forge.kernels.contract import KernelCall, Reader, Writer, kernel
+from forge.kernels.cpu import gemm, micro, tiles
+from forge.kernels.cpu.gemm import Product, Rows, RowValue
+from forge.kernels.cpu.panels import Right, along_columns, broadcast_indices, panel_vector
+from forge.kernels.cpu.tiles import RegisterTile
+from forge.kernels.cpu.visible_keys import SHOWING, VisibleKeys
+from forge.schedule.accumulate import LARGEST_NUMBER, Accumulators
+from forge.target import Target
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import Allocate, Function, Let, Stmt, seq, store
+
+KEY_SHARE = 8
+"""Part of the second-level cache that a packed block of keys takes, and one of their values."""
+WHOLE_KEYS = 1024
+WHOLE_SHARE = 6
+"""The same of keys that are packed as one block, and at most so many of them."""
+KEY_BLOCK = 512
+SCORE_BYTES = 24 << 10
+LEAST_TILES = 4
+"""Row tiles that share a packed tile of keys while it is in the first-level cache."""
+STAGED_BYTES = 64 << 10
+"""Of the rows of query that one task copies, and of their sums."""
+MOST_ROWS = 192
+UNROLL = 4
+WRITTEN_OUT = 16
+"""Vectors of a row whose pass is written out."""
+EXPONENTIAL_COST = 8
+"""Multiply-adds as long as one element of the pass over a row."""
+
+
+@dataclass(frozen=True)
+class AttentionPlan:
+    """Sizes and choices of one call. ``whole``: one block holds all keys."""
+
+    query: Reader
+    key: Reader
+    value: Reader
+    mask: Reader | None
+    result: Writer
+    attrs: Any
+    target: Target
+    batch: tuple[Expr, ...]
+    rows: Expr
+    keys: Expr
+    depth: Expr
+    size: Expr
+    score_tile: RegisterTile
+    out_tile: RegisterTile
+    row_block: int
+    few_rows: int
+    key_block: int
+    whole: bool
+
+    @property
+    def dtype(self) -> str:
+        return self.score_tile.dtype
+
+    @property
+    def lanes(self) -> int:
+        return self.score_tile.lanes
+
+    @property
+    def stride(self) -> int:
+        """Elements of a row of scores on the stack."""
+        return _padded(self.key_block, self.score_tile.width)
+
+    def read_query(self, batch: Sequence[Expr], row: Expr, k: Expr, mask: Expr | None) -> Expr:
+        return self._read(self.query, batch, [row, k], mask)
+
+    def keys_of(self, batch: Sequence[Expr]) -> Right:
+        """The right operand of the first product."""
+        def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
+            return self._read(self.key, batch, [n, k] if self.attrs.transpose_key else [k, n], mask)
+
+        by_columns = along_columns(lambda k, n: read(k, n, None), self.lanes)
+        return Right(read, by_columns, self.keys, self.depth, self.score_tile)
+
+    def values_of(self, batch: Sequence[Expr], first: Expr, count: Expr) -> Right:
+        """``count`` values from ``first`` on, as right operand of the second product."""
+        def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
+            return self._read(self.value, batch, [first + k, n], mask)
+
+        by_columns = along_columns(lambda k, n: read(k, n, None), self.lanes)
+        return Right(read, by_columns, self.size, count, self.out_tile)
+
+    def _read(self, operand: Reader, batch: Sequence[Expr], matrix: Sequence[Expr], mask: Expr | None) -> Expr:
+        """An element or a vector; a constant of one element is read as a scalar."""
+        value = operand.read([*broadcast_indices(batch, operand.shape[:-2]), *matrix], mask)
+        return E.broadcast(E.cast(value, self.dtype), max(i.lanes for i in matrix))
+
+    def write(self, batch: Sequence[Expr], row: Expr, column: Expr, x: Expr, mask: Expr | None) -> Stmt:
+        place = len(batch) - self.attrs.inner
+        return self.result.write([*batch[:place], row, *batch[place:], column], E.cast(x, self.result.dtype), mask)
+
+
+@dataclass(frozen=True)
+class _State:
+    """What a task keeps on the stack: copies, the scores of a few rows, and of each row the largest score, the sum, and the
+    factor of what was summed so far."""
+
+    plan: AttentionPlan
+    keys: Buffer = field(init=False)
+    values: Buffer = field(init=False)
+    query: Buffer = field(init=False)
+    scores: Buffer = field(init=False)
+    sums: Buffer = field(init=False)
+    largest: Buffer = field(init=False)
+    total: Buffer = field(init=False)
+    factor: Buffer = field(init=False)
+
+    def __post_init__(self) -> None:
+        plan = self.plan
+        depth = _known(plan.depth, "depth")
+        deep = _padded(depth, plan.lanes)
+        keys = _padded(plan.key_block, plan.lanes)
+        for name, size in (("query", plan.row_block * depth), ("scores", plan.few_rows * plan.stride),
+                           ("keys", plan.stride * deep), ("values", keys * self.sum_stride),
+                           ("sums", plan.row_block * self.sum_stride), ("largest", plan.row_block), ("total", plan.row_block),
+                           ("factor", plan.row_block)):
+            object.__setattr__(self, name, micro.local(name, plan.dtype, size))
+
+    @property
+    def sum_stride(self) -> int:
+        return _padded(_known(self.plan.size, "size of values"), self.plan.out_tile.width)
+
+    def allocate(self) -> Stmt:
+        kept = (self.query, self.keys, self.values, self.scores, self.factor)
+        return seq(Allocate(b) for b in (kept if self.plan.whole else (*kept, self.sums, self.largest, self.total)))
+
+
+@kernel("attention")
+def attention(call: KernelCall) -> Function:
+    """Family of ``nn.contrib_attention``."""
+    plan = _plan(call)
+    extents = [*plan.batch, micro.ceildiv(plan.rows, plan.row_block)]
+
+    def task(index: Expr) -> Stmt:
+        lets, parts = [], []
+        for position, part in enumerate(micro.unravel(index, extents)):
+            let, variable = micro.bind(f"part{position}", part)
+            lets.append(seq(let))
+            parts.append(variable)
+        return seq(lets, _task(plan, parts[:-1], parts[-1]))
+
+    rows = E.binary("min", E.const(plan.row_block), plan.rows)
+    work = rows * plan.keys * (plan.depth + plan.size + EXPONENTIAL_COST)
+    return call.function(micro.parallel(micro.product(extents), work, task))
+
+
+def _plan(call: KernelCall) -> AttentionPlan:
+    query, key, value, mask = (*call.operands, None)[:4]
+    if query is None or key is None or value is None:
+        raise CompileError(f"{call.name}: attention; got no query, key or value; expected all three")
+    result, inner = call.results[0], call.attrs.inner
+    place = len(result.shape) - 2 - inner
+    rows, size = result.shape[place], result.shape[-1]
+    keys = value.shape[-2]
+    dtype = tiles.accumulator_dtype(query.dtype, key.dtype)
+    lanes, registers, item = call.target.lanes(dtype), call.target.vector_registers, dtypes.itemsize(dtype)
+    vectors, tile_rows = tiles.product_tile(micro.static(rows), micro.static(size), lanes, registers)
+    wide = max(v for v in range(1, tiles.MAX_VECTORS + 1) if v == 1 or tiles.fits(tile_rows, v, registers))
+    widest = max(1, _known(query.shape[-1], "depth"), _known(size, "size of values")) * item
+    known = micro.static(keys)
+    cache = call.target.l2_cache // widest
+    whole = known is not None and known <= min(WHOLE_KEYS, cache // WHOLE_SHARE)
+    key_block = max(1, known) if known is not None and whole else _key_block(known, wide * lanes, cache // KEY_SHARE)
+    few_rows = gemm.row_block(rows, tile_rows, max(LEAST_TILES * tile_rows, SCORE_BYTES // (key_block * item)))
+    batch = (*result.shape[:place], *result.shape[place + 1:-1])
+    return AttentionPlan(
+        query, key, value, mask, result, call.attrs, call.target, batch, rows, keys,
+        query.shape[-1], size, RegisterTile(tile_rows, wide, lanes, dtype), RegisterTile(tile_rows, vectors, lanes, dtype),
+        gemm.row_block(rows, few_rows, min(MOST_ROWS, STAGED_BYTES // widest)), few_rows, key_block, whole)
+
+
+def _key_block(keys: int | None, width: int, fitting: int) -> int:
+    """Keys of one of several blocks: whole column tiles."""
+    most = max(width, min(KEY_BLOCK, fitting) // width * width)
+    return most if keys is None else min(most, _padded(tiles.even_blocks(keys, most), width))
+
+
+def _known(extent: Expr, what: str) -> int:
+    found = micro.static(extent)
+    if found is None:
+        raise CompileError(f"attention: {what}; got a size known at run time only; expected a constant")
+    return found
+
+
+def _padded(extent: int, block: int) -> int:
+    return -(-extent // block) * block
+
+
+def _task(plan: AttentionPlan, batch: Sequence[Expr], number: Expr) -> Stmt:
+    state = _State(plan)
+    lets, rows = Rows.of_block(number, plan.row_block, plan.rows)
+    begin = seq(lets, state.allocate(), _stage_query(plan, state, batch, rows))
+    if plan.whole:
+        return seq(begin, _key_block_of_rows(plan, state, batch, rows, E.const(0), plan.keys))
+
+    def block(index: Expr) -> Stmt:
+        lets, first = micro.bind("first_key", index * plan.key_block)
+        lets_count, count = micro.bind("key_count", E.binary("min", E.const(plan.key_block), plan.keys - first))
+        return seq(lets, lets_count, _key_block_of_rows(plan, state, batch, rows, first, count))
+
+    blocks = micro.serial("key_block", micro.ceildiv(plan.keys, plan.key_block), block)
+    return seq(begin, _clear(plan, state, rows), blocks, _write_sums(plan, state, batch, rows))
+
+
+def _stage_query(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows) -> Stmt:
+    """The rows of query times the scale."""
+
+    def copy_row(row: Expr) -> Stmt:
+        def vector(k: Expr, mask: Expr | None) -> Stmt:
+            x = plan.read_query(batch, rows.begin + row, k, mask)
+            base = k.base if isinstance(k, E.Ramp) else k
+            scaled = x * E.const(plan.attrs.scale, plan.dtype, k.lanes)
+            return store(state.query, E.ramp(row * plan.depth + base, 1, k.lanes), scaled, mask)
+
+        return micro.each_vector("k", plan.depth, plan.lanes, vector)
+
+    return micro.serial("row", rows.count, copy_row)
+
+
+def _key_block_of_rows(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows, first: Expr, count: Expr) -> Stmt:
+    """All that a block of keys adds to a block of rows: a few rows at a time, and the keys that they see."""
+
+    def few(number: Expr) -> Stmt:
+        lets, begin = micro.bind("few_begin", rows.begin + number * plan.few_rows)
+        left = rows.count - number * plan.few_rows
+        lets_count, found = micro.bind("few_count", E.binary("min", E.const(plan.few_rows), left))
+        some = Rows(begin, found, rows.total, plan.few_rows)
+        look, seen = _seen(plan, state, batch, rows, some, first, count)
+        passes = micro.serial("row", found, lambda row: _exponentials(plan, state, begin - rows.begin, row, seen))
+        work = seq(_scores(plan, state, batch, rows, some, first, seen), passes, _weighted(plan, state, batch, rows, some, seen))
+        return seq(lets, lets_count, look, work if plan.whole or seen is count else micro.guarded(seen > 0, work))
+
+    return seq(_pack(plan, state, batch, first, count), micro.serial("few", micro.ceildiv(rows.count, plan.few_rows), few))
+
+
+def _seen(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows, few: Rows, first: Expr,
+          count: Expr) -> tuple[Stmt, Expr]:
+    """How many keys of a block matter to a few rows, after a statement that looks at the mask."""
+    visible = VisibleKeys.of(plan.mask, plan.attrs.fill, plan.lanes)
+    if visible is None:
+        return seq(), count
+    if plan.whole:
+        look, found = visible.count(batch, few, first, count, None)
+    else:
+        least = micro.local("least", plan.dtype, 1)
+        fewest = micro.serial("row", few.count, lambda row: store(least, 0, E.binary(
+            "min", E.load(least, 0), E.load(state.largest, few.begin - rows.begin + row))))
+        look, found = visible.count(batch, few, first, count, E.load(least, 0) > E.const(SHOWING, plan.dtype))
+        look = seq(Allocate(least), store(least, 0, E.const(math.inf, plan.dtype)), fewest, look)
+    lets, seen = micro.bind("seen", found)
+    return seq(look, lets), seen
+
+
+def _pack(plan: AttentionPlan, state: _State, batch: Sequence[Expr], first: Expr, count: Expr) -> Stmt:
+    """Copies a block of keys and their values in column tiles."""
+
+    def keys(number: Expr) -> Stmt:
+        lets, column = micro.bind("column", first + number * plan.score_tile.width)
+        base = number * _key_panel(plan)
+        return seq(lets, plan.keys_of(batch).pack(state.keys, base, column))
+
+    def values(number: Expr) -> Stmt:
+        lets, column = micro.bind("out_column", number * plan.out_tile.width)
+        return seq(lets, plan.values_of(batch, first, count).pack(state.values, number * _value_panel(plan), column))
+
+    return seq(micro.serial("column_tile", micro.ceildiv(count, plan.score_tile.width), keys),
+               micro.serial("out_tile", micro.ceildiv(plan.size, plan.out_tile.width), values))
+
+
+def _key_panel(plan: AttentionPlan) -> int:
+    """Elements of a packed column tile of keys."""
+    return _padded(_known(plan.depth, "depth"), plan.lanes) * plan.score_tile.width
+
+
+def _value_panel(plan: AttentionPlan) -> int:
+    return _padded(plan.key_block, plan.lanes) * plan.out_tile.width
+
+
+def _scores(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows, few: Rows, first: Expr, count: Expr) -> Stmt:
+    """The first product; scores of a vector's lanes past the last key are -inf."""
+    tile = plan.score_tile
+
+    def column_tile(number: Expr) -> Stmt:
+        lets, column = micro.bind("column", first + number * tile.width)
+        lets_base, base = micro.bind("panel", number * _key_panel(plan))
+
+        def finish(row: Expr, value: RowValue) -> Stmt:
+            def write(v: int, mask: Expr | None) -> Stmt:
+                x = _biased(plan, batch, row, column + v * tile.lanes, _capped(plan, value(v)), mask)
+                at = (row - few.begin) * plan.stride + (column - first) + v * tile.lanes
+                return store(state.scores, E.ramp(at, 1, tile.lanes), x)
+
+            return gemm.column_vectors(tile.vectors, tile.lanes, column, plan.keys, write)
+
+        product = Product(tile, plan.depth, lambda row, k: E.load(state.query, (row - rows.begin) * plan.depth + k),
+                          panel_vector(state.keys, tile, base), finish)
+        return seq(lets, lets_base, gemm.any_rows(product, few, plan.rows))
+
+    return micro.serial("column_tile", micro.ceildiv(count, tile.width), column_tile)
+
+
+def _capped(plan: AttentionPlan, x: Expr) -> Expr:
+    bound = plan.attrs.softcap
+    if not bound:
+        return x
+    cap = E.const(bound, plan.dtype, x.lanes)
+    return E.call("tanh", x / cap) * cap
+
+
+def _biased(plan: AttentionPlan, batch: Sequence[Expr], row: Expr, column: Expr, x: Expr, inside: Expr | None) -> Expr:
+    """With the mask applied."""
+    mask = plan.mask
+    if mask is not None:
+        indices = broadcast_indices([*batch, row, E.ramp(column, 1, x.lanes)], mask.shape)
+        lanes = max((i.lanes for i in indices), default=1)
+        value = mask.read(indices, inside if lanes > 1 else None)
+        if mask.dtype == "bool":
+            x = E.select(E.broadcast(value, x.lanes), x, E.const(plan.attrs.fill, plan.dtype, x.lanes))
+        else:
+            x = x + E.broadcast(E.cast(value, plan.dtype), x.lanes)
+    return x if inside is None else E.select(inside, x, E.const(-math.inf, plan.dtype, x.lanes))
+
+
+def _exponentials(plan: AttentionPlan, state: _State, before: Expr, few_row: Expr, count: Expr) -> Stmt:
+    """Scores of a row become exponentials of their distance to the largest; NaN and +inf make the row's sum NaN."""
+    dtype, lanes = plan.dtype, plan.lanes
+    highest = Accumulators.create(LARGEST_NUMBER, dtype, lanes, UNROLL, plan.target)
+    added = Accumulators.create("sum", dtype, lanes, UNROLL, plan.target)
+    lets, base = micro.bind("row_base", few_row * plan.stride)
+    lets_row, row = micro.bind("row_of_task", before + few_row)
+
+    def at(offset: Expr) -> Expr:
+        return E.ramp(base + offset, 1, lanes)
+
+    found = E.Var(dtype, 1, "largest")
+    find = _each_vector(count, lanes, lambda offset, slot: highest.step(slot, E.load(state.scores, at(offset))))
+    largest = highest.total()
+    if not plan.whole:
+        old = E.load(state.largest, row)
+        largest = E.select(E.compare("gt", old, largest), old, largest)
+    shift = E.Var(dtype, 1, "shift")
+    lowest = E.const(-math.inf, dtype)
+
+    def exponential(offset: Expr, slot: int) -> Stmt:
+        e = E.Var(dtype, lanes, "e")
+        value = E.call("exp", E.load(state.scores, at(offset)) - E.broadcast(shift, lanes))
+        return seq(Let(e, value), store(state.scores, at(offset), e), added.step(slot, e))
+
+    return seq(lets, lets_row, highest.start(), find, Let(found, largest),
+               Let(shift, E.select(E.compare("eq", found, lowest), E.const(0, dtype), found)),
+               added.start(), _each_vector(count, lanes, exponential), _keep(plan, state, row, found, shift, added.total()))
+
+
+def _each_vector(count: Expr, lanes: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
+    """``body(offset, slot)`` for every vector of a row; neighbours have different slots."""
+    vectors = micro.ceildiv(count, lanes)
+    known = micro.static(vectors)
+    if known is not None and known <= WRITTEN_OUT:
+        return seq(body(E.const(v * lanes), v % UNROLL) for v in range(known))
+    groups = vectors // UNROLL
+    main = micro.serial("group", groups, lambda g: seq(body((g * UNROLL + u) * lanes, u) for u in range(UNROLL)))
+    if known is None:
+        return seq(main, micro.serial("v", vectors - groups * UNROLL, lambda i: body(i * lanes, 0), groups * UNROLL))
+    rest = seq(body(E.const((known // UNROLL * UNROLL + u) * lanes), u) for u in range(known % UNROLL))
+    return seq(main, rest)
+
+
+def _keep(plan: AttentionPlan, state: _State, row: Expr, largest: Expr, shift: Expr, added: Expr) -> Stmt:
+    """Remembers the sum of a row; with one block, the factor of its results."""
+    if plan.whole:
+        return store(state.factor, row, _inverse(plan, added))
+    factor = E.Var(plan.dtype, 1, "factor")
+    return seq(Let(factor, E.call("exp", E.load(state.largest, row) - shift)),
+               store(state.total, row, E.load(state.total, row) * factor + added),
+               store(state.largest, row, largest), store(state.factor, row, factor))
+
+
+def _inverse(plan: AttentionPlan, total: Expr) -> Expr:
+    """1 / total; 0 for a row without keys, and for one that sees none if the operator says so."""
+    one, zero = E.const(1, plan.dtype), E.const(0, plan.dtype)
+    if plan.attrs.zero_unseen or E.is_const(plan.keys, 0):
+        return E.select(E.compare("eq", total, zero), zero, one / total)
+    return one / total if plan.whole else E.select(plan.keys.eq(0), zero, one / total)
+
+
+def _weighted(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows, few: Rows, count: Expr) -> Stmt:
+    """The second product: exponentials times values."""
+    tile = plan.out_tile
+
+    def column_tile(number: Expr) -> Stmt:
+        lets, column = micro.bind("out_column", number * tile.width)
+        lets_base, base = micro.bind("panel", number * _value_panel(plan))
+
+        def slot(row: Expr, v: int) -> Expr:
+            return E.ramp((row - rows.begin) * state.sum_stride + column + v * tile.lanes, 1, tile.lanes)
+
+        def factor(row: Expr) -> Expr:
+            return E.broadcast(E.load(state.factor, row - rows.begin), tile.lanes)
+
+        def finish(row: Expr, value: RowValue) -> Stmt:
+            if not plan.whole:
+                return seq(store(state.sums, slot(row, v), value(v)) for v in range(tile.vectors))
+            scale, share = micro.bind("share", factor(row))
+            return seq(scale, _write_row(plan, batch, row, column, lambda v: value(v) * share))
+
+        start = None if plan.whole else lambda row, v: E.load(state.sums, slot(row, v)) * factor(row)
+        product = Product(tile, count, lambda row, k: E.load(state.scores, (row - few.begin) * plan.stride + k),
+                          panel_vector(state.values, tile, base), finish, start)
+        return seq(lets, lets_base, gemm.any_rows(product, few, plan.rows))
+
+    return micro.serial("out_tile", micro.ceildiv(plan.size, tile.width), column_tile)
+
+
+def _clear(plan: AttentionPlan, state: _State, rows: Rows) -> Stmt:
+    zero = E.const(0, plan.dtype, plan.lanes)
+
+    def row_start(row: Expr) -> Stmt:
+        clear = micro.serial("v", state.sum_stride // plan.lanes,
+                             lambda v: store(state.sums, E.ramp(row * state.sum_stride + v * plan.lanes, 1, plan.lanes), zero))
+        lowest = E.const(-math.inf, plan.dtype)
+        return seq(store(state.largest, row, lowest), store(state.total, row, E.const(0, plan.dtype)), clear)
+
+    return micro.serial("row", rows.count, row_start)
+
+
+def _write_sums(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows) -> Stmt:
+    """Divides what all blocks of keys summed, and writes it."""
+    tile = plan.out_tile
+
+    def write(row: Expr) -> Stmt:
+        lets, share = micro.bind("share", E.broadcast(_inverse(plan, E.load(state.total, row)), tile.lanes))
+
+        def column_tile(number: Expr) -> Stmt:
+            lets_column, column = micro.bind("out_column", number * tile.width)
+
+            def value(v: int) -> Expr:
+                return E.load(state.sums, E.ramp(row * state.sum_stride + column + v * tile.lanes, 1, tile.lanes)) * share
+
+            return seq(lets_column, _write_row(plan, batch, rows.begin + row, column, value))
+
+        return seq(lets, micro.serial("out_tile", micro.ceildiv(plan.size, tile.width), column_tile))
+
+    return micro.serial("row", rows.count, write)
+
+
+def _write_row(plan: AttentionPlan, batch: Sequence[Expr], row: Expr, column: Expr, value: RowValue) -> Stmt:
+    """Writes one row of a column tile."""
+    tile = plan.out_tile
+
+    def vector(v: int, mask: Expr | None) -> Stmt:
+        return plan.write(batch, row, E.ramp(column + v * tile.lanes, 1, tile.lanes), value(v), mask)
+
+    return gemm.column_vectors(tile.vectors, tile.lanes, column, plan.size, vector)
+
+
+__all__ = ["attention"]

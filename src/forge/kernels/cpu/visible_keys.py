@@ -1,0 +1,111 @@
+"""Which keys of a block a few rows of attention see at all: what a mask hides from each of them needs no scores.
+
+Causal and padded attention hide the last keys, and sliding windows whole blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forge.kernels.contract import Reader
+from forge.kernels.cpu import micro
+from forge.kernels.cpu.gemm import Rows
+from forge.kernels.cpu.panels import broadcast_indices
+from forge.tir import expr as E
+from forge.tir.expr import Expr
+from forge.tir.stmt import Allocate, Stmt, seq, store
+
+HIDING = -1e30
+"""A mask of at most this hides a key from a row that sees another one: the difference of their scores has no exponential."""
+SHOWING = -1e20
+"""A key with a mask above this is seen."""
+
+
+@dataclass(frozen=True)
+class VisibleKeys:
+    """Reads a mask.
+
+    Attributes:
+        mask: broadcasts to the scores.
+        fill: the score of a key that a bool mask hides.
+        lanes: keys that are looked at together.
+    """
+
+    mask: Reader
+    fill: float
+    lanes: int
+
+    @staticmethod
+    def of(mask: Reader | None, fill: float, lanes: int) -> VisibleKeys | None:
+        """None where no mask can hide keys."""
+        if mask is None or not mask.shape or E.is_const(mask.shape[-1], 1) or mask.dtype == "bool" and fill > HIDING:
+            return None
+        return VisibleKeys(mask, fill, lanes)
+
+    @property
+    def _needs_another(self) -> bool:
+        """Whether a row of nothing but hidden keys weighs them all the same; with scores of -inf it weighs none."""
+        return self.mask.dtype != "bool" or self.fill > float("-inf")
+
+    def count(self, batch: Sequence[Expr], rows: Rows, first: Expr, count: Expr, seen_before: Expr | None) -> tuple[Stmt, Expr]:
+        """How many of the keys [first, first + count) must be looked at: whole vectors, or ``count``.
+
+        ``seen_before`` tells whether every row saw a key of an earlier block.
+        """
+        end, known = micro.local("end", "int64", 1), micro.local("known", "int64", 1)
+        vectors = micro.ceildiv(count, self.lanes)
+        some = _Part(batch, rows, first, count)
+
+        def backwards(i: Expr) -> Stmt:
+            vector = vectors - 1 - i
+            look, seen = self._seen(some, vector, by_all=False)
+            return micro.guarded(E.load(end, 0).eq(0), seq(look, micro.guarded(seen, store(end, 0, vector + 1))))
+
+        def forwards(vector: Expr) -> Stmt:
+            look, seen = self._seen(some, vector, by_all=True)
+            return micro.guarded(E.load(known, 0).eq(0), seq(look, micro.guarded(seen, store(known, 0, E.const(1)))))
+
+        search = seq(store(end, 0, E.const(0)), micro.serial("v", vectors, backwards))
+        found = E.binary("min", E.load(end, 0) * self.lanes, count)
+        if not self._needs_another:
+            return seq(Allocate(end), search), found
+        before = E.const(0) if seen_before is None else E.select(seen_before, E.const(1), E.const(0))
+        return seq(Allocate(end), Allocate(known), store(known, 0, before), micro.serial("v", vectors, forwards),
+                   micro.guarded(E.load(known, 0).eq(0), store(end, 0, vectors), search)), found
+
+    def _seen(self, part: _Part, vector: Expr, *, by_all: bool) -> tuple[Stmt, Expr]:
+        """Whether any row, or every one, sees a key of a vector; the statement comes first."""
+        shown = micro.local("shown", "int64", 1)
+        offset = vector * self.lanes
+        inside = E.ramp(offset, 1, self.lanes) < part.count
+        one_row = len(self.mask.shape) < 2 or E.is_const(self.mask.shape[-2], 1)
+
+        def row(i: Expr) -> Stmt:
+            indices = [*part.batch, part.rows.begin + i, E.ramp(part.first + offset, 1, self.lanes)]
+            value = self.mask.read(broadcast_indices(indices, self.mask.shape), inside)
+            visible = self._visible(value, SHOWING if by_all else HIDING)
+            one = E.select(E.call("reduce_or", E.binary("and", visible, inside)), E.const(1), E.const(0))
+            return store(shown, 0, E.binary("and" if by_all else "or", E.load(shown, 0), one))
+
+        each = micro.serial("row", 1 if one_row else part.rows.count, row)
+        return seq(Allocate(shown), store(shown, 0, E.const(int(by_all))), each), E.load(shown, 0).ne(0)
+
+    def _visible(self, value: Expr, least: float) -> Expr:
+        """NaN is visible."""
+        if value.dtype == "bool":
+            return value
+        return E.logical_not(value <= E.const(least, value.dtype, value.lanes))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Keys [first, first + count) of some rows of one of the matrices of scores."""
+
+    batch: Sequence[Expr]
+    rows: Rows
+    first: Expr
+    count: Expr
+
+
+__all__ = ["HIDING", "SHOWING", "VisibleKeys"]

@@ -1,0 +1,189 @@
+"""Fused attention against NumPy in float64, at every vector width, for each way of masking and of blocking keys."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from forge.codegen.testing import build
+from forge.kernels.testing import Case, Spec
+from forge.ops.nn_contrib_attention import FusedAttention, FusedAttentionAttrs
+from forge.tir import expr as E
+from tests.kernels.support import assert_close, guarded, run, targets_here
+
+RNG = np.random.default_rng(5)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def truth(arrays: list[np.ndarray], attrs: FusedAttentionAttrs) -> np.ndarray:
+    wide = [a if a.dtype == bool else a.astype(np.float64) for a in arrays]
+    return np.asarray(FusedAttention().reference(wide, attrs)[0])
+
+
+def check(arrays: list[np.ndarray], target: str, **options: object) -> None:
+    attrs = FusedAttentionAttrs(**options)
+    want = truth(arrays, attrs)
+    specs = [Spec(a.shape, "bool" if a.dtype == bool else str(a.dtype)) for a in arrays]
+    got = run(Case("attention", specs, Spec(want.shape, specs[0].dtype), vars(attrs)), arrays, target)
+    assert_close(got, want, arrays[1].shape[-2] + arrays[0].shape[-1])
+
+
+SHAPES = {
+    "one row": ((2, 1, 16), (2, 9, 16), (2, 9, 16)),
+    "odd": ((2, 3, 7, 5), (2, 3, 11, 5), (2, 3, 11, 6)),
+    "heads": ((1, 2, 33, 64), (1, 2, 33, 64), (1, 2, 33, 64)),
+    "wide values": ((70, 8), (20, 8), (20, 75)),
+    "shared keys": ((2, 2, 3, 9, 8), (2, 1, 1, 17, 8), (2, 1, 17, 8)),
+    "many rows": ((450, 16), (37, 16), (37, 16)),
+    "several blocks of keys": ((13, 8), (700, 8), (700, 24)),
+    "one key": ((5, 4), (1, 4), (1, 4)),
+}
+
+
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize("name", SHAPES)
+def test_matches_numpy(target: str, name: str) -> None:
+    query, key, value = SHAPES[name]
+    check([normal(*query), normal(*key), normal(*value)], target, scale=0.4)
+
+
+@pytest.mark.parametrize("target", targets_here())
+def test_float64(target: str) -> None:
+    check([RNG.standard_normal(s) for s in ((9, 8), (19, 8), (19, 10))], target)
+
+
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize("keys", [21, 650])
+@pytest.mark.parametrize("mask", [(2, 3, 7, None), (1, 1, 7, None), (None,), (2, 1, 1, None), (7, 1), ()], ids=str)
+def test_masks_broadcast(target: str, keys: int, mask: tuple[int | None, ...]) -> None:
+    shape = tuple(keys if extent is None else extent for extent in mask)
+    arrays = [normal(2, 3, 7, 8), normal(2, 3, keys, 8), normal(2, 3, keys, 12)]
+    check([*arrays, normal(*shape)], target)
+    if shape and shape[-1] == keys:
+        visible = RNG.random(shape) < 0.7
+        visible[..., 0] = True
+        check([*arrays, visible], target, fill=-math.inf)
+        check([*arrays, visible], target, fill=-3.4028235e38)
+
+
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize("keys", [20, 1100])
+def test_late_keys_outweigh_early_ones(target: str, keys: int) -> None:
+    query, key, value = normal(9, 8), normal(keys, 8), normal(keys, 8)
+    check([query, key, value, np.linspace(-80, 80, keys, dtype=np.float32)], target)
+    check([query, key, value, np.where(np.arange(keys) < keys - 3, -np.inf, 0).astype(np.float32)], target)
+
+
+def hidden(kind: str, rows: int, keys: int) -> np.ndarray:
+    """Which keys a row may not see."""
+    i, j = np.arange(rows)[:, None] + max(keys - rows, 0), np.arange(keys)
+    return {
+        "causal": j > i, "window": (j > i) | (j < i - 30),
+        "first half": j + 0 * i < keys // 2, "last half": j + 0 * i >= keys // 2,
+        "all of some rows": (i % 3 == 0) | (j > i), "everything": j + i >= 0, "every other": (i + j) % 2 == 0,
+    }[kind]
+
+
+HIDDEN = ["causal", "window", "first half", "last half", "all of some rows", "everything", "every other"]
+
+
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize(("rows", "keys"), [(70, 70), (100, 1100)])
+@pytest.mark.parametrize("fill", [-math.inf, -3.4028235e38, -1e9])
+@pytest.mark.parametrize("as_bool", [False, True])
+def test_hidden_keys_are_left_out(target: str, rows: int, keys: int, fill: float, as_bool: bool) -> None:
+    attrs = FusedAttentionAttrs(fill=fill, zero_unseen=fill == -math.inf)
+    arrays = [normal(2, rows, 8), normal(2, keys, 8), normal(2, keys, 8)]
+    specs = [*(Spec(a.shape) for a in arrays), Spec((rows, keys), "bool" if as_bool else "float32")]
+    kernel = build(Case("attention", specs, Spec((2, rows, 8)), vars(attrs)).function(target), target)
+    for kind in HIDDEN:
+        masked = hidden(kind, rows, keys)
+        if fill == -1e9 and not as_bool and masked.all(axis=1).any():
+            continue  # its sum with a score is rounded
+        mask = ~masked if as_bool else np.where(masked, np.float32(fill), normal(rows, keys))
+        result = np.full((2, rows, 8), 7, np.float32)
+        kernel(*[guarded(a, str(a.dtype)) for a in (*arrays, mask)], result)
+        if kind == "everything" and fill == -math.inf:
+            assert not result.any()
+        else:
+            assert_close(result, truth([*arrays, mask], attrs), keys)
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+def test_a_mask_for_all_rows_hides_keys(rows: int) -> None:
+    arrays, padded = [normal(2, rows, 8), normal(2, 1100, 8), normal(2, 1100, 8)], np.arange(1100) >= 77
+    for lowest in (-np.inf, -3.4028235e38):
+        check([*arrays, np.where(padded, np.float32(lowest), 0)], "llvm")
+        check([*arrays, ~padded[None]], "llvm", fill=lowest)
+    assert_hidden_values_do_not_matter(arrays, padded)
+
+
+def assert_hidden_values_do_not_matter(arrays: list[np.ndarray], padded: np.ndarray) -> None:
+    """That hidden keys are not read, but for those in a vector with others, shows in numbers that would spoil every sum."""
+    attrs = FusedAttentionAttrs()
+    case = Case("attention", [*(Spec(a.shape) for a in arrays), Spec(padded.shape, "bool")], Spec(arrays[0].shape), vars(attrs))
+    spoiled = [a.copy() for a in arrays]
+    for a in spoiled[1:]:
+        a[:, (np.argmax(padded) + 15) // 16 * 16:] = np.nan
+    assert np.array_equal(run(case, [*spoiled, ~padded], "llvm"), run(case, [*arrays, ~padded], "llvm"))
+
+
+@pytest.mark.parametrize("keys", [20, 1100])
+@pytest.mark.parametrize("zero_unseen", [False, True])
+def test_rows_that_see_nothing(keys: int, zero_unseen: bool) -> None:
+    visible = np.ones((9, keys), bool)
+    visible[4] = False
+    arrays = [normal(9, 8), normal(keys, 8), normal(keys, 8), visible]
+    attrs = FusedAttentionAttrs(zero_unseen=zero_unseen)
+    case = Case("attention", [*(Spec(a.shape) for a in arrays[:3]), Spec(visible.shape, "bool")], Spec((9, 8)), vars(attrs))
+    got, want = run(case, arrays, "llvm"), truth(arrays, attrs)
+    assert np.array_equal(got[4], np.full(8, 0 if zero_unseen else np.nan), equal_nan=True)
+    others = np.arange(9) != 4
+    assert_close(got[others], want[others], keys)
+
+
+@pytest.mark.parametrize("keys", [20, 1100])
+def test_nan_and_infinite_scores_make_their_row_nan(keys: int) -> None:
+    bias = np.zeros((9, keys), np.float32)
+    bias[2, 5], bias[3, keys - 1], bias[6, 1] = np.nan, np.inf, np.inf
+    arrays = [normal(9, 8), normal(keys, 8), normal(keys, 8), bias]
+    specs = [Spec(a.shape) for a in arrays]
+    got = run(Case("attention", specs, Spec((9, 8)), vars(FusedAttentionAttrs())), arrays, "llvm")
+    assert np.isnan(got).all(axis=1).tolist() == [i in (2, 3, 6) for i in range(9)]
+    assert not np.isnan(got[[0, 1, 4, 5, 7, 8]]).any()
+
+
+@pytest.mark.parametrize("target", targets_here())
+def test_options(target: str) -> None:
+    query, key, value = normal(2, 3, 9, 8), normal(2, 3, 30, 8), normal(2, 3, 30, 8)
+    check([query, key, value], target, softcap=1.5, scale=2.0)
+    check([query, np.ascontiguousarray(key.swapaxes(-1, -2)), value], target, transpose_key=False)
+    check([query, key, value], target, inner=1)
+    check([query, key, value], target, inner=2)
+
+
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize(("length", "keys"), [(1, 1), (1, 37), (5, 5), (13, 600), (100, 3), (0, 3)])
+def test_sizes_known_at_run_time(target: str, length: int, keys: int) -> None:
+    n, s = E.var("n"), E.var("s")
+    case = Case("attention", [Spec((2, n, 8)), Spec((2, s, 8)), Spec((2, s, 10)), Spec((n, s))], Spec((n, 2, 10)),
+                vars(FusedAttentionAttrs(inner=1)), symbols=(n, s))
+    arrays = [normal(2, length, 8), normal(2, keys, 8), normal(2, keys, 10), normal(length, keys)]
+    want = truth(arrays, FusedAttentionAttrs(inner=1))
+    result = guarded(np.full(want.shape, 7, np.float32))
+    build(case.function(target), target)(*[guarded(a) for a in arrays], result, length, keys)
+    if length:
+        assert_close(result, want, keys + 8)
+
+
+def test_no_keys_give_zero() -> None:
+    s = E.var("s")
+    case = Case("attention", [Spec((4, 8)), Spec((s, 8)), Spec((s, 8))], Spec((4, 8)), vars(FusedAttentionAttrs()), symbols=(s,))
+    result = guarded(np.full((4, 8), 7, np.float32))
+    build(case.function(), "llvm")(normal(4, 8), normal(0, 8), normal(0, 8), result, 0)
+    assert not result.any()
