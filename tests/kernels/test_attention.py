@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from forge import dtypes
 from forge.codegen.testing import build
 from forge.kernels.testing import Case, Spec
 from forge.ops.nn_contrib_attention import FusedAttention, FusedAttentionAttrs
@@ -14,6 +15,7 @@ from forge.tir import expr as E
 from tests.kernels.support import assert_close, guarded, run, targets_here
 
 RNG = np.random.default_rng(5)
+BFLOAT16 = dtypes.numpy_dtype("bfloat16")
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -58,6 +60,38 @@ def test_float64(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize("name", [*SHAPES, "odd depth", "transposed key"])
+def test_bfloat16(target: str, name: str) -> None:
+    """Scores carry the rounding of nothing but their sums; exponentials are rounded to 8 bits."""
+    shapes = SHAPES.get(name) or ((7, 6 if name == "transposed key" else 5), (9, 6 if name == "transposed key" else 5), (9, 3))
+    arrays = [normal(*shape).astype(BFLOAT16) for shape in shapes]
+    if name == "transposed key":
+        arrays[1] = np.ascontiguousarray(arrays[1].swapaxes(-1, -2))
+    attrs = FusedAttentionAttrs(scale=0.4, transpose_key=name != "transposed key")
+    want = truth([a.astype(np.float64) for a in arrays], attrs)
+    case = Case("attention", [Spec(a.shape, "bfloat16") for a in arrays], Spec(want.shape, "bfloat16"), vars(attrs))
+    got = run(case, arrays, target).astype(np.float64)
+    bound = np.abs(arrays[2].astype(np.float64)).max()
+    assert np.abs(got - want).max() <= 2**-8 * np.abs(want).max() + 2**-9 * bound
+
+
+@pytest.mark.parametrize("target", targets_here())
+def test_bfloat16_with_masks_and_odd_numbers_of_keys_at_run_time(target: str) -> None:
+    n, s = E.var("n"), E.var("s")
+    case = Case("attention", [Spec((n, 8), "bfloat16"), Spec((s, 8), "bfloat16"), Spec((s, 10), "bfloat16"), Spec((n, s))],
+                Spec((n, 10), "bfloat16"), vars(FusedAttentionAttrs(scale=0.3, softcap=4.0)), symbols=(n, s))
+    kernel = build(case.function(target), target)
+    for length, keys in ((1, 1), (3, 17), (40, 600), (9, 1031)):
+        arrays = [normal(length, 8), normal(keys, 8), normal(keys, 10)]
+        arrays = [a.astype(BFLOAT16) for a in arrays]
+        mask = np.where(np.arange(keys) > np.arange(length)[:, None] + keys - length, -np.inf, normal(length, keys))
+        result = guarded(np.zeros((length, 10)), "bfloat16")
+        kernel(*[guarded(a, "bfloat16") for a in arrays], guarded(mask), result, length, keys)
+        want = truth([a.astype(np.float64) for a in (*arrays, mask)], FusedAttentionAttrs(scale=0.3, softcap=4.0))
+        assert np.abs(result.astype(np.float64) - want).max() <= 0.03
+
+
+@pytest.mark.parametrize("target", targets_here())
 @pytest.mark.parametrize("keys", [21, 650])
 @pytest.mark.parametrize("mask", [(2, 3, 7, None), (1, 1, 7, None), (None,), (2, 1, 1, None), (7, 1), ()], ids=str)
 def test_masks_broadcast(target: str, keys: int, mask: tuple[int | None, ...]) -> None:
@@ -74,8 +108,8 @@ def test_masks_broadcast(target: str, keys: int, mask: tuple[int | None, ...]) -
 @pytest.mark.parametrize("target", targets_here())
 @pytest.mark.parametrize("keys", [20, 1100])
 def test_late_keys_outweigh_early_ones(target: str, keys: int) -> None:
-    query, key, value = normal(9, 8), normal(keys, 8), normal(keys, 8)
-    check([query, key, value, np.linspace(-80, 80, keys, dtype=np.float32)], target)
+    query, key, value = (np.round(normal(n, 8) * 8) / 8 for n in (9, keys, keys))  # scores are exact
+    check([query, key, value, np.round(np.linspace(-80, 80, keys, dtype=np.float32))], target)
     check([query, key, value, np.where(np.arange(keys) < keys - 3, -np.inf, 0).astype(np.float32)], target)
 
 

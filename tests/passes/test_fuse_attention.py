@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forge import dims
+from forge import dims, dtypes
 from forge.driver import compile_module
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module, Value
@@ -103,6 +103,14 @@ def symbolic(b: Builder, x: Inputs) -> Value:
     return weighted(b, x, b.call("add", scores(b, x, "n", "s"), x("m", 1, 1, "n", "s")))
 
 
+def bfloat16(b: Builder, x: Inputs) -> Value:
+    """As ``to_bfloat16`` leaves it: scores and softmax in float32."""
+    q, k, v = (x(name, 2, 3, n, 8, dtype="bfloat16") for name, n in zip("qkv", (300, 260, 260)))
+    q = b.call("multiply", q, b.constant(np.array(0.5, dtypes.numpy_dtype("bfloat16"))))
+    s = b.call("add", b.call("nn.matmul", q, k, transpose_b=True, out_dtype="float32"), x("m", 300, 260))
+    return b.call("nn.matmul", b.call("cast", b.call("nn.softmax", s, axis=-1), dtype="bfloat16"), v)
+
+
 def operator(**attributes: Any) -> Write:
     """``nn.attention``, decomposed."""
 
@@ -118,14 +126,14 @@ def operator(**attributes: Any) -> Write:
 
 FUSED: dict[str, Write] = {
     f.__name__: f for f in (plain, scaled, scaled_before, added_mask, two_added_masks, selected, capped, heads_last,
-                            from_rows_first, symbolic)
+                            from_rows_first, symbolic, bfloat16)
 }
 
 
 @pytest.mark.parametrize("name", FUSED)
 def test_becomes_one_operator(name: str) -> None:
     graph = graph_of(FUSED[name])
-    assert check(fuse_attention.run, graph, symbols=SYMBOLS) == 1
+    assert check(fuse_attention.run, graph, symbols=SYMBOLS, tolerance=2**-7 if name == "bfloat16" else 1e-5) == 1
     ops = [node.op for node in graph.nodes]
     assert "nn.contrib_attention" in ops
     assert "nn.softmax" not in ops
@@ -194,4 +202,6 @@ def test_compiled(name: str, threads: int) -> None:
     module = Module(graph)
     fused, plain = (compile_module(module, target="llvm", opt_level=level) for level in (3, 0))
     want = np.asarray(plain.runtime(num_threads=1)(*inputs))
-    np.testing.assert_allclose(np.asarray(fused.runtime(num_threads=threads)(*inputs)), want, rtol=2e-5, atol=2e-5)
+    got = np.asarray(fused.runtime(num_threads=threads)(*inputs))
+    tolerance = 2**-7 if name == "bfloat16" else 2e-5
+    np.testing.assert_allclose(got.astype(want.dtype), want, rtol=tolerance, atol=tolerance)

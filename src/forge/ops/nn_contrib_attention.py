@@ -32,9 +32,11 @@ class FusedAttention(Op[FusedAttentionAttrs]):
     """``out[..., i] = sum over j of softmax over j (s[..., i, j]) * value[..., j]``, ``s = bias(cap(scale * query . key))``.
 
     Operands: query ``[..., L, D]``, key ``[..., S, D]`` (``[..., D, S]`` without ``transpose_key``), value ``[..., S, E]``,
-    whose leading axes broadcast; ``mask``, which broadcasts to ``[..., L, S]``: of the operands' dtype it is added, a bool puts
-    ``fill`` where it is False. ``cap(x) = softcap * tanh(x / softcap)``, x where ``softcap`` is 0. A row of nothing but -inf
-    gives NaN, or 0 with ``zero_unseen``.
+    whose leading axes broadcast; ``mask``, which broadcasts to ``[..., L, S]``: of the operands' dtype or float32 it is added, a
+    bool puts ``fill`` where it is False. ``cap(x) = softcap * tanh(x / softcap)``, x where ``softcap`` is 0. A row of nothing
+    but -inf gives NaN, or 0 with ``zero_unseen``. Scores, their exponentials and sums are not rounded to a narrow dtype, but for
+    the exponentials that multiply values of bfloat16. A key with a mask of -1e30 or less may be left out for rows that see
+    others, NaN or not.
 
     Result: ``[..., L, E]``; with ``inner = n``, axis L stands before the last n of the leading axes. Kernel family ``attention``.
     """
@@ -83,8 +85,8 @@ class FusedAttention(Op[FusedAttentionAttrs]):
 
 
 def _check_mask(op: str, mask: TensorType, dtype: str, full: tuple[Dim, ...]) -> None:
-    if mask.dtype not in ("bool", dtype):
-        raise fail(op, "element type of mask", mask.dtype, f"bool or {dtype}")
+    if mask.dtype not in ("bool", "float32", dtype):
+        raise fail(op, "element type of mask", mask.dtype, f"bool, float32 or {dtype}")
     if mask.rank > len(full):
         raise fail(op, "rank of mask", mask.rank, f"at most {len(full)}")
     for got, wanted in zip(broadcast_shapes(op, full, mask.shape), full, strict=True):

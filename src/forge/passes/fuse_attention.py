@@ -22,6 +22,8 @@ from forge.passes.rewriting import before, live_nodes, on_all_graphs, only_use, 
 
 MOST_WIDTH = 256
 """Of queries and values: that much of a block of rows lies on the stack."""
+SCORE_TYPES = {"float32": "float32", "float64": "float64", "bfloat16": "float32"}
+"""By the type of the operands."""
 LEAST_KEYS = 256
 """With fewer, three kernels are as fast: all that they write stays in the second-level cache."""
 
@@ -55,7 +57,7 @@ def _fuse(graph: Graph, node: Node) -> int:
     probabilities, value = operand(node), operand(node, 1)
     if node.attributes["transpose_a"] or node.attributes["transpose_b"] or node.result.dtype != value.dtype:
         return 0
-    shares, seen = _where_seen(_through_reshapes(graph, probabilities))
+    shares, seen = _where_seen(_widened(graph, _through_reshapes(graph, probabilities)))
     softmax = made_by(shares, "nn.softmax")
     if softmax is None or not _only_for(graph, softmax.result) or softmax.attributes["axis"] not in (-1, softmax.result.rank - 1):
         return 0
@@ -66,6 +68,14 @@ def _fuse(graph: Graph, node: Node) -> int:
         return 0
     scores.zero_unseen = seen is not None
     return _Rewrite(graph, node, scores).run()
+
+
+def _widened(graph: Graph, value: Value | None) -> Value | None:
+    """What float32 is rounded to bfloat16 for the second product; other values as they are."""
+    node = made_by(value, "cast")
+    if node is None or node.result.dtype != "bfloat16" or operand(node).dtype != "float32":
+        return value
+    return _through_reshapes(graph, operand(node))
 
 
 def _where_seen(value: Value | None) -> tuple[Value | None, Value | None]:
@@ -202,9 +212,9 @@ def _leads_to_product(value: Value, depth: int = 8) -> bool:
 def _suitable(product: Node, value: Value, probabilities: Value) -> bool:
     """Whether the kernel takes these operands, and gains by it."""
     query, key = operand(product), operand(product, 1)
-    if product.attributes["transpose_a"] or not query.dtype == key.dtype == value.dtype == product.result.dtype:
+    if product.attributes["transpose_a"] or not query.dtype == key.dtype == value.dtype:
         return False
-    if query.dtype not in ("float32", "float64") or value.rank < 2:
+    if SCORE_TYPES.get(query.dtype) != product.result.dtype or value.rank < 2:
         return False
     if probabilities.shape != product.result.shape:
         return False

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.ops.case import Case, Fixed, boolean, f16, f32, f64, row
+from tests.ops.case import Case, Fixed, bf16, boolean, f16, f32, f64, row
 
 QKV = (f32(2, 4, 5, 8), f32(2, 4, 7, 8), f32(2, 4, 7, 3))
 HOLES = np.array([[[[True, False, True, True, False, True, True]], [[False] * 7]]])  # [1, 2, 1, 7]; nothing visible for head 1
@@ -73,6 +73,8 @@ def fused_rows() -> list[Case]:
         row(op, [f32(1, 2, 3, 4), f32(1, 2, 7, 4), f32(1, 2, 7, 4), HOLES], fused(), symbolic=False, note="NaN"),
         row(op, [f32(1, 2, 3, 4), f32(1, 2, 7, 4), f32(1, 2, 7, 4), HOLES], fused(zero_unseen=True), symbolic=False,
             zero_unseen=True),
+        row(op, [f16(2, 5, 8, low=-1, high=1), f16(2, 7, 8, low=-1, high=1), f16(2, 7, 3), f32(5, 7)], fused(), symbolic=False),
+        row(op, [bf16(2, 5, 8, low=-1, high=1), bf16(2, 7, 8, low=-1, high=1), bf16(2, 7, 3)], fused(), symbolic=False),
         row(op, [f64(2, 5, 8), f64(2, 7, 8), f64(2, 7, 3)], fused(), symbolic=False),
         row(op, [f32(5, 8), f32(0, 8), f32(0, 3)], fused(zero_unseen=True), symbolic=False, zero_unseen=True, note="no keys"),
         row(op, [f32(5, 0), f32(4, 0), f32(4, 3)], fused(), symbolic=False, note="no depth"),

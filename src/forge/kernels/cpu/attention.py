@@ -7,6 +7,9 @@ those. Sums are divided as they are written.
 
 Where the keys are more than one block, or their number is known at run time only, the largest score of a row may grow from block
 to block: what was summed before is then scaled down (``exp(old - new)``).
+
+bfloat16 is summed in pairs, of k and of keys, where the target multiplies such: the copies then hold pairs, and exponentials are
+rounded to bfloat16.
 """
 
 from __future__ import annotations
@@ -19,13 +22,14 @@ from typing import Any
 from forge import dtypes
 from forge.errors import CompileError
 from forge.kernels.contract import KernelCall, Reader, Writer, kernel
-from forge.kernels.cpu import gemm, micro, tiles
+from forge.kernels.cpu import gemm, micro, pairs, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
 from forge.kernels.cpu.panels import Right, along_columns, broadcast_indices, panel_vector
 from forge.kernels.cpu.tiles import RegisterTile
 from forge.kernels.cpu.visible_keys import SHOWING, VisibleKeys
 from forge.schedule.accumulate import LARGEST_NUMBER, Accumulators
 from forge.target import Target
+from forge.target.blocking import dots_of_pairs
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, Let, Stmt, seq, store
@@ -71,6 +75,7 @@ class AttentionPlan:
     few_rows: int
     key_block: int
     whole: bool
+    pairs: bool
 
     @property
     def dtype(self) -> str:
@@ -81,33 +86,59 @@ class AttentionPlan:
         return self.score_tile.lanes
 
     @property
+    def element(self) -> str:
+        """What a step of a sum multiplies."""
+        return pairs.PAIR if self.pairs else self.dtype
+
+    def steps(self, count: Expr) -> Expr:
+        """Of a sum over ``count`` numbers."""
+        return micro.ceildiv(count, 2) if self.pairs else count
+
+    @property
     def stride(self) -> int:
         """Elements of a row of scores on the stack."""
         return _padded(self.key_block, self.score_tile.width)
 
-    def read_query(self, batch: Sequence[Expr], row: Expr, k: Expr, mask: Expr | None) -> Expr:
-        return self._read(self.query, batch, [row, k], mask)
+    def read_query(self, batch: Sequence[Expr], row: Expr, step: Expr, mask: Expr | None) -> Expr:
+        """What a step multiplies; without pairs, times the scale."""
+        if self.pairs:
+            inside = None if mask is None else pairs.numbers(step) < self.depth
+            return pairs.adjacent(lambda k: self._read(self.query, batch, [row, k], inside), step)
+        x = self._read(self.query, batch, [row, step], mask)
+        return x * E.const(self.attrs.scale, self.dtype, step.lanes)
 
     def keys_of(self, batch: Sequence[Expr]) -> Right:
         """The right operand of the first product."""
         def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
             return self._read(self.key, batch, [n, k] if self.attrs.transpose_key else [k, n], mask)
 
+        def read_pair(step: Expr, n: Expr, mask: Expr | None) -> Expr:
+            if step.lanes > 1:
+                inside = None if mask is None else pairs.numbers(step) < self.depth
+                return pairs.adjacent(lambda k: read(k, n, inside), step)
+            return pairs.joined(read(step * 2, n, mask), read(step * 2 + 1, n, mask))
+
         by_columns = along_columns(lambda k, n: read(k, n, None), self.lanes)
-        return Right(read, by_columns, self.keys, self.depth, self.score_tile)
+        return Right(read_pair if self.pairs else read, by_columns, self.keys, self.steps(self.depth), self.score_tile)
 
     def values_of(self, batch: Sequence[Expr], first: Expr, count: Expr) -> Right:
         """``count`` values from ``first`` on, as right operand of the second product."""
         def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
             return self._read(self.value, batch, [first + k, n], mask)
 
-        by_columns = along_columns(lambda k, n: read(k, n, None), self.lanes)
-        return Right(read, by_columns, self.size, count, self.out_tile)
+        def read_pair(step: Expr, n: Expr, mask: Expr | None) -> Expr:
+            second = step * 2 + 1
+            if not E.is_const(count % 2, 0):
+                second = E.binary("min", second, count - 1)
+            return pairs.joined(read(step * 2, n, mask), read(second, n, mask))
+
+        by_columns = not self.pairs and along_columns(lambda k, n: read(k, n, None), self.lanes)
+        return Right(read_pair if self.pairs else read, by_columns, self.size, self.steps(count), self.out_tile)
 
     def _read(self, operand: Reader, batch: Sequence[Expr], matrix: Sequence[Expr], mask: Expr | None) -> Expr:
         """An element or a vector; a constant of one element is read as a scalar."""
         value = operand.read([*broadcast_indices(batch, operand.shape[:-2]), *matrix], mask)
-        return E.broadcast(E.cast(value, self.dtype), max(i.lanes for i in matrix))
+        return E.broadcast(value if self.pairs else E.cast(value, self.dtype), max(i.lanes for i in matrix))
 
     def write(self, batch: Sequence[Expr], row: Expr, column: Expr, x: Expr, mask: Expr | None) -> Stmt:
         place = len(batch) - self.attrs.inner
@@ -124,6 +155,7 @@ class _State:
     values: Buffer = field(init=False)
     query: Buffer = field(init=False)
     scores: Buffer = field(init=False)
+    weights: Buffer = field(init=False)
     sums: Buffer = field(init=False)
     largest: Buffer = field(init=False)
     total: Buffer = field(init=False)
@@ -131,22 +163,38 @@ class _State:
 
     def __post_init__(self) -> None:
         plan = self.plan
-        depth = _known(plan.depth, "depth")
+        depth = micro.static(plan.steps(plan.depth)) or 0
         deep = _padded(depth, plan.lanes)
-        keys = _padded(plan.key_block, plan.lanes)
-        for name, size in (("query", plan.row_block * depth), ("scores", plan.few_rows * plan.stride),
-                           ("keys", plan.stride * deep), ("values", keys * self.sum_stride),
-                           ("sums", plan.row_block * self.sum_stride), ("largest", plan.row_block), ("total", plan.row_block),
-                           ("factor", plan.row_block)):
-            object.__setattr__(self, name, micro.local(name, plan.dtype, size))
+        keys = _padded(micro.static(plan.steps(E.const(plan.key_block))) or 0, plan.lanes)
+        weights = pairs.BITS if plan.pairs else plan.dtype
+        for name, dtype, size in (
+            ("query", plan.element, plan.row_block * depth), ("scores", plan.dtype, plan.few_rows * plan.stride),
+            ("weights", weights, plan.few_rows * plan.stride), ("keys", plan.element, plan.stride * deep),
+            ("values", plan.element, keys * self.sum_stride), ("sums", plan.dtype, plan.row_block * self.sum_stride),
+            *((name, plan.dtype, plan.row_block) for name in ("largest", "total", "factor")),
+        ):
+            object.__setattr__(self, name, micro.local(name, dtype, size))
 
     @property
     def sum_stride(self) -> int:
         return _padded(_known(self.plan.size, "size of values"), self.plan.out_tile.width)
 
     def allocate(self) -> Stmt:
-        kept = (self.query, self.keys, self.values, self.scores, self.factor)
+        kept = [self.query, self.keys, self.values, self.scores, self.factor]
+        kept += [self.weights] if self.plan.pairs else []
         return seq(Allocate(b) for b in (kept if self.plan.whole else (*kept, self.sums, self.largest, self.total)))
+
+    def set_weights(self, first: Expr, exponentials: Expr) -> Stmt:
+        """Stores what the second product multiplies, from place ``first`` on: without pairs, over the scores."""
+        index = E.ramp(first, 1, exponentials.lanes)
+        if self.plan.pairs:
+            return store(self.weights, index, pairs.bits(exponentials))
+        return store(self.scores, index, exponentials)
+
+    def weight(self, row: Expr, step: Expr) -> Expr:
+        """What a step of the second product multiplies of a row."""
+        base = row * self.plan.stride
+        return pairs.load(self.weights, base + step * 2) if self.plan.pairs else E.load(self.scores, base + step)
 
 
 @kernel("attention")
@@ -177,6 +225,8 @@ def _plan(call: KernelCall) -> AttentionPlan:
     rows, size = result.shape[place], result.shape[-1]
     keys = value.shape[-2]
     dtype = tiles.accumulator_dtype(query.dtype, key.dtype)
+    in_pairs = query.dtype == key.dtype == value.dtype == "bfloat16" and E.is_const(query.shape[-1] % 2, 0)
+    in_pairs = in_pairs and dots_of_pairs(call.target)
     lanes, registers, item = call.target.lanes(dtype), call.target.vector_registers, dtypes.itemsize(dtype)
     vectors, tile_rows = tiles.product_tile(micro.static(rows), micro.static(size), lanes, registers)
     wide = max(v for v in range(1, tiles.MAX_VECTORS + 1) if v == 1 or tiles.fits(tile_rows, v, registers))
@@ -190,7 +240,7 @@ def _plan(call: KernelCall) -> AttentionPlan:
     return AttentionPlan(
         query, key, value, mask, result, call.attrs, call.target, batch, rows, keys,
         query.shape[-1], size, RegisterTile(tile_rows, wide, lanes, dtype), RegisterTile(tile_rows, vectors, lanes, dtype),
-        gemm.row_block(rows, few_rows, min(MOST_ROWS, STAGED_BYTES // widest)), few_rows, key_block, whole)
+        gemm.row_block(rows, few_rows, min(MOST_ROWS, STAGED_BYTES // widest)), few_rows, key_block, whole, in_pairs)
 
 
 def _key_block(keys: int | None, width: int, fitting: int) -> int:
@@ -227,16 +277,17 @@ def _task(plan: AttentionPlan, batch: Sequence[Expr], number: Expr) -> Stmt:
 
 
 def _stage_query(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows) -> Stmt:
-    """The rows of query times the scale."""
+    """Copies the rows of query."""
+
+    steps = plan.steps(plan.depth)
 
     def copy_row(row: Expr) -> Stmt:
         def vector(k: Expr, mask: Expr | None) -> Stmt:
-            x = plan.read_query(batch, rows.begin + row, k, mask)
             base = k.base if isinstance(k, E.Ramp) else k
-            scaled = x * E.const(plan.attrs.scale, plan.dtype, k.lanes)
-            return store(state.query, E.ramp(row * plan.depth + base, 1, k.lanes), scaled, mask)
+            x = plan.read_query(batch, rows.begin + row, k, mask)
+            return store(state.query, E.ramp(row * steps + base, 1, k.lanes), x, mask)
 
-        return micro.each_vector("k", plan.depth, plan.lanes, vector)
+        return micro.each_vector("k", steps, plan.lanes, vector)
 
     return micro.serial("row", rows.count, copy_row)
 
@@ -293,11 +344,11 @@ def _pack(plan: AttentionPlan, state: _State, batch: Sequence[Expr], first: Expr
 
 def _key_panel(plan: AttentionPlan) -> int:
     """Elements of a packed column tile of keys."""
-    return _padded(_known(plan.depth, "depth"), plan.lanes) * plan.score_tile.width
+    return _padded(micro.static(plan.steps(plan.depth)) or 0, plan.lanes) * plan.score_tile.width
 
 
 def _value_panel(plan: AttentionPlan) -> int:
-    return _padded(plan.key_block, plan.lanes) * plan.out_tile.width
+    return _padded(micro.static(plan.steps(E.const(plan.key_block))) or 0, plan.lanes) * plan.out_tile.width
 
 
 def _scores(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows, few: Rows, first: Expr, count: Expr) -> Stmt:
@@ -310,20 +361,24 @@ def _scores(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Row
 
         def finish(row: Expr, value: RowValue) -> Stmt:
             def write(v: int, mask: Expr | None) -> Stmt:
-                x = _biased(plan, batch, row, column + v * tile.lanes, _capped(plan, value(v)), mask)
+                x = _biased(plan, batch, row, column + v * tile.lanes, _bent(plan, value(v)), mask)
                 at = (row - few.begin) * plan.stride + (column - first) + v * tile.lanes
                 return store(state.scores, E.ramp(at, 1, tile.lanes), x)
 
             return gemm.column_vectors(tile.vectors, tile.lanes, column, plan.keys, write)
 
-        product = Product(tile, plan.depth, lambda row, k: E.load(state.query, (row - rows.begin) * plan.depth + k),
+        steps = plan.steps(plan.depth)
+        product = Product(tile, steps, lambda row, k: E.load(state.query, (row - rows.begin) * steps + k),
                           panel_vector(state.keys, tile, base), finish)
         return seq(lets, lets_base, gemm.any_rows(product, few, plan.rows))
 
     return micro.serial("column_tile", micro.ceildiv(count, tile.width), column_tile)
 
 
-def _capped(plan: AttentionPlan, x: Expr) -> Expr:
+def _bent(plan: AttentionPlan, x: Expr) -> Expr:
+    """With the soft cap; with pairs the scale too."""
+    if plan.pairs and plan.attrs.scale != 1.0:
+        x = x * E.const(plan.attrs.scale, plan.dtype, x.lanes)
     bound = plan.attrs.softcap
     if not bound:
         return x
@@ -368,7 +423,7 @@ def _exponentials(plan: AttentionPlan, state: _State, before: Expr, few_row: Exp
     def exponential(offset: Expr, slot: int) -> Stmt:
         e = E.Var(dtype, lanes, "e")
         value = E.call("exp", E.load(state.scores, at(offset)) - E.broadcast(shift, lanes))
-        return seq(Let(e, value), store(state.scores, at(offset), e), added.step(slot, e))
+        return seq(Let(e, value), state.set_weights(base + offset, e), added.step(slot, e))
 
     return seq(lets, lets_row, highest.start(), find, Let(found, largest),
                Let(shift, E.select(E.compare("eq", found, lowest), E.const(0, dtype), found)),
@@ -428,7 +483,7 @@ def _weighted(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: R
             return seq(scale, _write_row(plan, batch, row, column, lambda v: value(v) * share))
 
         start = None if plan.whole else lambda row, v: E.load(state.sums, slot(row, v)) * factor(row)
-        product = Product(tile, count, lambda row, k: E.load(state.scores, (row - few.begin) * plan.stride + k),
+        product = Product(tile, plan.steps(count), lambda row, k: state.weight(row - few.begin, k),
                           panel_vector(state.values, tile, base), finish, start)
         return seq(lets, lets_base, gemm.any_rows(product, few, plan.rows))
 
