@@ -18,6 +18,11 @@ RNG = np.random.default_rng(5)
 BFLOAT16 = dtypes.numpy_dtype("bfloat16")
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers_in_any_order() -> None:
+    RNG.bit_generator.state = np.random.default_rng(5).bit_generator.state
+
+
 def normal(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(np.float32)
 

@@ -31,7 +31,7 @@ def dense_case(shape: tuple[object, ...], units: int, panel: int, **options: obj
 @pytest.mark.parametrize("target", targets_here())
 @pytest.mark.parametrize(("lead", "depth", "units", "panel"), [
     ((1,), 67, 100, None), ((13,), 33, 50, None), ((2, 3, 5), 20, 48, 48), ((50,), 96, 10, None), ((29,), 1, 1, None),
-    ((8,), 40, 200, 64), ((3,), 17, 21, 12), ((1,), 3, 5, None),
+    ((8,), 40, 200, 64), ((3,), 17, 21, 12), ((1,), 3, 5, None), ((19,), 3001, 70, None), ((9,), 12288, 20, None),
 ])
 def test_matches_numpy(target: str, lead: tuple[int, ...], depth: int, units: int, panel: int | None) -> None:
     panel = panel or dense_panel(Target.parse(target), "float32", units)
@@ -41,10 +41,10 @@ def test_matches_numpy(target: str, lead: tuple[int, ...], depth: int, units: in
 
 
 @pytest.mark.parametrize("target", targets_here())
-def test_symbolic_rows(target: str) -> None:
+@pytest.mark.parametrize("depth", [37, 2999])
+def test_symbolic_rows(target: str, depth: int) -> None:
     from forge.codegen.testing import build
-    m = E.var("m")
-    depth, units = 37, 70
+    m, units = E.var("m"), 70
     panel = dense_panel(Target.parse(target), "float32", units)
     kernel = build(dense_case((m, depth), units, panel, symbols=(m,)).function(target), target)
     w = normal(units, depth)
@@ -57,10 +57,10 @@ def test_symbolic_rows(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", targets_here())
-@pytest.mark.parametrize("rows", [1, 21])
-def test_prologue_and_epilogue(target: str, rows: int) -> None:
+@pytest.mark.parametrize(("rows", "depth"), [(1, 45), (21, 45), (21, 2801)])
+def test_prologue_and_epilogue(target: str, rows: int, depth: int) -> None:
     """relu(2 x - 1) @ w + bias + residual, the residual read where the result is written."""
-    depth, units = 45, 53
+    units = 53
     panel = dense_panel(Target.parse(target), "float32", units)
     case = dense_case((1, rows, depth), units, panel, prologues={0: lambda v: E.binary("max", v * 2.0 - 1.0, 0.0)},
                       epilogue=lambda v, extra: v + extra(0) + extra(1), extras=[Spec((units,)), Spec((1, rows, units))])

@@ -4,8 +4,10 @@ Operands: data [..., K] and weight [ceil(N / n)][K][n], the last panel padded, o
 bfloat16; result [..., N] with N = ``attrs.units``.
 
 One task is a block of rows and one column tile (``vectors`` registers wide); inside it register tiles of rows run over the whole
-of K, so the weight columns stay in the second-level cache and accumulators never leave registers. A prologue is applied once per
-element into a local copy of the rows. One row is a matrix-vector product: accumulators split over K instead of rows.
+of K, so the weight columns stay in the second-level cache and accumulators never leave registers. Where K is too long for that,
+one part of it follows the other, with partial sums on the stack, while the weights of the next one are on their way. A prologue
+is applied once per element into a local copy of the rows. One row is a matrix-vector product: accumulators split over K instead
+of rows.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 
 ROW_BLOCK = 256
 """Rows that share one pass over a column tile: enough that weights may come from main memory at full speed."""
+
+LEAST_PART = 128
+"""Steps of a part of K."""
 
 MOST_TILE_ROWS = 14
 """Of tiles that tuning tries."""
@@ -54,6 +59,19 @@ class DensePlan:
     @property
     def steps(self) -> int:
         return self.depth // 2 if self.pairs else self.depth
+
+    @property
+    def asks_ahead(self) -> bool:
+        """Whether the weights of the next part of K, or column tile, are asked for; one row reads them at full speed anyway."""
+        return self.static_rows != 1 and tiles.asks_ahead(-(-self.row_block // self.tile.rows), 0, self.target)
+
+    @property
+    def part(self) -> int:
+        """Steps whose weights, and those of the next ones, stay in the second-level cache."""
+        if not self.asks_ahead:
+            return self.steps
+        step = self.tile.width * dtypes.itemsize(self.weight.dtype) * (2 if self.pairs else 1)
+        return tiles.even_blocks(self.steps, max(LEAST_PART, tiles.bytes_ahead(self.target) // step))
 
     @property
     def static_rows(self) -> int | None:
@@ -145,8 +163,10 @@ def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
 
     def column_tile(number: Expr) -> Stmt:
         bound, tile = micro.bind("column_tile", number)
+        if plan.part < plan.steps:
+            return seq(bound, _in_parts(plan, rows, tile, scalar))
         product = Product(plan.tile, E.const(plan.steps), scalar, lambda k, v: _weight_vector(plan, tile, k, v),
-                          lambda row, value: _write(plan, row, tile, value), ahead=_ahead(plan, tile))
+                          lambda row, value: _write(plan, row, tile, value), ahead=_ahead(plan, tile + 1))
         return seq(bound, gemm.any_rows(product, rows, plan.rows))
 
     groups = plan.column_groups
@@ -154,6 +174,35 @@ def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
         return seq(lets, stage, column_tile(group))
     first, last = group * plan.column_tiles // groups, (group + 1) * plan.column_tiles // groups
     return seq(lets, stage, micro.serial("column", last - first, column_tile, first))
+
+
+def _in_parts(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
+    """One column tile, K in parts: all but the last add to partial sums on the stack."""
+    shape = plan.tile
+    partial = micro.local("partial", shape.dtype, plan.row_block * shape.vectors, shape.lanes)
+
+    def at(row: Expr, v: int) -> Expr:
+        return (row - rows.begin) * shape.vectors + v
+
+    def keep(row: Expr, value: RowValue) -> Stmt:
+        return seq(store(partial, at(row, v), value(v)) for v in range(shape.vectors))
+
+    def part(first: Expr, steps: int, finish: Callable[[Expr, RowValue], Stmt], ahead: Callable[[Expr], Stmt] | None) -> Stmt:
+        product = Product(shape, E.const(steps), lambda row, k: scalar(row, first + k),
+                          lambda k, v: _weight_vector(plan, tile, first + k, v), finish,
+                          lambda row, v: E.load(partial, at(row, v)), ahead)
+        return gemm.any_rows(product, rows, plan.rows)
+
+    def inner(number: Expr) -> Stmt:
+        lets, first = micro.bind("first_k", number * plan.part)
+        return seq(lets, part(first, plan.part, keep, _ahead(plan, tile, first + plan.part)))
+
+    count = -(-plan.steps // plan.part)
+    begin = (count - 1) * plan.part
+    zero = E.const(0, shape.dtype, shape.lanes)
+    clear = micro.serial("p", rows.count * shape.vectors, lambda i: store(partial, i, zero))
+    last = part(E.const(begin), plan.steps - begin, lambda row, value: _write(plan, row, tile, value), _ahead(plan, tile + 1))
+    return seq(Allocate(partial), clear, micro.serial("part", count - 1, inner), last)
 
 
 def _data_element(plan: DensePlan, rows: Rows) -> tuple[Stmt, Element]:
@@ -211,13 +260,13 @@ def _weight_column(plan: DensePlan, column_tile: Expr, vector: int) -> tuple[Exp
     return column_tile // tiles_per_panel, column_tile % tiles_per_panel * plan.tile.width + vector * plan.tile.lanes
 
 
-def _ahead(plan: DensePlan, column_tile: Expr) -> Callable[[Expr], Stmt] | None:
-    """Asks for the weights of the next column tile."""
+def _ahead(plan: DensePlan, column_tile: Expr, first: Expr | None = None) -> Callable[[Expr], Stmt] | None:
+    """Asks for the weights of a column tile from step ``first`` on."""
     weight, tile = plan.weight.buffer, plan.tile
-    size = plan.depth * tile.width * dtypes.itemsize(plan.weight.dtype)
-    if weight is None or plan.static_rows == 1 or not tiles.asks_ahead(-(-plan.row_block // tile.rows), size, plan.target):
+    if weight is None or not plan.asks_ahead:
         return None
-    return lambda k: seq(Prefetch(weight, _weight_place(plan, column_tile + 1, k, v)) for v in range(tile.vectors))
+    begin = E.const(0) if first is None else first
+    return lambda k: seq(Prefetch(weight, _weight_place(plan, column_tile, begin + k, v)) for v in range(tile.vectors))
 
 
 def _weight_place(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> Expr:

@@ -120,7 +120,12 @@ def unroll_for(tile_size: int, extent: int | None, budget: int = 32) -> int:
 
 def asks_ahead(count: int, weights: int, target: Target) -> bool:
     """Whether ``count`` register tiles that share ``weights`` bytes ask for those of the next ones; the caches must hold both."""
-    return count <= MOST_TILES_AHEAD and weights <= target.l2_cache // 4
+    return count <= MOST_TILES_AHEAD and weights <= bytes_ahead(target)
+
+
+def bytes_ahead(target: Target) -> int:
+    """Most bytes of weights that register tiles share while they ask for as many."""
+    return target.l2_cache // 4
 
 
 def even_blocks(extent: int, largest: int) -> int:
