@@ -44,7 +44,9 @@ def wide(x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("target", HERE)
 @pytest.mark.parametrize("prologue", [False, True])
-@pytest.mark.parametrize(("lead", "depth", "units"), [((1,), 66, 100), ((13,), 34, 50), ((2, 3, 5), 20, 48), ((29,), 2, 3), ((17,), 6002, 40)])
+@pytest.mark.parametrize(("lead", "depth", "units"), [
+    ((1,), 66, 100), ((13,), 34, 50), ((2, 3, 5), 20, 48), ((29,), 2, 3), ((17,), 6002, 40),
+])
 def test_dense_in_pairs(target: str, prologue: bool, lead: tuple[int, ...], depth: int, units: int) -> None:
     panel = dense_panel(Target.parse(target), "bfloat16", units)
     x, w, bias = rounded(*lead, depth), rounded(units, depth), rounded(units, dtype="float32")
