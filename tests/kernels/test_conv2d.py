@@ -84,6 +84,8 @@ ROWS = {
     "row kernel": Row(16, 32, (5, 31), (1, 7), padding=(0, 3, 0, 3)),
     "channels in one narrow block": Row(3, 16, (8, 8), (3, 3), padding=(1, 1, 1, 1), in_block=4, out_block=16),
     "wide blocks": Row(32, 64, (10, 10), (3, 3), padding=(1, 1, 1, 1), in_block=16, out_block=32),
+    "weights in chunks": Row(632, 40, (6, 7), (3, 3), (2, 2), (1, 1, 1, 1)),
+    "weights in chunks, dilated": Row(500, 72, (7, 9), (3, 5), padding=(2, 2, 2, 2), dilation=(2, 1), batch=2),
     "kernel larger than image": Row(8, 8, (2, 3), (5, 5), padding=(2, 2, 2, 2)),
 }
 
@@ -96,7 +98,7 @@ def test_matches_numpy(target: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("target", targets_here())
-@pytest.mark.parametrize("name", ["trimmed last block", "image", "pointwise"])
+@pytest.mark.parametrize("name", ["trimmed last block", "image", "pointwise", "weights in chunks"])
 def test_prologue_and_epilogue(target: str, name: str) -> None:
     """relu(x + 1) before (padding stays 0), bias, residual and relu after."""
     row = ROWS[name]

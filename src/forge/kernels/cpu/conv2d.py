@@ -302,12 +302,17 @@ class _Task:
         return (row * (window.width.kernel * plan.in_block) + k) * window.out_block + lane
 
     def _ahead(self, group: Expr, block: Expr, tap: Expr, k: Expr) -> Stmt:
-        """Asks for the weights of the next group."""
+        """Asks for the weights of the next group; after the last one, for those of the next chunk."""
         plan, weight = self.plan, self.window.weight.buffer
         count = -(-plan.row_block // plan.tile_height) * -(-plan.column_block // plan.tile_width)
-        if weight is None or plan.chunks > 1 or not tiles.asks_ahead(count, plan.group_bytes, plan.target):
+        if weight is None or not tiles.asks_ahead(count, plan.group_bytes // plan.chunks, plan.target):
             return seq()
-        return seq(Prefetch(weight, self._weight_place(group + 1, block, tap, k, v) * plan.unit) for v in range(plan.vectors))
+        following, place = group + 1, block
+        if plan.chunks > 1:
+            place = block + following // plan.groups * plan.chunk
+            following = following % plan.groups + place // plan.in_blocks * plan.groups
+            place = place % plan.in_blocks
+        return seq(Prefetch(weight, self._weight_place(following, place, tap, k, v) * plan.unit) for v in range(plan.vectors))
 
     def _write(self, group: Expr, row: Expr, column: Expr, vector: int, value: Expr) -> Stmt:
         block, lane = self._channel(group, vector)

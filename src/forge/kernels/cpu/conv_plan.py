@@ -24,6 +24,8 @@ COPY_CYCLES = 2.5
 """Cycles to copy one vector of the input."""
 STREAM_BYTES = 16.0
 """Bytes of weights that arrive from the outer caches in a cycle."""
+LEAST_STEPS = 128
+"""Of a chunk of channel blocks: more of them outweigh the exchange of partial sums."""
 TILE_OVERHEAD = 24.0
 """Cycles of a register tile outside its reduction, but for one per accumulator."""
 
@@ -83,11 +85,15 @@ class ConvPlan:
     @property
     def group_bytes(self) -> int:
         """Bytes of the weights of one group."""
-        taps = self.window.height.kernel * self.window.width.kernel
-        return self.vectors * self.lanes * self.in_channels * self.unit * taps * dtypes.itemsize(self.window.weight.dtype)
+        return self.vectors * self.lanes * _weight_bytes(self.window, self.in_channels * self.unit)
 
     def tile(self, height: int, width: int) -> RegisterTile:
         return RegisterTile(height * width, self.vectors, self.lanes, self.dtype)
+
+
+def _weight_bytes(window: Window, channels: int) -> int:
+    """Of one output channel."""
+    return channels * window.height.kernel * window.width.kernel * dtypes.itemsize(window.weight.dtype)
 
 
 def _blocks_out(window: Window) -> int:
@@ -160,7 +166,7 @@ def _alternatives(problem: Problem) -> Iterator[_Plan]:
     yield from ((*tile, *_choose_task(problem, *tile)) for tile in best)
     tile, width = best[0], problem.window.width.out
     tasks = nsmallest(LIMIT // 2 + 1, _tasks(problem, tile[0], tile[2]), key=lambda task: _makespan(problem, tile[2], *task))
-    yield from ((*tile, rows, width, groups, problem.in_blocks) for rows, groups in tasks[1:])
+    yield from ((*tile, rows, width, groups, _chunk(problem, tile[2], rows * width * groups)) for rows, groups in tasks[1:])
 
 
 def _tiles(problem: Problem) -> Iterator[tuple[int, int, int]]:
@@ -196,10 +202,24 @@ def _choose_task(problem: Problem, height: int, width: int, vectors: int) -> tup
     fitting = _tasks(problem, height, vectors)
     if fitting:
         rows, count = min(fitting, key=lambda task: _makespan(problem, vectors, *task))
-        return rows, out_w, count, problem.in_blocks
+        return rows, out_w, count, _chunk(problem, vectors, rows * out_w * count)
     if not problem.staged:
         return height, out_w, problem.out_vectors // vectors, problem.in_blocks
     return _narrow_task(problem, height, width, vectors, _patch_limit(problem))
+
+
+def _chunk(problem: Problem, vectors: int, positions: int) -> int:
+    """Channel blocks that a task takes at a time, so that weights of theirs and the next ones stay in the second-level cache.
+
+    All of them, where that is so anyway, or partial sums of ``positions`` in all groups of a task would need the cache.
+    """
+    weights = vectors * problem.lanes * _weight_bytes(problem.window, problem.in_channels * problem.unit)
+    partial = positions * vectors * problem.lanes * dtypes.itemsize(problem.dtype)
+    most = tiles.bytes_ahead(problem.target)
+    if not problem.staged or weights <= most or partial > most:
+        return problem.in_blocks
+    chunk = tiles.divisors(problem.in_blocks, max(1, most * problem.in_blocks // weights))[0]
+    return chunk if problem.steps * chunk >= LEAST_STEPS * problem.in_blocks else problem.in_blocks
 
 
 def _patch_limit(problem: Problem) -> int:
