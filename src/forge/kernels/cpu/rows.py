@@ -49,6 +49,17 @@ overlap, and memory is read in longer pieces."""
 
 
 @dataclass(frozen=True, eq=False)
+class Blocks:
+    """The innermost row axis as ``outer * size + inner``, where that makes every access one of neighbours along ``inner``."""
+
+    outer: Var
+    inner: Var
+    size: int
+    reads: Mapping[str, Expr]
+    write: Stmt
+
+
+@dataclass(frozen=True, eq=False)
 class RowProblem:
     """One row as scalar expressions: what is read at each of its elements, and how a result is written.
 
@@ -57,6 +68,7 @@ class RowProblem:
         row: loops over the elements of a row, innermost last.
         reads: element-wise values by name.
         write: stores variable ``result`` at the element.
+        blocks: set where memory holds a row in blocks, as that of channels last in a blocked layout.
     """
 
     target: Target
@@ -66,6 +78,11 @@ class RowProblem:
     reads: Mapping[str, Expr]
     result: Var
     write: Stmt
+    blocks: Blocks | None = None
+
+    def in_blocks(self, dtype: str) -> bool:
+        """Whether vectors along the row lie inside of blocks."""
+        return self.blocks is not None and self.blocks.size % self.lanes(dtype) == 0
 
     def lanes(self, dtype: str) -> int:
         """Elements in a vector of what is read, computed (as ``dtype``) and written."""
@@ -109,8 +126,27 @@ def row_problem(call: KernelCall, axes: Sequence[int], reads: Callable[[Sequence
     rename = Rewriter(lambda x: gone.get(x) if isinstance(x, Var) else None)
     values = {name: simplify.expr(rename(x)) for name, x in values.items()}
     write = simplify.stmt(map_expressions(write, rename))
-    one = Loop(E.var("one"), E.const(1))
-    return RowProblem(call.target, algebra, outer.loops, row.loops or (one,), values, result, write)
+    loops = list(row.loops) or [Loop(E.var("one"), E.const(1))]
+    blocks = _blocks(loops[-1], values, write, algebra)
+    return RowProblem(call.target, algebra, outer.loops, tuple(loops), values, result, write, blocks)
+
+
+def _blocks(axis: Loop, values: Mapping[str, Expr], write: Stmt, algebra: Algebra) -> Blocks | None:
+    """How the axis is cut by indices that divide it; None where it is not, or not evenly."""
+    accesses = analyse(values.values(), (write,), algebra)
+    divisors = set[int]().union(*(algebra.divisors(item.index, axis.var) for item in accesses.items))
+    if axis.static is None or not divisors or axis.static % min(divisors) or axis.var in accesses.value_uses:
+        return None
+    size = min(divisors)
+    outer, inner = Loop(E.var("block"), E.const(axis.static // size)), Loop(E.var("inside"), E.const(size))
+    for part in (outer, inner):
+        part.declare(algebra)
+    simplify = IndexSimplifier(algebra)
+    rename = Rewriter(lambda x: outer.var * size + inner.var if x is axis.var else None)
+    reads = {name: simplify.expr(rename(x)) for name, x in values.items()}
+    moved = simplify.stmt(map_expressions(write, rename))
+    strides = analyse(reads.values(), (moved,), algebra).strides(algebra, inner.var)
+    return None if any(pattern(s) == OTHER for s in strides) else Blocks(outer.var, inner.var, size, reads, moved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,12 +262,26 @@ class AlongRow(Row):
         return seq(*(a.start() for a in (*wide, *narrow)), loops, *lets), list(totals)
 
     def read(self, name: str, position: Position) -> Expr:
-        value = Vectorizer(self.axis.var, position.at, position.lanes, position.mask).expr(self.problem.reads[name])
+        blocks = self._blocks
+        value = self._vectorizer(position, {}).expr((self.problem if blocks is None else blocks).reads[name])
         return E.broadcast(E.cast(value, self.dtype), position.lanes)
 
     def write(self, value: Expr, position: Position) -> Stmt:
-        bound = {self.problem.result: E.cast(value, self.problem.result.dtype)}
-        return Vectorizer(self.axis.var, position.at, position.lanes, position.mask, bound).stmt(self.problem.write)
+        blocks = self._blocks
+        vectorizer = self._vectorizer(position, {self.problem.result: E.cast(value, self.problem.result.dtype)})
+        return vectorizer.stmt((self.problem if blocks is None else blocks).write)
+
+    @property
+    def _blocks(self) -> Blocks | None:
+        """Those that vectors from a multiple of their length on stay inside of."""
+        return self.problem.blocks if self.part is None and self.problem.in_blocks(self.dtype) else None
+
+    def _vectorizer(self, position: Position, bound: Mapping[Var, Expr]) -> Vectorizer:
+        blocks = self._blocks
+        if blocks is None:
+            return Vectorizer(self.axis.var, position.at, position.lanes, position.mask, bound)
+        inside, places = position.at % blocks.size, {**bound, blocks.outer: position.at // blocks.size}
+        return Vectorizer(blocks.inner, inside, position.lanes, position.mask, places)
 
     def _slot(self, position: Position) -> Expr:
         return E.ramp(position.at, 1, position.lanes)
@@ -288,12 +338,13 @@ def row_function(
         reads_only: the kernel keeps nothing of its own in the scratch: short rows that are plain memory need none. Longer ones
             are read from the scratch faster, as it is aligned, while they fit there.
     """
-    across = _across_axis(problem)
+    across = None if problem.in_blocks(dtype) else _across_axis(problem)
     work = problem.length * cost
     if across is None:
         lanes = min(problem.lanes(dtype), next_power_of_two(problem.row[-1].assumed))
-        plain = reads_only and isinstance(problem.reads["data"], E.Load) and problem.reads["data"].dtype == dtype
-        plain = plain and problem.row[-1].assumed * dtypes.itemsize(dtype) * 4 <= problem.target.l1_cache
+        short = problem.row[-1].assumed * dtypes.itemsize(dtype) * 4 <= problem.target.l1_cache
+        plain = reads_only and short and isinstance(problem.reads["data"], E.Load) and problem.reads["data"].dtype == dtype
+        plain = plain and not problem.in_blocks(dtype)
         along: Callable[[bool], Row] = lambda cached: AlongRow(problem, dtype, cached)  # noqa: E731
         body = kernel(along(False)) if plain else _variants(problem, dtype, along, kernel, 1)
         return call.function(parallel_nest(problem.outer, body, work // lanes + 1))
