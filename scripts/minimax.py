@@ -141,12 +141,34 @@ def _float32(x: Number) -> float:
     return float(np.float32(float(x)))
 
 
+def _bfloat16_gelu() -> list[Number]:
+    """The 32nd root of gelu(-a) / -a in b = a - 6.5; subnormal results, below 2^-126, may have less precision."""
+    def f(b: Number) -> Number:
+        return mp.root(mp.erfc((b + 6.5) / mp.sqrt(2)) / 2, 32)
+
+    return polynomial(f, 8, -6.5, 6.5, lambda b: 32 / f(b) * min(1, (b + 7.5) * f(b) ** 32 * mp.mpf(2) ** 126))
+
+
+def _bfloat16_odd(f: Real, degree: int, one: float, high: float) -> list[Number]:
+    """f(a) / a, which from ``one`` on, where results are 1 in bfloat16, may be less precise."""
+    return polynomial(lambda a: f(a) / a, degree, 1e-4, high, lambda a: a / f(a) * (1 if a < one else 0.2))
+
+
+def _relative(f: Real, degree: int, low: float, high: float) -> list[Number]:
+    return polynomial(f, degree, low, high, lambda x: 1 / f(x))
+
+
 FITS: dict[str, Callable[[], Any]] = {
     "gelu_single": lambda: rational(_gelu_tail, (4, 5), 1e-9, 14.6),
     "gelu_double": _gelu_double,
     "softplus_single": lambda: rational(lambda e: mp.log1p(e) / e, (3, 3), 1e-9, 1.0),
     "erf_single": _erf_single,
     "tan_single": _tan_single,
+    "bfloat16_exp2": lambda: _relative(lambda r: mp.mpf(2) ** r, 3, -0.5, 0.5),
+    "bfloat16_softplus": lambda: _relative(lambda e: mp.log1p(e) / e, 4, 1e-9, 1.0),
+    "bfloat16_gelu": _bfloat16_gelu,
+    "bfloat16_tanh": lambda: _bfloat16_odd(mp.tanh, 8, 3.46, 3.6),
+    "bfloat16_erf": lambda: _bfloat16_odd(mp.erf, 6, 2.19, 2.3),
 }
 """Fits by name; each gives the coefficients."""
 

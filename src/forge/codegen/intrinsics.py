@@ -28,7 +28,8 @@ def emit(e: ExpressionEmitter, x: tir.Call) -> Operand:
     if dtype not in ("float32", "float64"):
         raise CompileError(f"codegen: {x.name} of {x.dtype}; expected a float type")
     args = tuple(e.value(a) for a in x.args)
-    return e.helper(f"float.{x.name}", args, (dtype,) * len(args), dtype, x.lanes)
+    short = x.dtype == "bfloat16" and x.name in tir.BFLOAT16_INTRINSICS
+    return e.helper(f"{'bfloat16' if short else 'float'}.{x.name}", args, (dtype,) * len(args), dtype, x.lanes)
 
 
 def _fma(e: ExpressionEmitter, x: tir.Call) -> Operand:
@@ -261,6 +262,23 @@ def _scale(e: ExpressionEmitter, x: tir.Call) -> Operand:
     return e.builder.pure(f"{call}({', '.join(args)}, {typed.type} zeroinitializer, {mask})")
 
 
+def _near_reciprocal(e: ExpressionEmitter, x: tir.Call) -> Operand:
+    """1 / x, which may be 2^-14 of it away: one instruction with AVX-512; only helpers of short formats call it."""
+    return _near_reciprocal_of(e, e.value(x.args[0]), x.lanes)
+
+
+def _near_reciprocal_of(e: ExpressionEmitter, value: Operand, lanes: int) -> Operand:
+    if lanes > 16 and lanes % 2 == 0 and e.target.has("avx512f"):
+        half = lanes // 2
+        low, high = (_near_reciprocal_of(e, _slice(e, value, "float32", lanes, start, half), half) for start in (0, half))
+        return _shuffled(e, low, high, "float32", half, range(lanes))
+    t = Typed(e.builder, "float32", lanes)
+    if not (lanes == 16 and e.target.has("avx512f") or lanes in (4, 8) and e.target.has("avx512vl")):
+        return t.op("fdiv", 1.0, value)
+    args = f"{t.type} {t.text(value)}, {t.type} zeroinitializer, i{max(8, lanes)} -1"
+    return e.builder.pure(f"call {t.type} @llvm.x86.avx512.rcp14.ps.{32 * lanes}({args})")
+
+
 def _product_error(e: ExpressionEmitter, x: tir.Call) -> Operand:
     """a * b - round(a * b), exactly; only helpers call it. Without fma by Dekker's splitting of both factors."""
     a, b = x.args
@@ -311,6 +329,6 @@ _RULES: dict[str, Callable[[ExpressionEmitter, tir.Call], Operand]] = {
     "fma": _fma, "abs": _abs, "sqrt": _sqrt, "rsqrt": _rsqrt, "isnan": _isnan, "isinf": _isinf,
     "popcount": _popcount, "clz": _clz, "lane": _lane, "shuffle": _shuffle, "reinterpret": _reinterpret,
     "dot_u8s8": _dot_u8s8, "dot_bf16": _dot_bf16, "unrounded": _unrounded, "scale": _scale,
-    "product_error": _product_error, "residual": _residual, "pow": _pow,
+    "product_error": _product_error, "near_reciprocal": _near_reciprocal, "residual": _residual, "pow": _pow,
     **dict.fromkeys(_ROUNDING, _round), **dict.fromkeys(_FOLDS, _reduce),
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from forge.codegen import division, exponential, gates, powers, trigonometry
+from forge.codegen import bfloat16, division, exponential, gates, powers, trigonometry
 from forge.tir import expr as tir
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Stmt
@@ -50,9 +50,13 @@ _PLAIN: tuple[Helper, ...] = (
 
 _PERIODIC: tuple[Helper, ...] = (trigonometry.sin, trigonometry.cos, trigonometry.tan)
 
+_BFLOAT16: tuple[Helper, ...] = (bfloat16.sigmoid, bfloat16.silu, bfloat16.softplus, bfloat16.mish, bfloat16.gelu,
+                                 bfloat16.gelu_tanh, bfloat16.tanh, bfloat16.erf)
+
 HELPERS: dict[str, AnyHelper] = {
     **{f"float.{f.__name__}": f for f in _PLAIN},
     **{f"float.{f.__name__}": Guarded(trigonometry.is_far, f, partial(f, far=True)) for f in _PERIODIC},
+    **{f"bfloat16.{f.__name__}": f for f in _BFLOAT16},
     "float.pow": powers.power, "float.round": division.round_half_even,
     "float.fmod": ByFormat(division.fmod_single, Looped(division.fmod_loop)),
     "float.truncmod": lambda x, y: tir.call("fmod", x, y),

@@ -16,7 +16,9 @@ from forge.te.tensor import (
     symbol_var,
 )
 from forge.tir.expr import (
+    BFLOAT16_INTRINSICS,
     Axis,
+    Call,
     Expr,
     Var,
     binary,
@@ -35,7 +37,8 @@ from forge.tir.expr import (
 )
 
 __all__ = [
-    "Axis", "Expr", "Tensor", "Var", "binary", "broadcast_read", "call", "cast", "clamp", "compare", "complex_of", "compute",
-    "const", "dim", "imaginary_part", "inline", "is_const", "logical_and", "logical_not", "negate", "placeholder", "reads",
-    "real_part", "reduce", "reduce_axis", "select", "shape_of", "substitute_reads", "symbol_var",
+    "BFLOAT16_INTRINSICS", "Axis", "Call", "Expr", "Tensor", "Var", "binary", "broadcast_read", "call", "cast", "clamp",
+    "compare", "complex_of", "compute", "const", "dim", "imaginary_part", "inline", "is_const", "logical_and", "logical_not",
+    "negate", "placeholder", "reads", "real_part", "reduce", "reduce_axis", "select", "shape_of", "substitute_reads",
+    "symbol_var",
 ]

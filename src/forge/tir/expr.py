@@ -65,10 +65,13 @@ INTRINSICS: dict[str, int] = {
     "real": 1, "imag": 1, "complex": 2,  # see ``real_part``, ``imaginary_part``, ``complex_of``
     "sign": 1,  # of complex numbers: z / abs(z)
     # what code generation makes of exp, pow and their kin: x * 2**n; the rounding errors of a * b and, c near a * b, of c - a * b
-    "scale": 2, "product_error": 2, "residual": 3,
+    "scale": 2, "product_error": 2, "residual": 3, "near_reciprocal": 1,  # 1 / x to 14 bits
 }
 
 BOOL_INTRINSICS = frozenset({"isnan", "isinf"})
+
+BFLOAT16_INTRINSICS = frozenset({"sigmoid", "silu", "gelu", "gelu_tanh", "mish", "softplus", "tanh", "erf"})
+"""What has a shorter form for bfloat16, of results to be rounded to it; other narrow floats are computed as float32."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
