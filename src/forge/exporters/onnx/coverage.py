@@ -24,6 +24,7 @@ WITHOUT_ONNX: dict[str, str] = {
     "pairwise_coupling": "ONNX has no iteration that ends for each row; SVMClassifier has it inside",
     "vision.box_suppression": "a part of vision.non_max_suppression, which is written whole",
     "nn.contrib_conv2d_winograd_NCHWc": "weights of the compiler's own layout",
+    "nn.contrib_attention": "what the compiler makes of two products and a softmax; a module has those, or nn.attention",
 }
 """Operators that no row of the tests can write, and why."""
 
