@@ -11,7 +11,6 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +44,7 @@ def _measure(options: argparse.Namespace) -> None:
 
     import forge
     from benchmarks.forests import sklearn_forest, to_onnx
+    from benchmarks.turns import take_turns
     from forge.driver import compile_module
 
     (threads,) = options.threads
@@ -60,23 +60,10 @@ def _measure(options: argparse.Namespace) -> None:
             "forge": lambda rows=rows: compiled(rows),  # type: ignore[misc]
             "onnxruntime": lambda rows=rows: session.run(None, {"x": rows}),  # type: ignore[misc]
         }
-        times = _take_turns(variants, options.seconds)
+        times = take_turns(variants, options.seconds)
         text = "  ".join(f"{name} {min(t) * 1e6:9.1f} / {statistics.median(t) * 1e6:9.1f} us" for name, t in times.items())
         ratio = min(times["onnxruntime"]) / min(times["forge"])
         sys.stdout.write(f"{threads} threads, batch {batch:6}: {text}  (least / median)  {ratio:.2f}x\n")
-
-
-def _take_turns(variants: dict[str, Callable[[], Any]], seconds: float) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {name: [] for name in variants}
-    for run in variants.values():
-        run()
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or min(map(len, times.values())) < 5:
-        for name, run in variants.items():
-            start = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - start)
-    return times
 
 
 if __name__ == "__main__":
