@@ -201,19 +201,16 @@ class _State:
 def attention(call: KernelCall) -> Function:
     """Family of ``nn.contrib_attention``."""
     plan = _plan(call)
-    extents = [*plan.batch, micro.ceildiv(plan.rows, plan.row_block)]
+    extents = {f"batch{k}": extent for k, extent in enumerate(plan.batch)}
+    extents["row_block"] = micro.ceildiv(plan.rows, plan.row_block)
 
     def task(index: Expr) -> Stmt:
-        lets, parts = [], []
-        for position, part in enumerate(micro.unravel(index, extents)):
-            let, variable = micro.bind(f"part{position}", part)
-            lets.append(seq(let))
-            parts.append(variable)
-        return seq(lets, _task(plan, parts[:-1], parts[-1]))
+        lets, (*batch, row_block) = micro.bound_indices(index, extents)
+        return seq(lets, _task(plan, batch, row_block))
 
     rows = E.binary("min", E.const(plan.row_block), plan.rows)
     work = rows * plan.keys * (plan.depth + plan.size + EXPONENTIAL_COST)
-    return call.function(micro.parallel(micro.product(extents), work, task))
+    return call.function(micro.parallel(micro.product(list(extents.values())), work, task))
 
 
 def _plan(call: KernelCall) -> AttentionPlan:
@@ -232,7 +229,7 @@ def _plan(call: KernelCall) -> AttentionPlan:
     wide = max(v for v in range(1, tiles.MAX_VECTORS + 1) if v == 1 or tiles.fits(tile_rows, v, registers))
     widest = max(1, _known(query.shape[-1], "depth"), _known(size, "size of values")) * item
     known = micro.static(keys)
-    cache = call.target.l2_cache // widest
+    cache = min(call.target.l2_cache, 2 * tiles.STACK_LIMIT) // widest
     whole = known is not None and known <= min(WHOLE_KEYS, cache // WHOLE_SHARE)
     key_block = max(1, known) if known is not None and whole else _key_block(known, wide * lanes, cache // KEY_SHARE)
     few_rows = gemm.row_block(rows, tile_rows, max(LEAST_TILES * tile_rows, SCORE_BYTES // (key_block * item)))

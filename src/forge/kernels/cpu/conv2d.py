@@ -32,19 +32,16 @@ def conv2d_nchwc(call: KernelCall) -> Function:
     plan = plan_convolution(_problem(call), call.name)
     window = plan.window
     note_winograd(call, window, plan.in_channels * plan.unit)
-    extents = [window.batch, *map(E.const, (plan.row_blocks, plan.column_blocks, plan.group_blocks))]
+    extents = {"image": window.batch, "row_block": E.const(plan.row_blocks), "column_block": E.const(plan.column_blocks),
+               "group_block": E.const(plan.group_blocks)}
 
     def task(index: Expr) -> Stmt:
-        lets, parts = [], []
-        for name, part in zip(("image", "row_block", "column_block", "group_block"), micro.unravel(index, extents)):
-            let, variable = micro.bind(name, part)
-            lets.append(seq(let))
-            parts.append(variable)
+        lets, parts = micro.bound_indices(index, extents)
         return seq(lets, _Task(plan, *parts).statement())
 
     positions = plan.row_block * plan.column_block
     work = positions * plan.groups * plan.vectors * plan.lanes * plan.in_channels * window.height.kernel * window.width.kernel
-    return call.function(micro.parallel(micro.product(extents), work, task))
+    return call.function(micro.parallel(micro.product(list(extents.values())), work, task))
 
 
 def _problem(call: KernelCall) -> Problem:

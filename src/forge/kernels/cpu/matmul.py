@@ -113,20 +113,15 @@ class MatmulPlan:
 def matmul(call: KernelCall) -> Function:
     """a @ b over the last two axes."""
     plan = _plan(call)
-    row_blocks = micro.ceildiv(plan.rows, plan.row_block)
-    extents = [*plan.batch, row_blocks, plan.column_tiles]
+    extents = {f"batch{k}": extent for k, extent in enumerate(plan.batch)}
+    extents |= {"row_block": micro.ceildiv(plan.rows, plan.row_block), "column_tile": plan.column_tiles}
 
     def task(index: Expr) -> Stmt:
-        lets, parts = [], []
-        for position, part in enumerate(micro.unravel(index, extents)):
-            let, variable = micro.bind(f"part{position}", part)
-            lets.append(seq(let))
-            parts.append(variable)
-        *batch, row_block, column_tile = parts
+        lets, (*batch, row_block, column_tile) = micro.bound_indices(index, extents)
         return seq(lets, _task(plan, batch, row_block, column_tile))
 
     work = E.binary("min", E.const(plan.row_block), plan.rows) * plan.depth * plan.tile.width
-    return call.function(micro.parallel(micro.product(extents), work, task))
+    return call.function(micro.parallel(micro.product(list(extents.values())), work, task))
 
 
 def _plan(call: KernelCall) -> MatmulPlan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from forge import dtypes
@@ -64,6 +64,16 @@ def unravel(flat: Expr, shape: Sequence[Expr]) -> list[Expr]:
             indices.append(rest % extent)
             rest = rest // extent
     return indices[::-1]
+
+
+def bound_indices(flat: Expr, extents: Mapping[str, Expr]) -> tuple[Stmt, list[Expr]]:
+    """What binds the row-major indices of element ``flat`` to variables of those names, and the variables."""
+    lets, indices = [], []
+    for name, index in zip(extents, unravel(flat, list(extents.values()))):
+        let, variable = bind(name, index)
+        lets.append(seq(let))
+        indices.append(variable)
+    return seq(lets), indices
 
 
 def multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:
