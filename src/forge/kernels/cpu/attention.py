@@ -275,7 +275,6 @@ def _task(plan: AttentionPlan, batch: Sequence[Expr], number: Expr) -> Stmt:
 
 def _stage_query(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows) -> Stmt:
     """Copies the rows of query."""
-
     steps = plan.steps(plan.depth)
 
     def copy_row(row: Expr) -> Stmt:

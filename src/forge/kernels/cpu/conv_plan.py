@@ -211,12 +211,13 @@ def _choose_task(problem: Problem, height: int, width: int, vectors: int) -> tup
 def _chunk(problem: Problem, vectors: int, positions: int) -> int:
     """Channel blocks that a task takes at a time, so that weights of theirs and the next ones stay in the second-level cache.
 
-    All of them, where that is so anyway, or partial sums of ``positions`` in all groups of a task would need the cache.
+    All of them, where that is so anyway, or partial sums of ``positions`` in all groups of a task would need the cache, or more
+    than their half of the stack.
     """
     weights = vectors * problem.lanes * _weight_bytes(problem.window, problem.in_channels * problem.unit)
     partial = positions * vectors * problem.lanes * dtypes.itemsize(problem.dtype)
     most = tiles.bytes_ahead(problem.target)
-    if not problem.staged or weights <= most or partial > most:
+    if not problem.staged or weights <= most or partial > min(most, tiles.STACK_LIMIT // 2):
         return problem.in_blocks
     chunk = tiles.divisors(problem.in_blocks, max(1, most * problem.in_blocks // weights))[0]
     return chunk if problem.steps * chunk >= LEAST_STEPS * problem.in_blocks else problem.in_blocks
