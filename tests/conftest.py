@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.sampling import sample
+
 if TYPE_CHECKING:
     import forge
 
@@ -24,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--note-passed", metavar="FILE", help="write the names of the tests that pass to FILE")
     parser.addoption("--except-passed", metavar="FILE", help="leave out the tests that FILE names")
+    parser.addoption("--sample", metavar="SEED", help="of long sweeps run a tenth, chosen by a hash of SEED and case")
 
 
 @pytest.fixture(scope="session")
@@ -89,12 +92,34 @@ class PassedTests:
         self.path.write_text("".join(f"{json.dumps(name)}\n" for name in self.names))
 
 
+def _keep(config: pytest.Config, items: list[pytest.Item], kept: set[str]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
+    items[:] = [item for item in items if item.nodeid in kept]
+
+
+def _sampled(items: list[pytest.Item], seed: str) -> set[str]:
+    """All quick tests, and of every slow test function a tenth of its cases: at least one."""
+    sweeps: dict[str, list[str]] = {}
+    for item in items:
+        if item.get_closest_marker("slow"):
+            sweeps.setdefault(item.nodeid.partition("[")[0], []).append(item.nodeid)
+    left_out = {case for cases in sweeps.values() for case in set(cases) - set(sample(cases, seed))}
+    return {item.nodeid for item in items} - left_out
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    path = config.getoption("--except-passed")
+    path, seed = config.getoption("--except-passed"), config.getoption("--sample")
     if path:
         passed = {json.loads(line) for line in Path(path).read_text().splitlines()}
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
-        items[:] = [item for item in items if item.nodeid not in passed]
+        _keep(config, items, {item.nodeid for item in items} - passed)
+    if seed:
+        _keep(config, items, _sampled(items, seed))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    seed = config.getoption("--sample")
+    if seed:
+        terminalreporter.write_line(f"Long sweeps were sampled; their cases: pytest -m slow --collect-only -q --sample={seed}")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,7 +1,7 @@
 """The ONNX backend suite against its pass-lists.
 
-By default a shard of the cases, chosen by a stable hash; all of them with ``--require-optional`` (``make test-all``) or with
-``FORGE_ONNX_SUITE=all``. ``python -m tests.onnx_backend --update`` writes the lists.
+By default a shard of the cases, chosen by a stable hash; with ``--sample`` a tenth; all of them with ``--require-optional``
+(``make test-all``) or with ``FORGE_ONNX_SUITE=all``. ``python -m tests.onnx_backend --update`` writes the lists.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.onnx_backend.counts import FILE, Count, kept, left
 from tests.onnx_backend.peers import PACKAGES, PREPARE_PEER, version_of
 from tests.onnx_backend.pool import KINDS, Outcome, Worker, run_cases
 from tests.onnx_backend.worker import outcome
+from tests.sampling import sample
 
 SHARDS = 24
 WORKERS = 2
@@ -29,6 +30,9 @@ WORKERS = 2
 
 @pytest.fixture(scope="module")
 def names(request: pytest.FixtureRequest) -> list[str]:
+    seed = request.config.getoption("--sample")
+    if seed:
+        return sample(cases.case_names(), seed)
     everything = request.config.getoption("--require-optional") or os.environ.get("FORGE_ONNX_SUITE") == "all"
     return cases.case_names() if everything else cases.shard(cases.case_names(), SHARDS)
 
