@@ -83,6 +83,17 @@ def test_text_that_llvm_refuses_is_an_error_that_names_the_module() -> None:
     assert len(compile_modules([("fine", GOOD)], HOST)) == 1
 
 
+def test_a_worker_keeps_the_systems_of_modules_apart() -> None:
+    pool = Pool(1)
+    try:
+        texts = [GOOD, GOOD.replace("x86_64-linux-gnu", "x86_64-pc-windows-msvc"), GOOD]
+        results = pool.compile([("m", [b"0", b"x86-64|", text.encode()]) for text in texts])
+        assert [isinstance(result, bytes) and result[:4] == b"\x7fELF" for result in results] == [True, False, True]
+        assert isinstance(results[1], bytes)
+    finally:
+        pool.close()
+
+
 def test_a_dying_worker_costs_only_its_module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     source = Path(compile_module.worker_script.__file__).read_text(encoding="utf-8")
     fatal = """if "die" in ir:

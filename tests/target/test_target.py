@@ -92,6 +92,20 @@ def test_other_architectures_parse_but_have_no_code() -> None:
     Target.parse("llvm").require_codegen()
 
 
+@pytest.mark.parametrize("triple", [
+    "x86_64-pc-windows-msvc", "x86_64-windows-msvc", "x86_64-apple-darwin", "x86_64-pc-freebsd", "x86_64-unknown-linux-gnux32",
+    "x86_64-unknown-linux-gnu-macho", "x86_64", 'x86_64-linux-gnu"'])
+def test_systems_without_a_linker_are_refused(triple: str) -> None:
+    with pytest.raises(TargetError, match="no linker for the system of mtriple .* expected Linux, such as x86_64-linux-gnu"):
+        Target.parse({"kind": "llvm", "mtriple": triple}).require_codegen()
+
+
+@pytest.mark.parametrize("triple", [
+    "x86_64-linux-gnu", "x86_64-unknown-linux-gnu", "x86_64-pc-linux", "x86_64-alpine-linux-musl", "x86_64-linux-android21"])
+def test_linux_by_its_names(triple: str) -> None:
+    Target.parse({"kind": "llvm", "mtriple": triple}).require_codegen()
+
+
 def test_cpuinfo_is_read() -> None:
     text = "processor: 0\nflags\t\t: fpu sse sse2 pni ssse3 sse4_1 avx512_vnni abm unknown_flag\nflags : none\n"
     assert set(cpu.parse_cpuinfo(text)) == {"sse", "sse2", "sse3", "ssse3", "sse4.1", "avx512vnni", "lzcnt"}

@@ -38,7 +38,7 @@ class Compiler:
         self._llvm = llvm
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
-        self._machines: dict[tuple[str, int], Any] = {}
+        self._machines: dict[tuple[str, str, int], Any] = {}
 
     def compile(self, ir: str, machine: str, level: int) -> bytes:
         """Object code of ``ir``. Raises RuntimeError where LLVM refuses the text."""
@@ -54,7 +54,7 @@ class Compiler:
         return bytes(target_machine.emit_object(module))
 
     def _machine(self, machine: str, level: int, triple: str) -> Any:
-        key = (machine, level)
+        key = (triple, machine, level)
         if key not in self._machines:
             cpu, _, features = machine.partition("|")
             target = self._llvm.Target.from_triple(triple)

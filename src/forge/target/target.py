@@ -8,7 +8,7 @@ Keys of a description, as ``llvm -key=value`` text, dictionary or JSON:
 kind           "llvm"; every other kind is refused
 mcpu           a CPU or level of ``features.CPUS``; "native" or absent: this machine
 mattr          features to add or remove
-mtriple        architecture and system; absent: ``x86_64-linux-gnu``. Others parse, but have no code generator yet
+mtriple        architecture and system; absent: ``x86_64-linux-gnu``. Code is generated for x86-64 Linux; others parse
 mfloat-abi     "hard"; "soft" is refused
 mabi           "sysv", the only one of x86-64; others are refused
 host           a target of the same architecture; another is refused
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,6 +38,9 @@ from forge.target.tags import TAGS
 TargetLike = Union["Target", str, Mapping[str, Any]]
 
 DEFAULT_TRIPLE = "x86_64-linux-gnu"
+_LINUX = re.compile(r"\w+(-\w+)?-linux[\d.]*(-(gnu|musl|android)[\d.]*)?")
+"""Triples whose object files are ELF of the architecture's usual size of pointers, for Linux."""
+
 _DEFAULT_CACHES = {1: 32 << 10, 2: 512 << 10, 3: 16 << 20}
 _CACHE_KEYS = {"l1-cache": 1, "l2-cache": 2, "l3-cache": 3}
 _KEYS = ("kind", "keys", "device", "libs", "system-lib", "mcpu", "model", "runtime", "mtriple", "mattr", "mfloat-abi",
@@ -106,10 +110,13 @@ class Target:
         return feature in self.features
 
     def require_codegen(self) -> None:
-        """Raises TargetError unless machine code can be generated for this architecture."""
+        """Raises TargetError unless machine code can be generated for this architecture, and linked for this system."""
         if self.arch != "x86_64":
             raise TargetError(f"target {self}: no code generator for architecture {self.arch!r}; expected x86_64; "
                               "compile for an x86-64 target such as 'llvm -mcpu=x86-64-v3'")
+        if not _LINUX.fullmatch(self.triple):
+            raise TargetError(f"target {self}: no linker for the system of mtriple {self.triple!r}; expected Linux, such as "
+                              f"{DEFAULT_TRIPLE}; leave mtriple out, or name a Linux system")
 
     def missing_on_host(self) -> tuple[str, ...]:
         """Features of the target that this machine's CPU lacks."""
