@@ -16,7 +16,7 @@ import pytest
 
 import forge
 from forge.driver import cache, compile_module, compiler
-from forge.errors import OptionError
+from forge.errors import OptionError, TargetError
 from forge.target import Target
 from tests.driver.support import files, pictures
 
@@ -90,6 +90,27 @@ def test_the_key_changes_with_everything_that_matters(digits: forge.IRModule, mo
     monkeypatch.setattr(cache, "_compiler_digest", lambda: "other sources")
     keys.append(key_of(digits))
     assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(("rows", "node"), [("rows", ""), ("batch", "other")])
+def test_names_that_a_model_tells_are_its_own(rows: str, node: str) -> None:
+    keys = set()
+    for symbol, name in (("batch", ""), (rows, node)):
+        module = forge.IRModule(f"def @main(%x: Tensor[({symbol}, 4), float32]) {{ nn.relu(%x) }}")
+        next(n for n in module.main.nodes).name = name
+        keys.add(key_of(module))
+        assert compile_module(module.mod).runtime().symbols == [symbol]
+    assert len(keys) == 2
+
+
+def test_a_refused_system_leaves_nothing(digits: forge.IRModule, folder: Path) -> None:
+    compile_module(digits.mod, opt_level=1)
+    known = files(folder)
+    for _ in range(2):
+        with pytest.raises(TargetError, match="no linker"):
+            compile_module(digits.mod, target="llvm -mtriple=x86_64-pc-windows-msvc", opt_level=1)
+        compile_module(digits.mod, opt_level=1)
+    assert files(folder) == known
 
 
 def test_the_digest_covers_the_compiler(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_other_architectures_parse_but_have_no_code() -> None:
     "x86_64-pc-windows-msvc", "x86_64-windows-msvc", "x86_64-apple-darwin", "x86_64-pc-freebsd", "x86_64-unknown-linux-gnux32",
     "x86_64-unknown-linux-gnu-macho", "x86_64", 'x86_64-linux-gnu"'])
 def test_systems_without_a_linker_are_refused(triple: str) -> None:
-    with pytest.raises(TargetError, match="no linker for the system of mtriple .* expected Linux, such as x86_64-linux-gnu"):
+    with pytest.raises(TargetError, match=r"no linker for the system of mtriple .* expected Linux, such as x86_64-linux-gnu"):
         Target.parse({"kind": "llvm", "mtriple": triple}).require_codegen()
 
 

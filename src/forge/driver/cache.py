@@ -27,7 +27,8 @@ from forge import knobs
 from forge.driver.compiled import CompiledModel
 from forge.errors import OptionError
 from forge.ir import hashing
-from forge.ir.nodes import Module, Node
+from forge.ir import types as T
+from forge.ir.nodes import CONSTANT, Module, Node
 from forge.target import Target
 
 _OBJECTS = "objects.bin"
@@ -58,10 +59,19 @@ def key(module: Module, target: Target, options: dict[str, Any]) -> str | None:
     if not knobs.CACHE.flag or any(_is_foreign(node) for graph in module.graphs.values() for node in graph.walk()):
         return None
     state = hashlib.sha256(_compiler_digest().encode())
-    names = [[v.name for v in module.main.inputs], module.main.output_names, sorted(module.params)]
-    described = [hashing.fingerprint(module), names, target.to_dict(), target.features, sorted(options.items())]
+    described = [hashing.fingerprint(module), _names(module), target.to_dict(), target.features, sorted(options.items())]
     state.update(json.dumps(described).encode())
     return state.hexdigest()[:40]
+
+
+def _names(module: Module) -> list[Any]:
+    """What a model tells its user, in descriptions and errors, and the fingerprint leaves out."""
+    graphs = [module.graphs[name] for name in sorted(module.graphs)]
+    nodes = [node for graph in graphs for node in graph.walk() if node.op_def is not CONSTANT]
+    graphs += [region for node in nodes for region in node.regions]
+    inputs = [[v.name, *T.symbols(v.type)] for graph in graphs for v in graph.inputs]
+    named = [[node.name, *(s for v in node.results for s in T.symbols(v.type))] for node in nodes]
+    return [inputs, named, module.main.output_names, sorted(module.params)]
 
 
 def _is_foreign(node: Node) -> bool:
