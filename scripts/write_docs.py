@@ -22,8 +22,8 @@ from top to bottom.
 
 Inside `with forge.PassContext(opt_level=1, required_pass=["use_winograd"], disabled_pass=["fusion"]):` what is compiled follows
 the context: single stages run below their level, or not at all (those of level 0 cannot be left out). Its `config` takes
-`set_float16`, `set_bfloat16`, `set_channel_layout`, `winograd` and `tuned`. Arguments of `ir.compile` win where they differ from
-their defaults.
+`set_float16`, `set_bfloat16`, `set_channel_layout`, `winograd` and `tuned`. A level that is given to `ir.compile` always wins;
+its other arguments win where they differ from their defaults.
 
 """
 

@@ -22,7 +22,7 @@ from forge.ir.rewrite import Editor, Rule, apply, edit, extract
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
 from forge.passes import fold_batch_norm, fold_constants, inline_calls, partition, partition_for_tensorrt
-from forge.passes.base import PassContext
+from forge.passes.base import DEFAULT_LEVEL, PassContext
 from forge.target import Target
 
 if TYPE_CHECKING:
@@ -412,7 +412,7 @@ class IRModule:
         target: TargetLike = "llvm",
         host: TargetLike | None = None,
         output_path: str | PathLike[str] | None = "./compile_output",
-        opt_level: int = 3,
+        opt_level: int = DEFAULT_LEVEL,
         set_float16: bool = False,
         set_channel_layout: str | None = None,
         export_relay: bool = False,
@@ -430,7 +430,8 @@ class IRModule:
             target: text (``"llvm"`` is this machine; ``"llvm -mcpu=x86-64-v3"``), tag, dictionary, JSON or ``Target``.
             host: description of the host; must agree with the target's architecture.
             output_path: the directory to create.
-            opt_level: 0 to 4; ``docs/opt_levels.md`` tells what each turns on.
+            opt_level: 0 to 4; ``docs/opt_levels.md`` tells what each turns on. One that is not given follows a
+                ``forge.PassContext`` around the call.
             set_float16: compute in float16 where that is safe; inputs and outputs keep their types.
             set_channel_layout: inner layout of convolutions, "first" or "last"; None lets the compiler choose.
             export_relay: also write the text of the module, ``model.relay``.
@@ -464,7 +465,7 @@ class IRModule:
         seconds: float = 60,
         inputs: Mapping[str, np.ndarray] | None = None,
         target: TargetLike = "llvm",
-        opt_level: int = 3,
+        opt_level: int = DEFAULT_LEVEL,
         set_float16: bool = False,
         set_bfloat16: bool = False,
         winograd: bool = True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import threading
 from pathlib import Path
@@ -113,8 +114,24 @@ def test_tuned_asks_the_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_arguments_win_where_they_differ_from_their_defaults() -> None:
     with PassContext(opt_level=1, config={"set_channel_layout": "last"}):
         assert check_options().opt_level == 1
-        assert check_options(opt_level=2).opt_level == 2
+        assert [check_options(opt_level=level).opt_level for level in range(5)] == [0, 1, 2, 3, 4]
         assert check_options(channel_layout="first").channel_layout == "first"
+
+
+def test_a_level_that_is_given_wins_be_it_the_default(ir: forge.IRModule, tmp_path: Path) -> None:
+    def level(**arguments: Any) -> int:
+        ir.compile(output_path=tmp_path / "out", export_metadata=True, force_overwrite=True, **arguments)
+        return int(json.loads((tmp_path / "out" / "metadata.json").read_text())["options"]["opt_level"])
+
+    with PassContext(opt_level=1):
+        assert [level(), level(opt_level=3)] == [1, 3]
+    assert level() == 3
+
+
+@pytest.mark.parametrize("function", [forge.IRModule.compile, forge.IRModule.tune, PassContext, compile_module])
+def test_the_default_level_is_seen_as_a_number(function: Any) -> None:
+    default = inspect.signature(function).parameters["opt_level"].default
+    assert default == 3 and repr(default) == "3"
 
 
 def test_what_is_left_out_is_in_the_metadata(ir: forge.IRModule, tmp_path: Path) -> None:
@@ -153,6 +170,8 @@ def test_other_threads_are_not_concerned() -> None:
         ({"disabled_pass": "merge"}, "disabled_pass: got 'merge'; expected a list of names"),
         ({"required_pass": ["fusion"]}, "required_pass: no stage is called 'fusion'"),
         ({"required_pass": ["merge"], "disabled_pass": ["merge"]}, "'merge' is in required_pass and in disabled_pass"),
+        ({"config": [1]}, r"config: got \[1\]; expected values by name, as in {'set_float16': True}"),
+        ({"instruments": [print]}, "instruments: got some; expected none; 'forge compile --dump all' writes"),
         ({"config": {"tir.disable_vectorize": True}}, "config: unknown entry 'tir.disable_vectorize'; expected set_float16"),
     ],
 )

@@ -15,7 +15,7 @@ from forge.codegen.entry import emit_program_entry
 from forge.codegen.module import emit_module
 from forge.driver import cache, tuning
 from forge.driver.compiled import CompiledModel
-from forge.driver.pass_context import DEFAULT_LEVEL, FUSION, PassContext
+from forge.driver.pass_context import FUSION, PassContext
 from forge.driver.pipeline import FUSION_LEVEL, LLVM_LEVELS, Observer, check_level, run_graph_stages
 from forge.errors import InvalidGraphError, OptionError, TargetError
 from forge.ir.builder import Builder
@@ -24,6 +24,7 @@ from forge.ir.retype import check_fits, sizes_of_params, substitute_in_graph
 from forge.lowering.program import LoweredProgram, lower_graph
 from forge.lowering.times import with_times
 from forge.passes import base
+from forge.passes.base import DEFAULT_LEVEL
 from forge.target import Target
 
 TargetLike = str | Mapping[str, Any] | Target
@@ -60,12 +61,12 @@ class Options:
 
 
 def check_options(
-    target: TargetLike = "llvm", host: TargetLike | None = None, opt_level: int = 3, float16: bool = False,
+    target: TargetLike = "llvm", host: TargetLike | None = None, opt_level: int = DEFAULT_LEVEL, float16: bool = False,
     channel_layout: str | None = None, winograd: bool = True, bfloat16: bool = False, tuned: bool = False,
 ) -> Options:
     """The options, after all were checked; ``tuned`` adds to the target what `forge.driver.tuning` knows about it.
 
-    What is left at its default follows the ``PassContext`` around the caller.
+    A level that is not given follows the ``PassContext`` around the caller, and so do other options at their defaults.
 
     Raises:
         OptionError, TargetError: which option, what was given, what is expected.
@@ -73,7 +74,7 @@ def check_options(
     check_level("compile", opt_level)
     context = PassContext.current()
     if context is not None:
-        opt_level = context.opt_level if opt_level == DEFAULT_LEVEL else opt_level
+        opt_level = context.opt_level if opt_level is DEFAULT_LEVEL else opt_level
         float16 = context.config.get("set_float16", False) if float16 is False else float16
         bfloat16 = context.config.get("set_bfloat16", False) if bfloat16 is False else bfloat16
         channel_layout = context.config.get("set_channel_layout") if channel_layout is None else channel_layout
@@ -94,7 +95,7 @@ def check_options(
     if tuned:
         resolved = replace(resolved, choices=tuning.choices(resolved))
     required, disabled = (context.required_pass, context.disabled_pass) if context is not None else ((), ())
-    return Options(resolved, described, opt_level, float16, channel_layout, winograd, bfloat16, tuned, required, disabled)
+    return Options(resolved, described, int(opt_level), float16, channel_layout, winograd, bfloat16, tuned, required, disabled)
 
 
 def compile_module(
@@ -102,7 +103,7 @@ def compile_module(
     *,
     target: TargetLike = "llvm",
     host: TargetLike | None = None,
-    opt_level: int = 3,
+    opt_level: int = DEFAULT_LEVEL,
     float16: bool = False,
     channel_layout: str | None = None,
     winograd: bool = True,

@@ -8,8 +8,8 @@ from typing import Any
 
 from forge.driver.pipeline import GRAPH_STAGES, check_level
 from forge.errors import OptionError
+from forge.passes.base import DEFAULT_LEVEL
 
-DEFAULT_LEVEL = 3
 FUSION = "fusion"
 CONFIG = ("set_float16", "set_bfloat16", "set_channel_layout", "winograd", "tuned")
 
@@ -19,13 +19,15 @@ _entered: ContextVar[tuple[PassContext, ...]] = ContextVar("forge_pass_contexts"
 class PassContext:
     """Options of everything that is compiled inside ``with PassContext(...):``, by this thread.
 
-    Arguments of ``IRModule.compile`` and its like win where they differ from their defaults. Blocks nest; the innermost counts.
+    A level that is given to ``IRModule.compile`` or its like wins, be it the default one; their other options win where they
+    differ from their defaults. Blocks nest; the innermost counts.
 
     Args:
         opt_level: 0 to 4; ``docs/opt_levels.md`` tells what each turns on.
         required_pass: names of stages that run although their level is above ``opt_level``.
         disabled_pass: names of stages that do not run, ``"fusion"`` among them. Stages of level 0 cannot be left out.
         config: ``set_float16``, ``set_bfloat16``, ``set_channel_layout``, ``winograd``, ``tuned``: as of ``IRModule.compile``.
+        instruments: none; there is nothing that they could be called by.
 
     Raises:
         OptionError: an option that does not exist, or cannot be.
@@ -37,6 +39,7 @@ class PassContext:
         *,
         required_pass: Sequence[str] | None = None,
         disabled_pass: Sequence[str] | None = None,
+        instruments: Sequence[Any] | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
         self.opt_level = check_level("PassContext", opt_level)
@@ -46,6 +49,11 @@ class PassContext:
         both = [name for name in self.required_pass if name in self.disabled_pass]
         if both:
             raise OptionError(f"PassContext: {both[0]!r} is in required_pass and in disabled_pass; expected one of them")
+        if instruments is not None and len(instruments):
+            raise OptionError("PassContext: instruments: got some; expected none; 'forge compile --dump all' writes the module "
+                              "after each stage, 'forge profile' measures what is compiled")
+        if config is not None and not isinstance(config, Mapping):
+            raise OptionError(f"PassContext: config: got {config!r}; expected values by name, as in {{'set_float16': True}}")
         self.config = dict(config or {})
         unknown = [name for name in self.config if name not in CONFIG]
         if unknown:

@@ -18,6 +18,7 @@ from forge.ir.nodes import Module, Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.groups import Group
 from forge.lowering.program import Item
+from forge.passes.base import DEFAULT_LEVEL
 from forge_runtime import Runtime
 
 SHORTEST = 0.2
@@ -67,8 +68,8 @@ class Profile:
 
 
 def profile_module(
-    module: Module, feed: Mapping[str, np.ndarray], *, target: TargetLike = "llvm", opt_level: int = 3, threads: int = 1,
-    rounds: int = 20, progress: Progress | None = None, **options: Any,
+    module: Module, feed: Mapping[str, np.ndarray], *, target: TargetLike = "llvm", opt_level: int = DEFAULT_LEVEL,
+    threads: int = 1, rounds: int = 20, progress: Progress | None = None, **options: Any,
 ) -> Profile:
     """Compiles ``main`` with a clock between its kernels and runs it on ``feed``.
 

@@ -14,12 +14,19 @@ from forge.ir.nodes import Graph
 from forge.target import Target
 
 
+class DefaultLevel(int):
+    """The level that holds where none is given: equal to the number, and told from one that was given by its type."""
+
+
+DEFAULT_LEVEL = DefaultLevel(3)
+
+
 @dataclass(frozen=True)
 class PassContext:
     """What passes may depend on, besides the graph."""
 
     target: Target
-    opt_level: int = 3
+    opt_level: int = DEFAULT_LEVEL
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
