@@ -9,7 +9,8 @@ import onnx
 import pytest
 
 import forge
-from forge.errors import ImportModelError, OptionError
+import forge.relax.frontend.onnx
+from forge.errors import ImportModelError, InvalidGraphError, OptionError
 from tests.frontends.onnx.support import example, model
 
 GRAPH = "g (float[batch, 4] x) => (float[batch, 2] y) { h = MatMul(x, w)  y = Add(h, b) }"
@@ -118,3 +119,38 @@ def test_detach_params() -> None:
     np.testing.assert_array_equal(
         detached.get_inference_function()(X, *params["main"]), ir.get_inference_function()(X))
     assert forge.relax.detach_params(forge.relax.from_onnx(dense()))[1] == {}
+
+
+def test_the_paths_of_relax() -> None:
+    assert forge.relax.frontend.onnx.from_onnx is forge.relax.from_onnx
+    assert forge.relax.frontend.detach_params is forge.relax.detach_params
+
+
+def test_detach_params_takes_the_inner_module_too() -> None:
+    ir = forge.relax.from_onnx(dense(), keep_params_in_input=True)
+    detached, params = forge.relax.detach_params(ir.mod)
+    assert detached.params == {} and list(ir.params) == ["w", "b"]
+    for array, name in zip(params["main"], WEIGHTS, strict=True):
+        assert isinstance(array, forge.nd.NDArray)
+        np.testing.assert_array_equal(array.numpy(), WEIGHTS[name])
+    with pytest.raises(InvalidGraphError, match=r"got dict; expected an ir.Module, an IRModule or text"):
+        forge.relax.detach_params({})  # type: ignore[arg-type]
+
+
+def test_weights_are_an_attribute_of_the_function() -> None:
+    ir = forge.relax.from_onnx(dense(), keep_params_in_input=True)
+    for array, name in zip(ir.mod.attributes()["params"], WEIGHTS, strict=True):
+        np.testing.assert_array_equal(array, WEIGHTS[name])
+    assert forge.relax.from_onnx(dense()).mod.attributes("main") == {}
+    assert forge.IRModule("def @main(%x: Tensor[(2), float32], Inline=1) { nn.relu(%x) }").mod.attributes() == {"Inline": 1}
+
+
+def test_script() -> None:
+    text = forge.relax.from_onnx(dense(), keep_params_in_input=True).script()
+    assert text == str(forge.IRModule(text).typed_mod)
+    assert "add(%1, %b) /* ty=Tensor[(batch, 2), float32] */" in text
+
+
+def test_a_graph_without_its_model_is_refused() -> None:
+    with pytest.raises(ImportModelError, match=r"got GraphProto; expected a path, bytes or an onnx.ModelProto; .*make_model"):
+        forge.relax.from_onnx(dense().graph)  # type: ignore[arg-type]

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from forge._version import __version__
 
 if TYPE_CHECKING:
-    from forge import errors, frontends, relax
+    from forge import errors, frontend, frontends, nd, relax, relay, transform
+    from forge import errors as error
     from forge.driver.pass_context import PassContext
     from forge.errors import ForgeError, OpAttributeInvalid, OpNotImplemented, TVMError
-    from forge.executor import cpu, create_executor
+    from forge.executor import create_executor
     from forge.loaders import from_onnx
     from forge.module import IRModule, RelayModule, load
+    from forge.nd import cpu
     from forge.ops.define import define_operator
     from forge.target import Target
     from forge_runtime import Runtime
@@ -30,22 +32,29 @@ _HOMES = {
     "Runtime": "forge_runtime",
     "Target": "forge.target",
     "PassContext": "forge.driver.pass_context",
-    "cpu": "forge.executor",
+    "cpu": "forge.nd",
     "create_executor": "forge.executor",
     "define_operator": "forge.ops.define",
     "ForgeError": "forge.errors",
     "TVMError": "forge.errors",
     "OpNotImplemented": "forge.errors",
     "OpAttributeInvalid": "forge.errors",
-    "errors": "",
-    "frontends": "",
-    "relax": "",
+}
+_MODULES = {
+    "error": "forge.errors",
+    "errors": "forge.errors",
+    "frontend": "forge.frontend",
+    "frontends": "forge.frontends",
+    "nd": "forge.nd",
+    "relax": "forge.relax",
+    "relay": "forge.relay",
+    "transform": "forge.transform",
 }
 
 __all__ = [
     "ForgeError", "IRModule", "OpAttributeInvalid", "OpNotImplemented", "PassContext", "RelayModule", "Runtime", "TVMError",
-    "Target", "__version__", "cpu", "create_executor", "define_operator", "errors", "frontends", "from_onnx",
-    "load", "relax",
+    "Target", "__version__", "cpu", "create_executor", "define_operator", "error", "errors", "frontend", "frontends",
+    "from_onnx", "load", "nd", "relax", "relay", "transform",
 ]
 
 
@@ -53,10 +62,12 @@ def __getattr__(name: str) -> Any:
     """Loads what is asked for, so that ``import forge`` stays quick."""
     import importlib
 
-    if name not in _HOMES:
+    if name in _MODULES:
+        value: Any = importlib.import_module(_MODULES[name])
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    else:
         raise AttributeError(f"module 'forge' has no attribute {name!r}")
-    home = _HOMES[name]
-    value = getattr(importlib.import_module(home), name) if home else importlib.import_module(f"forge.{name}")
     globals()[name] = value
     return value
 

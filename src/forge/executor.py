@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,24 +18,9 @@ from forge.driver.pass_context import PassContext
 from forge.errors import InputError, InvalidGraphError, OptionError
 from forge.ir.nodes import Module
 from forge.module import IRModule, TargetLike
+from forge.nd import Device, check_device, cpu, viewed
 
 Run = Callable[..., Any]
-
-
-@dataclass(frozen=True)
-class Device:
-    """Where a model runs. Forge runs models on the CPU of this machine, which is number 0."""
-
-    kind: str
-    index: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.kind}({self.index})"
-
-
-def cpu(index: int = 0) -> Device:
-    """The CPU."""
-    return Device("cpu", index)
 
 
 class Executor:
@@ -65,7 +49,7 @@ class Executor:
 
 
 class Evaluation:
-    """A model as a function: inputs by position or by name, weights by name; an array or a list of arrays out.
+    """A model as a function: inputs by position or by name, weights by name; an ``NDArray`` or a list of them out.
 
     Weights are part of the compiled code. Those that a call names take their place: equal ones cost a comparison, at most,
     different ones a compilation.
@@ -82,7 +66,7 @@ class Evaluation:
         weights = {name: np.asarray(value) for name, value in named.items() if name in self._weights}
         if any(not _same(array, self._weights[name]) for name, array in weights.items()):
             self._bind(weights)
-        return self._run(*inputs, **{name: value for name, value in named.items() if name not in weights})
+        return viewed(self._run(*inputs, **{name: value for name, value in named.items() if name not in weights}))
 
     def _bind(self, weights: Mapping[str, np.ndarray]) -> None:
         try:
@@ -115,8 +99,7 @@ def create_executor(
     """
     if kind not in ("graph", "debug"):
         raise OptionError(f"create_executor: kind: got {kind!r}; expected 'graph' or 'debug'")
-    if device is not None and device != cpu(0):
-        raise OptionError(f"create_executor: device: got {device}; expected forge.cpu(0); models run on this machine's CPU")
+    check_device("create_executor", device)
     ir = IRModule(mod, params, fold_constants=False, fold_batch_norms=False)
     check_options(target)
     return Executor(kind, ir, target, PassContext.current())
@@ -141,10 +124,10 @@ def _kept(array: np.ndarray) -> np.ndarray:
 
 def _same(array: np.ndarray, kept: np.ndarray) -> bool:
     """Whether two arrays have the same type and bits."""
-    if array is kept:
-        return True
     if array.dtype != kept.dtype or array.shape != kept.shape:
         return False
+    if array.__array_interface__ == kept.__array_interface__:
+        return True  # the same memory, of which ``kept`` is that which nobody can write
     if array.dtype == object:
         return bool(array.tolist() == kept.tolist())
     return bool(np.array_equal(_bytes(array), _bytes(kept)))

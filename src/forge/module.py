@@ -99,6 +99,14 @@ class IRModule:
         verify(self._module)
         return self._module.with_types()
 
+    def script(self) -> str:
+        """The module as text with types, as it prints; contents of constants are left out.
+
+        Raises:
+            InvalidGraphError: it breaks a rule of the IR.
+        """
+        return str(self.typed_mod)
+
     @property
     def graphs(self) -> dict[str, Graph]:
         """All graphs by name, ``main`` first."""

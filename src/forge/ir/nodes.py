@@ -355,6 +355,12 @@ class Module:
     def main(self) -> Graph:
         return self.graphs["main"]
 
+    def attributes(self, graph: str = "main") -> dict[str, Any]:
+        """Attributes of a graph as a function: its own, and ``params``, the values of inputs that have one, in their order."""
+        of = self.graphs[graph]
+        bound = [self.params[v.name] for v in of.inputs if v.name in self.params] if graph == "main" else []
+        return {**of.attributes, **({"params": bound} if bound else {})}
+
     def copy(self) -> Module:
         clone = Module(params=self.params)
         clone.graphs = {name: graph.copy() for name, graph in self.graphs.items()}

@@ -33,7 +33,7 @@ converters.load_all()
 
 
 def import_model(
-    model: str | os.PathLike[str] | bytes | onnx.ModelProto,
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto | LoadedModel,
     shape: ShapeDict | None = None,
     dtype: str | Mapping[str, str] = DEFAULT_DTYPE,
     opset: int | None = None,
@@ -44,7 +44,8 @@ def import_model(
     """Converts an ONNX model.
 
     Args:
-        model: a path, the bytes of a file, or an ``onnx.ModelProto``. External data is read from the path's folder.
+        model: a path, the bytes of a file, or an ``onnx.ModelProto``; or one that is loaded. External data is read from the
+            path's folder.
         shape: sizes of inputs by name, where the model leaves them open: numbers, names of symbols, or None to keep.
         dtype: element types of inputs by name, in the place of the model's; a single one is for inputs whose type the model
             leaves open, and refused where it contradicts all that the model says.
@@ -62,7 +63,7 @@ def import_model(
         OpAttributeInvalid, OpAttributeUnimplemented: an attribute is wrong, or not supported.
     """
     _check_arguments(shape, dtype, opset, {"freeze_params": freeze_params})
-    loaded = load(model)
+    loaded = model if isinstance(model, LoadedModel) else load(model)
     options = _options(loaded, freeze_params, convert_config)
     opsets = model_opsets(loaded, opset)
     if export_node_renamed_model_path is not None:

@@ -10,7 +10,7 @@ import logging
 import math
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from forge.frontends.onnx import inline
 from forge.frontends.onnx.tensors import TensorReader
 
 logger = logging.getLogger(__name__)
+
+Report = Callable[[str, str], None]  # takes the name of the model, and the finding
 
 MAX_MESSAGE_BYTES = (1 << 31) - 1
 _CHECKED_ELEMENTS = 1024
@@ -55,8 +57,13 @@ class LoadedModel:
         return self.proto if self.data is None else _message(self.data, self.where)
 
 
-def load(model: Any) -> LoadedModel:
-    """Reads and checks a model given as a path, bytes or an ``onnx.ModelProto``.
+def log_finding(where: str, finding: str) -> None:
+    """Logs what onnx's checker says of a model."""
+    logger.warning("%s: onnx.checker: %s", where, finding)
+
+
+def load(model: Any, report: Report = log_finding) -> LoadedModel:
+    """Reads and checks a model given as a path, bytes or an ``onnx.ModelProto``; ``report`` is told what onnx's checker says.
 
     Raises:
         ImportModelError: it cannot be read, is damaged, is no ONNX model, or is newer than the onnx package.
@@ -69,9 +76,12 @@ def load(model: Any) -> LoadedModel:
     elif isinstance(model, str | os.PathLike):
         loaded = _load_file(Path(model))
     else:
-        raise ImportModelError(f"from_onnx: got {type(model).__name__}; expected a path, bytes or an onnx.ModelProto")
+        wrap = "; wrap it with onnx.helper.make_model, which says its opset" if isinstance(model, onnx.GraphProto) else ""
+        raise ImportModelError(f"from_onnx: got {type(model).__name__}; expected a path, bytes or an onnx.ModelProto{wrap}")
     _check_header(loaded.proto, loaded.where)
-    _run_checker(loaded.proto, loaded.where)
+    finding = _finding(loaded.proto)
+    if finding:
+        report(loaded.where, finding)
     return replace(loaded, size=_check_texts(loaded.proto, loaded.where))
 
 
@@ -170,12 +180,13 @@ def _declared_texts(graph: onnx.GraphProto) -> Iterator[Any]:
         yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
 
 
-def _run_checker(proto: onnx.ModelProto, where: str) -> None:
-    """Logs what onnx's own checker says; the importer decides itself what it cannot take."""
+def _finding(proto: onnx.ModelProto) -> str:
+    """What onnx's own checker says, if anything; the importer decides itself what it cannot take."""
     try:
         onnx.checker.check_model(_without_weights(proto).SerializeToString())
     except (onnx.checker.ValidationError, ValueError, RuntimeError, MemoryError) as error:
-        logger.warning("%s: onnx.checker: %s", where, error)
+        return str(error)
+    return ""
 
 
 def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from os import PathLike
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from forge.ir.nodes import Module
 from forge.module import IRModule
+from forge.nd import NDArray, viewed
 
 if TYPE_CHECKING:
     import onnx
@@ -43,12 +45,22 @@ def from_onnx(
     return IRModule(module, fold_constants=not keep_params_in_input, fold_batch_norms=not keep_params_in_input)
 
 
-def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[np.ndarray]]]:
-    """A copy of ``mod`` in which no input has a value, and the values, in the order of the inputs, by name of the function."""
-    detached = mod.mod.copy()
-    values = [detached.params[v.name] for v in detached.main.inputs if v.name in detached.params]
-    detached.params = {}
-    return IRModule(detached, fold_constants=False, fold_batch_norms=False), {"main": values} if values else {}
+def detach_params(mod: IRModule | Module) -> tuple[IRModule, dict[str, list[NDArray]]]:
+    """A copy of ``mod`` in which no input has a value, and the values, in the order of the inputs, by name of the function.
+
+    Raises:
+        InvalidGraphError: ``mod`` is no module.
+    """
+    detached = IRModule(mod, fold_constants=False, fold_batch_norms=False)
+    values = [viewed(array) for array in detached.mod.attributes().get("params", ())]
+    detached.mod.params = {}
+    return detached, {"main": values} if values else {}
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name != "frontend":
+        raise AttributeError(f"module 'forge.relax' has no attribute {name!r}")
+    return import_module("forge.relax.frontend")
 
 
 __all__ = ["detach_params", "from_onnx"]

@@ -1,0 +1,73 @@
+"""Loaders in the calling form of Relay's frontends: a module and its weights."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Container, Mapping, Sequence
+from importlib import import_module
+from os import PathLike
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from forge.dims import DimExpr
+from forge.module import IRModule
+from forge.nd import NDArray, viewed
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def from_onnx(
+    model: str | PathLike[str] | bytes | onnx.ModelProto,
+    shape: Mapping[str, Sequence[Any]] | None = None,
+    dtype: str | Mapping[str, str] = "float32",
+    opset: int | None = None,
+    freeze_params: bool = False,
+) -> tuple[IRModule, dict[str, NDArray]]:
+    """Loads an ONNX model; ``forge.from_onnx`` has more options.
+
+    What onnx's own checker finds, and inputs whose sizes are not known, are warnings.
+
+    Args:
+        model: a path, the bytes of a file, or a ``ModelProto``.
+        shape: shapes of inputs by name, in place of the model's; entries are integers, names of symbols, or None to keep.
+        dtype: element types of inputs by name, in place of the model's; a single one is for those that the model leaves open.
+        opset: read the default domain as this opset instead of what the model declares.
+        freeze_params: weights become constants. Otherwise they are inputs of ``main``, behind its own.
+
+    Returns:
+        The module, and its weights by name: none when they are frozen. The module knows the values of its weights too, so
+        that it runs without them, and they are compiled into the code; those that a call gives take their place.
+
+    Raises:
+        OptionError: an argument of the wrong kind; ImportModelError: the model cannot be read, or contradicts an argument;
+        OpNotImplemented: it uses operators without a converter, all listed.
+    """
+    from forge.frontends.onnx.importer import import_model
+    from forge.frontends.onnx.loader import load
+
+    loaded = load(model, lambda where, finding: warnings.warn(f"{where}: onnx.checker: {finding}", stacklevel=4))
+    module = import_model(loaded, shape, dtype, opset, freeze_params)
+    ir = IRModule(module, fold_constants=freeze_params, fold_batch_norms=freeze_params)
+    for text in _unknown_sizes(ir, shape or {}):
+        warnings.warn(text, stacklevel=2)
+    return ir, {name: viewed(array) for name, array in ir.params.items()}
+
+
+def _unknown_sizes(ir: IRModule, given: Container[str]) -> list[str]:
+    """What to tell of inputs that have sizes which nothing gives."""
+    return [
+        f"Input {name} has unknown dimension shapes: {[str(d) if isinstance(d, DimExpr) else d for d in shape]}. "
+        "Specifying static values may improve performance"
+        for name, shape in zip(ir.input_names, ir.input_shapes)
+        if shape is not None and name not in given and any(isinstance(d, DimExpr) for d in shape)
+    ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name != "onnx":
+        raise AttributeError(f"module 'forge.relay.frontend' has no attribute {name!r}")
+    return import_module("forge.relay.frontend.onnx")
+
+
+__all__ = ["from_onnx"]
