@@ -58,7 +58,7 @@ class Evaluation:
     def __init__(self, module: Module, prepare: Callable[[Module], Run]) -> None:
         self._module = module
         self._prepare = prepare
-        self._weights = {name: _kept(array) for name, array in module.params.items()}
+        self._weights = dict(module.params)
         self._run = prepare(module)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
@@ -74,7 +74,7 @@ class Evaluation:
         except InvalidGraphError as error:
             raise InputError(f"evaluate: {error}") from error
         self._run = self._prepare(ir.mod)
-        self._weights.update({name: _kept(array) for name, array in weights.items()})
+        self._weights = dict(ir.params)
         self._module = ir.mod
 
 
@@ -112,14 +112,6 @@ def _compiled(module: Module, target: TargetLike) -> Run:
 def _interpreted(module: Module, target: TargetLike) -> Run:
     graph = optimized_graph(module, check_options(target))
     return IRModule(Module(graph), fold_constants=False, fold_batch_norms=False).get_inference_function("reference")
-
-
-def _kept(array: np.ndarray) -> np.ndarray:
-    """``array``, or a copy where its contents may change."""
-    owner: Any = array
-    while isinstance(owner, np.ndarray) and not owner.flags.writeable:
-        owner = owner.base
-    return array if isinstance(owner, bytes) else array.copy()
 
 
 def _same(array: np.ndarray, kept: np.ndarray) -> bool:

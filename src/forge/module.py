@@ -12,7 +12,7 @@ import numpy as np
 
 from forge import dims
 from forge.dims import Dim, DimExpr
-from forge.errors import ForgeError, InvalidGraphError
+from forge.errors import ForgeError, InvalidGraphError, OptionError
 from forge.ir import hashing, retype, serialize
 from forge.ir.interp import run_module
 from forge.ir.nodes import Graph, Module, Node, Value
@@ -59,20 +59,18 @@ class IRModule:
     ) -> None:
         self._module = _as_module(mod)
         verify(self._module)
-        self._bind(params or {})
+        self._bind({} if params is None else params)
         self._simplify(inline_partitions, fold_constants, fold_batch_norms)
         for graph in self.graphs.values():
             retype.number_symbols(graph)
         self._original = self._module.copy()
 
     def _bind(self, params: Mapping[str, np.ndarray]) -> None:
-        by_name = {v.name: v for v in self._module.main.inputs}
-        for name, value in params.items():
-            if name not in by_name:
-                raise InvalidGraphError(f"params: {name!r} names no input of main; expected one of: {', '.join(by_name)}")
-            array = np.asarray(value)
-            retype.check_fits(by_name[name], array)
-            self._module.params[name] = array
+        if not isinstance(params, Mapping):
+            raise OptionError(
+                f"IRModule: params: got {type(params).__name__}; expected arrays by name of input, as in {{'weight': array}}")
+        self._module.params.update(params)
+        retype.sizes_of_params(self._module)
 
     def _simplify(self, inline: bool, constants: bool, batch_norms: bool) -> None:
         context = PassContext(Target.parse("llvm"))

@@ -9,6 +9,7 @@ from typing import Any
 from forge import dims, dtypes
 from forge.dims import Dim
 from forge.errors import ForgeError
+from forge.ir.arrays import identity
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.groups import form_groups
@@ -116,8 +117,9 @@ def _text(value: Dim) -> str:
 
 
 def _constants(graph: Graph) -> list[Any]:
-    arrays = {id(v.constant): v.constant for n in graph.walk() for v in n.results if v.constant is not None}
-    return [a for a in arrays.values() if a is not None and a.dtype != object]
+    found = [v.constant for n in graph.walk() for v in n.results]
+    arrays = {identity(a): a for a in found if a is not None and a.dtype != object}
+    return list(arrays.values())
 
 
 def _arena(graph: Graph) -> str:

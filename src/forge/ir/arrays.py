@@ -1,14 +1,66 @@
-"""Arrays as bytes and back, for files: little-endian, row-major; sub-byte elements take a byte each; strings are a JSON list."""
+"""Arrays that modules hold, which nobody writes to, and arrays as bytes and back, for files.
+
+Bytes are little-endian and row-major; sub-byte elements take a byte each; strings are a JSON list.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
 from forge import dtypes
+from forge.errors import InvalidGraphError
+
+
+def held(value: Any) -> np.ndarray:
+    """``value`` as modules hold it: in the machine's byte order, strings as objects, and not writable.
+
+    A view where nothing has to be converted: the caller gives up writing to it.
+
+    Raises:
+        TypeError: it has no element type of Forge.
+    """
+    array = np.asarray(value)
+    array = np.asarray(array, dtypes.numpy_dtype(dtypes.canonical(array.dtype)))
+    if array.flags.writeable:
+        array = array.view()
+        array.flags.writeable = False
+    return array
+
+
+def taken_over(value: Any, where: str) -> np.ndarray:
+    """`held` for the array of a caller, who may go on writing to it: copied, unless its memory is not writable.
+
+    Raises:
+        InvalidGraphError: it is no array of Forge's element types.
+    """
+    try:
+        given = np.asarray(value)
+        array = held(given)
+        if array.dtype == object and not all(isinstance(item, str) for item in array.flat):
+            raise TypeError("an element is no string")
+    except (TypeError, ValueError) as error:
+        problem = f"got {type(value).__name__}; expected an array of numbers or strings ({error})"
+        raise InvalidGraphError(f"{where}: {problem}") from error
+    owner: Any = given
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable and np.may_share_memory(owner, array):
+            array = array.copy()
+            array.flags.writeable = False
+            break
+        owner = owner.base
+    return array
+
+
+def identity(array: np.ndarray) -> Hashable:
+    """Equal for arrays over the same elements in memory, as long as they live; those without elements are only themselves."""
+    if array.size == 0:
+        return id(array)
+    return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype
 
 
 def to_bytes(array: np.ndarray) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from forge import dims, dtypes
 from forge.dims import DimExpr
 from forge.ir import attributes
 from forge.ir import types as T
-from forge.ir.arrays import to_bytes
+from forge.ir.arrays import identity, to_bytes
 from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
 from forge.ir.text import attribute_text
 
@@ -48,7 +49,7 @@ class _Hasher:
         self.contents = contents
         self.state = hashlib.sha256()
         self.symbols: dict[str, DimExpr] = {}
-        self.arrays: dict[int, tuple[np.ndarray, str]] = {}
+        self.arrays: dict[Hashable, tuple[np.ndarray, str]] = {}
 
     def add(self, *parts: object) -> None:
         self.state.update(f"{parts}\n".encode())
@@ -92,11 +93,12 @@ class _Hasher:
         return [(f.name, _attribute_key(getattr(record, f.name))) for f in dataclasses.fields(record)]
 
     def array(self, array: np.ndarray) -> str:
-        if id(array) not in self.arrays:
+        key = identity(array)
+        if key not in self.arrays:
             state = hashlib.sha256(f"{dtypes.canonical(array.dtype)} {array.shape}\n".encode())
             state.update(_contents(array))
-            self.arrays[id(array)] = (array, state.hexdigest())
-        return self.arrays[id(array)][1]
+            self.arrays[key] = (array, state.hexdigest())
+        return self.arrays[key][1]
 
 
 def _attribute_key(value: Any) -> str:

@@ -20,8 +20,10 @@ import numpy as np
 from forge import dtypes
 from forge.errors import InvalidGraphError
 from forge.ir import op as op_registry
+from forge.ir.arrays import held
 from forge.ir.attributes import frozen
 from forge.ir.op import NoAttrs, OpDef
+from forge.ir.params import Params
 from forge.ir.types import TensorType, Type
 
 
@@ -344,12 +346,28 @@ def _criterion(criterion: Any) -> Callable[[Node], bool]:
 
 
 class Module:
-    """Named graphs, ``main`` among them, and ``params``: values for inputs of main, by name."""
+    """Named graphs, ``main`` among them, and ``params``: values for inputs of main, by name.
+
+    Arrays are shared between copies of a module, and are never writable: a weight changes by taking another array.
+    """
 
     def __init__(self, main: Graph | None = None, params: Mapping[str, np.ndarray] | None = None) -> None:
         self.graphs: dict[str, Graph] = {"main": main if main is not None else Graph()}
-        self.params: dict[str, np.ndarray] = dict(params or {})
+        self.params = params or {}
         self.show_types = False
+
+    @property
+    def params(self) -> Params:
+        return self._params
+
+    @params.setter
+    def params(self, values: Mapping[str, np.ndarray]) -> None:
+        self._params = Params(values, self._check_param)
+
+    def _check_param(self, name: str, array: np.ndarray) -> None:
+        from forge.ir.retype import check_param
+
+        check_param(self, name, array)
 
     @property
     def main(self) -> Graph:
@@ -383,7 +401,7 @@ class Module:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ConstantAttrs:
-    """``value`` in the machine's byte order, strings as objects; what differs is converted.
+    """``value`` as `arrays.held` gives it: not writable. Who made the array gives up writing to it.
 
     Raises:
         TypeError: it has no element type of Forge.
@@ -392,8 +410,7 @@ class ConstantAttrs:
     value: np.ndarray
 
     def __post_init__(self) -> None:
-        array = np.asarray(self.value)
-        object.__setattr__(self, "value", np.asarray(array, dtypes.numpy_dtype(dtypes.canonical(array.dtype))))
+        object.__setattr__(self, "value", held(self.value))
 
 
 class Constant(OpDef[ConstantAttrs]):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from forge import dtypes
 from forge.errors import ForgeError
 from forge.ir import types as T
-from forge.ir.arrays import to_bytes
+from forge.ir.arrays import identity, to_bytes
 from forge.ir.builder import infer
 from forge.ir.call import CALL, result_types
 from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
@@ -76,7 +76,7 @@ class _Printer:
         self.show_names = show_names
         self.indent = indent
         self.constants: list[np.ndarray] = []
-        self.constant_number: dict[int, int] = {}
+        self.constant_number: dict[Hashable, int] = {}
 
     def function(self, head: str, graph: Graph, depth: int) -> str:
         scope = _Scope(self, graph, depth + 1)
@@ -92,7 +92,7 @@ class _Printer:
         return f" -> {_type_list([v.type for v in graph.outputs])}"
 
     def meta(self, array: np.ndarray) -> str:
-        number = self.constant_number.setdefault(id(array), len(self.constants))
+        number = self.constant_number.setdefault(identity(array), len(self.constants))
         if number == len(self.constants):
             self.constants.append(array)
         return f"meta[relay.Constant][{number}]"

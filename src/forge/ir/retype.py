@@ -17,6 +17,14 @@ from forge.ir.builder import check_arity, infer
 from forge.ir.nodes import Graph, Module, Node, Value
 
 
+def check_param(module: Module, name: str, array: np.ndarray) -> None:
+    """Raises InvalidGraphError unless ``array`` may be the value of the input of ``main`` called ``name``."""
+    inputs = {v.name: v for v in module.main.inputs}
+    if name not in inputs:
+        raise InvalidGraphError(f"params: {name!r} names no input of @main; expected one of: {', '.join(inputs)}")
+    check_fits(inputs[name], array)
+
+
 def check_fits(value: Value, array: np.ndarray) -> None:
     """Raises InvalidGraphError unless ``array`` may be bound to the input ``value``."""
     type_ = value.tensor_type
@@ -127,5 +135,5 @@ def _introduced(dim: Dim, known: Collection[str]) -> bool:
 
 
 __all__ = [
-    "check_fits", "infer_again", "number_symbols", "sizes_of_params", "substitute_in_graph", "substitute_symbols",
+    "check_fits", "check_param", "infer_again", "number_symbols", "sizes_of_params", "substitute_in_graph", "substitute_symbols",
 ]

@@ -20,6 +20,7 @@ from forge import dims
 from forge.errors import InvalidGraphError
 from forge.ir import attributes
 from forge.ir import types as T
+from forge.ir.arrays import taken_over
 from forge.ir.attributes import frozen
 from forge.ir.builder import Builder
 from forge.ir.call import CALL, bind_parameters, result_types
@@ -184,10 +185,10 @@ class Editor:
         node.attrs = node.op_def.make_attrs({**node.attributes, **attributes})
 
     def set_data(self, node: Node, array: Any) -> None:
-        """Changes the array of a constant."""
+        """Gives a constant another array, which is copied where its memory is writable."""
         if not isinstance(node.attrs, ConstantAttrs):
             raise InvalidGraphError(f"set_data: node {node.label} is no constant")
-        node.attrs = ConstantAttrs(array)
+        node.attrs = ConstantAttrs(taken_over(array, f"set_data: node {node.label}"))
 
     def set_outputs(self, *values: Value) -> None:
         """Makes ``values`` the graph's outputs."""

@@ -11,7 +11,7 @@ from forge.ir import types as T
 from forge.ir.builder import check_arity, infer
 from forge.ir.call import verify_calls
 from forge.ir.nodes import Graph, Module, Node, Value
-from forge.ir.retype import check_fits, sizes_of_params
+from forge.ir.retype import check_param, sizes_of_params
 
 
 def verify(module: Module) -> None:
@@ -26,11 +26,8 @@ def verify(module: Module) -> None:
     for name, graph in module.graphs.items():
         verify_graph(graph, f"@{name}")
     verify_calls(module)
-    inputs = {v.name: v for v in module.main.inputs}
     for name, array in module.params.items():
-        if name not in inputs:
-            raise InvalidGraphError(f"params: {name!r} names no input of @main; expected one of: {', '.join(inputs)}")
-        check_fits(inputs[name], array)
+        check_param(module, name, array)
     sizes_of_params(module)
 
 

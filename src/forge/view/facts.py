@@ -14,6 +14,7 @@ import numpy as np
 from forge.dims import Dim
 from forge.driver import analysis
 from forge.errors import InvalidGraphError
+from forge.ir.arrays import identity
 from forge.ir.nodes import Node, Value
 from forge.ir.text import attribute_text
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type
@@ -238,7 +239,7 @@ def cost_of(node: Node, functions: Mapping[str, Cost] = MappingProxyType({}), bo
         return functions.get(node.attrs.function, Cost())
     flops = analysis.flops_of(node)
     moved = [v for v in [*dict.fromkeys(node.operands), *node.results] if v is not None]
-    arrays = {id(a): a for a in (contents(v, bound) for v in node.operands) if a is not None}
+    arrays = {identity(a): a for a in (contents(v, bound) for v in node.operands) if a is not None}
     sizes = [analysis.bytes_of(v) for v in moved]
     own = Cost(
         flops,

@@ -1,0 +1,52 @@
+"""Values of a module's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from forge.ir.arrays import held, taken_over
+
+Check = Callable[[str, np.ndarray], None]
+
+
+class Params(dict[str, np.ndarray]):
+    """Arrays by name of input. None is writable: ``params[name] = array`` changes a weight.
+
+    What is assigned is checked, and copied where its memory is writable, so that nobody changes it later.
+
+    Args:
+        values: the first ones, which are neither checked nor copied.
+        check: raises InvalidGraphError where an array does not fit the input of that name.
+    """
+
+    def __init__(self, values: Mapping[str, np.ndarray], check: Check) -> None:
+        super().__init__({name: held(array) for name, array in values.items()})
+        self._check = check
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        array = taken_over(value, f"params: {name!r}")
+        self._check(name, array)
+        super().__setitem__(name, array)
+
+    def update(self, *values: Any, **named: Any) -> None:
+        for name, value in dict(*values, **named).items():
+            self[name] = value
+
+    def setdefault(self, name: str, default: Any = None) -> np.ndarray:
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def __ior__(self, values: Any) -> Params:  # type: ignore[override,misc]
+        self.update(values)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are plain dictionaries."""
+        return dict, (dict(self),)
+
+
+__all__ = ["Params"]
