@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_refused() -> None:
         function(X, v=example(0, 4, 4))
     with pytest.raises(InputError, match="'u'"):
         function(X, u=example(0, 4, 4))
-    with pytest.raises(InvalidGraphError, match="params: 'u' names no input of main"):
+    with pytest.raises(InvalidGraphError, match="params: 'u' names no input of @main"):
         forge.create_executor("graph", ir, params={"u": X})
     np.testing.assert_allclose(function(X), expected(), rtol=1e-5, atol=1e-6)
 

@@ -238,7 +238,7 @@ def test_a_batch_that_does_not_fit_is_refused_whole() -> None:
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"v": np.zeros(3, np.float32)}, "params: 'v' names no input of main; expected one of: image, scale, w"),
+        ({"v": np.zeros(3, np.float32)}, "params: 'v' names no input of @main; expected one of: image, scale, w"),
         ({"scale": np.zeros((3, 1), np.float32)},
          r"params: 'scale': got float32 of shape \(3, 1\); expected Tensor\[\(3, 1, 1\), float32\]"),
         ({"scale": np.zeros((3, 1, 1))}, "params: 'scale': got float64"),
