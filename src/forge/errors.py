@@ -3,9 +3,17 @@
 Every message reads ``where: what; got ...; expected ...; next step``. Each class also derives from the built-in
 exception a Python user would catch for that mistake. What the runtime raises is in the catalogue too: ``ForgeError`` is the
 base of all.
+
+A message names an option as the user's door spells it: ``option("set_float16")`` is ``set_float16`` in Python and ``--float16``
+on the command line, which declares its spelling with `spelled`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 
 from forge_runtime.errors import (
     ArtifactError,
@@ -68,6 +76,24 @@ class ToolchainError(CompileError):
     """No usable C compiler, or it failed."""
 
 
+_spelling: ContextVar[Mapping[str, str]] = ContextVar("spelling", default=MappingProxyType({}))
+
+
+def option(name: str) -> str:
+    """How a message writes the option ``name`` of the Python interface, or an instruction with it (``force_overwrite=True``)."""
+    return _spelling.get().get(name, name)
+
+
+@contextmanager
+def spelled(names: Mapping[str, str]) -> Iterator[None]:
+    """Within the block, `option` writes options as ``names`` has them."""
+    token = _spelling.set({**_spelling.get(), **names})
+    try:
+        yield
+    finally:
+        _spelling.reset(token)
+
+
 TVMError = ForgeError
 """The name that users of seed systems catch."""
 
@@ -75,5 +101,5 @@ __all__ = [
     "ArtifactError", "CompileError", "CpuFeatureError", "ExecutionError", "ForgeError", "ForgeRuntimeError", "ImportModelError",
     "InputError", "InternalError", "InvalidGraphError", "OpAttributeInvalid", "OpAttributeUnimplemented", "OpNotImplemented",
     "OptionError", "OutOfMemoryError", "OutputExistsError", "ParseError", "PasswordError", "TVMError", "TargetError",
-    "ToolchainError", "TypeInferenceError",
+    "ToolchainError", "TypeInferenceError", "option", "spelled",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import inspect
 import json
 import os
 import pty
@@ -13,17 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+import typer
 
 import forge
 from forge import peers
-from forge.cli import VERBS, main, source
+from forge.cli import OPTIONS, VERBS, app, examples, main, source
 from forge.driver import GRAPH_STAGES
 from tests.driver.support import DIGITS, LIMIT, files, pictures, reference
 
 pytestmark = pytest.mark.usefixtures("compile_cache")
 
-EXAMPLES = [(verb, line) for verb, (_, lines) in VERBS.items() for line in lines]
+EXAMPLES = [(verb, line) for verb in VERBS for line in examples(verb)]
 
 
 @pytest.fixture
@@ -47,12 +51,31 @@ def run(*arguments: str) -> int:
     return main(list(arguments))
 
 
+@pytest.mark.parametrize("flag", ["--help", "-h"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_help_has_examples(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(verb, "--help") == 0
+def test_help_has_examples(verb: str, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(verb, flag) == 0
     shown = capsys.readouterr().out
-    assert f"forge {verb}" in shown
-    assert "Examples" in shown
+    lines = shown.splitlines()
+    assert all(f"    {example}" in lines[lines.index("  Examples:"):] for example in examples(verb))
+
+
+@pytest.mark.parametrize("verb", [None, *VERBS])
+def test_help_fits_80_columns(verb: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(*filter(None, [verb, "--help"])) == 0
+    text = capsys.readouterr().out.partition("Examples:")[0]
+    assert max(map(len, text.splitlines())) <= 80
+    assert "..." not in text.replace("[ARGS]...", "").replace("NAME[1], ...", "").replace("SIZE,...", "")
+    assert "<bool>" not in text
+
+
+def test_messages_know_every_option_that_python_has() -> None:
+    """Each parameter of ``IRModule.compile`` and ``tune`` that a message names is spelled as an option of the verb."""
+    for verb, method in (("compile", forge.IRModule.compile), ("tune", forge.IRModule.tune)):
+        taken = {spelling for option in typer.main.get_command(app).get_command(None, verb).params for spelling in option.opts}
+        named = {n for n in inspect.signature(method).parameters if n not in ("self", "inputs", "target", "host", "opt_level")}
+        assert {OPTIONS[name] for name in named} <= taken
 
 
 @pytest.mark.parametrize(("verb", "line"), EXAMPLES, ids=[line for _, line in EXAMPLES])
@@ -75,6 +98,7 @@ def test_examples_run(verb: str, line: str, here: Path, digits_build: Path, caps
     ["inspect", "model.onnx"], ["inspect", "build"], ["inspect", "build/modelLibrary.so"], ["compile", "model.onnx", "-o", "out"],
     ["run", "build", "-i", "x.npy"], ["run", "model.onnx", "-i", "image=x.npy"], ["bench", "build", "--rounds", "1"],
     ["bench", "model.onnx", "--rounds", "1", "--dim", "batch=2"], ["support", "onnx"], ["cache"], ["doctor"],
+    ["support", "model.onnx"],
     ["tune", "model.onnx", "--seconds", "1"], ["tune", "--show"], ["tune", "--clear"],
 ], ids=" ".join)
 def test_json_parses(arguments: list[str], build: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,11 +129,25 @@ WRONG = {
     "inspect bad.so": "bad.so",
     "inspect build --text": "--text",
     "inspect encrypted": "is encrypted; pass --key FILE",
-    "compile model.onnx -o build": "exists; pass force_overwrite",
+    "compile model.onnx -o build": "exists; pass --force or choose another",
     "compile nowhere.onnx -o out": "no such file",
     "compile model.onnx -o out --target cuda": "cuda",
     "compile model.onnx -o out --target llvm --host raspberry-pi/5": "aarch64",
-    "compile model.onnx -o out --channel-layout NHWC": "set_channel_layout",
+    "compile model.onnx -o out --channel-layout NHWC": "--channel-layout: got 'NHWC'",
+    "compile model.onnx -o out --float16 --bfloat16": "--float16 and --bfloat16: got both",
+    "compile build -o out": "build: is compiled; expected a model",
+    "export build out.onnx": "build: is compiled; expected a model",
+    "profile build": "build: is compiled; expected a model",
+    "tune build": "build: is compiled; expected a model",
+    "view build": "build: is compiled; expected a model",
+    "view model.onnx -o nodir/x.html": "nodir/x.html: there is no folder nodir",
+    "view model.onnx -o x.npy": "x.npy: exists; pass --force to replace it",
+    "view model.onnx -o empty": "empty: is a folder",
+    "export model.onnx nodir/x.onnx": "nodir/x.onnx: there is no folder nodir",
+    "profile model.onnx --html nodir/x.html": "nodir/x.html: there is no folder nodir",
+    "inspect model.onnx --shape image": "--shape image: expected NAME=SIZE",
+    "inspect model.onnx --shape picture=1": "picture",
+    "inspect plain.relay --shape x=1": "--shape x=1: plain.relay has its shapes; expected an .onnx file",
     "compile model.onnx -o out --dump magic": "--dump magic: no such stage",
     "compile model.onnx --stop-after magic": "--stop-after magic: no such stage",
     "compile model.onnx -o out --encrypt": "FORGE_PASSWORD",
@@ -133,12 +171,16 @@ WRONG = {
     "bench model.onnx --dim length=3": "expected one of: batch",
     "tune": "expected exactly one of: a model, --show",
     "tune model.onnx --show": "expected exactly one of: a model, --show",
-    "tune model.onnx --seconds 0": "seconds: got 0.0; expected a positive number",
+    "tune model.onnx --seconds 0": "--seconds: got 0.0; expected a positive number",
     "tune --import nowhere.json": "expected a file of 'forge tune --export'",
     "tune --export empty/no/out.json": "out.json",
     "compile model.onnx -o out --tuned": "run 'forge tune MODEL' first",
-    "support tflite": "expected one of: onnx",
+    "support tflite": "expected a format (onnx) or a model (.onnx)",
+    "support nowhere.onnx": "nowhere.onnx: no such file",
+    "support bad.onnx": "bad.onnx",
+    "support model.onnx Frobnicate": "has no operator 'Frobnicate'",
     "support onnx Frobnicate": "no operator is called 'Frobnicate'",
+    "compile model.onnx -o ''": "--output: got ''; expected the path of a directory",
     "cache shred": "expected show or clear",
 }
 
@@ -155,6 +197,7 @@ def broken_files(build: Path, here: Path, encrypted: Path) -> Path:
     for name in ("bad.onnx", "bad.forge", "bad.relay", "bad.so", "bad.npy", "bad.npz", "model.pt"):
         (here / name).write_bytes(b"PK\x03\x04" + b"\xff" * 40)
     (here / "wrong.relay").write_text("def @main(")
+    (here / "plain.relay").write_text("def @main(%x: Tensor[(n), float32]) { negative(%x) }")
     (here / "empty").mkdir()
     np.save(here / "wrong.npy", np.zeros((1, 1, 8, 8)))
     np.save(here / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
@@ -168,7 +211,7 @@ def test_bad_input_exits_1_with_one_line(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", open(os.devnull))  # noqa: SIM115
     before = files(broken_files)
-    assert run(*line.split()) == 1
+    assert run(*shlex.split(line)) == 1
     shown = capsys.readouterr()
     assert shown.err.startswith("error: ")
     assert WRONG[line] in shown.err
@@ -180,7 +223,7 @@ def test_bad_input_exits_1_with_one_line(
 def test_a_defect_exits_70_and_asks_for_a_report(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(path: Path) -> None:
+    def fail(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
     monkeypatch.setattr(source, "load_model", fail)
@@ -194,6 +237,70 @@ def test_a_defect_exits_70_and_asks_for_a_report(
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--version") == 0
     assert capsys.readouterr().out == f"forge {forge.__version__}\n"
+
+
+def test_version_imports_no_compiler() -> None:
+    code = "import sys; from forge.cli import main; main(['--version']); print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert [name for name in loaded if name.startswith("forge.")] == ["forge._version", "forge.cli"]
+    assert not {"numpy", "llvmlite", "onnx", "rich", "forge_runtime"} & set(loaded)
+
+
+def test_errors_of_the_system_name_the_file(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "model.html")
+
+    monkeypatch.setattr(source, "write_text", fail)
+    assert run("view", "model.onnx") == 1
+    assert capsys.readouterr().err == "error: model.html: no space left on device\n"
+
+
+def test_the_page_is_replaced_only_when_told_to(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "model.html").write_text("mine")
+    assert run("view", "model.onnx") == 1
+    assert (here / "model.html").read_text() == "mine"
+    assert run("view", "model.onnx", "--force") == 0
+    assert "<html" in (here / "model.html").read_text()
+
+
+def test_shapes_are_given_by_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("inspect", "model.onnx", "--shape", "image=3,,8,8", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["inputs"][0]["shape"] == [3, 1, 8, 8]
+    assert run("inspect", "model.onnx", "--shape", "image=n,1,8,8", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["inputs"][0]["shape"] == ["n", 1, 8, 8]
+    assert source.parse_shapes(["a=b=1,2", "scalar="]) == {"a=b": (1, 2), "scalar": ()}
+
+
+def test_tables_in_pipes_have_no_spaces_at_the_ends_of_lines(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["inspect", "model.onnx"], ["doctor"], ["support", "onnx"]):
+        assert run(*arguments) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines == [line.rstrip() for line in lines]
+
+
+def test_counts_agree_with_their_nouns() -> None:
+    assert [source.count_text(n, "kernel") for n in (0, 1, 2)] == ["0 kernels", "1 kernel", "2 kernels"]
+
+
+def test_support_of_a_model(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [
+        onnx.helper.make_node("Relu", ["x"], ["a"], name="first"), onnx.helper.make_node("Relu", ["a"], ["b"]),
+        onnx.helper.make_node("Mystery", ["b"], ["y"], domain="acme"),
+    ]
+    value = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, ["n"]) for n in ("x", "y")]
+    opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("acme", 2)]
+    graph = onnx.helper.make_graph(nodes, "g", value[:1], value[1:])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10), here / "odd.onnx")
+    assert run("support", "odd.onnx", "--json") == 0
+    relu, mystery = json.loads(capsys.readouterr().out)
+    assert relu == {"domain": "", "op": "Relu", "opset": 20, "how": "converter", "first_node": "first", "count": 2}
+    assert (mystery["op"], mystery["opset"], mystery["how"]) == ("Mystery", 2, "missing")
+    assert run("support", "odd.onnx", "relu") == 0
+    shown = capsys.readouterr().out
+    assert "Mystery" not in shown
+    assert "1 of 1 operator can be loaded" in shown
 
 
 def test_inspect_tells_costs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,6 +333,7 @@ def test_encrypted_from_the_command_line(here: Path, capsys: pytest.CaptureFixtu
     monkeypatch.setenv("FORGE_PASSWORD", "secret")
     assert run("compile", "model.onnx", "-o", "out", "--encrypt") == 0
     key = "out/modelLibrary.key"
+    assert f"{key}: loading the library needs this file and the password" in capsys.readouterr().out
     for arguments in (["run", "out", "-i", "x.npy"], ["inspect", "out"], ["bench", "out", "--rounds", "1"]):
         assert run(*arguments, "--key", key) == 0
     capsys.readouterr()
@@ -301,7 +409,7 @@ def test_the_cache_is_shown_and_cleared(
     told = json.loads(capsys.readouterr().out)
     assert (told["folder"], told["entries"]) == (str(tmp_path / "cache"), 1)
     assert run("cache", "clear") == 0
-    assert "cleared of 1 compiled models" in capsys.readouterr().out
+    assert "cleared of 1 compiled model," in capsys.readouterr().out
     assert files(tmp_path / "cache") == []
 
 

@@ -1,49 +1,74 @@
 """The command line: ``forge inspect | view | export | compile | run | bench | profile | tune | support | cache | doctor``.
 
-A verb is a module of this package: a function whose signature is its options, and ``EXAMPLES``, which the tests execute.
+A verb is a module of this package: a function whose signature is its options, and ``EXAMPLES``, which the tests execute. It is
+imported when it is used, so that ``forge --version`` does not wait for the compiler.
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from forge._version import __version__
-from forge.cli import bench, cache, doctor, export, inspect, profile, run, support, tune, view
-from forge.cli import compile as compile_
-from forge.errors import ForgeError
 
-VERBS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
-    "inspect": (inspect.inspect, inspect.EXAMPLES),
-    "view": (view.view, view.EXAMPLES),
-    "export": (export.export, export.EXAMPLES),
-    "compile": (compile_.compile_, compile_.EXAMPLES),
-    "run": (run.run, run.EXAMPLES),
-    "bench": (bench.bench, bench.EXAMPLES),
-    "profile": (profile.profile, profile.EXAMPLES),
-    "tune": (tune.tune, tune.EXAMPLES),
-    "support": (support.support, support.EXAMPLES),
-    "cache": (cache.cache, cache.EXAMPLES),
-    "doctor": (doctor.doctor, doctor.EXAMPLES),
+VERBS = {
+    "inspect": "inspect", "view": "view", "export": "export", "compile": "compile_", "run": "run", "bench": "bench",
+    "profile": "profile", "tune": "tune", "support": "support", "cache": "cache", "doctor": "doctor",
 }
-"""By name: the function, and command lines that show its use."""
+"""The verbs, each a module of this package, and the name of the function in it."""
+
+OPTIONS = {
+    "output_path": "--output", "force_overwrite": "--force", "force_overwrite=True": "--force", "set_float16": "--float16",
+    "set_bfloat16": "--bfloat16", "set_channel_layout": "--channel-layout", "export_relay": "--export-relay",
+    "export_metadata": "--export-metadata", "encrypt_password": "--encrypt", "winograd": "--winograd", "tuned": "--tuned",
+    "uuid": "--uuid", "seconds": "--seconds", "shape=": "--shape",
+}
+"""How messages write the options of the Python interface here."""
 
 INTERNAL_ERROR = 70
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+_STYLE: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "add_completion": False}
 
-app = typer.Typer(
-    name="forge",
-    help="Compiles trained models into small, fast native libraries.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
-for _name, (_function, _examples) in VERBS.items():
-    app.command(_name, epilog="\n\n".join(["Examples:", *(f"`{line}`" for line in _examples)]))(_function)
+
+def function(verb: str) -> Callable[..., None]:
+    """What a verb does."""
+    found: Callable[..., None] = getattr(_module(verb), VERBS[verb])
+    return found
+
+
+def examples(verb: str) -> tuple[str, ...]:
+    """Command lines that show a verb's use."""
+    lines: tuple[str, ...] = _module(verb).EXAMPLES
+    return lines
+
+
+def _module(verb: str) -> Any:
+    return importlib.import_module(f"forge.cli.{verb}")
+
+
+class _Verbs(typer.core.TyperGroup):
+    """The verbs, imported one by one as they are asked for."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: dict[str, Any] = dict.fromkeys(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in VERBS and self.commands[cmd_name] is None:
+            single = typer.Typer(**_STYLE)
+            lines = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples(cmd_name))])
+            single.command(cmd_name, epilog=lines, context_settings=_SETTINGS)(function(cmd_name))
+            self.commands[cmd_name] = typer.main.get_command(single)
+        return self.commands.get(cmd_name)
+
+
+app = typer.Typer(name="forge", cls=_Verbs, no_args_is_help=True, context_settings=_SETTINGS, **_STYLE)
 
 
 def _version(value: bool) -> None:
@@ -54,9 +79,14 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell what is being done.")] = False,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
+    """Compiles trained models into small, fast native libraries."""
+    from forge.errors import spelled
+
+    context.with_resource(spelled(OPTIONS))
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", force=True)
     logging.getLogger("forge").setLevel(logging.INFO if verbose else logging.WARNING)
 
@@ -64,16 +94,27 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status: 0, 1 for an error, 2 for wrong usage, 70 for a defect of Forge."""
     try:
-        app(args=list(arguments) if arguments is not None else None)
+        app(args=list(arguments) if arguments is not None else None, prog_name="forge")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except (ForgeError, OSError) as error:
-        return _fail(str(error) or type(error).__name__, 1)
     except Exception as error:
-        logging.getLogger("forge").info("traceback", exc_info=True)
-        problem = f"internal error: {type(error).__name__}: {error}"
-        return _fail(f"{problem}; this is a defect of Forge: please report it, with what 'forge -v ...' prints", INTERNAL_ERROR)
+        return _report(error)
     return 0
+
+
+def _report(error: Exception) -> int:
+    """Prints what went wrong as one line; returns the exit status."""
+    from forge.errors import ForgeError
+
+    if isinstance(error, ForgeError):
+        return _fail(str(error) or type(error).__name__, 1)
+    if isinstance(error, OSError):
+        places = ", ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+        reason = (error.strerror or str(error) or type(error).__name__).lower()
+        return _fail(f"{places}: {reason}" if places else reason, 1)
+    logging.getLogger("forge").info("traceback", exc_info=error)
+    problem = f"internal error: {type(error).__name__}: {error}"
+    return _fail(f"{problem}; this is a defect of Forge: please report it, with what 'forge -v ...' prints", INTERNAL_ERROR)
 
 
 def _fail(message: str, status: int) -> int:

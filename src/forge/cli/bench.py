@@ -28,6 +28,7 @@ def bench(
     vs: Annotated[str, typer.Option(help="Peers, separated by commas: onnxruntime, openvino, torch.")] = "",
     torch_program: Annotated[Path | None, typer.Option(help="For --vs torch: what torch.export.save wrote of the model.")] = None,
     inputs: Annotated[list[str] | None, typer.Option("--input", "-i", help="[NAME=]FILE.npy or FILE.npz; else random.")] = None,
+    shape: source.ShapeOption = None,
     dim: Annotated[list[str] | None, typer.Option(help="Size of a symbolic dimension, NAME=SIZE; else 1.")] = None,
     target: Annotated[str, typer.Option(help="Target to compile for.")] = "llvm",
     opt_level: Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Optimisation level.")] = 3,
@@ -36,10 +37,13 @@ def bench(
     key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model; password: FORGE_PASSWORD or asked.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Measures latency in interleaved rounds on the same inputs, and how far the outputs agree."""
+    """Measures latency, beside other runtimes on the same inputs.
+
+    Rounds are interleaved; the largest difference of the outputs is shown, too.
+    """
     names = _peer_names(vs, model, torch_program)
     with source.progress(quiet=as_json) as report:
-        runtime, specs = _load(model, key, target, opt_level, report)
+        runtime, specs = _load(model, key, shape, target, opt_level, report)
         given = source.load_arrays(inputs or [], runtime.input_names)
         feed = source.make_inputs(specs, given, source.parse_sizes(dim or []))
         runtime.set_num_threads(threads)
@@ -76,7 +80,9 @@ def _peer_names(vs: str, model: Path, torch_program: Path | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _load(model: Path, key: Path | None, target: str, opt_level: int, report: source.Report) -> tuple[Runtime, list[Spec]]:
+def _load(
+    model: Path, key: Path | None, shape: list[str] | None, target: str, opt_level: int, report: source.Report
+) -> tuple[Runtime, list[Spec]]:
     """The runtime, and what its inputs are."""
     if source.is_artifact(model):
         runtime = source.open_artifact(model, key)
@@ -85,7 +91,7 @@ def _load(model: Path, key: Path | None, target: str, opt_level: int, report: so
     from forge.driver import compile_module
 
     report("load", 0, 1)
-    module = source.load_model(model)
+    module = source.load_model(model, shape)
     report("load", 1, 1)
     compiled = compile_module(module.mod, target=target, opt_level=opt_level, progress=report)
     return compiled.runtime(), source.specs_of(module)
@@ -109,10 +115,11 @@ def _milliseconds(latencies: Latencies) -> dict[str, float]:
 
 def _print(latencies: dict[str, Latencies], agreement: dict[str, float], threads: int, rounds: int) -> None:
     numbers = (*_QUANTILES, "Forge is", "difference")
-    shown = source.table(f"latency in ms, {threads} thread(s), {rounds} rounds", "runtime", *numbers, right=numbers)
+    title = f"latency in ms, {source.count_text(threads, 'thread')}, {source.count_text(rounds, 'round')}"
+    shown = source.table(title, "runtime", *numbers, right=numbers)
     own = latencies["forge"]
     for name, taken in latencies.items():
         row: dict[str, Any] = _milliseconds(taken)
         speed = "" if name == "forge" else f"{taken.median / own.median:.2f}x as fast"
         shown.add_row(name, *[f"{x:.4g}" for x in row.values()], speed, f"{agreement[name]:.1e}" if name in agreement else "")
-    source.console().print(shown)
+    source.show(shown)

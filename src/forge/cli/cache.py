@@ -27,4 +27,4 @@ def cache(
         source.print_json({"folder": str(store.folder()), "entries": len(known), "bytes": total, "freed": freed})
         return
     verb = "cleared of" if action == "clear" else "holds"
-    source.say(f"{store.folder()} {verb} {len(known)} compiled models, {source.bytes_text(total)}")
+    source.say(f"{store.folder()} {verb} {source.count_text(len(known), 'compiled model')}, {source.bytes_text(total)}")

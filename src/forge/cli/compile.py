@@ -24,7 +24,10 @@ EXAMPLES = (
 
 def compile_(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The directory to create.")] = Path(artifact.DEFAULT_PATH),
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="<path>", help="The directory to create.")
+    ] = artifact.DEFAULT_PATH,
+    shape: source.ShapeOption = None,
     target: Annotated[str, typer.Option(help="Target text, tag or JSON; 'llvm' is this machine.")] = "llvm",
     host: Annotated[str | None, typer.Option(help="Description of the host; must be of the target's architecture.")] = None,
     opt_level: Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Optimisation level.")] = 3,
@@ -42,7 +45,7 @@ def compile_(
     stop_after: Annotated[str | None, typer.Option(help="Print the module after this stage and stop.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Compiles a model into a directory with one self-contained native library."""
+    """Compiles a model into one self-contained native library."""
     chosen: dict[str, Any] = {
         "target": target, "host": host, "opt_level": opt_level, "float16": float16, "channel_layout": channel_layout,
         "winograd": winograd, "bfloat16": bfloat16, "tuned": tuned,
@@ -50,34 +53,39 @@ def compile_(
     checked = check_options(**chosen)
     if stop_after is not None:
         _check_stage("--stop-after", stop_after)
-        graph = optimized_graph(source.load_model(model).mod, checked, stop_after)
+        graph = optimized_graph(source.load_model(model, shape).mod, checked, stop_after)
         typer.echo(print_module(Module(graph), types=True), nl=False)
         return
-    dumper = None if dump is None else _Dumper(output, dump)
+    dumper = None if dump is None else _Dumper(Path(output), dump)
     options = artifact.Options(output, export_relay, export_metadata, force, uuid, source.password(True) if encrypt else None)
     options.check()
     began = time.perf_counter()
     with source.progress(quiet=as_json) as report:
         report("load", 0, 1)
-        module = source.load_model(model)
+        module = source.load_model(model, shape)
         report("load", 1, 1)
         compiled = compile_module(module.mod, **chosen, observer=None if dumper is None else dumper.see, progress=report)
         report("link", 0, 1)
         final = artifact.write(compiled, module.mod, options)
         report("link", 1, 1)
-    _report(final, compiled, time.perf_counter() - began, as_json)
+    _report(final, compiled, time.perf_counter() - began, encrypt, as_json)
 
 
-def _report(final: Path, compiled: CompiledModel, seconds: float, as_json: bool) -> None:
+def _report(final: Path, compiled: CompiledModel, seconds: float, encrypted: bool, as_json: bool) -> None:
     library = final / artifact.LIBRARY_NAME
     size = library.stat().st_size
+    key = final / artifact.KEY_NAME
     if as_json:
         source.print_json({
-            "output": str(final), "library_bytes": size, "seconds": seconds, **compiled.summary, "phases": compiled.seconds,
+            "output": str(final), "key": str(key) if encrypted else None, "library_bytes": size, "seconds": seconds,
+            **compiled.summary, "phases": compiled.seconds,
         })
         return
-    counts = f"{compiled.summary['groups']} kernel calls, {compiled.summary['kernels']} kernels"
+    calls, kernels = (int(compiled.summary[what]) for what in ("groups", "kernels"))
+    counts = f"{source.count_text(calls, 'kernel call')}, {source.count_text(kernels, 'kernel')}"
     source.say(f"wrote {library} ({source.bytes_text(size)}, {counts}) in {seconds:.1f} s")
+    if encrypted:
+        source.say(f"wrote {key}: loading the library needs this file and the password")
 
 
 def _check_stage(option: str, name: str, *others: str) -> None:

@@ -23,7 +23,10 @@ _REQUIRED = ("numpy", "ml_dtypes", "llvmlite", "onnx", "safetensors", "rich", "t
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
-    """Reports the C compiler, the CPU, huge pages and installed packages, and what to do about what is missing."""
+    """Reports what this machine offers and what is missing.
+
+    The C compiler, the CPU, huge pages and installed packages, and what to do about those that are missing.
+    """
     facts = _facts()
     if as_json:
         source.print_json(facts)
@@ -31,18 +34,19 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
     shown = source.table("doctor", "what", "found")
     for key, value in facts.items():
         shown.add_row(key, value)
-    source.console().print(shown)
+    source.show(shown)
 
 
 def _facts() -> dict[str, str]:
     target = Target.parse("llvm")
+    cpus = source.count_text(len(os.sched_getaffinity(0)), "usable CPU")
     caches = (target.l1_cache, target.l2_cache, target.l3_cache)
     facts = {
         "forge": __version__,
         "python": f"{platform.python_version()} ({sys.executable})",
         "system": f"{platform.system()} {platform.machine()}",
         "C compiler": _compiler(),
-        "CPU": f"{target.cpu}; vectors of {target.vector_bits} bits; {len(os.sched_getaffinity(0))} usable CPUs",
+        "CPU": f"{target.cpu}; vectors of {target.vector_bits} bits; {cpus}",
         "CPU features": " ".join(target.features),
         "caches": ", ".join(f"L{n} {source.bytes_text(s)}" for n, s in enumerate(caches, 1)),
         "huge pages": _huge_pages(),

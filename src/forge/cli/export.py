@@ -22,8 +22,9 @@ def export(
         int | None, typer.Option(help="Version of ONNX's operators, 18 to 26; without it 21, or a later one that is needed.")
     ] = None,
     external_bytes: Annotated[
-        int | None, typer.Option(help="Weights of at least so many bytes go to a second file, OUTPUT.data (.onnx).")
+        int | None, typer.Option(help="Weights of at least this many bytes go to a second file, OUTPUT.data (.onnx).")
     ] = None,
+    shape: source.ShapeOption = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file if it exists.")] = False,
 ) -> None:
     """Writes a model in the format that the ending of the output names."""
@@ -31,11 +32,10 @@ def export(
         raise OptionError(f"{output}: unknown format {output.suffix!r}; expected one of {', '.join(FORMATS)}")
     if output.suffix != ".onnx" and (opset is not None or external_bytes is not None):
         raise OptionError(f"--opset, --external-bytes: {output} is no ONNX file; expected an output that ends in .onnx")
-    if output.exists() and not force:
-        raise OptionError(f"{output}: exists; pass --force to replace it")
+    source.check_output(output, force)
     with source.progress() as report:
         report("load", 0, 2)
-        module = source.load_model(model)
+        module = source.load_model(model, shape)
         report("load", 1, 2)
         _write(module, output, opset, external_bytes)
         report("load", 2, 2)
@@ -48,4 +48,4 @@ def _write(module: IRModule, output: Path, opset: int | None, external_bytes: in
     elif output.suffix == ".forge":
         module.save(output)
     else:
-        output.write_text(str(module.typed_mod), encoding="utf-8")
+        source.write_text(output, str(module.typed_mod))

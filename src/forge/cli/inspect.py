@@ -22,11 +22,12 @@ EXAMPLES = ("forge inspect model.onnx", "forge inspect model.onnx --text", "forg
 
 def inspect(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay), or a compiled one (directory or .so).")],
+    shape: source.ShapeOption = None,
     text: Annotated[bool, typer.Option("--text", help="Print the module as text, with types.")] = False,
     key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model; password: FORGE_PASSWORD or asked.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Shows operators, inputs and outputs, parameters, arithmetic and memory."""
+    """Shows a model's operators, inputs, outputs, size and cost."""
     if source.is_artifact(model):
         if text:
             raise OptionError(f"--text: {model} is compiled; expected a model; 'forge compile --export-relay' keeps the text")
@@ -34,7 +35,7 @@ def inspect(
         return
     with source.progress(quiet=as_json) as report:
         report("load", 0, 2)
-        module = source.load_model(model)
+        module = source.load_model(model, shape)
         report("load", 1, 2)
         shown = str(module.typed_mod) if text else summarize(module.main)
         report("load", 2, 2)
@@ -82,18 +83,17 @@ def _tensor_json(name: str, shape: Any, dtype: str) -> dict[str, Any]:
 
 
 def _print(path: Path, module: IRModule, summary: ModelSummary) -> None:
-    console = source.console()
     numbers = ("count", "FLOPs", "parameters")
     operators = source.table(f"{path.name}: operators", "operator", *numbers, "native", right=numbers)
     for o in summary.operators:
         operators.add_row(o.name, str(o.count), o.flops_text, f"{o.parameters:,}", "yes" if o.compilable else "no")
-    console.print(operators)
+    source.show(operators)
     tensors = source.table("inputs and outputs", "", "name", "shape", "dtype")
     for v in module.input_nodes:
         tensors.add_row("input", v.name, *_cells(v))
     for name, v in zip(module.output_names, module.main.outputs):
         tensors.add_row("output", name, *_cells(v))
-    console.print(tensors)
+    source.show(tensors)
     source.say(f"parameters {summary.parameters:,} ({source.bytes_text(summary.parameter_bytes)})")
     source.say(f"FLOPs {summary.flops_text}; memory for intermediate results {summary.arena} bytes")
     if summary.uncompilable:
@@ -113,14 +113,13 @@ def _print_artifact(path: Path, metadata: dict[str, Any], as_json: bool) -> None
     if as_json:
         source.print_json(metadata)
         return
-    console = source.console()
     fields = source.table(f"{path}", "field", "value")
     for key, value in metadata.items():
         if key not in ("inputs", "outputs"):
             fields.add_row(key, ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value))
-    console.print(fields)
+    source.show(fields)
     tensors = source.table("inputs and outputs", "", "name", "shape", "dtype", "layout")
     for role in ("inputs", "outputs"):
         for t in metadata.get(role, []):
             tensors.add_row(role[:-1], t["name"], source.shape_text(t.get("shape", [])), t["dtype"], t.get("layout", ""))
-    console.print(tensors)
+    source.show(tensors)

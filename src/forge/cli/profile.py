@@ -23,6 +23,7 @@ EXAMPLES = (
 def profile(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
     inputs: Annotated[list[str] | None, typer.Option("--input", "-i", help="[NAME=]FILE.npy or FILE.npz; else random.")] = None,
+    shape: source.ShapeOption = None,
     dim: Annotated[list[str] | None, typer.Option(help="Size of a symbolic dimension, NAME=SIZE; else 1.")] = None,
     target: Annotated[str, typer.Option(help="Target to compile for.")] = "llvm",
     opt_level: Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Optimisation level.")] = 3,
@@ -34,10 +35,12 @@ def profile(
     html: Annotated[Path | None, typer.Option(help="Write a page with all kernels here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Times every kernel of the compiled model, beside the machine's measured peaks."""
+    """Times every kernel, beside the machine's measured peaks."""
+    if html is not None:
+        source.check_output(html, force=True)
     with source.progress(quiet=as_json) as report:
         report("load", 0, 1)
-        module = source.load_model(model)
+        module = source.load_model(model, shape)
         report("load", 1, 1)
         specs = source.specs_of(module)
         given = source.load_arrays(inputs or [], [name for name, _, _ in specs])
@@ -45,7 +48,7 @@ def profile(
         found = profile_module(module.mod, feed, target=target, opt_level=opt_level, threads=threads,
                                rounds=rounds, progress=report, tuned=tuned)
     if html is not None:
-        html.write_text(page(found, model.name), encoding="utf-8")
+        source.write_text(html, page(found, model.name))
     if as_json:
         source.print_json(dataclasses.asdict(found))
     else:
@@ -55,14 +58,14 @@ def profile(
 def _print(found: Profile, name: str, top: int, by_operator: bool) -> None:
     groups = list(found.by_operator.values()) if by_operator else [[r] for r in sorted(found.rows, key=lambda r: -r.seconds)]
     numbers = ("ms", "share", "GFLOP/s", "of peak", "GB/s", "of copy")
-    shown = source.table(f"{name}: {1e3 * found.seconds:.4g} ms, {found.threads} thread(s)", "operators", "shapes", *numbers,
-                         right=numbers)
+    title = f"{name}: {1e3 * found.seconds:.4g} ms, {source.count_text(found.threads, 'thread')}"
+    shown = source.table(title, "operators", "shapes", *numbers, right=numbers)
     for rows in groups[:top]:
-        shapes = rows[0].shapes if len(rows) == 1 else f"{len(rows)} kernels"
+        shapes = rows[0].shapes if len(rows) == 1 else source.count_text(len(rows), "kernel")
         shown.add_row(" + ".join(rows[0].operators), shapes, *cells(rows, found))
-    source.console().print(shown)
+    source.show(shown)
     if len(groups) > top:
-        source.say(f"{len(groups) - top} more rows; --top {len(groups)} prints all")
+        source.say(f"{source.count_text(len(groups) - top, 'more row')}; --top {len(groups)} prints all")
     source.say(f"peaks measured now: {found.peaks.flops / 1e9:.0f} GFLOP/s, copy {found.peaks.bandwidth / 1e9:.1f} GB/s")
 
 

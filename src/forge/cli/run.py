@@ -32,7 +32,10 @@ def run(
     threads: Annotated[int | None, typer.Option(min=1, help="Number of threads.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Runs a model once on the given arrays and shows what comes out; elements of a sequence are called NAME[0], NAME[1], ..."""
+    """Runs a model once on the given arrays and shows the outputs.
+
+    The elements of a sequence are called NAME[0], NAME[1], ...
+    """
     with source.progress(quiet=as_json) as report:
         runtime = source.open_runtime(model, key, report)
         if threads is not None:
@@ -54,7 +57,7 @@ def run(
     for name, array in outputs.items():
         cells = [x if isinstance(x, str) else f"{x:.6g}" for x in _statistics(array).values()]
         shown.add_row(name, source.shape_text(array.shape), _dtype(array), *map(escape, cells))
-    source.console().print(shown)
+    source.show(shown)
 
 
 def _dtype(array: np.ndarray) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import os
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -28,21 +30,36 @@ from forge_runtime import Runtime
 
 Report = Callable[[str, int, int], None]
 
-PIPE_WIDTH = 200
+PIPE_WIDTH = 10_000
 
 
-def load_model(path: Path) -> IRModule:
+ShapeOption = Annotated[
+    list[str] | None,
+    typer.Option("--shape", help="Shape of an input of an .onnx, NAME=SIZE,SIZE,...; no SIZE: what the model says."),
+]
+
+
+def load_model(path: Path, shapes: Sequence[str] | None = None) -> IRModule:
     """The model in ``path``: ``.onnx``, ``.forge`` or the text form (``.relay``, ``.txt``).
+
+    Args:
+        path: the file.
+        shapes: what ``--shape`` gave.
 
     Raises:
         ImportModelError: there is no such file, it cannot be read, or its ending names no format.
+        OptionError: it is compiled already, or ``shapes`` has another form or is for another format.
     """
+    if is_artifact(path) and path.exists():
+        raise OptionError(f"{path}: is compiled; expected a model; 'forge compile --export-relay' keeps the text")
     if not path.is_file():
-        raise ImportModelError(f"{path}: no such file; expected a model (.onnx, .forge, .relay) or a compiled one")
+        raise ImportModelError(f"{path}: no such file; expected a model (.onnx, .forge, .relay)")
     if path.suffix == ".onnx":
         from forge.loaders import from_onnx
 
-        return from_onnx(path)
+        return from_onnx(path, shape=parse_shapes(shapes or ()))
+    if shapes:
+        raise OptionError(f"--shape {shapes[0]}: {path} has its shapes; expected an .onnx file")
     if path.suffix == ".forge":
         return load(path)
     if path.suffix not in (".relay", ".txt"):
@@ -173,6 +190,46 @@ def parse_sizes(items: Sequence[str]) -> dict[str, int]:
     return sizes
 
 
+def parse_shapes(items: Sequence[str]) -> dict[str, tuple[str | int | None, ...]]:
+    """``NAME=SIZE,SIZE,...`` options; the shape of a name without sizes is ().
+
+    Raises:
+        OptionError: an item has another form.
+    """
+    shapes: dict[str, tuple[str | int | None, ...]] = {}
+    for item in items:
+        name, equals, sizes = item.rpartition("=")
+        if not name or not equals:
+            raise OptionError(f"--shape {item}: expected NAME=SIZE,SIZE,..., as in x=1,3,224,224 or x=batch,,224,224")
+        parts = [part.strip() for part in sizes.split(",")] if sizes else []
+        shapes[name] = tuple(int(part) if part.isascii() and part.isdigit() else part or None for part in parts)
+    return shapes
+
+
+def check_output(path: Path, force: bool) -> None:
+    """Looks whether a file can be written, before the work begins.
+
+    Raises:
+        OptionError: the folder does not exist, or the file does and ``force`` is off.
+    """
+    if path.is_dir():
+        raise OptionError(f"{path}: is a folder; expected the name of a file")
+    if not path.parent.is_dir():
+        raise OptionError(f"{path}: there is no folder {path.parent}; expected one that exists; create it first")
+    if path.exists() and not force:
+        raise OptionError(f"{path}: exists; pass --force to replace it")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Report]:
     """A progress bar on standard error where that is a terminal; ``report(phase, done, total)`` moves it."""
@@ -192,15 +249,25 @@ def progress(quiet: bool = False) -> Iterator[Report]:
         yield report
 
 
-def console() -> Console:
-    """Standard output; wide where it is no terminal, so that nothing is cut off."""
-    made = Console(highlight=False, soft_wrap=False)
-    return made if made.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
+def show(shown: Table) -> None:
+    """A table on standard output; where that is no terminal, lines are as long as they need and have no spaces at their ends."""
+    terminal = Console(highlight=False)
+    if terminal.is_terminal:
+        terminal.print(shown)
+        return
+    text = io.StringIO()
+    Console(highlight=False, width=PIPE_WIDTH, file=text).print(shown)
+    typer.echo("".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()), nl=False)
 
 
 def say(text: str) -> None:
     """One line, never wrapped."""
-    console().print(text, soft_wrap=True, markup=False)
+    typer.echo(text)
+
+
+def count_text(count: int, noun: str) -> str:
+    """``1 kernel``, ``2 kernels``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:

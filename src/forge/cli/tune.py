@@ -26,6 +26,7 @@ def tune(
     model: Annotated[Path | None, typer.Argument(help="A model (.onnx, .forge, .relay).")] = None,
     seconds: Annotated[float, typer.Option(help="Time to look for something faster.")] = 60,
     inputs: Annotated[list[str] | None, typer.Option("--input", "-i", help="[NAME=]FILE.npy or FILE.npz; else random.")] = None,
+    shape: source.ShapeOption = None,
     dim: Annotated[list[str] | None, typer.Option(help="Size of a symbolic dimension, NAME=SIZE; else 1.")] = None,
     target: Annotated[str, typer.Option(help="Target; its -num-cores is the number of threads.")] = "llvm",
     opt_level: Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Optimisation level.")] = 3,
@@ -38,7 +39,10 @@ def tune(
     clear: Annotated[bool, typer.Option("--clear", help="Forget everything.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Measures kernels' alternatives on this machine; 'forge compile --tuned' uses what is faster."""
+    """Measures alternatives to the kernels on this machine.
+
+    'forge compile --tuned' then uses what was faster.
+    """
     if (model is not None) + show + (export is not None) + (take is not None) + clear != 1:
         raise OptionError("tune: expected exactly one of: a model, --show, --export, --import, --clear")
     if model is None:
@@ -46,7 +50,7 @@ def tune(
         return
     with source.progress(quiet=as_json) as report:
         report("load", 0, 1)
-        module = source.load_model(model)
+        module = source.load_model(model, shape)
         report("load", 1, 1)
         specs = source.specs_of(module)
         given = source.load_arrays(inputs or [], [name for name, _, _ in specs])
@@ -81,7 +85,7 @@ def _say(what: str, count: int, as_json: bool) -> None:
     if as_json:
         source.print_json({"records": count})
     else:
-        source.say(f"{what}: {count} records")
+        source.say(f"{what}: {source.count_text(count, 'record')}")
 
 
 def _print(found: Tuned, name: str) -> None:
@@ -89,7 +93,7 @@ def _print(found: Tuned, name: str) -> None:
         _print_records(list(found.records), name)
     rest = "" if found.finished else "; there was no time for all: pass more --seconds"
     gain = f"{1e3 * found.before:.4g} ms before, {1e3 * found.after:.4g} ms with what is faster"
-    source.say(f"{name}: {found.tried} alternatives measured, {len(found.records)} are faster{rest}; {gain}")
+    source.say(f"{name}: {source.count_text(found.tried, 'alternative')} measured, {len(found.records)} faster{rest}; {gain}")
 
 
 def _print_records(records: list[tuning.Record], title: str) -> None:
@@ -97,4 +101,4 @@ def _print_records(records: list[tuning.Record], title: str) -> None:
     for record in records:
         times = [f"{1e3 * s:.4f}" for s in (record.default_seconds, record.seconds)]
         shown.add_row(record.key, record.choice, *times, f"{record.seconds / record.default_seconds:.2f}")
-    source.console().print(shown)
+    source.show(shown)

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from forge.cli import source
-from forge.errors import OptionError
 from forge.view import page
 
 EXAMPLES = ("forge view model.onnx", "forge view model.onnx -o graph.html")
@@ -17,16 +16,20 @@ EXAMPLES = ("forge view model.onnx", "forge view model.onnx -o graph.html")
 def view(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The page; else MODEL.html in this folder.")] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the page if it exists.")] = False,
+    shape: source.ShapeOption = None,
 ) -> None:
-    """Writes the model's graph as one HTML page to search, zoom and open, with attributes, types and cost of every node."""
-    if source.is_artifact(model):
-        raise OptionError(f"{model}: is compiled; expected a model; 'forge compile --export-relay' keeps the text")
+    """Writes the model's graph as one HTML page.
+
+    The page can be searched and zoomed, groups of nodes opened; it shows attributes, types and cost of every node.
+    """
+    path = output if output is not None else Path(model.with_suffix(".html").name)
+    source.check_output(path, force)
     with source.progress() as report:
         report("load", 0, 2)
-        module = source.load_model(model)
+        module = source.load_model(model, shape)
         report("load", 1, 2)
         text = page(module.mod, model.name)
         report("load", 2, 2)
-    path = output if output is not None else Path(model.with_suffix(".html").name)
-    path.write_text(text, encoding="utf-8")
-    source.say(f"{path} ({source.bytes_text(len(text))}): open it in a browser")
+    source.write_text(path, text)
+    source.say(f"wrote {path} ({source.bytes_text(len(text))}): open it in a browser")

@@ -24,7 +24,7 @@ import numpy as np
 from forge.codegen.link import find_compiler, link_library
 from forge.driver.compiled import CompiledModel
 from forge.driver.metadata import creation_time, describe
-from forge.errors import CompileError, OptionError, OutputExistsError
+from forge.errors import CompileError, OptionError, OutputExistsError, option
 from forge.ir.nodes import Module
 from forge.ir.printer import print_module
 from forge_runtime import artifact as format_
@@ -76,21 +76,22 @@ class Options:
     def _check_types(self) -> None:
         path = DEFAULT_PATH if self.output_path is None else self.output_path
         if not isinstance(path, str | PathLike) or "\0" in str(path) or not str(path):
-            raise OptionError(f"compile: output_path: got {path!r}; expected the path of a directory")
+            raise OptionError(f"compile: {option('output_path')}: got {path!r}; expected the path of a directory")
         for name in ("export_relay", "export_metadata", "force_overwrite"):
             if not isinstance(getattr(self, name), bool):
-                raise OptionError(f"compile: {name}: got {getattr(self, name)!r}; expected True or False")
+                raise OptionError(f"compile: {option(name)}: got {getattr(self, name)!r}; expected True or False")
         for name in ("uuid", "encrypt_password"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and value):
                 shown = repr(value) if name == "uuid" else f"an empty text or {type(value).__name__}"
-                raise OptionError(f"compile: {name}: got {shown}; expected a text that is not empty, or None")
+                raise OptionError(f"compile: {option(name)}: got {shown}; expected a text that is not empty, or None")
 
 
 def _check_path(path: Path, overwrite: bool) -> None:
     if os.path.lexists(path):
         if not overwrite:
-            raise OutputExistsError(f"compile: output path {path} exists; pass force_overwrite=True or choose another")
+            replace = option("force_overwrite=True")
+            raise OutputExistsError(f"compile: output path {path} exists; pass {replace} or choose another")
         if not path.is_dir():
             raise OutputExistsError(f"compile: output path {path} is no directory; expected one to create or to write into")
     home = next(p for p in (path, *path.parents) if os.path.exists(p))
@@ -179,7 +180,8 @@ def _fill(work: Path, compiled: CompiledModel, module: Module, options: Options)
 def _encrypt(work: Path, compiled: CompiledModel, metadata: dict[str, Any], password: str) -> None:
     if compiled.weights.size > MAX_EMBEDDED_WEIGHTS:
         size, most = compiled.weights.size, MAX_EMBEDDED_WEIGHTS
-        raise CompileError(f"compile: encrypt_password: got {size} bytes of weights; expected at most {most}; compile without")
+        where = f"compile: {option('encrypt_password')}"
+        raise CompileError(f"{where}: got {size} bytes of weights; expected at most {most}; compile without")
     with tempfile.TemporaryDirectory(prefix="forge-", dir=_memory_folder()) as private:
         plain = Path(private) / LIBRARY_NAME
         _link(plain, [*compiled.kernels, compiled.embedded_entry], compiled.weights, metadata, Path(private))
@@ -202,5 +204,6 @@ def _memory_folder() -> Path:
     """
     folder = Path("/dev/shm")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise CompileError(f"compile: encrypt_password: cannot write in {folder}; expected a file system in memory, to link in")
+        where = f"compile: {option('encrypt_password')}"
+        raise CompileError(f"{where}: cannot write in {folder}; expected a file system in memory, to link in")
     return folder

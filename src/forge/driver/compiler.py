@@ -17,7 +17,7 @@ from forge.driver import cache, tuning
 from forge.driver.compiled import CompiledModel
 from forge.driver.pass_context import FUSION, PassContext
 from forge.driver.pipeline import FUSION_LEVEL, LLVM_LEVELS, Observer, check_level, run_graph_stages
-from forge.errors import InvalidGraphError, OptionError, TargetError
+from forge.errors import InvalidGraphError, OptionError, TargetError, option
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
 from forge.ir.retype import check_fits, sizes_of_params, substitute_in_graph
@@ -82,11 +82,12 @@ def check_options(
         tuned = context.config.get("tuned", False) if tuned is False else tuned
     for name, value in (("set_float16", float16), ("set_bfloat16", bfloat16), ("winograd", winograd), ("tuned", tuned)):
         if not isinstance(value, bool):
-            raise OptionError(f"compile: {name}: got {value!r}; expected True or False")
+            raise OptionError(f"compile: {option(name)}: got {value!r}; expected True or False")
     if float16 and bfloat16:
-        raise OptionError("compile: set_float16 and set_bfloat16: got both; expected at most one of them")
+        both = f"{option('set_float16')} and {option('set_bfloat16')}"
+        raise OptionError(f"compile: {both}: got both; expected at most one of them")
     if channel_layout not in (None, "first", "last"):
-        raise OptionError(f"compile: set_channel_layout: got {channel_layout!r}; expected 'first', 'last' or None")
+        raise OptionError(f"compile: {option('set_channel_layout')}: got {channel_layout!r}; expected 'first', 'last' or None")
     resolved = Target.parse(target)
     resolved.require_codegen()
     described = None if host is None else Target.parse(host)

@@ -17,7 +17,7 @@ import numpy as np
 from forge.driver import profiler
 from forge.driver.compiler import Progress, TargetLike, compile_module
 from forge.driver.tuning import Record, described
-from forge.errors import OptionError
+from forge.errors import OptionError, option
 from forge.ir.nodes import Module
 from forge.lowering.groups import Group
 from forge.target import Target
@@ -70,7 +70,7 @@ def tune_module(
     resolved = Target.parse(target)
     available = Target.parse("llvm").num_cores
     if not seconds > 0:
-        raise OptionError(f"tune: seconds: got {seconds}; expected a positive number")
+        raise OptionError(f"tune: {option('seconds')}: got {seconds}; expected a positive number")
     if resolved.num_cores > available:
         raise OptionError(f"tune: the target has {resolved.num_cores} cores, this process may use {available}; "
                           f"expected at most as many; set -num-cores={available}")

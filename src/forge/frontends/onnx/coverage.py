@@ -9,11 +9,7 @@ from functools import cache
 import onnx
 
 from forge.frontends.onnx import converters, functions, registry
-from forge.frontends.onnx.support import subgraphs
-
-CONVERTER = "converter"
-FUNCTION = "function"
-MISSING = "missing"
+from forge.frontends.onnx.support import CONVERTER, FUNCTION, MISSING, subgraphs
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from forge.frontends.onnx.loader import LoadedModel, load
 from forge.frontends.onnx.named_model import save_with_node_names
 from forge.frontends.onnx.prune import prune
 from forge.frontends.onnx.scope import Options, Scope
-from forge.frontends.onnx.support import check_supported, missing_operators
+from forge.frontends.onnx.support import MISSING, Use, check_supported, used_operators
 from forge.frontends.onnx.tensors import declared_type, element_code
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
@@ -119,11 +119,20 @@ def _check_arguments(shape: Any, dtype: Any, opset: Any, flags: Mapping[str, Any
             raise OptionError(f"from_onnx: {name}: got {flag!r}; expected True or False")
 
 
+def model_operators(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> list[Use]:
+    """The operators that a model uses, and what loads each.
+
+    Raises:
+        ImportModelError: the model cannot be read.
+    """
+    loaded = load(model)
+    with located(loaded.where):
+        return used_operators(loaded.proto.graph, _options(loaded, True, None), model_opsets(loaded, None))
+
+
 def unsupported_operators(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> list[str]:
     """Names of operators of a model that cannot be converted, domain first, in order of first use."""
-    loaded = load(model)
-    missing = missing_operators(loaded.proto.graph, _options(loaded, True, None), model_opsets(loaded, None))
-    return [f"{m.domain or 'ai.onnx'}.{m.op}" for m in missing]
+    return [f"{use.domain or 'ai.onnx'}.{use.op}" for use in model_operators(model) if use.how == MISSING]
 
 
 def model_opsets(loaded: LoadedModel, override: int | None) -> dict[str, int]:

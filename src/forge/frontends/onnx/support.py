@@ -1,4 +1,4 @@
-"""Finds every operator of a model that nothing can convert, before conversion starts."""
+"""Finds the operators of a model and what loads them, before conversion starts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,25 @@ from forge.errors import OpNotImplemented
 from forge.frontends.onnx import functions, registry
 from forge.frontends.onnx.scope import FunctionKey, Options
 
+CONVERTER = "converter"
+FUNCTION = "function"
+MISSING = "missing"
+
 
 @dataclass
-class Missing:
-    """An operator without a converter."""
+class Use:
+    """An operator of a model.
+
+    Attributes:
+        opset: the version of its domain that the model imports.
+        how: "converter", "function" (its body, the model's or the standard's, is expanded) or "missing".
+        count: nodes, sub-graphs and functions included; a function's body counts once.
+    """
 
     domain: str
     op: str
     opset: int
+    how: str
     first_node: str
     count: int = 0
 
@@ -26,7 +37,7 @@ class Missing:
 @dataclass
 class _Search:
     own: Mapping[FunctionKey, onnx.FunctionProto]
-    found: dict[tuple[str, str], Missing] = field(default_factory=dict)
+    found: dict[tuple[str, str, str], Use] = field(default_factory=dict)
     visited: set[tuple[FunctionKey, tuple[tuple[str, int], ...]]] = field(default_factory=set)
 
     def nodes(self, nodes: Iterable[onnx.NodeProto], opsets: dict[str, int], prefix: str = "") -> None:
@@ -40,25 +51,29 @@ class _Search:
     def node(self, node: onnx.NodeProto, opsets: dict[str, int], name: str) -> None:
         domain = registry.canonical_domain(node.domain)
         opset = opsets.get(domain, 1)
-        if registry.own(domain, node.op_type, opset) is not None:
-            return
-        function = self.own.get(functions.key(node))
+        how, function = self.resolve(node, domain, opset)
+        use = self.found.setdefault((domain, node.op_type, how), Use(domain, node.op_type, opset, how, name))
+        use.count += 1
         if function is None:
-            if registry.lookup(domain, node.op_type, opset) is not None:
-                return
-            if functions.has_schema_body(node, opset):
-                function = _typeless_body(node, opset)
-                if function is None:
-                    return
-        if function is None:
-            missing = self.found.setdefault((domain, node.op_type), Missing(domain, node.op_type, opset, name))
-            missing.count += 1
             return
         inner = {**opsets, **{registry.canonical_domain(o.domain): o.version for o in function.opset_import}}
         visit = (functions.key(node), tuple(sorted(inner.items())))
         if visit not in self.visited:
             self.visited.add(visit)
             self.nodes(function.node, inner, f"{name}/")
+
+    def resolve(self, node: onnx.NodeProto, domain: str, opset: int) -> tuple[str, onnx.FunctionProto | None]:
+        """What loads a node, and the body that takes its place if that is known without the types of the call."""
+        if registry.own(domain, node.op_type, opset) is not None:
+            return CONVERTER, None
+        function = self.own.get(functions.key(node))
+        if function is not None:
+            return FUNCTION, function
+        if registry.lookup(domain, node.op_type, opset) is not None:
+            return CONVERTER, None
+        if functions.has_schema_body(node, opset):
+            return FUNCTION, _typeless_body(node, opset)
+        return MISSING, None
 
 
 def node_names(nodes: Sequence[onnx.NodeProto]) -> list[str]:
@@ -81,28 +96,28 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from attribute.graphs
 
 
-def missing_operators(graph: onnx.GraphProto, options: Options, opsets: dict[str, int]) -> list[Missing]:
-    """Operators without converter or function body, in order of first use; sub-graphs and functions included."""
+def used_operators(graph: onnx.GraphProto, options: Options, opsets: dict[str, int]) -> list[Use]:
+    """All operators, in order of first use; sub-graphs and functions included."""
     search = _Search(options.functions)
     search.nodes(graph.node, opsets)
     return list(search.found.values())
 
 
 def check_supported(graph: onnx.GraphProto, options: Options, opsets: dict[str, int]) -> None:
-    """Raises OpNotImplemented that lists all of ``missing_operators``."""
-    missing = missing_operators(graph, options, opsets)
+    """Raises OpNotImplemented that lists all operators that are missing."""
+    missing = [use for use in used_operators(graph, options, opsets) if use.how == MISSING]
     if not missing:
         return
     lines = [f"  {m.domain or 'ai.onnx'}.{m.op} (opset {m.opset}): {_where(m)}" for m in missing]
     first = missing[0]
     domain = f", domain={first.domain!r}" if first.domain else ""
     raise OpNotImplemented(
-        f"{len(missing)} operators are not supported:\n" + "\n".join(lines) + "\n"
+        f"{len(missing)} {'operator is' if len(missing) == 1 else 'operators are'} not supported:\n" + "\n".join(lines) + "\n"
         f"'forge support onnx' lists what is; register a converter: @forge.frontends.onnx.register({first.op!r}{domain})"
     )
 
 
-def _where(missing: Missing) -> str:
+def _where(missing: Use) -> str:
     reason = registry.refusal(missing.domain, missing.op)
     return f"{missing.count}x, first at node {missing.first_node!r}" + (f": {reason}" if reason else "")
 

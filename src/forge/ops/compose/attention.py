@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from forge import dims
 from forge.dims import Dim
+from forge.errors import option
 from forge.ops.compose.broadcast import simplest, with_equal_sizes
 from forge.ops.compose.composer import Composer, Value
 from forge.ops.compose.term import Term
@@ -144,7 +145,7 @@ def rotary_embedding(
     """
     size = x.shape[-1]
     if not isinstance(size, int):
-        raise g.unsupported("the size of a head is known only at run time; expected a constant; fix it with shape=")
+        raise g.unsupported(f"the size of a head is known only at run time; expected a constant; fix it with {option('shape=')}")
     count = rotated or size
     if x.rank != 4 or count % 2 or count > size:
         raise g.invalid(f"got rank {x.rank} and {count} of {size} elements to rotate; expected rank 4 and an even number of them")

@@ -9,7 +9,7 @@ import numpy as np
 
 from forge import dims
 from forge.dims import Dim
-from forge.errors import OpAttributeInvalid, OpAttributeUnimplemented
+from forge.errors import OpAttributeInvalid, OpAttributeUnimplemented, option
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Value
 from forge.ir.op import get_op
@@ -74,7 +74,7 @@ class Composer:
         known = self.ints(value)
         if known is None:
             raise OpAttributeUnimplemented(
-                f"{what} is computed at run time; expected a constant; fix it with shape= or in the exporter"
+                f"{what} is computed at run time; expected a constant; fix it with {option('shape=')} or in the exporter"
             )
         return known
 

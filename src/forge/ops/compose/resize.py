@@ -14,6 +14,7 @@ import numpy as np
 
 from forge import dims
 from forge.dims import Dim
+from forge.errors import option
 from forge.ops.compose import resize_dynamic as dynamic
 from forge.ops.compose.composer import Composer, Value
 from forge.ops.compose.resize_rules import MODES, Array, AxisPlan, Method, nearest_indices, neighbours, source_positions
@@ -140,7 +141,7 @@ def _keeping_aspect(
     known = [s for s in scales if s is not None]
     if len(known) != len(scales):
         raise g.unsupported(
-            f"attribute 'keep_aspect_ratio_policy': {policy!r} with symbolic sizes; expected numbers; fix them with shape="
+            f"attribute 'keep_aspect_ratio_policy': {policy!r} with symbolic sizes; expected numbers; pass {option('shape=')}"
         )
     scale = min(known) if policy == "not_larger" else max(known)
     return [math.floor(scale * size + 0.5) for size in sizes if isinstance(size, int)], [scale] * len(scales)

@@ -8,6 +8,7 @@ from typing import Any
 
 from forge import dims
 from forge.dims import Dim
+from forge.errors import option
 from forge.ops.compose.composer import Composer, Value
 from forge.ops.compose.term import Term
 
@@ -120,7 +121,7 @@ def _moved(g: Composer, indices: Value, shape: Sequence[Dim], wanted: Value) -> 
     for axis in reversed(range(len(shape))):
         size = shape[axis]
         if not isinstance(size, int):
-            raise g.unsupported(f"axis {axis} has the symbolic size {size}; expected a number; fix it with shape=")
+            raise g.unsupported(f"axis {axis} has the symbolic size {size}; expected a number; fix it with {option('shape=')}")
         position = position + rest.floor_mod(size) * scale
         scale = scale * element(g, wanted, axis)
         rest = rest.floor_divide(size)

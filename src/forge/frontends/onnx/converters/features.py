@@ -9,6 +9,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.dims import Dim
+from forge.errors import option
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.trees import ML_DOMAIN, Floats, Integers
 from forge.frontends.onnx.registry import converts
@@ -100,7 +101,7 @@ def feature_vectorizer(g: Context, *inputs: Value, inputdimensions: Integers | N
 def _of_width(g: Context, rows: Value, width: int, number: int) -> Value:
     columns = rows.shape[1]
     if not isinstance(columns, int):
-        raise g.unsupported(f"input {number}: got {columns} columns; expected a number that is known when importing; pass shape=")
+        raise g.unsupported(f"input {number}: got {columns} columns; expected a known number; fix it with {option('shape=')}")
     if columns > width:
         return g.call("strided_slice", rows, begin=(0,), end=(width,), strides=(1,), axes=(1,))
     return rows if columns == width else g.call("nn.pad", rows, pad_width=((0, 0), (0, width - columns)))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from forge import dims
 from forge.dims import Dim
+from forge.errors import option
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.ops.compose import grids, windows
@@ -44,7 +45,7 @@ def affine_grid(g: Context, theta: Value, size: Value, *, align_corners: int = 0
     """``size`` is that of the images: batch, channels, then what the grid covers."""
     count = theta.shape[1]
     if not isinstance(count, int):
-        raise g.unsupported(f"theta of type {theta.type}; expected a known number of axes; fix it with shape=")
+        raise g.unsupported(f"theta of type {theta.type}; expected a known number of axes; fix it with {option('shape=')}")
     spatial = [g.call("take", size, g.constant(axis + 2, "int64"), axis=0) for axis in range(count)]
     return grids.affine_grid(g, theta, spatial, align_corners=bool(align_corners))
 

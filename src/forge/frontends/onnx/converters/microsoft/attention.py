@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from forge import dims
 from forge.dims import Dim
+from forge.errors import option
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters import contraction
 from forge.frontends.onnx.converters.microsoft import DOMAIN
@@ -91,7 +92,7 @@ def head_sizes(g: Context, weights: Value, heads: int, given: Sequence[int] | No
     """Columns of the projection that are query, key and value."""
     columns = weights.shape[-1]
     if not isinstance(columns, int):
-        raise g.unsupported(f"weights of type {weights.type}; expected a known number of columns; fix it with shape=")
+        raise g.unsupported(f"weights of type {weights.type}; expected a known number of columns; fix it with {option('shape=')}")
     sizes = tuple(given) if given else (columns // 3,) * 3
     if len(sizes) != 3 or sum(sizes) != columns or sizes[0] != sizes[1]:
         raise g.invalid(

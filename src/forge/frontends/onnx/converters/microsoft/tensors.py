@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from forge import dims
+from forge.errors import option
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters import creation, indexing, movement, vision
 from forge.frontends.onnx.converters.microsoft import DOMAIN
@@ -90,7 +91,7 @@ def unfold(g: Context, x: Value, *, dim: int = -1, size: int, step: int = 1) -> 
     axis = g.axis(dim, x.rank, "attribute 'dim'")
     extent = x.shape[axis]
     if not isinstance(extent, int):
-        raise g.unsupported(f"axis {axis} has the symbolic size {extent}; expected a number; fix it with shape=")
+        raise g.unsupported(f"axis {axis} has the symbolic size {extent}; expected a number; fix it with {option('shape=')}")
     if not 1 <= size <= extent or step < 1:
         raise g.invalid(f"attributes: got size {size} and step {step}; expected 1 to {extent}, and 1 or more")
     starts = np.arange(0, extent - size + 1, step)
@@ -151,7 +152,7 @@ def block_repeated_ngrams(g: Context, ids: Value, scores: Value, *, ngram_size: 
     if ngram_size < 1:
         raise g.invalid(f"attribute 'ngram_size': got {ngram_size}; expected 1 or more")
     if not isinstance(length, int):
-        raise g.unsupported(f"input_ids: got {ids.type}; expected a known length; fix it with shape=")
+        raise g.unsupported(f"input_ids: got {ids.type}; expected a known length; fix it with {option('shape=')}")
     count = length - ngram_size + 1
     if count < 1:
         return scores
@@ -177,7 +178,7 @@ def relative_position_bias(
     """
     buckets = table.shape[0]
     if not isinstance(buckets, int):
-        raise g.unsupported(f"bias_table: got {table.type}; expected a known number of buckets; fix it with shape=")
+        raise g.unsupported(f"bias_table: got {table.type}; expected a known number of buckets; fix it with {option('shape=')}")
     lengths = [g.cast(g.reshape(v, ()), "int64") for v in (query_length, key_length)]
     known = [g.dims(v) for v in (query_length, key_length)]
     rows, columns = (g.count(v, None if k is None else k[0]) for v, k in zip(lengths, known))
