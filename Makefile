@@ -12,12 +12,12 @@ WORKERS ?= auto
 TEST_OPTIONS ?=
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
-# What an editable installation was made from; C sources are compiled by it.
-INSTALLED_FROM := pyproject.toml $(wildcard runtime/pyproject.toml runtime/setup.py) \
+# What an editable installation was made from; it has both packages, and compiles the C sources.
+INSTALLED_FROM := pyproject.toml setup.py $(wildcard runtime/pyproject.toml runtime/setup.py) \
 	$(shell find runtime/src -name '*.[ch]' 2>/dev/null)
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -e runtime
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-all lint check bench clean
+.PHONY: help demo test test-all test-install lint check bench wheels clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -31,6 +31,9 @@ test: $(VENV)/.installed-test ## The tests, but for long sweeps; needs no torch
 test-all: $(VENV)/.installed-test-all ## All tests and sweeps; one that was skipped for a missing package fails the run
 	$(PYTEST) --require-optional $(TEST_OPTIONS)
 
+test-install: $(VENV)/.installed-test $(VENV)/.installed-wheels ## Installations from a checkout, from git and from wheels, in empty environments
+	$(PYTEST) tests/packaging $(TEST_OPTIONS)
+
 lint: $(VENV)/.installed-lint ## Style, types and layer table
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -41,6 +44,9 @@ check: lint $(VENV)/.installed-test ## lint and the fast tests
 
 bench: $(VENV)/.installed-bench ## Time and memory of all benchmark models beside onnxruntime, openvino, MNN and torch
 	$(BIN)/python -m benchmarks.compare
+
+wheels: $(VENV)/.installed-wheels ## Build the two wheels of a release into dist/
+	@$(BIN)/python scripts/build_wheels.py dist
 
 clean: ## Remove what make has created
 	rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -24,24 +26,36 @@ class BuildExtension(build_ext):
         folder = sysconfig.get_path("include")
         if not (Path(folder) / "Python.h").is_file():
             sys.exit(
-                f"forge-runtime: Python.h not found in {folder}; it is needed to build the extension; "
+                f"forge_runtime: Python.h not found in {folder}; it is needed to build the extension; "
                 "install your Python's headers (Debian, Ubuntu: apt install python3-dev; Fedora: python3-devel)"
             )
         super().run()
 
 
-setup(
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
-    cmdclass={"build_ext": BuildExtension},
-    ext_modules=[
-        Extension(
-            "forge_runtime._native",
-            sources=[f"{CSRC}/{name}" for name in FILES],
-            depends=[f"{CSRC}/{name}" for name in HEADERS],
-            define_macros=[("Py_LIMITED_API", "0x030b0000")],
-            extra_compile_args=["-std=c11", "-O2", "-g0", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"],
-            extra_link_args=["-pthread"],
-            py_limited_api=True,
-        )
-    ],
-)
+def extension_options(folder: str = "") -> dict[str, Any]:
+    """The arguments of ``setup`` that build the extension, for a project that has this one in ``folder``."""
+    return {
+        "options": {"bdist_wheel": {"py_limited_api": "cp311"}},
+        "cmdclass": {"build_ext": BuildExtension},
+        "ext_modules": [
+            Extension(
+                "forge_runtime._native",
+                sources=[f"{folder}{CSRC}/{name}" for name in FILES],
+                depends=[f"{folder}{CSRC}/{name}" for name in HEADERS],
+                define_macros=[("Py_LIMITED_API", "0x030b0000")],
+                extra_compile_args=["-std=c11", "-O2", "-g0", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"],
+                extra_link_args=["-pthread"],
+                py_limited_api=True,
+            )
+        ],
+    }
+
+
+def setup_afresh(*, options: dict[str, Any] | None = None, **arguments: Any) -> None:
+    """``setup``, in a temporary folder: one that stays in the checkout would bring modules back that were removed."""
+    with tempfile.TemporaryDirectory(prefix="forge-build-") as folder:
+        setup(**arguments, options={**(options or {}), "build": {"build_base": folder}})
+
+
+if __name__ == "__main__":
+    setup_afresh(**extension_options())

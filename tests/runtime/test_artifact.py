@@ -133,7 +133,7 @@ def reseal(path: Path) -> None:
 
 def test_newer_format(library: Path) -> None:
     patch(library, header_offset(library) + 8, struct.pack("<I", 2))
-    with pytest.raises(ArtifactError, match="newer than this runtime; got version 2; expected at most 1; update forge-runtime"):
+    with pytest.raises(ArtifactError, match="newer than this runtime; got version 2; expected at most 1; update Forge's runtime"):
         Runtime(library)
 
 

@@ -16,7 +16,7 @@ def test_missing_python_header_is_named(tmp_path: Path) -> None:
     code = (
         "import runpy, sys, sysconfig; sysconfig.get_path = lambda name: '/nowhere'; "
         f"sys.argv = ['setup.py', '-q', 'build_ext', '--build-temp', {str(tmp_path)!r}, '--build-lib', {str(tmp_path)!r}]; "
-        "runpy.run_path('setup.py')"
+        "runpy.run_path('setup.py', run_name='__main__')"
     )
     result = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False)
     assert result.returncode == 1 and "Python.h not found in /nowhere" in result.stderr and "python3-dev" in result.stderr

@@ -180,7 +180,7 @@ def _check_version(file: _File, version: object) -> None:
     if version > FORMAT_VERSION:
         raise ArtifactError(
             f"{file.where}: its format is newer than this runtime; got version {version}; "
-            f"expected at most {FORMAT_VERSION}; update forge-runtime"
+            f"expected at most {FORMAT_VERSION}; update Forge's runtime"
         )
 
 

@@ -42,7 +42,7 @@ def _aesgcm(key: bytes) -> AESGCM:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
-        raise ArtifactError("encrypted models need the package cryptography; pip install 'forge-runtime[encryption]'") from error
+        raise ArtifactError("encrypted models need the package cryptography; pip install cryptography") from error
     return AESGCM(key)
 
 
@@ -50,7 +50,7 @@ def _password_key(password: str, salt: bytes, log2_cost: int) -> bytes:
     try:
         from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
     except ImportError as error:
-        raise ArtifactError("encrypted models need the package cryptography; pip install 'forge-runtime[encryption]'") from error
+        raise ArtifactError("encrypted models need the package cryptography; pip install cryptography") from error
     return Scrypt(salt=salt, length=_KEY_SIZE, n=1 << log2_cost, r=8, p=1).derive(password.encode())
 
 
@@ -127,7 +127,9 @@ def is_encrypted(path: str | os.PathLike[str]) -> bool:
 
 def _check_version(where: str, version: int) -> None:
     if version > _VERSION:
-        raise ArtifactError(f"{where}: encryption format {version} is newer than this runtime's {_VERSION}; update forge-runtime")
+        raise ArtifactError(
+            f"{where}: encryption format {version} is newer than this runtime's {_VERSION}; update Forge's runtime"
+        )
 
 
 def _unwrap_key(key_path: Path, identity: bytes, password: str) -> bytes:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+import forge_runtime
 from forge._version import __version__
 from forge.cli import source
 from forge.errors import ForgeError
@@ -19,7 +20,7 @@ from forge.target import Target
 EXAMPLES = ("forge doctor", "forge doctor --json")
 
 _OPTIONAL = ("torch", "onnxruntime", "openvino", "tensorflow", "keras", "jax", "matplotlib")
-_REQUIRED = ("numpy", "ml_dtypes", "llvmlite", "onnx", "safetensors", "rich", "typer", "cryptography", "forge-runtime")
+_REQUIRED = ("numpy", "ml_dtypes", "llvmlite", "onnx", "safetensors", "rich", "typer", "cryptography")
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
@@ -42,7 +43,8 @@ def _facts() -> dict[str, str]:
     cpus = source.count_text(len(os.sched_getaffinity(0)), "usable CPU")
     caches = (target.l1_cache, target.l2_cache, target.l3_cache)
     facts = {
-        "forge": __version__,
+        "forge-compiler": __version__,
+        "forge-compiler-runtime": forge_runtime.__version__,  # from sources it has no distribution of its own
         "python": f"{platform.python_version()} ({sys.executable})",
         "system": f"{platform.system()} {platform.machine()}",
         "C compiler": _compiler(),

@@ -76,7 +76,7 @@ def _runtime_objects(compiler: list[str], sources: Path, work: Path) -> list[Pat
     """Objects of the C runtime, from a cache keyed by sources, compiler and flags; made in ``work`` where none can be written."""
     files = sorted(sources.glob("forge_*.c"))
     if not files:
-        raise CompileError(f"link: no runtime sources in {sources}; expected forge_*.c; reinstall forge-runtime")
+        raise CompileError(f"link: no runtime sources in {sources}; expected forge_*.c; reinstall Forge")
     folder = (_cache_folder() or work) / _digest(compiler, sources)
     objects = [folder / f"{source.stem}.o" for source in files]
     for source, built in zip(files, objects):
