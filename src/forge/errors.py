@@ -48,6 +48,10 @@ class OpNotImplemented(ForgeError, NotImplementedError):
     """A model uses operators without a converter; the message lists all of them."""
 
 
+class ConverterError(ForgeError, RuntimeError):
+    """A converter that a user registered failed; what it raised is the cause."""
+
+
 class OpAttributeInvalid(ForgeError, ValueError):
     """An operator of a model carries an attribute value that its specification forbids."""
 
@@ -98,8 +102,8 @@ TVMError = ForgeError
 """The name that users of seed systems catch."""
 
 __all__ = [
-    "ArtifactError", "CompileError", "CpuFeatureError", "ExecutionError", "ForgeError", "ForgeRuntimeError", "ImportModelError",
-    "InputError", "InternalError", "InvalidGraphError", "OpAttributeInvalid", "OpAttributeUnimplemented", "OpNotImplemented",
-    "OptionError", "OutOfMemoryError", "OutputExistsError", "ParseError", "PasswordError", "TVMError", "TargetError",
-    "ToolchainError", "TypeInferenceError", "option", "spelled",
+    "ArtifactError", "CompileError", "ConverterError", "CpuFeatureError", "ExecutionError", "ForgeError", "ForgeRuntimeError",
+    "ImportModelError", "InputError", "InternalError", "InvalidGraphError", "OpAttributeInvalid", "OpAttributeUnimplemented",
+    "OpNotImplemented", "OptionError", "OutOfMemoryError", "OutputExistsError", "ParseError", "PasswordError", "TVMError",
+    "TargetError", "ToolchainError", "TypeInferenceError", "option", "spelled",
 ]

@@ -29,6 +29,7 @@ def test_the_runtime_s_exceptions_are_among_them() -> None:
 @pytest.mark.parametrize(("name", "builtin"), [
     ("InvalidGraphError", ValueError), ("TypeInferenceError", TypeError), ("ParseError", ValueError),
     ("ImportModelError", ValueError), ("OpNotImplemented", NotImplementedError), ("OpAttributeInvalid", ValueError),
+    ("ConverterError", RuntimeError),
     ("OptionError", ValueError), ("OptionError", TypeError), ("TargetError", ValueError), ("CompileError", RuntimeError),
     ("OutputExistsError", ValueError), ("OutputExistsError", FileExistsError), ("ToolchainError", RuntimeError),
     ("InputError", ValueError), ("ArtifactError", ValueError), ("PasswordError", ValueError), ("ExecutionError", RuntimeError),

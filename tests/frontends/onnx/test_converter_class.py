@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from forge.errors import ImportModelError, OpNotImplemented
+from forge.errors import ConverterError, OpNotImplemented
 from forge.frontends.onnx import OnnxOpConverter, import_model, register, unregister
 from forge.frontends.onnx import expr as _expr
 from forge.frontends.onnx import op as _op
@@ -157,7 +157,8 @@ def test_mistakes_in_a_method_name_the_node() -> None:
             return inputs[0] * attr["factor"]
 
     register("Op", Op, domain=DOMAIN)
-    with pytest.raises(ImportModelError, match=r"node 'Op_0' \(com.acme.Op, opset 1\): .*got KeyError: 'factor'"):
+    told = r"node 'Op_0' \(com.acme.Op, opset 1\): its converter .*\.Op\._impl_v1 failed with KeyError: 'factor'; the fault is"
+    with pytest.raises(ConverterError, match=told):
         import_model(custom())
 
 

@@ -21,8 +21,10 @@ def test_every_version_of_every_operator_is_listed_once() -> None:
     beyond = {row for row in listed if row not in known}
     assert len(listed) == len(set(listed))
     assert known <= set(listed)
-    assert {domain for domain, _, _ in beyond} == {"", "com.microsoft", "com.microsoft.nchwc"}
-    assert {row for row in beyond if not row[0]} == {("", "LayerNormalization", 1), ("", "SimplifiedLayerNormalization", 1)}
+    assert {domain for domain, _, _ in beyond} == {"", "com.microsoft", "com.microsoft.nchwc", "org.pytorch.aten"}
+    experimental = ("ATen", "Affine", "FC", "ParametricSoftplus", "Scale", "ScaledTanh", "SpatialBN")
+    assert {op for domain, op, _ in beyond if not domain} == {"LayerNormalization", "SimplifiedLayerNormalization", *experimental}
+    assert {version for domain, _, version in beyond if not domain} == {1}
 
 
 def test_onnxruntimes_own_operators_are_listed() -> None:

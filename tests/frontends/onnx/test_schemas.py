@@ -25,6 +25,7 @@ REQUIRED = inspect.Parameter.empty
 KINDS = {"INT": int, "FLOAT": float, "STRING": str, "INTS": tuple, "FLOATS": tuple, "STRINGS": tuple}
 
 UNUSED = {
+    ("ATen", "overload_name"): "inputs tell the overloads of what is supported apart",
     ("Dropout", "ratio"): "dropout in inference changes nothing",
     ("Gemm", "broadcast"): "the bias is broadcast where its shape asks for it",
     ("GRU", "output_sequence"): "a result that is named is given",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from forge.errors import ForgeError, ImportModelError, TypeInferenceError
+from forge.errors import ConverterError, ForgeError, ImportModelError, InvalidGraphError, TypeInferenceError
 from forge.frontends.onnx import functions, registry
 from forge.frontends.onnx.context import Context
 from forge.frontends.onnx.prune import prune
@@ -44,12 +44,16 @@ def convert_node(scope: Scope, node: onnx.NodeProto, name: str) -> None:
     start = len(scope.graph.nodes)
     converter = registry.lookup(node.domain, node.op_type, opset)
     results: Any = NotImplemented
-    if converter is not None and (functions.find(scope, node) is None or _is_own(node, opset)):
+    is_own = registry.own(node.domain, node.op_type, opset) is not None
+    if converter is not None and (functions.find(scope, node) is None or is_own):
         registry.check_attribute_kinds(node, opset)
         exact = any(v is not None and getattr(v.type, "dtype", "") == "float64" for v in operands)
         attributes = exact_defaults(converter) if exact else {}
         attributes.update({a.name: attribute_value(a, scope.options.reader, exact) for a in node.attribute})
-        results = converter.call(context, operands, attributes)
+        with _attributed(converter, node, is_own):
+            results = converter.call(context, operands, attributes)
+            if is_own:
+                _check_results(node, results)
     if results is NotImplemented:
         results = functions.expand(scope, node, operands, opset, context.name, convert_nodes)
     values = as_list(results)
@@ -62,8 +66,35 @@ def exact_defaults(converter: registry.Converter) -> dict[str, Any]:
     return {name: float(np.float32(d)) for name, d in converter.attributes.items() if isinstance(d, float)}
 
 
-def _is_own(node: onnx.NodeProto, opset: int) -> bool:
-    return registry.own(node.domain, node.op_type, opset) is not None
+@contextmanager
+def _attributed(converter: registry.Converter, node: onnx.NodeProto, is_own: bool) -> Iterator[None]:
+    """Turns what a user's converter raises into ConverterError, but for errors about the model that it raises on purpose."""
+    try:
+        yield
+    except Exception as error:
+        deliberate = isinstance(error, ForgeError) and not isinstance(error, InvalidGraphError)
+        if not is_own or deliberate or isinstance(error, MemoryError):
+            raise
+        function = converter.function
+        domain = f", domain={node.domain!r}" if node.domain else ""
+        raise ConverterError(
+            f"its converter {function.__module__}.{function.__qualname__} failed with {type(error).__name__}: {error}; the fault "
+            "is the converter's, not the model's; correct it, or take it back with "
+            f"forge.frontends.onnx.unregister({node.op_type!r}{domain})"
+        ) from error
+
+
+def _check_results(node: onnx.NodeProto, results: Any) -> None:
+    """Raises TypeError unless a user's converter gave values, and one for each output that the node names."""
+    if results is NotImplemented:
+        return
+    values = as_list(results)
+    wrong = next((v for v in values if v is not None and not isinstance(v, Value)), None)
+    if wrong is not None:
+        raise TypeError(f"it gave {type(wrong).__name__} {wrong!r}; expected an expression, or a list of them")
+    missing = [k for k, name in enumerate(node.output) if name and (k >= len(values) or values[k] is None)]
+    if missing:
+        raise TypeError(f"it gave no value for output {missing[0]} ({node.output[missing[0]]!r})")
 
 
 def node_opset(scope: Scope, node: onnx.NodeProto) -> int:
@@ -83,7 +114,9 @@ def _bind(scope: Scope, node: onnx.NodeProto, results: Sequence[Value | None], s
     for index, output in named:
         value = results[index]
         if value is None:
-            raise ImportModelError(f"output {index} ({output!r}) is read but this conversion does not give it")
+            source = f"output {index} of node {name!r}"
+            scope.withhold(output, f"value {output!r} is read: {source}, which its conversion does not give")
+            continue
         if value.producer is not None and id(value.producer) in created and not value.name:
             value.name = scope.unique(output)
             value.producer.name = value.producer.name or name

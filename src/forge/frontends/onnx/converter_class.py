@@ -14,13 +14,23 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
+from forge.frontends.onnx.class_helpers import CUSTOM
 from forge.frontends.onnx.context import Context
 from forge.frontends.onnx.scope import Scope
+from forge.nd import NDArray, viewed
 from forge.ops.compose.expr import Expr, unwrapped
 
 _VERSION = re.compile(r"_impl_v([1-9][0-9]*)")
+
+
+class Text(str):
+    """A text attribute; ``decode`` is for converters that expect bytes."""
+
+    __slots__ = ()
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The text."""
+        return str(self)
 
 
 class Inputs(list[Any]):
@@ -32,7 +42,7 @@ class Inputs(list[Any]):
         return super().__getitem__(position)
 
 
-class Weights(Mapping[str, np.ndarray]):
+class Weights(Mapping[str, NDArray]):
     """The model's initializers by name, read when they are asked for."""
 
     def __init__(self, scope: Scope) -> None:
@@ -40,8 +50,9 @@ class Weights(Mapping[str, np.ndarray]):
             scope = scope.parent
         self._scope = scope
 
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._scope.initializer(name)
+    def __getitem__(self, name: str) -> NDArray:
+        array: NDArray = viewed(self._scope.initializer(name))
+        return array
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._scope.initializers)
@@ -54,8 +65,9 @@ class OnnxOpConverter:
     """A converter of one operator. Method ``_impl_vN`` holds from opset N on, up to the next one.
 
     A method takes ``(inputs, attr, params)``, or ``(g, inputs, attr, params)`` where it needs the builder ``g``: the inputs of
-    the node as expressions (``forge.ops.compose.expr``; None where absent), its attributes by name, and the model's weights by
-    name. It returns an expression, or a list of them for several outputs.
+    the node as expressions (``forge.ops.compose.expr``; None where absent), its attributes by name (with ``tvm_custom``: the
+    ``name`` of the node and ``num_outputs``), and the model's weights by name. It returns an expression, or a list of them for
+    several outputs.
     """
 
     @classmethod
@@ -89,20 +101,37 @@ def as_functions(cls: type[OnnxOpConverter]) -> dict[int, Callable[..., Any]]:
 
 
 def _as_function(cls: type[OnnxOpConverter], version: int) -> Callable[..., Any]:
-    method = cls.get_converter(version)
+    return as_function(cls.get_converter(version), f"{cls.__name__}._impl_v{version}", "a class method of ")
+
+
+def as_function(method: Callable[..., Any], name: str, kind: str = "") -> Callable[..., Any]:
+    """A converter function out of a callable that takes ``(inputs, attr, params)`` or ``(g, inputs, attr, params)``.
+
+    Raises:
+        ValueError: it takes other parameters; ``name`` and ``kind`` say what it is.
+    """
     count = len(inspect.signature(method).parameters)
     if count not in (3, 4):
         raise ValueError(
-            f"{cls.__name__}._impl_v{version}: takes {count} parameters; expected a class method of (inputs, attr, params) "
-            "or (g, inputs, attr, params)"
-        )
+            f"{name}: takes {count} parameters; expected {kind}(inputs, attr, params) or (g, inputs, attr, params)")
 
-    def convert(g: Context, *operands: Any, **attributes: Any) -> Any:
+    def convert(g: Context, /, *operands: Any, **attributes: Any) -> Any:
         inputs = Inputs(None if v is None else Expr(g, v) for v in operands)
-        arguments = (inputs, attributes, Weights(g.scope))
+        given = {key: _as_text(value) for key, value in attributes.items()}
+        given[CUSTOM] = {"name": g.node.name, "num_outputs": g.num_outputs}
+        arguments = (inputs, given, Weights(g.scope))
         return unwrapped(method(g, *arguments) if count == 4 else method(*arguments))
 
+    convert.__module__ = method.__module__
+    convert.__qualname__ = name
     return convert
 
 
-__all__ = ["Inputs", "OnnxOpConverter", "Weights", "as_functions"]
+def _as_text(value: Any) -> Any:
+    """``value`` with ``Text`` in the place of text, in tuples too."""
+    if isinstance(value, str):
+        return Text(value)
+    return tuple(_as_text(item) for item in value) if isinstance(value, tuple) else value
+
+
+__all__ = ["Inputs", "OnnxOpConverter", "Text", "Weights", "as_function", "as_functions"]

@@ -116,7 +116,7 @@ def add_row(
     """
     if any(row.since == since for row in _TABLE.get((canonical_domain(domain), op), ())):
         raise ValueError(f"onnx converter {domain or 'ai.onnx'}.{op} since {since} is registered already")
-    _insert(_TABLE, _describe(canonical_domain(domain), op, since, function, is_extension))
+    _insert(_TABLE, describe(canonical_domain(domain), op, since, function, is_extension))
 
 
 def _insert(table: _Table, row: Converter) -> None:
@@ -152,7 +152,7 @@ def register(
             versions = dict(as_functions(converter))
             unregister(op, domain=domain)
         for version, function in versions.items():
-            _insert(_OWN, _describe(canonical_domain(domain), op, version, function))
+            _insert(_OWN, describe(canonical_domain(domain), op, version, function))
         return converter
 
     return add if convert is None else add(convert)
@@ -246,6 +246,12 @@ def rows() -> Iterator[Converter]:
         yield from _TABLE[key]
 
 
+def names(domain: str) -> set[str]:
+    """Operators of a domain that have a row of any version, users' rows included."""
+    wanted = canonical_domain(domain)
+    return {op for table in (_TABLE, _OWN) for (of, op), found in table.items() if of == wanted and found}
+
+
 def holes() -> list[str]:
     """Rows that start at no version of their operator, and operators whose first versions have no row."""
     versions: dict[tuple[str, str], set[int]] = {}
@@ -269,7 +275,8 @@ def holes() -> list[str]:
     return found
 
 
-def _describe(domain: str, op: str, since: int, function: ConverterFunction, is_extension: bool = False) -> Converter:
+def describe(domain: str, op: str, since: int, function: ConverterFunction, is_extension: bool = False) -> Converter:
+    """The row that a function stands for: operands and attributes are its parameters."""
     parameters = list(inspect.signature(function).parameters.values())
     kinds = inspect.Parameter
     positional = [p for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)][1:]

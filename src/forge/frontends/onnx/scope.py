@@ -74,6 +74,7 @@ class Scope:
         self.values: dict[str, Value | None] = {}
         self.initializers: dict[str, onnx.TensorProto | onnx.SparseTensorProto] = {}
         self.parameters: dict[str, Value] = {}
+        self.withheld: dict[str, str] = {}  # outputs that a conversion does not give -> what to say when one is read
         self.captures: dict[Value, Value] = {}  # value of the parent -> input of this graph
         self.taken = {} if taken is None else taken  # names in this graph -> the last number that was put behind
 
@@ -87,14 +88,20 @@ class Scope:
             raise ImportModelError(f"value {name!r} is defined twice; expected single assignment; the model is invalid")
         self.values[name] = value
 
+    def withhold(self, name: str, reason: str) -> None:
+        """Makes reading ``name`` an error."""
+        self.withheld[name] = reason
+
     def lookup(self, name: str) -> Value | None:
         """The value called ``name``; None when it stands for an absent optional input of a function.
 
         Raises:
-            ImportModelError: nothing defines it.
+            ImportModelError: nothing defines it, or it is withheld.
         """
         if name in self.values:
             return self.values[name]
+        if name in self.withheld:
+            raise ImportModelError(self.withheld[name])
         if name in self.initializers:
             self.values[name] = self._materialise(name)
             return self.values[name]

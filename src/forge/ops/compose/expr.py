@@ -17,6 +17,7 @@ from forge.dims import Dim
 from forge.errors import InvalidGraphError
 from forge.ir.nodes import Value
 from forge.ir.op import get_op
+from forge.ir.types import Type
 from forge.ops.compose import products
 from forge.ops.compose.composer import Composer
 
@@ -49,6 +50,11 @@ class Expr:
     def array(self) -> np.ndarray | None:
         """The contents when they are known now."""
         return self.g.array(self.value)
+
+    @property
+    def checked_type(self) -> Type:
+        """The type; ``shape`` and ``dtype`` are those of a tensor."""
+        return self.value.type
 
     def __add__(self, other: Operand) -> Expr:
         return _binary("add", self, other)
@@ -108,11 +114,17 @@ class Expr:
         return f"<expression {self.name or self.value.type}>"
 
 
+def const(value: Any, dtype: str | None = None) -> Any:
+    """A number as an operand; an array where the element type is given."""
+    return value if dtype is None else np.asarray(value, dtypes.numpy_dtype(dtype))
+
+
 @dataclass(frozen=True)
 class Operators:
     """Operators by name: ``op.exp``, ``op.nn.relu``. A call gives an expression, or a tuple of as many as there are results."""
 
     prefix: str = ""
+    const = staticmethod(const)
 
     def __getattr__(self, name: str) -> Operators:
         if name.startswith("__"):
@@ -127,16 +139,11 @@ class Operators:
         if not expressions:
             raise InvalidGraphError(f"{self.prefix}: no operand is an expression; expected one; apply others with g.call")
         g = expressions[0].g
-        results = g.multi(op_def.name, *(_value(g, x, given) for x in given), **attributes)
+        results = g.multi(op_def.name, *(as_value(g, x, given) for x in given), **attributes)
         return Expr(g, results[0]) if len(results) == 1 else tuple(Expr(g, v) for v in results)
 
 
 op = Operators()
-
-
-def const(value: Any, dtype: str | None = None) -> Any:
-    """A number as an operand; an array where the element type is given."""
-    return value if dtype is None else np.asarray(value, dtypes.numpy_dtype(dtype))
 
 
 def unwrapped(result: Any) -> Any:
@@ -152,7 +159,7 @@ def _binary(name: str, a: Operand, b: Operand) -> Expr:
 
 
 def _product(g: Composer, a: Operand, b: Operand) -> Expr:
-    left, right = (_value(g, x, [a, b]) for x in (a, b))
+    left, right = (as_value(g, x, [a, b]) for x in (a, b))
     if left is None or right is None:
         raise InvalidGraphError(f"@: got {a!r} and {b!r}; expected two operands")
     return Expr(g, products.matmul(g, left, right))
@@ -166,7 +173,7 @@ def _flat(operands: Iterable[Operand]) -> Iterator[Operand]:
             yield operand
 
 
-def _value(g: Composer, operand: Operand, given: Sequence[Operand]) -> Value | None:
+def as_value(g: Composer, operand: Operand, given: Sequence[Operand]) -> Value | None:
     """An operand as a value, where it stands among ``given``."""
     if isinstance(operand, Expr):
         return operand.value
@@ -189,4 +196,4 @@ def _dtype_of(number: float, given: Sequence[Operand]) -> str:
     return "int64" if is_whole else "float32"
 
 
-__all__ = ["Expr", "Operators", "const", "op", "unwrapped"]
+__all__ = ["Expr", "Operators", "as_value", "const", "op", "unwrapped"]

@@ -30,6 +30,8 @@ MODULES = (
     "trees",
     "linear",
     "features",
+    "experimental",
+    "aten",
     "microsoft.activations",
     "microsoft.products",
     "microsoft.convolutions",
