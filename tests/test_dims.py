@@ -93,6 +93,14 @@ def test_bounds_hold(tree: Tree, values: dict[str, int]) -> None:
     assert high is None or value <= high
 
 
+@pytest.mark.parametrize(("text", "expected"), [
+    ("n", (0, 1000)), ("3*n - 5", (-5, 2995)), ("a*n + 7", (7, 1007)), ("n*((b + 3) // 4)", (0, 1000)), ("min(n, 5)", (0, 5)),
+    ("2*a*(n % 10)", (0, 18000)), ("max(n, 8) - b", (-992, 1000)), ("n // (a - 5)", (None, None)),
+])
+def test_bounds_where_no_product_of_sizes_is_above_a_number(text: str, expected: tuple[int | None, int | None]) -> None:
+    assert dims.bounds(dims.parse(text), 1000) == expected
+
+
 @few
 @given(trees, trees, sizes)
 def test_equal_and_different_are_never_wrong(a: Tree, b: Tree, values: dict[str, int]) -> None:

@@ -15,7 +15,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import NoReturn, Union
 
 from forge.errors import InvalidGraphError, ParseError
@@ -60,10 +60,6 @@ class Operation:
     def nesting(self) -> int:
         """How many operations are inside each other, at most."""
         return 1 + max((atom.nesting for d in (self.a, self.b) for m, _ in _terms(d) for atom in m), default=0)
-
-    @cached_property
-    def bounds(self) -> tuple[int | None, int | None]:
-        return _operation_bounds(self)
 
     def __str__(self) -> str:
         return self._text
@@ -292,12 +288,15 @@ def solve(dim: Dim, size: int) -> tuple[str, int] | None:
     return (rest[0][0][0].name, value) if remainder == 0 and value >= 0 else None
 
 
-def bounds(dim: Dim) -> tuple[int | None, int | None]:
-    """Lower and upper bound of ``dim`` over all sizes, None where unbounded or unknown."""
+def bounds(dim: Dim, largest: int | None = None) -> tuple[int | None, int | None]:
+    """Lower and upper bound of ``dim``, None where unbounded or unknown.
+
+    Over all sizes; or over those where no size, and no product of sizes and of operations on sizes, is above ``largest``.
+    """
     low: int | None = 0
     high: int | None = 0
     for monomial, coefficient in _terms(dim):
-        a, b = _monomial_bounds(monomial)
+        a, b = _monomial_bounds(monomial, largest)
         if coefficient < 0:
             a, b = b, a
         low = None if low is None or a is None else low + coefficient * a
@@ -520,19 +519,25 @@ def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
     return floordiv(a, b) if atom.op == "floordiv" else floormod(a, b)
 
 
-def _monomial_bounds(monomial: Monomial) -> tuple[int | None, int | None]:
+def _monomial_bounds(monomial: Monomial, largest: int | None) -> tuple[int | None, int | None]:
     low: int | None = 1
     high: int | None = 1
+    of_sizes = 0  # the largest factor that only ``largest`` bounds: those count once, however many are multiplied
     for atom in monomial:
-        a, b = (0, None) if isinstance(atom, Symbol) else atom.bounds
+        a, b = (0, None) if isinstance(atom, Symbol) else _operation_bounds(atom, None)
+        if b is None and largest is not None:
+            (a, b) = (0, largest) if isinstance(atom, Symbol) else _operation_bounds(atom, largest)
+            if b is not None and len(monomial) > 1:
+                of_sizes, b = max(of_sizes, b), 1
         if a is None or a < 0 or low is None:
             return (a, b) if len(monomial) == 1 else (None, None)
         low, high = low * a, None if high is None or b is None else high * b
-    return low, high
+    return low, high if high is None else high * max(of_sizes, 1)
 
 
-def _operation_bounds(atom: Operation) -> tuple[int | None, int | None]:
-    (low_a, high_a), (low_b, high_b) = bounds(atom.a), bounds(atom.b)
+@lru_cache(1 << 14)
+def _operation_bounds(atom: Operation, largest: int | None) -> tuple[int | None, int | None]:
+    (low_a, high_a), (low_b, high_b) = bounds(atom.a, largest), bounds(atom.b, largest)
     if atom.op == "max":
         lows = [x for x in (low_a, low_b) if x is not None]
         return (max(lows) if lows else None), (None if high_a is None or high_b is None else max(high_a, high_b))

@@ -73,6 +73,43 @@ def test_comparisons_only_where_decidable(op: str, other: int, expected: bool | 
     assert contents(s.call(op, s.pick(0), s.number(other))) == expected
 
 
+@pytest.mark.parametrize(("dtype", "op", "other", "expected"), [
+    ("int32", "add", 1, N + 1), ("int32", "multiply", 768, N * 768), ("int32", "subtract", 5, N - 5),
+    ("int32", "add", 2**31 - 1, None), ("int32", "multiply", 2**30, None), ("int64", "add", 2**63 - 1, None),
+    ("int64", "multiply", 2**30, N * 2**30), ("uint32", "subtract", 1, None), ("uint64", "subtract", 1, None),
+    ("uint64", "add", 1, N + 1), ("int8", "minimum", 100, None), ("uint16", "floor_mod", 7, None),
+])
+def test_known_only_where_it_fits_the_type(dtype: str, op: str, other: int, expected: Dim | None) -> None:
+    s = Shapes()
+    size = s.call("cast", s.pick(0), dtype=dtype)
+    assert contents(s.call(op, size, s.builder.constant(other, dtype))) == expected
+
+
+def test_what_has_bounds_fits_narrow_types() -> None:
+    s = Shapes()
+    rest = s.call("floor_mod", s.pick(0), s.number(7))
+    assert contents(s.call("cast", rest, dtype="int8")) == dims.floormod(N, 7)
+    assert contents(s.call("cast", s.call("add", rest, s.number(122)), dtype="int8")) is None
+    assert contents(s.call("cast", s.call("greater_equal", rest, s.number(0)), dtype="uint8")) == 1
+    assert contents(s.call("cast", s.shape, dtype="int8")) is None
+
+
+@pytest.mark.parametrize(("dtype", "op", "operands", "expected"), [
+    ("int8", "negative", [-128], -128), ("int8", "abs", [-128], -128), ("int8", "divide", [-128, -1], -128),
+    ("int8", "floor_divide", [-128, -1], -128), ("uint8", "subtract", [3, 5], 254),
+    ("int32", "multiply", [10**5, 10**5], 1410065408), ("int64", "multiply", [2**62, 4], 0),
+    ("uint64", "add", [2**64 - 1, 2], 1), ("uint64", "divide", [2**64 - 1, 2], 2**63 - 1),
+    ("uint64", "mod", [2**64 - 1, 10], 5), ("bool", "logical_xor", [True, True], False),
+])
+def test_numbers_wrap(dtype: str, op: str, operands: list[int], expected: int) -> None:
+    s = Shapes()
+    result = s.call(op, *(s.builder.constant(np.array(v, dtype)) for v in operands))
+    assert contents(result) == expected
+    assert result.producer is not None
+    reference = result.producer.op_def.reference([np.array(v, dtype) for v in operands], result.producer.attrs)
+    assert reference[0] == expected
+
+
 def test_a_chain_as_exporters_write_it() -> None:
     s = Shapes()
     batch = s.call("expand_dims", s.pick(0), axis=0)

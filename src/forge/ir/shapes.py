@@ -12,7 +12,7 @@ from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 
 MAX_ELEMENTS = 1024
-_LIMIT = 1 << 63
+_LARGEST_PRODUCT = {32: 1 << 20, 64: 1 << 32}  # of sizes, for which arithmetic of so many bits must be exact
 
 
 def fresh_symbol(prefix: str = "d") -> DimExpr:
@@ -24,7 +24,8 @@ def known_dims(value: Value | None, depth: int = 64) -> np.ndarray | None:
     """The contents of an integer or bool tensor as an array (dtype object) of dimensions; None when unknown.
 
     Follows producers that say how (``OpDef.evaluate_dims``), at most ``depth`` nodes deep. Tensors of more than ``MAX_ELEMENTS``
-    elements, and numbers beyond 64 bits, count as unknown.
+    elements count as unknown. Numbers are those of the element type: they wrap. A symbolic dimension counts as unknown where it
+    may leave the range of its type, for then only the run knows what it wraps to; see ``_fits``.
     """
     return _known(value, depth, {})
 
@@ -63,4 +64,35 @@ def _evaluated(node: Node | None, depth: int, done: dict[Value, np.ndarray | Non
     contents = None if computed is None else np.asarray(computed, dtype=object)
     if contents is None or contents.size > MAX_ELEMENTS or contents.ndim != node.result.rank:
         return None
-    return contents if all(not isinstance(d, int) or -_LIMIT <= d < 2 * _LIMIT for d in contents.flat) else None
+    return _of_type(contents, node.result.dtype)
+
+
+def _of_type(contents: np.ndarray, dtype: str) -> np.ndarray | None:
+    """``contents`` as elements of a type; None where only the run knows them.
+
+    Operators compute with unbounded integers on exact operands, so that numbers are right modulo two to the number of bits.
+    """
+    result = np.empty(contents.shape, dtype=object)
+    for position, dim in enumerate(contents.flat):
+        if isinstance(dim, DimExpr):
+            if not _fits(dim, dtype):
+                return None
+            result.flat[position] = dim
+        else:
+            result.flat[position] = bool(dim) if dtype == "bool" else dtypes.wrap_int(int(dim), dtype)
+    return result
+
+
+def _fits(dim: DimExpr, dtype: str) -> bool:
+    """Whether a symbolic dimension is in the range of an integer type.
+
+    For all sizes in types of 16 bits and less; in wider ones, in which models compute sizes, as long as no product of sizes
+    exceeds ``_LARGEST_PRODUCT``. What has no known bounds is taken to be an int64.
+    """
+    if dtype == "bool":
+        return False
+    smallest, greatest = dtypes.integer_range(dtype)
+    low, high = dims.bounds(dim, _LARGEST_PRODUCT.get(dtypes.bits(dtype)))
+    if dtype == "int64":
+        return (low is None or low >= smallest) and (high is None or high <= greatest)
+    return low is not None and low >= smallest and high is not None and high <= greatest

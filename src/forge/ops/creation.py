@@ -259,7 +259,8 @@ class Arange(Op[ArangeAttrs]):
             count = te.cast(te.call("ceil", (wide[1] - wide[0]) / wide[2]), "int64")
         else:
             begin, end, by = (te.cast(x, "int64") for x in (start, stop, step))
-            count = te.const(0) - te.binary("floordiv", begin - end, by)
+            empty = te.select(by > 0, begin >= end, begin <= end)  # else the distance might not fit
+            count = te.select(empty, te.const(0), te.const(0) - te.binary("floordiv", begin - end, by))
         return new_symbols(results[0], [te.binary("max", count, te.const(0))])
 
     def evaluate_dims(self, operands: DimArrays, attrs: ArangeAttrs, types: OperandTypes) -> DimArray:

@@ -187,13 +187,13 @@ def _not_negative(d: Dim) -> bool:
 
 def _truncated_quotient(a: Dim, b: Dim) -> Dim | None:
     if isinstance(a, int) and isinstance(b, int):
-        return int(numeric.trunc_divide(np.int64(a), np.int64(b)))  # type: ignore[arg-type]
+        return numeric.truncated_quotient(a, b)
     return dims.floordiv(a, b) if _not_negative(a) and _not_negative(b) else None
 
 
 def _truncated_rest(a: Dim, b: Dim) -> Dim | None:
     if isinstance(a, int) and isinstance(b, int):
-        return int(numeric.trunc_mod(np.int64(a), np.int64(b)))  # type: ignore[arg-type]
+        return a - b * numeric.truncated_quotient(a, b) if b else 0
     return dims.floormod(a, b) if _not_negative(a) and _not_negative(b) else None
 
 
@@ -376,7 +376,7 @@ def _cast_dims(array: DimArray, dtype: str) -> DimArray:
     if dtype == "bool":
         differs = _negated(_decide("equal"))
         return apply_dims(lambda d: differs(d, 0), array)
-    return apply_dims(lambda d: dtypes.wrap_int(int(d), dtype) if isinstance(d, int) else d, array)
+    return array
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,8 @@ def _integer(function: Callable[[int, int], int], a: Array, b: Array) -> Array:
     return np.asarray(wrapped(a, b), dtype=object).astype(a.dtype)
 
 
-def _truncated(a: int, b: int) -> int:
+def truncated_quotient(a: int, b: int) -> int:
+    """``a / b`` rounded toward 0; 0 where ``b`` is 0."""
     if b == 0:
         return 0
     quotient = abs(a) // abs(b)
@@ -177,11 +178,11 @@ def _truncated(a: int, b: int) -> int:
 
 
 def trunc_divide(a: Array, b: Array) -> Array:
-    return _integer(_truncated, a, b) if is_integer(a) else np.trunc(a / b)
+    return _integer(truncated_quotient, a, b) if is_integer(a) else np.trunc(a / b)
 
 
 def divide(a: Array, b: Array) -> Array:
-    return _integer(_truncated, a, b) if is_integer(a) else evaluate.divide(a, b)
+    return _integer(truncated_quotient, a, b) if is_integer(a) else evaluate.divide(a, b)
 
 
 def floor_divide(a: Array, b: Array) -> Array:
@@ -193,7 +194,7 @@ def floor_mod(a: Array, b: Array) -> Array:
 
 
 def trunc_mod(a: Array, b: Array) -> Array:
-    return _integer(lambda x, y: x - y * _truncated(x, y) if y else 0, a, b) if is_integer(a) else np.fmod(a, b)
+    return _integer(lambda x, y: x - y * truncated_quotient(x, y) if y else 0, a, b) if is_integer(a) else np.fmod(a, b)
 
 
 def power(a: Array, b: Array) -> Array:
