@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -151,6 +152,27 @@ def test_what_it_is_given_stays_as_it_is() -> None:
     assert "add(%x, 3f)" not in str(forge.IRModule(module, fold_constants=False).mod)
     again = forge.IRModule(ir)
     assert again == ir and again.mod is not ir.mod
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("partition_for_tensorrt", r"IRModule\.partition, which takes any backend, stays"),
+     ("inline_partitions", r"IRModule\(ir, inline_partitions=True\) makes one without functions")],
+)  # fmt: skip
+def test_deprecated_methods_warn_the_caller(name: str, instead: str) -> None:
+    ir = forge.IRModule("def @main(%x: Tensor[(2), float32]) { nn.relu(%x) }")
+    told = rf"IRModule\.{name} is deprecated and will be removed in a future release; {instead}"
+    with pytest.warns(DeprecationWarning, match=told) as caught:
+        getattr(ir, name)()
+    assert caught[0].filename == __file__
+
+
+def test_what_stays_does_not_warn() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ir = forge.IRModule("def @main(%x: Tensor[(2), float32]) { nn.relu(%x) }")
+        assert ir.partition("acme", lambda node: True) == 1
+        assert forge.IRModule(ir, inline_partitions=True).subgraph_count == 0
 
 
 def test_inline_partitions() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from forge.view import Plot
 
 TargetLike = str | Mapping[str, Any] | Target
+_DEPRECATED = "IRModule.{} is deprecated and will be removed in a future release; {}"
 
 
 class IRModule:
@@ -75,7 +77,7 @@ class IRModule:
     def _simplify(self, inline: bool, constants: bool, batch_norms: bool) -> None:
         context = PassContext(Target.parse("llvm"))
         if inline:
-            self.inline_partitions()
+            self._inline()
         for graph in self.graphs.values():
             if constants:
                 fold_constants.run(graph, context)
@@ -364,7 +366,7 @@ class IRModule:
         self, remove_stacks: bool = True, simplify_batch_matmul: bool = True, simplify_scalar_add: bool = True,
         remove_no_mac_subgraphs: bool = True,
     ) -> None:
-        """Moves what TensorRT can run out of ``main`` into functions, in place; see `partition`.
+        """Moves what TensorRT can run out of ``main`` into functions, in place; see `partition`. Deprecated.
 
         Args:
             remove_stacks: write ``stack``, which TensorRT lacks, as a concatenation.
@@ -372,11 +374,18 @@ class IRModule:
             simplify_scalar_add: give scalars that are added the shape of the other operand.
             remove_no_mac_subgraphs: leave parts in ``main`` that neither multiply and accumulate nor reduce.
         """
+        warnings.warn(_DEPRECATED.format("partition_for_tensorrt", "IRModule.partition, which takes any backend, stays"),
+                      DeprecationWarning, stacklevel=2)
         self._edited(lambda module: partition_for_tensorrt.run(
             module, remove_stacks, simplify_batch_matmul, simplify_scalar_add, remove_no_mac_subgraphs))
 
     def inline_partitions(self) -> None:
-        """Puts the bodies of all functions back into ``main``, in place; drops the functions."""
+        """Puts the bodies of all functions back into ``main``, in place; drops the functions. Deprecated."""
+        warnings.warn(_DEPRECATED.format("inline_partitions", "IRModule(ir, inline_partitions=True) makes one without functions"),
+                      DeprecationWarning, stacklevel=2)
+        self._inline()
+
+    def _inline(self) -> None:
         def inline(module: Module) -> int:
             count = inline_calls.run(module.main, PassContext(Target.parse("llvm"), options={"module": module}))
             module.graphs = {"main": module.main}
