@@ -326,7 +326,7 @@ def test_compile_run_and_compare(here: Path, digits: forge.IRModule, capsys: pyt
     assert "logits" in capsys.readouterr().out
     with np.load(here / "y.npz") as stored:
         assert peers.disagreement([stored["logits"]], reference(digits, pictures(3))) <= LIMIT
-    assert not [n for n in files(here) if n.endswith(".part")]
+    assert not [n for n in files(here) if n.startswith(".forge-")]
 
 
 def test_encrypted_from_the_command_line(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

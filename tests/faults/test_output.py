@@ -109,7 +109,7 @@ def test_interrupt(
     with pytest.raises(KeyboardInterrupt):
         digits.compile(output_path=tmp_path / "build", encrypt_password=password)
     assert files(tmp_path) == []
-    assert not {n for n in set(os.listdir("/dev/shm")) - shared if n.startswith("forge-")}
+    assert not {n for n in set(os.listdir("/dev/shm")) - shared if n.startswith(".forge-")}
 
 
 def test_no_memory_file_system_for_encryption(

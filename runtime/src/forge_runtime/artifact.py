@@ -24,11 +24,11 @@ import os
 import platform
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from forge_runtime import encryption
 from forge_runtime.errors import ArtifactError, PasswordError
@@ -39,6 +39,7 @@ SECTION_NAME = ".forge.meta"
 
 Metadata = dict[str, Any]
 PathLike = str | os.PathLike[str]
+T = TypeVar("T")
 
 _MAGIC = b"\x7fFORGEMD"
 _HEADER = struct.Struct("<8sII32s")
@@ -234,8 +235,35 @@ def read_metadata(path: PathLike, password: str | None = None, key: PathLike | N
         ArtifactError: missing, damaged, no artifact, or of a newer format.
         PasswordError: encrypted, and password or key file are missing or wrong.
     """
-    with opened(path, password, key) as (fd, where):
-        return metadata_of(fd, where, verify=False)
+
+    def read() -> Metadata:
+        with opened(path, password, key) as (fd, where):
+            return metadata_of(fd, where, verify=False)
+
+    return unless_replaced(path, read)
+
+
+def unless_replaced(path: PathLike, load: Callable[[], T]) -> T:
+    """``load()``; once more where it fails and the library at ``path`` is another one than before.
+
+    A library, its key file and its weights are opened one after the other: between them the artifact may be replaced.
+    """
+    while True:
+        before = _identity(Path(path))
+        try:
+            return load()
+        except (ArtifactError, PasswordError):
+            if before == _identity(Path(path)):
+                raise
+
+
+def _identity(path: Path) -> tuple[int, ...] | None:
+    """Tells a library from another one that took its place."""
+    try:
+        found = os.stat(path / LIBRARY_NAME if path.is_dir() else path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 @contextmanager

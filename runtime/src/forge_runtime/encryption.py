@@ -5,7 +5,8 @@ followed by its 16-byte tag. The random data key is used for one file only, so a
 chunk is authenticated together with the header, its number and whether it is the last: chunks cannot be changed,
 swapped, dropped, appended or taken from another file unnoticed.
 
-Key file: the data key, encrypted with a key that scrypt derives from the password; useless without the password.
+Key file: the data key, encrypted with a key that scrypt derives from the password; useless without the password. While one
+artifact takes the place of another it holds two such records, one for either file.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _FILE_HEADER = struct.Struct("<8sII16s")
 _KEY_MAGIC = b"FORGEKEY"
 _KEY_HEADER = struct.Struct("<8sII16s16s12s")
 _KEY_SIZE = 32
+_KEY_RECORD = _KEY_HEADER.size + _KEY_SIZE + _TAG_SIZE
 _MAX_LOG2_COST = 19
+_MAX_KEY_FILE = 2 * _KEY_RECORD
 _MAX_CHUNK = 1 << 28
 _MFD_EXEC = 0x10
 
@@ -103,7 +106,7 @@ def encrypt_file(
         out.write(header)
         for index, (chunk, last) in enumerate(_rechunk(source)):
             out.write(cipher.encrypt(_nonce(index), chunk, _associated(header, index, last)))
-    _write_private(Path(key_path), _wrap_key(key, identity, password, log2_cost))
+    write_private(Path(key_path), _wrap_key(key, identity, password, log2_cost))
 
 
 def _wrap_key(key: bytes, identity: bytes, password: str, log2_cost: int) -> bytes:
@@ -112,7 +115,8 @@ def _wrap_key(key: bytes, identity: bytes, password: str, log2_cost: int) -> byt
     return header + _aesgcm(_password_key(password, salt, log2_cost)).encrypt(nonce, key, header)
 
 
-def _write_private(path: Path, content: bytes) -> None:
+def write_private(path: Path, content: bytes) -> None:
+    """Writes a file that only this user may read."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:
         os.fchmod(file.fileno(), 0o600)
@@ -137,16 +141,37 @@ def _unwrap_key(key_path: Path, identity: bytes, password: str) -> bytes:
         content = key_path.read_bytes()
     except OSError as error:
         raise PasswordError(f"{key_path}: cannot be opened: {error.strerror}; expected the model's key file") from error
-    if len(content) != _KEY_HEADER.size + _KEY_SIZE + _TAG_SIZE or not content.startswith(_KEY_MAGIC):
+    records = _key_records(content)
+    if not records:
         raise PasswordError(f"{key_path}: not a key file, or damaged; expected the file written beside the encrypted model")
-    header = content[: _KEY_HEADER.size]
-    _, version, log2_cost, key_identity, salt, nonce = _KEY_HEADER.unpack(header)
-    _check_version(str(key_path), version)
-    if key_identity != identity:
+    for header in records:
+        _check_version(str(key_path), _KEY_HEADER.unpack(header)[1])
+    header = next((h for h in records if _KEY_HEADER.unpack(h)[3] == identity), b"")
+    if not header:
         raise PasswordError(f"{key_path}: this key file belongs to another model")
+    _, _, log2_cost, _, salt, nonce = _KEY_HEADER.unpack(header)
     if not 1 <= log2_cost <= _MAX_LOG2_COST:
         raise PasswordError(f"{key_path}: damaged; scrypt cost 2**{log2_cost}; expected at most 2**{_MAX_LOG2_COST}")
-    return _decrypt_key(key_path, _password_key(password, salt, log2_cost), nonce, content[_KEY_HEADER.size :], header)
+    return _decrypt_key(key_path, _password_key(password, salt, log2_cost), nonce, records[header], header)
+
+
+def _key_records(content: bytes) -> dict[bytes, bytes]:
+    """The wrapped keys of a key file by their headers; empty where it is none."""
+    records = [content[k : k + _KEY_RECORD] for k in range(0, min(len(content), _MAX_KEY_FILE), _KEY_RECORD)]
+    if len(content) > _MAX_KEY_FILE or not all(len(r) == _KEY_RECORD and r.startswith(_KEY_MAGIC) for r in records):
+        return {}
+    return {record[: _KEY_HEADER.size]: record[_KEY_HEADER.size :] for record in records}
+
+
+def joined_keys(new: Path, old: Path, library: Path) -> bytes:
+    """The contents of a key file that opens what the file ``new`` opens, and ``library`` as well, if ``old`` does."""
+    try:
+        records = _key_records(old.read_bytes())
+        with library.open("rb") as file:
+            _, identity = _read_header(file, str(library))
+    except (OSError, ArtifactError):
+        return new.read_bytes()
+    return new.read_bytes() + b"".join(h + wrapped for h, wrapped in records.items() if _KEY_HEADER.unpack(h)[3] == identity)
 
 
 def _decrypt_key(key_path: Path, password_key: bytes, nonce: bytes, wrapped: bytes, header: bytes) -> bytes:

@@ -53,13 +53,8 @@ class Runtime:
         verify: bool = True,
         copy_weights: bool = False,
     ) -> None:
-        with artifact.opened(path, password, key) as (fd, where):
-            metadata = artifact.metadata_of(fd, where, verify)
-            artifact.check_machine(fd, where)
-            _native.check_cpu(metadata.get("cpu_features", ""))
-            weights = _map_weights(where, metadata, verify)
-            model = _native.load(fd) if weights is None else _native.load(fd, weights, copy_weights)
-        self._init(model, metadata, num_threads)
+        loaded = artifact.unless_replaced(path, lambda: _load(path, password, key, verify, copy_weights))
+        self._init(*loaded, num_threads)
 
     @classmethod
     def from_jit(
@@ -289,6 +284,18 @@ def _named(values: Mapping[str, Any], names: list[str], where: str) -> tuple[Any
     if unknown:
         raise InputError(f"{where}: no such name; got {unknown}; expected names of {names}")
     return tuple(values.get(name) for name in names)
+
+
+def _load(
+    path: PathLike, password: str | None, key: PathLike | None, verify: bool, copy_weights: bool
+) -> tuple[_native.Model, dict[str, Any]]:
+    with artifact.opened(path, password, key) as (fd, where):
+        metadata = artifact.metadata_of(fd, where, verify)
+        artifact.check_machine(fd, where)
+        _native.check_cpu(metadata.get("cpu_features", ""))
+        weights = _map_weights(where, metadata, verify)
+        model = _native.load(fd) if weights is None else _native.load(fd, weights, copy_weights)
+    return model, metadata
 
 
 def _map_weights(library: str, metadata: dict[str, Any], check: bool) -> mmap.mmap | None:

@@ -10,6 +10,7 @@ import typer
 
 from forge.cli import source
 from forge.driver import GRAPH_STAGES, CompiledModel, Stage, artifact, check_options, compile_module, optimized_graph
+from forge.driver.replacement import KEY_NAME, LIBRARY_NAME
 from forge.errors import OptionError
 from forge.ir.nodes import Graph, Module
 from forge.ir.printer import print_module
@@ -72,9 +73,9 @@ def compile_(
 
 
 def _report(final: Path, compiled: CompiledModel, seconds: float, encrypted: bool, as_json: bool) -> None:
-    library = final / artifact.LIBRARY_NAME
+    library = final / LIBRARY_NAME
     size = library.stat().st_size
-    key = final / artifact.KEY_NAME
+    key = final / KEY_NAME
     if as_json:
         source.print_json({
             "output": str(final), "key": str(key) if encrypted else None, "library_bytes": size, "seconds": seconds,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from rich.markup import escape
 
 from forge.cli import source, structures
 from forge.errors import OptionError
+from forge.files import replacing
 
 SHOWN = 32
 """Characters of a string that are shown."""
@@ -76,15 +76,10 @@ def _statistics(array: np.ndarray) -> dict[str, float | str]:
 
 def _save(path: Path, outputs: dict[str, np.ndarray]) -> None:
     """Writes an .npz, whole or not at all; any text may be a name."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with zipfile.ZipFile(temporary, "w") as archive:
-            for name, array in outputs.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
-                    np.lib.format.write_array(stream, _storable(name, array), allow_pickle=False)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as target, zipfile.ZipFile(target, "w") as archive:
+        for name, array in outputs.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, _storable(name, array), allow_pickle=False)
 
 
 def _storable(name: str, array: np.ndarray) -> np.ndarray:

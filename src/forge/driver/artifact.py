@@ -1,7 +1,8 @@
 """Writes a compiled model to a directory: ``modelLibrary.so`` and what was asked for beside it.
 
 Everything is made in a temporary directory beside (or, where the output directory exists, inside) the final one and then renamed:
-an artifact is there whole or not at all. ``force_overwrite`` replaces the files that Forge writes and touches no others.
+an artifact is there whole or not at all. ``force_overwrite`` replaces the files that Forge writes and touches no others
+(``replacement``: at every instant the old artifact can be loaded, or the new one).
 """
 
 from __future__ import annotations
@@ -9,9 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,27 +19,22 @@ from typing import Any
 
 import numpy as np
 
+from forge import files
 from forge.codegen.link import find_compiler, link_library
+from forge.driver import replacement
 from forge.driver.compiled import CompiledModel
 from forge.driver.metadata import creation_time, describe
+from forge.driver.replacement import KEY_NAME, LIBRARY_NAME, METADATA_NAME, RELAY_NAME, weights_name
 from forge.errors import CompileError, OptionError, OutputExistsError, option
 from forge.ir.nodes import Module
 from forge.ir.printer import print_module
 from forge_runtime import artifact as format_
 from forge_runtime import encryption, include_directory
 
-LIBRARY_NAME = format_.LIBRARY_NAME
-KEY_NAME = "modelLibrary.key"
-RELAY_NAME = "model.relay"
-METADATA_NAME = "metadata.json"
-WEIGHTS_NAME = "weights.bin"
 DEFAULT_PATH = "compile_output"
 
 MAX_EMBEDDED_WEIGHTS = 3 << 29
 """Bytes; more lie in a file beside the library, because code reaches only 2 GiB far."""
-
-_NAMES = (RELAY_NAME, METADATA_NAME, KEY_NAME, WEIGHTS_NAME, LIBRARY_NAME)
-"""What Forge writes; the library comes last, so that it is there only with all it needs."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +104,7 @@ def write(compiled: CompiledModel, module: Module, options: Options) -> Path:
             _fill(work, compiled, module, options)
             if final.is_dir():
                 _check_path(final, options.force_overwrite)
-                _replace_files(work, final)
+                replacement.replace(work, final)
             else:
                 os.rename(work, final)
     except OutputExistsError:
@@ -127,36 +120,16 @@ def _working_folder(final: Path) -> Iterator[Path]:
     """A fresh folder on the same file system as ``final``; on failure, the parents made for it go as well."""
     home = final if final.is_dir() else final.parent
     missing = [p for p in (home, *home.parents) if not os.path.exists(p)]
-    work = home / f".forge-{secrets.token_hex(8)}"
     done = False
     try:
         home.mkdir(parents=True, exist_ok=True)
-        work.mkdir()
-        yield work
-        done = True
+        with files.temporary_folder(home) as work:
+            yield work
+            done = True
     finally:
-        shutil.rmtree(work, ignore_errors=True)
         for made in [] if done else missing:
             with suppress(OSError):
                 made.rmdir()
-
-
-def _replace_files(work: Path, final: Path) -> None:
-    """Moves the new files into place; the old ones come back if that fails."""
-    aside = work / "old"
-    aside.mkdir()
-    moves = [(final / name, aside / name) for name in reversed(_NAMES)] + [(work / name, final / name) for name in _NAMES]
-    moved: list[tuple[Path, Path]] = []
-    try:
-        for source, target in moves:
-            if os.path.lexists(source):
-                moved.append((source, target))
-                os.rename(source, target)
-    except BaseException:
-        for source, target in reversed(moved):
-            if os.path.lexists(target) and not os.path.lexists(source):
-                os.rename(target, source)
-        raise
 
 
 def _fill(work: Path, compiled: CompiledModel, module: Module, options: Options) -> None:
@@ -164,9 +137,10 @@ def _fill(work: Path, compiled: CompiledModel, module: Module, options: Options)
     if options.encrypt_password is not None:
         _encrypt(work, compiled, metadata, options.encrypt_password)
     elif compiled.weights.size > MAX_EMBEDDED_WEIGHTS:
-        (work / WEIGHTS_NAME).write_bytes(compiled.weights.data)
         digest = hashlib.sha256(compiled.weights.data).hexdigest()
-        metadata |= {"weights_file": WEIGHTS_NAME, "weights_sha256": digest}
+        name = weights_name(digest)
+        (work / name).write_bytes(compiled.weights.data)
+        metadata |= {"weights_file": name, "weights_sha256": digest}
         _link(work / LIBRARY_NAME, [*compiled.kernels, compiled.entry], None, metadata, work)
     else:
         objects = [*compiled.kernels, compiled.embedded_entry]
@@ -182,9 +156,9 @@ def _encrypt(work: Path, compiled: CompiledModel, metadata: dict[str, Any], pass
         size, most = compiled.weights.size, MAX_EMBEDDED_WEIGHTS
         where = f"compile: {option('encrypt_password')}"
         raise CompileError(f"{where}: got {size} bytes of weights; expected at most {most}; compile without")
-    with tempfile.TemporaryDirectory(prefix="forge-", dir=_memory_folder()) as private:
-        plain = Path(private) / LIBRARY_NAME
-        _link(plain, [*compiled.kernels, compiled.embedded_entry], compiled.weights, metadata, Path(private))
+    with files.temporary_folder(_memory_folder(), mode=0o700) as private:
+        plain = private / LIBRARY_NAME
+        _link(plain, [*compiled.kernels, compiled.embedded_entry], compiled.weights, metadata, private)
         with plain.open("rb") as stream:
             pieces = iter(lambda: stream.read(1 << 20), b"")
             encryption.encrypt_file(pieces, work / LIBRARY_NAME, work / KEY_NAME, password)

@@ -6,9 +6,7 @@ The zip's members are stored, not compressed, so their sizes are bounded by the 
 from __future__ import annotations
 
 import json
-import os
 import struct
-import tempfile
 import zipfile
 import zlib
 from os import PathLike
@@ -20,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from forge import dtypes
+from forge import dtypes, files
 from forge.errors import ForgeError, ImportModelError
 from forge.ir.arrays import from_bytes, to_bytes
 from forge.ir.nodes import Module
@@ -46,17 +44,9 @@ def save(module: Module, path: str | PathLike[str]) -> None:
         OSError: the folder is missing or not writable.
     """
     members: dict[str, str | bytes] = dict(zip(_MEMBERS, _encode(module)))
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-            for name, content in members.items():
-                archive.writestr(zipfile.ZipInfo(name, _EPOCH), content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with files.replacing(Path(path)) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), content)
 
 
 def load(path: str | PathLike[str]) -> Module:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -16,6 +14,7 @@ from forge import dtypes
 from forge.errors import OptionError
 from forge.exporters.onnx.emitter import names_read
 from forge.exporters.onnx.tensors import header, stored_bytes, tensor_proto
+from forge.files import replacing
 
 MAX_INLINE_BYTES = (1 << 31) - (1 << 24)
 """A protobuf message has at most 2 GiB."""
@@ -60,9 +59,9 @@ def save_model(
     for name, array in tensors.items():
         model.graph.initializer.append(
             _external(name, array, data.name, *places[name]) if name in outside else tensor_proto(name, array))
-    with _written(target) as model_file:
+    with replacing(target) as model_file:
         if outside:
-            with _written(data) as data_file:
+            with replacing(data) as data_file:
                 _write(data_file, outside, places)
         model_file.write(model.SerializeToString(deterministic=True))
 
@@ -106,20 +105,6 @@ def _write(file: IO[bytes], outside: Mapping[str, np.ndarray], places: Mapping[s
         offset, _ = places[name]
         file.write(b"\0" * (offset - file.tell()))
         file.write(stored_bytes(array))
-
-
-@contextmanager
-def _written(target: Path) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of ``target`` at the end, or disappears where something fails."""
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            yield stream
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 __all__ = ["save_model", "with_weights"]

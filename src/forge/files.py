@@ -1,0 +1,155 @@
+"""Files and folders that appear whole or not at all, and the removal of what killed processes left.
+
+What is being written lies beside its place under a name of its own, ``.forge-`` and 16 hexadecimal digits, and is locked
+(``flock``) by the process that writes it. Whoever writes into the same folder later removes those that nobody holds any more.
+Where the file system has no locks, none is removed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+_PREFIX = ".forge-"
+_TEMPORARY = re.compile(re.escape(_PREFIX) + "[0-9a-f]{16}")
+_LOCK = ".forge-lock"
+
+
+@contextmanager
+def temporary_folder(home: Path, mode: int = 0o777) -> Iterator[Path]:
+    """A fresh folder in ``home``, which is removed at the end unless it was renamed.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    remove_abandoned(home)
+    path, lock = _made(home, lambda path: os.mkdir(path, mode), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield path
+    finally:
+        try:
+            shutil.rmtree(path, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+@contextmanager
+def replacing(target: Path, sync: bool = False) -> Iterator[IO[bytes]]:
+    """A stream whose contents take the place of the file ``target`` at the end, or disappear where something fails.
+
+    What takes the place of a file lies on the disk first, so that a power cut leaves one of both; ``sync`` asks for that in any
+    case.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    remove_abandoned(target.parent)
+    try:
+        path, lock = _made(target.parent, lambda path: os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o666)), os.O_RDWR)
+    except OSError as error:
+        error.filename = str(target)  # the name that the user knows
+        raise
+    try:
+        with os.fdopen(lock, "w+b") as stream:
+            yield stream
+            stream.flush()
+            if sync or target.exists():
+                _sync(lock)
+            os.replace(path, target)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def flush(path: Path) -> None:
+    """Waits until the contents of a file, or the names in a folder, lie on the disk.
+
+    Raises:
+        OSError: the disk is full or broken.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _sync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Waits until no other process (or thread) is in here with the same folder."""
+    path = folder / _LOCK
+    lock = _held(path, os.O_RDWR | os.O_CREAT)
+    try:
+        yield
+    finally:
+        try:
+            path.unlink(missing_ok=True)
+        finally:
+            os.close(lock)
+
+
+def remove_abandoned(home: Path) -> None:
+    """Removes the temporary files and folders of ended processes of this user."""
+    with suppress(OSError):
+        for name in os.listdir(home):
+            if _TEMPORARY.fullmatch(name):
+                _remove_unless_held(home / name)
+
+
+def _remove_unless_held(path: Path) -> None:
+    with suppress(OSError):
+        if path.lstat().st_uid != os.geteuid():
+            return
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove(path)
+        finally:
+            os.close(handle)
+
+
+def remove(path: Path) -> None:
+    """Removes a file, a link or a folder with all it holds, as far as that is possible."""
+    with suppress(OSError):
+        path.unlink()
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _made(home: Path, make: Callable[[Path], None], flags: int) -> tuple[Path, int]:
+    """A new file or folder, and the descriptor that locks it."""
+    while True:
+        path = home / f"{_PREFIX}{secrets.token_hex(8)}"
+        make(path)
+        with suppress(FileNotFoundError):  # taken for abandoned before it was locked
+            return path, _held(path, flags)
+
+
+def _held(path: Path, flags: int) -> int:
+    """A descriptor that locks what lies at ``path`` when the lock is had: who held it before may have removed what was opened."""
+    while True:
+        handle = os.open(path, flags | os.O_CLOEXEC, 0o666)
+        try:
+            with suppress(OSError):  # no locks there
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.path.lexists(path) and os.path.samestat(os.fstat(handle), os.lstat(path)):
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+def _sync(handle: int) -> None:
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):  # the file system cannot tell
+            raise
