@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -93,6 +94,14 @@ def test_empty_password_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PasswordError, match="the password is empty"):
         encryption.encrypt_file([b"abc"], tmp_path / "a", tmp_path / "b", "")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("module", ["ciphers.aead", "kdf.scrypt"])
+def test_a_missing_package_is_named(encrypt: Callable[..., Sealed], monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    sealed = encrypt(b"content")
+    monkeypatch.setitem(sys.modules, f"cryptography.hazmat.primitives.{module}", None)
+    with pytest.raises(ArtifactError, match=r"cryptography, which is not installed; pip install cryptography$"):
+        opened(sealed)
 
 
 def test_wrong_key_file(encrypt: Callable[..., Sealed], tmp_path: Path) -> None:

@@ -39,13 +39,14 @@ _MAX_LOG2_COST = 19
 _MAX_KEY_FILE = 2 * _KEY_RECORD
 _MAX_CHUNK = 1 << 28
 _MFD_EXEC = 0x10
+_NEEDS_CRYPTOGRAPHY = "encrypted models need the package cryptography, which is not installed; pip install cryptography"
 
 
 def _aesgcm(key: bytes) -> AESGCM:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
-        raise ArtifactError("encrypted models need the package cryptography; pip install cryptography") from error
+        raise ArtifactError(_NEEDS_CRYPTOGRAPHY) from error
     return AESGCM(key)
 
 
@@ -53,7 +54,7 @@ def _password_key(password: str, salt: bytes, log2_cost: int) -> bytes:
     try:
         from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
     except ImportError as error:
-        raise ArtifactError("encrypted models need the package cryptography; pip install cryptography") from error
+        raise ArtifactError(_NEEDS_CRYPTOGRAPHY) from error
     return Scrypt(salt=salt, length=_KEY_SIZE, n=1 << log2_cost, r=8, p=1).derive(password.encode())
 
 
