@@ -371,8 +371,11 @@ class IRModule:
         Args:
             remove_stacks: write ``stack``, which TensorRT lacks, as a concatenation.
             simplify_batch_matmul: write batched products by one constant matrix as ``nn.dense``.
-            simplify_scalar_add: give scalars that are added the shape of the other operand.
+            simplify_scalar_add: take additions of scalars, too, as tensors of the other operand's rank.
             remove_no_mac_subgraphs: leave parts in ``main`` that neither multiply and accumulate nor reduce.
+
+        Raises:
+            OptionError: a flag is no bool; InvalidGraphError: ``main`` breaks a rule of the IR.
         """
         warnings.warn(_DEPRECATED.format("partition_for_tensorrt", "IRModule.partition, which takes any backend, stays"),
                       DeprecationWarning, stacklevel=2)
@@ -380,7 +383,11 @@ class IRModule:
             module, remove_stacks, simplify_batch_matmul, simplify_scalar_add, remove_no_mac_subgraphs))
 
     def inline_partitions(self) -> None:
-        """Puts the bodies of all functions back into ``main``, in place; drops the functions. Deprecated."""
+        """Puts the bodies of all functions back into ``main``, in place; drops the functions. Deprecated.
+
+        It undoes `partition` and `partition_for_tensorrt`: the module equals what it was, names included, but for stacks and
+        batched products that the latter had written in another way.
+        """
         warnings.warn(_DEPRECATED.format("inline_partitions", "IRModule(ir, inline_partitions=True) makes one without functions"),
                       DeprecationWarning, stacklevel=2)
         self._inline()

@@ -185,3 +185,12 @@ def test_form() -> None:
     assert 0 < structural_hash(example()) < 1 << 56
     assert len(fingerprint(example())) == 32
     assert int(fingerprint(example()), 16) > 0
+
+
+def test_the_order_of_independent_nodes_does_not_count() -> None:
+    first, second = "%0 = tanh(%x)", "%1 = exp(%x)"
+    both = [f"def @main(%x: float32) {{ {a}; {b}; add(%0, %1) }}" for a, b in ((first, second), (second, first))]
+    modules = [parse_module(text) for text in both]
+    assert fingerprint(modules[0]) == fingerprint(modules[1]) and structural_hash(modules[0]) == structural_hash(modules[1])
+    other = parse_module(f"def @main(%x: float32) {{ {first}; {second}; add(%1, %0) }}")
+    assert fingerprint(other) != fingerprint(modules[0])

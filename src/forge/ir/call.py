@@ -6,12 +6,12 @@ types, so that types can be inferred without the module; ``verify`` compares the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from forge import dims
-from forge.dims import Dim, DimExpr
+from forge.dims import Dim
 from forge.errors import InvalidGraphError, TypeInferenceError
 from forge.ir import op as op_registry
 from forge.ir import types as T
@@ -78,17 +78,55 @@ def bind_parameters(function: str, callee: Graph, operands: Sequence[Value | Non
     """
     if len(operands) != len(callee.inputs):
         raise TypeInferenceError(f"@{function}: got {len(operands)} operands; expected {len(callee.inputs)}")
-    bindings: dict[str, Dim] = {}
+    given: list[Value] = []
     for parameter, operand in zip(callee.inputs, operands):
         if operand is None:
             raise TypeInferenceError(f"@{function}: operand %{parameter.name} is missing")
-        for formal, actual in _dimension_pairs(parameter.type, operand.type):
-            if isinstance(formal, DimExpr) and dims.symbols(formal) == [str(formal)]:
-                bindings.setdefault(str(formal), actual)
+        given.append(operand)
+    types = [(p.type, v.type) for p, v in zip(callee.inputs, given)]
+    bindings = bind_dimensions([pair for types_ in types for pair in T.dimension_pairs(*types_)])
+    for parameter, operand in zip(callee.inputs, given):
+        untold = [s for s in T.symbols(parameter.type) if s not in bindings]
+        if untold and T.same_form(parameter.type, operand.type):
+            problem = f"got {operand.type} for {parameter.type}, which does not tell {' and '.join(dict.fromkeys(untold))}"
+            expectation = "expected a parameter with that dimension, or one symbol for the whole size"
+            raise TypeInferenceError(f"@{function}: operand %{parameter.name}: {problem}; {expectation}")
         expected = T.substitute(parameter.type, bindings)
         if expected != operand.type:
             raise TypeInferenceError(f"@{function}: operand %{parameter.name}: got {operand.type}; expected {expected}")
     return bindings
+
+
+def bind_dimensions(pairs: Sequence[tuple[Dim, Dim]]) -> dict[str, Dim]:
+    """What the symbols of the first dimensions are where these equal the second ones, whose symbols are others.
+
+    A dimension tells its symbol if it is that symbol, or linear in it with others that are told.
+    """
+    bindings: dict[str, Dim] = {}
+    for formal, actual in pairs:
+        if dims.symbols(formal) == [str(formal)]:
+            bindings.setdefault(str(formal), actual)
+    pending = [(formal, actual) for formal, actual in pairs if dims.symbols(formal) != [str(formal)]]
+    while found := [told for formal, actual in pending if (told := _told(formal, actual, bindings)) is not None]:
+        for name, dim in found:
+            bindings.setdefault(name, dim)
+    return bindings
+
+
+def _told(formal: Dim, actual: Dim, bindings: Mapping[str, Dim]) -> tuple[str, Dim] | None:
+    """The symbol of ``formal`` that has no binding yet, and what it is."""
+    unbound = [s for s in dims.symbols(formal) if s not in bindings]
+    if len(unbound) != 1:
+        return None
+    name = unbound[0]
+    rest = dims.substitute(formal, {name: 0})
+    slope = dims.substitute(formal, {name: 1}) - rest
+    if not isinstance(slope, int) or formal != slope * dims.symbol(name) + rest:
+        return None
+    outside = dims.substitute(rest, bindings)
+    size = dims.floordiv(actual - outside, slope)
+    low = dims.bounds(size)[0]
+    return (name, size) if size * slope + outside == actual and low is not None and low >= 0 else None
 
 
 def verify_calls(module: Module) -> None:
@@ -151,12 +189,4 @@ def _verify_acyclic(calls: dict[str, list[str]]) -> None:
                 path.append((following, iter(calls[following])))
 
 
-def _dimension_pairs(formal: T.Type, actual: T.Type) -> Iterator[tuple[Dim, Dim]]:
-    match formal, actual:
-        case T.TensorType(shape=a), T.TensorType(shape=b):
-            yield from zip(a, b)
-        case (T.SequenceType(element=a), T.SequenceType(element=b)) | (T.OptionalType(element=a), T.OptionalType(element=b)):
-            yield from _dimension_pairs(a, b)
-
-
-__all__ = ["CALL", "Call", "CallAttrs", "bind_parameters", "call_function", "result_types", "verify_calls"]
+__all__ = ["CALL", "Call", "CallAttrs", "bind_dimensions", "bind_parameters", "call_function", "result_types", "verify_calls"]

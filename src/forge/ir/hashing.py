@@ -21,7 +21,8 @@ from forge.ir.text import attribute_text
 def structural_hash(module: Module) -> int:
     """Structure, types, attributes, and constants but float tensors count; names (but those of functions) and params do not.
 
-    The names of symbols do not count either: they are numbered in the order of their appearance.
+    The names of symbols do not count either: they are numbered in the order of their appearance. Nor does the order of nodes
+    that do not depend on each other.
     """
     return int.from_bytes(_digest(module, contents=False)[:7], "little")
 
@@ -60,7 +61,7 @@ class _Hasher:
             number[value] = len(number)
             self.add("in", self.type(value.type))
         self.add("attributes", [(k, attribute_text(v)) for k, v in graph.attributes.items()])
-        for node in graph.nodes:
+        for node in _by_dependence(graph):
             if node.op_def is not CONSTANT:
                 self.node(node, number)
         self.add("out", [self.operand(v, number) for v in graph.outputs])
@@ -99,6 +100,21 @@ class _Hasher:
             state.update(_contents(array))
             self.arrays[key] = (array, state.hexdigest())
         return self.arrays[key][1]
+
+
+def _by_dependence(graph: Graph) -> list[Node]:
+    """The nodes in an order that only depends on what they compute: those behind the outputs first, each after what it reads."""
+    order: dict[Node, None] = {}
+    entered: set[Node] = set()
+    roots = [v.producer for v in graph.outputs if v.producer is not None]
+    pending = [*reversed(graph.nodes), *reversed(roots)]
+    while pending:
+        node = pending[-1]
+        if node in entered:
+            order.setdefault(pending.pop())
+        entered.add(node)
+        pending.extend(p for p in reversed(node.pred) if p not in entered and p.graph is graph)
+    return list(order)
 
 
 def _attribute_key(value: Any) -> str:

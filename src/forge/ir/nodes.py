@@ -22,9 +22,10 @@ from forge.errors import InvalidGraphError
 from forge.ir import op as op_registry
 from forge.ir.arrays import held
 from forge.ir.attributes import frozen
+from forge.ir.attributes import symbols as attribute_symbols
 from forge.ir.op import NoAttrs, OpDef
 from forge.ir.params import Params
-from forge.ir.types import TensorType, Type
+from forge.ir.types import TensorType, Type, symbols
 
 
 class Value:
@@ -234,15 +235,16 @@ class Graph:
         return len(value.uses) + sum(value is out for out in self.outputs)
 
     def sort(self) -> None:
-        """Restores topological order, keeping the present order where it is free.
+        """Restores topological order, keeping the present order where it is free: operands and symbols before their use.
 
         Raises:
             InvalidGraphError: there is a cycle.
         """
+        sources = self.symbol_sources()
         order: list[Node] = []
         finished: dict[Node, bool] = {}
         for root in self.nodes:
-            stack = [] if root in finished else [(root, iter(root.pred))]
+            stack = [] if root in finished else [(root, iter([*root.pred, *sources.get(root, ())]))]
             while stack:
                 node, predecessors = stack[-1]
                 finished[node] = False
@@ -254,8 +256,23 @@ class Graph:
                 elif following in finished:
                     raise InvalidGraphError(f"node {node.label}: is part of a cycle")
                 else:
-                    stack.append((following, iter(following.pred)))
+                    stack.append((following, iter([*following.pred, *sources.get(following, ())])))
         self.nodes = order
+
+    def symbol_sources(self) -> dict[Node, list[Node]]:
+        """For each node that uses symbols which its operands do not have: the nodes that introduce them."""
+        told = {s for v in self.inputs for s in symbols(v.type)}
+        uses: dict[Node, set[str]] = {}
+        introduced: dict[str, Node] = {}
+        for node in self.nodes:
+            known = told.union(s for v in node.operands if v is not None for s in symbols(v.type))
+            inner = [n for region in node.regions for n in region.walk()]
+            uses[node] = {s for n in (node, *inner) for s in attribute_symbols(n.attrs)}
+            for name in {s for v in node.results for s in symbols(v.type)} - uses[node] - known:
+                introduced.setdefault(name, node)
+            uses[node] -= known
+        found = {n: [introduced[s] for s in sorted(names) if introduced.get(s, n) is not n] for n, names in uses.items()}
+        return {node: sources for node, sources in found.items() if sources}
 
     def walk(self) -> Iterator[Node]:
         """All nodes, those of regions after their node."""

@@ -27,6 +27,7 @@ from forge.ir.call import CALL, bind_parameters, result_types
 from forge.ir.nodes import ConstantAttrs, Graph, Module, Node, Value, clone_node
 from forge.ir.op import Trait
 from forge.ir.retype import infer_again, substitute_in_graph
+from forge.ir.untold import name_whole_sizes
 from forge.ir.verifier import verify_graph
 
 MAX_ROUNDS = 50  # and one more for each node that the graph has at the beginning
@@ -243,14 +244,32 @@ class Editor:
 def extract(graph: Graph, outputs: Sequence[Value], inputs: Sequence[Value] = ()) -> Graph:
     """A new graph that computes ``outputs`` from ``inputs``.
 
-    Inputs of ``graph`` that are still needed, be it for a symbol that only they define, are added behind them.
+    Inputs of ``graph`` that are still needed, be it for a symbol that only they define, are added behind them. Sizes of
+    ``inputs`` such as ``b*s`` that no input tells apart become one symbol.
 
     Raises:
         InvalidGraphError: an output or input is not of ``graph``, or the extracted graph breaks a rule.
     """
+    result = _extracted(graph, outputs, inputs, set())
+    left = name_whole_sizes(result, only_plain=True)
+    telling = set()
+    for value in graph.inputs:
+        told = {s for d, _ in T.dimension_pairs(value.type, value.type) for s in dims.symbols(d) if s == str(d)}
+        if not left.isdisjoint(told):
+            telling.add(value)
+            left -= told
+    if telling:
+        result = _extracted(graph, outputs, inputs, telling)
+        name_whole_sizes(result, only_plain=True)
+    verify_graph(result, "extract")
+    return result
+
+
+def _extracted(graph: Graph, outputs: Sequence[Value], inputs: Sequence[Value], added: set[Value]) -> Graph:
+    """Not verified; ``added``: inputs of ``graph`` that are inputs in any case."""
     mapping: dict[Value, Value] = {}
     result = Graph()
-    needed = _needed(outputs, set(inputs))
+    needed = _needed(outputs, set(inputs)) | added
     nodes = [n for n in graph.nodes if any(v in needed and v not in inputs for v in n.results)]
     walked = [*nodes, *(inner for n in nodes for region in n.regions for inner in region.walk())]
     missing_symbols = {s for n in walked for s in attributes.symbols(n.attrs)}
@@ -267,7 +286,6 @@ def extract(graph: Graph, outputs: Sequence[Value], inputs: Sequence[Value] = ()
     if missing:
         raise InvalidGraphError(f"extract: %{missing[0].name or missing[0].index} is not a value of the graph")
     result.outputs = [mapping[v] for v in outputs]
-    verify_graph(result, "extract")
     return result
 
 

@@ -161,7 +161,7 @@ def mismatch(declared: Sequence[Type], inferred: Sequence[Type], known: Collecti
     are not known either.
     """
     names: dict[str, Dim] = {}
-    pairs = [pair for d, i in zip(declared, inferred) for pair in _dimension_pairs(d, i)]
+    pairs = [pair for d, i in zip(declared, inferred) for pair in dimension_pairs(d, i)]
     for ours, theirs in sorted(pairs, key=lambda pair: dims.symbols(pair[1]) != [str(pair[1])]):
         new = [s for s in dims.symbols(ours) if s not in known and s not in map(str, names.values())]
         old = [s for s in dims.symbols(theirs) if s not in known and s not in names]
@@ -170,12 +170,23 @@ def mismatch(declared: Sequence[Type], inferred: Sequence[Type], known: Collecti
     return next(((d, i) for d, i in zip(declared, inferred) if d != substitute(i, names)), None)
 
 
-def _dimension_pairs(a: Type, b: Type) -> Iterator[tuple[Dim, Dim]]:
+def dimension_pairs(a: Type, b: Type) -> Iterator[tuple[Dim, Dim]]:
+    """Dimensions of two types at the same place."""
     match a, b:
         case TensorType(), TensorType():
             yield from zip(a.shape, b.shape)
         case (SequenceType(element=x), SequenceType(element=y)) | (OptionalType(element=x), OptionalType(element=y)):
-            yield from _dimension_pairs(x, y)
+            yield from dimension_pairs(x, y)
+
+
+def same_form(a: Type, b: Type) -> bool:
+    """Whether the types differ in dimensions only."""
+    match a, b:
+        case TensorType(), TensorType():
+            return a.dtype == b.dtype and a.rank == b.rank
+        case (SequenceType(element=x), SequenceType(element=y)) | (OptionalType(element=x), OptionalType(element=y)):
+            return same_form(x, y)
+    return a == b
 
 
 def symbols(type_: Type) -> Iterator[str]:

@@ -5,12 +5,17 @@ Needs ``context.options["module"]``; without it, a graph with calls is left alon
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
+from forge import dims
 from forge.dims import Dim
 from forge.errors import InvalidGraphError
 from forge.ir.call import CALL, bind_parameters, verify_calls
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.nodes import CONSTANT, ConstantAttrs, Graph, Module, Node, Value
 from forge.ir.retype import substitute_in_graph
 from forge.ir.shapes import fresh_symbol
+from forge.ir.types import dimension_pairs
 from forge.passes.base import PassContext
 from forge.passes.rewriting import attribute_symbols, before, live_nodes, on_all_graphs, replace, value_symbols
 
@@ -41,8 +46,12 @@ class _Inliner:
 
     def _inline_calls(self, graph: Graph) -> int:
         calls = [n for n in live_nodes(graph) if n.op_def is CALL]
+        bodies = [self._body(call.attributes["function"]) for call in calls]
+        names = Counter(n.name for g in (graph, *bodies) for n in g.nodes if n.op_def is not CONSTANT)
         for call in calls:
-            self._inline_call(graph, call)
+            self._inline_call(graph, call, names)
+        if calls:
+            _merge_constants(graph)
         return len(calls)
 
     def _body(self, name: str) -> Graph:
@@ -51,7 +60,7 @@ class _Inliner:
             self.inline(self.bodies[name])
         return self.bodies[name]
 
-    def _inline_call(self, graph: Graph, call: Node) -> None:
+    def _inline_call(self, graph: Graph, call: Node, names: Mapping[str, int]) -> None:
         name = call.attributes["function"]
         body = self._body(name).copy()
         if len(graph.nodes) + len(body.nodes) > MAX_NODES:
@@ -60,15 +69,19 @@ class _Inliner:
         for parameter, operand in zip(body.inputs, call.operands, strict=True):
             assert operand is not None
             body.replace_uses(parameter, operand)
-        _splice(graph, call, body)
+        _splice(graph, call, body, names)
         replace(graph, call, *_distinct(graph, call, body.outputs))
         if call.graph is graph:
             graph.remove(call)
 
 
 def _symbols(name: str, body: Graph, call: Node) -> dict[str, Dim]:
-    """What each symbol of the function is here: an extent of an operand, or a symbol of its own."""
+    """What each symbol of the function is here: a size of an operand or of a result of the call, or a symbol of its own."""
     bound = bind_parameters(name, body, call.operands)
+    for inside, outside in zip(body.outputs, call.results, strict=True):
+        for formal, actual in dimension_pairs(inside.type, outside.type):
+            if dims.symbols(formal) == [str(formal)]:
+                bound.setdefault(str(formal), actual)
     for node in body.walk():
         used = [s for v in node.results for s in value_symbols(v)]
         for symbol in [*used, *attribute_symbols(node.attributes)]:
@@ -77,13 +90,25 @@ def _symbols(name: str, body: Graph, call: Node) -> dict[str, Dim]:
     return bound
 
 
-def _splice(graph: Graph, call: Node, body: Graph) -> None:
-    """Moves the nodes of ``body`` in front of ``call``."""
+def _splice(graph: Graph, call: Node, body: Graph, names: Mapping[str, int]) -> None:
+    """Moves the nodes of ``body`` in front of ``call``; a name that others have too gets that of the call in front."""
     position = graph.nodes.index(call)
     for node in body.nodes:
         node.graph = graph
-        node.name = f"{call.name}/{node.name}" if call.name and node.name else node.name
+        if call.name and node.name and names[node.name] > 1:
+            node.name = f"{call.name}/{node.name}"
     graph.nodes[position:position] = body.nodes
+
+
+def _merge_constants(graph: Graph) -> None:
+    """A constant that several functions had a copy of is one again."""
+    first: dict[tuple[int, str], Value] = {}
+    for node in list(graph.nodes):
+        if isinstance(node.attrs, ConstantAttrs) and not graph.is_output(node.result):
+            kept = first.setdefault((id(node.attrs.value), node.name), node.result)
+            if kept is not node.result:
+                graph.replace_uses(node.result, kept)
+                graph.remove(node)
 
 
 def _distinct(graph: Graph, call: Node, values: list[Value]) -> list[Value]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from forge.errors import InvalidGraphError
 from forge.ir.builder import Builder
 from forge.ir.call import call_function
 from forge.ir.nodes import Graph, Module, Node, Value, clone_node
-from forge.ir.types import symbols
-from forge.ir.verifier import verify
-from forge.passes.rewriting import attribute_symbols, new_symbols
+from forge.ir.untold import name_whole_sizes
+from forge.ir.verifier import verify, verify_graph
+from forge.passes.rewriting import new_symbols
 
 COMPILER = "Compiler"
 """Attribute of a function: the backend it is for."""
@@ -38,8 +39,8 @@ def run(module: Module, backend: str, supported: Predicate, keep: Choice = lambd
     graph, made = module.main, 0
     for nodes in _regions(graph, lambda node: _movable(node) and supported(node)):
         inputs = _inputs(nodes)
-        if keep(nodes, inputs) and _closed(nodes, inputs):
-            _outline(module, nodes, inputs, _unused(module, f"{backend}_main_{made}"), backend)
+        name = _unused(module, f"{backend}_main_{made}")
+        if keep(nodes, inputs) and _outline(module, nodes, inputs, name, backend):
             made += 1
     verify(module)
     return made
@@ -71,6 +72,11 @@ class _Regions:
     def __init__(self, graph: Graph, inside: set[Node]) -> None:
         self.graph = graph
         self.inside = inside
+        self.sources = graph.symbol_sources()
+        self.users: dict[Node, list[Node]] = {}  # of symbols that a node introduces
+        for node, sources in self.sources.items():
+            for source in sources:
+                self.users.setdefault(source, []).append(node)
         self.parent = {node: node for node in graph.nodes}
         self.order = {node: k for k, node in enumerate(graph.nodes)}
 
@@ -101,7 +107,8 @@ class _Regions:
         """How often a path to the node has changed sides, at most; constants do not count."""
         stages: dict[Node, int] = {}
         for node in self.graph.nodes:
-            steps = [stages[p] + ((p in self.inside) != (node in self.inside)) for p in node.pred if not _is_constant(p)]
+            before = [*(p for p in node.pred if not _is_constant(p)), *self.sources.get(node, ())]
+            steps = [stages[p] + ((p in self.inside) != (node in self.inside)) for p in before]
             stages[node] = max(steps, default=0)
         return stages
 
@@ -129,7 +136,7 @@ class _Regions:
         return False
 
     def _after(self, nodes: Iterable[Node]) -> list[Node]:
-        return [self.root(user) for node in nodes for user in node.succ]
+        return [self.root(user) for node in nodes for user in (*node.succ, *self.users.get(node, ()))]
 
 
 def _inputs(nodes: Sequence[Node]) -> list[Value]:
@@ -139,26 +146,33 @@ def _inputs(nodes: Sequence[Node]) -> list[Value]:
     return list(dict.fromkeys(read))
 
 
-def _closed(nodes: Sequence[Node], inputs: Sequence[Value]) -> bool:
-    """Whether the inputs define every symbol that the region uses."""
-    known = {s for v in inputs for s in symbols(v.type)}
-    used = {s for n in nodes for v in n.results for s in symbols(v.type)}
-    return used | {s for n in nodes for s in attribute_symbols(n.attributes)} <= known
-
-
 def _unused(module: Module, name: str) -> str:
     while name in module.graphs:
         name += "_"
     return name
 
 
-def _outline(module: Module, nodes: Sequence[Node], inputs: Sequence[Value], name: str, backend: str) -> None:
-    """Moves ``nodes`` into a new function, and calls that in their place."""
+def _outline(module: Module, nodes: Sequence[Node], inputs: Sequence[Value], name: str, backend: str) -> bool:
+    """Moves ``nodes`` into a new function and calls it in their place; False where its inputs would not tell all symbols."""
     graph, own = module.main, set(nodes)
     results = [v for n in nodes for v in n.results
                if graph.is_output(v) or any(user not in own for user, _ in v.uses)]
-    function = Graph(name=name)
+    function = _function(nodes, inputs, results, name)
+    if not _is_closed(function):
+        return False
     function.attributes = {COMPILER: backend, "Primitive": 1, "Inline": 1, "global_symbol": name}
+    module.graphs[name] = function
+    called = call_function(Builder(graph), name, function, *inputs, name=name)
+    for old, new in zip(results, called, strict=True):
+        new.name = old.name
+        graph.replace_uses(old, new)
+    _remove(graph, nodes)
+    graph.sort()
+    return True
+
+
+def _function(nodes: Sequence[Node], inputs: Sequence[Value], results: Sequence[Value], name: str) -> Graph:
+    function = Graph(name=name)
     mapping = {v: function.add_input(v.type, v.name or f"input_{k}") for k, v in enumerate(inputs)}
     for node in nodes:
         for value in node.operands:
@@ -167,13 +181,18 @@ def _outline(module: Module, nodes: Sequence[Node], inputs: Sequence[Value], nam
         function.insert(clone_node(node, mapping))
     function.outputs = [mapping[v] for v in results]
     _distinct_names(function)
-    module.graphs[name] = function
-    called = call_function(Builder(graph), name, function, *inputs, name=name)
-    for old, new in zip(results, called, strict=True):
-        new.name = old.name
-        graph.replace_uses(old, new)
-    _remove(graph, nodes)
-    graph.sort()
+    return function
+
+
+def _is_closed(function: Graph) -> bool:
+    """Whether the inputs tell every symbol, after whole sizes that they do not tell have got symbols of their own."""
+    if name_whole_sizes(function):
+        return False
+    try:
+        verify_graph(function)
+    except InvalidGraphError:
+        return False
+    return True
 
 
 def _distinct_names(function: Graph) -> None:

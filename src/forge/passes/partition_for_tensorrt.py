@@ -12,10 +12,11 @@ from types import MappingProxyType
 import numpy as np
 
 from forge.dims import is_static
+from forge.errors import OptionError
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.types import TensorType
 from forge.passes import partition
-from forge.passes.rewriting import before, live_nodes, remove_unused, replace
+from forge.passes.rewriting import before, live_nodes, replace
 
 BACKEND = "tensorrt"
 MULTIPLY_ACCUMULATE = frozenset({
@@ -36,14 +37,19 @@ def run(
     Args:
         remove_stacks: write ``stack``, which TensorRT lacks, as a concatenation first.
         simplify_batch_matmul: write a batched product by one constant matrix as ``nn.dense`` first.
-        simplify_scalar_add: give the scalars that are added the shape of the other operand first.
+        simplify_scalar_add: take additions of scalars too, which a backend is to give as tensors of the other operand's rank.
         remove_no_mac_subgraphs: leave regions in ``main`` that hold nothing of `MULTIPLY_ACCUMULATE`.
 
     Raises:
-        InvalidGraphError: the module breaks a rule of the IR.
+        OptionError: a flag is no bool; InvalidGraphError: the module breaks a rule of the IR.
     """
+    flags = {"remove_stacks": remove_stacks, "simplify_batch_matmul": simplify_batch_matmul,
+             "simplify_scalar_add": simplify_scalar_add, "remove_no_mac_subgraphs": remove_no_mac_subgraphs}
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise OptionError(f"partition_for_tensorrt: {name}: got {flag!r}; expected True or False")
     rewrites = [(remove_stacks, "stack", _without_stack), (simplify_batch_matmul, "nn.batch_matmul", _as_dense),
-                (simplify_batch_matmul, "nn.matmul", _as_dense), (simplify_scalar_add, "add", _with_broadcast_scalar)]
+                (simplify_batch_matmul, "nn.matmul", _as_dense)]
     for wanted, op, rewrite in rewrites:
         for node in live_nodes(module.main) if wanted else ():
             if node.op == op:
@@ -53,7 +59,10 @@ def run(
         worth = not remove_no_mac_subgraphs or any(n.op in MULTIPLY_ACCUMULATE for n in nodes)
         return worth and bool(inputs) and all(v.rank for v in inputs) and len({v.shape[0] for v in inputs}) == 1
 
-    return partition.run(module, BACKEND, is_supported, keep)
+    def supported(node: Node) -> bool:
+        return is_supported(node) and (simplify_scalar_add or not _adds_scalar(node))
+
+    return partition.run(module, BACKEND, supported, keep)
 
 
 def is_supported(node: Node) -> bool:
@@ -93,10 +102,15 @@ def _axes(node: Node, name: str = "axis") -> list[int]:
 
 
 def _elementwise(node: Node) -> bool:
-    """Operands of equal rank with one batch size; constants may have a batch of one."""
-    ranks = {v.rank for v in node.operands if v is not None}
+    """Operands of equal rank with one batch size; constants may have a batch of one, or lack leading dimensions as biases do."""
+    ranks = {v.rank for v in node.operands if v is not None and v.constant is None}
     batches = {v.shape[0] for v in node.operands if v is not None and v.rank and v.constant is None}
-    return len(ranks) == 1 and 0 not in ranks and len(batches) == 1
+    return ranks == {node.result.rank} and 0 not in ranks and len(batches) == 1
+
+
+def _adds_scalar(node: Node) -> bool:
+    return node.op == "add" and any(
+        v is not None and v.constant is not None and v.constant.size == 1 and v.rank < node.result.rank for v in node.operands)
 
 
 def _convolution(node: Node) -> bool:
@@ -212,7 +226,7 @@ _CHECKS: Mapping[str, Callable[[Node], bool]] = MappingProxyType({
     **dict.fromkeys(("nn.conv2d_transpose", "nn.conv3d_transpose"), _transposed),
     **dict.fromkeys(("add", "subtract", "multiply", "divide", "power", "maximum", "minimum"), _elementwise),
     **dict.fromkeys(("nn.relu", "nn.leaky_relu", "sigmoid", "tanh", "exp", "log", "sqrt", "abs", "negative", "sin", "cos", "atan",
-                     "ceil", "floor", "erf", "nn.batch_flatten"), _anything),
+                     "ceil", "floor", "erf", "nn.gelu", "nn.silu", "nn.batch_flatten"), _anything),
     **dict.fromkeys(("sum", "prod", "max", "min", "mean"), _reduction),
     **dict.fromkeys(("nn.max_pool2d", "nn.avg_pool2d", "nn.max_pool3d", "nn.avg_pool3d"), _pool),
     **dict.fromkeys(("nn.global_max_pool2d", "nn.global_avg_pool2d"), _global_pool),
@@ -249,18 +263,3 @@ def _as_dense(graph: Graph, node: Node) -> None:
     constant = builder.constant(np.ascontiguousarray(matrix), name=weight.name if weight is not None else "")
     made = builder.call("nn.dense", data, constant, units=matrix.shape[0], out_dtype=node.attributes["out_dtype"], name=node.name)
     replace(graph, node, made)
-
-
-def _with_broadcast_scalar(graph: Graph, node: Node) -> None:
-    """``add(%x, 2)`` --> ``add(%x, c)`` with c of the rank of %x and its shape, but for a batch of one."""
-    for position, value in enumerate(node.operands):
-        other = node.operands[1 - position]
-        if value is None or other is None or value.constant is None or value.constant.size != 1 or other.constant is not None:
-            continue
-        if other.rank == 0 or not is_static(*other.shape[1:]) or value.rank > other.rank:
-            continue
-        full = np.full((1, *other.shape[1:]), value.constant.reshape(()), value.constant.dtype)
-        node.set_operand(position, before(graph, node).constant(full, name=value.name))
-        assert value.producer is not None
-        remove_unused(graph, value.producer)
-        return

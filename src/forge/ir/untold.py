@@ -1,0 +1,115 @@
+"""Symbols of a graph that the sizes of its inputs do not tell: ``b`` and ``s`` where the only input is ``Tensor[(b*s, 4)]``.
+
+A part that is cut out of a graph reads what was computed before it, so that its inputs may have such sizes. Where it needs the
+whole size only, that becomes a symbol of its own: ``Tensor[(d_0, 4)]``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from forge import dims
+from forge.dims import Dim, DimExpr, Monomial, Operation
+from forge.ir import attributes
+from forge.ir import types as T
+from forge.ir.call import bind_dimensions
+from forge.ir.nodes import Graph, Value
+
+
+def untold(graph: Graph, only_plain: bool = False) -> set[str]:
+    """Symbols that the inputs' sizes use and do not tell; ``only_plain``: a size of ``2*n`` does not tell ``n``."""
+    found = [d for v in graph.inputs for d in _dims(v.type)]
+    told = bind_dimensions([(d, d) for d in found if not only_plain or dims.symbols(d) == [str(d)]])
+    return {s for d in found for s in dims.symbols(d) if s not in told}
+
+
+def name_whole_sizes(graph: Graph, only_plain: bool = False) -> set[str]:
+    """Gives sizes of inputs whose symbols are not told a symbol of their own, throughout the graph, in place.
+
+    Returns the symbols of which the graph needs more than the whole sizes; nothing is changed if there are any.
+    """
+    missing = untold(graph, only_plain)
+    if not missing:
+        return set()
+    taken = {s for v in [*graph.inputs, *_values(graph)] for s in T.symbols(v.type)}
+    names = (n for k in itertools.count() if (n := f"d_{k}") not in taken)
+    sizes = dict.fromkeys(d for v in graph.inputs for d in _dims(v.type) if not missing.isdisjoint(dims.symbols(d)))
+    rules: list[tuple[DimExpr, DimExpr]] = []
+    for size in sizes:  # an earlier one may tell a later one: 2*b*s after b*s
+        rest = _rewritten(size, rules)
+        if isinstance(rest, DimExpr) and not missing.isdisjoint(dims.symbols(rest)):
+            rules.append((rest, dims.symbol(next(names))))
+    left: set[str] = set()
+
+    def check(dim: DimExpr) -> Dim:
+        left.update(missing.intersection(dims.symbols(_rewritten(dim, rules))))
+        return dim
+
+    _map_dims(graph, check)
+    if not left:
+        _map_dims(graph, lambda d: _rewritten(d, rules))
+    return left
+
+
+def _rewritten(dim: Dim, rules: Sequence[tuple[DimExpr, DimExpr]]) -> Dim:
+    """``dim`` in terms of the symbols that stand for whole sizes."""
+    for size, symbol in rules:
+        dim = _with_whole(dim, size, symbol)
+    return dim
+
+
+def _with_whole(dim: Dim, size: DimExpr, symbol: DimExpr) -> Dim:
+    """``dim`` with ``symbol`` in the place of ``size``: its leading product becomes ``symbol`` less the other terms."""
+    if isinstance(dim, int):
+        return dim
+    (leading, factor), *others = size.terms
+    rest: Dim = symbol - DimExpr(tuple(others)) if others else symbol
+    total: Dim = 0
+    for monomial, coefficient in dim.terms:
+        left, power = _divided(monomial, leading)
+        while power and coefficient % factor**power:
+            left, power = (*left, *leading), power - 1
+        term: Dim = coefficient // factor**power if power else coefficient
+        for atom in left:
+            term = term * (_operation_with_whole(atom, size, symbol) if isinstance(atom, Operation) else DimExpr((((atom,), 1),)))
+        total = total + dims.product([term, *[rest] * power])
+    return total
+
+
+def _operation_with_whole(atom: Operation, size: DimExpr, symbol: DimExpr) -> Dim:
+    return _BINARY[atom.op](_with_whole(atom.a, size, symbol), _with_whole(atom.b, size, symbol))
+
+
+_BINARY: dict[str, Callable[[Dim, Dim], Dim]] = {
+    "floordiv": dims.floordiv, "floormod": dims.floormod, "min": dims.minimum, "max": dims.maximum,
+}
+
+
+def _divided(monomial: Monomial, divisor: Monomial) -> tuple[Monomial, int]:
+    """What is left of ``monomial`` after as many divisions as it allows, and their number."""
+    have, need = Counter(monomial), Counter(divisor)
+    power = min(have[atom] // count for atom, count in need.items())
+    return tuple((have - Counter({a: n * power for a, n in need.items()})).elements()), power
+
+
+def _dims(type_: T.Type) -> list[Dim]:
+    return [d for d, _ in T.dimension_pairs(type_, type_)]
+
+
+def _values(graph: Graph) -> Iterable[Value]:
+    for node in graph.walk():
+        yield from node.results
+        for region in node.regions:
+            yield from region.inputs
+
+
+def _map_dims(graph: Graph, change: Callable[[DimExpr], Dim]) -> None:
+    for value in [*graph.inputs, *_values(graph)]:
+        value.type = T.map_dims(value.type, change)
+    for node in graph.walk():
+        node.attrs = attributes.map_dims(node.attrs, change)
+
+
+__all__ = ["name_whole_sizes", "untold"]
