@@ -6,11 +6,12 @@ Needs ``context.options["module"]``; without it, a graph with calls is left alon
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from forge import dims
 from forge.dims import Dim
 from forge.errors import InvalidGraphError
+from forge.ir.arrays import identity
 from forge.ir.call import CALL, bind_parameters, verify_calls
 from forge.ir.nodes import CONSTANT, ConstantAttrs, Graph, Module, Node, Value
 from forge.ir.retype import substitute_in_graph
@@ -102,10 +103,10 @@ def _splice(graph: Graph, call: Node, body: Graph, names: Mapping[str, int]) -> 
 
 def _merge_constants(graph: Graph) -> None:
     """A constant that several functions had a copy of is one again."""
-    first: dict[tuple[int, str], Value] = {}
+    first: dict[tuple[Hashable, str], Value] = {}
     for node in list(graph.nodes):
         if isinstance(node.attrs, ConstantAttrs) and not graph.is_output(node.result):
-            kept = first.setdefault((id(node.attrs.value), node.name), node.result)
+            kept = first.setdefault((identity(node.attrs.value), node.name), node.result)
             if kept is not node.result:
                 graph.replace_uses(node.result, kept)
                 graph.remove(node)
