@@ -194,7 +194,8 @@ def test_converters_of_the_map_are_called_in_converters() -> None:
         (normed,) = [convert_map["Relu"](inputs, attr, params)]
         scaled = convert_map["LeakyRelu"]([inputs[0]], {"alpha": 0.5})
         low, high = convert_map["Split"]([scaled, np.array([1, 2])], {"axis": 1, "tvm_custom": {"num_outputs": 2}}, params)
-        back = convert_map["Concat"]([low, high], {"axis": 1}, params)
+        turned = convert_map["Transpose"]([convert_map["Concat"]([low, high], {"axis": 1}, params)], {"perm": [1, 0]})
+        back = convert_map["Transpose"]([turned], {})
         quantized, scale, zero = convert_map["DynamicQuantizeLinear"]([inputs[0]], {}, params)
         restored = convert_map["DequantizeLinear"]([quantized, scale, zero], {}, params)
         return [normed, back, restored]

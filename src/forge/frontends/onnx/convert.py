@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ def convert_node(scope: Scope, node: onnx.NodeProto, name: str) -> None:
         exact = any(v is not None and getattr(v.type, "dtype", "") == "float64" for v in operands)
         attributes = exact_defaults(converter) if exact else {}
         attributes.update({a.name: attribute_value(a, scope.options.reader, exact) for a in node.attribute})
-        with _attributed(converter, node, is_own):
+        with _attributed(converter, node) if is_own else nullcontext():
             results = converter.call(context, operands, attributes)
             if is_own:
                 _check_results(node, results)
@@ -67,13 +67,13 @@ def exact_defaults(converter: registry.Converter) -> dict[str, Any]:
 
 
 @contextmanager
-def _attributed(converter: registry.Converter, node: onnx.NodeProto, is_own: bool) -> Iterator[None]:
+def _attributed(converter: registry.Converter, node: onnx.NodeProto) -> Iterator[None]:
     """Turns what a user's converter raises into ConverterError, but for errors about the model that it raises on purpose."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # a user's code may raise anything
         deliberate = isinstance(error, ForgeError) and not isinstance(error, InvalidGraphError)
-        if not is_own or deliberate or isinstance(error, MemoryError):
+        if deliberate or isinstance(error, MemoryError):
             raise
         function = converter.function
         domain = f", domain={node.domain!r}" if node.domain else ""

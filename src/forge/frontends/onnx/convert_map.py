@@ -81,7 +81,7 @@ class ConvertMap(MutableMapping[str, Convert]):
         if not isinstance(around, Context):
             raise OpNotImplemented(f"{name}: no input is an expression; expected one; such nodes are made by g.call")
         operands = [as_value(around, x, inputs) for x in inputs]
-        attributes = {key: value for key, value in attr.items() if key != CUSTOM}
+        attributes = {key: tuple(value) if isinstance(value, list) else value for key, value in attr.items() if key != CUSTOM}
         node = self._node(name)
         node.input.extend("" if v is None else f"input_{k}" for k, v in enumerate(operands))
         node.output.extend(f"output_{k}" for k in range(attr.get(CUSTOM, {}).get("num_outputs", self._outputs(name))))
