@@ -13,9 +13,9 @@ import numpy as np
 
 from forge import dims
 from forge.dims import Dim, DimExpr
-from forge.errors import ForgeError, InvalidGraphError, OptionError
+from forge.errors import InvalidGraphError, OptionError
 from forge.ir import hashing, retype, serialize
-from forge.ir.interp import run_module
+from forge.ir.interp import Reference
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.parser import parse_module
 from forge.ir.rebatch import replace_batch
@@ -59,8 +59,9 @@ class IRModule:
         fold_constants: bool = True,
         fold_batch_norms: bool = True,
     ) -> None:
-        self._module = _as_module(mod)
-        verify(self._module)
+        module = _as_module(mod)
+        verify(module)
+        self._module = module.copy()
         self._bind({} if params is None else params)
         self._simplify(inline_partitions, fold_constants, fold_batch_norms)
         for graph in self.graphs.values():
@@ -96,8 +97,12 @@ class IRModule:
         Raises:
             InvalidGraphError: it breaks a rule of the IR.
         """
+        return self._verified().with_types()
+
+    def _verified(self) -> Module:
+        """The module, which was verified just now: who works on nodes and values directly may have left anything there."""
         verify(self._module)
-        return self._module.with_types()
+        return self._module
 
     def script(self) -> str:
         """The module as text with types, as it prints; contents of constants are left out.
@@ -202,11 +207,12 @@ class IRModule:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of structure and contents: equal for identical models, in every process."""
-        return hashing.fingerprint(self._module)
+        """A digest of structure, names and contents: equal for identical models, in every process."""
+        return hashing.fingerprint(self._verified())
 
     def __hash__(self) -> int:
-        return hashing.structural_hash(self._module)
+        """Of the structure, without names and what was trained; see `forge.ir.hashing`."""
+        return hashing.structural_hash(self._verified())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IRModule) and hash(self) == hash(other)
@@ -320,8 +326,12 @@ class IRModule:
         return self.main.find(value).result
 
     def copy(self) -> IRModule:
-        """A deep copy; weights are shared until one of the copies replaces them."""
-        return IRModule(self._module.copy(), fold_constants=False, fold_batch_norms=False)
+        """A deep copy. Arrays are shared, which nobody can write to; a weight that one of the copies replaces is its own.
+
+        Raises:
+            InvalidGraphError: the module breaks a rule of the IR.
+        """
+        return IRModule(self._verified(), fold_constants=False, fold_batch_norms=False)
 
     def set_batch_size(self, batch_size: int) -> None:
         """Sets the first dimension of every input that has the batch dimension of the first input. In place.
@@ -335,6 +345,7 @@ class IRModule:
         inputs = [v for v in self.input_nodes if isinstance(v.type, TensorType) and v.rank > 0]
         if not inputs:
             raise ValueError("set_batch_size: the model has no input with a dimension")
+        self._verified()
         old, new = inputs[0].shape[0], int(batch_size)
         if isinstance(old, DimExpr):
             changed = retype.substitute_symbols(self._module, _solve(old, new))
@@ -402,32 +413,26 @@ class IRModule:
 
     def _edited(self, edit: Callable[[Module], int]) -> int:
         """Edits a copy, which takes the module's place if nothing was raised."""
-        changed = self._module.copy()
+        changed = self._verified().copy()
         count = edit(changed)
         self._module = changed
         return count
 
     def get_inference_function(self, target: TargetLike = "llvm") -> Callable[..., Any]:
-        """A callable: arrays in by position (or by name), an array or a list of arrays out.
+        """A callable: arrays in by position, by name, or as one list, tuple or dictionary; an array or a list of arrays out.
 
-        ``target="reference"`` interprets the graph with NumPy; any other target compiles in memory.
+        ``target="reference"`` interprets the graph with NumPy; any other target compiles in memory. Both are of the module as it
+        is now: later changes do not count. Both raise InputError where the inputs do not fit.
+
+        Raises:
+            InvalidGraphError: the module breaks a rule of the IR; TargetError: a bad target; CompileError: an operator cannot be
+            compiled.
         """
         if target == "reference":
-            return self._reference
+            return Reference(self._verified().copy())
         from forge.driver import compile_module
 
         return compile_module(self._module, target=target).runtime()
-
-    def _reference(self, *inputs: Any, **named: Any) -> Any:
-        names = [v.name for v in self.input_nodes]
-        if len(inputs) > len(names):
-            raise ForgeError(f"inference: got {len(inputs)} inputs; expected {len(names)} ({', '.join(names)})")
-        twice = [n for n in names[: len(inputs)] if n in named]
-        if twice:
-            raise ForgeError(f"inference: input {twice[0]!r} is given by position and by name; expected one of them")
-        values = {**dict(zip(names, inputs)), **named}
-        results = run_module(self._module, {k: np.asarray(v) for k, v in values.items()})
-        return results[0] if len(results) == 1 else results
 
     def compile(
         self,
@@ -469,6 +474,7 @@ class IRModule:
 
         Raises:
             ValueError: a bad argument, or ``output_path`` exists and ``force_overwrite`` is off.
+            InvalidGraphError: the module breaks a rule of the IR.
             CompileError: an operator cannot be compiled; ToolchainError: no C compiler.
         """
         from forge.driver import artifact, compile_module
@@ -504,11 +510,13 @@ class IRModule:
             What was found, with times of the whole model before and after.
 
         Raises:
-            OptionError: a bad argument, or an input that cannot be made up; CompileError: an operator cannot be compiled.
+            OptionError: a bad argument, or an input that cannot be made up; InvalidGraphError: the module breaks a rule of the
+            IR; CompileError: an operator cannot be compiled.
         """
         from forge.driver import feeds, tuner, tuning
         from forge.lowering.objects import described
 
+        self._verified()
         if inputs is None:
             specs = [(v.name, *described(v)) for v in self.input_nodes]
             inputs = feeds.random_inputs([(name, dtype, shape or ()) for name, dtype, shape in specs], {})
@@ -531,7 +539,7 @@ class IRModule:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes text and weights to one file (``.forge``), read back by ``forge.load``."""
-        serialize.save(self._module, path)
+        serialize.save(self._verified(), path)
 
     def to_onnx(self, path: str | PathLike[str] | None = None, opset: int | None = None, external_bytes: int | None = None,
                 ) -> onnx.ModelProto | None:
@@ -551,7 +559,7 @@ class IRModule:
         """
         from forge.exporters.onnx import export_model, save_model, with_weights
 
-        module = self._module.copy()
+        module = self._verified().copy()
         inline_calls.run(module.main, PassContext(Target.parse("llvm"), options={"module": module}))
         model, document = export_model(module, opset)
         if path is None:
@@ -582,14 +590,14 @@ def _dtype(value: Value) -> str:
 
 def _as_module(mod: Module | IRModule | str) -> Module:
     if isinstance(mod, IRModule):
-        return mod.mod.copy()
+        return mod.mod
     if isinstance(mod, str):
         return parse_module(mod)
     if not isinstance(mod, Module):
         raise InvalidGraphError(
             f"IRModule: got {type(mod).__name__}; expected an ir.Module, an IRModule or text; load models with forge.from_onnx"
         )
-    return mod.copy()
+    return mod
 
 
 def _solve(dim: DimExpr, size: int) -> dict[str, Dim]:

@@ -8,7 +8,7 @@ import pytest
 from forge import dims
 from forge.errors import InvalidGraphError, TypeInferenceError
 from forge.ir import Builder, Graph, Module, TensorType
-from forge.ir.nodes import ConstantAttrs, Node
+from forge.ir.nodes import ConstantAttrs, Node, Value
 from forge.ir.op import get_op, is_operator
 from forge.ir.parser import parse_module
 from forge.ir.types import SequenceType
@@ -65,13 +65,13 @@ def test_output_names_are_unique() -> None:
 
 
 def test_only_result() -> None:
-    with pytest.raises(InvalidGraphError, match=r"node \(split\): has 2 results; expected one"):
+    with pytest.raises(InvalidGraphError, match=r"node %\d+ \(split\): has 2 results; expected one"):
         _ = example().find("split").result
 
 
 def test_labels() -> None:
     graph = example()
-    assert [n.label for n in graph] == ["first (nn.leaky_relu)", "c2 (nn.leaky_relu)", "(split)", "(add)"]
+    assert [n.label for n in graph] == ["first (nn.leaky_relu)", "c2 (nn.leaky_relu)", "%2 (split)", "%3 (add)"]
 
 
 def test_only_tensors_of_known_rank_have_a_shape() -> None:
@@ -173,7 +173,7 @@ def test_constants_are_made_native() -> None:
     assert builder.constant(np.array(["a", "bc"])).constant.dtype == object  # type: ignore[union-attr]
     assert builder.constant(1.5, "bfloat16").dtype == "bfloat16"
     weights = np.ones(4, np.float32)
-    assert ConstantAttrs(weights).value is weights
+    assert np.shares_memory(ConstantAttrs(weights).value, weights)
 
 
 def test_absent_operands_at_the_end_are_left_out() -> None:
@@ -243,4 +243,44 @@ def test_registry() -> None:
 
 def test_node_repr() -> None:
     assert repr(example().nodes[0]) == "<node first: nn.leaky_relu>"
-    assert repr(Node(get_op("add"), [], None, [])) == "<node %?: add>"
+    assert repr(Node(get_op("add"), [], None, [])) == "<node: add>"
+
+
+def test_nodes_and_values_without_name_are_called_as_in_the_text() -> None:
+    text = "def @main(%x: Tensor[(4), float32]) { %0 = add(%x, 2f); %1 = split(%0, indices_or_sections=2); (%1.1, %0) }"
+    graph = parse_module(text).main
+    add, split = graph.find("add"), graph.find("split")
+    assert [add.number, split.number, graph.find("constant").number] == [0, 1, None]
+    assert [repr(add), repr(split)] == ["<node %0: add>", "<node %1: split>"]
+    assert repr(split.results[1]) == "<value %1.1: Tensor[(2), float32]>"
+    assert repr(graph.inputs[0]) == "<input %x: Tensor[(4), float32]>"
+    assert add.label == "%0 (add)" and add.result.label == "result 0 of %0 (add)"
+    assert Node(get_op("add"), [], None, []).label == "(add)"
+
+
+def test_a_graph_prints_as_in_its_module() -> None:
+    module = parse_module("def @main(%x: bool) { %0 = @f(%x); logical_not(%0) } def @f(%x: bool) { logical_not(%x) }")
+    assert str(module.graphs["f"]) in str(module)
+    assert str(module.graphs["f"]) == "def @f(%x: bool) {\n  logical_not(%x)\n}\n"
+    assert "%0 = @f(%x)" in str(module.main)
+    assert repr(module.main) == "<graph @main: 1 inputs, 2 nodes, 1 outputs>"
+    assert str(Graph([Value(TensorType((), "bool"), "x")])) == "fn (%x: bool) {\n  ()\n}\n"
+
+
+def test_a_graph_has_the_length_of_its_iteration_and_is_never_false() -> None:
+    graph = example()
+    assert len(graph) == len(list(graph)) == len(graph.nodes)
+    assert len(Graph()) == 0 and Graph()
+
+
+def test_inputs_answer_what_nodes_are_asked() -> None:
+    graph = example()
+    x = graph.inputs[0]
+    assert (x.op, x.attributes, x.operands, x.results, x.pred) == ("input", {}, [], [x], [])
+    assert x.succ == list(dict.fromkeys(n for n in graph if x in n.operands))
+    assert x.size == x.tensor_type.size
+    node = next(n for n in graph if len(n.results) == 2)
+    for value in node.results:
+        assert (value.op, value.attributes, value.operands, value.results, value.pred) == (
+            node.op, node.attributes, node.operands, node.results, node.pred)
+        assert value.succ == [n for n in graph if value in n.operands]

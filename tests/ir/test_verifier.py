@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -160,19 +162,19 @@ def region_with_undefined_symbol(module: Module) -> None:
 
 
 def unknown_param(module: Module) -> None:
-    module.params["v"] = np.zeros(3, np.float32)
+    dict.__setitem__(module.params, "v", np.zeros(3, np.float32))
 
 
 def param_of_wrong_shape(module: Module) -> None:
-    module.params["w"] = np.zeros(4, np.float32)
+    dict.__setitem__(module.params, "w", np.zeros(4, np.float32))
 
 
 def param_of_wrong_dtype(module: Module) -> None:
-    module.params["w"] = np.zeros(3)
+    dict.__setitem__(module.params, "w", np.zeros(3))
 
 
 def param_of_no_dtype(module: Module) -> None:
-    module.params["w"] = np.array(["2020-01-01"] * 3, dtype="datetime64")
+    dict.__setitem__(module.params, "w", np.array(["2020-01-01"] * 3, dtype="datetime64"))
 
 
 def unknown_function(module: Module) -> None:
@@ -201,19 +203,19 @@ RULES: list[tuple[Callable[[Module], None], str]] = [
     (input_listed_twice, "@main: input an unnamed input is listed twice"),
     (input_with_producer, "@main: input %h has a producer"),
     (node_of_another_graph, r"@main: node h \(nn.relu\): belongs to another graph"),
-    (used_before_defined, r"@main: node \(split\): operand 0 \(%h\) is not defined before it"),
+    (used_before_defined, r"@main: node %\d+ \(split\): operand 0 \(%h\) is not defined before it"),
     (foreign_operand, r"@main: node h \(nn.relu\): operand 0 \(%v\) is not defined before it in its graph"),
-    (open_region, r"region then_branch: node \(exp\): operand 0 \(%x\) is not defined"),
+    (open_region, r"region then_branch: node %\d+ \(exp\): operand 0 \(%x\) is not defined"),
     (node_listed_twice, r"node h \(nn.relu\): result 0 is defined twice"),
     (wrong_producer, "result 0 does not name the node as its producer"),
     (wrong_index, "result 0 does not name the node as its producer"),
     (use_not_recorded, "the use of %h as operand 1 is not recorded"),
     (use_recorded_twice, "the use of %h as operand 0 is recorded, but is none"),
     (stale_use, "the use of %x as operand 0 is recorded, but is none"),
-    (missing_operand, r"@main: node \(add\): add: operand 'rhs' is missing"),
+    (missing_operand, r"@main: node %\d+ \(add\): add: operand 'rhs' is missing"),
     (too_many_operands, r"nn.relu: got 2 operands; expected 1"),
     (missing_region, "if: got 1 regions; expected 2"),
-    (refused_types, r"@main: node \(add\): add"),
+    (refused_types, r"@main: node %\d+ \(add\): add"),
     (wrong_result_type, r"result 0 has type Tensor\[\(n, 4\), float32\]; the operator gives Tensor\[\(n, 3\), float32\]"),
     (wrong_result_rank, r"result 0 has type Tensor\[\(3\), float32\]"),
     (wrong_result_count, "has 4 results; the operator gives 3"),
@@ -221,8 +223,8 @@ RULES: list[tuple[Callable[[Module], None], str]] = [
     (undefined_symbol_in_attribute, "an attribute uses the symbol q, which no earlier value defines"),
     (undefined_symbol_in_type, r"result 0 has type Tensor\[\(q, 3\), float32\]; the operator gives Tensor\[\(n, 3\), float32\]"),
     (undefined_output, "@main: output %lost is not defined in the graph"),
-    (output_of_another_graph, "@main: output result 0 of add is not defined in the graph"),
-    (broken_region, r"region else_branch: node \(abs\): result 0 has type bool"),
+    (output_of_another_graph, r"@main: output result 0 of %0 \(add\) is not defined in the graph"),
+    (broken_region, r"region else_branch: node %\d+ \(abs\): result 0 has type bool"),
     (region_with_undefined_symbol, "region then_branch: node .*the symbol q"),
     (unknown_param, "params: 'v' names no input of @main; expected one of: x, w"),
     (param_of_wrong_shape, r"params: 'w': got float32 of shape \(4,\); expected Tensor\[\(3\), float32\]"),
@@ -239,6 +241,31 @@ RULES: list[tuple[Callable[[Module], None], str]] = [
 def test_rule(break_: Callable[[Module], None], message: str) -> None:
     module = example()
     break_(module)
+    with pytest.raises(InvalidGraphError, match=message):
+        verify(module)
+
+
+@pytest.mark.parametrize(("damage", "message"), [
+    (lambda m: setattr(named(m, "h"), "attrs", None), r"node h \(nn.relu\): attributes: got None; expected NoAttrs"),
+    (lambda m: setattr(named(m, "split"), "attrs", replace(named(m, "split").attrs, axis="1")),
+     "attribute 'axis': got '1'; expected int"),
+    (lambda m: setattr(named(m, "h").result, "type", "float32"), "a result, %h, has type 'float32'; expected a type of the IR"),
+    (lambda m: setattr(m.main.inputs[0], "type", None), "an input, %x, has type None; expected a type of the IR"),
+    (lambda m: setattr(m.main.inputs[0], "name", 3), "@main: the name of an input is 3; expected a str"),
+    (lambda m: setattr(named(m, "h"), "name", None), r"node h \(nn.relu\): the name is None; expected a str"),
+    (lambda m: setattr(named(m, "h"), "location", 3), r"node h \(nn.relu\): the location is 3; expected a str"),
+    (lambda m: named(m, "add").operands.__setitem__(1, np.ones(3)), r"node %\d \(add\): an operand is array.*; expected a Value"),
+    (lambda m: named(m, "add").results.append(None), r"@main: node 5 \(add\): a result is None; expected a Value"),
+    (lambda m: m.main.nodes.append(None), "@main: entry 6 of the nodes is None; expected a Node"),
+    (lambda m: m.main.outputs.append(None), "@main: an output is None; expected a Value"),
+    (lambda m: named(m, "b").regions.__setitem__(0, "exp"), r"node b \(if\): a region is 'exp'; expected a Graph"),
+    (lambda m: m.graphs.__setitem__("double", None), "@double: the function is None; expected a Graph"),
+    (lambda m: m.graphs.__setitem__(3, Graph()), "module: a function is called 3; expected a text that is not empty"),
+    (lambda m: m.main.attributes.__setitem__("level", {}), "@main: attribute level: .*no text form"),
+])  # fmt: skip
+def test_what_hands_leave_behind(damage: Callable[[Any], None], message: str) -> None:
+    module = example()
+    damage(module)
     with pytest.raises(InvalidGraphError, match=message):
         verify(module)
 

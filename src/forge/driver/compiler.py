@@ -17,10 +17,11 @@ from forge.driver import cache, tuning
 from forge.driver.compiled import CompiledModel
 from forge.driver.pass_context import FUSION, PassContext
 from forge.driver.pipeline import FUSION_LEVEL, LLVM_LEVELS, Observer, check_level, run_graph_stages
-from forge.errors import InvalidGraphError, OptionError, TargetError, option
+from forge.errors import OptionError, TargetError, option
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
-from forge.ir.retype import check_fits, sizes_of_params, substitute_in_graph
+from forge.ir.retype import check_param, sizes_of_params, substitute_in_graph
+from forge.ir.verifier import verify
 from forge.lowering.program import LoweredProgram, lower_graph
 from forge.lowering.times import with_times
 from forge.passes import base
@@ -124,9 +125,11 @@ def compile_module(
         profile: the code tells when each of its kernels ended, in one more output (and turns the cache off).
 
     Raises:
-        OptionError: a bad option; TargetError: a bad target; CompileError: an operator has no native code.
+        OptionError: a bad option; TargetError: a bad target; InvalidGraphError: the module breaks a rule of the IR;
+        CompileError: an operator has no native code.
     """
     options = check_options(target, host, opt_level, float16, channel_layout, winograd, bfloat16, tuned)
+    verify(module)
     cached = use_cache and observer is None and not profile
     key = cache.key(module, options.target, {**options.recorded, "name": name}) if cached else None
     if key is not None:
@@ -223,11 +226,8 @@ def bound_main(module: Module) -> Graph:
     graph = module.main.copy()
     inputs = {v.name: v for v in graph.inputs}
     first = graph.nodes[0] if graph.nodes else None
-    unknown = [name for name in module.params if name not in inputs]
-    if unknown:
-        raise InvalidGraphError(f"compile: params: {unknown[0]!r} names no input of main; expected one of: {', '.join(inputs)}")
     for name, array in module.params.items():
-        check_fits(inputs[name], array)
+        check_param(module, name, array)
     sizes = sizes_of_params(module)
     if sizes:
         substitute_in_graph(graph, sizes)

@@ -32,20 +32,26 @@ def held(value: Any) -> np.ndarray:
     return array
 
 
-def taken_over(value: Any, where: str) -> np.ndarray:
-    """`held` for the array of a caller, who may go on writing to it: copied, unless its memory is not writable.
+def checked(value: Any, where: str) -> np.ndarray:
+    """`held`, for what may be no array at all.
 
     Raises:
-        InvalidGraphError: it is no array of Forge's element types.
+        InvalidGraphError: it is no array of Forge's element types; ``where`` begins the message.
     """
     try:
-        given = np.asarray(value)
-        array = held(given)
+        array = held(value)
         if array.dtype == object and not all(isinstance(item, str) for item in array.flat):
             raise TypeError("an element is no string")
     except (TypeError, ValueError) as error:
         problem = f"got {type(value).__name__}; expected an array of numbers or strings ({error})"
         raise InvalidGraphError(f"{where}: {problem}") from error
+    return array
+
+
+def taken_over(value: Any, where: str) -> np.ndarray:
+    """`checked`, for the array of a caller, who may go on writing to it: copied, unless its memory is not writable."""
+    given = np.asarray(value) if isinstance(value, np.ndarray) or hasattr(value, "__array__") else value
+    array = checked(given, where)
     owner: Any = given
     while isinstance(owner, np.ndarray):
         if owner.flags.writeable and np.may_share_memory(owner, array):

@@ -46,6 +46,18 @@ def build(operator: str, cls: Any, values: Mapping[str, Any]) -> Record:
     return cls(**converted)
 
 
+def misfit(cls: Any, record: Record) -> str:
+    """What is wrong with the attributes of an operator that declares the class ``cls``; empty: nothing."""
+    if not isinstance(record, cls):
+        return f"attributes: got {record!r}; expected {cls.__name__}"
+    for name, check in _checks(cls).items():
+        value = getattr(record, name)
+        if check(value) is not value:
+            expected = next(_annotation_text(f) for f in dataclasses.fields(cls) if f.name == name)
+            return f"attribute {name!r}: got {value!r}; expected {expected}"
+    return ""
+
+
 def frozen(value: Any) -> Any:
     """``value`` with lists as tuples and NumPy scalars as Python's."""
     if isinstance(value, list | tuple):

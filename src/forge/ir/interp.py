@@ -2,34 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from forge import dims, dtypes
 from forge.dims import DimExpr
-from forge.errors import ForgeError
+from forge.errors import ForgeError, InputError
 from forge.ir import attributes
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.op import ReferenceValue
-from forge.ir.types import TensorType
+from forge.ir.types import OptionalType, SequenceType, TensorType
 
 Observer = Callable[[Node, Sequence[ReferenceValue]], None]
+
+
+class Reference:
+    """A module as a function that the interpreter evaluates; called as compiled models are."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._inputs = [v for v in module.main.inputs if v.name not in module.params]
+        self._takes_list = [isinstance(v.type, SequenceType | OptionalType) for v in self._inputs] == [True]
+
+    def __call__(self, /, *inputs: Any, **named: Any) -> Any:
+        """The output, or a list if the model has several, of inputs by position, by name, or as one list, tuple or dictionary.
+
+        Raises:
+            InputError: wrong number, name, element type, rank or shape.
+            ForgeError: an operator met values that it cannot handle.
+        """
+        if not named and len(inputs) == 1 and isinstance(inputs[0], dict if self._takes_list else list | tuple | dict):
+            inputs, named = ((), inputs[0]) if isinstance(inputs[0], dict) else (tuple(inputs[0]), {})
+        values = self._arranged(inputs, named)
+        results = [_own(r, values.values()) for r in run_module(self._module, values)]
+        return results[0] if len(results) == 1 else results
+
+    def _arranged(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, ReferenceValue]:
+        names = [v.name for v in self._inputs]
+        listed = ", ".join(names)
+        unknown = [n for n in named if n not in names]
+        if unknown or len(inputs) > len(names):
+            problem = f"input {unknown[0]!r} is unknown" if unknown else f"got {len(inputs)} inputs"
+            raise InputError(f"inference: {problem}; expected {len(names)} ({listed})")
+        twice = [n for n in names[: len(inputs)] if n in named]
+        if twice:
+            raise InputError(f"inference: input {twice[0]!r} is given by position and by name; expected one of them")
+        return {**dict(zip(names, inputs)), **named}
+
+
+def _own(result: ReferenceValue, inputs: Iterable[ReferenceValue]) -> ReferenceValue:
+    """``result`` in memory of its own: no weight, no view of an input."""
+    if not isinstance(result, np.ndarray):
+        return result
+    arrays = [a for a in inputs if isinstance(a, np.ndarray)]
+    is_own = result.flags.writeable and not any(np.may_share_memory(result, a) for a in arrays)
+    return result if is_own else result.copy()
 
 
 def run_module(module: Module, inputs: Mapping[str, ReferenceValue], observer: Observer | None = None) -> list[ReferenceValue]:
     """Outputs of ``main`` for inputs by name; ``module.params`` supplies what ``inputs`` lacks.
 
     Raises:
-        ForgeError: an input is missing, unknown, or does not fit its type.
+        InputError: an input is missing, unknown, or does not fit its type.
+        ForgeError: an operator met values that it cannot handle.
     """
     names = [v.name for v in module.main.inputs]
     values = {**module.params, **inputs}
     missing, unknown = [n for n in names if n not in values], [n for n in inputs if n not in names]
     if missing or unknown:
         problem = f"{missing[0]!r} has no value" if missing else f"{unknown[0]!r} is unknown"
-        raise ForgeError(f"interpreter: input {problem}; expected: {', '.join(names)}")
+        raise InputError(f"interpreter: input {problem}; expected: {', '.join(names)}")
+    env: dict[str, int] = {}
+    try:
+        for value in module.main.inputs:
+            values[value.name] = _as_input(value, values[value.name])
+            bind_symbols(value, values[value.name], env)
+    except ForgeError as error:
+        raise InputError(str(error)) from error
     return run_graph(module.main, [values[n] for n in names], module=module, observer=observer)
 
 
@@ -103,8 +154,12 @@ def _called(node: Node, function: str, module: Module | None) -> Graph:
 
 def _as_input(value: Value, given: ReferenceValue) -> ReferenceValue:
     if not isinstance(value.type, TensorType):
-        return given
-    array = np.asarray(given)
+        return _as_object(value, given)
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError) as error:
+        problem = f"got {type(given).__name__}; expected an array, {value.type} ({error})"
+        raise ForgeError(f"interpreter: %{value.name}: {problem}") from error
     try:
         dtype = dtypes.canonical(array.dtype)
     except TypeError:
@@ -112,6 +167,14 @@ def _as_input(value: Value, given: ReferenceValue) -> ReferenceValue:
     if dtype != value.type.dtype:
         raise ForgeError(f"interpreter: %{value.name}: got {dtype}; expected {value.type.dtype} ({value.type})")
     return np.asarray(array, dtypes.numpy_dtype(dtype))
+
+
+def _as_object(value: Value, given: ReferenceValue) -> ReferenceValue:
+    if isinstance(value.type, SequenceType) and not isinstance(given, list | tuple):
+        raise ForgeError(f"interpreter: %{value.name}: got {type(given).__name__}; expected a list, {value.type}")
+    if isinstance(given, list | tuple):
+        return [item if item is None or isinstance(item, list) else np.asarray(item) for item in given]
+    return given if given is None else np.asarray(given)
 
 
 def _with_known_sizes(value: Value, result: ReferenceValue, symbols: Mapping[str, int]) -> ReferenceValue:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes
+from forge.dims import Dim
 from forge.errors import InvalidGraphError
 from forge.ir import op as op_registry
 from forge.ir.arrays import held
@@ -27,9 +28,17 @@ from forge.ir.op import NoAttrs, OpDef
 from forge.ir.params import Params
 from forge.ir.types import TensorType, Type, symbols
 
+INPUT = "input"
+"""What ``Value.op`` is for an input."""
+
 
 class Value:
-    """A result of a node (``producer``, ``index``) or an input of a graph (``producer`` is None)."""
+    """A result of a node (``producer``, ``index``) or an input of a graph (``producer`` is None).
+
+    It answers what nodes are asked: ``op``, ``attributes``, ``operands``, ``results``, ``pred``, ``succ``, ``shape``, ``dtype``,
+    ``size``. A result tells what its producer would, but for its own users, shape and size. An input is of operator "input",
+    which has neither operands nor attributes; so a walk over a model may begin at its inputs.
+    """
 
     __slots__ = ("index", "name", "producer", "type", "uses")
 
@@ -64,6 +73,45 @@ class Value:
         return len(self.tensor_type.shape)
 
     @property
+    def size(self) -> Dim:
+        """Number of elements."""
+        return self.tensor_type.size
+
+    @property
+    def op(self) -> str:
+        """Name of the producer's operator, "input" for an input."""
+        return INPUT if self.producer is None else self.producer.op
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        return {} if self.producer is None else self.producer.attributes
+
+    @property
+    def operands(self) -> list[Value | None]:
+        return [] if self.producer is None else self.producer.operands
+
+    @property
+    def results(self) -> list[Value]:
+        return [self] if self.producer is None else self.producer.results
+
+    @property
+    def pred(self) -> list[Node]:
+        """Nodes that produce the operands, in operand order."""
+        return [] if self.producer is None else self.producer.pred
+
+    @property
+    def succ(self) -> list[Node]:
+        """Nodes that use the value, each once, in order of use."""
+        return list(dict.fromkeys(user for user, _ in self.uses))
+
+    @property
+    def label(self) -> str:
+        """For messages: the name, or what it is."""
+        if self.name:
+            return f"%{self.name}"
+        return "an unnamed input" if self.producer is None else f"result {self.index} of {self.producer.label}"
+
+    @property
     def constant(self) -> np.ndarray | None:
         """The array, when a constant node produces this value."""
         if self.producer is not None and isinstance(self.producer.attrs, ConstantAttrs):
@@ -71,7 +119,14 @@ class Value:
         return None
 
     def __repr__(self) -> str:
-        return f"<value %{self.name or self.index}: {self.type}>"
+        return f"<{'input' if self.producer is None else 'value'} {self._shown_name()}: {self.type}>"
+
+    def _shown_name(self) -> str:
+        """As in the text of its graph: ``%x``, ``%3``, ``%3.1``."""
+        number = None if self.producer is None else self.producer.number
+        if self.name or self.producer is None or number is None:
+            return f"%{self.name or self.index}"
+        return f"%{number}" if len(self.producer.results) == 1 else f"%{number}.{self.index}"
 
 
 class Node:
@@ -106,10 +161,21 @@ class Node:
         return self.op_def.name
 
     @property
+    def number(self) -> int | None:
+        """That the node has in the text of its graph (``%3 = ...``); None for a constant and outside of graphs."""
+        if self.graph is None or isinstance(self.attrs, ConstantAttrs):
+            return None
+        others = (n for n in self.graph.nodes if not isinstance(n.attrs, ConstantAttrs))
+        return next((k for k, node in enumerate(others) if node is self), None)
+
+    @property
     def label(self) -> str:
-        """For messages: the node's name, else that of a result, and the operator."""
-        name = next((n for n in (self.name, *(v.name for v in self.results)) if n), "")
-        return f"{name} ({self.op})" if name else f"({self.op})"
+        """For messages: the node's name, else that of a result, else its number (``%3``), and the operator."""
+        return " ".join(word for word in (self._shown_name(), f"({self.op})") if word)
+
+    def _shown_name(self) -> str:
+        names = (str(n) for n in (self.name, *(v.name for v in self.results)) if n)
+        return next(names, "" if self.number is None else f"%{self.number}")
 
     @property
     def result(self) -> Value:
@@ -161,7 +227,8 @@ class Node:
             value.uses.append((self, position))
 
     def __repr__(self) -> str:
-        return f"<node {self.name or '%' + (self.results[0].name if self.results else '?')}: {self.op}>"
+        name = self._shown_name()
+        return f"<node {name}: {self.op}>" if name else f"<node: {self.op}>"
 
 
 class Graph:
@@ -308,6 +375,23 @@ class Graph:
 
     def __iter__(self) -> Iterator[Node]:
         return iter(list(self.nodes))
+
+    def __len__(self) -> int:
+        """Number of nodes, constants included, as in an iteration."""
+        return len(self.nodes)
+
+    def __bool__(self) -> bool:
+        """True, also without nodes."""
+        return True
+
+    def __str__(self) -> str:
+        from forge.ir.printer import print_graph
+
+        return print_graph(self)
+
+    def __repr__(self) -> str:
+        name = f" @{self.name}" if self.name else ""
+        return f"<graph{name}: {len(self.inputs)} inputs, {len(self)} nodes, {len(self.outputs)} outputs>"
 
     def dfs_iter(self, root: Node | None = None) -> Iterator[Node]:
         """Depth first from ``root``, or from the producers of the outputs, towards the inputs: a node before what it reads."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from forge.ir.arrays import held, taken_over
+from forge.ir.arrays import checked, taken_over
 
 Check = Callable[[str, np.ndarray], None]
 
@@ -23,7 +23,7 @@ class Params(dict[str, np.ndarray]):
     """
 
     def __init__(self, values: Mapping[str, np.ndarray], check: Check) -> None:
-        super().__init__({name: held(array) for name, array in values.items()})
+        super().__init__({name: checked(array, f"params: {name!r}") for name, array in values.items()})
         self._check = check
 
     def __setitem__(self, name: str, value: Any) -> None:

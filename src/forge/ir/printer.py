@@ -52,6 +52,12 @@ def print_module(module: Module, types: bool = False, names: bool = False, metad
     return f"{printed.text}\n#[metadata]\n{metadata_text(printed.constants)}\n"
 
 
+def print_graph(graph: Graph) -> str:
+    """Text of one graph, as it stands in a module; without the names of constants' arrays it cannot be read back."""
+    head = f"def @{name_text(graph.name)}" if graph.name else "fn "
+    return _Printer({graph.name: graph}, False, False, "  ").function(head, graph, 0) + "\n"
+
+
 def print_with_constants(module: Module, types: bool = False, names: bool = False, indent: str = "  ") -> Printed:
     """Like ``print_module``, with the large constants as arrays."""
     printer = _Printer(module.graphs, types, names, indent)

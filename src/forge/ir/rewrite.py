@@ -284,7 +284,7 @@ def _extracted(graph: Graph, outputs: Sequence[Value], inputs: Sequence[Value], 
         mapping.update(cut)
     missing = [v for v in outputs if v not in mapping]
     if missing:
-        raise InvalidGraphError(f"extract: %{missing[0].name or missing[0].index} is not a value of the graph")
+        raise InvalidGraphError(f"extract: {missing[0].label} is not a value of the graph")
     result.outputs = [mapping[v] for v in outputs]
     return result
 
@@ -425,11 +425,11 @@ def _apply_at(editor: Editor, node: Node, rules: Sequence[Rule]) -> int:
 
 def _replace_root(editor: Editor, node: Node, rule: Rule, values: dict[str, Value]) -> None:
     new = rule.rewrite(Builder(editor.graph, node, node.location), values)
-    at = f"rewrite {rule.name}: node {node.label}"
     if new is node.result:
+        at = f"rewrite {rule.name}: node {node.label}"
         raise InvalidGraphError(f"{at}: the replacement is the root itself; expected another value (let check decline instead)")
     if not T.compatible(new.type, node.result.type):
-        raise InvalidGraphError(f"{at}: got {new.type}; expected {node.result.type}")
+        raise InvalidGraphError(f"rewrite {rule.name}: node {node.label}: got {new.type}; expected {node.result.type}")
     matched = node.pred
     editor.replace(node, new)
     _sweep(editor.graph, matched)

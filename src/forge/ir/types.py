@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Union
@@ -160,6 +161,8 @@ def mismatch(declared: Sequence[Type], inferred: Sequence[Type], known: Collecti
     Dimensions must be provably equal, but symbols that are not ``known`` are the operator's own, and may have other names that
     are not known either.
     """
+    if all(map(operator.eq, declared, inferred)):
+        return None
     names: dict[str, Dim] = {}
     pairs = [pair for d, i in zip(declared, inferred) for pair in dimension_pairs(d, i)]
     for ours, theirs in sorted(pairs, key=lambda pair: dims.symbols(pair[1]) != [str(pair[1])]):

@@ -12,18 +12,26 @@ from forge.ir.builder import check_arity, infer
 from forge.ir.call import verify_calls
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.retype import check_param, sizes_of_params
+from forge.ir.text import attribute_text
 
 
 def verify(module: Module) -> None:
     """Raises InvalidGraphError at the first broken rule; the message names graph and node.
 
-    Rules: there is a ``main``; values are defined once, before they are used, in the same graph (regions are closed); uses are
-    recorded; operands and regions fit the declaration; result types are what the operator infers; symbols are defined before they
-    are used; outputs are defined; input names differ; params fit their inputs; called functions exist, fit, and do not recur.
+    Rules: there is a ``main``; graphs hold nodes, nodes take and give values, values have types and names; values are defined
+    once, before they are used, in the same graph (regions are closed); uses are recorded; operands, regions and attributes fit
+    the declaration; result types are what the operator infers; symbols are defined before they are used; outputs are defined;
+    input names differ; params fit their inputs; called functions exist, fit, and do not recur.
+
+    Nothing of the module is taken for granted: who changes nodes by hand may have left anything there.
     """
     if "main" not in module.graphs:
-        raise InvalidGraphError(f"module: has no function @main; it has: {', '.join(module.graphs) or 'none'}")
+        raise InvalidGraphError(f"module: has no function @main; it has: {', '.join(map(str, module.graphs)) or 'none'}")
     for name, graph in module.graphs.items():
+        if not isinstance(name, str) or not name:
+            raise InvalidGraphError(f"module: a function is called {name!r}; expected a text that is not empty")
+        _require(graph, Graph, f"@{name}", "the function")
+        _verify_function_attributes(graph, f"@{name}")
         verify_graph(graph, f"@{name}")
     verify_calls(module)
     for name, array in module.params.items():
@@ -37,11 +45,12 @@ def verify_graph(graph: Graph, where: str = "graph", symbols: Collection[str] = 
     Raises:
         InvalidGraphError: a rule is broken.
     """
+    _verify_kinds(graph, where)
     _verify_inputs(graph, where)
     defined = dict.fromkeys(graph.inputs)
     known = {*symbols, *(s for v in graph.inputs for s in T.symbols(v.type))}
     for node in graph.nodes:
-        at = f"{where}: node {node.label}"
+        at = _At(where, node)
         _verify_structure(graph, node, defined, at)
         _verify_types(node, known, at)
         known.update(s for v in node.results for s in T.symbols(v.type))
@@ -50,8 +59,59 @@ def verify_graph(graph: Graph, where: str = "graph", symbols: Collection[str] = 
         defined.update(dict.fromkeys(node.results))
     for value in graph.outputs:
         if value not in defined:
-            raise InvalidGraphError(f"{where}: output {_name(value)} is not defined in the graph")
+            raise InvalidGraphError(f"{where}: output {value.label} is not defined in the graph")
     _verify_uses(graph, defined, where)
+
+
+class _At:
+    """The place of a node, as messages name it; its text is made only for one, because it looks for the number of the node."""
+
+    def __init__(self, where: str, node: Node) -> None:
+        self.where = where
+        self.node = node
+
+    def __str__(self) -> str:
+        return f"{self.where}: node {self.node.label}"
+
+
+def _require(item: object, kind: type, at: str | _At, what: str) -> None:
+    if not isinstance(item, kind):
+        raise InvalidGraphError(f"{at}: {what} is {item!r}; expected a {kind.__name__}")
+
+
+def _verify_kinds(graph: Graph, where: str) -> None:
+    """Inputs, nodes, operands, results and outputs are what they are called, with names that are text and types of the IR."""
+    for what, values in (("an input", graph.inputs), ("an output", graph.outputs)):
+        for value in values:
+            _verify_value(value, where, what)
+    for position, node in enumerate(graph.nodes):
+        _require(node, Node, where, f"entry {position} of the nodes")
+        at = _At(where, node)
+        for value in node.results:
+            _verify_value(value, f"{where}: node {position} ({node.op})", "a result")
+        for operand in node.operands:
+            if operand is not None:
+                _require(operand, Value, at, "an operand")
+        for region in node.regions:
+            _require(region, Graph, at, "a region")
+        _require(node.name, str, at, "the name")
+        _require(node.location, str, at, "the location")
+
+
+def _verify_value(value: Value, at: str | _At, what: str) -> None:
+    _require(value, Value, at, what)
+    _require(value.name, str, at, f"the name of {what}")
+    type_: object = value.type
+    if not isinstance(type_, T.CLASSES):
+        raise InvalidGraphError(f"{at}: {what}, {value.label}, has type {type_!r}; expected a type of the IR")
+
+
+def _verify_function_attributes(graph: Graph, where: str) -> None:
+    for name, value in graph.attributes.items():
+        try:
+            attribute_text(value)
+        except InvalidGraphError as error:
+            raise InvalidGraphError(f"{where}: attribute {name}: {error}") from error
 
 
 def _verify_inputs(graph: Graph, where: str) -> None:
@@ -61,15 +121,15 @@ def _verify_inputs(graph: Graph, where: str) -> None:
     for value, count in Counter(graph.inputs).items():
         if count > 1 or value.producer is not None:
             problem = "is listed twice" if count > 1 else "has a producer"
-            raise InvalidGraphError(f"{where}: input {_name(value)} {problem}; expected a value of its own")
+            raise InvalidGraphError(f"{where}: input {value.label} {problem}; expected a value of its own")
 
 
-def _verify_structure(graph: Graph, node: Node, defined: Collection[Value], at: str) -> None:
+def _verify_structure(graph: Graph, node: Node, defined: Collection[Value], at: _At) -> None:
     if node.graph is not graph:
         raise InvalidGraphError(f"{at}: belongs to another graph")
     for position, value in enumerate(node.operands):
         if value is not None and value not in defined:
-            raise InvalidGraphError(f"{at}: operand {position} ({_name(value)}) is not defined before it in its graph")
+            raise InvalidGraphError(f"{at}: operand {position} ({value.label}) is not defined before it in its graph")
     for index, value in enumerate(node.results):
         if value.producer is not node or value.index != index:
             raise InvalidGraphError(f"{at}: result {index} does not name the node as its producer")
@@ -77,7 +137,10 @@ def _verify_structure(graph: Graph, node: Node, defined: Collection[Value], at: 
             raise InvalidGraphError(f"{at}: result {index} is defined twice")
 
 
-def _verify_types(node: Node, known: Collection[str], at: str) -> None:
+def _verify_types(node: Node, known: Collection[str], at: _At) -> None:
+    problem = attributes.misfit(node.op_def.Attrs, node.attrs)
+    if problem:
+        raise InvalidGraphError(f"{at}: {problem}")
     for symbol in attributes.symbols(node.attrs):
         if symbol not in known and node.op != "call":
             raise InvalidGraphError(f"{at}: an attribute uses the symbol {symbol}, which no earlier value defines")
@@ -106,13 +169,7 @@ def _verify_uses(graph: Graph, values: Collection[Value], where: str) -> None:
         if recorded != expected:
             node, position = next(iter([*(expected - recorded), *(recorded - expected)]))
             problem = "is not recorded" if (expected - recorded) else "is recorded, but is none"
-            raise InvalidGraphError(f"{where}: node {node.label}: the use of {_name(value)} as operand {position} {problem}")
-
-
-def _name(value: Value) -> str:
-    if value.name:
-        return f"%{value.name}"
-    return f"result {value.index} of {value.producer.op}" if value.producer else "an unnamed input"
+            raise InvalidGraphError(f"{where}: node {node.label}: the use of {value.label} as operand {position} {problem}")
 
 
 __all__ = ["verify", "verify_graph"]
