@@ -246,11 +246,39 @@ def test_sums_of_many_halves_stay_quick() -> None:
     assert time.process_time() - start < 5
 
 
-@pytest.mark.parametrize("name", ["", "1n", "a b", "a-b", "min", "max", "True", "False", "None", "inff", "nanf64", "é", "a.b"])
-def test_names_that_mean_something_else_are_refused(name: str) -> None:
-    assert not dims.is_symbol_name(name)
-    with pytest.raises(InvalidGraphError, match="cannot name a symbol"):
+AWKWARD_NAMES = [
+    "1n", "a b", "a-b", "min", "max", "True", "False", "None", "inff", "nanf64", "é", "a.b", "batch*seq", "n+1", "0", '"', "\\",
+    "$", "*/", "//", "line\nbreak", "tab\t", "\0", "\u2028", "𝔫", "), float32]", "x " * (dims.MAX_NAME // 2),
+]
+
+
+@pytest.mark.parametrize("name", AWKWARD_NAMES)
+def test_names_that_mean_something_else_are_quoted(name: str) -> None:
+    n = dims.symbol(name)
+    assert not dims.is_identifier(name)
+    assert str(n).startswith('$"')
+    assert dims.symbols(n) == [dims.symbol_name(n)] == [name]
+    for dim in (n, 2 * n + 1, dims.floordiv(n, 3), dims.minimum(n, dims.symbol("m")), n * dims.symbol("m")):
+        assert dims.parse(str(dim)) == dim
+    assert dims.evaluate(2 * n + 1, {name: 3}) == 7
+
+
+@pytest.mark.parametrize("name", ["", "x" * (dims.MAX_NAME + 1)])
+def test_names_without_characters_or_with_too_many_are_refused(name: str) -> None:
+    with pytest.raises(InvalidGraphError, match="cannot name a symbol; expected 1 to 200 characters"):
         dims.symbol(name)
+
+
+@pytest.mark.parametrize("text", ['$"n', "$n", "$", '$"\\q"', '"n"', '$""'])
+def test_quoted_names_that_are_damaged_are_refused(text: str) -> None:
+    with pytest.raises(ParseError):
+        dims.parse(text)
+
+
+def test_symbol_name_is_that_of_a_plain_symbol() -> None:
+    n = dims.symbol("n")
+    assert dims.symbol_name(n) == "n"
+    assert [dims.symbol_name(d) for d in (3, 2 * n, n + 1, n * n, dims.floordiv(n, 2))] == [None] * 5
 
 
 def test_fresh_symbols_are_new() -> None:

@@ -5,13 +5,15 @@ A dimension (``Dim``) is an ``int`` or a ``DimExpr``: a sum of products of atoms
 equal for all values of their symbols; nothing is claimed about the others. Symbols stand for sizes: they are never negative.
 ``x // 0`` and ``x % 0`` are 0; where the divisor is symbolic, exact quotients are cancelled on the premise that it is not 0.
 
-``str`` gives text that ``parse`` reads back: ``2*n + 1``, ``((n + 3) // 4)``, ``min(8, n)``. Expressions are bounded in size
-(terms, degree, nesting, coefficients), so that no operation takes long: what exceeds the bounds raises InvalidGraphError.
+``str`` gives text that ``parse`` reads back: ``2*n + 1``, ``((n + 3) // 4)``, ``min(8, n)``. A symbol may have any name; one that
+is no identifier is quoted: ``2*$"batch size"``. Expressions are bounded in size (terms, degree, nesting, coefficients), so that
+no operation takes long: what exceeds the bounds raises InvalidGraphError.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ MAX_DEGREE = 32
 MAX_NESTING = 32
 MAX_COEFFICIENT = 1 << 96
 MAX_TEXT = 20_000
+MAX_NAME = 200
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESERVED = re.compile(r"min|max|True|False|None|meta|(?:inf|nan)(?:f|f16|bf16|f64)")  # other tokens of the text form
@@ -38,8 +41,12 @@ class Symbol:
 
     nesting = 0
 
+    @cached_property
+    def _text(self) -> str:
+        return self.name if is_identifier(self.name) else "$" + json.dumps(self.name, ensure_ascii=not self.name.isprintable())
+
     def __str__(self) -> str:
-        return self.name
+        return self._text
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,15 +155,24 @@ def symbol(name: str) -> DimExpr:
     """The dimension that is just the symbol ``name``.
 
     Raises:
-        InvalidGraphError: ``is_symbol_name`` says that it cannot be one.
+        InvalidGraphError: it is empty, or longer than ``MAX_NAME``.
     """
-    if not is_symbol_name(name):
-        raise InvalidGraphError(f"dimension: {name!r} cannot name a symbol; expected letters, digits and _, and no reserved word")
+    if not 0 < len(name) <= MAX_NAME:
+        raise InvalidGraphError(f"dimension: {_shown(name)} cannot name a symbol; expected 1 to {MAX_NAME} characters")
     _KNOWN.add(name)
     return DimExpr((((Symbol(name),), 1),))
 
 
-def is_symbol_name(name: str) -> bool:
+def symbol_name(dim: Dim) -> str | None:
+    """The name of the symbol that ``dim`` is; None when it is a number or an expression."""
+    if isinstance(dim, int) or len(dim.terms) != 1:
+        return None
+    (monomial, coefficient) = dim.terms[0]
+    is_symbol = coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol)
+    return monomial[0].name if is_symbol else None  # type: ignore[union-attr]
+
+
+def is_identifier(name: str) -> bool:
     """Whether ``name`` is an identifier (ASCII) that means nothing else in the text form."""
     return bool(_NAME.match(name)) and not _RESERVED.fullmatch(name)
 
@@ -167,7 +183,8 @@ _COUNTER = itertools.count()
 
 def fresh(prefix: str = "d") -> DimExpr:
     """A symbol whose name no other symbol has had in this process."""
-    return symbol(next(name for k in _COUNTER if (name := f"{prefix}_{k}") not in _KNOWN))
+    start = prefix[: MAX_NAME // 2]
+    return symbol(next(name for k in _COUNTER if (name := f"{start}_{k}") not in _KNOWN))
 
 
 def is_static(*dims: Dim) -> bool:
@@ -305,7 +322,7 @@ def bounds(dim: Dim, largest: int | None = None) -> tuple[int | None, int | None
 
 
 def parse(text: str) -> Dim:
-    """Reads what ``str`` writes (integers, names, + - * // %, min, max, parentheses).
+    """Reads what ``str`` writes (integers, names, quoted names, + - * // %, min, max, parentheses).
 
     Raises:
         ParseError: ``text`` is something else, or exceeds the bounds on expressions.
@@ -319,7 +336,7 @@ def parse(text: str) -> Dim:
 class _Parser:
     """Recursive descent over the tokens of one expression."""
 
-    _TOKEN = re.compile(r"\s*(?:([0-9]+)|([A-Za-z_][A-Za-z0-9_]*)|(//|[-+*%(),]))")
+    _TOKEN = re.compile(r'\s*(?:([0-9]+)|([A-Za-z_][A-Za-z0-9_]*)|(//|[-+*%(),])|(\$"(?:[^"\\\n]|\\.)*"))')
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -392,7 +409,15 @@ class _Parser:
             b = self._sum()
             self._expect(")")
             return _extremum(token, a, b)
-        return symbol(token) if is_symbol_name(token) else self._fail()
+        if token.startswith("$"):
+            return symbol(self._unquoted(token))
+        return symbol(token) if is_identifier(token) else self._fail()
+
+    def _unquoted(self, token: str) -> str:
+        try:
+            return str(json.loads(token[1:]))
+        except ValueError:
+            self._fail()
 
 
 _BINARY: dict[str, Callable[[Dim, Dim], Dim]] = {"*": lambda a, b: a * b, "//": floordiv, "%": floormod}

@@ -246,7 +246,8 @@ class IRModule:
 
         Args:
             model: a path, the bytes of a file, or a ``ModelProto``.
-            shape: shapes of inputs by name, in place of the model's; entries are integers, names of symbols, or None to keep.
+            shape: shapes of inputs by name, in place of the model's; entries are integers, None to keep, or texts: a label that
+                the model gives a dimension, else an expression of symbols.
             dtype: element types of inputs by name, in place of the model's; a single one is for those that the model leaves open.
             opset: read the default domain as this opset instead of what the model declares.
             freeze_params: initialisers become constants; False keeps them as inputs, with their values in ``IRModule.params``.

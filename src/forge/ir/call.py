@@ -104,9 +104,10 @@ def bind_dimensions(pairs: Sequence[tuple[Dim, Dim]]) -> dict[str, Dim]:
     """
     bindings: dict[str, Dim] = {}
     for formal, actual in pairs:
-        if dims.symbols(formal) == [str(formal)]:
-            bindings.setdefault(str(formal), actual)
-    pending = [(formal, actual) for formal, actual in pairs if dims.symbols(formal) != [str(formal)]]
+        name = dims.symbol_name(formal)
+        if name is not None:
+            bindings.setdefault(name, actual)
+    pending = [(formal, actual) for formal, actual in pairs if dims.symbol_name(formal) is None]
     while found := [told for formal, actual in pending if (told := _told(formal, actual, bindings)) is not None]:
         for name, dim in found:
             bindings.setdefault(name, dim)

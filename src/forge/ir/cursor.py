@@ -26,6 +26,7 @@ from forge.ir import types as T
 from forge.ir.lexer import Source, Token, tokenize
 
 MAX_DEPTH = 64
+_IN_DIMENSIONS = ("name", "symbol", "int", "punctuation", "variable")
 _FLOAT = re.compile(r"(-?(?:inf|nan|[0-9.]+(?:e[+-]?[0-9]+)?))(bf16|f16|f64|f)?")
 
 
@@ -152,7 +153,7 @@ class Cursor:
         """An integer expression over symbols, up to the next comma or bracket that closes."""
         start = self.token
         depth = 0
-        while self.token.kind in ("name", "int", "punctuation", "variable") and self.token.text not in ("{", "}", ";", ":", "="):
+        while self.token.kind in _IN_DIMENSIONS and self.token.text not in ("{", "}", ";", ":", "="):
             if depth == 0 and self.token.text in (",", ")", "]"):
                 break
             depth += {"(": 1, ")": -1}.get(self.token.text, 0)

@@ -217,7 +217,7 @@ def bind_symbols(value: Value, array: ReferenceValue, env: dict[str, int]) -> No
         raise ForgeError(f"interpreter: %{value.name}: got rank {array.ndim}; expected {len(shape)} ({value.type})")
     for plain in (True, False):
         for expected, size in zip(shape, array.shape):
-            if isinstance(expected, DimExpr) and (dims.symbols(expected) == [str(expected)]) is plain:
+            if isinstance(expected, DimExpr) and (dims.symbol_name(expected) is not None) is plain:
                 _bind(expected, size, env)
     for axis, (expected, size) in enumerate(zip(shape, array.shape)):
         if not set(dims.symbols(expected)) <= env.keys():

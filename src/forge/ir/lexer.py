@@ -15,6 +15,7 @@ _PATTERN = re.compile(
   | (?P<skip>[ \t\r\f\v]+ | \n[ \t]*//[^\n]* | \A[ \t]*//[^\n]* | \n | /\*(?:[^*]|\*(?!/))*\*/)
   | (?P<variable>%(?:"(?:[^"\\\n]|\\.)*"|[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*))
   | (?P<global>@(?:"(?:[^"\\\n]|\\.)*"|[A-Za-z_][A-Za-z0-9_.]*))
+  | (?P<symbol>\$"(?:[^"\\\n]|\\.)*")
   | (?P<string>"(?:[^"\\\n]|\\.)*")
   | (?P<float>-?(?: (?:inf|nan)(?:bf16|f16|f64|f)
                   | (?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[+-]?[0-9]++)?(?:bf16|f16|f64|f)
@@ -32,7 +33,7 @@ _PATTERN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    kind: str  # note endnote variable global string float int name punctuation end
+    kind: str  # note endnote variable global symbol string float int name punctuation end
     text: str
     start: int
 

@@ -46,7 +46,7 @@ def sizes_of_params(module: Module) -> dict[str, Dim]:
     sizes: dict[str, Dim] = {}
     given_by: dict[str, str] = {}
     bound = [(name, dim, size) for name, a in module.params.items() for dim, size in zip(inputs[name].shape, a.shape)]
-    for name, dim, size in sorted(bound, key=lambda item: dims.symbols(item[1]) != [str(item[1])]):
+    for name, dim, size in sorted(bound, key=lambda item: dims.symbol_name(item[1]) is None):
         solution = dims.solve(dims.substitute(dim, sizes), size)
         if solution is not None:
             sizes[solution[0]], given_by[solution[0]] = solution[1], name
@@ -94,7 +94,7 @@ def number_symbols(graph: Graph) -> None:
         new = next(n for k in itertools.count() if (n := f"{prefix}_{k}") not in taken)
         taken.add(new)
         renamed[name] = dims.symbol(new)
-    if any(str(new) != old for old, new in renamed.items()):
+    if any(dims.symbol_name(new) != old for old, new in renamed.items()):
         substitute_in_graph(graph, renamed)
 
 
@@ -127,11 +127,13 @@ def infer_again(node: Node) -> list[Value]:
 def _kept_symbols(old: T.Type, new: T.Type, known: Collection[str]) -> dict[str, Dim]:
     if not isinstance(old, T.TensorType) or not isinstance(new, T.TensorType) or old.rank != new.rank:
         return {}
-    return {str(b): a for a, b in zip(old.shape, new.shape) if _introduced(a, known) and _introduced(b, known)}
+    pairs = [(a, b, dims.symbol_name(b)) for a, b in zip(old.shape, new.shape)]
+    return {name: a for a, b, name in pairs if name is not None and _introduced(a, known) and _introduced(b, known)}
 
 
 def _introduced(dim: Dim, known: Collection[str]) -> bool:
-    return dims.symbols(dim) == [str(dim)] and str(dim) not in known
+    name = dims.symbol_name(dim)
+    return name is not None and name not in known
 
 
 __all__ = [

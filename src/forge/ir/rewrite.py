@@ -254,7 +254,7 @@ def extract(graph: Graph, outputs: Sequence[Value], inputs: Sequence[Value] = ()
     left = name_whole_sizes(result, only_plain=True)
     telling = set()
     for value in graph.inputs:
-        told = {s for d, _ in T.dimension_pairs(value.type, value.type) for s in dims.symbols(d) if s == str(d)}
+        told = {dims.symbol_name(d) for d, _ in T.dimension_pairs(value.type, value.type)}
         if not left.isdisjoint(told):
             telling.add(value)
             left -= told

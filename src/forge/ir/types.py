@@ -165,8 +165,8 @@ def mismatch(declared: Sequence[Type], inferred: Sequence[Type], known: Collecti
         return None
     names: dict[str, Dim] = {}
     pairs = [pair for d, i in zip(declared, inferred) for pair in dimension_pairs(d, i)]
-    for ours, theirs in sorted(pairs, key=lambda pair: dims.symbols(pair[1]) != [str(pair[1])]):
-        new = [s for s in dims.symbols(ours) if s not in known and s not in map(str, names.values())]
+    for ours, theirs in sorted(pairs, key=lambda pair: dims.symbol_name(pair[1]) is None):
+        new = [s for s in dims.symbols(ours) if s not in known and s not in map(dims.symbol_name, names.values())]
         old = [s for s in dims.symbols(theirs) if s not in known and s not in names]
         if len(new) == len(old):
             names.update(zip(old, map(dims.symbol, new)))

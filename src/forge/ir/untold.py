@@ -21,7 +21,7 @@ from forge.ir.nodes import Graph, Value
 def untold(graph: Graph, only_plain: bool = False) -> set[str]:
     """Symbols that the inputs' sizes use and do not tell; ``only_plain``: a size of ``2*n`` does not tell ``n``."""
     found = [d for v in graph.inputs for d in _dims(v.type)]
-    told = bind_dimensions([(d, d) for d in found if not only_plain or dims.symbols(d) == [str(d)]])
+    told = bind_dimensions([(d, d) for d in found if not only_plain or dims.symbol_name(d) is not None])
     return {s for d in found for s in dims.symbols(d) if s not in told}
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from forge import dims, te
-from forge.dims import Dim, DimExpr
+from forge.dims import Dim
 from forge.errors import CompileError
 from forge.ir import attributes
 from forge.ir.builder import Builder
@@ -109,8 +109,7 @@ def _missing(region: Graph) -> set[str]:
     for node in region.walk():
         used.update(s for v in node.results for s in tensor_symbols(v.type))
         used.update(attributes.symbols(node.attrs))
-    plain = [d for v in region.inputs if isinstance(v.type, TensorType) for d in v.shape if isinstance(d, DimExpr)]
-    return used - {str(d) for d in plain if dims.symbols(d) == [str(d)]}
+    return used - {dims.symbol_name(d) for v in region.inputs if isinstance(v.type, TensorType) for d in v.shape}
 
 
 def control_of(step: ControlStep, regions: Sequence[Program]) -> Control:
@@ -176,7 +175,9 @@ def _bind(step: ControlStep, plan: MemoryPlan) -> list[Stmt]:
     for value in step.node.results:
         for axis, extent in enumerate(described(value)[1] or ()):
             base = ("shape", plan.location(value).index)
-            places.setdefault(str(extent), Address(base, te.dim(8 * axis)))
+            name = dims.symbol_name(extent)
+            if name is not None:
+                places.setdefault(name, Address(base, te.dim(8 * axis)))
     unbound = [s for s in step.symbols if s not in places]
     if unbound:
         raise CompileError(f"compile: node {step.name} ({step.node.op}): the size {unbound[0]!r} is no dimension of a result")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import dims, dtypes, te
-from forge.dims import Dim, DimExpr
+from forge.dims import Dim
 from forge.errors import CompileError
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
@@ -280,7 +280,7 @@ def _output_specs(graph: Graph, names: Sequence[str], late: Sequence[str]) -> tu
 
     def told(number: int, axis: int, extent: Dim) -> Dim:
         names = dims.symbols(extent)
-        if set(late).isdisjoint(names) or names == [str(extent)]:
+        if set(late).isdisjoint(names) or dims.symbol_name(extent) is not None:
             return extent
         extra.append(f"output_{number}_dim_{axis}_of_{len(late)}")
         return dims.symbol(extra[-1])
@@ -305,8 +305,9 @@ def _input_symbols(graph: Graph) -> list[str]:
     used: dict[str, Value] = {}
     for value in (v for v in graph.inputs if isinstance(v.type, TensorType)):
         for d in value.shape:
-            if isinstance(d, DimExpr) and dims.symbols(d) == [str(d)]:
-                bound[str(d)] = None
+            name = dims.symbol_name(d)
+            if name is not None:
+                bound[name] = None
             for s in dims.symbols(d):
                 used.setdefault(s, value)
     for s, value in used.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from forge import dims, te
-from forge.dims import Dim, DimExpr
+from forge.dims import Dim
 from forge.ir.types import TensorType
 from forge.te import Expr, Tensor
 from forge.tir import expr as E
@@ -106,9 +106,9 @@ def replaced(indices: Sequence[Expr], axis: int, value: Expr) -> tuple[Expr, ...
 def new_symbols(result: TensorType, definitions: Sequence[Expr]) -> dict[str, Expr]:
     """Definitions of the plain symbols among the dimensions of ``result``, given a definition of every dimension."""
     return {
-        dims.symbols(d)[0]: value
+        name: value
         for d, value in zip(result.shape, definitions, strict=True)
-        if isinstance(d, DimExpr) and dims.symbols(d) == [str(d)]
+        if (name := dims.symbol_name(d)) is not None
     }
 
 

@@ -81,8 +81,9 @@ def _symbols(name: str, body: Graph, call: Node) -> dict[str, Dim]:
     bound = bind_parameters(name, body, call.operands)
     for inside, outside in zip(body.outputs, call.results, strict=True):
         for formal, actual in dimension_pairs(inside.type, outside.type):
-            if dims.symbols(formal) == [str(formal)]:
-                bound.setdefault(str(formal), actual)
+            name_inside = dims.symbol_name(formal)
+            if name_inside is not None:
+                bound.setdefault(name_inside, actual)
     for node in body.walk():
         used = [s for v in node.results for s in value_symbols(v)]
         for symbol in [*used, *attribute_symbols(node.attributes)]:

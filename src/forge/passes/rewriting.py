@@ -70,7 +70,7 @@ def _symbol_changes(old: Value, new: Value) -> dict[str, Dim]:
     if not isinstance(old.type, TensorType) or not isinstance(new.type, TensorType):
         return {}
     pairs = zip(old.type.shape, new.type.shape)
-    return {str(a): b for a, b in pairs if isinstance(a, DimExpr) and a != b and dims.symbols(a) == [str(a)]}
+    return {name: b for a, b in pairs if a != b and (name := dims.symbol_name(a)) is not None}
 
 
 def new_symbols(node: Node) -> list[str]:

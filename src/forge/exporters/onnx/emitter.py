@@ -298,7 +298,7 @@ class Emitter:
         if source is None:
             raise self.unsupported(f"nothing before it tells the size {name!r}")
         extent = self.extent(source.ref, source.axis)
-        if dims.symbols(source.dim) == [str(source.dim)]:
+        if dims.symbol_name(source.dim) is not None:
             return extent
         assert isinstance(source.dim, DimExpr)
         constant = sum(c for m, c in source.dim.terms if not m)
@@ -324,9 +324,9 @@ class Emitter:
 
     def _is_better(self, name: str, extent: Dim) -> bool:
         """Whether ``extent`` tells the symbol, and nothing simpler does already."""
-        plain = str(extent) == name
+        plain = dims.symbol_name(extent) == name
         if name in self.sources:
-            return plain and str(self.sources[name].dim) != name
+            return plain and dims.symbol_name(self.sources[name].dim) != name
         if plain:
             return True
         return _is_linear(extent) and self._source(name) is None

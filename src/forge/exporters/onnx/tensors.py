@@ -8,21 +8,21 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from forge import dtypes
+from forge import dims, dtypes
 from forge.errors import InvalidGraphError
 from forge.frontends.onnx.tensors import element_code
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 
 
 def type_proto(type_: Type) -> onnx.TypeProto:
-    """The type; symbolic sizes are named by their expression.
+    """The type; symbolic sizes are named by their symbol or expression.
 
     Raises:
         InvalidGraphError: ONNX has no such type.
     """
     match type_:
         case TensorType():
-            shape = [d if isinstance(d, int) else str(d) for d in type_.shape]
+            shape = [d if isinstance(d, int) else dims.symbol_name(d) or str(d) for d in type_.shape]
             return helper.make_tensor_type_proto(element_code(type_.dtype), shape)
         case UnrankedType():
             return helper.make_tensor_type_proto(element_code(type_.dtype), None)

@@ -20,7 +20,7 @@ from forge.frontends.onnx.named_model import save_with_node_names
 from forge.frontends.onnx.prune import prune
 from forge.frontends.onnx.scope import Options, Scope
 from forge.frontends.onnx.support import MISSING, Use, check_supported, used_operators
-from forge.frontends.onnx.tensors import declared_type, element_code
+from forge.frontends.onnx.tensors import DimensionNames, declared_type, dimension_labels, element_code
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
 from forge.ir.types import TensorType, Type, UnrankedType, substitute
@@ -46,7 +46,8 @@ def import_model(
     Args:
         model: a path, the bytes of a file, or an ``onnx.ModelProto``; or one that is loaded. External data is read from the
             path's folder.
-        shape: sizes of inputs by name, where the model leaves them open: numbers, names of symbols, or None to keep.
+        shape: sizes of inputs by name, where the model leaves them open: numbers, None to keep, or texts. A text that the model
+            has as a label of a dimension means that one; any other is an integer expression of symbols (``2*n``).
         dtype: element types of inputs by name, in the place of the model's; a single one is for inputs whose type the model
             leaves open, and refused where it contradicts all that the model says.
         opset: version of the default operator set, instead of what the model says.
@@ -66,6 +67,8 @@ def import_model(
     loaded = model if isinstance(model, LoadedModel) else load(model)
     options = _options(loaded, freeze_params, convert_config)
     opsets = model_opsets(loaded, opset)
+    if not isinstance(export_node_renamed_model_path, str | os.PathLike | None):
+        raise OptionError(f"from_onnx: export_node_renamed_model_path: got {export_node_renamed_model_path!r}; expected a path")
     if export_node_renamed_model_path is not None:
         save_with_node_names(loaded, export_node_renamed_model_path)
     with located(loaded.where):
@@ -155,6 +158,8 @@ def model_opsets(loaded: LoadedModel, override: int | None) -> dict[str, int]:
 
 
 def _options(loaded: LoadedModel, freeze_params: bool, convert_config: Mapping[str, Any] | None) -> Options:
+    if convert_config is not None and not isinstance(convert_config, Mapping):
+        raise OptionError(f"from_onnx: convert_config: got {convert_config!r}; expected options by name, as in {CONVERT_CONFIG}")
     for name, value in (convert_config or {}).items():
         if name not in CONVERT_CONFIG:
             raise OptionError(f"from_onnx: convert_config: unknown entry {name!r}; expected {', '.join(CONVERT_CONFIG)}")
@@ -187,25 +192,27 @@ def _add_inputs(scope: Scope, proto: onnx.GraphProto, shape: ShapeDict, dtype: s
         unknown = [name for name in given if name not in names]
         if unknown:
             raise ImportModelError(f"{what}= names {unknown[0]!r}; expected an input: {', '.join(names) or 'none'}")
-    types = [_input_type(scope, position, info, shape, dtype) for position, info in enumerate(inputs)]
+    labels = DimensionNames(label for info in inputs for label in dimension_labels(info.type))
+    types = [_input_type(labels, position, info, shape, dtype) for position, info in enumerate(inputs)]
     if isinstance(dtype, str):
         _check_single_dtype(dtype, inputs, types)
-    sizes = _Sizes()
-    shaped = [(info.name, type_) for info, type_ in zip(inputs, types) if info.name in shape]
-    for is_expression in (False, True):
-        for name, declared in shaped:
-            sizes.unify(name, declared, shape[name], is_expression)
+    sizes = _Sizes(labels)
+    for info, type_ in zip(inputs, types):
+        if info.name in shape:
+            sizes.unify(info.name, type_, shape[info.name])
     for info, type_ in zip(inputs, types):
         scope.define(info.name, scope.graph.add_input(substitute(type_, sizes.values), scope.unique(info.name)))
 
 
-def _input_type(scope: Scope, position: int, info: onnx.ValueInfoProto, shape: ShapeDict, dtype: str | Mapping[str, str]) -> Type:
+def _input_type(
+    labels: DimensionNames, position: int, info: onnx.ValueInfoProto, shape: ShapeDict, dtype: str | Mapping[str, str]
+) -> Type:
     where = f"input {info.name!r}"
 
     def name_dim(axis: int, proto: onnx.TensorShapeProto.Dimension) -> Dim:
         if proto.HasField("dim_value") and proto.dim_value >= 0:
             return int(proto.dim_value)
-        return scope.options.dimension_names.parse(proto.dim_param or f"input_{position}_dim{axis}")
+        return labels.symbol(proto.dim_param) if proto.dim_param in labels else labels.unknown(f"input_{position}_dim{axis}")
 
     proto = onnx.TypeProto()
     proto.CopyFrom(info.type)
@@ -217,7 +224,7 @@ def _input_type(scope: Scope, position: int, info: onnx.ValueInfoProto, shape: S
         return type_
     if info.name not in shape:
         raise ImportModelError(f"{where}: the model declares no shape; expected its rank; pass shape={{{info.name!r}: (...)}}")
-    return TensorType(tuple(dims.symbol(f"input_{position}_dim{axis}") for axis in range(len(shape[info.name]))), type_.dtype)
+    return TensorType(tuple(labels.unknown(f"input_{position}_dim{axis}") for axis in range(len(shape[info.name]))), type_.dtype)
 
 
 def _dtype_override(dtype: str | Mapping[str, str], name: str, proto: onnx.TypeProto) -> str | None:
@@ -252,14 +259,15 @@ def _canonical(dtype: str, where: str) -> str:
 
 
 class _Sizes:
-    """Values that ``shape=`` gives to the symbols of the model."""
+    """Values that ``shape=`` gives to the sizes that the model leaves open."""
 
-    def __init__(self) -> None:
+    def __init__(self, labels: DimensionNames) -> None:
         self.values: dict[str, Dim] = {}
+        self._labels = labels
         self._given_by: dict[str, str] = {}
 
-    def unify(self, name: str, type_: Type, given: Sequence[Any], is_expression: bool) -> None:
-        """Binds symbols of ``type_`` so that it has the sizes ``given``; looks at expressions of symbols, or at all else.
+    def unify(self, name: str, type_: Type, given: Sequence[Any]) -> None:
+        """Binds symbols of ``type_`` so that it has the sizes ``given``.
 
         Raises:
             ImportModelError: it cannot; the message names both sides.
@@ -270,38 +278,31 @@ class _Sizes:
         if len(given) != type_.rank:
             raise ImportModelError(f"{where}: shape= gives {tuple(given)}; the model declares {type_} of rank {type_.rank}")
         for axis, (declared, size) in enumerate(zip(type_.shape, given)):
-            if size is not None and size != -1 and is_expression == (dims.symbols(declared) not in ([], [str(declared)])):
-                self._bind(f"{where}, axis {axis}", declared, _as_dim(size, where))
+            if size is not None and size != -1:
+                self._bind(f"{where}, axis {axis}", declared, self._dim(size, where))
 
     def _bind(self, where: str, declared: Dim, size: Dim) -> None:
-        present = dims.substitute(declared, self.values)
-        free = [s for s in dims.symbols(declared) if s not in self.values]
-        solution = (free[0], size) if free == [str(present)] else None
-        if solution is None and isinstance(size, int):
-            solution = dims.solve(present, size)
-        if solution is not None and solution[0] in free:
-            self.values[solution[0]] = solution[1]
-            self._given_by[solution[0]] = where
-        elif not dims.equal(present, size):
-            known = {s: self.values[s] for s in dims.symbols(declared) if s in self.values}
-            others = "".join(f"{self._given_by[s]} gives {value} for {s!r}; " for s, value in known.items())
+        label = dims.symbol_name(declared)
+        if label is not None and label not in self.values:
+            self.values[label], self._given_by[label] = size, where
+        elif not dims.equal(declared if label is None else self.values[label], size):
+            other = "" if label is None else f"{self._given_by[label]} gives {self.values[label]} for {label!r}; "
             raise ImportModelError(
-                f"{where}: shape= gives {size}; the model declares {declared}; {others}expected them to be equal"
+                f"{where}: shape= gives {size}; the model declares {declared}; {other}expected them to be equal"
             )
 
-
-def _as_dim(size: Any, where: str) -> Dim:
-    if isinstance(size, dims.DimExpr):
-        return size
-    if isinstance(size, str):
-        return dims.parse(size)
-    try:
-        number = int(size)
-    except (TypeError, ValueError):
-        number = -1
-    if number < 0 or number != size:
-        raise ImportModelError(f"{where}: shape= gives {size!r}; expected a size, the name of a symbol, or None")
-    return number
+    def _dim(self, size: Any, where: str) -> Dim:
+        if isinstance(size, dims.DimExpr):
+            return size
+        if isinstance(size, str):
+            return self._labels.symbol(size) if size in self._labels else dims.parse(size)
+        try:
+            number = int(size)
+        except (TypeError, ValueError):
+            number = -1
+        if number < 0 or number != size:
+            raise ImportModelError(f"{where}: shape= gives {size!r}; expected a size, the name of a symbol, or None")
+        return number
 
 
 def _name_outputs(scope: Scope, names: Sequence[str]) -> None:

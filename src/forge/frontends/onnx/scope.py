@@ -12,7 +12,7 @@ import onnx
 from forge import dtypes
 from forge.errors import ImportModelError
 from forge.frontends.onnx.ranks import Ranks
-from forge.frontends.onnx.tensors import DimensionNames, TensorReader
+from forge.frontends.onnx.tensors import TensorReader
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType
@@ -31,7 +31,6 @@ class Options:
     freeze_params: bool = True
     convert_config: dict[str, Any] = field(default_factory=dict)
     functions: dict[FunctionKey, onnx.FunctionProto] = field(default_factory=dict)
-    dimension_names: DimensionNames = field(default_factory=DimensionNames)
     params: dict[str, np.ndarray] = field(default_factory=dict)
     size: int = 0
     converted: int = 0
@@ -108,7 +107,11 @@ class Scope:
         if self.parent is not None:
             outer = self.parent.lookup(name)
             return outer if outer is None or self.graph is self.parent.graph else self.capture(outer)
-        raise ImportModelError(f"value {name!r} is used but nothing before its use defines it; expected topological order")
+        raise ImportModelError(f"value {name!r} is used but nothing defines it; the model is invalid")
+
+    def knows(self, name: str) -> bool:
+        """Whether ``lookup`` finds ``name``."""
+        return name in self.values or name in self.initializers or (self.parent is not None and self.parent.knows(name))
 
     def inlined(self, prefix: str) -> Scope:
         """A scope for a sub-graph that is converted into this graph; names in it start with ``prefix``."""

@@ -6,7 +6,7 @@ import math
 import mmap
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from onnx import numpy_helper
 
 from forge import dims, dtypes
 from forge.dims import Dim, DimExpr
-from forge.errors import ImportModelError, ParseError
+from forge.errors import ImportModelError
 from forge.frontends.onnx import inline
 from forge.ir.shapes import fresh_symbol
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
@@ -204,41 +204,51 @@ def _contents(tensor: onnx.TensorProto, dtype: str, data: np.ndarray) -> np.ndar
     return data.view(dtypes.numpy_dtype(dtype)).reshape(shape) if len(data) else np.empty(shape, dtypes.numpy_dtype(dtype))
 
 
-_HYPHENATED = re.compile(r"[A-Za-z_]-[A-Za-z_]")
-"""``batch-size`` is a name, not a difference."""
+UNKNOWN_SIZES = frozenset({"", "_", "?", "-1"})
+"""Texts that say no more of a dimension than that its size is unknown."""
 
 
 class DimensionNames:
-    """Turns dimension texts of a model into symbolic dimensions; the same text gives the same dimension."""
+    """Turns dimension texts of a model into symbols.
 
-    def __init__(self) -> None:
-        self._by_text: dict[str, Dim] = {}
-        self._taken: dict[str, str] = {}
+    A text is a label, never arithmetic: equal texts are equal sizes, ``2*n`` and ``n`` have nothing in common. The symbol has the
+    label as its name, shortened where it is longer than names may be. ``UNKNOWN_SIZES`` are no labels.
+    """
 
-    def parse(self, text: str) -> Dim:
-        """The dimension called ``text``: an integer expression, else one symbol."""
-        if text not in self._by_text:
-            self._by_text[text] = self._read(text)
-        return self._by_text[text]
+    def __init__(self, labels: Iterable[str] = ()) -> None:
+        self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
+        for label in labels:
+            if label not in UNKNOWN_SIZES and label not in self._names:
+                self._names[label] = self._unused(label)
 
-    def _read(self, text: str) -> Dim:
-        try:
-            dim = dims.parse(text)
-        except ParseError:
-            return self._symbol(text)
-        if _HYPHENATED.search(text):
-            return self._symbol(text)
-        self._taken.update({name: name for name in dims.symbols(dim)})
-        return dim
+    def __contains__(self, text: str) -> bool:
+        return text in self._names
 
-    def _symbol(self, text: str) -> DimExpr:
-        name = re.sub(r"\W", "_", text, flags=re.ASCII)
-        name = name if dims.is_symbol_name(name) else f"d_{name}"
-        unique, number = name, 1
-        while self._taken.get(unique, text) != text:
-            unique, number = f"{name}_{number}", number + 1
-        self._taken[unique] = text
-        return dims.symbol(unique)
+    def symbol(self, label: str) -> DimExpr:
+        """The size that the model calls ``label``."""
+        return dims.symbol(self._names[label])
+
+    def unknown(self, name: str) -> DimExpr:
+        """A size that the model gives no label; it is called ``name`` if no other is."""
+        return dims.symbol(self._unused(name))
+
+    def _unused(self, name: str) -> str:
+        unique, number = name[: dims.MAX_NAME], 1
+        while unique in self._taken:
+            suffix = f"_{number}"
+            unique, number = name[: dims.MAX_NAME - len(suffix)] + suffix, number + 1
+        self._taken.add(unique)
+        return unique
+
+
+def dimension_labels(proto: onnx.TypeProto) -> Iterator[str]:
+    """The texts of dimensions in a declared type, those of elements included."""
+    kind = proto.WhichOneof("value")
+    if kind == "tensor_type":
+        yield from (d.dim_param for d in proto.tensor_type.shape.dim)
+    elif kind in ("sequence_type", "optional_type"):
+        yield from dimension_labels(getattr(proto, kind).elem_type)
 
 
 def declared_type(proto: onnx.TypeProto, name_dim: Callable[[int, onnx.TensorShapeProto.Dimension], Dim], where: str) -> Type:
