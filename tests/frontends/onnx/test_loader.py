@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import external_data_helper, numpy_helper
 
+import forge
 from forge.errors import ForgeError, ImportModelError
 from forge.frontends.onnx import import_model
 from tests.frontends.onnx.support import evaluate, example, model
@@ -78,9 +80,9 @@ def test_truncated_file(tmp_path: Path, keep: float) -> None:
 @pytest.mark.parametrize(
     ("start", "advice"),
     [
-        (b"PK\x03\x04rest", "from_torch"),
-        (b"\x89HDF\r\n\x1a\n", "from_keras"),
-        (b"\x1c\0\0\0TFL3", "from_tflite"),
+        (b"PK\x03\x04rest", "a zip archive"),
+        (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+        (b"\x1c\0\0\0TFL3", "a TFLite model"),
         (b"\x80\x02}q\0.", "never loads"),
         (b"\x7fELF\x02", "Runtime"),
         (b"version https://git-lfs.github.com/spec/v1", "git lfs pull"),
@@ -88,8 +90,15 @@ def test_truncated_file(tmp_path: Path, keep: float) -> None:
     ],
 )
 def test_other_formats_are_named(start: bytes, advice: str) -> None:
-    with pytest.raises(ImportModelError, match=advice):
+    with pytest.raises(ImportModelError, match=advice) as caught:
         import_model(start + b"\0" * 32)
+    assert set(re.findall(r"forge\.(\w+)", str(caught.value))) <= set(forge.__all__)
+
+
+def test_loaders_of_other_formats_are_recommended_once_they_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forge, "__all__", [*forge.__all__, "from_keras"])
+    with pytest.raises(ImportModelError, match=r"expected an ONNX model; use forge\.from_keras$"):
+        import_model(b"PK\x03\x04rest")
 
 
 @settings(max_examples=150, deadline=None)
@@ -130,6 +139,16 @@ def test_what_the_checker_says_is_logged(caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.WARNING, logger="forge"):
         import_model(proto)
     assert any("onnx.checker" in message for message in caplog.messages)
+
+
+def test_tensors_without_a_shape_are_nothing_to_warn_of(caplog: pytest.LogCaptureFixture) -> None:
+    proto = plain()
+    for info in (proto.graph.input[0], proto.graph.output[0]):
+        info.type.tensor_type.ClearField("shape")
+    with caplog.at_level(logging.WARNING, logger="forge"):
+        import_model(proto, shape={"x": (3, 4)})
+    assert caplog.messages == []
+    assert not proto.graph.output[0].type.tensor_type.HasField("shape")
 
 
 def test_external_data_is_read(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ model's folder, and nothing is ever unpickled.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import math
 import mmap
@@ -28,14 +29,16 @@ Report = Callable[[str, str], None]  # takes the name of the model, and the find
 
 MAX_MESSAGE_BYTES = (1 << 31) - 1
 _CHECKED_ELEMENTS = 1024
-_FOREIGN = (  # (offset, magic, what it is, what to do)
-    (0, b"PK\x03\x04", "a zip archive (a PyTorch checkpoint or a Keras model?)", "use forge.from_torch or forge.from_keras"),
-    (0, b"\x89HDF", "an HDF5 file (a Keras model?)", "use forge.from_keras"),
-    (4, b"TFL3", "a TFLite model", "use forge.from_tflite"),
-    (0, b"\x7fELF", "a native library", "use forge.Runtime for a compiled model"),
-    (0, b"\x80\x02", "a Python pickle, which Forge never loads", "export the model to ONNX"),
-    (0, b"version https://git-lfs", "a Git LFS pointer, not the file itself", "run 'git lfs pull'"),
-    (0, b"<", "a text file (HTML or XML)", "download the model itself"),
+_EXPORT = "export the model to ONNX"
+_FOREIGN: tuple[tuple[int, bytes, str, tuple[str, ...], str], ...] = (
+    # offset, magic, what it is, its loaders, what to do where there is none
+    (0, b"PK\x03\x04", "a zip archive (a PyTorch checkpoint or a Keras model?)", ("from_torch", "from_keras"), _EXPORT),
+    (0, b"\x89HDF", "an HDF5 file (a Keras model?)", ("from_keras",), _EXPORT),
+    (4, b"TFL3", "a TFLite model", ("from_tflite",), _EXPORT),
+    (0, b"\x7fELF", "a native library", (), "use forge.Runtime for a compiled model"),
+    (0, b"\x80\x02", "a Python pickle, which Forge never loads", (), _EXPORT),
+    (0, b"version https://git-lfs", "a Git LFS pointer, not the file itself", (), "run 'git lfs pull'"),
+    (0, b"<", "a text file (HTML or XML)", (), "download the model itself"),
 )
 
 
@@ -113,8 +116,10 @@ def _contents(path: Path) -> bytes | memoryview:
 
 
 def _parse(data: bytes | memoryview, where: str) -> onnx.ModelProto:
-    for offset, magic, kind, advice in _FOREIGN:
+    for offset, magic, kind, loaders, otherwise in _FOREIGN:
         if data[offset : offset + len(magic)] == magic:
+            offered = [f"forge.{name}" for name in loaders if name in importlib.import_module("forge").__all__]
+            advice = f"use {' or '.join(offered)}" if offered else otherwise
             raise ImportModelError(f"{where}: got {kind}; expected an ONNX model; {advice}")
     return _message(inline.without_contents(data), where)
 
@@ -190,7 +195,10 @@ def _finding(proto: onnx.ModelProto) -> str:
 
 
 def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy in which large initializers are inputs, so that checking costs nothing."""
+    """A copy in which large initializers are inputs, so that checking costs nothing, and all tensors have a shape.
+
+    The checker asks for one; graphs without are usual, and nothing here needs those of outputs.
+    """
     copy = onnx.ModelProto()
     for field, value in proto.ListFields():
         if field.name != "graph":
@@ -204,6 +212,9 @@ def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
             copy.graph.initializer.append(tensor)
         elif tensor.name not in declared:
             copy.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+    for info in (*copy.graph.input, *copy.graph.output):
+        if info.type.HasField("tensor_type"):
+            info.type.tensor_type.shape.SetInParent()
     return copy
 
 
