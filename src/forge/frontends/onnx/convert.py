@@ -12,6 +12,7 @@ import onnx
 from forge.errors import ConverterError, ForgeError, ImportModelError, InvalidGraphError, TypeInferenceError
 from forge.frontends.onnx import functions, registry
 from forge.frontends.onnx.context import Context
+from forge.frontends.onnx.order import topological
 from forge.frontends.onnx.prune import prune
 from forge.frontends.onnx.scope import Region, Scope
 from forge.frontends.onnx.support import node_names
@@ -24,13 +25,13 @@ _MODEL_FAULTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeE
 
 
 def convert_nodes(scope: Scope, nodes: Iterable[onnx.NodeProto]) -> None:
-    """Converts ``nodes`` into the scope's graph.
+    """Converts ``nodes``, in topological order, into the scope's graph.
 
     Raises:
         ForgeError: a node cannot be converted; the message names node, operator and opset.
     """
     listed = list(nodes)
-    for node, name in zip(listed, node_names(listed)):
+    for node, name in topological(listed, node_names(listed), scope.knows):
         with located(_location(scope, node, name)):
             convert_node(scope, node, name)
 
