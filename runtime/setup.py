@@ -13,10 +13,10 @@ from setuptools.command.build_ext import build_ext
 
 CSRC = "src/forge_runtime/csrc"
 NAMES = ("runtime", "pool", "cpu", "host", "load", "control", "heap", "sequence", "object", "strings", "regex", "numbers",
-         "lookup", "fft")
+         "lookup", "fft", "call", "limits")
 FILES = ("_native.c", *(f"forge_{name}.c" for name in NAMES))
-HEADERS = ("forge_runtime.h", "forge_internal.h", "forge_heap.h", "forge_strings.h", "forge_fft.h", "_fft_lines.h",
-           "_routines.h")
+HEADERS = ("forge_runtime.h", "forge_internal.h", "forge_heap.h", "forge_strings.h", "forge_fft.h", "forge_fp.h",
+           "_fft_lines.h", "_routines.h")
 
 
 class BuildExtension(build_ext):

@@ -36,6 +36,7 @@ _ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, cty
 _FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _PARALLEL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _REPORT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p)
+_PROCEED = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32)
 _HEAP = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
@@ -43,7 +44,7 @@ class _Host(ctypes.Structure):
     _fields_ = [
         ("abi_version", ctypes.c_int32), ("state", ctypes.c_void_p), ("alloc", _ALLOC), ("free", _FREE),
         ("parallel_for", _PARALLEL), ("report_error", _REPORT), ("call_registered", ctypes.c_void_p),
-        ("run_control", ctypes.c_void_p), ("heap_alloc", _HEAP),
+        ("run_control", ctypes.c_void_p), ("heap_alloc", _HEAP), ("proceed", _PROCEED),
     ]
 
 
@@ -110,7 +111,8 @@ class GuardedHost:
         self.error = ""
         functions = (_ALLOC(self._alloc), _FREE(self._free), _PARALLEL(self._parallel), _REPORT(self._report))
         self.heap: list[Guarded] = []
-        self.struct = _Host(ABI_VERSION, None, *functions, None, None, _HEAP(self._heap_alloc))
+        self.struct = _Host(ABI_VERSION, None, *functions, None, None, _HEAP(self._heap_alloc),
+                            _PROCEED(lambda _host, status: status))
 
     def _alloc(self, _host: Any, size: int, alignment: int) -> int:
         block = Guarded(size, alignment)

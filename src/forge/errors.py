@@ -23,8 +23,10 @@ from forge_runtime.errors import (
     ForgeRuntimeError,
     InputError,
     InternalError,
+    MemoryLimitError,
     OutOfMemoryError,
     PasswordError,
+    TimeLimitError,
 )
 
 
@@ -103,7 +105,7 @@ TVMError = ForgeError
 
 __all__ = [
     "ArtifactError", "CompileError", "ConverterError", "CpuFeatureError", "ExecutionError", "ForgeError", "ForgeRuntimeError",
-    "ImportModelError", "InputError", "InternalError", "InvalidGraphError", "OpAttributeInvalid", "OpAttributeUnimplemented",
-    "OpNotImplemented", "OptionError", "OutOfMemoryError", "OutputExistsError", "ParseError", "PasswordError", "TVMError",
-    "TargetError", "ToolchainError", "TypeInferenceError", "option", "spelled",
+    "ImportModelError", "InputError", "InternalError", "InvalidGraphError", "MemoryLimitError", "OpAttributeInvalid",
+    "OpAttributeUnimplemented", "OpNotImplemented", "OptionError", "OutOfMemoryError", "OutputExistsError", "ParseError", "PasswordError",
+    "TVMError", "TargetError", "TimeLimitError", "ToolchainError", "TypeInferenceError", "option", "spelled",
 ]

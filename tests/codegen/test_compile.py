@@ -206,7 +206,7 @@ def test_a_program_in_this_process() -> None:
                              ("entry", emit_program_entry(program, HOST, embedded_weights=False))], HOST)
     library = JitLibrary(codes, [MODEL_SYMBOL])
     model = Model.from_address(library.addresses[MODEL_SYMBOL])
-    assert (model.abi_version, model.n_inputs, model.n_outputs, model.n_symbols, model.n_dims) == (2, 1, 2, 1, 1)
+    assert (model.abi_version, model.n_inputs, model.n_outputs, model.n_symbols, model.n_dims) == (3, 1, 2, 1, 1)
     assert (model.name, model.cpu_features, model.symbol_names[0]) == (b"scale\\model", b"avx2,fma", b"N")
     assert model.weights is None and model.weights_size == 8
     first, second = model.outputs[0], model.outputs[1]

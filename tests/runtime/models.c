@@ -123,6 +123,23 @@ static const forge_model model = {.abi_version = FORGE_ABI_VERSION, .n_inputs = 
                                   .cpu_features = FEATURES, .symbol_names = symbol_names, .inputs = inputs, .outputs = outputs,
                                   .entry = entry};
 
+#elif defined(MODEL_PATIENT)
+
+/* Asks x[0] million times whether it may go on, holding 1000 bytes; y = x. */
+static int32_t entry(const forge_call *call) {
+  const forge_call_host *host = (const forge_call_host *)call->host;
+  int32_t status = call->host->heap_alloc(call->host, 1000) ? FORGE_OK : FORGE_ERROR_MEMORY;
+  for (float k = ((const float *)call->inputs[0])[0]; status == FORGE_OK && k > 0; k -= 1)
+    for (int32_t i = 0; status == FORGE_OK && i < 1000000; i++) status = host->proceed(call->host, FORGE_OK);
+  if (status == FORGE_OK) memcpy(call->outputs[0], call->inputs[0], sizeof(float));
+  return status;
+}
+
+static const forge_tensor_spec inputs[] = {FLOAT("x", {1, 0})};
+static const forge_tensor_spec outputs[] = {FLOAT("y", {1, 0})};
+static const forge_model model = {.abi_version = FORGE_ABI_VERSION, .n_inputs = 1, .n_outputs = 1, .name = "patient",
+                                  .cpu_features = FEATURES, .inputs = inputs, .outputs = outputs, .entry = entry};
+
 #endif
 
 const forge_model *forge_model_get(void) { return &model; }

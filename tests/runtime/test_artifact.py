@@ -91,6 +91,22 @@ def test_missing(tmp_path: Path) -> None:
         Runtime(tmp_path / "a\0b")
 
 
+@pytest.mark.parametrize("path", ["/proc/self/mem", "x" * 5000, "\ud800"], ids=["unreadable", "long", "surrogate"])
+def test_what_the_system_refuses_is_an_artifact_error(path: str) -> None:
+    with pytest.raises(ArtifactError, match=r"cannot be read: Input/output error|File name too long|not a path"):
+        Runtime(path)
+
+
+@pytest.mark.parametrize("field", ["cpu_features", "weights_file", "uuid"])
+def test_halves_of_surrogate_pairs_are_no_metadata(build: Build, field: str) -> None:
+    folder = build("identity", **{field: "+" * 7})
+    library = folder / artifact.LIBRARY_NAME
+    content = library.read_bytes().replace(b'"' + b"+" * 7 + b'"', b'"+\\udcff"')
+    library.write_bytes(content)
+    with pytest.raises(ArtifactError, match=f"metadata field '{field}'; got .*, which is no text"):
+        Runtime(folder, verify=False)
+
+
 def test_pipe_does_not_make_us_wait(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):

@@ -112,6 +112,10 @@ def test_wrong_key_file(encrypt: Callable[..., Sealed], tmp_path: Path) -> None:
         opened(Sealed(one.path, one.path))
     with pytest.raises(PasswordError, match="cannot be opened"):
         opened(Sealed(one.path, tmp_path / "nothing"))
+    with pytest.raises(PasswordError, match="cannot be opened: embedded null byte"):
+        opened(Sealed(one.path, Path("a\0b")))
+    with pytest.raises(PasswordError, match="wrong password"):
+        opened(one, "\udc80")
 
 
 def test_every_damaged_byte_of_the_key_file(encrypt: Callable[..., Sealed]) -> None:

@@ -14,8 +14,10 @@ from forge_runtime.errors import (
     ForgeRuntimeError,
     InputError,
     InternalError,
+    MemoryLimitError,
     OutOfMemoryError,
     PasswordError,
+    TimeLimitError,
 )
 from forge_runtime.runtime import Runtime
 
@@ -29,9 +31,11 @@ __all__ = [
     "ForgeRuntimeError",
     "InputError",
     "InternalError",
+    "MemoryLimitError",
     "OutOfMemoryError",
     "PasswordError",
     "Runtime",
+    "TimeLimitError",
     "include_directory",
     "num_threads",
     "read_metadata",
@@ -49,5 +53,5 @@ def include_directory() -> Path:
 def static_sources() -> list[Path]:
     """The C files of the built-in host and ``forge_run``, to be linked into a model library (C11, ``-pthread``)."""
     names = ("runtime", "pool", "cpu", "host", "load", "control", "heap", "sequence", "object", "strings", "regex",
-             "numbers", "lookup", "fft")
+             "numbers", "lookup", "fft", "call", "limits")
     return [include_directory() / f"forge_{name}.c" for name in names]

@@ -207,9 +207,18 @@ def _check_fields(where: str, metadata: Mapping[str, Any]) -> None:
     for name, expected in _FIELDS.items():
         if name in metadata and not isinstance(metadata[name], expected):
             raise ArtifactError(f"{where}: metadata field {name!r}; got {metadata[name]!r:.100}; expected {expected}")
+        _check_text(where, name, metadata.get(name))
     for tensor in (*metadata.get("inputs", ()), *metadata.get("outputs", ())):
         if not (isinstance(tensor, dict) and isinstance(tensor.get("name"), str) and isinstance(tensor.get("dtype"), str)):
             raise ArtifactError(f"{where}: metadata of a tensor; got {tensor!r:.100}; expected name, dtype and shape")
+        _check_text(where, "name", tensor["name"])
+        _check_text(where, "dtype", tensor["dtype"])
+
+
+def _check_text(where: str, name: str, value: object) -> None:
+    """JSON can hold halves of surrogate pairs, which are no text that the system takes."""
+    if isinstance(value, str) and not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+        raise ArtifactError(f"{where}: metadata field {name!r}; got {value!r:.100}, which is no text; compile it again")
 
 
 def _read_metadata(file: _File) -> Metadata:
@@ -270,7 +279,7 @@ def _identity(path: Path) -> tuple[int, ...] | None:
 def opened(path: PathLike, password: str | None = None, key: PathLike | None = None) -> Iterator[tuple[int, str]]:
     """A descriptor of the plain library at ``path`` or in the directory ``path``, and its name for messages.
 
-    An encrypted library is decrypted into memory first.
+    An encrypted library is decrypted into memory first. What the system refuses while it is open is an ArtifactError.
     """
     fd, where = _open_library(Path(path))
     try:
@@ -283,6 +292,8 @@ def opened(path: PathLike, password: str | None = None, key: PathLike | None = N
         elif password is not None or key is not None:
             raise ArtifactError(f"{where}: not encrypted; got a password or key; expected neither")
         yield fd, where
+    except OSError as error:
+        raise ArtifactError(f"{where}: cannot be read: {error.strerror or error}; expected a compiled model") from error
     finally:
         if fd >= 0:
             os.close(fd)
@@ -292,6 +303,8 @@ def _open_library(path: Path) -> tuple[int, str]:
     try:
         library = path / LIBRARY_NAME if path.is_dir() else path
         return _open_file(library, "expected a compiled model or its directory"), str(library)
+    except OSError as error:
+        raise ArtifactError(f"{str(path)!r:.200}: cannot be opened: {error.strerror or error}; expected a compiled model") from error
     except ValueError as error:
         raise error if isinstance(error, ArtifactError) else ArtifactError(f"{path!r}: not a path: {error}") from error
 

@@ -55,7 +55,7 @@ def _password_key(password: str, salt: bytes, log2_cost: int) -> bytes:
         from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
     except ImportError as error:
         raise ArtifactError(_NEEDS_CRYPTOGRAPHY) from error
-    return Scrypt(salt=salt, length=_KEY_SIZE, n=1 << log2_cost, r=8, p=1).derive(password.encode())
+    return Scrypt(salt=salt, length=_KEY_SIZE, n=1 << log2_cost, r=8, p=1).derive(password.encode(errors="surrogatepass"))
 
 
 def _nonce(index: int) -> bytes:
@@ -140,8 +140,9 @@ def _check_version(where: str, version: int) -> None:
 def _unwrap_key(key_path: Path, identity: bytes, password: str) -> bytes:
     try:
         content = key_path.read_bytes()
-    except OSError as error:
-        raise PasswordError(f"{key_path}: cannot be opened: {error.strerror}; expected the model's key file") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise PasswordError(f"{str(key_path)!r:.200}: cannot be opened: {reason}; expected the model's key file") from error
     records = _key_records(content)
     if not records:
         raise PasswordError(f"{key_path}: not a key file, or damaged; expected the file written beside the encrypted model")

@@ -12,7 +12,7 @@ class ForgeRuntimeError(ForgeError):
 
 
 class InputError(ForgeRuntimeError, ValueError):
-    """Inputs or given outputs have the wrong number, name, dtype, rank or shape."""
+    """Inputs or given outputs have the wrong number, name, dtype, rank or shape; or a limit is no positive number."""
 
 
 class ArtifactError(ForgeRuntimeError, ValueError):
@@ -33,6 +33,14 @@ class ExecutionError(ForgeRuntimeError, RuntimeError):
 
 class OutOfMemoryError(ForgeRuntimeError, MemoryError):
     """The memory for a call could not be allocated."""
+
+
+class MemoryLimitError(OutOfMemoryError):
+    """A call needs more memory than its ``memory_limit`` allows."""
+
+
+class TimeLimitError(ForgeRuntimeError, TimeoutError):
+    """A call takes longer than its ``time_limit`` allows."""
 
 
 class InternalError(ForgeRuntimeError, RuntimeError):

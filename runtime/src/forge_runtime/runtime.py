@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import mmap
 import os
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,13 +23,23 @@ if TYPE_CHECKING:
 
 Shape = tuple[int | str | None, ...]
 
+_LONGEST = 1e9
+"""Seconds, some 30 years; the native interface counts nanoseconds in 64 bits."""
+
 
 class Runtime:
     """A loaded model. Calls are thread-safe and run without the interpreter lock.
 
+    Loading an artifact runs its code with the rights of this process, as ``import`` does: load only what you trust. The SHA-256
+    in it shows damage, not an attack: who can change the file can compute the digest anew. ``verify`` is no protection against
+    that. An encrypted artifact proves that whoever made it had its key file and password; nothing is signed.
+
     Inputs are NumPy arrays or anything with ``__dlpack__`` or ``__array__``; their memory is read in place, except that
     a strided or misaligned one is copied once. A dtype is never converted. Outputs are NumPy arrays
     of their own; the memory of large ones serves later calls when the last array over it is gone.
+
+    Ctrl-C, and whatever else a signal handler raises, ends a call between two kernels or two trips of a loop: its memory is given
+    back, and the runtime can be used again.
 
     Args:
         path: the directory that holds ``modelLibrary.so``, or the file itself.
@@ -36,8 +49,12 @@ class Runtime:
         verify: compare the SHA-256 of the files before any code is loaded (about 0.6 s per GB).
         copy_weights: weights in a file of their own are memory-mapped and shared between processes; True copies them to
             huge pages instead, which large matrix-vector products read up to twice as fast.
+        memory_limit: bytes that one call may hold at once: its outputs, intermediate results, strings and sequences, but not
+            weights and inputs. Checked before memory is allocated; None: no limit.
+        time_limit: seconds that one call may take, checked between kernels and trips of loops; None: no limit.
 
     Raises:
+        InputError: a limit is no positive number.
         ArtifactError: missing, damaged, newer, or for another architecture.
         CpuFeatureError: this CPU lacks an instruction set the model needs.
         PasswordError: encrypted, and password or key file are missing or wrong.
@@ -52,9 +69,13 @@ class Runtime:
         num_threads: int | None = None,
         verify: bool = True,
         copy_weights: bool = False,
+        memory_limit: int | None = None,
+        time_limit: float | None = None,
     ) -> None:
+        limits = _check_limits(memory_limit, time_limit)
         loaded = artifact.unless_replaced(path, lambda: _load(path, password, key, verify, copy_weights))
         self._init(*loaded, num_threads)
+        self._limit(*limits)
 
     @classmethod
     def from_jit(
@@ -86,8 +107,28 @@ class Runtime:
         self._takes_list = [dtype for _, dtype, _ in self._description["inputs"]] in (["sequence"], ["optional"])
         self._single = len(self._description["outputs"]) == 1
         self._last: tuple[Array, ...] = ()
+        self._limits: tuple[int | None, int | None] = (None, None)
         if num_threads is not None:
             model.set_threads(num_threads)
+
+    def _limit(self, *limits: int | None) -> None:
+        """Replaces the limits that are given."""
+        memory, nanoseconds = (old if new is None else new for old, new in zip(self._limits, limits))
+        if (memory, nanoseconds) != self._limits:
+            self._limits = (memory, nanoseconds)
+            self._model = self._model.limited(memory or 0, nanoseconds or 0)
+
+    def limited(self, *, memory_limit: int | None = None, time_limit: float | None = None) -> Runtime:
+        """The same model, not loaded again, with limits for calls of what is returned; None: as it is here.
+
+        ``run.limited(time_limit=0.5)(x)`` limits one call. The limits are those of the class.
+
+        Raises:
+            InputError: a limit is no positive number.
+        """
+        view = copy.copy(self)
+        view._limit(*_check_limits(memory_limit, time_limit))
+        return view
 
     def __call__(self, /, *inputs: Any, **named: Any) -> Any:
         """Runs the model on positional and named inputs, or on one list, tuple or dict of them.
@@ -101,6 +142,7 @@ class Runtime:
         Raises:
             InputError: wrong number, name, dtype, rank or shape.
             ExecutionError: an operator met a value that it cannot handle.
+            MemoryLimitError, TimeLimitError: the call needs more than its limits allow.
         """
         if named:
             inputs = self._arrange(inputs, named)
@@ -277,6 +319,20 @@ class Runtime:
 
 def _shape_text(shape: Shape | None) -> str:
     return "[...]" if shape is None else f"[{', '.join('?' if size is None else str(size) for size in shape)}]"
+
+
+def _check_limits(memory_limit: int | None, time_limit: float | None) -> tuple[int | None, int | None]:
+    """The limits in bytes and nanoseconds."""
+    if not (memory_limit is None or (_is_number(memory_limit, Integral) and 0 < memory_limit < 1 << 63)):
+        raise InputError(f"memory_limit: got {memory_limit!r}; expected a positive number of bytes, or None for no limit")
+    if not (time_limit is None or (_is_number(time_limit, Real) and 0 < time_limit < math.inf)):
+        raise InputError(f"time_limit: got {time_limit!r}; expected a positive number of seconds, or None for no limit")
+    nanoseconds = None if time_limit is None else max(1, int(min(time_limit, _LONGEST) * 1e9))
+    return None if memory_limit is None else int(memory_limit), nanoseconds
+
+
+def _is_number(value: object, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _named(values: Mapping[str, Any], names: list[str], where: str) -> tuple[Any, ...]:

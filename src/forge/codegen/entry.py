@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 from forge.codegen import abi, control, conversions, dynamic
 from forge.codegen.functions import FunctionEmitter
@@ -13,24 +14,36 @@ from forge.target import Target
 from forge.tir import expr as tir
 from forge.tir import stmt, visit
 from forge.tir.program import Program, TensorSpec
+from forge.tir.steps import steps
 
 MODEL_SYMBOL = "forge_model_data"
 WEIGHTS_SYMBOL = "forge_weights"
+
+UNCHECKED_STEPS = 1 << 14
+"""Steps of kernels after which the entry asks whether the call may go on: some 10 us, against some ns that the question takes."""
 
 _SPEC_TYPE = f"{{ ptr, i32, i32, [{abi.MAX_RANK} x {{ i64, i64 }}], ptr }}"
 
 
 class EntryEmitter(FunctionEmitter):
-    """The function ``i32 forge_entry(const forge_call *)``."""
+    """The function ``i32 forge_entry(const forge_call *)``.
 
-    def __init__(self, module: ModuleEmitter, program: Program, suffix: str = "") -> None:
+    ``work`` tells how many steps each kernel takes. A region also asks behind its last kernel whether the call may go on, as it may be
+    the body of a loop; of the whole model everything is done then.
+    """
+
+    def __init__(self, module: ModuleEmitter, program: Program, work: Mapping[str, float], suffix: str = "") -> None:
         super().__init__(module, f"@forge_entry{suffix}")
         self._suffix = suffix
+        self._work = work
+        self._unchecked = 0.0
+        self._last = None if suffix else _last_step(program.entry)
         self._bases: dict[tuple[str, int], str] = {}
         self._fields = {name: abi.field(self.builder, "%call", offset) for name, offset in abi.CALL_OFFSETS.items()}
         self._dynamic = dynamic.DynamicMemory(self, self._fields["host"], self._fields["out"], program.entry)
         bind_symbols(self, program.symbols, self._fields["symbols"])
         self._load_bases(program.entry)
+        self._proceed = abi.host_function(self.builder, self._fields["host"], "proceed")
 
     def _load_bases(self, entry: stmt.Stmt) -> None:
         late = {s.number for s in visit.statements(entry) if isinstance(s, stmt.AllocateOutput)}
@@ -91,7 +104,16 @@ class EntryEmitter(FunctionEmitter):
         args = [f"ptr {self._pointer(address)}" for address in call.buffers]
         args += [f"i64 {self._scalar(x)}" for x in call.scalars]
         symbol = self.module.symbol(call.name)
-        self.check_status(self.builder.value(f"call i32 {symbol}({', '.join([*args, 'ptr ' + self._fields['host']])})"))
+        status = self.builder.value(f"call i32 {symbol}({', '.join([*args, 'ptr ' + self._fields['host']])})")
+        self._unchecked += self._work.get(call.name, math.inf)
+        self.check_status(self._may_proceed(call, status))
+
+    def _may_proceed(self, step: stmt.Stmt, status: str) -> str:
+        """``status`` of a step that is done or, where that is good, what the host says to going on."""
+        if self._unchecked < UNCHECKED_STEPS or step is self._last:
+            return status
+        self._unchecked = 0
+        return self.builder.value(f"call i32 {self._proceed}(ptr {self._fields['host']}, i32 {status})")
 
     def _run_control(self, node: stmt.RunControl) -> None:
         self.e.forget()
@@ -108,6 +130,11 @@ class EntryEmitter(FunctionEmitter):
 
     def _scalar(self, x: tir.Expr) -> str:
         return text(conversions.convert(self.e, self.e.value(x), x.dtype, tir.INDEX, 1), "i64")
+
+
+def _last_step(entry: stmt.Stmt) -> stmt.Stmt | None:
+    found = [s for s in visit.statements(entry) if isinstance(s, stmt.CallKernel | stmt.RunControl)]
+    return found[-1] if found else None
 
 
 def control_symbol(suffix: str, number: int) -> str:
@@ -144,20 +171,22 @@ def emit_program_entry(program: Program, target: Target, embedded_weights: bool)
     if embedded_weights and program.weights_size:
         module.add(f"@{WEIGHTS_SYMBOL} = external hidden constant [{program.weights_size} x i8], align 64")
         weights = f"ptr @{WEIGHTS_SYMBOL}"
-    _emit_program(module, program, "", strings, weights)
+    work = {function.name: steps(function.body) for function in program.functions}
+    _emit_program(module, program, "", strings, weights, work)
     for line in [*strings.definitions, f"define ptr @forge_model_get() #0 {{\n  ret ptr @{MODEL_SYMBOL}\n}}"]:
         module.add(line)
     return module.text()
 
 
-def _emit_program(module: ModuleEmitter, program: Program, suffix: str, strings: _Strings, weights: str) -> str:
+def _emit_program(module: ModuleEmitter, program: Program, suffix: str, strings: _Strings, weights: str,
+                  work: Mapping[str, float]) -> str:
     """Functions and tables of one program and its regions, all their symbols with ``suffix``; returns its descriptor's symbol."""
     for number, node in enumerate(program.controls):
-        models = [_emit_program(module, region, f"{suffix}_{number}_{k}", strings, "ptr null")
+        models = [_emit_program(module, region, f"{suffix}_{number}_{k}", strings, "ptr null", work)
                   for k, region in enumerate(node.regions)]
         for line in control.constants(node, control_symbol(suffix, number), models, strings.pointer(node.name)):
             module.add(line)
-    entry = EntryEmitter(module, program, suffix)
+    entry = EntryEmitter(module, program, work, suffix)
     entry.emit(program.entry)
     entry.finish(["ptr noundef readonly %call"], "hidden ")
     expressions = _dim_expressions(program)

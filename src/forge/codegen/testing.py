@@ -20,23 +20,26 @@ from forge.tir.stmt import Function
 
 _BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _PARALLEL_FOR = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _BODY, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_PROCEED = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32)
 
 
 class _Host(ctypes.Structure):
     _fields_ = [("abi_version", ctypes.c_int32), ("state", ctypes.c_void_p), ("alloc", ctypes.c_void_p),
                 ("free", ctypes.c_void_p), ("parallel_for", _PARALLEL_FOR), ("report_error", ctypes.c_void_p),
-                ("call_registered", ctypes.c_void_p)]
+                ("call_registered", ctypes.c_void_p), ("run_control", ctypes.c_void_p), ("heap_alloc", ctypes.c_void_p),
+                ("proceed", _PROCEED)]
 
 
 def serial_host(chunks: int = 1) -> _Host:
-    """A host that runs parallel loops on the calling thread, split into ``chunks`` pieces."""
+    """A host (``forge_call_host``) that runs parallel loops on the calling thread, split into ``chunks`` pieces."""
 
     def parallel_for(_host: Any, body: Any, closure: Any, count: int, _grain: int) -> int:
         bounds = [count * i // chunks for i in range(chunks + 1)]
         statuses = [body(begin, end, closure) for begin, end in pairwise(bounds)]
         return next((status for status in statuses if status), 0)
 
-    return _Host(ABI_VERSION, None, None, None, _PARALLEL_FOR(parallel_for), None, None)
+    proceed = _PROCEED(lambda _host, status: status)
+    return _Host(ABI_VERSION, None, None, None, _PARALLEL_FOR(parallel_for), None, None, None, None, proceed)
 
 
 class NativeKernel:

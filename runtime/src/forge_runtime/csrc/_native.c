@@ -9,7 +9,7 @@
 
 /* Outputs of at least KEPT_OUTPUT bytes come from the built-in host, which keeps their memory for later calls: malloc gives blocks of
  * this size back to the system, and every call would pay for fresh pages. */
-enum { STACK_TENSORS = 12, KEPT_OUTPUT = 128 << 10, N_STATUS = FORGE_ERROR_FILE + 1 };
+enum { STACK_TENSORS = 12, KEPT_OUTPUT = 128 << 10, N_STATUS = FORGE_ERROR_STOPPED + 1 };
 
 /* Python objects that every call needs, found once. */
 typedef struct {
@@ -30,9 +30,11 @@ typedef struct {
   forge_model *prepared;
   const forge_model *model;
   forge_host host;
-  Py_buffer weights; /* kept while the model uses it in place */
+  forge_limits limits; /* memory and time; the rest belongs to a call */
+  Py_buffer weights;   /* kept while the model uses it in place */
   PyObject *keepalive;
   output_plan *outputs;
+  bool is_view; /* all but host and limits belong to the model that is kept alive */
 } model_object;
 
 typedef struct {
@@ -225,7 +227,7 @@ static PyObject *check_given(const module_state *state, const forge_model *model
 static int hold_output(const module_state *state, const model_object *self, int32_t index, PyObject *given,
                        held_tensor *held, forge_tensor *tensor) {
   const bool large = has_unknown_size(tensor) || forge_byte_count(tensor) >= KEPT_OUTPUT;
-  if (given == NULL && (large || tensor->dtype >= FORGE_STRING)) return 0;
+  if (given == NULL && (large || tensor->dtype >= FORGE_STRING || self->limits.memory)) return 0;
   held->object =
       given ? check_given(state, self->model, index, given, tensor) : new_array(state, &self->outputs[index], tensor);
   if (held->object == NULL || get_buffer(held, PyBUF_WRITABLE) < 0) return -1;
@@ -307,14 +309,28 @@ static PyObject *collect(const module_state *state, const model_object *self, Py
   return results;
 }
 
+/* Lets Python's signal handlers run. What they raise, such as KeyboardInterrupt, stays set and ends the call. */
+static int32_t check_signals(void *state) {
+  PyThreadState **thread = state;
+  PyEval_RestoreThread(*thread);
+  const int32_t raised = PyErr_CheckSignals() < 0;
+  *thread = PyEval_SaveThread();
+  return raised;
+}
+
 static PyObject *run_frame(const model_object *self, PyObject *inputs, PyObject *outputs, const call_frame *frame) {
   const module_state *state = state_of((PyObject *)self);
   if (hold_all(state, self, inputs, outputs, frame) < 0) return NULL;
   forge_error error;
-  int32_t status;
-  Py_BEGIN_ALLOW_THREADS status =
-      forge_run(self->model, frame->tensors, frame->tensors + self->model->n_inputs, &self->host, &error);
-  Py_END_ALLOW_THREADS if (status != FORGE_OK) {
+  forge_limits limits = self->limits;
+  PyThreadState *thread = PyEval_SaveThread();
+  limits.interrupted = check_signals;
+  limits.state = &thread;
+  const int32_t status = forge_run_limited(self->model, frame->tensors, frame->tensors + self->model->n_inputs, &self->host,
+                                           &limits, &error);
+  PyEval_RestoreThread(thread);
+  if (status == FORGE_ERROR_STOPPED && PyErr_Occurred()) return NULL;
+  if (status != FORGE_OK) {
     error.status = status;
     return raise_error(state, &error);
   }
@@ -426,6 +442,30 @@ static PyObject *model_set_threads(PyObject *object, PyObject *number) {
   Py_RETURN_NONE;
 }
 
+static model_object *new_model(const module_state *state, PyObject *keepalive) {
+  model_object *self = (model_object *)new_object(state->model_type);
+  if (self == NULL) return NULL;
+  self->host = forge_host_with_threads(0);
+  self->keepalive = keepalive;
+  Py_XINCREF(keepalive);
+  return self;
+}
+
+/* Python has checked the values. */
+static PyObject *model_limited(PyObject *object, PyObject *arguments) {
+  const model_object *self = (const model_object *)object;
+  long long memory, nanoseconds;
+  if (!PyArg_ParseTuple(arguments, "LL", &memory, &nanoseconds)) return NULL;
+  model_object *view = new_model(state_of(object), object);
+  if (view == NULL) return NULL;
+  view->is_view = true;
+  view->model = self->model;
+  view->outputs = self->outputs;
+  view->host = self->host;
+  view->limits = (forge_limits){.memory = memory, .nanoseconds = nanoseconds};
+  return (PyObject *)view;
+}
+
 static void free_plans(model_object *self) {
   for (int32_t i = 0; self->outputs && i < self->model->n_outputs; i++) {
     Py_XDECREF(self->outputs[i].storage_dtype);
@@ -437,7 +477,7 @@ static void free_plans(model_object *self) {
 
 static void model_dealloc(PyObject *object) {
   model_object *self = (model_object *)object;
-  free_plans(self);
+  if (!self->is_view) free_plans(self);
   forge_release(self->prepared);
   forge_unload(self->library);
   if (self->weights.obj) PyBuffer_Release(&self->weights);
@@ -449,6 +489,8 @@ static PyMethodDef model_methods[] = {
     {"run", (PyCFunction)(void (*)(void))model_run, METH_FASTCALL, "run(inputs, outputs=None) -> tuple of arrays"},
     {"describe", model_describe, METH_NOARGS,
      "describe() -> dict of name, cpu_features, weights_size, inputs, outputs, symbols"},
+    {"limited", model_limited, METH_VARARGS,
+     "limited(memory, nanoseconds) -> Model: this one, whose calls may take no more; 0: any number"},
     {"set_threads", model_set_threads, METH_O,
      "set_threads(n): threads of this model's calls; 0 for the process's number"},
     {NULL, NULL, 0, NULL},
@@ -539,15 +581,6 @@ static PyObject *finish_model(const module_state *state, model_object *self) {
   if (plan_outputs(state, self) == 0) return (PyObject *)self;
   Py_DECREF(self);
   return NULL;
-}
-
-static model_object *new_model(const module_state *state, PyObject *keepalive) {
-  model_object *self = (model_object *)new_object(state->model_type);
-  if (self == NULL) return NULL;
-  self->host = forge_host_with_threads(0);
-  self->keepalive = keepalive;
-  Py_XINCREF(keepalive);
-  return self;
 }
 
 static PyObject *native_load(PyObject *module, PyObject *arguments) {
@@ -647,9 +680,9 @@ static PyObject *get_attribute(const char *module_name, const char *name) {
 }
 
 static int import_errors(module_state *state) {
-  static const char *const names[N_STATUS] = {"ForgeRuntimeError", "InputError",    "OutOfMemoryError",
-                                              "CpuFeatureError",   "ArtifactError", "ExecutionError",
-                                              "InternalError",     "ArtifactError"};
+  static const char *const names[N_STATUS] = {"ForgeRuntimeError", "InputError",       "OutOfMemoryError", "CpuFeatureError",
+                                              "ArtifactError",     "ExecutionError",   "InternalError",    "ArtifactError",
+                                              "MemoryLimitError",  "TimeLimitError",   "InternalError"};
   for (int32_t i = 0; i < N_STATUS; i++)
     if ((state->errors[i] = get_attribute("forge_runtime.errors", names[i])) == NULL) return -1;
   return 0;

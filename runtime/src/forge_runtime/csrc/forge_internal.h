@@ -2,6 +2,7 @@
 #ifndef FORGE_INTERNAL_H
 #define FORGE_INTERNAL_H
 #include "forge_heap.h"
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #define FORGE_LOCAL __attribute__((visibility("hidden")))
@@ -33,8 +34,38 @@ FORGE_LOCAL int32_t forge_pool_run(int32_t threads, forge_parallel_body body, vo
 FORGE_LOCAL int32_t forge_run_control(const forge_host *host, const forge_control *control, const void *weights,
                                       const forge_tensor *in, int32_t n_in, forge_tensor *out, int32_t n_out);
 
-/* The heap of the call; `host` is what an entry was called with. */
+/* What can end a call before it is done; belongs to the thread that runs it. */
+typedef struct forge_watch forge_watch;
+
+/* FORGE_OK, or why the call is to end, from then on for ever. */
+FORGE_LOCAL int32_t forge_watch_check(forge_watch *watch);
+
+/* The same at the beginning of a region, of which there may be very many. */
+FORGE_LOCAL int32_t forge_watch_trip(forge_watch *watch, const forge_model *region);
+
+/* One call of an entry: what its `host` points to. */
+typedef struct {
+  forge_call_host table;   /* first: models hold a pointer to it */
+  const forge_host *outer; /* of the caller */
+  const forge_model *model;
+  forge_error *error;
+  forge_heap *heap;
+  forge_watch *watch; /* NULL: the call runs to its end */
+  atomic_flag reported;
+} forge_running;
+
+FORGE_LOCAL void forge_begin_call(forge_running *call, const forge_model *model, forge_error *error, const forge_host *outer,
+                                  forge_heap *heap, forge_watch *watch);
+
+/* The heap and the watch of the call; `host` is what an entry was called with. */
 FORGE_LOCAL forge_heap *forge_heap_of(const forge_host *host);
+FORGE_LOCAL forge_watch *forge_watch_of(const forge_host *host);
+
+/* The two halves of forge_run: what must hold before the first tensor is looked at; the call itself. */
+FORGE_LOCAL int32_t forge_begin_run(const forge_model *model, const forge_tensor *inputs, const forge_tensor *outputs,
+                                    const forge_host *host, forge_error *error);
+FORGE_LOCAL int32_t forge_run_watched(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs,
+                                      const forge_host *host, forge_watch *watch, forge_error *error);
 
 /* forge_run for a region of a node: no checks of the model, and the heap is that of `host`, which an entry was called with. */
 FORGE_LOCAL int32_t forge_run_region(const forge_model *region, const forge_tensor *inputs, forge_tensor *outputs,

@@ -1,8 +1,8 @@
 /* Running a model: checks, binding of symbols, memory of one call. */
+#include "forge_fp.h"
 #include "forge_internal.h"
 #include "forge_strings.h"
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -89,6 +89,7 @@ typedef struct {
   int64_t *dims;
   forge_error *error;
   forge_heap *heap;
+  forge_watch *watch;
   bool is_region; /* of a node of a model whose inputs have been checked */
 } binding;
 
@@ -317,75 +318,14 @@ static int32_t bind(const binding *b) {
 
 int32_t forge_check_model(const forge_model *model, forge_error *error) {
   if (model == NULL) return forge_fail(error, FORGE_ERROR_ABI, "forge_run: the model is NULL");
-  if (model->abi_version != FORGE_ABI_VERSION)
+  if (model->abi_version < FORGE_ABI_OLDEST || model->abi_version > FORGE_ABI_VERSION)
     return forge_fail(error, FORGE_ERROR_ABI,
-                      "model: interface version; got %d; expected %d; update the runtime, or compile the model again",
-                      model->abi_version, FORGE_ABI_VERSION);
+                      "model: interface version; got %d; expected %d to %d; update the runtime, or compile the model again",
+                      model->abi_version, FORGE_ABI_OLDEST, FORGE_ABI_VERSION);
   if (model->reserved & FORGE_MODEL_CHECKED) return FORGE_OK;
   if (model->n_inputs < 0 || model->n_outputs < 0 || model->n_symbols < 0 || model->n_dims < 0 || model->entry == NULL)
     return forge_fail(error, FORGE_ERROR_ABI, "model: its descriptor is damaged; compile the model again");
   return forge_check_cpu(model->cpu_features, error);
-}
-
-/* The host a model sees: the caller's, with errors directed to this call. */
-typedef struct {
-  forge_host host;
-  const forge_host *outer;
-  const forge_model *model;
-  forge_error *error;
-  forge_heap *heap;
-  atomic_flag reported;
-} call_host;
-
-static void *call_heap_alloc(const forge_host *host, size_t bytes) {
-  return forge_heap_alloc(((const call_host *)host)->heap, bytes);
-}
-
-forge_heap *forge_heap_of(const forge_host *host) { return ((const call_host *)host)->heap; }
-
-static void *call_alloc(const forge_host *host, size_t bytes, size_t alignment) {
-  const forge_host *outer = ((const call_host *)host)->outer;
-  return outer->alloc(outer, bytes, alignment);
-}
-
-static void call_free(const forge_host *host, void *memory, size_t bytes) {
-  const forge_host *outer = ((const call_host *)host)->outer;
-  outer->free(outer, memory, bytes);
-}
-
-static int32_t call_parallel_for(const forge_host *host, forge_parallel_body body, void *closure, int64_t count,
-                                 int64_t grain) {
-  const forge_host *outer = ((const call_host *)host)->outer;
-  if (count <= 0) return FORGE_OK;
-  if (outer->parallel_for == NULL || count == 1) return body(0, count, closure);
-  return outer->parallel_for(outer, body, closure, count, grain);
-}
-
-static void call_report_error(const forge_host *host, int32_t status, const char *message) {
-  call_host *call = (call_host *)(uintptr_t)host;
-  if (atomic_flag_test_and_set(&call->reported)) return;
-  forge_fail(call->error, status, "model '%s': %s", call->model->name, message);
-  if (call->outer->report_error) call->outer->report_error(call->outer, status, message);
-}
-
-static int32_t call_registered(const forge_host *host, const char *name, const forge_tensor *in, int32_t n_in,
-                               forge_tensor *out, int32_t n_out) {
-  const forge_host *outer = ((const call_host *)host)->outer;
-  if (outer->call_registered) return outer->call_registered(outer, name, in, n_in, out, n_out);
-  char message[TEXT_SIZE];
-  snprintf(message, sizeof message, "the function '%s' is not registered with this host", name);
-  call_report_error(host, FORGE_ERROR_VALUE, message);
-  return FORGE_ERROR_VALUE;
-}
-
-static void init_call_host(call_host *call, const binding *b, const forge_host *outer) {
-  *call = (call_host){.host = {FORGE_ABI_VERSION, outer->state, call_alloc, call_free, call_parallel_for,
-                               call_report_error, call_registered, forge_run_control, call_heap_alloc},
-                      .outer = outer,
-                      .heap = b->heap,
-                      .model = b->model,
-                      .error = b->error,
-                      .reported = ATOMIC_FLAG_INIT};
 }
 
 static bool overlap(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes) {
@@ -465,6 +405,8 @@ static int32_t check_produced(const binding *b) {
 
 static int32_t enter(const binding *b, const call_tables *tables, const forge_host *host) {
   const forge_model *model = b->model;
+  const int32_t ended = b->is_region && b->watch ? forge_watch_trip(b->watch, model) : FORGE_OK;
+  if (ended != FORGE_OK) return forge_fail(b->error, ended, "model '%s': the call ends here", model->name);
   const int64_t arena_size = model->arena_size ? model->arena_size(b->symbols) : 0;
   if (arena_size < 0)
     return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': these shapes need more memory than 64 bits count",
@@ -473,13 +415,13 @@ static int32_t enter(const binding *b, const call_tables *tables, const forge_ho
   if (arena_size && arena == NULL)
     return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': no memory for an arena of %lld bytes", model->name,
                       (long long)arena_size);
-  call_host seen;
-  init_call_host(&seen, b, host);
-  const forge_call call = {tables->inputs, tables->outputs, model->weights, arena, b->symbols, &seen.host, b->outputs};
+  forge_running running;
+  forge_begin_call(&running, model, b->error, host, b->heap, b->watch);
+  const forge_call call = {tables->inputs, tables->outputs, model->weights, arena, b->symbols, &running.table.host, b->outputs};
   const int32_t status = model->entry(&call);
   if (arena) host->free(host, arena, (size_t)arena_size);
   if (status == FORGE_OK) return check_produced(b);
-  if (!atomic_flag_test_and_set(&seen.reported))
+  if (!atomic_flag_test_and_set(&running.reported))
     return forge_fail(b->error, status, "model '%s': an operator failed with status %d", model->name, status);
   if (b->error) b->error->status = status;
   return status;
@@ -614,35 +556,40 @@ static int32_t check_arguments(const forge_model *model, const void *inputs, con
 }
 
 static int32_t check_run(const forge_model *model, const forge_host *host, forge_error *error) {
-  if (host->abi_version != FORGE_ABI_VERSION || host->alloc == NULL || host->free == NULL)
+  const bool known = host->abi_version >= FORGE_ABI_OLDEST && host->abi_version <= FORGE_ABI_VERSION;
+  if (!known || host->alloc == NULL || host->free == NULL)
     return forge_fail(error, FORGE_ERROR_ABI,
-                      "forge_run: unusable host; got interface version %d; expected %d, with alloc and free",
-                      host->abi_version, FORGE_ABI_VERSION);
+                      "forge_run: unusable host; got interface version %d; expected %d to %d, with alloc and free",
+                      host->abi_version, FORGE_ABI_OLDEST, FORGE_ABI_VERSION);
   if (model->weights == NULL && model->weights_size > 0)
     return forge_fail(error, FORGE_ERROR_FILE, "model '%s': its weights are not loaded; use forge_prepare_weights",
                       model->name);
   return FORGE_OK;
 }
 
-int32_t forge_run(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, const forge_host *host,
-                  forge_error *error) {
-  if (host == NULL) host = forge_default_host();
+int32_t forge_begin_run(const forge_model *model, const forge_tensor *inputs, const forge_tensor *outputs,
+                        const forge_host *host, forge_error *error) {
   clear(error);
-  int32_t status = check_arguments(model, inputs, outputs, error);
-  if (status == FORGE_OK) status = check_run(model, host, error);
-  if (status != FORGE_OK) return status;
+  const int32_t status = check_arguments(model, inputs, outputs, error);
+  return status == FORGE_OK ? check_run(model, host, error) : status;
+}
+
+int32_t forge_run_watched(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, const forge_host *host,
+                          forge_watch *watch, forge_error *error) {
+  const forge_fp environment = forge_fp_mask();
   forge_heap heap = {.host = host};
-  binding b = {.model = model, .inputs = inputs, .outputs = outputs, .error = error, .heap = &heap};
-  status = call_model(&b, host);
+  binding b = {.model = model, .inputs = inputs, .outputs = outputs, .error = error, .heap = &heap, .watch = watch};
+  const int32_t status = call_model(&b, host);
   forge_heap_clear(&heap);
+  forge_fp_leave(environment);
   return status;
 }
 
 int32_t forge_run_region(const forge_model *region, const forge_tensor *inputs, forge_tensor *outputs, const forge_host *host,
                          forge_error *error) {
   clear(error);
-  forge_heap *heap = forge_heap_of(host);
-  binding b = {.model = region, .inputs = inputs, .outputs = outputs, .error = error, .heap = heap, .is_region = true};
+  binding b = {.model = region, .inputs = inputs, .outputs = outputs, .error = error, .heap = forge_heap_of(host),
+               .watch = forge_watch_of(host), .is_region = true};
   return call_model(&b, host);
 }
 

@@ -12,7 +12,8 @@
 extern "C" {
 #endif
 
-#define FORGE_ABI_VERSION 2
+#define FORGE_ABI_VERSION 3
+#define FORGE_ABI_OLDEST 2 /* forge_run takes models and hosts of this version and later */
 #define FORGE_MAX_RANK 8
 #define FORGE_ALIGNMENT 64 /* of weights and arena; inputs and outputs need only their element's alignment */
 
@@ -46,6 +47,9 @@ typedef enum {
   FORGE_ERROR_VALUE = 5,    /* an operator met a value that it cannot handle (an index out of range, say) */
   FORGE_ERROR_INTERNAL = 6,
   FORGE_ERROR_FILE = 7,     /* missing, damaged, newer format, wrong password */
+  FORGE_ERROR_MEMORY_LIMIT = 8, /* the call needs more memory than forge_limits allows */
+  FORGE_ERROR_TIME_LIMIT = 9,   /* the call takes longer than forge_limits allows */
+  FORGE_ERROR_STOPPED = 10,     /* forge_limits.stop or forge_limits.interrupted ended the call */
 } forge_status;
 
 typedef struct {
@@ -102,6 +106,14 @@ struct forge_host {
   void *(*heap_alloc)(const forge_host *host, size_t bytes);
 };
 
+/* The table that a model gets from forge_run: that of the caller with what belongs to the call. Since version 3. */
+typedef struct {
+  forge_host host;
+  /* `status` where that is not FORGE_OK; else a status that is not FORGE_OK where the call is to end, because it was stopped or has
+   * reached a limit. Called between kernels, only from the thread that runs the entry. */
+  int32_t (*proceed)(const forge_host *host, int32_t status);
+} forge_call_host;
+
 /* One dimension of an input or output. A symbol is bound by the first input dimension that is that symbol (size -1), so every
  * symbol in an input's expression also occurs as a plain dimension of some input. An output extent known only after the run is a
  * symbol that no input binds. */
@@ -119,7 +131,7 @@ struct forge_tensor_spec {
   const forge_tensor_spec *element; /* of a sequence or optional: what its elements are; a dim of -1 there: any size. Else NULL */
 };
 
-/* What the generated entry is called with. Its `host` lives as long as the call. For an output of data-dependent size the entry
+/* What the generated entry is called with. Its `host` is that of a forge_call_host and lives as long as the call. For an output of data-dependent size the entry
  * allocates with host->alloc and fills data, ndim, shape and capacity (the bytes it asked for) of `out`. */
 typedef struct {
   void *const *inputs;            /* data pointers */
@@ -176,11 +188,33 @@ struct forge_control {
 /* The model inside this library. */
 FORGE_API const forge_model *forge_model_get(void);
 
-/* Checks the inputs, binds symbols, allocates outputs whose data is NULL, runs. Thread-safe.
+/* Checks the inputs, binds symbols, allocates outputs whose data is NULL, runs. Thread-safe. Every thread that takes part computes in
+ * the caller's floating-point environment (rounding, flushing of subnormal numbers), but with all exceptions masked; the caller's
+ * exception flags are as before afterwards.
  * `inputs` and `outputs` hold n_inputs and n_outputs tensors; outputs overlap neither each other nor inputs.
  * Returns a forge_status and fills *error (may be NULL). On failure no output is left allocated. */
 FORGE_API int32_t forge_run(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs,
                             const forge_host *host, forge_error *error);
+
+/* What a call may take. All zero: anything. A model of an interface version before 3 is stopped between trips of loops only. */
+typedef struct {
+  /* Bytes that the call may hold at once: outputs that it allocates, intermediate results, strings and sequences. Checked before memory
+   * is asked for. 0: any number. */
+  int64_t memory;
+  /* How long the call may take; checked between kernels and between trips of loops. 0: as long as it likes. */
+  int64_t nanoseconds;
+  /* The call ends as soon as this is not 0; looked at between kernels and trips. A plain store is enough to set it, in another thread
+   * and in a signal handler too. May be NULL. */
+  const volatile int32_t *stop;
+  /* Asked about every 20 ms, by the thread that called forge_run_limited; the call ends if it is not 0. May be NULL. */
+  int32_t (*interrupted)(void *state);
+  void *state;
+} forge_limits;
+
+/* forge_run within limits (may be NULL). A call that reaches one gives its memory back and returns FORGE_ERROR_MEMORY_LIMIT,
+ * FORGE_ERROR_TIME_LIMIT or FORGE_ERROR_STOPPED; its message says what was needed and what is allowed. */
+FORGE_API int32_t forge_run_limited(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs,
+                                    const forge_host *host, const forge_limits *limits, forge_error *error);
 
 /* Shapes that the outputs will have for these inputs' shapes (data is not read). Data-dependent extents are -1. */
 FORGE_API int32_t forge_output_shapes(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, forge_error *error);
@@ -207,7 +241,8 @@ FORGE_API forge_model *forge_prepare_weights(const forge_model *model, const voi
                                              forge_error *error);
 FORGE_API void forge_release(forge_model *model);
 
-/* A model library loaded into this process. The bytes are trusted: check their origin and SHA-256 first. */
+/* A model library loaded into this process. Loading runs its code with the rights of this process: load only what you trust. The
+ * SHA-256 in its metadata shows damage; who can change the file can compute it anew. */
 typedef struct forge_library forge_library;
 FORGE_API forge_library *forge_load(const char *path, forge_error *error);
 FORGE_API forge_library *forge_load_memory(const void *bytes, size_t size, forge_error *error); /* nothing touches the disk */
