@@ -304,7 +304,8 @@ def _open_library(path: Path) -> tuple[int, str]:
         library = path / LIBRARY_NAME if path.is_dir() else path
         return _open_file(library, "expected a compiled model or its directory"), str(library)
     except OSError as error:
-        raise ArtifactError(f"{str(path)!r:.200}: cannot be opened: {error.strerror or error}; expected a compiled model") from error
+        reason = error.strerror or error
+        raise ArtifactError(f"{str(path)!r:.200}: cannot be opened: {reason}; expected a compiled model") from error
     except ValueError as error:
         raise error if isinstance(error, ArtifactError) else ArtifactError(f"{path!r}: not a path: {error}") from error
 

@@ -31,7 +31,7 @@ OPTIONS = {
 }
 """How messages write the options of the Python interface here."""
 
-INTERNAL_ERROR = 70
+INTERNAL_ERROR, INTERRUPTED = 70, 130
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _STYLE: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "add_completion": False}
 
@@ -58,6 +58,12 @@ class _Verbs(typer.core.TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: dict[str, Any] = dict.fromkeys(VERBS)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Exit(_fail("interrupted", INTERRUPTED)) from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in VERBS and self.commands[cmd_name] is None:
@@ -92,7 +98,10 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit status: 0, 1 for an error, 2 for wrong usage, 70 for a defect of Forge."""
+    """Runs the command line; returns the exit status.
+
+    It is 0, 1 for an error, 2 for wrong usage, 70 for a defect of Forge, or 130 after Ctrl-C.
+    """
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="forge")
     except SystemExit as end:

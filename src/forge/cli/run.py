@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import zipfile
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +23,7 @@ EXAMPLES = (
     "forge run build/ --input x.npy",
     "forge run build/ -i image=x.npy -o outputs.npz",
     "forge run model.onnx -i x.npy --threads 1 --json",
+    "forge run model.onnx -i x.npy --memory-limit 2G --time-limit 60",
 )
 
 
@@ -30,14 +33,19 @@ def run(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the outputs to this .npz.")] = None,
     key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model; password: FORGE_PASSWORD or asked.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Number of threads.")] = None,
+    memory_limit: Annotated[str | None, typer.Option(metavar="BYTES", help="Memory for the run, as in 512M.")] = None,
+    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="Time for the run.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Runs a model once on the given arrays and shows the outputs.
 
     The elements of a sequence are called NAME[0], NAME[1], ...
     """
+    memory = None if memory_limit is None else _bytes(memory_limit)
+    if time_limit is not None and not 0 < time_limit < math.inf:
+        raise OptionError(f"--time-limit {time_limit}: expected a positive number of seconds, as in 60 or 0.5")
     with source.progress(quiet=as_json) as report:
-        runtime = source.open_runtime(model, key, report)
+        runtime = source.open_runtime(model, key, report).limited(memory_limit=memory, time_limit=time_limit)
         if threads is not None:
             runtime.set_num_threads(threads)
         arrays = source.load_arrays(inputs or [], runtime.input_names)
@@ -58,6 +66,14 @@ def run(
         cells = [x if isinstance(x, str) else f"{x:.6g}" for x in _statistics(array).values()]
         shown.add_row(name, source.shape_text(array.shape), _dtype(array), *map(escape, cells))
     source.show(shown)
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"([1-9][0-9]{0,17})([KMGT]?)", text, re.ASCII)
+    size = 0 if match is None else int(match[1]) << 10 * ("KMGT".index(match[2]) + 1 if match[2] else 0)
+    if not 0 < size < 1 << 63:
+        raise OptionError(f"--memory-limit {text}: expected a positive number of bytes, as in 1000000, 512M or 2G")
+    return size
 
 
 def _dtype(array: np.ndarray) -> str:

@@ -28,8 +28,8 @@ _SPEC_TYPE = f"{{ ptr, i32, i32, [{abi.MAX_RANK} x {{ i64, i64 }}], ptr }}"
 class EntryEmitter(FunctionEmitter):
     """The function ``i32 forge_entry(const forge_call *)``.
 
-    ``work`` tells how many steps each kernel takes. A region also asks behind its last kernel whether the call may go on, as it may be
-    the body of a loop; of the whole model everything is done then.
+    ``work`` tells how many steps each kernel takes. A region also asks behind its last kernel whether the call may go on, as it
+    may be the body of a loop; of the whole model everything is done then.
     """
 
     def __init__(self, module: ModuleEmitter, program: Program, work: Mapping[str, float], suffix: str = "") -> None:
