@@ -106,6 +106,6 @@ TVMError = ForgeError
 __all__ = [
     "ArtifactError", "CompileError", "ConverterError", "CpuFeatureError", "ExecutionError", "ForgeError", "ForgeRuntimeError",
     "ImportModelError", "InputError", "InternalError", "InvalidGraphError", "MemoryLimitError", "OpAttributeInvalid",
-    "OpAttributeUnimplemented", "OpNotImplemented", "OptionError", "OutOfMemoryError", "OutputExistsError", "ParseError", "PasswordError",
-    "TVMError", "TargetError", "TimeLimitError", "ToolchainError", "TypeInferenceError", "option", "spelled",
+    "OpAttributeUnimplemented", "OpNotImplemented", "OptionError", "OutOfMemoryError", "OutputExistsError", "ParseError",
+    "PasswordError", "TVMError", "TargetError", "TimeLimitError", "ToolchainError", "TypeInferenceError", "option", "spelled",
 ]
