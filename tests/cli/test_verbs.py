@@ -404,13 +404,17 @@ def test_the_cache_is_shown_and_cleared(
     monkeypatch.setenv("FORGE_CACHE_DIR", str(tmp_path / "cache"))
     (here / "m.relay").write_text("def @main(%x: Tensor[(n), float32]) { negative(%x) }")
     assert run("compile", "m.relay", "-o", "out") == 0
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    runtime = tmp_path / "forge" / "runtime" / "key"
+    runtime.mkdir(parents=True)
+    (runtime / "forge_pool").write_bytes(bytes(3000))
     capsys.readouterr()
     assert run("cache", "--json") == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["folder"], told["entries"]) == (str(tmp_path / "cache"), 1)
+    assert (told["folder"], told["entries"], told["runtime_bytes"]) == (str(tmp_path / "cache"), 1, 3000)
     assert run("cache", "clear") == 0
     assert "cleared of 1 compiled model," in capsys.readouterr().out
-    assert files(tmp_path / "cache") == []
+    assert files(tmp_path / "cache") == files(tmp_path / "forge") == []
 
 
 def test_doctor_names_a_missing_compiler(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from forge.cli import source
+from forge.codegen import runtime_objects
 from forge.driver import cache as store
 from forge.errors import OptionError
 
@@ -17,14 +18,16 @@ def cache(
     action: Annotated[str, typer.Argument(help="show or clear.")] = "show",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Shows or clears the compile cache."""
+    """Shows or clears the compile cache: compiled models, and the objects of the C runtime that are linked to them."""
     if action not in ("show", "clear"):
         raise OptionError(f"cache: got {action!r}; expected show or clear")
-    known = store.entries()
-    freed = store.clear() if action == "clear" else 0
+    known, runtime = store.entries(), runtime_objects.size()
+    freed = store.clear() + runtime_objects.clear() if action == "clear" else 0
     total = sum(size for _, size in known)
     if as_json:
-        source.print_json({"folder": str(store.folder()), "entries": len(known), "bytes": total, "freed": freed})
+        source.print_json({"folder": str(store.folder()), "entries": len(known), "bytes": total, "runtime_bytes": runtime,
+                           "freed": freed})
         return
     verb = "cleared of" if action == "clear" else "holds"
-    source.say(f"{store.folder()} {verb} {source.count_text(len(known), 'compiled model')}, {source.bytes_text(total)}")
+    source.say(f"{store.folder()} {verb} {source.count_text(len(known), 'compiled model')}, {source.bytes_text(total)}; "
+               f"the C runtime takes {source.bytes_text(0 if action == 'clear' else runtime)}")

@@ -11,8 +11,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from forge.codegen import runtime_objects
 from forge.codegen.elf import Data, machine_of, write_data_object
 from forge.codegen.entry import WEIGHTS_SYMBOL
+from forge.codegen.processes import remedy
 from forge.errors import CompileError, ToolchainError
 
 WEIGHTS_SECTION = ".forge.weights"
@@ -21,6 +23,7 @@ PAGE = 4096
 _RUNTIME_FLAGS = ("-O2", "-std=c11", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections")
 _LINK_FLAGS = ("-shared", "-fPIC", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-Wl,-z,now", "-Wl,--no-undefined",
                "-Wl,--build-id=none", "-s")
+_COMPILER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
 _LIBRARIES = ("-lm", "-lpthread")
 
 
@@ -73,57 +76,42 @@ def _write(path: Path, data: Data) -> Path:
 
 
 def _runtime_objects(compiler: list[str], sources: Path, work: Path) -> list[Path]:
-    """Objects of the C runtime, from a cache keyed by sources, compiler and flags; made in ``work`` where none can be written."""
-    files = sorted(sources.glob("forge_*.c"))
-    if not files:
+    """Objects of the C runtime in ``work``, from a cache keyed by sources, compiler and flags, or compiled."""
+    found = sorted(sources.glob("forge_*.c"))
+    if not found:
         raise CompileError(f"link: no runtime sources in {sources}; expected forge_*.c; reinstall Forge")
-    folder = (_cache_folder() or work) / _digest(compiler, sources)
-    objects = [folder / f"{source.stem}.o" for source in files]
-    for source, built in zip(files, objects):
-        if not built.exists():
-            _compile_runtime(compiler, source, built)
+    key = _digest(compiler, sources)
+    objects = [work / f"{source.stem}.o" for source in found]
+    for source, built in zip(found, objects):
+        code = runtime_objects.load(key, source.stem)
+        if code is None:
+            _run([*compiler, *_RUNTIME_FLAGS, "-c", str(source), "-o", str(built)], f"compile {source.name}")
+            runtime_objects.store(key, source.stem, built.read_bytes())
+        else:
+            built.write_bytes(code)
     return objects
 
 
-def _compile_runtime(compiler: list[str], source: Path, built: Path) -> None:
-    built.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="forge-runtime-", dir=built.parent) as folder:
-        fresh = Path(folder) / built.name
-        _run([*compiler, *_RUNTIME_FLAGS, "-c", str(source), "-o", str(fresh)], f"compile {source.name}")
-        os.replace(fresh, built)
-
-
 def _digest(compiler: list[str], sources: Path) -> str:
-    digest = hashlib.sha256(repr((compiler, _compiler_version(compiler), _RUNTIME_FLAGS)).encode())
+    """Of all that the runtime's objects depend on. A compiler's ``-v`` tells what it compiles for, besides its version."""
+    surroundings = [os.environ.get(name) for name in _COMPILER_VARIABLES]
+    described = _run([*compiler, "-v"], "tell its version")
+    digest = hashlib.sha256(repr((compiler, described, surroundings, _RUNTIME_FLAGS)).encode())
     for path in sorted([*sources.glob("forge_*.c"), *sources.glob("*.h")]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:32]
 
 
-def _compiler_version(compiler: list[str]) -> str:
-    return _run([*compiler, "--version"], "tell its version")
-
-
-def _cache_folder() -> Path | None:
-    """Where compiled runtimes are kept; None where the user has no folder for that, or cannot write there."""
-    try:
-        base = os.environ.get("XDG_CACHE_HOME")
-        folder = (Path(base) if base else Path.home() / ".cache") / "forge" / "runtime"
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):
-        return None
-    return folder if os.access(folder, os.W_OK | os.X_OK) else None
-
-
 def _run(command: list[str], purpose: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
-        raise ToolchainError(f"link: {command[0]} could not {purpose}: {error}; set CC to a working C compiler") from error
+        hint = remedy(error, "set CC to a working C compiler")
+        raise ToolchainError(f"link: {command[0]} could not {purpose}: {error}; {hint}") from error
     if done.returncode:
         raise ToolchainError(f"link: {command[0]} failed to {purpose} (exit status {done.returncode}): "
                              f"{done.stderr.strip()[-2000:]}")
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 def _replace(out: Path, built: Path) -> None:
