@@ -79,7 +79,7 @@ class OutputExistsError(ForgeError, ValueError, FileExistsError):
 
 
 class ToolchainError(CompileError):
-    """No usable C compiler, or it failed."""
+    """No usable C compiler, or no interpreter for compile workers, or one of them failed."""
 
 
 _spelling: ContextVar[Mapping[str, str]] = ContextVar("spelling", default=MappingProxyType({}))

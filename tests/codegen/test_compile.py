@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from forge.codegen import compile as compile_module
+from forge.codegen import link, runtime_objects
 from forge.codegen.compile import Pool, compile_modules
 from forge.codegen.elf import machine_of
 from forge.codegen.entry import MODEL_SYMBOL, emit_program_entry
@@ -114,7 +116,8 @@ def test_a_dying_worker_costs_only_its_module(monkeypatch: pytest.MonkeyPatch, t
         pool.close()
 
 
-def test_a_worker_killed_while_idle_is_replaced() -> None:
+@pytest.mark.parametrize("names", ["b", "bc"])
+def test_a_worker_killed_while_idle_is_replaced(names: str) -> None:
     pool = Pool(1)
     try:
         frames = [b"0", b"x86-64|", GOOD.encode()]
@@ -122,11 +125,37 @@ def test_a_worker_killed_while_idle_is_replaced() -> None:
         process = pool.grow(1)[0]._process
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        results = pool.compile([("b", frames), ("c", frames)])
-        assert "died" in str(results[0]) or isinstance(results[0], bytes)
-        assert isinstance(results[1], bytes)
+        results = pool.compile([(name, frames) for name in names])
+        assert all(isinstance(result, bytes) for result in results)
     finally:
         pool.close()
+
+
+@pytest.mark.parametrize("executable", ["", "/nonexistent/python", __file__, "/"])
+def test_without_an_interpreter_the_error_says_what_to_set(executable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", executable)
+    with pytest.raises(ToolchainError, match=r"codegen: .*worker.*sys\.executable is .*expected (its|the) path"):
+        Pool(1).compile([("a", [b"0", b"x86-64|", GOOD.encode()])])
+
+
+def test_an_interpreter_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    (result,) = Pool(1).compile([("a", [b"0", b"x86-64|", GOOD.encode()])])
+    assert "died over it twice: exit status 0 (is sys.executable, '/bin/true', a Python interpreter?)" in str(result)
+
+
+@pytest.mark.parametrize(("error", "message"), [
+    (errno.EMFILE, "raise the limit"), (errno.ENFILE, "raise the limit"), (errno.EAGAIN, "end other programs"),
+    (errno.ENOMEM, "end other programs")])
+def test_a_system_that_starts_nothing(error: int, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **named: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(ToolchainError, match=f"cannot start a compile worker: .*{message}"):
+        Pool(1).compile([("a", [b"0", b"x86-64|", GOOD.encode()])])
+    with pytest.raises(ToolchainError, match=f"could not tell its version: .*{message}"):
+        link._run(["cc", "-v"], "tell its version")
 
 
 def test_the_worker_imports_nothing_of_forge() -> None:
@@ -242,6 +271,120 @@ def test_a_shared_library(codes: list[bytes], tmp_path: Path, monkeypatch: pytes
     again = tmp_path / "again.so"
     link_library(codes, weights.tobytes(), RUNTIME, again)
     assert again.read_bytes() == out.read_bytes()
+
+
+@pytest.fixture
+def runtime_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the runtime's objects, empty."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "forge" / "runtime"
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A runtime of two files, which is quickly compiled."""
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / f"forge_{name}.c").write_text(f"int forge_{name}(void) {{ return 1; }}\n")
+    return folder
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows by what the C compiler is asked for."""
+    purposes: list[str] = []
+    run = link._run
+
+    def noted(command: list[str], purpose: str) -> str:
+        purposes.append(purpose)
+        return run(command, purpose)
+
+    monkeypatch.setattr(link, "_run", noted)
+    return purposes
+
+
+def objects(sources: Path, work: Path) -> list[bytes]:
+    work.mkdir(exist_ok=True)
+    return [path.read_bytes() for path in link._runtime_objects(find_compiler(), sources, work)]
+
+
+def test_runtime_objects_are_compiled_once(runtime_cache: Path, sources: Path, compiled: list[str], tmp_path: Path) -> None:
+    first, second = objects(sources, tmp_path / "1"), objects(sources, tmp_path / "2")
+    assert first == second
+    assert compiled == ["tell its version", "compile forge_a.c", "compile forge_b.c", "tell its version"]
+    assert sorted(path.name for path in runtime_cache.rglob("*") if path.is_file()) == ["forge_a", "forge_b"]
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "swap", "folder"])
+def test_damaged_runtime_objects_are_compiled_anew(
+    runtime_cache: Path, sources: Path, compiled: list[str], tmp_path: Path, damage: str
+) -> None:
+    known = objects(sources, tmp_path / "1")
+    (path,) = runtime_cache.rglob("forge_a")
+    content = path.read_bytes()
+    if damage == "folder":
+        path.unlink()
+        (path / "x").mkdir(parents=True)
+    else:
+        path.write_bytes({"flip": content[:400] + bytes([content[400] ^ 1]) + content[401:], "truncate": content[:300],
+                          "empty": b"", "swap": path.with_name("forge_b").read_bytes()}[damage])
+    compiled.clear()
+    assert objects(sources, tmp_path / "2") == known
+    assert compiled == ["tell its version", "compile forge_a.c"]
+    assert damage == "folder" or path.read_bytes() == content
+
+
+def test_runtime_objects_depend_on_all_that_makes_them(
+    runtime_cache: Path, sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def key(*command: str) -> str:
+        return link._digest([*find_compiler(), *command], sources)
+
+    keys = [key(), key("-m64")]
+    monkeypatch.setenv("CPATH", str(tmp_path))
+    keys.append(key())
+    (sources / "forge_a.h").write_text("")
+    keys.append(key())
+    told = tmp_path / "cc"
+    told.write_text("#!/bin/sh\necho Target: another >&2\n")
+    told.chmod(0o755)
+    monkeypatch.setenv("CC", str(told))
+    keys.append(key())
+    told.write_text("#!/bin/sh\necho Target: this >&2\n")
+    keys.append(key())
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("step", ["mkdir", "fsync", "replace"])
+def test_a_full_disk_of_the_cache_is_no_error(
+    runtime_cache: Path, sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def full(*arguments: object, **named: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "work").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, full)
+        built = link._runtime_objects(find_compiler(), sources, tmp_path / "work")
+    assert all(path.read_bytes()[:4] == b"\x7fELF" for path in built)
+    assert not [path for path in runtime_cache.rglob("*") if path.is_file()]
+
+
+def test_without_a_home_directory_nothing_is_kept(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert len(objects(sources, tmp_path / "1")) == 2
+    assert (runtime_objects.size(), runtime_objects.clear()) == (0, 0)
+
+
+def test_clearing_runtime_objects(runtime_cache: Path, sources: Path, tmp_path: Path) -> None:
+    objects(sources, tmp_path / "1")
+    size = runtime_objects.size()
+    assert (size > 0, runtime_objects.clear(), runtime_objects.size(), runtime_cache.exists()) == (True, size, 0, False)
 
 
 def test_no_compiler_is_an_error_that_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,33 +6,49 @@ import atexit
 import importlib.util
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from forge.codegen import worker as worker_script
 from forge.codegen.module import llvm_features
+from forge.codegen.processes import remedy
 from forge.codegen.worker import read_frame, write_frame
-from forge.errors import CompileError
+from forge.errors import CompileError, ToolchainError
 from forge.target import Target
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished modules and of all modules."""
 
 
+@contextmanager
+def _starting() -> Iterator[None]:
+    """Raises ToolchainError where the system refuses what a worker needs."""
+    try:
+        yield
+    except OSError as error:
+        hint = remedy(error, f"sys.executable is {sys.executable!r}; expected the path of a Python interpreter")
+        raise ToolchainError(f"codegen: cannot start a compile worker: {error}; {hint}") from error
+
+
 class Worker:
     """One worker process, busy with at most one module."""
 
     def __init__(self) -> None:
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
-        self._process = subprocess.Popen([_python(), worker_script.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                         stderr=self._log, env=_environment())
+        """Raises ToolchainError where no process can be started."""
+        with _starting(), ExitStack() as opened:
+            self._log: IO[bytes] = opened.enter_context(tempfile.TemporaryFile())
+            self._process = subprocess.Popen([_python(), worker_script.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                             stderr=self._log, env=_environment())
+            opened.pop_all()
         self.job: int | None = None
 
     @property
@@ -61,7 +77,8 @@ class Worker:
         """How the process ended and what it wrote on its error stream."""
         code = self._process.wait()
         self._log.seek(0)
-        return f"exit status {code}; {self._log.read()[-2000:].decode(errors='replace').strip() or 'no message'}"
+        said = self._log.read()[-2000:].decode(errors="replace").strip() or "no message"
+        return f"exit status {code}{_explanation(code)}; {said}"
 
     def close(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
@@ -70,6 +87,13 @@ class Worker:
         self._process.terminate()
         self._process.wait()
         self._log.close()
+
+
+def _explanation(code: int) -> str:
+    """What may be the reason for an exit status."""
+    if code == -signal.SIGKILL:
+        return " (killed; is there enough memory?)"
+    return "" if code < 0 else f" (is sys.executable, {sys.executable!r}, a Python interpreter?)"
 
 
 def _close_quietly(pipe: IO[bytes]) -> None:
@@ -81,8 +105,8 @@ def _close_quietly(pipe: IO[bytes]) -> None:
 
 def _python() -> str:
     if not sys.executable:
-        raise CompileError("codegen: no Python interpreter to run compile workers with; sys.executable is empty; "
-                           "expected its path")
+        raise ToolchainError("codegen: no Python interpreter to run compile workers with; sys.executable is empty; "
+                             "expected its path; set it")
     return sys.executable
 
 
@@ -140,7 +164,9 @@ class _Batch:
         self.progress = progress
         self.waiting = deque(sorted(range(len(jobs)), key=lambda i: -len(jobs[i][1][-1])))
         self.results: dict[int, bytes | str] = {}
-        self.selector = selectors.DefaultSelector()
+        self.retried: set[int] = set()
+        with _starting():
+            self.selector = selectors.DefaultSelector()
 
     def run(self) -> list[bytes | str]:
         with self.selector:
@@ -171,7 +197,12 @@ class _Batch:
         self._feed(worker)
 
     def _bury(self, worker: Worker, job: int) -> Worker:
-        self._finish(job, f"the compile worker died: {worker.last_words()}")
+        """A fresh worker in the place of a dead one, whose death may have had nothing to do with the job: it has a second try."""
+        if job in self.retried:
+            self._finish(job, f"the compile worker died over it twice: {worker.last_words()}")
+        else:
+            self.retried.add(job)
+            self.waiting.appendleft(job)
         return self.pool.replace(worker)
 
     def _finish(self, job: int, result: bytes | str) -> None:
@@ -197,7 +228,8 @@ def compile_modules(modules: Sequence[tuple[str, str]], target: Target, opt_leve
     """Object code for each (name, LLVM IR text), in order.
 
     Raises:
-        CompileError: LLVM refused modules or died over them; the message names all of them. The others were compiled.
+        CompileError: LLVM refused modules or died twice over them; the message names all of them. The others were compiled.
+        ToolchainError: no worker process can be started.
     """
     machine = f"{target.cpu}|{llvm_features(target)}".encode()
     jobs = [(name, [str(min(opt_level, 3)).encode(), machine, ir.encode()]) for name, ir in modules]
