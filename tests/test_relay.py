@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 import warnings
@@ -143,6 +144,12 @@ def test_unknown_sizes_are_a_warning() -> None:
         warnings.simplefilter("error")
         relay.frontend.from_onnx(proto, {"img": X.shape})
         forge.from_onnx(proto)
+
+
+def test_the_signature_is_that_of_the_article() -> None:
+    parameters = inspect.signature(relay.frontend.from_onnx).parameters.values()
+    assert [(p.name, p.default) for p in parameters] == [
+        ("model", inspect.Parameter.empty), ("shape", None), ("dtype", "float32"), ("opset", None), ("freeze_params", False)]
 
 
 def test_other_arguments() -> None:

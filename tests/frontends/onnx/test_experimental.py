@@ -176,6 +176,7 @@ def test_aten_index_put_of_one_value_at_repeated_places() -> None:
          "operator embedding_bag: attribute 'mode': got 3; expected 0"),
         (aten("index_put", {"x": [2, 3], "m": np.array([True, False]), "v": X[0], "a": np.array(0)}), OpAttributeUnimplemented,
          "index_put: got a mask"),
+        (aten("index_put", {"x": [2, 3], "v": X[0], "a": np.array(0)}), OpAttributeInvalid, "got 3 inputs; expected 4 or more"),
         (aten("index_put", {"x": [2, 3], "m": integers(1), "v": X[0], "a": [1]}), OpAttributeUnimplemented,
          "whether index_put accumulates is computed at run time"),
     ],

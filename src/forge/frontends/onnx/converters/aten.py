@@ -68,9 +68,11 @@ def embedding_bag(
 
 def index_put(g: Context, x: Value, *operands: Value) -> Value:
     """``x[indices] = values``, or ``+=``: operands are the indices of the first axes, the values, and whether they are added."""
+    if len(operands) < 3:
+        raise g.invalid(f"index_put: got {len(operands) + 1} inputs; expected 4 or more")
     *indices, values, accumulate = operands
-    if not indices or any(v is None or not dtypes.is_integer(v.dtype) for v in indices):
-        raise g.unsupported("index_put: got a mask, or no index for an axis; supported: integers for the first axes")
+    if any(v is None or not dtypes.is_integer(v.dtype) for v in indices):
+        raise g.unsupported("index_put: got a mask, or an axis without index; supported: integers for the first axes")
     (is_sum,) = g.required_ints(accumulate, "whether index_put accumulates")
     together = indices[0]
     for index in indices[1:]:
