@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -143,7 +144,7 @@ def test_a_damaged_entry_is_thrown_away(
         path.write_bytes({"flip": flipped, "truncate": content[:middle], "empty": b""}[damage])
     key = entry(folder).name
     assert cache.load(key, Target.parse("llvm")) is None
-    assert damage == "remove" or files(folder) == []
+    assert files(folder) == []
 
 
 @pytest.fixture(scope="module")
@@ -157,12 +158,48 @@ def template(digits: forge.IRModule, tmp_path_factory: pytest.TempPathFactory) -
     return home
 
 
-@pytest.mark.parametrize("index", ["[]", "{}", '{"content": 3}', "nonsense", '{"content": {}, "sha256": ""}'])
-def test_an_index_of_another_form_is_thrown_away(digits: forge.IRModule, folder: Path, template: Path, index: str) -> None:
+@pytest.mark.parametrize("index", [
+    b"[]", b"{}", b'{"content": 3}', b"nonsense", b'{"content": {}, "sha256": ""}', b"\xff\xfe\0", b"null", b'"content"',
+    b'{"content": null, "sha256": "74234e98afe7498fb5daf1f36ac2d78acc339464f950703b8c019892f982b90b"}',
+    pytest.param(b"[" * 200_000, id="deep")])
+def test_an_index_of_another_form_is_thrown_away(digits: forge.IRModule, folder: Path, template: Path, index: bytes) -> None:
     subprocess.run(["cp", "-r", str(template), str(folder)], check=True)
-    (entry(folder) / "index.json").write_text(index)
+    (entry(folder) / "index.json").write_bytes(index)
     assert cache.load(entry(folder).name, Target.parse("llvm")) is None
     assert files(folder) == []
+
+
+@pytest.mark.parametrize("damage", ["index.json", "objects.bin", "weights.bin", "empty", "file", "link"])
+def test_a_damaged_entry_is_repaired(folder: Path, compilations: list[str], damage: str) -> None:
+    compile_module(tiny(0).mod)
+    place = entry(folder)
+    if damage in ("empty", "file", "link"):
+        shutil.rmtree(place)
+    if damage == "empty":
+        place.mkdir()
+    elif damage == "file":
+        place.write_text("no folder")
+    elif damage == "link":
+        place.symlink_to("nowhere")
+    else:
+        (place / damage).unlink()
+    for _ in range(2):
+        compile_module(tiny(0).mod)
+    assert len(compilations) == 2
+    assert files(place) == ["index.json", "objects.bin", "weights.bin"]
+
+
+@pytest.mark.parametrize("sound", [True, False])
+def test_storing_what_another_process_stored_meanwhile(folder: Path, sound: bool) -> None:
+    compiled = compile_module(tiny(0).mod)
+    place = entry(folder)
+    if not sound:
+        (place / "objects.bin").write_bytes(b"")
+    kept = place.stat().st_ino
+    cache.store(place.name, compiled)
+    assert (place.stat().st_ino == kept) == sound
+    assert cache.load(place.name, compiled.target) is not None
+    assert files(folder) == [place.name, *(f"{place.name}/{name}" for name in ("index.json", "objects.bin", "weights.bin"))]
 
 
 def test_off(digits: forge.IRModule, folder: Path, monkeypatch: pytest.MonkeyPatch, compilations: list[str]) -> None:

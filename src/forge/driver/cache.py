@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from forge import knobs
+from forge import files, knobs
 from forge.driver.compiled import CompiledModel
 from forge.errors import OptionError
 from forge.ir import hashing
@@ -36,6 +36,7 @@ _WEIGHTS = "weights.bin"
 _INDEX = "index.json"
 _UNFINISHED = ".new."
 _ABANDONED_SECONDS = 3600
+_DAMAGES = (OSError, ValueError, KeyError, TypeError, RecursionError)
 _NOT_COMPILING = ("cli", "frontends")
 
 
@@ -104,10 +105,8 @@ def load(entry: str, target: Target) -> CompiledModel | None:
     place = folder() / entry
     try:
         compiled = _read(place, target)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError):
-        shutil.rmtree(place, ignore_errors=True)
+    except _DAMAGES:
+        files.remove(place)
         return None
     with contextlib.suppress(OSError):
         os.utime(place)
@@ -115,7 +114,7 @@ def load(entry: str, target: Target) -> CompiledModel | None:
 
 
 def _read(place: Path, target: Target) -> CompiledModel:
-    """Raises OSError, ValueError, KeyError or TypeError where the entry is not what was written."""
+    """Raises one of ``_DAMAGES`` where the entry is not what was written."""
     index = json.loads((place / _INDEX).read_text(encoding="utf-8"))
     content = index["content"]
     data = (place / _OBJECTS).read_bytes()
@@ -156,12 +155,24 @@ def store(entry: str, compiled: CompiledModel) -> None:
         return
     try:
         _write(work, compiled)
-        os.rename(work, home / entry)
+        _put(work, home / entry, compiled.target)
     except OSError:
         return
     finally:
         shutil.rmtree(work, ignore_errors=True)
     _trim(home)
+
+
+def _put(work: Path, place: Path, target: Target) -> None:
+    """Another process may have stored the same meanwhile; what is damaged makes way."""
+    try:
+        os.rename(work, place)
+    except OSError:
+        try:
+            _read(place, target)
+        except _DAMAGES:
+            files.remove(place)
+            os.rename(work, place)
 
 
 def _write(work: Path, compiled: CompiledModel) -> None:
