@@ -12,6 +12,7 @@ import pytest
 from forge import dims
 from forge.errors import InvalidGraphError
 from forge.ir import Builder, Graph, Module, TensorType, Value
+from forge.ir.cursor import Cursor
 from forge.ir.nodes import CONSTANT, ConstantAttrs, Node
 from forge.ir.op import get_op
 from forge.ir.parser import parse_module
@@ -293,3 +294,17 @@ def test_constants_need_an_element_type() -> None:
     with pytest.raises(TypeError, match="unknown dtype"):
         ConstantAttrs(np.array(["2020-01-01"], dtype="datetime64"))
     assert CONSTANT.infer([], ConstantAttrs(np.array(["a"])))[0].dtype == "string"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("element", "fits"), [
+    ("Tensor[(n, 3), float32]", True), ("Tensor[(other, 3), float32]", True), ("Tensor[(n, 4), float32]", False),
+    ("Tensor[(n, 3), float64]", False), ("Tensor[?, float32]", False), ("Sequence[Tensor[(n, 3), float32]]", False),
+])
+def test_sizes_of_elements_of_sequences_have_no_names(element: str, fits: bool) -> None:
+    module = parse_module("def @main(%x: Tensor[(n, 3), float32], %y: Tensor[(m, 3), float32]) { sequence_construct(%x, %y) }")
+    module.main.nodes[-1].result.type = Cursor(f"Sequence[{element}]").type()
+    if fits:
+        verify(module)
+    else:
+        with pytest.raises(InvalidGraphError, match="result 0 has type"):
+            verify(module)

@@ -14,13 +14,21 @@ from forge.frontends.onnx import import_model
 from forge.ir import interp
 from forge.ir.nodes import Module
 from forge.ir.op import all_ops
+from forge.ir.verifier import verify
 
 Prepared = Callable[[Sequence[Any]], list[Any]]
 
 
+def imported(model: bytes) -> Module:
+    """The model's graphs, checked: whoever gets a module from ``forge.from_onnx`` gets it so."""
+    module = import_model(model)
+    verify(module)
+    return module
+
+
 def prepare_interpreter(model: bytes, _: Sequence[Any]) -> Prepared:
     """Imports; evaluates with the operators' NumPy meanings."""
-    module = import_model(model)
+    module = imported(model)
     names = [v.name for v in module.main.inputs]
     return lambda inputs: interp.run_module(module, dict(zip(names, inputs, strict=True)))
 
@@ -47,7 +55,7 @@ def prepare_compiled(model: bytes, _: Sequence[Any]) -> Prepared:
     """Imports and compiles, before any input is known; what is returned runs without the operators' NumPy meanings."""
     from forge.driver.compiler import compile_module
 
-    module = import_model(model)
+    module = imported(model)
     runtime = compile_module(module).runtime()
     names = [v.name for v in module.main.inputs]
 
@@ -90,7 +98,7 @@ def prepare_exported(model: bytes, _: Sequence[Any]) -> Prepared:
     """Imports, exports and checks; onnxruntime runs what was exported, or where it cannot the onnx package's evaluator."""
     from tests.exporters.onnx.support import NotRun, exported, onnxruntime_outputs, reference_outputs
 
-    written = exported(import_model(model))
+    written = exported(imported(model))
 
     def run(inputs: Sequence[Any]) -> list[Any]:
         try:

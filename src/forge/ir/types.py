@@ -159,18 +159,26 @@ def mismatch(declared: Sequence[Type], inferred: Sequence[Type], known: Collecti
     """The first pair in which results of the types ``inferred`` cannot be declared so; None: all can.
 
     Dimensions must be provably equal, but symbols that are not ``known`` are the operator's own, and may have other names that
-    are not known either.
+    are not known either. A symbol in the element of a sequence or optional is any size, of whatever name.
     """
     if all(map(operator.eq, declared, inferred)):
         return None
     names: dict[str, Dim] = {}
-    pairs = [pair for d, i in zip(declared, inferred) for pair in dimension_pairs(d, i)]
+    tensors = [(d, i) for d, i in zip(declared, inferred) if isinstance(d, TensorType) and isinstance(i, TensorType)]
+    pairs = [pair for d, i in tensors for pair in zip(d.shape, i.shape)]
     for ours, theirs in sorted(pairs, key=lambda pair: dims.symbol_name(pair[1]) is None):
         new = [s for s in dims.symbols(ours) if s not in known and s not in map(dims.symbol_name, names.values())]
         old = [s for s in dims.symbols(theirs) if s not in known and s not in names]
         if len(new) == len(old):
             names.update(zip(old, map(dims.symbol, new)))
-    return next(((d, i) for d, i in zip(declared, inferred) if d != substitute(i, names)), None)
+    return next(((d, i) for d, i in zip(declared, inferred) if not _agree(d, substitute(i, names))), None)
+
+
+def _agree(a: Type, b: Type) -> bool:
+    """Whether the types are equal, but for names of sizes of elements."""
+    if a == b or isinstance(a, TensorType) or not same_form(a, b):
+        return a == b
+    return all(x == y or not (isinstance(x, int) or isinstance(y, int)) for x, y in dimension_pairs(a, b))
 
 
 def dimension_pairs(a: Type, b: Type) -> Iterator[tuple[Dim, Dim]]:
