@@ -34,9 +34,9 @@ def test_defaults() -> None:
 def test_shape_dict() -> None:
     assert forge.relax.from_onnx(dense(), {"x": [3, 4]}).input_shapes == [(3, 4)]
     assert [str(d) for d in forge.relax.from_onnx(dense(), {"x": ["rows", None]}).input_shapes[0]] == ["rows", "4"]
-    with pytest.raises(ImportModelError, match="axis 1: shape= gives 5; the model declares 4"):
+    with pytest.raises(ImportModelError, match="axis 1: shape_dict= gives 5; the model declares 4"):
         forge.relax.from_onnx(dense(), {"x": [3, 5]})
-    with pytest.raises(ImportModelError, match="shape= names 'z'; expected an input: x"):
+    with pytest.raises(ImportModelError, match="shape_dict= names 'z'; expected an input: x"):
         forge.relax.from_onnx(dense(), {"z": [3, 4]})
 
 
@@ -52,9 +52,10 @@ def test_dtype_dict_fills_in_what_the_model_leaves_open(given: Any) -> None:
 def test_dtype_dict_by_name_replaces() -> None:
     proto = model("g (float[2] x) => (float[2] y) { y = Relu(x) }")
     assert forge.relax.from_onnx(proto, dtype_dict={"x": "float64"}).input_dtypes == ["float64"]
-    with pytest.raises(ImportModelError, match="dtype= names 'z'; expected an input: x"):
+    with pytest.raises(ImportModelError, match="dtype_dict= names 'z'; expected an input: x"):
         forge.relax.from_onnx(proto, dtype_dict={"z": "float64"})
-    with pytest.raises(ImportModelError, match="dtype= gives float64; the model declares float32"):
+    told = "dtype_dict= gives float64; the model declares float32; pass dtype_dict={'x': 'float64'} to replace"
+    with pytest.raises(ImportModelError, match=told):
         forge.relax.from_onnx(proto, dtype_dict="float64")
 
 
@@ -105,7 +106,8 @@ def test_sanitized_names_of_parameters_keep_their_order() -> None:
     [{"keep_params_in_input": 1}, {"sanitize_input_names": "no"}, {"opset": 1.5}, {"shape_dict": 3}, {"dtype_dict": 3}],
 )
 def test_arguments_of_the_wrong_kind(arguments: dict[str, Any]) -> None:
-    with pytest.raises(OptionError, match="from_onnx: "):
+    (name,) = arguments
+    with pytest.raises(OptionError, match=f"from_onnx: {name}: got"):
         forge.relax.from_onnx(dense(), **arguments)
 
 

@@ -8,12 +8,15 @@ from os import PathLike
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from forge.errors import spelled
 from forge.ir.nodes import Module
 from forge.module import IRModule
 from forge.nd import NDArray, viewed
 
 if TYPE_CHECKING:
     import onnx
+
+_SPELLING = {"shape": "shape_dict", "shape=": "shape_dict=", "dtype": "dtype_dict", "dtype=": "dtype_dict="}
 
 
 def from_onnx(
@@ -41,7 +44,8 @@ def from_onnx(
     """
     from forge.frontends.onnx.importer import from_onnx as load
 
-    module = load(model, shape_dict, dtype_dict, opset, keep_params_in_input, sanitize_input_names)
+    with spelled(_SPELLING):
+        module = load(model, shape_dict, dtype_dict, opset, keep_params_in_input, sanitize_input_names)
     return IRModule(module, fold_constants=not keep_params_in_input, fold_batch_norms=not keep_params_in_input)
 
 

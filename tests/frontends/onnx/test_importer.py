@@ -93,7 +93,7 @@ def test_shape_that_contradicts_itself() -> None:
 def test_input_without_shape_needs_one() -> None:
     proto = dense()
     proto.graph.input[0].type.tensor_type.ClearField("shape")
-    with pytest.raises(ImportModelError, match=r"input 'x': the model declares no shape.*pass shape="):
+    with pytest.raises(ImportModelError, match=r"input 'x': the model declares no shape.*give it one with shape="):
         import_model(proto)
     assert shapes(import_model(proto, shape={"x": (3, 4)})) == ["Tensor[(3, 4), float32]"]
 

@@ -12,7 +12,7 @@ import onnx
 
 from forge import dims, dtypes, ops  # noqa: F401
 from forge.dims import Dim
-from forge.errors import ForgeError, ImportModelError, OptionError
+from forge.errors import ForgeError, ImportModelError, OptionError, option
 from forge.frontends.onnx import converters, registry
 from forge.frontends.onnx.convert import convert_nodes, located, required
 from forge.frontends.onnx.loader import LoadedModel, load
@@ -109,12 +109,14 @@ def _check_arguments(shape: Any, dtype: Any, opset: Any, flags: Mapping[str, Any
     """Raises OptionError where the kind of an argument is wrong."""
     shapes = shape.items() if isinstance(shape, Mapping) else ()
     if shape is not None and not (isinstance(shape, Mapping) and all(isinstance(name, str) for name in shape)):
-        raise OptionError(f"from_onnx: shape: got {shape!r}; expected shapes by name of input, as in {{'x': (1, 3, 224, 224)}}")
+        where = f"from_onnx: {option('shape')}"
+        raise OptionError(f"{where}: got {shape!r}; expected shapes by name of input, as in {{'x': (1, 3, 224, 224)}}")
     for name, sizes in shapes:
         if isinstance(sizes, str) or not isinstance(sizes, Sequence):
-            raise OptionError(f"from_onnx: shape: got {sizes!r} for {name!r}; expected a tuple of sizes")
+            raise OptionError(f"from_onnx: {option('shape')}: got {sizes!r} for {name!r}; expected a tuple of sizes")
     if not isinstance(dtype, str) and not (isinstance(dtype, Mapping) and all(isinstance(d, str) for d in dtype.values())):
-        raise OptionError(f"from_onnx: dtype: got {dtype!r}; expected an element type, or element types by name of input")
+        where = f"from_onnx: {option('dtype')}"
+        raise OptionError(f"{where}: got {dtype!r}; expected an element type, or element types by name of input")
     if opset is not None and (isinstance(opset, bool) or not isinstance(opset, int)):
         raise OptionError(f"from_onnx: opset: got {opset!r}; expected a number")
     for name, flag in flags.items():
@@ -188,10 +190,10 @@ def _convert(
 def _add_inputs(scope: Scope, proto: onnx.GraphProto, shape: ShapeDict, dtype: str | Mapping[str, str]) -> None:
     inputs = [i for i in proto.input if i.name not in scope.initializers]
     names = [i.name for i in inputs]
-    for what, given in (("shape", shape), ("dtype", dtype if isinstance(dtype, Mapping) else {})):
+    for what, given in (("shape=", shape), ("dtype=", dtype if isinstance(dtype, Mapping) else {})):
         unknown = [name for name in given if name not in names]
         if unknown:
-            raise ImportModelError(f"{what}= names {unknown[0]!r}; expected an input: {', '.join(names) or 'none'}")
+            raise ImportModelError(f"{option(what)} names {unknown[0]!r}; expected an input: {', '.join(names) or 'none'}")
     labels = DimensionNames(label for info in inputs for label in dimension_labels(info.type))
     types = [_input_type(labels, position, info, shape, dtype) for position, info in enumerate(inputs)]
     if isinstance(dtype, str):
@@ -223,7 +225,7 @@ def _input_type(
     if not isinstance(type_, UnrankedType):
         return type_
     if info.name not in shape:
-        raise ImportModelError(f"{where}: the model declares no shape; expected its rank; pass shape={{{info.name!r}: (...)}}")
+        raise ImportModelError(f"{where}: the model declares no shape; expected its rank; give it one with {option('shape=')}")
     return TensorType(tuple(labels.unknown(f"input_{position}_dim{axis}") for axis in range(len(shape[info.name]))), type_.dtype)
 
 
@@ -239,11 +241,12 @@ def _dtype_override(dtype: str | Mapping[str, str], name: str, proto: onnx.TypeP
 def _check_single_dtype(dtype: str, inputs: Sequence[onnx.ValueInfoProto], types: Sequence[Type]) -> None:
     """Raises ImportModelError where a single ``dtype``, other than the default, is that of no input."""
     tensors = [(i.name, t.dtype) for i, t in zip(inputs, types) if isinstance(t, TensorType)]
-    if dtype == DEFAULT_DTYPE or not tensors or _canonical(dtype, "dtype=") in [found for _, found in tensors]:
+    if dtype == DEFAULT_DTYPE or not tensors or _canonical(dtype, option('dtype=')) in [found for _, found in tensors]:
         return
     name, found = tensors[0]
     raise ImportModelError(
-        f"input {name!r}: dtype= gives {dtype}; the model declares {found}; pass dtype={{{name!r}: {dtype!r}}} to replace that"
+        f"input {name!r}: {option('dtype=')} gives {dtype}; the model declares {found}; "
+        f"pass {option('dtype=')}{{{name!r}: {dtype!r}}} to replace that"
     )
 
 
@@ -273,10 +276,11 @@ class _Sizes:
             ImportModelError: it cannot; the message names both sides.
         """
         where = f"input {name!r}"
+        differ = f"{where}: {option('shape=')} gives {tuple(given)}; the model declares {type_}"
         if not isinstance(type_, TensorType):
-            raise ImportModelError(f"{where}: shape= gives {tuple(given)}; the model declares {type_}, which has no shape")
+            raise ImportModelError(f"{differ}, which has no shape")
         if len(given) != type_.rank:
-            raise ImportModelError(f"{where}: shape= gives {tuple(given)}; the model declares {type_} of rank {type_.rank}")
+            raise ImportModelError(f"{differ} of rank {type_.rank}")
         for axis, (declared, size) in enumerate(zip(type_.shape, given)):
             if size is not None and size != -1:
                 self._bind(f"{where}, axis {axis}", declared, self._dim(size, where))
@@ -288,7 +292,7 @@ class _Sizes:
         elif not dims.equal(declared if label is None else self.values[label], size):
             other = "" if label is None else f"{self._given_by[label]} gives {self.values[label]} for {label!r}; "
             raise ImportModelError(
-                f"{where}: shape= gives {size}; the model declares {declared}; {other}expected them to be equal"
+                f"{where}: {option('shape=')} gives {size}; the model declares {declared}; {other}expected them to be equal"
             )
 
     def _dim(self, size: Any, where: str) -> Dim:
@@ -301,7 +305,7 @@ class _Sizes:
         except (TypeError, ValueError):
             number = -1
         if number < 0 or number != size:
-            raise ImportModelError(f"{where}: shape= gives {size!r}; expected a size, the name of a symbol, or None")
+            raise ImportModelError(f"{where}: {option('shape=')} gives {size!r}; expected a size, the name of a symbol, or None")
         return number
 
 
