@@ -39,23 +39,23 @@ their digits for negative operands too; at minus infinity they are NaN, as in Py
 BITS = """
 ## What changes bits
 
-The same model, inputs and processor give the same bits, run for run. For models whose operators do not mix the elements of a batch,
-tests (`tests/driver/test_bits.py`) hold compiled code to this:
+The same model, inputs and processor give the same bits, run for run. For models whose operators do not mix the elements of a
+batch, tests (`tests/driver/test_bits.py`) hold compiled code to this:
 
 - The number of threads changes no bits, nor does what else runs meanwhile.
 - The place of an element in a batch and the other elements change no bits.
-- In a model that was compiled for a batch of any size (a symbol), the size changes no bits, with one exception: a matrix product
-  (`nn.dense`, `nn.matmul`) of a single row, as a batch of 1 has it, runs as a product of a matrix and a vector and adds in another
-  order. Batches of 2 and more agree with each other, to the bit.
+- In a model that was compiled for a batch of any size (a symbol), the size changes no bits, with one exception: a matrix
+  product (`nn.dense`, `nn.matmul`) of a single row, as a batch of 1 has it, runs as a product of a matrix and a vector and adds
+  in another order. Batches of 2 and more agree with each other, to the bit.
 
 These do change bits, within the accuracy that each operator states:
 
-- A batch size that is fixed when the model is compiled: loops are then shaped for it. Where bits must not depend on it, compile once
-  with a symbol.
+- A batch size that is fixed when the model is compiled: loops are then shaped for it. Where bits must not depend on it, compile
+  once with a symbol.
 - Another target, optimisation level, tuning, or version of Forge.
 - The floating-point environment of the thread that calls: rounding mode, and whether subnormal numbers are flushed
-  (`torch.set_flush_denormal`). It holds in every thread of the call. Exceptions are masked meanwhile, and the caller's flags are as
-  before afterwards.
+  (`torch.set_flush_denormal`). It holds in every thread of the call. Exceptions are masked meanwhile, and the caller's flags are
+  as before afterwards.
 """
 
 

@@ -13,20 +13,19 @@ from forge_runtime import Runtime
 BATCH = 9
 
 MODELS = {
-    "dense": "%x: Tensor[(n, 96), float32] %w: Tensor[(50, 96), float32]: nn.dense(%x, %w)",
-    "matmul": "%x: Tensor[(n, 300), float32] %w: Tensor[(300, 70), float32]: nn.matmul(%x, %w)",
-    "matmul of batches": "%x: Tensor[(n, 17, 40), float32] %y: Tensor[(n, 40, 23), float32]: nn.matmul(%x, %y)",
-    "conv": "%x: Tensor[(n, 16, 14, 14), float32] %w: Tensor[(32, 16, 3, 3), float32]: nn.conv2d(%x, %w)",
-    "pointwise conv": "%x: Tensor[(n, 64, 7, 7), float32] %w: Tensor[(48, 64, 1, 1), float32]: nn.conv2d(%x, %w)",
-    "conv of one pixel": "%x: Tensor[(n, 64, 1, 1), float32] %w: Tensor[(48, 64, 1, 1), float32]: nn.conv2d(%x, %w)",
-    "depthwise conv": "%x: Tensor[(n, 32, 9, 9), float32] %w: Tensor[(32, 1, 3, 3), float32]: nn.conv2d(%x, %w, groups=32)",
-    "attention": "%q: Tensor[(n, 2, 33, 16), float32] %k: Tensor[(n, 2, 33, 16), float32] %v: Tensor[(n, 2, 33, 16), float32]: "
-                 "nn.attention(%q, %k, %v)",
-    "layer norm": "%x: Tensor[(n, 1000), float32] %w: Tensor[(1000), float32] %b: Tensor[(1000), float32]: nn.layer_norm(%x, %w, %b)",
-    "softmax": "%x: Tensor[(n, 777), float32]: nn.softmax(%x, axis=1)",
-    "sum": "%x: Tensor[(n, 5000), float32]: sum(%x, axis=[1])",
+    "dense": "x (n, 96) w (50, 96): nn.dense(%x, %w)",
+    "matmul": "x (n, 300) w (300, 70): nn.matmul(%x, %w)",
+    "matmul of batches": "x (n, 17, 40) y (n, 40, 23): nn.matmul(%x, %y)",
+    "conv": "x (n, 16, 14, 14) w (32, 16, 3, 3): nn.conv2d(%x, %w)",
+    "pointwise conv": "x (n, 64, 7, 7) w (48, 64, 1, 1): nn.conv2d(%x, %w)",
+    "conv of one pixel": "x (n, 64, 1, 1) w (48, 64, 1, 1): nn.conv2d(%x, %w)",
+    "depthwise conv": "x (n, 32, 9, 9) w (32, 1, 3, 3): nn.conv2d(%x, %w, groups=32)",
+    "attention": "q (n, 2, 33, 16) k (n, 2, 33, 16) v (n, 2, 33, 16): nn.attention(%q, %k, %v)",
+    "layer norm": "x (n, 1000) w (1000) b (1000): nn.layer_norm(%x, %w, %b)",
+    "softmax": "x (n, 777): nn.softmax(%x, axis=1)",
+    "sum": "x (n, 5000): sum(%x, axis=[1])",
 }
-"""Inputs and the call; sizes ``n`` are the batch, %w and %b are weights."""
+"""Inputs of float32 and the call; sizes ``n`` are the batch, %w and %b are weights."""
 
 ONE_ROW = {"dense", "matmul"}
 """Products that a single element makes a product of a matrix and a vector."""
@@ -40,10 +39,11 @@ def model(request: pytest.FixtureRequest) -> Model:
     inputs, _, call = MODELS[request.param].rpartition(": ")
     rng = np.random.default_rng(0)
     arrays = {}
-    for name, shape in re.findall(r"%(\w): Tensor\[\(([^)]*)\)", inputs):
+    for name, shape in re.findall(r"(\w) \(([^)]*)\)", inputs):
         sizes = [BATCH if size == "n" else int(size) for size in shape.split(", ")]
         arrays[name] = rng.standard_normal(sizes).astype(np.float32)
-    module = forge.IRModule(f"def @main({inputs.replace('] ', '], ')}) {{ {call} }}")
+    signature = ", ".join(re.sub(r"(\w) (.*)", r"%\1: Tensor[\2, float32]", each) for each in re.findall(r"\w \([^)]*\)", inputs))
+    module = forge.IRModule(f"def @main({signature}) {{ {call} }}")
     weights = {name: arrays.pop(name) for name in "wb" if name in arrays}
     return forge.IRModule(module.mod, weights).get_inference_function(), list(arrays.values())
 
