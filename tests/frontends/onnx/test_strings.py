@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import forge
 from forge.driver import compile_module
 from forge.errors import ForgeError
 from forge.frontends.onnx import import_model
@@ -107,6 +108,25 @@ def test_one_hot_encoder(attributes: dict[str, Any], kind: int, data: np.ndarray
     proto = model([node], [info("x", kind, *data.shape)], [info("y", FLOAT, *data.shape, "c")], ml=1)
     (expected,) = onnxruntime_outputs(proto, data)
     assert results(proto, data)[0].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(("attributes", "kind", "data", "strange"), [
+    ({"cats_strings": ["a", "b", ""]}, STRING, text("b", "", "a"), text("b", "c", "a")),
+    ({"cats_int64s": [3, -1]}, INT64, np.array([[-1, 3], [3, 3]]), np.array([[-1, 0], [3, 3]])),
+])
+def test_one_hot_encoder_that_refuses_what_it_does_not_know(
+    attributes: dict[str, Any], kind: int, data: np.ndarray, strange: np.ndarray
+) -> None:
+    node = helper.make_node("OneHotEncoder", ["x"], ["y"], name="encoder", domain="ai.onnx.ml", zeros=0, **attributes)
+    shape = ["n", *data.shape[1:]]
+    proto = model([node], [info("x", kind, *shape)], [info("y", FLOAT, *shape, "c")], ml=1)
+    (expected,) = onnxruntime_outputs(proto, data)
+    ir = forge.from_onnx(proto)
+    for run in (ir.get_inference_function(), ir.get_inference_function("reference")):
+        assert run(data).tolist() == expected.tolist()
+        assert run(data[:0]).shape == (0, *expected.shape[1:])
+        with pytest.raises((ForgeError, ValueError), match=r"node encoder .*elements differ|reshape"):
+            run(strange)
 
 
 @pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from forge import dtypes
+from forge import dims, dtypes
 from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.converters.indexing import compress
 from forge.frontends.onnx.registry import converts
 
 ML_DOMAIN = "ai.onnx.ml"
@@ -121,16 +122,22 @@ def one_hot_encoder(
     cats_strings: tuple[str, ...] | None = None,
     zeros: int = 1,
 ) -> Value:
-    """Numbers of other types are compared as int64; elements of no category give zeros."""
-    if not zeros:
-        raise g.unsupported("zeros: got 0; expected 1: elements of no category are not refused at run time")
+    """Numbers of other types are compared as int64; elements of no category give zeros, or fail at run time if not ``zeros``."""
     if (cats_int64s is None) == (cats_strings is None) or (cats_strings is not None) != (x.dtype == "string"):
         raise g.invalid("expected cats_strings for strings, or cats_int64s for numbers")
     if cats_strings is not None:
         categories = g.constant(np.array(cats_strings, object))
     else:
         categories, x = g.constant(np.array(cats_int64s, np.int64)), g.cast(x, "int64")
-    return g.cast(g.call("equal", g.call("expand_dims", x, axis=-1), categories), "float32")
+    hits = g.call("equal", g.call("expand_dims", x, axis=-1), categories)
+    return g.cast(hits if zeros else _all_hit(g, hits), "float32")
+
+
+def _all_hit(g: Context, hits: Value) -> Value:
+    """``hits``, rows of bools, each with a True; the run fails where there are fewer such rows than rows."""
+    rows = g.reshape(hits, (dims.product(hits.shape[:-1]), hits.shape[-1]))
+    kept = compress(g, rows, g.call("any", rows, axis=(1,)), axis=0)
+    return g.reshape(kept, hits.shape)
 
 
 @converts("TfIdfVectorizer", since=9)
