@@ -95,7 +95,8 @@ def _conditions(node: Node) -> list[tuple[Expr, str]]:
     if is_view(node) and node.operands[0] is not None:
         ours, theirs = node.results[0].tensor_type.size, node.operands[0].tensor_type.size
         if not dims.equal(ours, theirs):
-            found.append((E.compare("eq", te.dim(ours), te.dim(theirs)), "the number of elements differs from its operand's"))
+            why = f"{ours} elements differ from the {theirs} of its operand"
+            found.append((E.compare("eq", te.dim(ours), te.dim(theirs)), why))
     if isinstance(node.op_def, Op):
         operands = [None if v is None else v.tensor_type for v in node.operands]
         found.extend(node.op_def.requires(operands, node.attrs, [v.tensor_type for v in node.results]))
@@ -118,7 +119,8 @@ def build_definition(definition: Definition, name: str) -> tuple[Function, list[
         return E.const(value.constant.reshape(()).item(), value.dtype)
 
     sizes = [te.substitute_reads(x, read) for x in definition.expressions]
-    where = f"node {definition.node.name or definition.node.op} ({definition.node.op})"
+    node = definition.node
+    where = f"node {node.name or node.location or node.op} ({node.op})"
     body: list[Stmt] = []
     for symbol, size in zip(definition.symbols, sizes):
         sane = E.logical_and(size >= 0, size <= LARGEST_EXTENT)

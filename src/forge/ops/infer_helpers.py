@@ -30,6 +30,14 @@ MAX_PARTS = 4096
 """Results of one node, or extents of one shape, of which the number comes from the graph."""
 
 
+class UnprovenSizesError(TypeInferenceError):
+    """Two sizes that must be equal are not provably so: they may be when the model runs."""
+
+    def __init__(self, message: str, sizes: tuple[Dim, Dim]) -> None:
+        super().__init__(message)
+        self.sizes = sizes
+
+
 def fail(op: str, what: str, got: object, expected: object, hint: str = "") -> TypeInferenceError:
     """The error to raise, in the catalogue's form."""
     return TypeInferenceError(f"{op}: {what}; got {got}; expected {expected}" + (f"; {hint}" if hint else ""))
@@ -127,7 +135,12 @@ def unify_dim(op: str, a: Dim, b: Dim, what: str) -> Dim:
     """
     if dims.equal(a, b):
         return a
-    raise fail(op, what, f"{a} and {b}", "equal dimensions", _symbol_hint(a, b))
+    raise unequal(fail(op, what, f"{a} and {b}", "equal dimensions", _symbol_hint(a, b)), a, b)
+
+
+def unequal(error: TypeInferenceError, a: Dim, b: Dim) -> TypeInferenceError:
+    """The error to raise where ``a`` and ``b`` are not provably equal."""
+    return error if dims.different(a, b) else UnprovenSizesError(str(error), (a, b))
 
 
 def broadcast_dim(op: str, a: Dim, b: Dim) -> Dim:
@@ -151,7 +164,8 @@ def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
         try:
             result = tuple(reversed([broadcast_dim(op, a, b) for a, b in pairs]))
         except TypeInferenceError as error:
-            raise TypeInferenceError(f"{error} (shapes {', '.join(format_shape(s) for s in shapes)})") from None
+            located = TypeInferenceError(f"{error} (shapes {', '.join(format_shape(s) for s in shapes)})")
+            raise (unequal(located, *error.sizes) if isinstance(error, UnprovenSizesError) else located) from None
     return result
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from forge import dims, te
 from forge.dims import Dim
+from forge.errors import ExecutionError
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.base import Kind, Op, Operand, register
@@ -294,6 +295,10 @@ def _part(name: str, data: Tensor, axis: int, begin: Expr, result: TensorType, c
     return injective(name, result, body)
 
 
+def _equals(ours: Dim, wanted: Dim) -> Expr:
+    return te.dim(ours).eq(te.dim(wanted))
+
+
 def _broadcasts(ours: Dim, wanted: Dim) -> Expr:
     return te.dim(ours).eq(1) | te.dim(ours).eq(te.dim(wanted))
 
@@ -302,6 +307,7 @@ def _broadcasts(ours: Dim, wanted: Dim) -> Expr:
 class BroadcastToAttrs:
     shape: tuple[Dim, ...] | None = None
     dtype: str | None = None
+    exact: bool = False
 
 
 @register
@@ -309,7 +315,7 @@ class BroadcastTo(Op[BroadcastToAttrs]):
     """data repeated along its dimensions of 1 to ``shape`` (attribute or operand); both broadcast against each other.
 
     A symbolic pair that is not provably equal takes the dimension of ``shape``: that data has it, or 1, is a matter
-    of run time.
+    of run time. With ``exact`` nothing is repeated: that data has the attribute ``shape`` is a matter of run time.
     """
 
     name = "broadcast_to"
@@ -320,6 +326,10 @@ class BroadcastTo(Op[BroadcastToAttrs]):
     def infer(self, operands: Values, attrs: BroadcastToAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")
         wanted = attrs.shape
+        if attrs.exact and (wanted is None or len(wanted) != data.rank or any(map(dims.different, data.shape, wanted))):
+            raise fail(self.name, "shape, which is exact", data, f"the attribute {wanted}")
+        if attrs.exact and wanted is not None:
+            return [TensorType(wanted, data.dtype)]
         if wanted is None:
             count = static_length(self.name, optional_operand(operands, 1), "shape")
             known = known_dims(operands[1])
@@ -342,6 +352,8 @@ class BroadcastTo(Op[BroadcastToAttrs]):
 
     def reference(self, operands: Arrays, attrs: BroadcastToAttrs) -> Arrays:
         wanted = attrs.shape if attrs.shape is not None else tuple(operands[1].reshape(-1).tolist())
+        if attrs.exact and operands[0].shape != wanted:
+            raise ExecutionError(f"{self.name}: got shape {operands[0].shape}; expected {wanted}")
         return [np.broadcast_to(operands[0], np.broadcast_shapes(operands[0].shape, wanted))]  # type: ignore[arg-type]
 
     def lower(self, operands: Tensors, attrs: BroadcastToAttrs, results: TensorTypes) -> Lowered:
@@ -350,7 +362,7 @@ class BroadcastTo(Op[BroadcastToAttrs]):
         def index(i: Expr, extent: Expr, wanted: Dim) -> Expr:
             if is_one(extent):
                 return te.const(0)
-            return i if dims.equal(as_dim(extent), wanted) else te.clamp(i, extent)
+            return i if attrs.exact or dims.equal(as_dim(extent), wanted) else te.clamp(i, extent)
 
         def body(i: Sequence[Expr]) -> Expr:
             skipped = len(shape) - data.ndim
@@ -366,6 +378,9 @@ class BroadcastTo(Op[BroadcastToAttrs]):
         assert data is not None
         found = []
         for ours, wanted in zip(data.shape, shape[len(shape) - data.rank :], strict=True):
+            if attrs.exact:
+                found += required(dims.equal(ours, wanted), partial(_equals, ours, wanted), f"a dimension {ours} is not {wanted}")
+                continue
             fits = dims.equal(ours, wanted) or ours == 1
             why = f"a dimension {ours} does not broadcast to {wanted}"
             found += required(fits, partial(_broadcasts, ours, wanted), why)

@@ -12,7 +12,7 @@ import numpy as np
 from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.types import TensorType
-from forge.ops.infer_helpers import expect_rank, fail, normalize_axis, tensor
+from forge.ops.infer_helpers import expect_rank, fail, normalize_axis, tensor, unequal
 from forge.te import Expr, Tensor
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def float_tensor(op: str, name: str, value: Value | None, rank: int | None = Non
 def require_equal(op: str, what: str, got: Dim, expected: Dim) -> None:
     """Raises TypeInferenceError unless two dimensions are provably equal."""
     if not dims.equal(got, expected):
-        raise fail(op, what, got, expected)
+        raise unequal(fail(op, what, got, expected), got, expected)
 
 
 def tuple_of(op: str, what: str, value: Any, n: int) -> tuple[Any, ...]:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes
-from forge.errors import TypeInferenceError
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
@@ -163,11 +162,8 @@ class ScatterNd(Op[ScatterNdAttrs]):
 
     def _check_updates(self, updates: TensorType, expected: TensorType) -> None:
         expect_rank(self.name, updates, "updates", expected.rank)
-        try:
-            for a, b in zip(updates.shape, expected.shape, strict=True):
-                unify_dim(self.name, a, b, "shape of updates")
-        except TypeInferenceError as error:
-            raise TypeInferenceError(f"{error} (updates {updates}, expected {expected})") from None
+        for a, b in zip(updates.shape, expected.shape, strict=True):
+            unify_dim(self.name, a, b, f"shape of updates {updates} against {expected}")
 
     def reference(self, operands: Arrays, attrs: ScatterNdAttrs) -> Arrays:
         data, indices, updates = operands

@@ -6,12 +6,13 @@ another symbol, so compositions spell the broadcast out with ``broadcast_to``, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from forge import dims
 from forge.dims import Dim, DimExpr, Operation
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
+from forge.ir.types import TensorType
 
 
 def aligned(builder: Builder, values: Sequence[Value]) -> list[Value]:
@@ -66,7 +67,24 @@ def _resized(builder: Builder, value: Value, axis: int, size: Dim) -> Value:
         return value
     shape = list(value.shape)
     shape[axis] = size
-    return builder.call("broadcast_to", value, shape=tuple(shape))
+    return builder.call("broadcast_to", value, shape=tuple(shape), exact=True)
+
+
+def taken_for_equal(builder: Builder, values: Sequence[Value | None], a: Dim, b: Dim) -> list[Value | None] | None:
+    """``values`` with sizes in which ``a`` is ``b``, which is checked at run time; None where no size of theirs says so."""
+    kept, replaced = sorted((a, b), key=_complexity)
+    name = dims.symbol_name(replaced)
+    solution = dims.solve(replaced, kept) if isinstance(kept, int) else None
+    meaning: dict[str, Dim] = {name: kept} if name is not None else {} if solution is None else dict([solution])
+    fitted = [_taken(builder, v, lambda d: kept if dims.equal(d, replaced) else dims.substitute(d, meaning)) for v in values]
+    return fitted if any(new is not old for new, old in zip(fitted, values)) else None
+
+
+def _taken(builder: Builder, value: Value | None, size: Callable[[Dim], Dim]) -> Value | None:
+    if value is None or not isinstance(value.type, TensorType):
+        return value
+    shape = tuple(map(size, value.shape))
+    return value if shape == value.shape else builder.call("broadcast_to", value, shape=shape, exact=True)
 
 
 def simplest(sizes: Sequence[Dim]) -> Dim:
@@ -83,7 +101,7 @@ def _equated(builder: Builder, value: Value, common: Sequence[Dim], free_axis: i
     for axis, (own, wanted) in enumerate(zip(value.shape, common)):
         if axis != free_axis and not dims.equal(own, wanted) and not dims.different(own, wanted):
             shape[axis] = wanted
-    return value if tuple(shape) == value.shape else builder.call("broadcast_to", value, shape=tuple(shape))
+    return value if tuple(shape) == value.shape else builder.call("broadcast_to", value, shape=tuple(shape), exact=True)
 
 
 def _larger(a: Dim, b: Dim) -> Dim:

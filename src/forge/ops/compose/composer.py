@@ -11,12 +11,16 @@ from forge import dims
 from forge.dims import Dim
 from forge.errors import OpAttributeInvalid, OpAttributeUnimplemented, option
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Value
+from forge.ir.nodes import Graph, Node, Value
 from forge.ir.op import get_op
 from forge.ir.shapes import known_dims
-from forge.ops.compose.broadcast import aligned
+from forge.ops.compose.broadcast import aligned, taken_for_equal
 from forge.ops.compose.fold import fold
 from forge.ops.elementwise_base import Elementwise
+from forge.ops.infer_helpers import UnprovenSizesError
+
+MAX_PREMISES = 32
+"""Sizes that one node takes for equal, at most."""
 
 
 class Composer:
@@ -39,8 +43,19 @@ class Composer:
         present = trimmed(operands)
         if op == "where" or isinstance(get_op(op), Elementwise):
             present = list(aligned(self.builder, [v for v in present if v is not None]))
-        node = self.builder.node(get_op(op), present, attributes, regions)
-        return fold(self.builder, node)
+        return fold(self.builder, self._node(op, present, attributes, regions))
+
+    def _node(self, op: str, operands: list[Value | None], attributes: dict[str, Any], regions: Sequence[Graph]) -> Node:
+        """A node; sizes that its operator needs to be equal, and that may be, are taken for equal and checked at run time."""
+        for _ in range(MAX_PREMISES):
+            try:
+                return self.builder.node(get_op(op), operands, attributes, regions)
+            except UnprovenSizesError as error:
+                fitted = None if regions else taken_for_equal(self.builder, operands, *error.sizes)
+                if fitted is None:
+                    raise
+                operands = fitted
+        return self.builder.node(get_op(op), operands, attributes, regions)
 
     def constant(self, value: Any, dtype: str | None = None) -> Value:
         return self.builder.constant(value, dtype)
