@@ -64,6 +64,15 @@ def test_targets_in_every_form(digits: forge.IRModule, target: Any) -> None:
     assert not resolved.has("avx512f")
 
 
+@pytest.mark.parametrize(("rows", "kind"), [("7", int), ("n", str)])
+def test_the_size_of_the_arena_is_a_number_or_an_expression(tmp_path: Path, rows: str, kind: type) -> None:
+    module = forge.IRModule(f"def @main(%x: Tensor[({rows}, 4), float32]) {{ sum(nn.softmax(%x), axis=[0]) }}")
+    module.compile(output_path=tmp_path / "build", export_metadata=True, opt_level=1)
+    size = json.loads((tmp_path / "build" / "metadata.json").read_text())["arena_size"]
+    assert type(size) is kind
+    assert size > 0 if kind is int else "n" in size
+
+
 def test_the_bare_target_is_this_machine(digits_build: Path) -> None:
     metadata = json.loads((digits_build / "metadata.json").read_text())
     assert metadata["target"] == str(Target.parse("llvm"))

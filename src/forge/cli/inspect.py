@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from forge.cli import source
-from forge.driver.analysis import ModelSummary, summarize
+from forge.driver.analysis import ModelSummary, OperatorSummary, summarize
 from forge.errors import OptionError, PasswordError
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
@@ -57,9 +57,15 @@ def _as_json(path: Path, module: IRModule, summary: ModelSummary) -> dict[str, A
         "parameter_bytes": summary.parameter_bytes,
         "flops": _number(summary.flops_text),
         "arena_bytes": _number(summary.arena),
-        "operators": [dataclasses.asdict(o) for o in summary.operators],
+        "operators": [_operator_json(o) for o in summary.operators],
         "uncompilable": summary.uncompilable,
     }
+
+
+def _operator_json(operator: OperatorSummary) -> dict[str, Any]:
+    """Like the sums beside it, ``flops`` is a number, or the text of an expression."""
+    described = dataclasses.asdict(operator)
+    return described | {"flops": _number(described.pop("flops_text"))}
 
 
 def _number(text: str) -> int | str:

@@ -25,7 +25,7 @@ class CompiledModel:
         embedded_entry: object file of the entry whose weights are symbol ``forge_weights``.
         weights: bytes, aligned to a page.
         options: effective options.
-        summary: numbers for reports: groups, kernels, arena_size.
+        summary: numbers for reports: groups, kernels, arena_size (bytes; text where it depends on symbols).
         seconds: time spent by phase; empty when the model came from the cache.
         lowered: groups, memory plan and loop functions; None when the model came from the cache.
     """

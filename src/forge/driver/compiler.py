@@ -176,7 +176,9 @@ def _compile(
     report = None if progress is None else _phase(progress, "compile")
     *kernels, entry, embedded_entry = compile_modules(texts, target, LLVM_LEVELS[level], report)
     clock.lap("llvm")
-    summary = {"groups": len(lowered.groups), "kernels": len(kernels), "arena_size": str(lowered.plan.arena_size)}
+    size = lowered.plan.arena_size
+    arena = size if isinstance(size, int) else str(size)
+    summary = {"groups": len(lowered.groups), "kernels": len(kernels), "arena_size": arena}
     weights = weights_blob(lowered)
     return CompiledModel(target, kernels, entry, embedded_entry, weights, options.recorded, summary, clock.seconds, lowered)
 
