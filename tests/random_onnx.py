@@ -163,8 +163,8 @@ def run_onnxruntime(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> li
         raise Unfit(str(error)) from error
 
 
-def random_model(seed: int) -> Drawn:
-    """A random model of 3 to 14 nodes."""
+def random_model(seed: int, steps: Sequence[Callable[[Network], None]] = ()) -> Drawn:
+    """A random model of 3 to 14 nodes, made by ``steps`` or, if there are none, by all kinds of them."""
     from tests.random_onnx_steps import STEPS
 
     net = Network(seed)
@@ -175,7 +175,7 @@ def random_model(seed: int) -> Drawn:
     wanted = int(net.rng.integers(3, 15))
     for _ in range(6 * wanted):
         with contextlib.suppress(Unfit):
-            net.pick(*STEPS)(net)
+            net.pick(*(steps or STEPS))(net)
         if len(net.nodes) >= wanted:
             break
     return net.finish()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -248,6 +250,39 @@ def sizes(net: Network) -> None:
         net.node("Neg", filled)
 
 
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+
+def narrow_sizes(net: Network) -> None:
+    """Arithmetic on sizes in some integer type, with numbers near its limits: what comes out is data, and sizes again."""
+    if net.opset < 13:
+        raise Unfit
+    dtype = net.pick(*INTEGERS)
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    (shape,) = net.node("Shape", net.value(lambda a: a.ndim > 0))
+    first = value = _converted(net, shape, dtype)
+    for _ in range(int(net.rng.integers(1, 4))):
+        number = net.constant([net.pick(1, 2, 3, 5, 100, low, low + 1, low // 2 + 1, high // 2, high - 1, high)], dtype)
+        op = net.pick("Add", "Sub", "Mul", "Min", "Max", "Abs", "Div", "Mod", "Neg", "Sign", "Cast", "ReduceSum", "ReduceProd")
+        divides = op in ("Div", "Mod") and net.arrays[number].item() in (0, -1)
+        exact = {"ReduceSum": sum, "ReduceProd": math.prod}.get(op, min)(net.arrays[value].tolist())
+        with contextlib.suppress(Unfit):  # onnxruntime lacks some operators in some types
+            if op == "Cast":
+                value = _converted(net, _converted(net, value, net.pick(*INTEGERS)), dtype)
+            elif op in ("Abs", "Neg", "Sign", "ReduceSum", "ReduceProd"):
+                (value,) = net.node(op, value) if low <= exact <= high else [value]  # its sums do not wrap
+            elif not divides:
+                (value,) = net.node(op, *(net.pick((value, number), (number, value)) if op == "Sub" else (value, number)))
+    with contextlib.suppress(Unfit):
+        net.node(net.pick("Less", "Greater", "Equal", "LessOrEqual"), value, first)
+    (count,) = net.node("Mod", _converted(net, value, "int64"), net.constant([3], "int64"))
+    net.node("Expand", net.constant(2.5, "float32"), count)
+
+
+def _converted(net: Network, value: str, dtype: str) -> str:
+    return net.node("Cast", value, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))[0]
+
+
 def numbers(net: Network) -> None:
     x = net.value(lambda a: a.ndim > 0)
     (size,) = net.node("Size", x)
@@ -442,6 +477,6 @@ def scan(net: Network) -> None:
 
 STEPS: tuple[Callable[[Network], None], ...] = (
     unary, unary, unary, binary, binary, binary, integer_division, select, clip, cast, cast, reduction, reduction, extreme,
-    reshape, rearrange, rearrange, cut, join, split, gather, scatter, pad, sizes, numbers, ordered, ordered, product, product,
-    convolution, pooling, resize, normalization, normalization, recurrent, quantized, condition, loop, scan,
+    reshape, rearrange, rearrange, cut, join, split, gather, scatter, pad, sizes, narrow_sizes, numbers, ordered, ordered,
+    product, product, convolution, pooling, resize, normalization, normalization, recurrent, quantized, condition, loop, scan,
 )

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections import Counter
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -24,7 +25,8 @@ from tests import guard, guard_runtime
 from tests.error_model import Judge
 from tests.ops.compare import mismatch
 from tests.random_control import has_regions
-from tests.random_onnx import Unfit, random_model, run_onnxruntime
+from tests.random_onnx import Network, Unfit, random_model, run_onnxruntime
+from tests.random_onnx_steps import narrow_sizes
 
 pytest.importorskip("onnxruntime")
 COUNT = int(os.environ.get("FORGE_RANDOM_ONNX", "60"))
@@ -34,14 +36,15 @@ MOST_UNPROVEN = 0.04
 """Share of graphs that are refused: two sizes, one of them symbolic, are equal at run time only (the error names both), or a
 data-dependent operator has no native code for large slices."""
 
-UNPROVEN = re.compile(r"got [^;]*\b[a-z]+_?\d+\b|expected [^;]*\b[a-z]+_?\d+\b")
+_SYMBOL = r"[^;]*\b(?!u?int\d|b?float\d)[a-z]+_?\d+\b"
+UNPROVEN = re.compile(f"got {_SYMBOL}|expected {_SYMBOL}")
 TALLY = Counter[str]()
 
 
-def check(seed: int, levels: tuple[int, ...] = (0, 3)) -> list[str]:
+def check(seed: int, levels: tuple[int, ...] = (0, 3), steps: Sequence[Callable[[Network], None]] = ()) -> list[str]:
     """What is wrong with a graph; the operators that were judged are counted."""
     try:
-        drawn = random_model(seed)
+        drawn = random_model(seed, steps)
         theirs = run_onnxruntime(drawn.model, drawn.inputs)
         module = import_model(drawn.model)
     except Unfit:
@@ -103,6 +106,11 @@ def compiled_results(
 @pytest.mark.parametrize("seed", range(8))
 def test_random_models(seed: int) -> None:
     assert not check(seed)
+
+
+@pytest.mark.parametrize("seed", [12, 18, 22, 46])
+def test_random_arithmetic_on_sizes(seed: int) -> None:
+    assert not check(seed, (3,), [narrow_sizes])
 
 
 @pytest.mark.slow
