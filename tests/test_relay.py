@@ -78,6 +78,15 @@ def test_weights_are_a_pair_with_the_module() -> None:
     assert frozen.input_names == ["img"] and len(frozen.main.inputs) == 1
 
 
+def test_the_module_prints_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    mod, _ = relay.frontend.from_onnx(network())
+    print(mod)  # noqa: T201
+    printed = capsys.readouterr().out
+    assert printed.startswith("def @main(%img: Tensor[(1, 3, 6, 6), float32], %w: Tensor[(4, 3, 3, 3), float32], ")
+    assert "%0 = nn.conv2d(%img, %w, padding=[1, 1, 1, 1], kernel_size=[3, 3]);" in printed
+    assert repr(mod).startswith("<forge.IRModule (img: ")
+
+
 def test_one_module_of_one_node_is_never_mistaken_for_a_pair() -> None:
     two = model("g (float[2] x) => (float[2] y) { h = Relu(x)  y = Neg(h) }")
     assert [node.op for node in forge.from_onnx(two)] == ["nn.relu", "negative"]

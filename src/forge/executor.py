@@ -61,7 +61,7 @@ class Evaluation:
         self._weights = dict(module.params)
         self._run = prepare(module)
 
-    def __call__(self, *inputs: Any, **named: Any) -> Any:
+    def __call__(self, /, *inputs: Any, **named: Any) -> Any:
         """Raises InputError when inputs or weights do not fit the model."""
         weights = {name: np.asarray(value) for name, value in named.items() if name in self._weights}
         if any(not _same(array, self._weights[name]) for name, array in weights.items()):

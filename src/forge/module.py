@@ -221,6 +221,9 @@ class IRModule:
         """The nodes of ``main`` in topological order."""
         return iter(self.main)
 
+    def __str__(self) -> str:
+        return str(self.mod)
+
     def __repr__(self) -> str:
         inputs = ", ".join(f"{v.name}: {v.type}" for v in self.input_nodes)
         outputs = ", ".join(str(v.type) for v in self.main.outputs)
