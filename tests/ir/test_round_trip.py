@@ -49,16 +49,16 @@ def test_text_is_the_identity(module: Module, types: bool, with_names: bool) -> 
     again = parse_module(text)
     assert print_module(again, types=types, names=with_names, metadata=True) == text
     assert structural_hash(again) == structural_hash(module)
-    assert fingerprint(again) == fingerprint(module)
+    assert not with_names or fingerprint(again) == fingerprint(module)
     verify(again)
 
 
 @few
 @given(modules())
 def test_constants_may_travel_beside_the_text(module: Module) -> None:
-    printed = print_with_constants(module)
+    printed = print_with_constants(module, names=True)
     again = parse_module(printed.text, printed.constants)
-    assert print_with_constants(again).text == printed.text
+    assert print_with_constants(again, names=True).text == printed.text
     assert fingerprint(again) == fingerprint(module)
 
 

@@ -1,4 +1,13 @@
-"""Hashes of modules, equal in every process."""
+"""Hashes of modules, equal in every process.
+
+The structural hash counts what a model computes, whatever it was trained on: operators and how they are wired, types, attributes,
+names of functions and their attributes, order of inputs and outputs, and constants that are integers, bools or strings, because
+such steer operators (axes, shapes, counts, tables). It does not count contents of floating-point and complex constants, of any
+rank, for these are trained; nor ``params``; nor names: symbols are numbered in the order of their appearance.
+
+The fingerprint counts all of that, all contents, and what a user of the model calls its parts: names of the inputs and outputs of
+``main``, names of the symbols in the types of its inputs. Names of nodes do not count, nor the order of ``params``.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +37,7 @@ def structural_hash(module: Module) -> int:
 
 
 def fingerprint(module: Module) -> str:
-    """Everything that ``structural_hash`` counts, and all contents; 32 hexadecimal digits."""
+    """Of structure, contents and names; 32 hexadecimal digits."""
     return _digest(module, contents=True)[:16].hex()
 
 
@@ -39,6 +48,8 @@ def _digest(module: Module, contents: bool) -> bytes:
         hasher.add("def", name)
         hasher.graph(module.graphs[name])
     if contents:
+        hasher.add("inputs", [(v.name, str(v.type)) for v in module.main.inputs])
+        hasher.add("outputs", module.main.output_names)
         for position, value in enumerate(module.main.inputs):
             if value.name in module.params:
                 hasher.add("param", position, hasher.array(module.params[value.name]))
@@ -79,7 +90,7 @@ class _Hasher:
         array = None if value is None else value.constant
         if value is None or array is None:
             return None if value is None else number[value]
-        is_weight = array.ndim > 0 and not dtypes.is_integer(value.dtype) and value.dtype not in ("bool", "string")
+        is_weight = not dtypes.is_integer(value.dtype) and value.dtype not in ("bool", "string")
         return ("constant", str(value.type), self.array(array) if self.contents or not is_weight else "")
 
     def type(self, type_: T.Type) -> str:
