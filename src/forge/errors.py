@@ -78,6 +78,10 @@ class OutputExistsError(ForgeError, ValueError, FileExistsError):
     """The output path exists and ``force_overwrite`` is off."""
 
 
+class OutputPathError(ForgeError, OSError):
+    """A file cannot be written where it should be."""
+
+
 class ToolchainError(CompileError):
     """No usable C compiler, or no interpreter for compile workers, or one of them failed."""
 
@@ -106,6 +110,7 @@ TVMError = ForgeError
 __all__ = [
     "ArtifactError", "CompileError", "ConverterError", "CpuFeatureError", "ExecutionError", "ForgeError", "ForgeRuntimeError",
     "ImportModelError", "InputError", "InternalError", "InvalidGraphError", "MemoryLimitError", "OpAttributeInvalid",
-    "OpAttributeUnimplemented", "OpNotImplemented", "OptionError", "OutOfMemoryError", "OutputExistsError", "ParseError",
-    "PasswordError", "TVMError", "TargetError", "TimeLimitError", "ToolchainError", "TypeInferenceError", "option", "spelled",
+    "OpAttributeUnimplemented", "OpNotImplemented", "OptionError", "OutOfMemoryError", "OutputExistsError", "OutputPathError",
+    "ParseError", "PasswordError", "TVMError", "TargetError", "TimeLimitError", "ToolchainError", "TypeInferenceError",
+    "option", "spelled",
 ]

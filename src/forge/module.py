@@ -5,15 +5,16 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from forge import dims
 from forge.dims import Dim, DimExpr
-from forge.errors import InvalidGraphError, OptionError
+from forge.errors import ForgeError, InvalidGraphError, OptionError, OutputPathError
 from forge.ir import hashing, retype, serialize
 from forge.ir.interp import Reference
 from forge.ir.nodes import Graph, Module, Node, Value
@@ -337,6 +338,19 @@ class IRModule:
         """
         return IRModule(self._verified(), fold_constants=False, fold_batch_norms=False)
 
+    def __copy__(self) -> IRModule:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> IRModule:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles hold the bytes of a saved module. As with `copy`, `reload` on the other side goes back to what was pickled.
+
+        Operators of your own must be registered where it is read.
+        """
+        return _unpickled, (serialize.dumps(self._verified()),)
+
     def set_batch_size(self, batch_size: int) -> None:
         """Sets the first dimension of every input that has the batch dimension of the first input. In place.
 
@@ -465,7 +479,8 @@ class IRModule:
                 ``forge.PassContext`` around the call.
             set_float16: compute in float16 where that is safe; inputs and outputs keep their types.
             set_channel_layout: inner layout of convolutions, "first" or "last"; None lets the compiler choose.
-            export_relay: also write the text of the module, ``model.relay``.
+            export_relay: also write the module as text, ``model.relay``, and its weights, ``model.relay.safetensors``: `load`
+                reads both. With ``encrypt_password`` the text only, for weights beside it would lie open.
             export_metadata: also write ``metadata.json``.
             force_overwrite: replace ``output_path`` if it exists.
             uuid: identifier to record; None: a random one.
@@ -542,8 +557,16 @@ class IRModule:
         return plot(self._module, graph, max_nodes)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Writes text and weights to one file (``.forge``), read back by ``forge.load``."""
-        serialize.save(self._verified(), path)
+        """Writes the module, to be read back by ``forge.load``: text and weights in one file (``.forge``).
+
+        Where the path ends in ``.relay``, it is a file of text, with the weights in ``PATH.safetensors``.
+
+        Raises:
+            OptionError: it is no path; OutputPathError: it cannot be written.
+            InvalidGraphError: the module breaks a rule of the IR.
+        """
+        with _writing("save", path):
+            serialize.save(self._verified(), path)
 
     def to_onnx(self, path: str | PathLike[str] | None = None, opset: int | None = None, external_bytes: int | None = None,
                 ) -> onnx.ModelProto | None:
@@ -559,7 +582,8 @@ class IRModule:
 
         Raises:
             OpNotImplemented: nodes cannot be written as ONNX; the message lists all of them.
-            OptionError: an argument is out of range; OSError: the file cannot be written.
+            OptionError: an argument is out of range; OutputPathError: the file cannot be written.
+            InvalidGraphError: the module breaks a rule of the IR.
         """
         from forge.exporters.onnx import export_model, save_model, with_weights
 
@@ -568,7 +592,8 @@ class IRModule:
         model, document = export_model(module, opset)
         if path is None:
             return with_weights(model, document.tensors)
-        save_model(model, document.tensors, path, external_bytes)
+        with _writing("to_onnx", path):
+            save_model(model, document.tensors, path, external_bytes)
         return None
 
 
@@ -576,12 +601,38 @@ RelayModule = IRModule
 
 
 def load(path: str | PathLike[str]) -> IRModule:
-    """Reads a module that ``IRModule.save`` wrote.
+    """Reads a module that ``IRModule.save`` wrote, or the text form (``.relay``, ``.txt``) with the weights beside it.
 
     Raises:
-        ImportModelError: the file is missing, damaged or of a newer format.
+        OptionError: ``path`` is none.
+        ImportModelError: the file is missing, damaged or of a newer format; text lacks its weights; an operator is not known.
     """
+    if not isinstance(path, str | PathLike) or not str(path):
+        raise OptionError(f"load: got {path!r}; expected a path; from_onnx takes models in memory")
     return IRModule(serialize.load(path), fold_constants=False, fold_batch_norms=False)
+
+
+def _unpickled(data: bytes) -> IRModule:
+    return IRModule(serialize.loads(data), fold_constants=False, fold_batch_norms=False)
+
+
+@contextmanager
+def _writing(what: str, path: str | PathLike[str]) -> Iterator[None]:
+    """Raises OptionError where ``path`` is none, OutputPathError where the block cannot write there."""
+    if not isinstance(path, str | PathLike) or not str(path) or "\0" in str(path):
+        raise OptionError(f"{what}: got {path!r}; expected the path of a file")
+    place = Path(path)
+    if not place.parent.is_dir():
+        raise OutputPathError(f"{what}: {place}: there is no folder {place.parent}; create it first, or choose another path")
+    if place.is_dir():
+        raise OutputPathError(f"{what}: {place} is a folder; expected the path of a file")
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, ForgeError):
+            raise
+        problem = f"{error.strerror or error}; expected a folder that can be written to, with enough space"
+        raise OutputPathError(f"{what}: {place}: {problem}") from error
 
 
 def _shape(value: Value) -> tuple[Dim, ...] | None:

@@ -180,7 +180,7 @@ def test_all_options_at_once(digits: forge.IRModule) -> None:
 def test_exports(digits: forge.IRModule, tmp_path: Path) -> None:
     digits.compile(
         V3, "llvm -mcpu=x86-64", tmp_path / "build", 2, False, "first", export_relay=True, export_metadata=True, uuid="model-7")
-    assert files(tmp_path / "build") == ["metadata.json", "model.relay", "modelLibrary.so"]
+    assert files(tmp_path / "build") == ["metadata.json", "model.relay", "model.relay.safetensors", "modelLibrary.so"]
     text = (tmp_path / "build" / "model.relay").read_text()
     assert "nn.conv2d" in text
     assert "/* ty=Tensor[(batch, 10), float32] name=" in text

@@ -38,11 +38,11 @@ def compile_(
     winograd: Annotated[bool, typer.Option(help="Let 3x3 convolutions use fewer multiplications (errors of 1e-5).")] = True,
     tuned: Annotated[bool, typer.Option("--tuned", help="Use what 'forge tune' measured for this target.")] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Write into a directory that exists.")] = False,
-    export_relay: Annotated[bool, typer.Option("--export-relay", help="Also write model.relay.")] = False,
+    export_relay: Annotated[bool, typer.Option("--export-relay", help="Also write model.relay and its weights.")] = False,
     export_metadata: Annotated[bool, typer.Option("--export-metadata", help="Also write metadata.json.")] = False,
     uuid: Annotated[str | None, typer.Option(help="Identifier to record.")] = None,
     encrypt: Annotated[bool, typer.Option("--encrypt", help="Encrypt; the password is FORGE_PASSWORD or asked for.")] = False,
-    dump: Annotated[str | None, typer.Option(help="Write the module after this stage, or 'all', to OUTPUT.stages/.")] = None,
+    dump: Annotated[str | None, typer.Option(help="Text of the module after this stage, or 'all', to OUTPUT.stages/.")] = None,
     stop_after: Annotated[str | None, typer.Option(help="Print the module after this stage and stop.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

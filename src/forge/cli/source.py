@@ -40,7 +40,7 @@ ShapeOption = Annotated[
 
 
 def load_model(path: Path, shapes: Sequence[str] | None = None) -> IRModule:
-    """The model in ``path``: ``.onnx``, ``.forge`` or the text form (``.relay``, ``.txt``).
+    """The model in ``path``: ``.onnx``, ``.forge`` or the text form (``.relay``, ``.txt``, weights beside it).
 
     Args:
         path: the file.
@@ -60,14 +60,9 @@ def load_model(path: Path, shapes: Sequence[str] | None = None) -> IRModule:
         return from_onnx(path, shape=parse_shapes(shapes or ()))
     if shapes:
         raise OptionError(f"--shape {shapes[0]}: {path} has its shapes; expected an .onnx file")
-    if path.suffix == ".forge":
-        return load(path)
-    if path.suffix not in (".relay", ".txt"):
+    if path.suffix not in (".forge", ".relay", ".txt"):
         raise ImportModelError(f"{path}: unknown kind of model {path.suffix!r}; expected .onnx, .forge or .relay")
-    try:
-        return IRModule(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise ImportModelError(f"{path}: not a text file ({error}); expected a module's text in UTF-8") from error
+    return load(path)
 
 
 def is_artifact(path: Path) -> bool:

@@ -26,6 +26,7 @@ from forge.driver.compiled import CompiledModel
 from forge.driver.metadata import creation_time, describe
 from forge.driver.replacement import KEY_NAME, LIBRARY_NAME, METADATA_NAME, RELAY_NAME, weights_name
 from forge.errors import CompileError, OptionError, OutputExistsError, option
+from forge.ir import serialize
 from forge.ir.nodes import Module
 from forge.ir.printer import print_module
 from forge_runtime import artifact as format_
@@ -145,7 +146,9 @@ def _fill(work: Path, compiled: CompiledModel, module: Module, options: Options)
     else:
         objects = [*compiled.kernels, compiled.embedded_entry]
         _link(work / LIBRARY_NAME, objects, compiled.weights, metadata, work)
-    if options.export_relay:
+    if options.export_relay and options.encrypt_password is None:
+        serialize.save_text(module, work / RELAY_NAME)
+    elif options.export_relay:  # whose weights must not lie open
         (work / RELAY_NAME).write_text(print_module(module, types=True, names=True), encoding="utf-8")
     if options.export_metadata:
         (work / METADATA_NAME).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")

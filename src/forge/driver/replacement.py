@@ -20,9 +20,10 @@ from forge_runtime import encryption
 LIBRARY_NAME = format_.LIBRARY_NAME
 KEY_NAME = "modelLibrary.key"
 RELAY_NAME = "model.relay"
+RELAY_WEIGHTS_NAME = "model.relay.safetensors"
 METADATA_NAME = "metadata.json"
 
-_DESCRIPTIONS = (RELAY_NAME, METADATA_NAME)
+_DESCRIPTIONS = (RELAY_NAME, RELAY_WEIGHTS_NAME, METADATA_NAME)
 _WEIGHTS = re.compile(r"weights(-[0-9a-f]{16})?\.bin")
 
 

@@ -423,6 +423,9 @@ class Graph:
         clone.outputs = [mapping[v] for v in self.outputs]
         return clone
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
+        return self.copy()
+
 
 def clone_node(node: Node, mapping: dict[Value, Value]) -> Node:
     """A copy of ``node`` on mapped operands, not inserted yet; its results are added to ``mapping``."""
@@ -484,6 +487,15 @@ class Module:
         clone = Module(params=self.params)
         clone.graphs = {name: graph.copy() for name, graph in self.graphs.items()}
         return clone
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Module:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles hold the bytes of a saved module."""
+        from forge.ir import serialize
+
+        return serialize.loads, (serialize.dumps(self),)
 
     def with_types(self) -> Module:
         """The same graphs, not copied; prints with types."""

@@ -47,6 +47,19 @@ _WORDS = ("True", "False", "None", "meta")
 _INT = re.compile(r"(-?[0-9]+)([iu][0-9]+)?")
 
 
+class UnknownOperator(ParseError):
+    """The text uses an operator that is not registered."""
+
+
+class MissingConstant(ParseError):
+    """The text refers to a constant that did not come with it."""
+
+
+def has_metadata(text: str) -> bool:
+    """Whether the text holds its constants itself, in a ``#[metadata]`` section."""
+    return _METADATA.search(text) is not None
+
+
 def parse_module(text: str, constants: Sequence[np.ndarray] | None = None) -> Module:
     """The module that ``text`` describes.
 
@@ -54,7 +67,7 @@ def parse_module(text: str, constants: Sequence[np.ndarray] | None = None) -> Mo
         constants: arrays for ``meta[relay.Constant][k]``; None: those of the text's ``#[metadata]`` section.
 
     Raises:
-        ParseError: line, column and a caret show where the text goes wrong.
+        ParseError: line, column and a caret show where the text goes wrong; UnknownOperator, MissingConstant: what it lacks.
     """
     trailer = _METADATA.search(text)
     body = text[: trailer.start()] if trailer else text
@@ -281,7 +294,9 @@ class _Parser(Cursor):
         token = self.expect_kind("int", "the number of a constant")
         number = int(token.text) if token.text.isdigit() and len(token.text) < 10 else len(self.constants)
         if number >= len(self.constants):
-            raise self.error(f"constant {token.text[:40]} is missing; the text came with {len(self.constants)} constants", token)
+            missing = f"constant {token.text[:40]} is missing; the text came with {len(self.constants)} constants"
+            expected = "expected them in a #[metadata] section or, for a file of IRModule.save, beside it"
+            raise MissingConstant(str(self.error(f"{missing}; {expected}", token)))
         self.expect("]")
         name = self.notes().name
         if (number, name) not in scope.constants:
@@ -291,7 +306,7 @@ class _Parser(Cursor):
     def call(self, scope: _Scope) -> list[Value]:
         token = self.advance()
         if token.kind == "name" and (token.text in (CONSTANT.name, CALL.name) or not is_operator(token.text)):
-            raise self.error(unknown_operator(token.text), token)
+            raise UnknownOperator(str(self.error(unknown_operator(token.text), token)))
         operands: list[Value | None] = []
         attributes: dict[str, Any] = {}
         self.expect("(")
@@ -385,4 +400,4 @@ def _undefined(text: str, key: str, scope: _Scope) -> str:
     return f"{text} is not defined here" + (f"; did you mean {' or '.join('%' + n for n in near)}" if near else "")
 
 
-__all__ = ["parse_module"]
+__all__ = ["MissingConstant", "UnknownOperator", "has_metadata", "parse_module"]
