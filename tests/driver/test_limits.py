@@ -125,3 +125,12 @@ def test_memory_that_grows_with_the_trips_of_a_loop() -> None:
     with pytest.raises(MemoryLimitError, match="expected at most 1000000"):
         model.limited(memory_limit=1_000_000)(x, np.array(10**12))
     assert model.limited(memory_limit=1_000_000)(x, np.array(3))[1].shape == (3, 64)
+
+
+def test_long_routines_ask_too() -> None:
+    text = 'def @main(%x: Tensor[(n), string]) { string.regex_full_match(%x, pattern="(a|b)*c") }'
+    model = forge.IRModule(text).get_inference_function()
+    words = np.array(["ab" * 50] * 100, object)
+    with pytest.raises(TimeLimitError):
+        model.limited(time_limit=1e-9)(words)
+    assert not model(words).any()

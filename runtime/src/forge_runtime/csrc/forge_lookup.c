@@ -200,9 +200,12 @@ int32_t forge_ngram_counts(const int64_t *data, const int64_t *pool, const int64
   if (!make_table(&t, n_indexes, host)) return forge_string_no_memory(host);
   insert_grams(&t, &g);
   memset(out, 0, (size_t)(rows * size) * sizeof *out);
-  for (int64_t r = 0; r < rows; r++)
-    for (int64_t step = 1; step <= max_skip + 1 && step <= columns; step++)
+  int32_t status = FORGE_OK;
+  for (int64_t r = 0; status == FORGE_OK && r < rows; r++)
+    for (int64_t step = 1; status == FORGE_OK && step <= max_skip + 1 && step <= columns; step++) {
       count_row(&t, &g, data + r * columns, columns, step, step > 1 && shortest == 1 ? 2 : shortest, out + r * size);
+      status = forge_may_proceed(host, r + step);
+    }
   free_table(&t);
-  return FORGE_OK;
+  return status;
 }

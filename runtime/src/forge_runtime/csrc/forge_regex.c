@@ -154,8 +154,9 @@ int32_t forge_string_match(const forge_string *data, const int32_t *words, uint8
   for (int64_t i = 0; i < 4 * (int64_t)p.length; i++)
     scratch[i] = 0;
   place_set now = {scratch, scratch + p.length, 0}, next = {scratch + 2 * (size_t)p.length, scratch + 3 * (size_t)p.length, 0};
-  for (int64_t i = 0; i < count; i++)
+  int32_t status = FORGE_OK;
+  for (int64_t i = 0; i < count && (status = forge_may_proceed(host, i)) == FORGE_OK; i++)
     out[i] = matches(&p, &data[i], &now, &next);
   host->free(host, scratch, bytes);
-  return FORGE_OK;
+  return status;
 }

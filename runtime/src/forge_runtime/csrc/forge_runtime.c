@@ -223,8 +223,7 @@ static int32_t symbol_error(const binding *b, int32_t input, int32_t d) {
   find_binder(b->model, symbol, &first, &first_d);
   return forge_fail(
       b->error, FORGE_ERROR_INPUT,
-      "model '%s': input '%s', dimension %d: symbol '%s' has two values; got %lld; expected %lld, the size of "
-      "input '%s', dimension %d",
+      "model '%s': input '%s', dimension %d: symbol '%s' has two values; got %lld; expected %lld, the size of input '%s', dimension %d",
       b->model->name, spec->name, d, b->model->symbol_names[symbol], (long long)b->inputs[input].shape[d],
       (long long)b->symbols[symbol], b->model->inputs[first].name, first_d);
 }
@@ -538,8 +537,7 @@ static int32_t call_model(binding *b, const forge_host *host) {
   if (size <= sizeof stack) return call_with_scratch(b, host, stack);
   const forge_host *memory = host ? host : forge_default_host();
   void *heap = memory->alloc(memory, size, FORGE_ALIGNMENT);
-  if (heap == NULL)
-    return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': no memory for %zu bytes", b->model->name, size);
+  if (heap == NULL) return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': no memory for %zu bytes", b->model->name, size);
   const int32_t status = call_with_scratch(b, host, heap);
   memory->free(memory, heap, size);
   return status;
@@ -550,8 +548,8 @@ static int32_t check_arguments(const forge_model *model, const void *inputs, con
   const int32_t status = forge_check_model(model, error);
   if (status != FORGE_OK) return status;
   if ((inputs == NULL && model->n_inputs) || (outputs == NULL && model->n_outputs))
-    return forge_fail(error, FORGE_ERROR_INPUT, "model '%s': the tensors are NULL; expected %d inputs and %d outputs",
-                      model->name, model->n_inputs, model->n_outputs);
+    return forge_fail(error, FORGE_ERROR_INPUT, "model '%s': the tensors are NULL; expected %d inputs and %d outputs", model->name,
+                      model->n_inputs, model->n_outputs);
   return FORGE_OK;
 }
 
@@ -562,8 +560,7 @@ static int32_t check_run(const forge_model *model, const forge_host *host, forge
                       "forge_run: unusable host; got interface version %d; expected %d to %d, with alloc and free",
                       host->abi_version, FORGE_ABI_OLDEST, FORGE_ABI_VERSION);
   if (model->weights == NULL && model->weights_size > 0)
-    return forge_fail(error, FORGE_ERROR_FILE, "model '%s': its weights are not loaded; use forge_prepare_weights",
-                      model->name);
+    return forge_fail(error, FORGE_ERROR_FILE, "model '%s': its weights are not loaded; use forge_prepare_weights", model->name);
   return FORGE_OK;
 }
 
@@ -593,8 +590,7 @@ int32_t forge_run_region(const forge_model *region, const forge_tensor *inputs, 
   return call_model(&b, host);
 }
 
-int32_t forge_output_shapes(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs,
-                            forge_error *error) {
+int32_t forge_output_shapes(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, forge_error *error) {
   clear(error);
   const int32_t status = check_arguments(model, inputs, outputs, error);
   if (status != FORGE_OK) return status;

@@ -201,7 +201,7 @@ typedef struct {
   /* Bytes that the call may hold at once: outputs that it allocates, intermediate results, strings and sequences. Checked before memory
    * is asked for. 0: any number. */
   int64_t memory;
-  /* How long the call may take; checked between kernels and between trips of loops. 0: as long as it likes. */
+  /* How long the call may take; checked between kernels, between trips of loops and in long routines on strings. 0: any time. */
   int64_t nanoseconds;
   /* The call ends as soon as this is not 0; looked at between kernels and trips. A plain store is enough to set it, in another thread
    * and in a signal handler too. May be NULL. */

@@ -278,13 +278,13 @@ static bool is_stopword(const forge_string *text, const stopword_list *stops) {
 
 int32_t forge_string_count_words(const forge_string *data, const forge_string *stopwords, const forge_case *folds,
                                  int64_t *kept, int64_t count, int64_t n_stopwords, int64_t n_folds, const forge_host *host) {
-  (void)host;
   const stopword_list stops = {stopwords, n_stopwords, {folds, n_folds}};
+  int32_t status = FORGE_OK;
   *kept = 0;
-  for (int64_t i = 0; i < count; i++)
+  for (int64_t i = 0; i < count && (status = forge_may_proceed(host, i)) == FORGE_OK; i++)
     *kept += !is_stopword(&data[i], &stops);
   if (*kept == 0) *kept = 1;
-  return FORGE_OK;
+  return status;
 }
 
 static int64_t changed_size(const forge_string *text, const case_table *changes) {
@@ -313,6 +313,8 @@ int32_t forge_string_normalize(const forge_string *data, const forge_string *sto
   const case_table table = {changes, n_changes};
   int64_t kept = 0, total = 0;
   for (int64_t i = 0; i < count && kept < room; i++) {
+    const int32_t status = forge_may_proceed(host, i);
+    if (status != FORGE_OK) return status;
     if (is_stopword(&data[i], &stops)) continue;
     out[kept++] = data[i];
     if (__builtin_add_overflow(total, changed_size(&data[i], &table), &total)) return forge_string_no_memory(host);

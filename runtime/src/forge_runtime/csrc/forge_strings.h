@@ -1,7 +1,7 @@
 /* C routines on tensors of strings that kernels of a model call. Not part of the interface.
  *
- * Every routine takes pointers to the elements of tensors in row-major order, then 64-bit numbers, then the host of the call,
- * and returns a forge_status, having reported to the host what went wrong. No routine uses the locale. Characters that a routine
+ * Every routine takes pointers to the elements of tensors in row-major order, then 64-bit numbers, then the host of the call
+ * (of a forge_call_host), and returns a forge_status, having reported to the host what went wrong. No routine uses the locale. Characters that a routine
  * makes lie in the heap of the call.
  *
  * Text is UTF-8. A byte that is not part of a valid sequence stands for itself: for code point 0xDC00 + byte.
@@ -82,6 +82,11 @@ __attribute__((visibility("hidden"))) forge_decoded forge_decode(const char *tex
 /* Moves the characters of an output behind its elements: into fresh memory from the host where the call has allocated the output.
  * Returns 0; the bytes that are missing of the memory that the caller gave; or -1 where there is no memory. */
 __attribute__((visibility("hidden"))) int64_t forge_string_deliver(forge_tensor *output, int32_t allocated, const forge_host *host);
+
+/* Whether a long routine may go on with element `k`: FORGE_OK, or the status to return. Asks the host now and then. */
+static inline int32_t forge_may_proceed(const forge_host *host, int64_t k) {
+  return k % 64 ? FORGE_OK : ((const forge_call_host *)host)->proceed(host, FORGE_OK);
+}
 
 /* Reports that there is no memory for characters. */
 FORGE_ROUTINE forge_string_no_memory(const forge_host *host);
