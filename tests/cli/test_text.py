@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import forge
-from forge.cli.__main__ import main
+from forge.cli import main
 
 TEXT = "def @main(%x: Tensor[(n, 4), float32], %w: Tensor[(4), float32]) { %0 = add(%x, %w); nn.relu(%0) }"
 

@@ -45,7 +45,5 @@ def export(
 def _write(module: IRModule, output: Path, opset: int | None, external_bytes: int | None) -> None:
     if output.suffix == ".onnx":
         module.to_onnx(output, opset, external_bytes)
-    elif output.suffix == ".forge":
-        module.save(output)
     else:
-        source.write_text(output, str(module.typed_mod))
+        module.save(output)
