@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from forge.codegen import runtime_objects
@@ -93,13 +94,20 @@ def _runtime_objects(compiler: list[str], sources: Path, work: Path) -> list[Pat
 
 
 def _digest(compiler: list[str], sources: Path) -> str:
-    """Of all that the runtime's objects depend on. A compiler's ``-v`` tells what it compiles for, besides its version."""
-    surroundings = [os.environ.get(name) for name in _COMPILER_VARIABLES]
-    described = _run([*compiler, "-v"], "tell its version")
+    """Of all that the runtime's objects depend on."""
+    surroundings = tuple(os.environ.get(name) for name in _COMPILER_VARIABLES)
+    program = os.stat(compiler[0])
+    described = _description(tuple(compiler), surroundings, program.st_ino, program.st_mtime_ns, program.st_size)
     digest = hashlib.sha256(repr((compiler, described, surroundings, _RUNTIME_FLAGS)).encode())
     for path in sorted([*sources.glob("forge_*.c"), *sources.glob("*.h")]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:32]
+
+
+@cache
+def _description(compiler: tuple[str, ...], surroundings: tuple[str | None, ...], *program: int) -> str:
+    """What a compiler tells of itself, its version and what it compiles for; asked once a process and program."""
+    return _run([*compiler, "-v"], "tell its version")
 
 
 def _run(command: list[str], purpose: str) -> str:
