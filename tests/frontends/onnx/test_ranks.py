@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx.parser
 import pytest
 
 from forge.driver import compile_module
-from forge.errors import ForgeError, ImportModelError
+from forge.errors import ExecutionError, ForgeError, ImportModelError
 from forge.frontends.onnx import import_model
 from forge.ir.interp import run_module
 from forge.ir.nodes import Module
@@ -55,15 +57,39 @@ def test_an_output_keeps_its_rank() -> None:
     assert run(module, True).shape == () and run(module, False).shape == (3,)
 
 
-@pytest.mark.parametrize(("uses", "why"), [
-    ("y = Transpose (s)", "Transpose depends on its rank"),
-    ("h = Shape (s) k = Cast <to = 1> (h) y = Mul (k, x)", "Shape depends on its rank"),
-    ("y = Abs (s)", "it is an output"),
-    ("k = Add (s, s) y = Neg (k)", "it is an output"),
+@pytest.mark.parametrize(("uses", "result", "then", "otherwise"), [
+    ("y = Transpose (s)", "float[n] y", np.float32(2), -VECTOR),
+    ("h = Shape (s) y = Size (h)", "int64 y", 0, 1),
+    ("k = Add (s, s) y = Neg (k)", "float[n] y", np.float32(-4), 2 * VECTOR),
+    ("h = Shape (s) y = If (c) <then_branch: graph = t2 () => (int64[d] d) { d = Identity (h) }, "
+     "else_branch: graph = e2 () => (int64[f] f) { f = Add (h, h) }>", "int64[k] y", np.zeros(0, np.int64), [6]),
 ])
-def test_a_use_that_shows_the_rank_is_refused(uses: str, why: str) -> None:
-    with pytest.raises(ImportModelError, match=f"different ranks, and {why}; expected equal ranks"):
-        model(uses)
+def test_what_shows_the_rank_is_converted_in_both_branches(uses: str, result: str, then: Any, otherwise: Any) -> None:
+    module = model(uses, result)
+    np.testing.assert_array_equal(run(module, True), then, strict=False)
+    np.testing.assert_array_equal(run(module, False), otherwise, strict=False)
+
+
+def test_the_results_of_both_branches_have_one_type() -> None:
+    module = model("h = Shape (s) k = Size (h) y = Mul (x, x)", "float[n] y")
+    assert str(module.main.outputs[0].type) == "Tensor[(n), float32]"
+
+
+def test_a_branch_that_does_not_fit_fails_when_it_is_taken() -> None:
+    with pytest.warns(UserWarning, match=r"one of its branches will fail when it is taken: .*ScatterElements"):
+        module = model("i = Constant <value_ints: ints = [0]> () u = Constant <value_floats: floats = [7.0]> () "
+                       "y = ScatterElements (s, i, u)")
+    np.testing.assert_array_equal(run(module, False), [7, -2, -3])
+    inputs = {"c": np.array(True), "x": VECTOR}
+    with pytest.raises(ExecutionError, match="branch_that_does_not_fit"):
+        compile_module(module, use_cache=False).runtime()(**inputs)
+    with pytest.raises(ValueError, match="the optional is empty"):
+        run_module(module, inputs)
+
+
+def test_a_use_that_fits_neither_branch_is_refused() -> None:
+    with pytest.raises(ImportModelError, match="different ranks, and Softmax depends on its rank; expected equal ranks"):
+        model("y = Softmax <axis: int = 3> (s)")
 
 
 def test_loops_do_not_carry_it() -> None:

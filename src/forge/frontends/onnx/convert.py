@@ -14,6 +14,7 @@ from forge.frontends.onnx import functions, registry
 from forge.frontends.onnx.context import Context
 from forge.frontends.onnx.order import topological
 from forge.frontends.onnx.prune import prune
+from forge.frontends.onnx.ranks import with_rest
 from forge.frontends.onnx.scope import Region, Scope
 from forge.frontends.onnx.support import node_names
 from forge.frontends.onnx.tensors import attribute_value
@@ -24,16 +25,22 @@ MAX_NESTING = 64
 _MODEL_FAULTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 
 
-def convert_nodes(scope: Scope, nodes: Iterable[onnx.NodeProto]) -> None:
-    """Converts ``nodes``, in topological order, into the scope's graph.
+def convert_nodes(scope: Scope, nodes: Iterable[onnx.NodeProto], results: Iterable[str]) -> None:
+    """Converts ``nodes``, in topological order, into the scope's graph; values called ``results`` are used later.
 
     Raises:
         ForgeError: a node cannot be converted; the message names node, operator and opset.
     """
     listed = list(nodes)
-    for node, name in topological(listed, node_names(listed), scope.knows):
+    ordered = list(topological(listed, node_names(listed), scope.knows))
+    for position, (node, name) in enumerate(ordered):
+        splits = node.op_type == "If" and scope.prefix + name in scope.options.ranks.splits
         with located(_location(scope, node, name)):
-            convert_node(scope, node, name)
+            if not splits:
+                convert_node(scope, node, name)
+                continue
+            convert_node(scope, with_rest(node, [n for n, _ in ordered[position + 1 :]], results), name)
+            return
 
 
 def convert_node(scope: Scope, node: onnx.NodeProto, name: str) -> None:
@@ -164,7 +171,7 @@ def build_region(
     for declared, type_ in zip(graph.input, input_types):
         inner.define(declared.name, inner.graph.add_input(type_, inner.unique(declared.name)))
     inner.add_initializers(graph)
-    convert_nodes(inner, graph.node)
+    convert_nodes(inner, graph.node, [output.name for output in graph.output])
     inner.graph.outputs = [required(inner, output.name) for output in graph.output]
     if not is_branch:
         scope.options.ranks.check_outputs(inner.graph.outputs)

@@ -16,7 +16,7 @@ from forge.ir.types import OptionalType, SequenceType, TensorType, Type, Unranke
 
 MAX_DEPTH = 32
 
-ConvertNodes = Callable[[Scope, Iterable[onnx.NodeProto]], None]
+ConvertNodes = Callable[[Scope, Iterable[onnx.NodeProto], Iterable[str]], None]
 
 
 def key(node: onnx.NodeProto) -> FunctionKey:
@@ -53,7 +53,7 @@ def expand(
     for formal, value in zip(function.input, padded):
         inner.define(formal, value)
     defaults = {} if own else schema_defaults(node, opset)
-    convert_nodes(inner, bind_attributes(function, node, defaults))
+    convert_nodes(inner, bind_attributes(function, node, defaults), function.output)
     return [
         inner.lookup(output) if index < len(node.output) and node.output[index] else None
         for index, output in enumerate(function.output)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ import onnx
 
 from forge import dims, dtypes, ops  # noqa: F401
 from forge.dims import Dim
-from forge.errors import ForgeError, ImportModelError, OptionError, option
+from forge.errors import ImportModelError, OptionError, option
 from forge.frontends.onnx import converters, registry
 from forge.frontends.onnx.convert import convert_nodes, located, required
 from forge.frontends.onnx.loader import LoadedModel, load
 from forge.frontends.onnx.named_model import save_with_node_names
 from forge.frontends.onnx.prune import prune
+from forge.frontends.onnx.ranks import Ranks, with_ranks
 from forge.frontends.onnx.scope import Options, Scope
 from forge.frontends.onnx.support import MISSING, Use, check_supported, used_operators
 from forge.frontends.onnx.tensors import DimensionNames, declared_type, dimension_labels, element_code
@@ -73,14 +75,12 @@ def import_model(
         save_with_node_names(loaded, export_node_renamed_model_path)
     with located(loaded.where):
         check_supported(loaded.proto.graph, options, opsets)
-        try:
+
+        def attempt(ranks: Ranks) -> Module:
+            options = replace(_options(loaded, freeze_params, convert_config), ranks=ranks)
             return _convert(loaded.proto.graph, options, opsets, shape or {}, dtype)
-        except ForgeError:
-            if not options.ranks.met:
-                raise
-        options = _options(loaded, freeze_params, convert_config)
-        options.ranks.widens = True
-        return _convert(loaded.proto.graph, options, opsets, shape or {}, dtype)
+
+        return with_ranks(attempt)
 
 
 def from_onnx(
@@ -178,7 +178,7 @@ def _convert(
     scope = Scope(Graph(name="main"), options, opsets)
     scope.add_initializers(proto)
     _add_inputs(scope, proto, shape, dtype)
-    convert_nodes(scope, proto.node)
+    convert_nodes(scope, proto.node, [output.name for output in proto.output])
     scope.graph.outputs = [required(scope, output.name) for output in proto.output]
     options.ranks.check_outputs(scope.graph.outputs)
     _name_outputs(scope, [output.name for output in proto.output])

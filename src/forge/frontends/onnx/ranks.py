@@ -2,19 +2,24 @@
 
 They are tensors of unknown rank. Where that is in the way, the model is converted once more with dimensions of size 1 put in
 front of the lower rank. That changes nothing as long as the value only takes part in broadcasting with tensors whose rank is at
-least the higher one; any other use is refused, because it shows which branch was taken.
+least the higher one; any other use shows which branch was taken. Then all that follows the If is converted in both branches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from forge.errors import ImportModelError
+import onnx
+
+from forge.errors import ForgeError, ImportModelError
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType
 
+T = TypeVar("T")
+MAX_SPLITS = 16
 BROADCAST_SINCE = 7
 """The opset from which operators broadcast as NumPy does."""
 
@@ -28,11 +33,13 @@ BROADCASTING = frozenset(
 
 @dataclass
 class Ranks:
-    """``widens``: lower ranks are widened; ``met``: branches of different ranks were there; ``loose``: values whose rank at run
-    time may be lower than their type says."""
+    """``widens``: lower ranks are widened; ``splits``: names of nodes If that take what follows them into their branches;
+    ``met``: those whose branches had different ranks; ``loose``: values whose rank at run time may be lower than their type says.
+    """
 
     widens: bool = False
-    met: bool = False
+    splits: frozenset[str] = frozenset()
+    met: set[str] = field(default_factory=set)
     loose: set[Value] = field(default_factory=set)
 
     def check(self, op: str, opset: int, operands: Sequence[Value | None]) -> bool:
@@ -56,19 +63,69 @@ class Ranks:
             if value in self.loose:
                 raise shown(value, "it is an output")
 
-    def unify(self, branches: Sequence[Graph]) -> list[int]:
-        """Gives corresponding outputs of ``branches`` equal ranks, if it ``widens``; the positions of results that are loose."""
+    def unify(self, branches: Sequence[Graph], name: str) -> list[int]:
+        """Gives corresponding outputs of the ``branches`` of node ``name`` equal ranks, if it ``widens``; the positions of
+        results that are loose.
+        """
         loose = []
         for position, pair in enumerate(zip(*(b.outputs for b in branches))):
             ranks = [v.rank for v in pair if isinstance(v.type, TensorType)]
             differ = len(ranks) == len(pair) and len(set(ranks)) > 1
-            self.met |= differ
+            if differ:
+                self.met.add(name)
             if differ and self.widens:
                 for branch in branches:
                     _widen(branch, position, max(ranks))
             if (differ and self.widens) or any(v in self.loose for v in pair):
                 loose.append(position)
         return loose
+
+
+def with_ranks(attempt: Callable[[Ranks], T]) -> T:
+    """What ``attempt`` converts, in the first of the ways that works.
+
+    Raises:
+        ForgeError: of ``attempt``; where no way works, that of ranks which are widened.
+    """
+    ranks = Ranks()
+    try:
+        return attempt(ranks)
+    except ForgeError:
+        if not ranks.met:
+            raise
+    try:
+        return attempt(Ranks(widens=True))
+    except ForgeError as error:
+        refused = error
+    for _ in range(MAX_SPLITS):
+        ranks = Ranks(splits=ranks.splits | ranks.met)
+        try:
+            return attempt(ranks)
+        except ForgeError:
+            if ranks.met <= ranks.splits:
+                break
+    raise refused
+
+
+def with_rest(node: onnx.NodeProto, rest: Sequence[onnx.NodeProto], results: Iterable[str]) -> onnx.NodeProto:
+    """An If with the nodes that follow it in both branches: ``y = If(c) {a} {b}; z = f(y)`` --> ``z = If(c) {f(a)} {f(b)}``.
+
+    ``results`` are the names that are used later.
+    """
+    made = {name for inner in (node, *rest) for name in inner.output}
+    outputs = [name for name in results if name in made]
+    whole = onnx.NodeProto()
+    whole.CopyFrom(node)
+    del whole.output[:]
+    whole.output.extend(outputs)
+    for attribute in whole.attribute:
+        branch = attribute.g
+        renamed = [(inner.name, outer) for inner, outer in zip(branch.output, node.output) if outer]
+        branch.node.extend(onnx.helper.make_node("Identity", [inner], [outer]) for inner, outer in renamed)
+        branch.node.extend(rest)
+        del branch.output[:]
+        branch.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
+    return whole
 
 
 def _widen(graph: Graph, position: int, rank: int) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 
 import onnx
 
 from forge import dims
-from forge.errors import ImportModelError
+from forge.errors import ImportModelError, TypeInferenceError
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.convert import build_region, convert_nodes, required
 from forge.frontends.onnx.registry import converts
@@ -28,9 +29,13 @@ def if_(g: Context, condition: Value, *, then_branch: onnx.GraphProto, else_bran
     known = g.array(condition)
     if known is not None:
         return inline(g, then_branch if known.any() else else_branch)
-    branches = [build_region(g.scope, graph, [], is_branch=True) for graph in (then_branch, else_branch)]
     ranks = g.scope.options.ranks
-    loose = ranks.unify([branch.graph for branch in branches])
+    graphs = (then_branch, else_branch)
+    if g.name in ranks.splits:
+        branches = _those_that_fit(g, graphs)
+    else:
+        branches = [build_region(g.scope, graph, [], is_branch=True) for graph in graphs]
+    loose = ranks.unify([branch.graph for branch in branches], g.name)
     captured = merged_captures(branches)
     regions = [branch.with_captures(captured, 0) for branch in branches]
     results = g.multi("if", g.reshape(condition, ()), *captured, regions=regions)
@@ -38,11 +43,46 @@ def if_(g: Context, condition: Value, *, then_branch: onnx.GraphProto, else_bran
     return results
 
 
+def _those_that_fit(g: Context, graphs: Sequence[onnx.GraphProto]) -> list[Region]:
+    """Branches that took in what follows their If. One whose ranks do not fit the operators there fails when it is taken, as in
+    other runtimes; a warning says so now.
+    """
+    branches: list[Region | None] = []
+    refused: list[ImportModelError] = []
+    for graph in graphs:
+        try:
+            branches.append(build_region(g.scope, graph, [], is_branch=True))
+        except ImportModelError as error:
+            if not _is_misfit(error):
+                raise
+            branches.append(None)
+            refused.append(error)
+    fitting = next((b for b in branches if b is not None), None)
+    if fitting is None:
+        raise refused[0]
+    for why in refused:
+        warnings.warn(f"node {g.name!r} (If): one of its branches will fail when it is taken: {why}", stacklevel=2)
+    return [_failing(g.name, fitting.graph.outputs) if b is None else b for b in branches]
+
+
+def _is_misfit(error: BaseException | None) -> bool:
+    """Whether operands did not fit an operator."""
+    return error is not None and (isinstance(error, TypeInferenceError) or _is_misfit(error.__cause__))
+
+
+def _failing(name: str, results: Sequence[Value]) -> Region:
+    """A branch that gives results of the same types, if it did not fail: it reads empty optionals."""
+    builder = Builder(Graph(name="failing"))
+    empty = [builder.call("optional", type=str(v.type)) for v in results]
+    builder.graph.outputs = [builder.call("optional_get_element", v, name=f"{name}/branch_that_does_not_fit") for v in empty]
+    return Region(builder.graph, [])
+
+
 def inline(g: Context, graph: onnx.GraphProto) -> list[Value]:
     """Converts a sub-graph without inputs into the graph around it and returns its outputs."""
     scope = g.scope.inlined(f"{g.name}/")
     scope.add_initializers(graph)
-    convert_nodes(scope, graph.node)
+    convert_nodes(scope, graph.node, [output.name for output in graph.output])
     return [required(scope, output.name) for output in graph.output]
 
 
