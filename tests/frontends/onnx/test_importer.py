@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forge.errors import ForgeError, ImportModelError, OpAttributeInvalid, OpNotImplemented, OptionError
-from forge.frontends.onnx import import_model, register, scope, unregister, unsupported_operators
+from forge.frontends.onnx import convert, import_model, register, scope, unregister, unsupported_operators
 from forge.ir.nodes import Module
 from tests.frontends.onnx.support import evaluate, example, model, ops, run
 
@@ -343,16 +343,33 @@ def test_functions_that_call_each_other_for_ever() -> None:
         import_model(model("g (float[2] x) => (float[2] y) { y = f.A(x) }", functions=functions, domains={"f": 1}))
 
 
-def test_functions_that_expand_to_billions_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scope, "MIN_EXPANSION", 1000)
-    monkeypatch.setattr(scope, "EXPANSION_FACTOR", 0)
+def test_functions_that_expand_to_billions_of_nodes_are_refused_before_any_is_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convert, "convert_node", lambda *_: pytest.fail("a node was converted"))
     calls = [
         f'<domain: "f", opset_import: ["" : 21, "f" : 1]> F{i} (a) => (b) {{ c = f.F{i + 1}(a)  b = f.F{i + 1}(c) }}'
         for i in range(30)
     ]
     last = '<domain: "f", opset_import: ["" : 21]> F30 (a) => (b) { b = Relu(a) }'
     graph = "g (float[2] x) => (float[2] y) { y = f.F0(x) }"
-    with pytest.raises(ImportModelError, match="expand to more than 1000 nodes"):
+    with pytest.raises(ImportModelError, match="expand to more than 56200 nodes"):
+        import_model(model(graph, functions="\n".join([*calls, last]), domains={"f": 1}))
+
+
+def test_branches_that_expand_too_far_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scope, "MIN_EXPANSION", 20)
+    monkeypatch.setattr(scope, "EXPANSION_FACTOR", 0)
+    calls = [
+        f"""<domain: "f", opset_import: ["" : 21, "f" : 1]> F{i} (a) => (b) {{
+            k = Constant<value = bool {{1}}>()
+            b = If (k) <
+                then_branch = t () => (u) {{ v = f.F{i + 1}(a)  u = f.F{i + 1}(v) }}, else_branch = e () => (w) {{ w = Relu(a) }}
+            >
+        }}"""
+        for i in range(10)
+    ]
+    last = '<domain: "f", opset_import: ["" : 21]> F10 (a) => (b) { b = Relu(a) }'
+    graph = "g (float[2] x) => (float[2] y) { y = f.F0(x) }"
+    with pytest.raises(ImportModelError, match="expand to more than 20 nodes"):
         import_model(model(graph, functions="\n".join([*calls, last]), domains={"f": 1}))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -58,6 +58,28 @@ def expand(
         inner.lookup(output) if index < len(node.output) and node.output[index] else None
         for index, output in enumerate(function.output)
     ]
+
+
+def expanded_size(nodes: Iterable[onnx.NodeProto], own: Mapping[FunctionKey, onnx.FunctionProto]) -> int:
+    """How many nodes at least are converted for ``nodes``: they, and again those of the model's functions that they call.
+
+    Sub-graphs count for nothing, as not all of them need be converted; nor do functions that call themselves.
+    """
+    sizes: dict[FunctionKey, int] = {}
+
+    def size(nodes: Iterable[onnx.NodeProto], depth: int) -> int:
+        total = 0
+        for node in nodes:
+            called = key(node)
+            total += 1
+            if called in own and depth < MAX_DEPTH and registry.own(node.domain, node.op_type, registry.MAX_VERSION) is None:
+                if called not in sizes:
+                    sizes[called] = 0
+                    sizes[called] = size(own[called].node, depth + 1)
+                total += sizes[called]
+        return total
+
+    return size(nodes, 0)
 
 
 def find_schema(node: onnx.NodeProto, opset: int) -> Any:

@@ -16,6 +16,7 @@ from forge.dims import Dim
 from forge.errors import ImportModelError, OptionError, option
 from forge.frontends.onnx import converters, registry
 from forge.frontends.onnx.convert import convert_nodes, located, required
+from forge.frontends.onnx.functions import expanded_size
 from forge.frontends.onnx.loader import LoadedModel, load
 from forge.frontends.onnx.named_model import save_with_node_names
 from forge.frontends.onnx.prune import prune
@@ -175,6 +176,7 @@ def _options(loaded: LoadedModel, freeze_params: bool, convert_config: Mapping[s
 def _convert(
     proto: onnx.GraphProto, options: Options, opsets: dict[str, int], shape: ShapeDict, dtype: str | Mapping[str, str]
 ) -> Module:
+    options.check_expansion(expanded_size(proto.node, options.functions))
     scope = Scope(Graph(name="main"), options, opsets)
     scope.add_initializers(proto)
     _add_inputs(scope, proto, shape, dtype)

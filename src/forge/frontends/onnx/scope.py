@@ -43,8 +43,12 @@ class Options:
             ImportModelError: there are too many.
         """
         self.converted += 1
+        self.check_expansion(self.converted)
+
+    def check_expansion(self, nodes: int) -> None:
+        """Raises ImportModelError where the model stands for so many ``nodes`` that they are too many."""
         limit = MIN_EXPANSION + EXPANSION_FACTOR * self.size
-        if self.converted > limit:
+        if nodes > limit:
             raise ImportModelError(
                 f"functions and sub-graphs expand to more than {limit} nodes; expected at most {MIN_EXPANSION}, and "
                 f"{EXPANSION_FACTOR} for each of the {self.size} nodes of the model; simplify it"
