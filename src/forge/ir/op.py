@@ -36,6 +36,9 @@ class Trait(Flag):
     HOST = auto()  # works on sequences or optionals, which are no arrays: its results are no constants
 
 
+_IMPURE = Trait.RANDOM | Trait.STATEFUL | Trait.MAY_FAIL
+
+
 class Accuracy(Flag):
     """From which every test takes its tolerance."""
 
@@ -115,7 +118,7 @@ class OpDef(Generic[A]):
 
     @property
     def is_pure(self) -> bool:
-        return not self.traits & (Trait.RANDOM | Trait.STATEFUL | Trait.MAY_FAIL)
+        return not self.traits & _IMPURE
 
     def attribute_fields(self) -> tuple[dataclasses.Field[Any], ...]:
         return dataclasses.fields(self.Attrs)

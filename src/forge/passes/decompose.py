@@ -32,12 +32,12 @@ def _replaced(graph: Graph, node: Node) -> list[Node] | None:
     if not isinstance(node.op_def, Op):
         return None
     known = len(graph.nodes)
-    position = graph.nodes.index(node)
     builder = before(graph, node)
     values = node.op_def.decompose(builder, node.operands, node.attrs)
     if values is None:
         return None
-    parts = graph.nodes[position : position + len(graph.nodes) - known]
+    position = graph.nodes.index(node)  # only now: it takes as long as the graph, and most nodes stay
+    parts = graph.nodes[position - (len(graph.nodes) - known) : position]
     if not replace(graph, node, *values):
         replace(graph, node, *(builder.call("copy", v) for v in values))
     return parts

@@ -38,7 +38,7 @@ def _fold_node(graph: Graph, node: Node) -> int:
     left, right = node.operands
     sides = [(left, right)] if node.op in ("divide", "subtract") else [(left, right), (right, left)]
     for data, constant in sides:
-        if data is None or constant is None or data.type != node.result.type:
+        if data is None or constant is None or constant.constant is None or data.type != node.result.type:
             continue
         found = find_weighted(graph, data)
         vector = None if found is None else _vector(found, constant)

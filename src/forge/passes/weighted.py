@@ -17,6 +17,9 @@ from forge.passes.rewriting import before, channel_vector, only_use
 FORWARD = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 TRANSPOSED = ("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
 
+MAX_ADDITIONS = 16
+"""So many additions behind an operator are looked through; they are folded one after the other, so that few are left."""
+
 
 @dataclass(frozen=True)
 class Weighted:
@@ -83,8 +86,10 @@ def _added(node: Node) -> tuple[Value, np.ndarray] | None:
     if node.op != "add":
         return None
     for data, other in (node.operands, node.operands[::-1]):
+        if data is None or other is None or other.constant is None or data.type != node.result.type:
+            continue
         anchor = _anchor_below(data)
-        if data is None or other is None or anchor is None or data.type != node.result.type:
+        if anchor is None:
             continue
         axis = channel_axis(anchor)
         vector = channel_vector(other, node.result.rank, axis, node.result.shape[axis])
@@ -94,8 +99,10 @@ def _added(node: Node) -> tuple[Value, np.ndarray] | None:
 
 
 def _anchor_below(value: Value | None) -> Node | None:
-    """The weighted operator under additions, whether its operands are constant or not."""
-    while value is not None and value.producer is not None:
+    """The weighted operator under at most ``MAX_ADDITIONS``, whether its operands are constant or not."""
+    for _ in range(MAX_ADDITIONS + 1):
+        if value is None or value.producer is None:
+            return None
         node = value.producer
         if node.op in (*FORWARD, *TRANSPOSED, "nn.dense"):
             return node
