@@ -63,6 +63,14 @@ class _Snapshot:
             if value is not None and value not in self.value_state:
                 value.uses = [use for use in value.uses if use[0] is not node]
 
+    def rename_params(self, module: Module) -> None:
+        """The values of inputs that have got other names go with them; what the block itself has bound to such a name stays."""
+        renamed = {self.value_state[v][1]: v.name for v in self.graph.inputs if v in self.value_state}
+        if any(old != new and old in module.params for old, new in renamed.items()):
+            given = dict(module.params)
+            kept = {new: given[old] for old, new in renamed.items() if old in given}
+            module.params = {**kept, **{name: array for name, array in given.items() if name not in renamed}}
+
     def infer_changed(self, module: Module | None) -> None:
         """Infers the types of what the edit has changed, and of what depends on it."""
         changed = {v for v, (type_, _, _) in self.value_state.items() if v.type != type_}
@@ -100,7 +108,7 @@ def edit(graph: Graph, module: Module | None = None) -> Iterator[Editor]:
 
     Args:
         graph: what is edited.
-        module: that the graph is of; needed where an edit changes types of operands of calls.
+        module: that the graph is of; needed where an edit changes types of operands of calls, or names of inputs in ``params``.
 
     Raises:
         InvalidGraphError: the edited graph breaks a rule; the graph is unchanged then.
@@ -111,6 +119,8 @@ def edit(graph: Graph, module: Module | None = None) -> Iterator[Editor]:
         graph.sort()
         snapshot.infer_changed(module)
         verify_graph(graph)
+        if module is not None and graph is module.main:
+            snapshot.rename_params(module)
     except BaseException:
         snapshot.restore()
         raise
@@ -196,7 +206,14 @@ class Editor:
         self.graph.outputs = list(values)
 
     def rename(self, item: Node | Value, name: str) -> None:
-        """Changes the name of a node or value; an input's name must stay unique."""
+        """Changes the name of a node or value; an input's name must stay unique, and ``params`` knows its value by the new one.
+
+        Raises:
+            InvalidGraphError: ``name`` is no text, or empty.
+        """
+        if not isinstance(name, str) or not name:
+            what = f"node {item.label}" if isinstance(item, Node) else f"value %{item.name or item.index}"
+            raise InvalidGraphError(f"rename: {what}: got {name!r}; expected a name, text that is not empty")
         item.name = name
 
     def graft(self, other: Graph, *operands: Value) -> list[Value]:
