@@ -19,7 +19,7 @@ from forge.ir import hashing, retype, serialize
 from forge.ir.interp import Reference
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.parser import parse_module
-from forge.ir.rebatch import replace_batch
+from forge.ir.rebatch import check_batch, replace_batch
 from forge.ir.rewrite import Editor, Rule, apply, edit, extract
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
@@ -366,6 +366,7 @@ class IRModule:
         self._verified()
         old, new = inputs[0].shape[0], int(batch_size)
         if isinstance(old, DimExpr):
+            check_batch(self._module, inputs, old)
             changed = retype.substitute_symbols(self._module, _solve(old, new))
         else:
             changed = replace_batch(self._module, inputs, old, new)

@@ -19,6 +19,7 @@ import numpy as np
 
 from forge.errors import InvalidGraphError
 from forge.ir import attributes
+from forge.ir.batch import Batch, MixesBatch
 from forge.ir.types import Type
 
 if TYPE_CHECKING:
@@ -115,6 +116,18 @@ class OpDef(Generic[A]):
         None: not computable.
         """
         return None
+
+    def carry_batch(
+        self, operands: Sequence[Value | None], attrs: A, results: Sequence[Type], batches: Sequence[Batch | None]
+    ) -> Sequence[Batch | None]:
+        """Where the elements of a batch are in the results, of the types ``results``, for where they are in the operands.
+
+        None stands for what does not depend on an element. Each element of the batch must be computed from that element alone.
+
+        Raises:
+            MixesBatch: it is not; or, as here, the operator does not tell.
+        """
+        raise MixesBatch("does not tell how it treats the elements of a batch", certain=False)
 
     @property
     def is_pure(self) -> bool:

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from forge.ir.op import A, Accuracy, NoAttrs, OpDef, Operand, Trait
 from forge.ir.op import register as register_instance
-from forge.ir.types import TensorType
+from forge.ir.types import TensorType, Type
 
 if TYPE_CHECKING:
+    from forge.ir.batch import Batch
     from forge.ir.builder import Builder
     from forge.ir.nodes import Value
     from forge.te.tensor import Tensor
@@ -73,6 +74,14 @@ class Op(OpDef[A]):
     def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: A) -> Sequence[Value] | None:
         """Builds the same meaning out of other operators; None: this operator lowers itself."""
         return None
+
+    def carry_batch(
+        self, operands: Sequence[Value | None], attrs: A, results: Sequence[Type], batches: Sequence[Batch | None]
+    ) -> Sequence[Batch | None]:
+        """Derived from what the operator is made of: its tensor expressions, or the operators that it decomposes into."""
+        from forge.ops.batch_parts import carried
+
+        return carried(self, operands, attrs, results, batches)
 
     def flops(self, operands: Sequence[Value | None], attrs: A, results: Sequence[TensorType]) -> Any:
         """Arithmetic operations of one evaluation (a Dim): multiplications and additions count one each."""

@@ -13,6 +13,7 @@ from forge.dims import Dim
 from forge.ir.types import TensorType
 from forge.ops import pairs
 from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, register
+from forge.ops.batch_parts import carry_reshaped
 from forge.ops.complex_products import split_product
 from forge.ops.infer_helpers import broadcast_shapes, expect_rank, tensor
 from forge.ops.nn_common import (
@@ -284,6 +285,7 @@ class BatchFlatten(Op[NoAttrs]):
     """``out[n, i]`` = element ``i``, in row-major order, of ``data[n]``."""
 
     name = "nn.batch_flatten"
+    carry_batch = carry_reshaped
     operands = (Operand("data"),)
     accuracy = Accuracy.EXACT
     kind = Kind.INJECTIVE

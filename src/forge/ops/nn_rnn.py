@@ -15,7 +15,7 @@ leave its state. A reverse direction reads the steps of a row backwards, from it
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,7 +23,8 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.dims import Dim
-from forge.ir.types import TensorType
+from forge.ir.batch import Batch, MixesBatch
+from forge.ir.types import TensorType, Type
 from forge.ops.base import Accuracy, Kind, Op, Operand, register
 from forge.ops.nn_common import fail, float_tensor, require_equal, tensor_type, wide
 
@@ -106,6 +107,18 @@ class _Recurrent(Op[Any]):
             require_equal(self.name, "last axis of x, which holds the products of w", x.shape[2], directions * width)
         y = (batch, steps, directions, hidden) if attrs.layout else (steps, directions, batch, hidden)
         return [TensorType(y, x.dtype), *[TensorType(state, x.dtype)] * self.states]
+
+    def carry_batch(
+        self, operands: Sequence[Value | None], attrs: Any, results: Sequence[Type], batches: Sequence[Batch | None]
+    ) -> Sequence[Batch | None]:
+        """Rows are independent; weights are those of all."""
+        state = 0 if attrs.layout else 1
+        axes = {"x": state, "lengths": 0, "h0": state, "c0": state}
+        for declared, batch in zip(self.operands, batches):
+            if batch is not None and batch.axis != axes.get(declared.name):
+                raise MixesBatch(f"{declared.name}: axis {batch.axis}, where the batch is, holds steps or units", certain=True)
+        rows = next(b for b in batches if b is not None)
+        return [replace(rows, axis=axis) for axis in (0 if attrs.layout else 2, *[state] * self.states)]
 
     def _check_attributes(self, attrs: Any) -> int:
         counts = {"forward": 1, "reverse": 1, "bidirectional": 2}

@@ -13,6 +13,7 @@ from forge.dims import Dim
 from forge.ir.shapes import known_dims
 from forge.ir.types import MAX_RANK, TensorType
 from forge.ops.base import Kind, Op, Operand, register
+from forge.ops.batch_parts import carry_reshaped
 from forge.ops.infer_helpers import (
     Shape,
     fail,
@@ -75,6 +76,7 @@ class Reshape(Op[ReshapeAttrs]):
     """
 
     name = "reshape"
+    carry_batch = carry_reshaped
     operands = (Operand("data"), Operand("newshape", optional=True, holds="integers"))
     Attrs = ReshapeAttrs
     kind = Kind.INJECTIVE
@@ -166,6 +168,7 @@ class ReshapeLike(Op[ReshapeLikeAttrs]):
     """data with its dimensions [lhs_begin, lhs_end) replaced by the dimensions [rhs_begin, rhs_end) of shape_like."""
 
     name = "reshape_like"
+    carry_batch = carry_reshaped
     operands = (Operand("data"), Operand("shape_like"))
     Attrs = ReshapeLikeAttrs
     kind = Kind.INJECTIVE
@@ -198,6 +201,7 @@ class Squeeze(Op[SqueezeAttrs]):
     """data without the dimensions ``axis`` (attribute or operand ``axes``), which are 1; None: without all that are 1."""
 
     name = "squeeze"
+    carry_batch = carry_reshaped
     operands = (Operand("data"), Operand("axes", optional=True, holds="integers"))
     Attrs = SqueezeAttrs
     kind = Kind.INJECTIVE
@@ -279,6 +283,7 @@ class ExpandDims(Op[ExpandDimsAttrs]):
     """
 
     name = "expand_dims"
+    carry_batch = carry_reshaped
     operands = (Operand("data"), Operand("axes", optional=True, holds="integers"))
     Attrs = ExpandDimsAttrs
     kind = Kind.INJECTIVE

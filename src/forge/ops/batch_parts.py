@@ -1,0 +1,87 @@
+"""How operators carry the elements of a batch: derived from their parts, and what reshapes have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from forge import te
+from forge.errors import ForgeError
+from forge.ir.batch import Batch, MixesBatch, through_reshape
+from forge.ir.builder import MISFITS, Builder
+from forge.ir.follow import BatchFollower
+from forge.ir.types import TensorType, Type
+from forge.ops.batch_reads import batches_of_results
+
+if TYPE_CHECKING:
+    from forge.ir.nodes import Value
+    from forge.ops.base import Op
+
+UNTOLD = "does not tell how it treats the elements of a batch"
+
+
+def carried(
+    op: Op[Any], operands: Sequence[Value | None], attrs: Any, results: Sequence[Type], batches: Sequence[Batch | None]
+) -> Sequence[Batch | None]:
+    """Where the batch is in the results.
+
+    Raises:
+        MixesBatch: each element of the batch does not go its own way, or that cannot be told.
+    """
+    if not all(isinstance(v.type, TensorType) for v in operands if v is not None):
+        raise MixesBatch(UNTOLD, certain=False)
+    from_reads = _through_reads(op, operands, attrs, results, batches)
+    return _through_parts(op, operands, attrs, batches) if from_reads is None else from_reads
+
+
+def _through_reads(
+    op: Op[Any], operands: Sequence[Value | None], attrs: Any, results: Sequence[Type], batches: Sequence[Batch | None]
+) -> list[Batch | None] | None:
+    """None: the operator has no tensor expressions for these operands."""
+    types = [t for t in results if isinstance(t, TensorType)]
+    tensors = [None if v is None else te.placeholder(v.shape, v.dtype) for v in operands]
+    if len(types) != len(results):
+        return None
+    try:
+        made = op.lower(tensors, attrs, types)
+    except (NotImplementedError, ForgeError, *MISFITS):
+        return None
+    found = batches_of_results(made, {t: b for t, b in zip(tensors, batches) if t is not None and b is not None})
+    (rows,) = {(b.before, b.after) for b in batches if b is not None}
+    return [None if b is None else Batch(b.axis, *rows) for b in found]
+
+
+def _through_parts(
+    op: Op[Any], operands: Sequence[Value | None], attrs: Any, batches: Sequence[Batch | None]
+) -> list[Batch | None]:
+    builder = Builder()
+    inputs = [None if v is None else _same(builder, v) for v in operands]
+    try:
+        made = op.decompose(builder, inputs, attrs)
+    except (NotImplementedError, ForgeError, *MISFITS):
+        made = None
+    if made is None:
+        raise MixesBatch(UNTOLD, certain=False)
+    follower = BatchFollower({v: b for v, b in zip(inputs, batches) if v is not None and b is not None})
+    for node in builder.graph.nodes:
+        if node.op_def is op:
+            raise MixesBatch(UNTOLD, certain=False)
+        follower.follow(node)
+    return [follower.batches.get(v) for v in made]
+
+
+def _same(builder: Builder, value: Value) -> Value:
+    return builder.input(value.type) if value.constant is None else builder.constant(value.constant)
+
+
+def carry_reshaped(
+    op: Op[Any], operands: Sequence[Value | None], attrs: Any, results: Sequence[Type], batches: Sequence[Batch | None]
+) -> Sequence[Batch | None]:
+    """``carry_batch`` of operators whose result is operand 0 in row-major order under another shape."""
+    data, batch, (result,) = operands[0], batches[0], results
+    if data is None or batch is None or not isinstance(result, TensorType):
+        raise MixesBatch("its shape depends on the batch", certain=False)
+    return [through_reshape(data.shape, batch, result.shape)]
+
+
+__all__ = ["carried", "carry_reshaped"]
