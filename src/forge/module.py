@@ -354,9 +354,13 @@ class IRModule:
     def set_batch_size(self, batch_size: int) -> None:
         """Sets the first dimension of every input that has the batch dimension of the first input. In place.
 
+        A model that was made for one batch size is changed so that each element goes its own way. A symbolic one tells itself
+        what it computes for each size. Functions of the module follow.
+
         Raises:
-            ValueError: ``batch_size`` is not a positive integer, or the model fixes its batch (the message names the node); the
-                module is as before then.
+            ValueError: ``batch_size`` is not a positive integer, the model fixes its batch, or it combines elements of the batch
+                (a reduction over them); the message names the node, and the module is as before. A model that was made for one
+                batch size is refused too where it moves elements, or where what an operator does with them cannot be told.
         """
         if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
             raise ValueError(f"set_batch_size: got {batch_size!r}; expected a positive integer")

@@ -156,3 +156,51 @@ def test_a_model_that_fixes_its_batch() -> None:
     with pytest.raises(ValueError, match=r"set_batch_size: node y \(reshape\) fixes the batch size 2 .*symbolic batch dimension"):
         replace_batch(module, module.main.inputs, 2, 3)
     verify(module)
+
+
+@pytest.mark.parametrize("apart", ["transpose(%0, axes=[1, 0])", "nn.dense(meta[relay.Constant][0], %0)"])
+def test_rows_may_become_columns(apart: str) -> None:
+    text = f"def @main(%x: Tensor[(1, 4, 6), float32]) {{ %0 = reshape(%x, newshape=[4, 6]); {apart} }}"
+    module = parse_module(text, [np.ones((2, 6), np.float32)])
+    assert replace_batch(module, module.main.inputs, 1, 3).main.outputs[0].shape[1] == 12
+
+
+def test_constants_of_rows_are_repeated_for_each_element() -> None:
+    """Positions that are added where the rows of all elements are listed; and a batch that becomes one."""
+    places = np.arange(24, dtype=np.float32).reshape(4, 6)
+    lines = "%0 = reshape(%x, newshape=[4, 6]); %1 = add(%0, meta[relay.Constant][0]); reshape(%1, newshape=[1, 4, 6])"
+    check_slices(f"def @main(%x: Tensor[(1, 4, 6), float32]) {{ {lines} }}", 0, places)
+    same = np.full((2, 4), 3, np.float32)
+    module = parse_module("def @main(%x: Tensor[(2, 4), float32]) { add(%x, meta[relay.Constant][0]) }", [same])
+    changed = replace_batch(module, module.main.inputs, 2, 1)
+    verify(changed)
+    assert changed.main.outputs[0].shape == (1, 4) and [n.op for n in changed.main] == ["constant", "add"]
+
+
+def test_functions_get_the_new_batch() -> None:
+    text = """
+    def @main(%x: Tensor[(1, 4), float32]) { %0 = @f(%x); %1 = @f(%0); @g(%1) }
+    def @f(%v: Tensor[(1, 4), float32]) {
+      %0 = reshape(%v, newshape=[1, 2, 2]); %1 = nn.softmax(%0); reshape(%1, newshape=[1, 4]) }
+    def @g(%v: Tensor[(k, 4), float32]) { sum(%v, axis=[1]) }
+    """
+    changed = replaced(text, 1, 3)
+    assert changed.main.outputs[0].shape == (3,) and changed.graphs["f"].inputs[0].shape == (3, 4)
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    one_by_one = [run_module(parse_module(text), {"x": row[None]})[0] for row in x]
+    np.testing.assert_allclose(run_module(changed, {"x": x})[0], np.concatenate(one_by_one), rtol=1e-6)
+
+
+@pytest.mark.parametrize("function", ["softmax over the batch", "the batch at two axes"])
+def test_functions_that_mix_elements(function: str) -> None:
+    if function == "softmax over the batch":
+        text = "def @main(%x: Tensor[(1, 4), float32]) { @f(%x) } def @f(%v: Tensor[(k, 4), float32]) { nn.softmax(%v, axis=0) }"
+        message = r"node \(nn.softmax\): mixes elements of the batch \(combines all entries along axis 0"
+    else:
+        text = "def @main(%x: Tensor[(1, 1), float32]) { %0 = @f(%x); %1 = transpose(%0, axes=[1, 0]); @f(%1) } \
+                def @f(%v: Tensor[(1, 1), float32]) { abs(%v) }"
+        message = r"calls @f with the batch at other axes than elsewhere; call inline_partitions\(\) first"
+    module = parse_module(text)
+    with pytest.raises(ValueError, match=message) as caught:
+        replace_batch(module, module.main.inputs, 1, 3)
+    assert "CallAttrs" not in str(caught.value) and "TensorType" not in str(caught.value)

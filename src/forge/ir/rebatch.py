@@ -253,12 +253,16 @@ class _Change(_Walk):
 
     def _stand_in(self, node: Node, position: int, constant: _Repeated) -> None:
         """Until the size is known, a constant of its type is a broadcast one."""
-        builder = Builder(node.graph, before=node)
+        graph, old = node.graph, node.operands[position]
+        assert graph is not None and old is not None and old.producer is not None
+        builder = Builder(graph, before=node)
         scalar = builder.constant(constant.one.reshape(-1)[:1].reshape(()))
         stand_in = builder.call("broadcast_to", scalar, shape=constant.shape)
         node.set_operand(position, stand_in)
         assert stand_in.producer is not None
         self.repeated[stand_in.producer] = constant
+        if not graph.use_count(old):
+            graph.remove(old.producer)
 
     def _write_constant(self, stand_in: Node, constant: _Repeated, new: int) -> None:
         graph = stand_in.graph

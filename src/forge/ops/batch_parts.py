@@ -30,8 +30,15 @@ def carried(
     """
     if not all(isinstance(v.type, TensorType) for v in operands if v is not None):
         raise MixesBatch(UNTOLD, certain=False)
-    from_reads = _through_reads(op, operands, attrs, results, batches)
-    return _through_parts(op, operands, attrs, batches) if from_reads is None else from_reads
+    for declared, batch in zip(op.operands, batches):
+        if batch is not None and declared.holds:
+            raise MixesBatch(f"{declared.name}, which holds for all elements, depends on the batch", certain=False)
+    found = _through_parts(op, operands, attrs, batches)
+    if found is None:
+        found = _through_reads(op, operands, attrs, results, batches)
+    if found is None:
+        raise MixesBatch(UNTOLD, certain=False)
+    return found
 
 
 def _through_reads(
@@ -53,19 +60,18 @@ def _through_reads(
 
 def _through_parts(
     op: Op[Any], operands: Sequence[Value | None], attrs: Any, batches: Sequence[Batch | None]
-) -> list[Batch | None]:
+) -> list[Batch | None] | None:
+    """None: the operator does not decompose into others for these operands."""
     builder = Builder()
     inputs = [None if v is None else _same(builder, v) for v in operands]
     try:
         made = op.decompose(builder, inputs, attrs)
     except (NotImplementedError, ForgeError, *MISFITS):
-        made = None
+        return None
     if made is None:
-        raise MixesBatch(UNTOLD, certain=False)
+        return None
     follower = BatchFollower({v: b for v, b in zip(inputs, batches) if v is not None and b is not None})
     for node in builder.graph.nodes:
-        if node.op_def is op:
-            raise MixesBatch(UNTOLD, certain=False)
         follower.follow(node)
     return [follower.batches.get(v) for v in made]
 
@@ -84,4 +90,12 @@ def carry_reshaped(
     return [through_reshape(data.shape, batch, result.shape)]
 
 
-__all__ = ["carried", "carry_reshaped"]
+def carry_beside(axis: int, results: Sequence[Type], batches: Sequence[Batch | None]) -> Sequence[Batch | None]:
+    """``carry_batch`` of operators whose results have the shape of operand 0 and are computed along ``axis``."""
+    batch = batches[0]
+    if batch is not None and isinstance(results[0], TensorType) and axis % results[0].rank == batch.axis:
+        raise MixesBatch(f"combines entries along axis {batch.axis}, where the batch is", certain=True)
+    return [batch for _ in results]
+
+
+__all__ = ["carried", "carry_beside", "carry_reshaped"]

@@ -53,15 +53,23 @@ class _Positions:
             raise MixesBatch(f"the place along axis {position} of the result decides what is computed", certain=False)
         return position
 
-    def _decides(self, x: Expr, var: Var) -> bool:
+    def _decides(self, body: Expr, var: Var) -> bool:
         """Whether ``var`` is used in another way than to read at its place."""
-        if x is var:
-            return True
-        inner = list(E.children(x))
-        if isinstance(x, E.Read):
-            axis = self.of(x.tensor)
-            inner = [i for k, i in enumerate(x.indices) if not (i is var and axis in (k, None))]
-        return any(self._decides(child, var) for child in inner)
+        seen: set[int] = set()  # expressions are shared
+        stack: list[Expr] = [body]
+        while stack:
+            x = stack.pop()
+            if x is var:
+                return True
+            if id(x) in seen:
+                continue
+            seen.add(id(x))
+            if isinstance(x, E.Read):
+                axis = self.of(x.tensor)
+                stack.extend(i for k, i in enumerate(x.indices) if not (i is var and axis in (k, None)))
+            else:
+                stack.extend(E.children(x))
+        return False
 
 
 def _elsewhere(index: Expr, axis: int) -> MixesBatch:

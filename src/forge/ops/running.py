@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from forge.ir.batch import Batch
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops import numeric
 from forge.ops.base import Accuracy, Op, Operand, register
+from forge.ops.batch_parts import carry_beside
 from forge.ops.infer_helpers import expect_dtype, normalize_axis, tensor
 from forge.ops.signatures import Arrays, Regions, TensorTypes, Types, Values
 
@@ -35,6 +37,11 @@ class RunningExtreme(Op[RunningAttrs]):
         expect_dtype(self.name, data, "data", "numeric")
         normalize_axis(self.name, attrs.axis, data.rank)
         return [data, TensorType(data.shape, "int64")]
+
+    def carry_batch(
+        self, operands: Values, attrs: RunningAttrs, results: Types, batches: Sequence[Batch | None]
+    ) -> Sequence[Batch | None]:
+        return carry_beside(attrs.axis, results, batches)
 
     def reference(self, operands: Arrays, attrs: RunningAttrs) -> Arrays:
         rows = np.moveaxis(numeric.widen(operands[0]), attrs.axis, -1)
@@ -84,6 +91,11 @@ class LogCumSumExp(Op[RunningAttrs]):
         expect_dtype(self.name, data, "data", "float")
         normalize_axis(self.name, attrs.axis, data.rank)
         return [data]
+
+    def carry_batch(
+        self, operands: Values, attrs: RunningAttrs, results: Types, batches: Sequence[Batch | None]
+    ) -> Sequence[Batch | None]:
+        return carry_beside(attrs.axis, results, batches)
 
     def reference(self, operands: Arrays, attrs: RunningAttrs) -> Arrays:
         data = numeric.widest(operands[0])
