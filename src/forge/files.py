@@ -15,8 +15,11 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from os import PathLike
 from pathlib import Path
 from typing import IO
+
+from forge.errors import ForgeError, OptionError, OutputPathError
 
 _PREFIX = ".forge-"
 _TEMPORARY = re.compile(re.escape(_PREFIX) + "[0-9a-f]{16}")
@@ -67,6 +70,29 @@ def replacing(target: Path, sync: bool = False) -> Iterator[IO[bytes]]:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def writing(what: str, path: str | PathLike[str]) -> Iterator[None]:
+    """The block writes the file ``path``.
+
+    Raises:
+        OptionError: ``path`` is none; OutputPathError: it cannot be written. ``what`` begins the message.
+    """
+    if not isinstance(path, str | PathLike) or not str(path) or "\0" in str(path):
+        raise OptionError(f"{what}: got {path!r}; expected the path of a file")
+    place = Path(path)
+    if not place.parent.is_dir():
+        raise OutputPathError(f"{what}: {place}: there is no folder {place.parent}; create it first, or choose another path")
+    if place.is_dir():
+        raise OutputPathError(f"{what}: {place} is a folder; expected the path of a file")
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, ForgeError):
+            raise
+        problem = f"{error.strerror or error}; expected a folder that can be written to, with enough space"
+        raise OutputPathError(f"{what}: {place}: {problem}") from error
 
 
 def flush(path: Path) -> None:

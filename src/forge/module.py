@@ -5,16 +5,15 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forge import dims
+from forge import dims, files
 from forge.dims import Dim, DimExpr
-from forge.errors import ForgeError, InvalidGraphError, OptionError, OutputPathError
+from forge.errors import InvalidGraphError, OptionError
 from forge.ir import hashing, retype, serialize
 from forge.ir.interp import Reference
 from forge.ir.nodes import Graph, Module, Node, Value
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from forge.view import Plot
 
 TargetLike = str | Mapping[str, Any] | Target
+Some = Value | Node | str | Sequence[Value | Node | str]
 _DEPRECATED = "IRModule.{} is deprecated and will be removed in a future release; {}"
 
 
@@ -48,7 +48,7 @@ class IRModule:
         fold_batch_norms: fold batch normalisations into the convolution or dense layer before them.
 
     Raises:
-        ParseError: ``mod`` is text that cannot be parsed.
+        OptionError: an argument of the wrong kind; ParseError: ``mod`` is text that cannot be parsed.
         InvalidGraphError: the module breaks a rule of the IR, or ``params`` names no input or has the wrong type.
     """
 
@@ -60,6 +60,10 @@ class IRModule:
         fold_constants: bool = True,
         fold_batch_norms: bool = True,
     ) -> None:
+        flags = {"inline_partitions": inline_partitions, "fold_constants": fold_constants, "fold_batch_norms": fold_batch_norms}
+        for name, flag in flags.items():
+            if not isinstance(flag, bool):
+                raise OptionError(f"IRModule: {name}: got {flag!r}; expected True or False")
         module = _as_module(mod)
         verify(module)
         self._module = module.copy()
@@ -144,7 +148,10 @@ class IRModule:
 
     @property
     def input_nodes(self) -> list[Value]:
-        """The model's inputs; those that ``params`` binds are left out."""
+        """The model's inputs; those that ``params`` binds are left out.
+
+        They answer what nodes are asked, so that a walk may begin here: ``op`` is "input", ``succ`` lists the nodes that use one.
+        """
         return [v for v in self.main.inputs if v.name not in self.params]
 
     @property
@@ -299,31 +306,42 @@ class IRModule:
         Raises:
             InvalidGraphError: there is no such graph, or a rule breaks it; it is unchanged then.
         """
+        wrong = [rule for rule in rules if not isinstance(rule, Rule)]
+        if wrong:
+            raise OptionError(f"rewrite: got {wrong[0]!r}; expected a Rule (forge.ir.rewrite)")
         return apply(self._graph(graph), rules, self._module)
 
-    def extract(self, outputs: Sequence[Value | str], inputs: Sequence[Value | str] = ()) -> IRModule:
+    def extract(self, outputs: Some, inputs: Some = ()) -> IRModule:
         """A module that computes some values of ``main`` from others; what else it needs stays an input.
 
         Args:
-            outputs, inputs: values, or names of values or of nodes with one result.
+            outputs, inputs: values, nodes with one result, or names of such; one, or a sequence.
 
         Raises:
-            InvalidGraphError: one is not of the graph.
+            OptionError: an argument is neither; InvalidGraphError: one is not of the graph.
         """
-        graph = extract(self.main, [self._value(v) for v in outputs], [self._value(v) for v in inputs])
+        graph = extract(self._verified().main, self._values("outputs", outputs), self._values("inputs", inputs))
         module = Module(graph, {k: a for k, a in self.params.items() if k in {v.name for v in graph.inputs}})
         module.graphs.update({name: g for name, g in self.graphs.items() if name != "main"})
         return IRModule(module, fold_constants=False, fold_batch_norms=False)
 
     def _graph(self, name: str) -> Graph:
-        if name not in self.graphs:
+        if not isinstance(name, str) or name not in self.graphs:
             raise InvalidGraphError(f"graph {name!r}: does not exist; expected one of: {', '.join(self.graphs)}")
         return self.graphs[name]
 
-    def _value(self, value: Value | str) -> Value:
-        """A value of ``main`` by its name or that of its node."""
+    def _values(self, what: str, which: Some) -> list[Value]:
+        items: Sequence[object] = [which] if isinstance(which, str | Value | Node) else which
+        if not isinstance(items, list | tuple) or not all(isinstance(item, str | Value | Node) for item in items):
+            raise OptionError(f"extract: {what}: got {which!r}; expected values, nodes or names")
+        return [self._value(item) for item in items]
+
+    def _value(self, value: object) -> Value:
+        """A value of ``main``, that of a node, or one by its name or that of its node."""
         if isinstance(value, Value):
             return value
+        if isinstance(value, Node):
+            return value.result
         known = [*self.main.inputs, *[v for node in self.main for v in node.results]]
         for candidate in known:
             if candidate.name == value:
@@ -394,6 +412,9 @@ class IRModule:
         Raises:
             InvalidGraphError: ``main`` breaks a rule of the IR.
         """
+        for name, function in (("supported", supported), ("keep", keep)):
+            if not callable(function):
+                raise OptionError(f"partition: {name}: got {function!r}; expected a function")
         return self._edited(lambda module: partition.run(module, backend, supported, keep))
 
     def partition_for_tensorrt(
@@ -540,6 +561,11 @@ class IRModule:
         from forge.driver import feeds, tuner, tuning
         from forge.lowering.objects import described
 
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            raise OptionError(f"tune: seconds: got {seconds!r}; expected a number")
+        if inputs is not None and (not isinstance(inputs, Mapping) or not all(n in inputs for n in self.input_names)):
+            got = f"names {', '.join(map(str, inputs))}" if isinstance(inputs, Mapping) else repr(inputs)
+            raise OptionError(f"tune: inputs: got {got}; expected arrays by name, for all of: {', '.join(self.input_names)}")
         self._verified()
         if inputs is None:
             specs = [(v.name, *described(v)) for v in self.input_nodes]
@@ -570,7 +596,7 @@ class IRModule:
             OptionError: it is no path; OutputPathError: it cannot be written.
             InvalidGraphError: the module breaks a rule of the IR.
         """
-        with _writing("save", path):
+        with files.writing("save", path):
             serialize.save(self._verified(), path)
 
     def to_onnx(self, path: str | PathLike[str] | None = None, opset: int | None = None, external_bytes: int | None = None,
@@ -597,7 +623,7 @@ class IRModule:
         model, document = export_model(module, opset)
         if path is None:
             return with_weights(model, document.tensors)
-        with _writing("to_onnx", path):
+        with files.writing("to_onnx", path):
             save_model(model, document.tensors, path, external_bytes)
         return None
 
@@ -619,25 +645,6 @@ def load(path: str | PathLike[str]) -> IRModule:
 
 def _unpickled(data: bytes) -> IRModule:
     return IRModule(serialize.loads(data), fold_constants=False, fold_batch_norms=False)
-
-
-@contextmanager
-def _writing(what: str, path: str | PathLike[str]) -> Iterator[None]:
-    """Raises OptionError where ``path`` is none, OutputPathError where the block cannot write there."""
-    if not isinstance(path, str | PathLike) or not str(path) or "\0" in str(path):
-        raise OptionError(f"{what}: got {path!r}; expected the path of a file")
-    place = Path(path)
-    if not place.parent.is_dir():
-        raise OutputPathError(f"{what}: {place}: there is no folder {place.parent}; create it first, or choose another path")
-    if place.is_dir():
-        raise OutputPathError(f"{what}: {place} is a folder; expected the path of a file")
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, ForgeError):
-            raise
-        problem = f"{error.strerror or error}; expected a folder that can be written to, with enough space"
-        raise OutputPathError(f"{what}: {place}: {problem}") from error
 
 
 def _shape(value: Value) -> tuple[Dim, ...] | None:

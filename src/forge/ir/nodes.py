@@ -446,6 +446,8 @@ def _copied(value: Value, mapping: dict[Value, Value]) -> Value:
 def _criterion(criterion: Any) -> Callable[[Node], bool]:
     if callable(criterion):
         return criterion  # type: ignore[no-any-return]
+    if not isinstance(criterion, str):
+        raise InvalidGraphError(f"find, select: got {criterion!r}; expected a name, or a predicate of the node")
     return lambda node: any(fnmatch.fnmatchcase(n, criterion) for n in (node.op, node.name, *[v.name for v in node.results]))
 
 

@@ -6,6 +6,7 @@ import os
 from html import escape
 from pathlib import Path
 
+from forge import files
 from forge.errors import OptionError
 from forge.ir.nodes import Module
 from forge.view import facts
@@ -37,8 +38,16 @@ class Plot:
         return self.svg
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes an SVG file."""
-        Path(path).write_text(self.svg, encoding="utf-8")
+        """Writes an SVG file, ``.svg``.
+
+        Raises:
+            OptionError: the path has another ending, or is none; OutputPathError: it cannot be written.
+        """
+        with files.writing("plot", path):
+            if Path(path).suffix.lower() != ".svg":
+                hint = "browsers and drawing programs open it, and turn it into other formats"
+                raise OptionError(f"plot: got {os.fspath(path)!r}; expected a path that ends in .svg; {hint}")
+            Path(path).write_text(self.svg, encoding="utf-8")
 
     def __repr__(self) -> str:
         return f"<forge.view.Plot: SVG of {len(self.svg)} characters; save(path) writes it>"
@@ -52,7 +61,7 @@ def plot(module: Module, graph: str = "main", max_nodes: int = 200) -> Plot:
     """
     if isinstance(max_nodes, bool) or not isinstance(max_nodes, int) or max_nodes < 1:
         raise OptionError(f"plot: max_nodes: got {max_nodes!r}; expected a positive integer")
-    if graph not in module.graphs:
+    if not isinstance(graph, str) or graph not in module.graphs:
         raise OptionError(f"plot: graph: got {graph!r}; expected one of: {', '.join(module.graphs)}")
     scene = build(module)
     root = scene.graphs[graph]

@@ -47,8 +47,9 @@ def save_model(
     Raises:
         OptionError: ``external_bytes`` is negative; OSError: the folder is missing or not writable.
     """
-    if external_bytes is not None and external_bytes < 0:
-        raise OptionError(f"external_bytes: got {external_bytes}; expected a number of bytes from 0 on")
+    is_number = isinstance(external_bytes, int) and not isinstance(external_bytes, bool)
+    if external_bytes is not None and (not is_number or external_bytes < 0):
+        raise OptionError(f"external_bytes: got {external_bytes!r}; expected a number of bytes from 0 on")
     tensors = _used(model, tensors)
     if external_bytes is None:
         external_bytes = LEAST_EXTERNAL_BYTES if _inline_bytes(tensors) > MAX_INLINE_BYTES else 1 << 62
