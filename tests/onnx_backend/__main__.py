@@ -4,6 +4,7 @@ python -m tests.onnx_backend                       # what differs from the pass-
 python -m tests.onnx_backend --update              # write the pass-lists anew
 python -m tests.onnx_backend -k 'test_conv*'       # some cases, with messages
 python -m tests.onnx_backend --peer onnxruntime    # another runtime, with messages
+python -m tests.onnx_backend --nodes FOLDER        # cases of single nodes that a release of onnx up to 1.21 has in files
 python -m tests.onnx_backend --count               # ours and all peers that are installed: what docs/onnx.md shows
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import os
 import sys
 from collections import Counter
 
@@ -18,6 +20,7 @@ import forge
 from tests.onnx_backend import cases, counts
 from tests.onnx_backend.peers import PACKAGES, version_of
 from tests.onnx_backend.pool import Outcome, run_cases
+from tests.onnx_backend.stored import SUFFIX
 
 
 def main() -> int:
@@ -30,7 +33,12 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=60.0, help="per case")
     parser.add_argument("--failing", action="store_true", help="only cases that are not in the pass-list")
+    parser.add_argument("--nodes", help="only cases of this folder, onnx/backend/test/data/node, whose models onnx makes no more")
     options = parser.parse_args()
+    if options.nodes:
+        if options.update or options.count:
+            parser.error("--nodes: the lists hold what the installed package has; leave out --update and --count")
+        os.environ[cases.NODES] = options.nodes
     if options.count:
         return count(options)
     for peer in options.peer:
@@ -42,7 +50,8 @@ def main() -> int:
 
 
 def names_of(options: argparse.Namespace) -> list[str]:
-    return [n for n in cases.case_names() if fnmatch.fnmatchcase(n, options.pattern)]
+    chosen = [n for n in cases.case_names() if fnmatch.fnmatchcase(n, options.pattern)]
+    return [n for n in chosen if n.endswith(SUFFIX)] if options.nodes else chosen
 
 
 def count(options: argparse.Namespace) -> int:
@@ -63,6 +72,8 @@ def run(runtime: str, options: argparse.Namespace) -> int:
     """Runs the cases, prints what failed without a listed reason, and updates the list if asked."""
     listed = cases.pass_list(runtime)
     names = names_of(options)
+    if options.nodes:
+        listed |= {f"{name}{SUFFIX}" for name in listed}
     if options.failing:
         names = [n for n in names if n not in listed]
     outcomes = run_cases(names, runtime, options.workers, options.seconds)

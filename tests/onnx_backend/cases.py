@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+NODES = "FORGE_ONNX_NODES"
+"""The environment variable that names a folder of cases of single nodes, in files."""
+
 RUNTIMES = ("interpreter", "frozen", "compiled", "exported")
 
 
@@ -35,9 +38,11 @@ def collect() -> dict[str, Any]:
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
 
-        from tests.onnx_backend.stored import stored_cases
+        from tests.onnx_backend.stored import stored_cases, stored_nodes
 
-        return {case.name: case for case in [*collect_testcases(None), *stored_cases()]}
+        made = {case.name: case for case in collect_testcases(None)}
+        nodes = stored_nodes(Path(os.environ[NODES]), made) if NODES in os.environ else ()
+        return made | {case.name: case for case in [*stored_cases(), *nodes]}
 
 
 def case_names() -> list[str]:

@@ -21,6 +21,7 @@ from tests.onnx_backend.compare import check_outputs
 from tests.onnx_backend.counts import FILE, Count, kept, left
 from tests.onnx_backend.peers import PACKAGES, PREPARE_PEER, version_of
 from tests.onnx_backend.pool import KINDS, Outcome, Worker, run_cases
+from tests.onnx_backend.stored import stored_nodes
 from tests.onnx_backend.worker import outcome
 from tests.sampling import sample
 
@@ -128,6 +129,30 @@ def test_element_types_that_numpy_lacks_reach_peers(peer: str, name: str) -> Non
     value = np.linspace(-3, 4, 15).reshape(3, 5).astype(dtype)
     (got,) = PREPARE_PEER[peer](model.SerializeToString(), [value])([value])
     check_outputs([value], [got], 0, 0)
+
+
+def write_case(folder: Path, name: str, outputs: list[np.ndarray], opset: int) -> None:
+    made = cases.collect()[name]
+    model = onnx.ModelProto.FromString(made.model.SerializeToString())
+    model.opset_import[0].version = opset
+    data = folder / name / "test_data_set_0"
+    data.mkdir(parents=True)
+    (data.parent / "model.onnx").write_bytes(model.SerializeToString())
+    for stem, arrays in (("input", made.data_sets[0][0]), ("output", outputs)):
+        for k, array in enumerate(arrays):
+            (data / f"{stem}_{k}.pb").write_bytes(onnx.numpy_helper.from_array(array).SerializeToString())
+
+
+def test_stored_cases_of_single_nodes_are_taken_where_no_case_in_memory_has_their_model(tmp_path: Path) -> None:
+    made = cases.collect()
+    right = {name: made[name].data_sets[0][1] for name in ("test_add", "test_sub", "test_relu")}
+    write_case(tmp_path, "test_add", right["test_add"], 13)
+    write_case(tmp_path, "test_sub", [right["test_sub"][0] + 1], 13)
+    write_case(tmp_path, "test_relu", right["test_relu"], made["test_relu"].model.opset_import[0].version)
+    found = {case.name: case for case in stored_nodes(tmp_path, made)}
+    assert list(found) == ["test_add_stored", "test_sub_stored"]
+    assert outcome(found["test_add_stored"], "interpreter") == ("passed", "")
+    assert outcome(found["test_sub_stored"], "interpreter")[0] == "wrong"
 
 
 _WORKER = """
