@@ -141,15 +141,36 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     most: list[int] = []
 
     def enter(number: int) -> None:
-        with files.alone_in(tmp_path):
-            inside.append(number)
-            most.append(len(inside))
-            inside.remove(number)
+        for _ in range(20):
+            with files.alone_in(tmp_path):
+                inside.append(number)
+                most.append(len(inside))
+                inside.remove(number)
 
-    threads = [threading.Thread(target=enter, args=(number,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert most == [1] * 16
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads meet in the middle of everything
+    try:
+        threads = [threading.Thread(target=enter, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert most == [1] * 160
     assert listed(tmp_path) == []
+
+
+def test_a_lock_that_its_holder_removes_is_taken_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fstat, removed = os.fstat, []
+
+    def and_remove(handle: int) -> os.stat_result:
+        if not removed:
+            removed.extend(tmp_path.iterdir())
+            removed[0].unlink()
+        return fstat(handle)
+
+    monkeypatch.setattr(os, "fstat", and_remove)
+    with files.alone_in(tmp_path):
+        assert listed(tmp_path) == [".forge-lock"]
+    assert (len(removed), listed(tmp_path)) == (1, [])

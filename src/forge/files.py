@@ -165,12 +165,19 @@ def _held(path: Path, flags: int) -> int:
         try:
             with suppress(OSError):  # no locks there
                 fcntl.flock(handle, fcntl.LOCK_EX)
-            if os.path.lexists(path) and os.path.samestat(os.fstat(handle), os.lstat(path)):
+            if _lies_at(path, handle):
                 return handle
         except BaseException:
             os.close(handle)
             raise
         os.close(handle)
+
+
+def _lies_at(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _sync(handle: int) -> None:
