@@ -45,7 +45,8 @@ class IRModule:
         params: values for inputs of ``main``, by name: weights that stay outside the graph.
         inline_partitions: inline every function that ``main`` calls, and drop all functions.
         fold_constants: evaluate what depends on constants only.
-        fold_batch_norms: fold batch normalisations into the convolution or dense layer before them.
+        fold_batch_norms: fold batch normalisations into the convolution or dense layer before them. Weights in ``params`` that
+            go into one become constants, and leave ``params`` unless something else reads them.
 
     Raises:
         OptionError: an argument of the wrong kind; ParseError: ``mod`` is text that cannot be parsed.
@@ -87,7 +88,9 @@ class IRModule:
         for graph in self.graphs.values():
             if constants:
                 fold_constants.run(graph, context)
-            if batch_norms:
+            if batch_norms and graph is self.main:
+                fold_batch_norm.run_with_params(self._module, context)
+            elif batch_norms:
                 fold_batch_norm.run(graph, context)
 
     @property

@@ -7,10 +7,12 @@ normalisation uses the convolution: ``add(multiply(%x, scale), shift)``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from forge import dtypes
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.nodes import Graph, Module, Node, Value
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
 from forge.passes.weighted import find_weighted, rebuild
@@ -18,6 +20,39 @@ from forge.passes.weighted import find_weighted, rebuild
 
 def run(graph: Graph, context: PassContext) -> int:
     return on_all_graphs(graph, _fold)
+
+
+def run_with_params(module: Module, context: PassContext) -> int:
+    """`run` on ``main``, for which values in ``params`` are known too.
+
+    What a normalisation and the operator before it read of ``params`` becomes constants there, and so part of the folded weights.
+    Inputs that nothing else uses go, with their values; others, and what else reads them, stay as they are.
+    """
+    graph = module.main
+    bound = {v: module.params[v.name] for v in graph.inputs if v.name in module.params}
+    frozen: set[Value] = set()
+    for node in [n for n in graph.nodes if n.op == "nn.batch_norm"]:
+        if all(v is None or v in bound or v.constant is not None for v in node.operands[1:]):
+            for user, position in _weights(node):
+                value = user.operands[position]
+                if value is not None and value in bound:
+                    user.set_operand(position, before(graph, user).constant(bound[value], name=value.name))
+                    frozen.add(value)
+    unused = [v for v in frozen if not graph.use_count(v)]
+    graph.inputs = [v for v in graph.inputs if v not in unused]
+    for value in unused:
+        del module.params[value.name]
+    return run(graph, context)
+
+
+def _weights(node: Node) -> Iterator[tuple[Node, int]]:
+    """Operands that may be weights: of a normalisation, and of what is before it up to a weighted operator."""
+    yield from ((node, position) for position in range(1, len(node.operands)))
+    value = node.operands[0]
+    while value is not None and value.producer is not None and len(value.uses) == 1:
+        below = value.producer
+        yield from ((below, position) for position in range(1, min(len(below.operands), 2)))
+        value = below.operands[0] if below.op in ("nn.bias_add", "add") else None
 
 
 def _fold(graph: Graph) -> int:

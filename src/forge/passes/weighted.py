@@ -124,6 +124,7 @@ def rebuild(graph: Graph, at: Node, found: Weighted, scale: np.ndarray | None, s
     assert old is not None
     constant = builder.constant(weight, name=old.name)
     result = builder.call(anchor.op, anchor.operands[0], constant, name=anchor.name, **attributes)
+    result.name = anchor.result.name
     if not np.any(bias):
         return result
     as_type = bias.astype(dtypes.numpy_dtype(anchor.result.dtype))
