@@ -11,6 +11,7 @@ from forge.exporters.onnx.coverage import WITHOUT_ONNX, ways
 from forge.knobs import KNOBS
 from scripts.onnx_page import onnx_page
 from scripts.operator_pages import operator_pages
+from tests.seeds import items as seeds
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -64,7 +65,8 @@ def onnx_export() -> str:
 def pages() -> dict[str, str]:
     """The text of each generated page, by file name."""
     settings = "".join(f"| `{k.name}` | {f'`{k.default}`' if k.default else ''} | {k.meaning} |\n" for k in KNOBS)
-    tables = {"accuracy.md": accuracy_results.page(), "onnx.md": onnx_page(), "onnx_export.md": onnx_export()}
+    onnx = {"onnx.md": onnx_page(), "onnx_export.md": onnx_export()}
+    tables = {"accuracy.md": accuracy_results.page(), "seeds.md": seeds.page(), **onnx}
     return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": SETTINGS + settings, **tables, **operator_pages()}
 
 

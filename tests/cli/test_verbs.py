@@ -147,6 +147,7 @@ WRONG = {
     "profile model.onnx --html nodir/x.html": "nodir/x.html: there is no folder nodir",
     "inspect model.onnx --shape image": "--shape image: expected NAME=SIZE",
     "inspect model.onnx --shape picture=1": "picture",
+    "run build -i x.npy --shape image=1,1,8,8": "--shape image=1,1,8,8: build is compiled; expected an .onnx file",
     "inspect plain.relay --shape x=1": "--shape x=1: plain.relay has its shapes; expected an .onnx file",
     "compile model.onnx -o out --dump magic": "--dump magic: no such stage",
     "compile model.onnx --stop-after magic": "--stop-after magic: no such stage",

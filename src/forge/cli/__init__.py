@@ -27,7 +27,7 @@ OPTIONS = {
     "output_path": "--output", "force_overwrite": "--force", "force_overwrite=True": "--force", "set_float16": "--float16",
     "set_bfloat16": "--bfloat16", "set_channel_layout": "--channel-layout", "export_relay": "--export-relay",
     "export_metadata": "--export-metadata", "encrypt_password": "--encrypt", "winograd": "--winograd", "tuned": "--tuned",
-    "uuid": "--uuid", "seconds": "--seconds", "shape=": "--shape",
+    "uuid": "--uuid", "seconds": "--seconds", "shape": "--shape", "shape=": "--shape",
 }
 """How messages write the options of the Python interface here."""
 

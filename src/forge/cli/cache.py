@@ -18,7 +18,10 @@ def cache(
     action: Annotated[str, typer.Argument(help="show or clear.")] = "show",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Shows or clears the compile cache: compiled models, and the objects of the C runtime that are linked to them."""
+    """Shows or clears the compile cache.
+
+    It holds compiled models, and the objects of the C runtime that are linked to them.
+    """
     if action not in ("show", "clear"):
         raise OptionError(f"cache: got {action!r}; expected show or clear")
     known, runtime = store.entries(), runtime_objects.size()

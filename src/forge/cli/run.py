@@ -32,6 +32,7 @@ def run(
     inputs: Annotated[list[str] | None, typer.Option("--input", "-i", help="FILE.npy, NAME=FILE.npy or FILE.npz.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the outputs to this .npz.")] = None,
     key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model; password: FORGE_PASSWORD or asked.")] = None,
+    shape: source.ShapeOption = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Number of threads.")] = None,
     memory_limit: Annotated[str | None, typer.Option(metavar="BYTES", help="Memory for the run, as in 512M.")] = None,
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="Time for the run.")] = None,
@@ -45,7 +46,7 @@ def run(
     if time_limit is not None and not 0 < time_limit < math.inf:
         raise OptionError(f"--time-limit {time_limit}: expected a positive number of seconds, as in 60 or 0.5")
     with source.progress(quiet=as_json) as report:
-        runtime = source.open_runtime(model, key, report).limited(memory_limit=memory, time_limit=time_limit)
+        runtime = source.open_runtime(model, key, report, shape).limited(memory_limit=memory, time_limit=time_limit)
         if threads is not None:
             runtime.set_num_threads(threads)
         arrays = source.load_arrays(inputs or [], runtime.input_names)

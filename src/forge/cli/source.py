@@ -84,16 +84,22 @@ def open_artifact(path: Path, key: Path | None) -> Runtime:
         raise
 
 
-def open_runtime(path: Path, key: Path | None, report: Report) -> Runtime:
-    """The runtime of a compiled model, or of a model compiled in memory."""
+def open_runtime(path: Path, key: Path | None, report: Report, shapes: Sequence[str] | None = None) -> Runtime:
+    """The runtime of a compiled model, or of a model compiled in memory.
+
+    Raises:
+        OptionError: ``key`` or ``shapes`` is for the other kind, or as `open_artifact` and `load_model` say.
+    """
     if is_artifact(path):
+        if shapes:
+            raise OptionError(f"--shape {shapes[0]}: {path} is compiled; expected an .onnx file")
         return open_artifact(path, key)
     if key is not None:
         raise OptionError(f"--key: {path} is not compiled; expected an encrypted artifact")
     from forge.driver import compile_module
 
     report("load", 0, 1)
-    module = load_model(path)
+    module = load_model(path, shapes)
     report("load", 1, 1)
     return compile_module(module.mod, progress=report).runtime()
 

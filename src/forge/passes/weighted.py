@@ -23,11 +23,12 @@ MAX_ADDITIONS = 16
 
 @dataclass(frozen=True)
 class Weighted:
-    """``anchor`` on a constant weight, and what constants were added per channel behind it."""
+    """``anchor`` on a constant weight, the sum of the constants added to each channel after it, and the first addition's name."""
 
     anchor: Node
     weight: np.ndarray
     bias: np.ndarray | None
+    name: str = ""
 
     @property
     def axis(self) -> int:
@@ -50,9 +51,10 @@ def channel_axis(anchor: Node) -> int:
 def find_weighted(graph: Graph, value: Value) -> Weighted | None:
     """The operator that computes ``value`` through additions of constants, if nothing else uses it or what is between."""
     bias: np.ndarray | None = None
+    name = ""
     while (node := value.producer) is not None and only_use(graph, value) is not None:
         if node.op in (*FORWARD, *TRANSPOSED, "nn.dense"):
-            return _at_anchor(node, bias)
+            return _at_anchor(node, bias, name)
         step = _added(node)
         if step is None:
             return None
@@ -60,10 +62,11 @@ def find_weighted(graph: Graph, value: Value) -> Weighted | None:
         if vector.shape[0] != 1 and bias is not None and bias.shape != vector.shape:
             return None
         bias = vector if bias is None else bias + vector
+        name = node.name or name
     return None
 
 
-def _at_anchor(anchor: Node, bias: np.ndarray | None) -> Weighted | None:
+def _at_anchor(anchor: Node, bias: np.ndarray | None, name: str) -> Weighted | None:
     weight = anchor.operands[1]
     assert weight is not None
     channels = anchor.result.shape[channel_axis(anchor)]
@@ -71,7 +74,7 @@ def _at_anchor(anchor: Node, bias: np.ndarray | None) -> Weighted | None:
         return None
     if bias is not None and bias.shape != (channels,):
         return None
-    return Weighted(anchor, weight.constant, bias)
+    return Weighted(anchor, weight.constant, bias, name)
 
 
 def _added(node: Node) -> tuple[Value, np.ndarray] | None:
@@ -123,12 +126,14 @@ def rebuild(graph: Graph, at: Node, found: Weighted, scale: np.ndarray | None, s
     old = anchor.operands[1]
     assert old is not None
     constant = builder.constant(weight, name=old.name)
-    result = builder.call(anchor.op, anchor.operands[0], constant, name=anchor.name, **attributes)
+    has_bias = bool(np.any(bias))
+    name = anchor.name if has_bias else anchor.name or found.name
+    result = builder.call(anchor.op, anchor.operands[0], constant, name=name, **attributes)
     result.name = anchor.result.name
-    if not np.any(bias):
+    if not has_bias:
         return result
     as_type = bias.astype(dtypes.numpy_dtype(anchor.result.dtype))
-    return builder.call("nn.bias_add", result, builder.constant(as_type), axis=found.axis)
+    return builder.call("nn.bias_add", result, builder.constant(as_type), name=found.name, axis=found.axis)
 
 
 def scaled_weight(anchor: Node, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:

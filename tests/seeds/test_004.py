@@ -1,0 +1,121 @@
+"""Seed 004: the frontends of Relax."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import numpy as np
+import onnx
+import pytest
+
+import forge
+from forge.errors import ImportModelError
+from tests.frontends.onnx.support import model
+from tests.seeds.items import differs, later, works
+from tests.seeds.models import X, network
+
+CLASSES = """
+Effect Module ModuleList Object Parameter Tensor ExternModule ObjectModule SourceModule GELU Conv1D Conv2D Conv3D
+ConvTranspose1D Embedding GroupNorm IOEffect KVCache LayerNorm Linear ReLU RMSNorm SiLU SubroutineMixin Mutator
+""".split()
+FUNCTIONS = """
+add add_extern argsort broadcast_to ccl_allgather ccl_allreduce ccl_broadcast_from_worker0 chunk conv1d
+conv1d_transpose conv2d conv3d cumsum debug_func divide empty equal exp extern full gelu get_default_dtype
+get_timestep_embedding greater greater_equal group_norm interpolate layer_norm less less_equal matmul maximum minimum
+multinomial_from_uniform multiply negative not_equal ones pad permute permute_dims print_ relu
+renormalize_top_p_top_k_prob repeat reshape rms_norm sample_top_p_top_k_from_sorted_prob scaled_dot_product_attention
+sigmoid silu softmax sort split sqrt square subtract sum take tanh tensor_expr_op tensor_ir_inplace_op tensor_ir_op
+topk triu where
+""".split()
+OF_TORCH = ("from_exported_program", "from_fx", "relax_dynamo", "dynamo_capture_subgraphs")
+
+
+@works(
+    '`relax.frontend.onnx.from_onnx(model, shape_dict=None, dtype_dict="float32", opset=None, keep_params_in_input=False, '
+    "sanitize_input_names=True)`",
+    "paths `relax.frontend.onnx` and `relax.frontend`",
+    note="`forge.relax.from_onnx` is the same",
+)
+def test_from_onnx() -> None:
+    function = importlib.import_module("forge.relax.frontend.onnx").from_onnx
+    assert function is forge.relax.from_onnx
+    assert {n: p.default for n, p in inspect.signature(function).parameters.items() if n != "model"} == {
+        "shape_dict": None,
+        "dtype_dict": "float32",
+        "opset": None,
+        "keep_params_in_input": False,
+        "sanitize_input_names": True,
+    }
+
+
+@works("parameter `shape_dict`", "parameter `dtype_dict`: None, str or dict", "parameter `opset`", note="errors name them")
+def test_shapes_and_types() -> None:
+    assert forge.relax.from_onnx(network(), {"x": (2, 3, 6, 6)}, None, 21).input_shapes == [(2, 3, 6, 6)]
+    assert forge.relax.from_onnx(network(), dtype_dict={"x": "float32"}).input_dtypes == ["float32"]
+    with pytest.raises(ImportModelError, match="shape_dict"):
+        forge.relax.from_onnx(network(), {"z": (1,)})
+    with pytest.raises(ImportModelError, match="dtype_dict"):
+        forge.relax.from_onnx(network(), dtype_dict="int8")
+
+
+@works("parameter `keep_params_in_input`: parameters are input variables, else constants")
+def test_keep_params_in_input() -> None:
+    assert forge.relax.from_onnx(network()).params == {}
+    kept = forge.relax.from_onnx(network(), keep_params_in_input=True)
+    assert [v.name for v in kept.main.inputs][1:] == list(kept.params)
+
+
+@works("parameter `sanitize_input_names`: input names are valid identifiers")
+@pytest.mark.parametrize(("name", "expected"), [("input.1", "input_1"), ("193", "input_193"), ("x y", "x_y")])
+def test_sanitize_input_names(name: str, expected: str) -> None:
+    proto = model("g (float[n] x) => (float[n] y) { y = Relu(x) }")
+    proto.graph.input[0].name = proto.graph.node[0].input[0] = name
+    assert forge.relax.from_onnx(proto).input_names == [expected]
+    assert forge.relax.from_onnx(proto, sanitize_input_names=False).input_names == [name]
+
+
+@differs(
+    "parameter `model` is a `GraphProto` by its annotation", why="a `ModelProto`, as its description says: a graph has no opset"
+)
+def test_graph_proto() -> None:
+    with pytest.raises(ImportModelError, match="GraphProto"):
+        forge.relax.from_onnx(network().graph)  # type: ignore[arg-type]
+    assert isinstance(forge.relax.from_onnx(onnx.ModelProto.FromString(network().SerializeToString())), forge.IRModule)
+
+
+@works("`relax.frontend.detach_params(mod) -> (IRModule, Dict[str, List[NDArray]])`", "function attribute `params`")
+def test_detach_params() -> None:
+    kept = forge.relax.from_onnx(network(), keep_params_in_input=True)
+    detached, params = forge.relax.frontend.detach_params(kept)
+    assert list(params) == ["main"]
+    for got, expected in zip(params["main"], kept.params.values(), strict=True):
+        np.testing.assert_array_equal(got, expected)
+    assert detached.params == {}
+    run = detached.get_inference_function("reference")
+    np.testing.assert_allclose(run(X, *params["main"]), kept.get_inference_function("reference")(X), rtol=1e-5, atol=1e-6)
+    assert len(kept.mod.attributes()["params"]) == len(kept.params)
+    assert forge.relax.detach_params(forge.relax.from_onnx(network()))[1] == {}
+
+
+@works("`mod.script()`", note="the text of the module")
+def test_script() -> None:
+    assert "nn.conv2d" in forge.relax.from_onnx(network()).script()
+
+
+@later(*(f"`relax.frontend.nn.{name}`" for name in (*CLASSES, *FUNCTIONS)), note="the `nn` interface")
+def test_nn() -> None:
+    with pytest.raises(ImportError):
+        importlib.import_module("forge.relax.frontend.nn")
+
+
+@later("`relax.frontend.stablehlo`", note="the StableHLO frontend")
+def test_stablehlo() -> None:
+    with pytest.raises(ImportError):
+        importlib.import_module("forge.relax.frontend.stablehlo")
+
+
+@later(*(f"`relax.frontend.torch.{name}`" for name in OF_TORCH), note="the PyTorch frontend")
+def test_torch() -> None:
+    with pytest.raises(ImportError):
+        importlib.import_module("forge.relax.frontend.torch")
