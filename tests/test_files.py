@@ -174,3 +174,11 @@ def test_a_lock_that_its_holder_removes_is_taken_anew(tmp_path: Path, monkeypatc
     with files.alone_in(tmp_path):
         assert listed(tmp_path) == [".forge-lock"]
     assert (len(removed), listed(tmp_path)) == (1, [])
+
+
+def test_errors_name_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(OSError) as raised, files.replacing(tmp_path / "taken"):
+        pass
+    assert (raised.value.filename, raised.value.filename2) == (str(tmp_path / "taken"), None)
+    assert listed(tmp_path) == ["taken"]

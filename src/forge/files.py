@@ -55,20 +55,28 @@ def replacing(target: Path, sync: bool = False) -> Iterator[IO[bytes]]:
         OSError: it cannot be written.
     """
     remove_abandoned(target.parent)
-    try:
+    with _naming(target):
         path, lock = _made(target.parent, lambda path: os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o666)), os.O_RDWR)
-    except OSError as error:
-        error.filename = str(target)  # the name that the user knows
-        raise
     try:
         with os.fdopen(lock, "w+b") as stream:
             yield stream
             stream.flush()
             if sync or target.exists():
                 _sync(lock)
-            os.replace(path, target)
+            with _naming(target):
+                os.replace(path, target)
     except BaseException:
         path.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _naming(target: Path) -> Iterator[None]:
+    """Errors of the system name ``target``, which the user knows, instead of a temporary file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(target), None
         raise
 
 

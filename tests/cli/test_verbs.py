@@ -143,6 +143,7 @@ WRONG = {
     "view model.onnx -o nodir/x.html": "nodir/x.html: there is no folder nodir",
     "view model.onnx -o x.npy": "x.npy: exists; pass --force to replace it",
     "view model.onnx -o empty": "empty: is a folder",
+    "compile empty -o out": "empty: is a folder; expected the file of a model",
     "export model.onnx nodir/x.onnx": "nodir/x.onnx: there is no folder nodir",
     "profile model.onnx --html nodir/x.html": "nodir/x.html: there is no folder nodir",
     "inspect model.onnx --shape image": "--shape image: expected NAME=SIZE",
@@ -163,7 +164,8 @@ WRONG = {
     "run encrypted -i x.npy": "is encrypted; pass --key FILE",
     "run encrypted -i x.npy --key build/none.key": "FORGE_PASSWORD",
     "run model.onnx -i x.npy --key build/none.key": "--key",
-    "run build -i x.npy -o empty/no/out.npz": "out.npz",
+    "run nowhere.onnx -o empty/no/out.npz": "empty/no/out.npz: there is no folder empty/no",
+    "run build -i x.npy -o empty": "empty: is a folder; expected the name of a file",
     "bench model.onnx --vs caffe": "unknown runtime; expected some of: onnxruntime, openvino, torch",
     "bench build --vs onnxruntime": "reads ONNX files",
     "bench model.onnx --vs torch": "--torch-program",
@@ -279,6 +281,16 @@ def test_tables_in_pipes_have_no_spaces_at_the_ends_of_lines(here: Path, capsys:
         assert run(*arguments) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines == [line.rstrip() for line in lines]
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "plain.relay").write_text('def @main(%"[red]x[/]": Tensor[(n), float32]) { negative(%"[red]x[/]") }')
+    assert run("inspect", "plain.relay") == 0
+    assert "[red]x[/]" in capsys.readouterr().out
+    shown = source.table("[/b]", "[i]")
+    shown.add_row(":smile:")
+    source.show(shown)
+    assert capsys.readouterr().out.split() == ["[/b]", "[i]", ":smile:"]
 
 
 def test_counts_agree_with_their_nouns() -> None:

@@ -259,6 +259,8 @@ def test_rule(break_: Callable[[Module], None], message: str) -> None:
     (lambda m: named(m, "add").results.append(None), r"@main: node 5 \(add\): a result is None; expected a Value"),
     (lambda m: m.main.nodes.append(None), "@main: entry 6 of the nodes is None; expected a Node"),
     (lambda m: m.main.outputs.append(None), "@main: an output is None; expected a Value"),
+    (lambda m: setattr(m.main, "outputs", None), "@main: the list of outputs is None; expected a list"),
+    (lambda m: setattr(named(m, "h"), "op_def", None), r"@main: node \d+: its definition is None; expected .*OpDef"),
     (lambda m: named(m, "b").regions.__setitem__(0, "exp"), r"node b \(if\): a region is 'exp'; expected a Graph"),
     (lambda m: m.graphs.__setitem__("double", None), "@double: the function is None; expected a Graph"),
     (lambda m: m.graphs.__setitem__(3, Graph()), "module: a function is called 3; expected a text that is not empty"),

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from forge.cli import source
 from forge.driver.analysis import ModelSummary, OperatorSummary, summarize
@@ -81,7 +80,7 @@ def _described(value: Value) -> tuple[tuple[Any, ...], str]:
 
 def _cells(value: Value) -> tuple[str, str]:
     shape, dtype = _described(value)
-    return (source.shape_text(shape) if isinstance(value.type, TensorType) else ""), escape(dtype)
+    return (source.shape_text(shape) if isinstance(value.type, TensorType) else ""), dtype
 
 
 def _tensor_json(name: str, shape: Any, dtype: str) -> dict[str, Any]:

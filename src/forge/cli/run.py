@@ -10,7 +10,6 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.markup import escape
 
 from forge.cli import source, structures
 from forge.errors import OptionError
@@ -45,6 +44,8 @@ def run(
     memory = None if memory_limit is None else _bytes(memory_limit)
     if time_limit is not None and not 0 < time_limit < math.inf:
         raise OptionError(f"--time-limit {time_limit}: expected a positive number of seconds, as in 60 or 0.5")
+    if output is not None:
+        source.check_output(output, force=True)
     with source.progress(quiet=as_json) as report:
         runtime = source.open_runtime(model, key, report, shape).limited(memory_limit=memory, time_limit=time_limit)
         if threads is not None:
@@ -65,7 +66,7 @@ def run(
     shown = source.table("outputs", "name", "shape", "dtype", *numbers, right=numbers)
     for name, array in outputs.items():
         cells = [x if isinstance(x, str) else f"{x:.6g}" for x in _statistics(array).values()]
-        shown.add_row(name, source.shape_text(array.shape), _dtype(array), *map(escape, cells))
+        shown.add_row(name, source.shape_text(array.shape), _dtype(array), *cells)
     source.show(shown)
 
 

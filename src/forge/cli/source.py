@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,13 +23,16 @@ from forge.cli import structures
 from forge.dims import Dim
 from forge.driver.feeds import Spec, random_inputs
 from forge.errors import ImportModelError, OptionError, PasswordError
+from forge.files import replacing
 from forge.lowering.objects import described
 from forge.module import IRModule, load
 from forge_runtime import Runtime
+from forge_runtime.artifact import LIBRARY_NAME
 
 Report = Callable[[str, int, int], None]
 
 PIPE_WIDTH = 10_000
+_CONSOLE: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}  # names of a model may look like markup
 
 
 ShapeOption = Annotated[
@@ -50,6 +52,8 @@ def load_model(path: Path, shapes: Sequence[str] | None = None) -> IRModule:
         ImportModelError: there is no such file, it cannot be read, or its ending names no format.
         OptionError: it is compiled already, or ``shapes`` has another form or is for another format.
     """
+    if path.is_dir() and not (path / LIBRARY_NAME).exists():
+        raise ImportModelError(f"{path}: is a folder; expected the file of a model (.onnx, .forge, .relay)")
     if is_artifact(path) and path.exists():
         raise OptionError(f"{path}: is compiled; expected a model; 'forge compile --export-relay' keeps the text")
     if not path.is_file():
@@ -223,12 +227,8 @@ def check_output(path: Path, force: bool) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Writes a file, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as stream:
+        stream.write(text.encode())
 
 
 @contextmanager
@@ -252,12 +252,12 @@ def progress(quiet: bool = False) -> Iterator[Report]:
 
 def show(shown: Table) -> None:
     """A table on standard output; where that is no terminal, lines are as long as they need and have no spaces at their ends."""
-    terminal = Console(highlight=False)
+    terminal = Console(**_CONSOLE)
     if terminal.is_terminal:
         terminal.print(shown)
         return
     text = io.StringIO()
-    Console(highlight=False, width=PIPE_WIDTH, file=text).print(shown)
+    Console(**_CONSOLE, width=PIPE_WIDTH, file=text).print(shown)
     typer.echo("".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()), nl=False)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from forge.cli import source
 from forge.errors import ImportModelError, OptionError
@@ -66,7 +65,7 @@ def _model(path: Path, operator: str | None, as_json: bool) -> None:
     columns = ("domain", "operator", "opset", "how", "count", "first node")
     shown = source.table(f"{path.name}: operators", *columns, right=("opset", "count"))
     for u in uses:
-        shown.add_row(*map(escape, (u.domain or "ai.onnx", u.op, str(u.opset), u.how, str(u.count), u.first_node)))
+        shown.add_row(u.domain or "ai.onnx", u.op, str(u.opset), u.how, str(u.count), u.first_node)
     source.show(shown)
     loaded = sum(u.how != MISSING for u in uses)
     source.say(f"{loaded} of {source.count_text(len(uses), 'operator')} can be loaded")

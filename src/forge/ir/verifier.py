@@ -11,6 +11,7 @@ from forge.ir import types as T
 from forge.ir.builder import check_arity, infer
 from forge.ir.call import verify_calls
 from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.op import OpDef
 from forge.ir.retype import check_param, sizes_of_params
 from forge.ir.text import attribute_text
 
@@ -81,11 +82,14 @@ def _require(item: object, kind: type, at: str | _At, what: str) -> None:
 
 def _verify_kinds(graph: Graph, where: str) -> None:
     """Inputs, nodes, operands, results and outputs are what they are called, with names that are text and types of the IR."""
+    for what, values in (("inputs", graph.inputs), ("nodes", graph.nodes), ("outputs", graph.outputs)):
+        _require(values, list, where, f"the list of {what}")
     for what, values in (("an input", graph.inputs), ("an output", graph.outputs)):
         for value in values:
             _verify_value(value, where, what)
     for position, node in enumerate(graph.nodes):
         _require(node, Node, where, f"entry {position} of the nodes")
+        _require(node.op_def, OpDef, f"{where}: node {position}", "its definition")
         at = _At(where, node)
         for value in node.results:
             _verify_value(value, f"{where}: node {position} ({node.op})", "a result")
