@@ -176,7 +176,7 @@ def test_a_lock_that_its_holder_removes_is_taken_anew(tmp_path: Path, monkeypatc
     assert (len(removed), listed(tmp_path)) == (1, [])
 
 
-def test_errors_name_the_file_that_was_asked_for(tmp_path: Path) -> None:
+def test_errors_of_the_last_step_name_the_file_too(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     with pytest.raises(OSError) as raised, files.replacing(tmp_path / "taken"):
         pass

@@ -390,3 +390,8 @@ def test_errors_about_the_model_are_not_the_converter_s() -> None:
 def test_callables_of_other_parameters_are_refused() -> None:
     with pytest.raises(ValueError, match=r"<lambda>: takes 1 parameters; expected \(inputs, attr, params\) or"):
         convert_as(lambda inputs: inputs[0])
+
+
+def test_names_of_operators_are_text() -> None:
+    with pytest.raises(ValueError, match="register: got 3; expected the name of an operator"):
+        _get_convert_map(13)[3] = AttrCvt("exp")  # type: ignore[index]

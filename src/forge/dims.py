@@ -547,7 +547,7 @@ def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
 def _monomial_bounds(monomial: Monomial, largest: int | None) -> tuple[int | None, int | None]:
     low: int | None = 1
     high: int | None = 1
-    of_sizes = 0  # the largest factor that only ``largest`` bounds: those count once, however many are multiplied
+    of_sizes = 0  # the largest factor bounded only by ``largest``, which bounds their product too: they count once
     for atom in monomial:
         a, b = (0, None) if isinstance(atom, Symbol) else _operation_bounds(atom, None)
         if b is None and largest is not None:

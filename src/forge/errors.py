@@ -4,7 +4,7 @@ Every message reads ``where: what; got ...; expected ...; next step``. Each clas
 exception a Python user would catch for that mistake. What the runtime raises is in the catalogue too: ``ForgeError`` is the
 base of all.
 
-A message names an option as the user's door spells it: ``option("set_float16")`` is ``set_float16`` in Python and ``--float16``
+A message spells an option as the interface in use does: ``option("set_float16")`` is ``set_float16`` in Python and ``--float16``
 on the command line, which declares its spelling with `spelled`.
 """
 

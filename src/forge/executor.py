@@ -119,7 +119,7 @@ def _same(array: np.ndarray, kept: np.ndarray) -> bool:
     if array.dtype != kept.dtype or array.shape != kept.shape:
         return False
     if array.__array_interface__ == kept.__array_interface__:
-        return True  # the same memory, of which ``kept`` is that which nobody can write
+        return True  # the same memory, and ``kept`` is read-only
     if array.dtype == object:
         return bool(array.tolist() == kept.tolist())
     return bool(np.array_equal(_bytes(array), _bytes(kept)))

@@ -1,8 +1,8 @@
-"""Files and folders that appear whole or not at all, and the removal of what killed processes left.
+"""Atomic creation and replacement of files and folders, and removal of what killed processes left behind.
 
-What is being written lies beside its place under a name of its own, ``.forge-`` and 16 hexadecimal digits, and is locked
-(``flock``) by the process that writes it. Whoever writes into the same folder later removes those that nobody holds any more.
-Where the file system has no locks, none is removed.
+Work in progress has a temporary name in the target's folder, ``.forge-`` and 16 hexadecimal digits, and is locked (``flock``) by
+the process that writes it. The next writer into the same folder removes those whose lock is free. On a file system without locks,
+nothing is removed.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def temporary_folder(home: Path, mode: int = 0o777) -> Iterator[Path]:
 
 @contextmanager
 def replacing(target: Path, sync: bool = False) -> Iterator[IO[bytes]]:
-    """A stream whose contents take the place of the file ``target`` at the end, or disappear where something fails.
+    """A stream whose contents replace the file ``target`` at the end, or are discarded on an error.
 
-    What takes the place of a file lies on the disk first, so that a power cut leaves one of both; ``sync`` asks for that in any
-    case.
+    A file that replaces another is flushed to the disk first, so that a power cut leaves the old or the new one; ``sync`` flushes
+    a new file too.
 
     Raises:
         OSError: it cannot be written.
@@ -104,7 +104,7 @@ def writing(what: str, path: str | PathLike[str]) -> Iterator[None]:
 
 
 def flush(path: Path) -> None:
-    """Waits until the contents of a file, or the names in a folder, lie on the disk.
+    """Flushes the contents of a file, or the entries of a folder, to the disk.
 
     Raises:
         OSError: the disk is full or broken.
@@ -118,7 +118,7 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Waits until no other process (or thread) is in here with the same folder."""
+    """Holds an exclusive lock on ``folder``, across processes and threads."""
     path = folder / _LOCK
     lock = _held(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -167,7 +167,7 @@ def _made(home: Path, make: Callable[[Path], None], flags: int) -> tuple[Path, i
 
 
 def _held(path: Path, flags: int) -> int:
-    """A descriptor that locks what lies at ``path`` when the lock is had: who held it before may have removed what was opened."""
+    """A locked descriptor of ``path``, opened again until it is the file there now: its previous holder may have removed it."""
     while True:
         handle = os.open(path, flags | os.O_CLOEXEC, 0o666)
         try:
@@ -192,5 +192,5 @@ def _sync(handle: int) -> None:
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):  # the file system cannot tell
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):  # the file system cannot flush
             raise

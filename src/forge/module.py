@@ -108,7 +108,7 @@ class IRModule:
         return self._verified().with_types()
 
     def _verified(self) -> Module:
-        """The module, which was verified just now: who works on nodes and values directly may have left anything there."""
+        """The module, after verifying it: nodes and values can be changed directly."""
         verify(self._module)
         return self._module
 
@@ -596,7 +596,7 @@ class IRModule:
         Where the path ends in ``.relay``, it is a file of text, with the weights in ``PATH.safetensors``.
 
         Raises:
-            OptionError: it is no path; OutputPathError: it cannot be written.
+            OptionError: it is not a path; OutputPathError: it cannot be written.
             InvalidGraphError: the module breaks a rule of the IR.
         """
         with files.writing("save", path):

@@ -1,4 +1,4 @@
-"""Arrays by the names of seed systems: ``forge.nd.array(x)`` in, ``result.asnumpy()`` out. They are NumPy arrays in all else."""
+"""Arrays by the names of seed systems: ``forge.nd.array(x)`` in, ``result.asnumpy()`` out. Otherwise they are NumPy arrays."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def array(source: Any, device: Device | None = None) -> NDArray:
 
 
 def viewed(values: Any) -> Any:
-    """``values`` with a view in the place of each array, in lists too; what is no array is left."""
+    """``values`` with arrays viewed as ``NDArray``, in lists too; anything else is unchanged."""
     if isinstance(values, np.ndarray):
         return values.view(NDArray)
     return [viewed(value) for value in values] if isinstance(values, list) else values

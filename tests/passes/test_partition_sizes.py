@@ -19,7 +19,7 @@ from forge.ir.interp import run_module
 from forge.ir.nodes import Module
 from forge.ir.parser import parse_module
 from forge.ir.types import TensorType
-from forge.ir.untold import name_whole_sizes, untold
+from forge.ir.undetermined import name_whole_sizes, undetermined_symbols
 
 LINES = "def @main(%x: Tensor[(b*s, 4), float32]) { %0 = sum(%x, axis=[1], keepdims=True); tan(%0) }"
 FLATTENED = """def @main(%x: Tensor[(b, s, 4), float32], %w: Tensor[(b, s), float32]) {
@@ -123,7 +123,7 @@ def test_a_part_that_needs_more_than_the_whole_size_stays() -> None:
 def test_whole_sizes(size: str, use: str, expected: str) -> None:
     text = f"def @main(%x: Tensor[({size}), float32]) {{ %0 = zeros(shape=[{use}], dtype=\"int8\"); (%x, %0) }}"
     graph = parse_module(text).main
-    assert untold(graph) == {"b", "s"}
+    assert undetermined_symbols(graph) == {"b", "s"}
     assert name_whole_sizes(graph) == set()
     assert [str(v.shape[0]) for v in graph.outputs] == ["d_0", expected]
     assert str(graph.nodes[0].attributes["shape"][0]) == expected
@@ -148,12 +148,12 @@ def test_sizes_that_are_linear_in_a_symbol_are_bound() -> None:
     assert bind(9, 3) == {"k": 3, "m": 3}
     assert bind(6 * n + 5, 2 * n + 5) == {"k": 2 * n, "m": 2 * n + 5}
     for sizes in ((8, 3), (1, 3), (n, 3)):
-        with pytest.raises(TypeInferenceError, match=r"@f: operand %a: got .* for Tensor\[\(2\*k \+ m, 4\), .* does not tell k"):
+        with pytest.raises(TypeInferenceError, match=r"operand %a: got .* for Tensor\[\(2\*k \+ m, 4\), .* does not determine k"):
             bind(*sizes)
 
 
 def test_a_parameter_that_does_not_tell_its_symbols() -> None:
-    expected = r"for Tensor\[\(b\*s\), float32\], which does not tell b and s; expected .* one symbol"
+    expected = r"for Tensor\[\(b\*s\), float32\], which does not determine b and s; expected .* one symbol"
     with pytest.raises(ParseError, match=expected):
         forge.IRModule("def @main(%x: Tensor[(b*s), float32]) { @f(%x) } def @f(%v: Tensor[(b*s), float32]) { exp(%v) }")
 

@@ -103,7 +103,7 @@ def test_halves_of_surrogate_pairs_are_no_metadata(build: Build, field: str) -> 
     library = folder / artifact.LIBRARY_NAME
     content = library.read_bytes().replace(b'"' + b"+" * 7 + b'"', b'"+\\udcff"')
     library.write_bytes(content)
-    with pytest.raises(ArtifactError, match=f"metadata field '{field}'; got .*, which is no text"):
+    with pytest.raises(ArtifactError, match=f"metadata field '{field}'; got .*, which is not valid text"):
         Runtime(folder, verify=False)
 
 

@@ -216,9 +216,9 @@ def _check_fields(where: str, metadata: Mapping[str, Any]) -> None:
 
 
 def _check_text(where: str, name: str, value: object) -> None:
-    """JSON can hold halves of surrogate pairs, which are no text that the system takes."""
+    """JSON can hold lone surrogates, which cannot be encoded."""
     if isinstance(value, str) and not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
-        raise ArtifactError(f"{where}: metadata field {name!r}; got {value!r:.100}, which is no text; compile it again")
+        raise ArtifactError(f"{where}: metadata field {name!r}; got {value!r:.100}, which is not valid text; compile it again")
 
 
 def _read_metadata(file: _File) -> Metadata:
@@ -253,7 +253,7 @@ def read_metadata(path: PathLike, password: str | None = None, key: PathLike | N
 
 
 def unless_replaced(path: PathLike, load: Callable[[], T]) -> T:
-    """``load()``; once more where it fails and the library at ``path`` is another one than before.
+    """``load()``, repeated if it fails while the library at ``path`` is replaced.
 
     A library, its key file and its weights are opened one after the other: between them the artifact may be replaced.
     """
@@ -267,7 +267,7 @@ def unless_replaced(path: PathLike, load: Callable[[], T]) -> T:
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:
-    """Tells a library from another one that took its place."""
+    """Differs when another library has replaced the one at ``path``."""
     try:
         found = os.stat(path / LIBRARY_NAME if path.is_dir() else path)
     except (OSError, ValueError):

@@ -12,7 +12,7 @@ class ForgeRuntimeError(ForgeError):
 
 
 class InputError(ForgeRuntimeError, ValueError):
-    """Inputs or given outputs have the wrong number, name, dtype, rank or shape; or a limit is no positive number."""
+    """Inputs or given outputs have the wrong number, name, dtype, rank or shape; or a limit is not a positive number."""
 
 
 class ArtifactError(ForgeRuntimeError, ValueError):

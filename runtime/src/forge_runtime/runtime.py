@@ -31,7 +31,7 @@ class Runtime:
     """A loaded model. Calls are thread-safe and run without the interpreter lock.
 
     Loading an artifact runs its code with the rights of this process, as ``import`` does: load only what you trust. The SHA-256
-    in it shows damage, not an attack: who can change the file can compute the digest anew. ``verify`` is no protection against
+    in it shows damage, not an attack: who can change the file can compute the digest anew. ``verify`` does not protect against
     that. An encrypted artifact proves that whoever made it had its key file and password; nothing is signed.
 
     Inputs are NumPy arrays or anything with ``__dlpack__`` or ``__array__``; their memory is read in place, except that
@@ -54,7 +54,7 @@ class Runtime:
         time_limit: seconds that one call may take, checked between kernels and trips of loops; None: no limit.
 
     Raises:
-        InputError: a limit is no positive number.
+        InputError: a limit is not a positive number.
         ArtifactError: missing, damaged, newer, or for another architecture.
         CpuFeatureError: this CPU lacks an instruction set the model needs.
         PasswordError: encrypted, and password or key file are missing or wrong.
@@ -119,12 +119,12 @@ class Runtime:
             self._model = self._model.limited(memory or 0, nanoseconds or 0)
 
     def limited(self, *, memory_limit: int | None = None, time_limit: float | None = None) -> Runtime:
-        """The same model, not loaded again, with limits for calls of what is returned; None: as it is here.
+        """The same model, not loaded again, with limits for calls of the returned runtime; None keeps the limit of this one.
 
         ``run.limited(time_limit=0.5)(x)`` limits one call. The limits are those of the class.
 
         Raises:
-            InputError: a limit is no positive number.
+            InputError: a limit is not a positive number.
         """
         view = copy.copy(self)
         view._limit(*_check_limits(memory_limit, time_limit))

@@ -37,7 +37,7 @@ _CONSOLE: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 
 ShapeOption = Annotated[
     list[str] | None,
-    typer.Option("--shape", help="Shape of an input of an .onnx, NAME=SIZE,SIZE,...; no SIZE: what the model says."),
+    typer.Option("--shape", help="Shape of an input of an .onnx, NAME=SIZE,SIZE,...; an empty SIZE keeps the model's."),
 ]
 
 
@@ -212,7 +212,7 @@ def parse_shapes(items: Sequence[str]) -> dict[str, tuple[str | int | None, ...]
 
 
 def check_output(path: Path, force: bool) -> None:
-    """Looks whether a file can be written, before the work begins.
+    """Checks that a file can be written, before the work begins.
 
     Raises:
         OptionError: the folder does not exist, or the file does and ``force`` is off.
@@ -220,7 +220,7 @@ def check_output(path: Path, force: bool) -> None:
     if path.is_dir():
         raise OptionError(f"{path}: is a folder; expected the name of a file")
     if not path.parent.is_dir():
-        raise OptionError(f"{path}: there is no folder {path.parent}; expected one that exists; create it first")
+        raise OptionError(f"{path}: there is no folder {path.parent}; create it first")
     if path.exists() and not force:
         raise OptionError(f"{path}: exists; pass --force to replace it")
 
@@ -251,7 +251,7 @@ def progress(quiet: bool = False) -> Iterator[Report]:
 
 
 def show(shown: Table) -> None:
-    """A table on standard output; where that is no terminal, lines are as long as they need and have no spaces at their ends."""
+    """Prints a table. If standard output is not a terminal, lines are neither wrapped nor padded."""
     terminal = Console(**_CONSOLE)
     if terminal.is_terminal:
         terminal.print(shown)

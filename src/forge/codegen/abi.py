@@ -17,7 +17,7 @@ DTYPE_CODES: dict[str, int] = {
 
 HOST_OFFSETS = {"abi_version": 0, "state": 8, "alloc": 16, "free": 24, "parallel_for": 32, "report_error": 40,
                 "call_registered": 48, "run_control": 56, "heap_alloc": 64, "proceed": 72}
-"""``forge_host``, and what ``forge_call_host`` has behind it."""
+"""``forge_call_host``, which begins with a ``forge_host``."""
 
 CALL_OFFSETS = {"inputs": 0, "outputs": 8, "weights": 16, "arena": 24, "symbols": 32, "host": 40, "out": 48}
 """``forge_call``."""

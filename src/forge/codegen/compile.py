@@ -197,7 +197,7 @@ class _Batch:
         self._feed(worker)
 
     def _bury(self, worker: Worker, job: int) -> Worker:
-        """A fresh worker in the place of a dead one, whose death may have had nothing to do with the job: it has a second try."""
+        """Replaces a dead worker. Its death may have nothing to do with the job, which is tried once more."""
         if job in self.retried:
             self._finish(job, f"the compile worker died over it twice: {worker.last_words()}")
         else:

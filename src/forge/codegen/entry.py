@@ -20,7 +20,7 @@ MODEL_SYMBOL = "forge_model_data"
 WEIGHTS_SYMBOL = "forge_weights"
 
 UNCHECKED_STEPS = 1 << 14
-"""Steps of kernels after which the entry asks whether the call may go on: some 10 us, against some ns that the question takes."""
+"""Steps of kernels between two calls of ``proceed``: about 10 us, where the call takes a few ns."""
 
 _SPEC_TYPE = f"{{ ptr, i32, i32, [{abi.MAX_RANK} x {{ i64, i64 }}], ptr }}"
 
@@ -28,8 +28,8 @@ _SPEC_TYPE = f"{{ ptr, i32, i32, [{abi.MAX_RANK} x {{ i64, i64 }}], ptr }}"
 class EntryEmitter(FunctionEmitter):
     """The function ``i32 forge_entry(const forge_call *)``.
 
-    ``work`` tells how many steps each kernel takes. A region also asks behind its last kernel whether the call may go on, as it
-    may be the body of a loop; of the whole model everything is done then.
+    ``work`` has the number of steps of each kernel. A region also calls ``proceed`` after its last kernel, because it may be the
+    body of a loop; the main program has nothing left to interrupt then.
     """
 
     def __init__(self, module: ModuleEmitter, program: Program, work: Mapping[str, float], suffix: str = "") -> None:
@@ -109,7 +109,7 @@ class EntryEmitter(FunctionEmitter):
         self.check_status(self._may_proceed(call, status))
 
     def _may_proceed(self, step: stmt.Stmt, status: str) -> str:
-        """``status`` of a step that is done or, where that is good, what the host says to going on."""
+        """``status`` of a finished step or, if that is FORGE_OK, the result of ``proceed``."""
         if self._unchecked < UNCHECKED_STEPS or step is self._last:
             return status
         self._unchecked = 0

@@ -1,8 +1,7 @@
 """Objects of the C runtime, kept between compilations.
 
-An object is one file: a SHA-256 of where it belongs and what it contains, then the object. It appears whole, lies on the disk
-before, and is checked before every use: what is not what was written is compiled anew. A cache that cannot be used costs only
-time.
+Each object is one file: a SHA-256 over its key, name and contents, then the contents. Files are written atomically, flushed to
+the disk, and checked on every use; a damaged one is compiled again. Without a usable cache, objects are compiled every time.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def key(module: Module, target: Target, options: dict[str, Any]) -> str | None:
 
 
 def _names(module: Module) -> list[Any]:
-    """What a model tells its user, in descriptions and errors, and the fingerprint leaves out."""
+    """Names that appear in descriptions and errors, and that the fingerprint leaves out."""
     graphs = [module.graphs[name] for name in sorted(module.graphs)]
     nodes = [node for graph in graphs for node in graph.walk() if node.op_def is not CONSTANT]
     graphs += [region for node in nodes for region in node.regions]
@@ -164,7 +164,7 @@ def store(entry: str, compiled: CompiledModel) -> None:
 
 
 def _put(work: Path, place: Path, target: Target) -> None:
-    """Another process may have stored the same meanwhile; what is damaged makes way."""
+    """Renames ``work`` to ``place``. An entry that another process stored meanwhile stays, unless it is damaged."""
     try:
         os.rename(work, place)
     except OSError:

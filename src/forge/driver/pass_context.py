@@ -19,15 +19,15 @@ _entered: ContextVar[tuple[PassContext, ...]] = ContextVar("forge_pass_contexts"
 class PassContext:
     """Options of everything that is compiled inside ``with PassContext(...):``, by this thread.
 
-    A level that is given to ``IRModule.compile`` or its like wins, be it the default one; their other options win where they
-    differ from their defaults. Blocks nest; the innermost counts.
+    An ``opt_level`` passed to ``IRModule.compile`` and the like always wins, even if it is the default one; their other options
+    win where they differ from their defaults. Blocks nest; the innermost counts.
 
     Args:
         opt_level: 0 to 4; ``docs/opt_levels.md`` tells what each turns on.
         required_pass: names of stages that run although their level is above ``opt_level``.
         disabled_pass: names of stages that do not run, ``"fusion"`` among them. Stages of level 0 cannot be left out.
         config: ``set_float16``, ``set_bfloat16``, ``set_channel_layout``, ``winograd``, ``tuned``: as of ``IRModule.compile``.
-        instruments: none; there is nothing that they could be called by.
+        instruments: accepted for compatibility; must be empty.
 
     Raises:
         OptionError: an option that does not exist, or cannot be.

@@ -1,10 +1,10 @@
-"""Puts a finished artifact into the place of another, in a folder that may hold other files.
+"""Replaces an artifact by another atomically, in a folder that may hold other files.
 
-``modelLibrary.so`` is replaced by one rename, and whatever either library needs is there at that instant: weights have names of
-their own contents, and the key file opens both. So whoever loads the artifact gets the old one or the new one, and a process that
-is killed leaves one of them. What only describes (``metadata.json``, ``model.relay``) goes before that instant and comes after
-it: it may be missing for a moment, but never tells of another library. New files lie on the disk before they take the place of
-old ones.
+``modelLibrary.so`` is replaced by one rename, and everything that either library needs is present at that instant: files of
+weights are named by their contents, and the key file opens both libraries. So a reader loads the old artifact or the new one, and
+a killed process leaves one of them. Files that only describe the library (``metadata.json``, ``model.relay``) are removed before
+that instant and added after it: they may be missing for a moment, but never describe another library. New files are flushed to
+the disk before they replace old ones.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _WEIGHTS = re.compile(r"weights(-[0-9a-f]{16})?\.bin")
 
 
 def weights_name(digest: str) -> str:
-    """The file of weights that lie beside the library, by their SHA-256."""
+    """Name of the file of weights outside the library, from their SHA-256."""
     return f"weights-{digest[:16]}.bin"
 
 
 def replace(work: Path, final: Path) -> None:
-    """Moves the artifact in ``work`` to ``final``, and removes what belongs to the one that was there.
+    """Moves the artifact in ``work`` to ``final``, and removes the files of the previous one.
 
-    Where that fails or is interrupted, it is undone, or finished if the new library is in place already.
+    On an error or an interruption, it is undone; or completed, if the new library is already in place.
 
     Raises:
         OSError: files cannot be moved.
@@ -78,7 +78,7 @@ class _Replacement:
                 os.replace(self.final / name, self.old / name)
 
     def _add_key(self) -> None:
-        """The key file opens the old library still, and the new one already."""
+        """Installs a key file that opens both the old and the new library."""
         ours, theirs = self.work / KEY_NAME, self.final / KEY_NAME
         if KEY_NAME in self.known:
             encryption.write_private(self.old / KEY_NAME, theirs.read_bytes())

@@ -1,4 +1,4 @@
-"""Arrays that modules hold, which nobody writes to, and arrays as bytes and back, for files.
+"""Arrays that modules hold, which are read-only, and arrays as bytes and back, for files.
 
 Bytes are little-endian and row-major; sub-byte elements take a byte each; strings are a JSON list.
 """
@@ -19,7 +19,7 @@ from forge.errors import InvalidGraphError
 def held(value: Any) -> np.ndarray:
     """``value`` as modules hold it: in the machine's byte order, strings as objects, and not writable.
 
-    A view where nothing has to be converted: the caller gives up writing to it.
+    It is a view where nothing has to be converted; the caller must not write to the array any more.
 
     Raises:
         TypeError: it has no element type of Forge.
@@ -36,12 +36,12 @@ def checked(value: Any, where: str) -> np.ndarray:
     """`held`, for what may be no array at all.
 
     Raises:
-        InvalidGraphError: it is no array of Forge's element types; ``where`` begins the message.
+        InvalidGraphError: it is not an array of one of Forge's element types; ``where`` begins the message.
     """
     try:
         array = held(value)
         if array.dtype == object and not all(isinstance(item, str) for item in array.flat):
-            raise TypeError("an element is no string")
+            raise TypeError("an element is not a string")
     except (TypeError, ValueError) as error:
         problem = f"got {type(value).__name__}; expected an array of numbers or strings ({error})"
         raise InvalidGraphError(f"{where}: {problem}") from error
@@ -49,7 +49,7 @@ def checked(value: Any, where: str) -> np.ndarray:
 
 
 def taken_over(value: Any, where: str) -> np.ndarray:
-    """`checked`, for the array of a caller, who may go on writing to it: copied, unless its memory is not writable."""
+    """`checked`, and copied unless the memory is read-only: the caller may keep writing to its array."""
     given = np.asarray(value) if isinstance(value, np.ndarray) or hasattr(value, "__array__") else value
     array = checked(given, where)
     owner: Any = given
@@ -63,7 +63,7 @@ def taken_over(value: Any, where: str) -> np.ndarray:
 
 
 def identity(array: np.ndarray) -> Hashable:
-    """Equal for arrays over the same elements in memory, as long as they live; tiny ones are only themselves."""
+    """A key that is equal for arrays over the same memory, while they live. Arrays of at most one byte have distinct keys."""
     if array.nbytes <= 1:  # Python has every string of one byte only once
         return id(array)
     return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype

@@ -9,6 +9,9 @@ from forge import dims
 from forge.dims import Dim
 from forge.errors import InvalidGraphError
 
+UNDECLARED = "does not declare how it treats the elements of a batch"
+"""Why `MixesBatch` is raised for an operator that says nothing of batches."""
+
 
 class MixesBatch(InvalidGraphError):
     """An operator does not compute each element of a batch from that element alone, at its place.

@@ -86,9 +86,9 @@ def bind_parameters(function: str, callee: Graph, operands: Sequence[Value | Non
     types = [(p.type, v.type) for p, v in zip(callee.inputs, given)]
     bindings = bind_dimensions([pair for types_ in types for pair in T.dimension_pairs(*types_)])
     for parameter, operand in zip(callee.inputs, given):
-        untold = [s for s in T.symbols(parameter.type) if s not in bindings]
-        if untold and T.same_form(parameter.type, operand.type):
-            problem = f"got {operand.type} for {parameter.type}, which does not tell {' and '.join(dict.fromkeys(untold))}"
+        unbound = [s for s in T.symbols(parameter.type) if s not in bindings]
+        if unbound and T.same_form(parameter.type, operand.type):
+            problem = f"got {operand.type} for {parameter.type}, which does not determine {' and '.join(dict.fromkeys(unbound))}"
             expectation = "expected a parameter with that dimension, or one symbol for the whole size"
             raise TypeInferenceError(f"@{function}: operand %{parameter.name}: {problem}; {expectation}")
         expected = T.substitute(parameter.type, bindings)
@@ -98,9 +98,9 @@ def bind_parameters(function: str, callee: Graph, operands: Sequence[Value | Non
 
 
 def bind_dimensions(pairs: Sequence[tuple[Dim, Dim]]) -> dict[str, Dim]:
-    """What the symbols of the first dimensions are where these equal the second ones, whose symbols are others.
+    """Values of the symbols in the first dimension of each pair that make it equal to the second; the second ones are not bound.
 
-    A dimension tells its symbol if it is that symbol, or linear in it with others that are told.
+    A dimension determines a symbol if it is that symbol, or linear in it while all its other symbols are determined.
     """
     bindings: dict[str, Dim] = {}
     for formal, actual in pairs:
@@ -108,14 +108,14 @@ def bind_dimensions(pairs: Sequence[tuple[Dim, Dim]]) -> dict[str, Dim]:
         if name is not None:
             bindings.setdefault(name, actual)
     pending = [(formal, actual) for formal, actual in pairs if dims.symbol_name(formal) is None]
-    while found := [told for formal, actual in pending if (told := _told(formal, actual, bindings)) is not None]:
+    while found := [solved for pair in pending if (solved := _solved(*pair, bindings)) is not None]:
         for name, dim in found:
             bindings.setdefault(name, dim)
     return bindings
 
 
-def _told(formal: Dim, actual: Dim, bindings: Mapping[str, Dim]) -> tuple[str, Dim] | None:
-    """The symbol of ``formal`` that has no binding yet, and what it is."""
+def _solved(formal: Dim, actual: Dim, bindings: Mapping[str, Dim]) -> tuple[str, Dim] | None:
+    """The only unbound symbol of ``formal`` and its value, where ``formal == actual`` determines it."""
     unbound = [s for s in dims.symbols(formal) if s not in bindings]
     if len(unbound) != 1:
         return None

@@ -114,7 +114,7 @@ class _Hasher:
 
 
 def _by_dependence(graph: Graph) -> list[Node]:
-    """The nodes in an order that only depends on what they compute: those behind the outputs first, each after what it reads."""
+    """The nodes in an order that only depends on what they compute: producers of outputs first, each after its operands."""
     order: dict[Node, None] = {}
     entered: set[Node] = set()
     roots = [v.producer for v in graph.outputs if v.producer is not None]

@@ -35,9 +35,9 @@ INPUT = "input"
 class Value:
     """A result of a node (``producer``, ``index``) or an input of a graph (``producer`` is None).
 
-    It answers what nodes are asked: ``op``, ``attributes``, ``operands``, ``results``, ``pred``, ``succ``, ``shape``, ``dtype``,
-    ``size``. A result tells what its producer would, but for its own users, shape and size. An input is of operator "input",
-    which has neither operands nor attributes; so a walk over a model may begin at its inputs.
+    It has the properties of nodes: ``op``, ``attributes``, ``operands``, ``results``, ``pred``, ``succ``, ``shape``, ``dtype``,
+    ``size``. Those of a result are its producer's, except for users, shape, dtype and size, which are its own. An input has
+    the operator "input", without operands and attributes; so a traversal may begin at the inputs.
     """
 
     __slots__ = ("index", "name", "producer", "type", "uses")
@@ -454,7 +454,7 @@ def _criterion(criterion: Any) -> Callable[[Node], bool]:
 class Module:
     """Named graphs, ``main`` among them, and ``params``: values for inputs of main, by name.
 
-    Arrays are shared between copies of a module, and are never writable: a weight changes by taking another array.
+    Arrays are shared between copies of a module and are read-only: to change a weight, assign another array.
     """
 
     def __init__(self, main: Graph | None = None, params: Mapping[str, np.ndarray] | None = None) -> None:
@@ -516,7 +516,7 @@ class Module:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ConstantAttrs:
-    """``value`` as `arrays.held` gives it: not writable. Who made the array gives up writing to it.
+    """``value`` as `arrays.held` gives it: read-only. Whoever made the array must not write to it any more.
 
     Raises:
         TypeError: it has no element type of Forge.

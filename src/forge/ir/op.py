@@ -19,7 +19,7 @@ import numpy as np
 
 from forge.errors import InvalidGraphError
 from forge.ir import attributes
-from forge.ir.batch import Batch, MixesBatch
+from forge.ir.batch import UNDECLARED, Batch, MixesBatch
 from forge.ir.types import Type
 
 if TYPE_CHECKING:
@@ -125,9 +125,9 @@ class OpDef(Generic[A]):
         None stands for what does not depend on an element. Each element of the batch must be computed from that element alone.
 
         Raises:
-            MixesBatch: it is not; or, as here, the operator does not tell.
+            MixesBatch: it is not; or, as here, the operator does not declare it.
         """
-        raise MixesBatch("does not tell how it treats the elements of a batch", certain=False)
+        raise MixesBatch(UNDECLARED, certain=False)
 
     @property
     def is_pure(self) -> bool:

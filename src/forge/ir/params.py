@@ -13,12 +13,12 @@ Check = Callable[[str, np.ndarray], None]
 
 
 class Params(dict[str, np.ndarray]):
-    """Arrays by name of input. None is writable: ``params[name] = array`` changes a weight.
+    """Read-only arrays by name of input; ``params[name] = array`` changes a weight.
 
-    What is assigned is checked, and copied where its memory is writable, so that nobody changes it later.
+    An assigned array is checked, and copied if its memory is writable, so that later writes to it change nothing here.
 
     Args:
-        values: the first ones, which are neither checked nor copied.
+        values: the initial arrays; not checked against the inputs, not copied.
         check: raises InvalidGraphError where an array does not fit the input of that name.
     """
 

@@ -27,7 +27,7 @@ from forge.ir.call import CALL, bind_parameters, result_types
 from forge.ir.nodes import ConstantAttrs, Graph, Module, Node, Value, clone_node
 from forge.ir.op import Trait
 from forge.ir.retype import infer_again, substitute_in_graph
-from forge.ir.untold import name_whole_sizes
+from forge.ir.undetermined import name_whole_sizes
 from forge.ir.verifier import verify_graph
 
 MAX_ROUNDS = 50  # and one more for each node that the graph has at the beginning
@@ -209,7 +209,7 @@ class Editor:
         """Changes the name of a node or value; an input's name must stay unique, and ``params`` knows its value by the new one.
 
         Raises:
-            InvalidGraphError: ``name`` is no text, or empty.
+            InvalidGraphError: ``name`` is not a string, or empty.
         """
         if not isinstance(name, str) or not name:
             what = f"node {item.label}" if isinstance(item, Node) else f"value %{item.name or item.index}"
@@ -261,8 +261,8 @@ class Editor:
 def extract(graph: Graph, outputs: Sequence[Value], inputs: Sequence[Value] = ()) -> Graph:
     """A new graph that computes ``outputs`` from ``inputs``.
 
-    Inputs of ``graph`` that are still needed, be it for a symbol that only they define, are added behind them. Sizes of
-    ``inputs`` such as ``b*s`` that no input tells apart become one symbol.
+    Inputs of ``graph`` that are still needed, also those needed only for a symbol that they define, follow ``inputs``. Sizes such
+    as ``b*s`` whose symbols no input determines become a new symbol.
 
     Raises:
         InvalidGraphError: an output or input is not of ``graph``, or the extracted graph breaks a rule.
@@ -283,7 +283,7 @@ def extract(graph: Graph, outputs: Sequence[Value], inputs: Sequence[Value] = ()
 
 
 def _extracted(graph: Graph, outputs: Sequence[Value], inputs: Sequence[Value], added: set[Value]) -> Graph:
-    """Not verified; ``added``: inputs of ``graph`` that are inputs in any case."""
+    """As `extract`, but not verified; ``added`` are inputs of ``graph`` to keep even if nothing uses them."""
     mapping: dict[Value, Value] = {}
     result = Graph()
     needed = _needed(outputs, set(inputs)) | added

@@ -12,7 +12,7 @@ from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 
 MAX_ELEMENTS = 1024
-_LARGEST_PRODUCT = {32: 1 << 20, 64: 1 << 32}  # of sizes, for which arithmetic of so many bits must be exact
+_LARGEST_PRODUCT = {32: 1 << 20, 64: 1 << 32}  # by bits of the type: products of sizes up to this must not overflow
 
 
 def fresh_symbol(prefix: str = "d") -> DimExpr:

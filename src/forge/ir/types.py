@@ -159,7 +159,7 @@ def mismatch(declared: Sequence[Type], inferred: Sequence[Type], known: Collecti
     """The first pair in which results of the types ``inferred`` cannot be declared so; None: all can.
 
     Dimensions must be provably equal, but symbols that are not ``known`` are the operator's own, and may have other names that
-    are not known either. A symbol in the element of a sequence or optional is any size, of whatever name.
+    are not known either. A symbol in the element of a sequence or optional is any size; its name does not matter.
     """
     if all(map(operator.eq, declared, inferred)):
         return None

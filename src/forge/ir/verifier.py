@@ -24,7 +24,7 @@ def verify(module: Module) -> None:
     the declaration; result types are what the operator infers; symbols are defined before they are used; outputs are defined;
     input names differ; params fit their inputs; called functions exist, fit, and do not recur.
 
-    Nothing of the module is taken for granted: who changes nodes by hand may have left anything there.
+    Nothing about the module is assumed: code that changes nodes directly may leave any object anywhere.
     """
     if "main" not in module.graphs:
         raise InvalidGraphError(f"module: has no function @main; it has: {', '.join(map(str, module.graphs)) or 'none'}")
@@ -65,7 +65,7 @@ def verify_graph(graph: Graph, where: str = "graph", symbols: Collection[str] = 
 
 
 class _At:
-    """The place of a node, as messages name it; its text is made only for one, because it looks for the number of the node."""
+    """The place of a node, for messages. Its text is made on demand, because finding the number of a node takes time."""
 
     def __init__(self, where: str, node: Node) -> None:
         self.where = where

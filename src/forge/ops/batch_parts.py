@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from forge import te
 from forge.errors import ForgeError
-from forge.ir.batch import Batch, MixesBatch, through_reshape
+from forge.ir.batch import UNDECLARED, Batch, MixesBatch, through_reshape
 from forge.ir.builder import MISFITS, Builder
 from forge.ir.follow import BatchFollower
 from forge.ir.types import TensorType, Type
@@ -16,8 +16,6 @@ from forge.ops.batch_reads import batches_of_results
 if TYPE_CHECKING:
     from forge.ir.nodes import Value
     from forge.ops.base import Op
-
-UNTOLD = "does not tell how it treats the elements of a batch"
 
 
 def carried(
@@ -29,7 +27,7 @@ def carried(
         MixesBatch: each element of the batch does not go its own way, or that cannot be told.
     """
     if not all(isinstance(v.type, TensorType) for v in operands if v is not None):
-        raise MixesBatch(UNTOLD, certain=False)
+        raise MixesBatch(UNDECLARED, certain=False)
     for declared, batch in zip(op.operands, batches):
         if batch is not None and declared.holds:
             raise MixesBatch(f"{declared.name}, which holds for all elements, depends on the batch", certain=False)
@@ -37,7 +35,7 @@ def carried(
     if found is None:
         found = _through_reads(op, operands, attrs, results, batches)
     if found is None:
-        raise MixesBatch(UNTOLD, certain=False)
+        raise MixesBatch(UNDECLARED, certain=False)
     return found
 
 

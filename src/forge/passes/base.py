@@ -15,7 +15,7 @@ from forge.target import Target
 
 
 class DefaultLevel(int):
-    """The level that holds where none is given: equal to the number, and told from one that was given by its type."""
+    """The level that holds where none is given; equal to the number, but its type distinguishes it from one that was given."""
 
 
 DEFAULT_LEVEL = DefaultLevel(3)

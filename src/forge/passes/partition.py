@@ -13,7 +13,7 @@ from forge.errors import InvalidGraphError
 from forge.ir.builder import Builder
 from forge.ir.call import call_function
 from forge.ir.nodes import Graph, Module, Node, Value, clone_node
-from forge.ir.untold import name_whole_sizes
+from forge.ir.undetermined import name_whole_sizes
 from forge.ir.verifier import verify, verify_graph
 from forge.passes.rewriting import new_symbols
 
@@ -153,7 +153,7 @@ def _unused(module: Module, name: str) -> str:
 
 
 def _outline(module: Module, nodes: Sequence[Node], inputs: Sequence[Value], name: str, backend: str) -> bool:
-    """Moves ``nodes`` into a new function and calls it in their place; False where its inputs would not tell all symbols."""
+    """Moves ``nodes`` into a new function and calls it in their place; False where its inputs would not determine all symbols."""
     graph, own = module.main, set(nodes)
     results = [v for n in nodes for v in n.results
                if graph.is_output(v) or any(user not in own for user, _ in v.uses)]
@@ -185,7 +185,7 @@ def _function(nodes: Sequence[Node], inputs: Sequence[Value], results: Sequence[
 
 
 def _is_closed(function: Graph) -> bool:
-    """Whether the inputs tell every symbol, after whole sizes that they do not tell have got symbols of their own."""
+    """Whether the inputs determine every symbol; sizes with undetermined symbols are replaced by new symbols first."""
     if name_whole_sizes(function):
         return False
     try:

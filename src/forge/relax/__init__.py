@@ -34,7 +34,7 @@ def from_onnx(
         shape_dict: shapes of inputs by the model's names: integers, names of symbols, or None to keep what the model says.
         dtype_dict: element types of inputs by name, in the place of the model's; a single one is for those it leaves open.
         opset: read the default domain as this opset instead of what the model declares.
-        keep_params_in_input: weights stay inputs of ``main``, behind its own; their values are ``IRModule.params``.
+        keep_params_in_input: weights stay inputs of ``main``, after its own; their values are ``IRModule.params``.
         sanitize_input_names: names of inputs become identifiers: other characters become ``_``, and one that does not begin with
             a letter gets ``input_`` before it.
 
@@ -53,7 +53,7 @@ def detach_params(mod: IRModule | Module) -> tuple[IRModule, dict[str, list[NDAr
     """A copy of ``mod`` in which no input has a value, and the values, in the order of the inputs, by name of the function.
 
     Raises:
-        InvalidGraphError: ``mod`` is no module.
+        InvalidGraphError: ``mod`` is not a module.
     """
     detached = IRModule(mod, fold_constants=False, fold_batch_norms=False)
     values = [viewed(array) for array in detached.mod.attributes().get("params", ())]

@@ -1,4 +1,4 @@
-"""What converters written as classes are put together from, by the names of Relay's frontends.
+"""Helpers for converters written as classes, by the names of Relay's frontends.
 
     out = AttrCvt(op_name=dimension_picker("conv"), transforms={"group": ("groups", 1)})([data, weight], attr, params)
 """
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 _FAMILIES = ("", "nn.", "image.", "vision.", "contrib.")
 
 CUSTOM = "tvm_custom"
-"""The attribute that says what is known of the node: its ``name``, and ``num_outputs``."""
+"""The attribute with the ``name`` and ``num_outputs`` of the node."""
 
 Attributes = Mapping[str, Any]
 OpName = str | Callable[[Attributes], str]

@@ -128,7 +128,7 @@ def as_function(method: Callable[..., Any], name: str, kind: str = "") -> Callab
 
 
 def _as_text(value: Any) -> Any:
-    """``value`` with ``Text`` in the place of text, in tuples too."""
+    """``value`` with each ``str`` as ``Text``, in tuples too."""
     if isinstance(value, str):
         return Text(value)
     return tuple(_as_text(item) for item in value) if isinstance(value, tuple) else value

@@ -1,4 +1,4 @@
-"""Puts the nodes of a graph in an order in which each comes behind those whose results it uses."""
+"""Topological order of the nodes of an ONNX graph."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def topological(
 
 
 def _sorted(needed: Sequence[Sequence[int]], names: Sequence[str]) -> list[int]:
-    """Numbers of nodes, each behind those that it needs, else in order."""
+    """Indices of nodes in topological order, which keeps the given order where it can."""
     order: list[int] = []
     waiting, placed = 1, 2
     states = [0] * len(needed)

@@ -142,6 +142,9 @@ def register(
         ...     return g.call("add", x, x)
     """
 
+    if not isinstance(op, str) or not op:
+        raise ValueError(f"register: got {op!r}; expected the name of an operator")
+
     def add(converter: Any) -> Any:
         versions = {since: converter}
         if isinstance(converter, type):

@@ -33,7 +33,7 @@ def from_onnx(
         shape: shapes of inputs by name, in place of the model's; entries are integers, names of symbols, or None to keep.
         dtype: element types of inputs by name, in place of the model's; a single one is for those that the model leaves open.
         opset: read the default domain as this opset instead of what the model declares.
-        freeze_params: weights become constants. Otherwise they are inputs of ``main``, behind its own.
+        freeze_params: weights become constants. Otherwise they are inputs of ``main``, after its own.
 
     Returns:
         The module, and its weights by name: none when they are frozen. The module knows the values of its weights too, so
@@ -55,7 +55,7 @@ def from_onnx(
 
 
 def _unknown_sizes(ir: IRModule, given: Container[str]) -> list[str]:
-    """What to tell of inputs that have sizes which nothing gives."""
+    """Warnings about inputs with sizes that neither the model nor ``given`` fixes."""
     return [
         f"Input {name} has unknown dimension shapes: {[str(d) if isinstance(d, DimExpr) else d for d in shape]}. "
         "Specifying static values may improve performance"

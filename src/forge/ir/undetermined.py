@@ -1,7 +1,7 @@
-"""Symbols of a graph that the sizes of its inputs do not tell: ``b`` and ``s`` where the only input is ``Tensor[(b*s, 4)]``.
+"""Symbols that the shapes of a graph's inputs do not determine: ``b`` and ``s`` where the only input is ``Tensor[(b*s, 4)]``.
 
-A part that is cut out of a graph reads what was computed before it, so that its inputs may have such sizes. Where it needs the
-whole size only, that becomes a symbol of its own: ``Tensor[(d_0, 4)]``.
+The inputs of a subgraph are intermediate values of the graph it was cut from, so they may have such sizes. Where the subgraph
+needs only the size as a whole, a new symbol replaces it: ``Tensor[(d_0, 4)]``.
 """
 
 from __future__ import annotations
@@ -18,26 +18,29 @@ from forge.ir.call import bind_dimensions
 from forge.ir.nodes import Graph, Value
 
 
-def untold(graph: Graph, only_plain: bool = False) -> set[str]:
-    """Symbols that the inputs' sizes use and do not tell; ``only_plain``: a size of ``2*n`` does not tell ``n``."""
+def undetermined_symbols(graph: Graph, only_plain: bool = False) -> set[str]:
+    """Symbols that occur in the inputs' shapes, which do not determine them.
+
+    With ``only_plain``, only a size that is the symbol itself determines it: ``2*n`` does not determine ``n``.
+    """
     found = [d for v in graph.inputs for d in _dims(v.type)]
-    told = bind_dimensions([(d, d) for d in found if not only_plain or dims.symbol_name(d) is not None])
-    return {s for d in found for s in dims.symbols(d) if s not in told}
+    determined = bind_dimensions([(d, d) for d in found if not only_plain or dims.symbol_name(d) is not None])
+    return {s for d in found for s in dims.symbols(d) if s not in determined}
 
 
 def name_whole_sizes(graph: Graph, only_plain: bool = False) -> set[str]:
-    """Gives sizes of inputs whose symbols are not told a symbol of their own, throughout the graph, in place.
+    """Replaces input sizes with undetermined symbols by new symbols, throughout the graph, in place.
 
-    Returns the symbols of which the graph needs more than the whole sizes; nothing is changed if there are any.
+    Returns the undetermined symbols that the graph also uses outside of those sizes; if there are any, nothing is changed.
     """
-    missing = untold(graph, only_plain)
+    missing = undetermined_symbols(graph, only_plain)
     if not missing:
         return set()
     taken = {s for v in [*graph.inputs, *_values(graph)] for s in T.symbols(v.type)}
     names = (n for k in itertools.count() if (n := f"d_{k}") not in taken)
     sizes = dict.fromkeys(d for v in graph.inputs for d in _dims(v.type) if not missing.isdisjoint(dims.symbols(d)))
     rules: list[tuple[DimExpr, DimExpr]] = []
-    for size in sizes:  # an earlier one may tell a later one: 2*b*s after b*s
+    for size in sizes:  # an earlier one may determine a later one: 2*b*s after b*s
         rest = _rewritten(size, rules)
         if isinstance(rest, DimExpr) and not missing.isdisjoint(dims.symbols(rest)):
             rules.append((rest, dims.symbol(next(names))))
@@ -54,14 +57,14 @@ def name_whole_sizes(graph: Graph, only_plain: bool = False) -> set[str]:
 
 
 def _rewritten(dim: Dim, rules: Sequence[tuple[DimExpr, DimExpr]]) -> Dim:
-    """``dim`` in terms of the symbols that stand for whole sizes."""
+    """``dim`` with each size replaced by its symbol."""
     for size, symbol in rules:
         dim = _with_whole(dim, size, symbol)
     return dim
 
 
 def _with_whole(dim: Dim, size: DimExpr, symbol: DimExpr) -> Dim:
-    """``dim`` with ``symbol`` in the place of ``size``: its leading product becomes ``symbol`` less the other terms."""
+    """``dim`` in terms of ``symbol`` instead of ``size``: its leading product becomes ``symbol`` minus its other terms."""
     if isinstance(dim, int):
         return dim
     (leading, factor), *others = size.terms
@@ -88,7 +91,7 @@ _BINARY: dict[str, Callable[[Dim, Dim], Dim]] = {
 
 
 def _divided(monomial: Monomial, divisor: Monomial) -> tuple[Monomial, int]:
-    """What is left of ``monomial`` after as many divisions as it allows, and their number."""
+    """The rest of ``monomial`` after dividing by ``divisor`` as often as possible, and how often that is."""
     have, need = Counter(monomial), Counter(divisor)
     power = min(have[atom] // count for atom, count in need.items())
     return tuple((have - Counter({a: n * power for a, n in need.items()})).elements()), power
@@ -112,4 +115,4 @@ def _map_dims(graph: Graph, change: Callable[[DimExpr], Dim]) -> None:
         node.attrs = attributes.map_dims(node.attrs, change)
 
 
-__all__ = ["name_whole_sizes", "untold"]
+__all__ = ["name_whole_sizes", "undetermined_symbols"]
