@@ -352,7 +352,7 @@ class IRModule:
         return self.main.find(value).result
 
     def copy(self) -> IRModule:
-        """A deep copy. Arrays are shared, which nobody can write to; a weight that one of the copies replaces is its own.
+        """A deep copy. Arrays are read-only and shared; replacing a weight in one copy does not affect the other.
 
         Raises:
             InvalidGraphError: the module breaks a rule of the IR.
@@ -375,13 +375,13 @@ class IRModule:
     def set_batch_size(self, batch_size: int) -> None:
         """Sets the first dimension of every input that has the batch dimension of the first input. In place.
 
-        A model that was made for one batch size is changed so that each element goes its own way. A symbolic one tells itself
-        what it computes for each size. Functions of the module follow.
+        In a model made for one batch size, sizes are rewritten so that every element is computed as before. In a model with a
+        symbolic batch, the symbol is replaced. Functions of the module are changed likewise.
 
         Raises:
             ValueError: ``batch_size`` is not a positive integer, the model fixes its batch, or it combines elements of the batch
                 (a reduction over them); the message names the node, and the module is as before. A model that was made for one
-                batch size is refused too where it moves elements, or where what an operator does with them cannot be told.
+                batch size is refused too where it moves elements, or where an operator may combine them.
         """
         if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
             raise ValueError(f"set_batch_size: got {batch_size!r}; expected a positive integer")

@@ -16,7 +16,7 @@ UNDECLARED = "does not declare how it treats the elements of a batch"
 class MixesBatch(InvalidGraphError):
     """An operator does not compute each element of a batch from that element alone, at its place.
 
-    ``certain``: it combines several, whatever its operands hold; else it moves them, or what it does cannot be told.
+    ``certain``: it combines several, whatever its operands hold; else it moves them, or may combine them.
     """
 
     def __init__(self, message: str, certain: bool) -> None:
@@ -33,7 +33,7 @@ class Batch:
     after: Dim = 1
 
     def inside(self, rows: Batch) -> Batch:
-        """Where the elements are if this tells where the entries of the axis ``rows`` have come to."""
+        """Where the elements are after the entries of the axis ``rows`` have moved to where this says."""
         return replace(self, before=self.before * rows.before, after=rows.after * self.after)
 
 

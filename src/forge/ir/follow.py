@@ -12,7 +12,7 @@ from forge.ir.types import TensorType
 
 
 class BatchFollower:
-    """``batches`` tells where the batch is in values; others do not depend on an element of it, as far as is known."""
+    """``batches`` maps values to where the batch is in them; other values are taken not to depend on it."""
 
     def __init__(self, batches: Mapping[Value, Batch]) -> None:
         self.batches = dict(batches)
@@ -21,7 +21,7 @@ class BatchFollower:
         """Adds the results of ``node``, whose operands are known.
 
         Raises:
-            MixesBatch: it does not treat each element of the batch by itself, or that cannot be told.
+            MixesBatch: it combines elements of the batch, or may do so.
         """
         batches = [None if v is None else self.batches.get(v) for v in node.operands]
         if any(b is not None for b in batches):

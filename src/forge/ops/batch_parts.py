@@ -24,7 +24,7 @@ def carried(
     """Where the batch is in the results.
 
     Raises:
-        MixesBatch: each element of the batch does not go its own way, or that cannot be told.
+        MixesBatch: elements of the batch are combined, or may be.
     """
     if not all(isinstance(v.type, TensorType) for v in operands if v is not None):
         raise MixesBatch(UNDECLARED, certain=False)

@@ -18,7 +18,7 @@ FORWARD = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 TRANSPOSED = ("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
 
 MAX_ADDITIONS = 16
-"""So many additions behind an operator are looked through; they are folded one after the other, so that few are left."""
+"""Additions after an operator that are searched; folding removes them one by one, so long chains are still folded."""
 
 
 @dataclass(frozen=True)

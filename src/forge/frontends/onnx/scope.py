@@ -46,7 +46,7 @@ class Options:
         self.check_expansion(self.converted)
 
     def check_expansion(self, nodes: int) -> None:
-        """Raises ImportModelError where the model stands for so many ``nodes`` that they are too many."""
+        """Raises ImportModelError if the model expands to too many ``nodes``."""
         limit = MIN_EXPANSION + EXPANSION_FACTOR * self.size
         if nodes > limit:
             raise ImportModelError(
