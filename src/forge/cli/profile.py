@@ -22,9 +22,9 @@ EXAMPLES = (
 
 def profile(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
-    inputs: Annotated[list[str] | None, typer.Option("--input", "-i", help="[NAME=]FILE.npy or FILE.npz; else random.")] = None,
+    inputs: source.InputOption = None,
     shape: source.ShapeOption = None,
-    dim: Annotated[list[str] | None, typer.Option(help="Size of a symbolic dimension, NAME=SIZE; else 1.")] = None,
+    dim: source.DimOption = None,
     target: Annotated[str, typer.Option(help="Target to compile for.")] = "llvm",
     opt_level: Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Optimisation level.")] = 3,
     threads: Annotated[int, typer.Option(min=1, help="Threads.")] = 1,

@@ -28,7 +28,9 @@ EXAMPLES = (
 
 def run(
     model: Annotated[Path, typer.Argument(help="A compiled model (directory or .so), or a model to compile in memory.")],
-    inputs: Annotated[list[str] | None, typer.Option("--input", "-i", help="FILE.npy, NAME=FILE.npy or FILE.npz.")] = None,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", "-i", metavar="FILE", help="FILE.npy, NAME=FILE.npy or FILE.npz.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the outputs to this .npz.")] = None,
     key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model; password: FORGE_PASSWORD or asked.")] = None,
     shape: source.ShapeOption = None,

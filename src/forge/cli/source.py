@@ -35,9 +35,14 @@ PIPE_WIDTH = 10_000
 _CONSOLE: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}  # names of a model may look like markup
 
 
+InputOption = Annotated[
+    list[str] | None,
+    typer.Option("--input", "-i", metavar="FILE", help="[NAME=]FILE.npy or FILE.npz; else random."),
+]
+DimOption = Annotated[list[str] | None, typer.Option(metavar="NAME=SIZE", help="Size of a symbolic dimension; else 1.")]
 ShapeOption = Annotated[
     list[str] | None,
-    typer.Option("--shape", help="Shape of an input of an .onnx, NAME=SIZE,SIZE,...; an empty SIZE keeps the model's."),
+    typer.Option("--shape", metavar="NAME=SIZE,...", help="Shape of an input of an .onnx; an empty SIZE keeps the model's."),
 ]
 
 

@@ -25,9 +25,9 @@ EXAMPLES = (
 def tune(
     model: Annotated[Path | None, typer.Argument(help="A model (.onnx, .forge, .relay).")] = None,
     seconds: Annotated[float, typer.Option(help="Time to look for something faster.")] = 60,
-    inputs: Annotated[list[str] | None, typer.Option("--input", "-i", help="[NAME=]FILE.npy or FILE.npz; else random.")] = None,
+    inputs: source.InputOption = None,
     shape: source.ShapeOption = None,
-    dim: Annotated[list[str] | None, typer.Option(help="Size of a symbolic dimension, NAME=SIZE; else 1.")] = None,
+    dim: source.DimOption = None,
     target: Annotated[str, typer.Option(help="Target; its -num-cores is the number of threads.")] = "llvm",
     opt_level: Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Optimisation level.")] = 3,
     float16: Annotated[bool, typer.Option("--float16", help="Tune what --float16 compiles.")] = False,
