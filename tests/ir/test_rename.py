@@ -63,7 +63,13 @@ def test_a_block_that_fails_leaves_params_as_they_were() -> None:
 def test_what_is_no_name(name: Any) -> None:
     ir = example()
     first = ir.main.nodes[0]
-    for item, what in ((ir.main.inputs[1], "value %a"), (first, r"node \(multiply\)")):
+    for item, what in ((ir.main.inputs[1], "value %a"), (first, r"node %0 \(multiply\)")):
         with pytest.raises(InvalidGraphError, match=rf"rename: {what}: got {name!r}; expected a name, text"), ir.edit() as e:
             e.rename(item, name)
     assert ir.input_names == ["x"] and not first.name
+
+
+def test_what_is_renamed_is_a_node_or_value() -> None:
+    ir = example()
+    with pytest.raises(InvalidGraphError, match="rename: got 'x'; expected a node or value"), ir.edit() as e:
+        e.rename("x", "y")  # type: ignore[arg-type]

@@ -64,7 +64,7 @@ class _Snapshot:
                 value.uses = [use for use in value.uses if use[0] is not node]
 
     def rename_params(self, module: Module) -> None:
-        """The values of inputs that have got other names go with them; what the block itself has bound to such a name stays."""
+        """Moves values in ``params`` to the new names of their inputs, unless the block itself has bound a value to that name."""
         renamed = {self.value_state[v][1]: v.name for v in self.graph.inputs if v in self.value_state}
         if any(old != new and old in module.params for old, new in renamed.items()):
             given = dict(module.params)
@@ -206,11 +206,13 @@ class Editor:
         self.graph.outputs = list(values)
 
     def rename(self, item: Node | Value, name: str) -> None:
-        """Changes the name of a node or value; an input's name must stay unique, and ``params`` knows its value by the new one.
+        """Changes the name of a node or value; an input's name must stay unique, and its value in ``params`` moves with it.
 
         Raises:
-            InvalidGraphError: ``name`` is not a string, or empty.
+            InvalidGraphError: ``item`` is not a node or value; ``name`` is not a string, or empty.
         """
+        if not isinstance(item, Node | Value):
+            raise InvalidGraphError(f"rename: got {item!r}; expected a node or value; Graph.find gives a node by its name")
         if not isinstance(name, str) or not name:
             what = f"node {item.label}" if isinstance(item, Node) else f"value %{item.name or item.index}"
             raise InvalidGraphError(f"rename: {what}: got {name!r}; expected a name, text that is not empty")
