@@ -195,7 +195,7 @@ def test_functions_get_the_new_batch() -> None:
 def test_functions_that_mix_elements(function: str) -> None:
     if function == "softmax over the batch":
         text = "def @main(%x: Tensor[(1, 4), float32]) { @f(%x) } def @f(%v: Tensor[(k, 4), float32]) { nn.softmax(%v, axis=0) }"
-        message = r"node \(nn.softmax\): mixes elements of the batch \(combines all entries along axis 0"
+        message = r"node %0 \(nn.softmax\): mixes elements of the batch \(combines all entries along axis 0"
     else:
         text = "def @main(%x: Tensor[(1, 1), float32]) { %0 = @f(%x); %1 = transpose(%0, axes=[1, 0]); @f(%1) } \
                 def @f(%v: Tensor[(1, 1), float32]) { abs(%v) }"
