@@ -284,3 +284,22 @@ def test_inputs_answer_what_nodes_are_asked() -> None:
         assert (value.op, value.attributes, value.operands, value.results, value.pred) == (
             node.op, node.attributes, node.operands, node.results, node.pred)
         assert value.succ == [n for n in graph if value in n.operands]
+
+
+def test_position_is_right_however_the_nodes_came_there() -> None:
+    builder = Builder()
+    x = builder.input(TensorType((4,), "float32"), "x")
+    last = builder.call("abs", x)
+    graph = builder.output(last)
+    for _ in range(100):
+        Builder(graph, before=last.producer).call("exp", x)
+    assert [graph.position(n) for n in graph.nodes] == list(range(101))
+    graph.nodes.reverse()
+    assert [graph.position(n) for n in graph.nodes] == list(range(101))
+
+
+def test_a_node_of_another_graph_has_no_position() -> None:
+    builder = Builder()
+    graph = builder.output(builder.call("abs", builder.input(TensorType((4,), "float32"), "x")))
+    with pytest.raises(InvalidGraphError, match=r"node %0 \(abs\): is not among the nodes of its graph"):
+        graph.copy().position(graph.nodes[0])

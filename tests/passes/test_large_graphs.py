@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from forge.frontends.onnx.prune import prune
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Node
+from forge.ir.nodes import Graph
 from forge.ir.types import TensorType
 from forge.passes import canonicalize, decompose, eliminate_common_subexpr, fold_constants, fold_scale
 from tests.passes.checks import rewrite
@@ -51,18 +52,58 @@ def test_twice_the_nodes_take_twice_the_work(module: Any, constant: bool) -> Non
     assert large < 2.3 * small
 
 
-class Searched(list[Node]):
-    """A list that counts searches in it."""
+class Watched(list[Any]):
+    """A list that counts how many of its entries are looked at."""
 
-    searches = 0
+    looks = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        self.looks += len(self)
+        return super().__iter__()
 
     def index(self, *arguments: Any) -> int:
-        self.searches += 1
+        self.looks += len(self)
         return super().index(*arguments)
 
+    def remove(self, entry: Any) -> None:
+        self.looks += len(self)
+        super().remove(entry)
 
-def test_nodes_that_are_not_decomposed_are_not_searched_for() -> None:
-    graph = additions(20, constant=False)
-    graph.nodes = nodes = Searched(graph.nodes)
-    rewrite(decompose.run, graph)
-    assert nodes.searches == 0
+
+def replaced_by_others(op: str) -> Callable[[int], Graph]:
+    """A chain of nodes, each of which a pass replaces: what they read beside the chain is equal for all."""
+
+    def chain(count: int) -> Graph:
+        builder = Builder()
+        value = builder.input(TensorType((4, 4), "float32"), "x")
+        for _ in range(count):
+            value = builder.call(op, value, *([builder.constant(np.float32(2))] if op == "divide" else []))
+        return builder.output(value)
+
+    return chain
+
+
+REPLACED = [(canonicalize, "divide"), (eliminate_common_subexpr, "divide"), (decompose, "linalg.inverse")]
+
+
+@pytest.mark.parametrize(("module", "op"), REPLACED)
+def test_nodes_that_are_replaced_are_not_searched_for(module: Any, op: str) -> None:
+    def looks(count: int) -> int:
+        graph = replaced_by_others(op)(count)
+        graph.nodes = nodes = Watched(graph.nodes)
+        assert rewrite(module.run, graph) >= count - 1
+        return nodes.looks
+
+    assert looks(300) < 2.5 * looks(150)
+
+
+def test_unused_nodes_of_an_imported_graph_go_in_one_sweep() -> None:
+    graph = additions(100, constant=False)
+    graph.outputs = []
+    graph.inputs[0].uses = uses = Watched(graph.inputs[0].uses)
+    prune(graph)
+    assert not graph.nodes and not graph.inputs[0].uses and uses.looks <= len(uses)

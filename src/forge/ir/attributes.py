@@ -58,6 +58,12 @@ def misfit(cls: Any, record: Record) -> str:
     return ""
 
 
+@cache
+def field_names(cls: Any) -> tuple[str, ...]:
+    """Names of the attributes that a class of records has, in order."""
+    return tuple(f.name for f in dataclasses.fields(cls))
+
+
 def frozen(value: Any) -> Any:
     """``value`` with lists as tuples and NumPy scalars as Python's."""
     if isinstance(value, list | tuple):
@@ -70,11 +76,11 @@ def frozen(value: Any) -> Any:
 def map_dims(record: Record, change: Callable[[DimExpr], Dim]) -> Record:
     """``record`` with ``change`` of every symbolic dimension in it; itself, when there is none."""
     changes = {}
-    for field in dataclasses.fields(record):
-        old = getattr(record, field.name)
+    for name in field_names(record.__class__):
+        old = getattr(record, name)
         new = _map_value(old, change)
         if new is not old:
-            changes[field.name] = new
+            changes[name] = new
     return dataclasses.replace(record, **changes) if changes else record
 
 
@@ -85,8 +91,8 @@ def substitute(record: Record, values: Mapping[str, Dim]) -> Record:
 
 def symbols(record: Record) -> Iterator[str]:
     """Names of the symbols in ``record``."""
-    for field in dataclasses.fields(record):
-        yield from _value_symbols(getattr(record, field.name))
+    for name in field_names(record.__class__):
+        yield from _value_symbols(getattr(record, name))
 
 
 def _map_value(value: Any, change: Callable[[DimExpr], Dim]) -> Any:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import math
+import operator
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,11 +24,14 @@ from forge.dims import Dim
 from forge.errors import InvalidGraphError
 from forge.ir import op as op_registry
 from forge.ir.arrays import held
-from forge.ir.attributes import frozen
+from forge.ir.attributes import field_names, frozen
 from forge.ir.attributes import symbols as attribute_symbols
 from forge.ir.op import NoAttrs, OpDef
 from forge.ir.params import Params
 from forge.ir.types import TensorType, Type, symbols
+
+_SPACING = 1 << 32  # between the orders of nodes one behind the other
+_order = operator.attrgetter("order")
 
 INPUT = "input"
 """What ``Value.op`` is for an input."""
@@ -130,9 +135,12 @@ class Value:
 
 
 class Node:
-    """An application of an operator. Create with ``Builder.call`` or ``Graph.insert``."""
+    """An application of an operator. Create with ``Builder.call`` or ``Graph.insert``.
 
-    __slots__ = ("attrs", "graph", "location", "name", "op_def", "operands", "regions", "results")
+    ``order`` grows along the nodes of a graph, so that ``Graph.position`` need not search; it is checked there, and may be wrong.
+    """
+
+    __slots__ = ("attrs", "graph", "location", "name", "op_def", "operands", "order", "regions", "results")
 
     def __init__(
         self,
@@ -152,6 +160,7 @@ class Node:
         self.name = name
         self.location = location
         self.graph: Graph | None = None
+        self.order = 0
         names = [*result_names, *[""] * (len(result_types) - len(result_names))]
         self.results = [Value(t, n, self, i) for i, (t, n) in enumerate(zip(result_types, names))]
 
@@ -187,7 +196,7 @@ class Node:
     @property
     def attributes(self) -> dict[str, Any]:
         """All attributes, defaults included."""
-        return {f.name: getattr(self.attrs, f.name) for f in dataclasses.fields(self.attrs)}
+        return {name: getattr(self.attrs, name) for name in field_names(self.attrs.__class__)}
 
     @property
     def shape(self) -> Any:
@@ -265,9 +274,13 @@ class Graph:
             raise InvalidGraphError(f"node {node.label}: is in a graph already")
         node.graph = self
         if before is None:
+            node.order = self.nodes[-1].order + _SPACING if self.nodes else 0
             self.nodes.append(node)
         else:
-            self.nodes.insert(self.nodes.index(before), node)
+            position = self.position(before)
+            first = self.nodes[position - 1].order if position else before.order - 2 * _SPACING
+            node.order = (first + before.order) // 2
+            self.nodes.insert(position, node)
         for position, value in enumerate(node.operands):
             if value is not None:
                 value.uses.append((node, position))
@@ -285,8 +298,22 @@ class Graph:
         for position, operand in enumerate(node.operands):
             if operand is not None:
                 operand.uses.remove((node, position))
+        del self.nodes[self.position(node)]
         node.graph = None
-        self.nodes.remove(node)
+
+    def position(self, node: Node) -> int:
+        """Where ``node`` is in ``nodes``.
+
+        Raises:
+            InvalidGraphError: it is not among them.
+        """
+        for _ in range(2):
+            found = bisect_left(self.nodes, node.order, key=_order)
+            if found < len(self.nodes) and self.nodes[found] is node:
+                return found
+            for k, other in enumerate(self.nodes):
+                other.order = k * _SPACING
+        raise InvalidGraphError(f"node {node.label}: is not among the nodes of its graph")
 
     def replace_uses(self, old: Value, new: Value) -> None:
         """Every use of ``old``, as operand or as output, becomes a use of ``new``, those by the producer of ``new`` too."""

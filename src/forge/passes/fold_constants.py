@@ -54,11 +54,11 @@ def _evaluated(node: Node) -> list[np.ndarray] | None:
 
 
 def _is_foldable(node: Node) -> bool:
-    if node.op_def is CONSTANT or node.regions or not node.op_def.is_pure or node.op_def.traits & Trait.HOST:
+    if node.op_def is CONSTANT or any(v is not None and v.constant is None for v in node.operands):
         return False
-    constant = all(v is None or v.constant is not None for v in node.operands)
-    tensors = all(isinstance(v.type, TensorType) for v in node.results)
-    return constant and tensors and not any(attribute_symbols(node.attributes))
+    if node.regions or not node.op_def.is_pure or node.op_def.traits & Trait.HOST:
+        return False
+    return all(isinstance(v.type, TensorType) for v in node.results) and not any(attribute_symbols(node.attributes))
 
 
 def _known_bytes(value: Value) -> int:

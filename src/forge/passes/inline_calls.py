@@ -94,7 +94,7 @@ def _symbols(name: str, body: Graph, call: Node) -> dict[str, Dim]:
 
 def _splice(graph: Graph, call: Node, body: Graph, names: Mapping[str, int]) -> None:
     """Moves the nodes of ``body`` in front of ``call``; a name that others have too gets that of the call in front."""
-    position = graph.nodes.index(call)
+    position = graph.position(call)
     for node in body.nodes:
         node.graph = graph
         if call.name and node.name and names[node.name] > 1:

@@ -168,7 +168,7 @@ class Walker:
         """Writes a node as its decomposition into other operators, else as its tensor expressions."""
         if not isinstance(node.op_def, Op):
             raise g.unsupported("ONNX has no such operator")
-        position, known = graph.nodes.index(node), len(graph.nodes)
+        position, known = graph.position(node), len(graph.nodes)
         values = node.op_def.decompose(Builder(graph, node, node.location), node.operands, node.attrs)
         if values is None:
             return export_expressions(g, node)

@@ -10,6 +10,7 @@ def prune(graph: Graph) -> None:
     """Removes nodes that nothing needs, of regions too; stateful ones stay."""
     live: set[int] = {id(v) for v in graph.outputs}
     kept: list[Node] = []
+    dead: set[Node] = set()
     for node in reversed(graph.nodes):
         if node.op_def.traits & Trait.STATEFUL or any(id(v) in live for v in node.results):
             kept.append(node)
@@ -17,12 +18,8 @@ def prune(graph: Graph) -> None:
             for region in node.regions:
                 prune(region)
         else:
-            _unlink(node)
+            dead.add(node)
+            node.graph = None
+    for value in {v for node in dead for v in node.operands if v is not None}:
+        value.uses = [use for use in value.uses if use[0] not in dead]
     graph.nodes = kept[::-1]
-
-
-def _unlink(node: Node) -> None:
-    for position, operand in enumerate(node.operands):
-        if operand is not None:
-            operand.uses.remove((node, position))
-    node.graph = None

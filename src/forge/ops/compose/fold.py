@@ -10,7 +10,7 @@ from forge import dims, dtypes
 from forge.errors import ForgeError
 from forge.ir import interp
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.nodes import Node, Value
 from forge.ir.op import Trait
 from forge.ir.shapes import MAX_ELEMENTS, known_dims
 from forge.ir.types import TensorType
@@ -23,20 +23,8 @@ def fold(builder: Builder, node: Node) -> list[Value]:
         arrays = _from_constants(node)
     if arrays is None:
         return node.results
-    _drop(builder.graph, node)
+    builder.graph.remove(node)
     return [builder.constant(array) for array in arrays]
-
-
-def _drop(graph: Graph, node: Node) -> None:
-    """Removes ``node``, which was just inserted and whose results are unused."""
-    if graph.nodes[-1] is node:
-        graph.nodes.pop()
-    else:
-        graph.nodes.remove(node)
-    for position, operand in enumerate(node.operands):
-        if operand is not None:
-            operand.uses.remove((node, position))
-    node.graph = None
 
 
 def _from_dims(node: Node) -> list[np.ndarray] | None:
@@ -49,11 +37,11 @@ def _from_dims(node: Node) -> list[np.ndarray] | None:
 
 
 def _from_constants(node: Node) -> list[Any] | None:
-    op = node.op_def
-    if not op.is_pure or op.traits & Trait.HOST or node.regions or not all(_is_small(v) for v in node.results):
-        return None
     operands = [None if v is None else v.constant for v in node.operands]
     if any(c is None and v is not None for c, v in zip(operands, node.operands)) or not any(o is not None for o in operands):
+        return None
+    op = node.op_def
+    if not op.is_pure or op.traits & Trait.HOST or node.regions or not all(_is_small(v) for v in node.results):
         return None
     if sum(o.size for o in operands if o is not None) > MAX_ELEMENTS:
         return None
