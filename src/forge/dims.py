@@ -258,7 +258,7 @@ def symbols(*dims: Dim) -> list[str]:
     """Names of the symbols in ``dims``, in order of first appearance."""
     found: dict[str, None] = {}
     for d in dims:
-        for monomial, _ in _terms(d):
+        for monomial, _ in () if type(d) is int else _terms(d):
             for atom in monomial:
                 names = [atom.name] if isinstance(atom, Symbol) else symbols(atom.a, atom.b)
                 found.update(dict.fromkeys(names))

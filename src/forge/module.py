@@ -67,9 +67,13 @@ class IRModule:
                 raise OptionError(f"IRModule: {name}: got {flag!r}; expected True or False")
         module = _as_module(mod)
         verify(module)
-        self._module = module.copy()
-        self._bind({} if params is None else params)
-        self._simplify(inline_partitions, fold_constants, fold_batch_norms)
+        self._take(module.copy(), {} if params is None else params, inline_partitions, fold_constants, fold_batch_norms)
+
+    def _take(self, module: Module, params: Mapping[str, np.ndarray], inline: bool, constants: bool, batch_norms: bool) -> None:
+        """Makes ``module``, which was verified and belongs to nobody else, that of this object."""
+        self._module = module
+        self._bind(params)
+        self._simplify(inline, constants, batch_norms)
         for graph in self.graphs.values():
             retype.number_symbols(graph)
         self._original = self._module.copy()
@@ -285,7 +289,10 @@ class IRModule:
             convert_config=convert_config,
             export_node_renamed_model_path=export_node_renamed_model_path,
         )
-        return cls(module, fold_constants=freeze_params, fold_batch_norms=freeze_params)
+        verify(module)
+        loaded = cls.__new__(cls)
+        loaded._take(module, {}, inline=False, constants=freeze_params, batch_norms=freeze_params)
+        return loaded
 
     def reload(self) -> None:
         """Takes back every change since the module was made."""

@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -129,7 +129,7 @@ class OpDef(Generic[A]):
         """
         raise MixesBatch(UNDECLARED, certain=False)
 
-    @property
+    @cached_property
     def is_pure(self) -> bool:
         return not self.traits & _IMPURE
 

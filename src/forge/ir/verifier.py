@@ -65,14 +65,19 @@ def verify_graph(graph: Graph, where: str = "graph", symbols: Collection[str] = 
 
 
 class _At:
-    """The place of a node, for messages. Its text is made on demand, because finding the number of a node takes time."""
+    """The place of a node, for messages. Its text is made on demand, because finding the number of a node takes time.
 
-    def __init__(self, where: str, node: Node) -> None:
+    With ``position``, where the node is in its graph, nothing is asked of its results, which may be anything.
+    """
+
+    def __init__(self, where: str, node: Node, position: int | None = None) -> None:
         self.where = where
         self.node = node
+        self.position = position
 
     def __str__(self) -> str:
-        return f"{self.where}: node {self.node.label}"
+        shown = self.node.label if self.position is None else f"{self.position} ({self.node.op})"
+        return f"{self.where}: node {shown}"
 
 
 def _require(item: object, kind: type, at: str | _At, what: str) -> None:
@@ -90,9 +95,10 @@ def _verify_kinds(graph: Graph, where: str) -> None:
     for position, node in enumerate(graph.nodes):
         _require(node, Node, where, f"entry {position} of the nodes")
         _require(node.op_def, OpDef, f"{where}: node {position}", "its definition")
-        at = _At(where, node)
+        at = _At(where, node, position)
         for value in node.results:
-            _verify_value(value, f"{where}: node {position} ({node.op})", "a result")
+            _verify_value(value, at, "a result")
+        at = _At(where, node)
         for operand in node.operands:
             if operand is not None:
                 _require(operand, Value, at, "an operand")
@@ -162,14 +168,16 @@ def _verify_types(node: Node, known: Collection[str], at: _At) -> None:
 
 
 def _verify_uses(graph: Graph, values: Collection[Value], where: str) -> None:
-    actual: dict[Value, Counter[tuple[Node, int]]] = {}
+    actual: dict[Value, list[tuple[Node, int]]] = {}
     for node in graph.nodes:
         for position, operand in enumerate(node.operands):
             if operand is not None:
-                actual.setdefault(operand, Counter())[node, position] += 1
+                actual.setdefault(operand, []).append((node, position))
     for value in values:
-        recorded = Counter(value.uses)
-        expected = actual.get(value, Counter())
+        uses = actual.get(value, [])
+        if value.uses == uses:
+            continue
+        recorded, expected = Counter(value.uses), Counter(uses)
         if recorded != expected:
             node, position = next(iter([*(expected - recorded), *(recorded - expected)]))
             problem = "is not recorded" if (expected - recorded) else "is recorded, but is none"

@@ -66,13 +66,16 @@ def find_definitions(graph: Graph, known: Iterable[str]) -> list[Definition]:
 
 
 def _definition(node: Node, fresh: Sequence[str]) -> Definition:
+    """What ``node`` defines: the symbols ``fresh``."""
+    conditions = tuple(_conditions(node))
+    if not fresh:
+        return Definition(node, (), (), {}, (), conditions)
     placeholders = [
         te.placeholder(v.shape, v.dtype, v.name or "x") if v is not None and isinstance(v.type, TensorType) else None
         for v in node.operands
     ]
-    results = [v.type for v in node.results]
     defined: Mapping[str, Expr] = {}
-    if isinstance(node.op_def, Op) and all(isinstance(t, TensorType) for t in results):
+    if isinstance(node.op_def, Op) and all(isinstance(v.type, TensorType) for v in node.results):
         defined = node.op_def.define_symbols(placeholders, node.attrs, [v.tensor_type for v in node.results])
     missing = [s for s in fresh if s not in defined]
     if missing:
@@ -84,7 +87,7 @@ def _definition(node: Node, fresh: Sequence[str]) -> Definition:
     expressions = tuple(defined[s] for s in fresh)
     read = {r.tensor for x in expressions for r in te.reads(x)}
     values = tuple(dict.fromkeys(v for p, v in sources.items() if p in read and not is_scalar_constant(v)))
-    return Definition(node, tuple(fresh), expressions, sources, values, tuple(_conditions(node)))
+    return Definition(node, tuple(fresh), expressions, sources, values, conditions)
 
 
 def _conditions(node: Node) -> list[tuple[Expr, str]]:

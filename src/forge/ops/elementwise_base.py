@@ -73,8 +73,9 @@ class Elementwise(Op[Any]):
         for type_, operand in zip(types, self.operands):
             expect_dtype(self.name, type_, operand.name, self.row.accepts)
         dtype = same_dtype(self.name, types)
-        shape = broadcast_shapes(self.name, *(t.shape for t in types))
-        return [TensorType(shape, _result_dtype(self.row.result, dtype))]
+        shape = broadcast_shapes(self.name, *[t.shape for t in types])
+        dtype = _result_dtype(self.row.result, dtype)
+        return [next((t for t in types if t.shape == shape and t.dtype == dtype), None) or TensorType(shape, dtype)]
 
     def accuracy_on(self, dtype: str) -> Accuracy:
         return self.row.on_complex or self.accuracy if dtypes.is_complex(dtype) else self.accuracy

@@ -158,8 +158,10 @@ def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
     Raises:
         TypeInferenceError: two dimensions do not fit.
     """
-    result: Shape = ()
-    for shape in shapes:
+    result = shapes[0] if shapes else ()
+    for shape in shapes[1:]:
+        if shape == result:
+            continue
         pairs = zip_longest(reversed(result), reversed(shape), fillvalue=1)
         try:
             result = tuple(reversed([broadcast_dim(op, a, b) for a, b in pairs]))

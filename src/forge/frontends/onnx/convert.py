@@ -35,7 +35,7 @@ def convert_nodes(scope: Scope, nodes: Iterable[onnx.NodeProto], results: Iterab
     ordered = list(topological(listed, node_names(listed), scope.knows))
     for position, (node, name) in enumerate(ordered):
         splits = node.op_type == "If" and scope.prefix + name in scope.options.ranks.splits
-        with located(_location(scope, node, name)):
+        with located(_Place(scope, node, name)):
             if not splits:
                 convert_node(scope, node, name)
                 continue
@@ -132,8 +132,8 @@ def _bind(scope: Scope, node: onnx.NodeProto, results: Sequence[Value | None], s
 
 
 @contextmanager
-def located(where: str) -> Iterator[None]:
-    """Puts ``where`` in front of the messages of errors that arise inside; faults of the model become ImportModelError."""
+def located(where: object) -> Iterator[None]:
+    """Puts ``where``, as text, in front of messages of errors that arise inside; faults of the model become ImportModelError."""
     try:
         yield
     except ForgeError as error:
@@ -150,9 +150,17 @@ def located(where: str) -> Iterator[None]:
         ) from error
 
 
-def _location(scope: Scope, node: onnx.NodeProto, name: str) -> str:
-    domain = f"{node.domain}." if node.domain else ""
-    return f"node {scope.prefix + name!r} ({domain}{node.op_type}, opset {node_opset(scope, node)})"
+class _Place:
+    """A node as messages name it; most need no text."""
+
+    def __init__(self, scope: Scope, node: onnx.NodeProto, name: str) -> None:
+        self.scope = scope
+        self.node = node
+        self.name = name
+
+    def __str__(self) -> str:
+        node, domain = self.node, f"{self.node.domain}." if self.node.domain else ""
+        return f"node {self.scope.prefix + self.name!r} ({domain}{node.op_type}, opset {node_opset(self.scope, node)})"
 
 
 def build_region(

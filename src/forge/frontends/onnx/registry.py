@@ -15,7 +15,7 @@ the operator, so that there are neither overlaps nor holes (``holes`` lists viol
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -169,8 +169,12 @@ def unregister(op: str, *, domain: str = DEFAULT_DOMAIN, since: int | None = Non
 
 def own(domain: str, op: str, opset: int) -> Converter | None:
     """The user's row for an operator; None when there is none."""
-    fitting = [row for row in _OWN.get((canonical_domain(domain), op), ()) if row.since <= opset]
-    return fitting[-1] if fitting else None
+    return _fitting(_OWN.get((canonical_domain(domain), op), ()), opset)
+
+
+def _fitting(rows: Sequence[Converter], opset: int) -> Converter | None:
+    """The last of ``rows`` that is no newer than ``opset``."""
+    return next((row for row in reversed(rows) if row.since <= opset), None)
 
 
 def lookup(domain: str, op: str, opset: int) -> Converter | None:
@@ -182,11 +186,10 @@ def lookup(domain: str, op: str, opset: int) -> Converter | None:
     users = own(domain, op, opset)
     if users is not None:
         return users
-    fitting = [row for row in _TABLE.get((domain, op), ()) if row.since <= opset]
     known = TABLE_OPSETS.get(domain)
     if known is not None and opset > known and schema_version(domain, op, opset) > known:
         return None
-    return fitting[-1] if fitting else None
+    return _fitting(_TABLE.get((domain, op), ()), opset)
 
 
 def schema_version(domain: str, op: str, opset: int) -> int:

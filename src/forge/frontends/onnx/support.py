@@ -38,6 +38,7 @@ class Use:
 class _Search:
     own: Mapping[FunctionKey, onnx.FunctionProto]
     found: dict[tuple[str, str, str], Use] = field(default_factory=dict)
+    ways: dict[tuple[FunctionKey, int], tuple[str, onnx.FunctionProto | None]] = field(default_factory=dict)
     visited: set[tuple[FunctionKey, tuple[tuple[str, int], ...]]] = field(default_factory=set)
 
     def nodes(self, nodes: Iterable[onnx.NodeProto], opsets: dict[str, int], prefix: str = "") -> None:
@@ -51,13 +52,18 @@ class _Search:
     def node(self, node: onnx.NodeProto, opsets: dict[str, int], name: str) -> None:
         domain = registry.canonical_domain(node.domain)
         opset = opsets.get(domain, 1)
-        how, function = self.resolve(node, domain, opset)
-        use = self.found.setdefault((domain, node.op_type, how), Use(domain, node.op_type, opset, how, name))
-        use.count += 1
+        called = functions.key(node), opset
+        if called not in self.ways:
+            self.ways[called] = self.resolve(node, domain, opset)
+        how, function = self.ways[called]
+        kind = domain, node.op_type, how
+        if kind not in self.found:
+            self.found[kind] = Use(domain, node.op_type, opset, how, name)
+        self.found[kind].count += 1
         if function is None:
             return
         inner = {**opsets, **{registry.canonical_domain(o.domain): o.version for o in function.opset_import}}
-        visit = (functions.key(node), tuple(sorted(inner.items())))
+        visit = (called[0], tuple(sorted(inner.items())))
         if visit not in self.visited:
             self.visited.add(visit)
             self.nodes(function.node, inner, f"{name}/")
