@@ -15,6 +15,8 @@ from forge.ir.op import Trait
 from forge.ir.retype import substitute_in_graph
 from forge.ir.types import TensorType
 
+_UNREPEATABLE = Trait.RANDOM | Trait.STATEFUL
+
 
 def on_all_graphs(graph: Graph, edit: Callable[[Graph], int]) -> int:
     """``edit`` of ``graph`` and of the regions of its nodes, innermost first; the sum of its results."""
@@ -96,7 +98,7 @@ def attribute_symbols(value: Any) -> Iterator[str]:
 
 def is_mergeable(node: Node) -> bool:
     """Whether two evaluations of the node give the same."""
-    return not node.op_def.traits & (Trait.RANDOM | Trait.STATEFUL) and not node.regions
+    return not node.regions and not node.op_def.traits & _UNREPEATABLE
 
 
 def only_use(graph: Graph, value: Value) -> Node | None:
