@@ -59,8 +59,13 @@ def canonical(dtype: Any) -> DType:
 def _numpy_name(dtype: Any) -> str:
     if dtype is None:  # which NumPy takes for float64
         return "None"
-    description = np.dtype(dtype)
-    return "string" if description.kind in "UOT" else description.name
+    return _described(np.dtype(dtype))
+
+
+@cache
+def _described(dtype: np.dtype[Any]) -> str:
+    """The name; NumPy makes the text anew each time, and every constant asks."""
+    return "string" if dtype.kind in "UOT" else dtype.name
 
 
 @cache

@@ -55,7 +55,7 @@ def _frozen(value: Any) -> Any:
         if value.dtype == object:
             return id(value)
         sample = value if value.size <= SAMPLE else value.reshape(-1)[:: value.size // SAMPLE]
-        return (str(value.dtype), value.shape, hashlib.sha256(sample.tobytes()).digest())
+        return (value.dtype, value.shape, hashlib.sha256(sample.tobytes()).digest())
     if isinstance(value, tuple):
         return tuple(map(_frozen, value))
     return (type(value).__name__, repr(value))
