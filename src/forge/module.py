@@ -269,8 +269,8 @@ class IRModule:
             dtype: element types of inputs by name, in place of the model's; a single one is for those that the model leaves open.
             opset: read the default domain as this opset instead of what the model declares.
             freeze_params: initialisers become constants; False keeps them as inputs, with their values in ``IRModule.params``.
-            convert_config: options of converters, by name: ``use_nt_batch_matmul`` writes products of rank 3 as
-                ``nn.batch_matmul`` with a transposed right side.
+            convert_config: options of converters, by name: ``use_nt_batch_matmul`` (default True) writes products of rank 3 as
+                ``nn.batch_matmul`` with a transposed right side; they are compiled alike.
             export_node_renamed_model_path: write the model with a name for every node to this path, and its external data
                 beside it.
 

@@ -137,12 +137,13 @@ def test_freeze_params() -> None:
     np.testing.assert_allclose(free.get_inference_function()(X), frozen.get_inference_function()(X), rtol=1e-4, atol=1e-5)
 
 
-@works("parameter `convert_config`: `use_nt_batch_matmul` writes products of rank 3 as `nn.batch_matmul`")
+@works("parameter `convert_config`: `use_nt_batch_matmul` (default True) writes products of rank 3 as `nn.batch_matmul`")
 def test_convert_config() -> None:
     proto = model("g (float[b, 3, 4] x, float[b, 4, 5] w) => (float[b, 3, 5] y) { y = MatMul(x, w) }")
     (product,) = [n for n in forge.from_onnx(proto, convert_config={"use_nt_batch_matmul": True}) if "matmul" in n.op]
     assert (product.op, product.attributes["transpose_b"]) == ("nn.batch_matmul", True)
     assert ops(forge.from_onnx(proto, convert_config={"use_nt_batch_matmul": False}).mod) == ["nn.matmul"]
+    assert "nn.batch_matmul" in forge.from_onnx(proto).operators
     for wrong in ({"use_magic": True}, {"use_nt_batch_matmul": 1}, ["use_nt_batch_matmul"]):
         with pytest.raises(OptionError, match="convert_config"):
             forge.from_onnx(proto, convert_config=wrong)  # type: ignore[arg-type]

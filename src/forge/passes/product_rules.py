@@ -44,6 +44,12 @@ def outer_product(graph: Graph, node: Node) -> Value | None:
     return before(graph, node).call("multiply", column, row, name=node.name)
 
 
+def batch_matmul_as_matmul(graph: Graph, node: Node) -> Value | None:
+    """batch_matmul(a, b) == matmul(a, b), which has no bounds on ranks"""
+    attributes = {name: node.attributes[name] for name in ("transpose_a", "transpose_b", "out_dtype")}
+    return before(graph, node).call("nn.matmul", *node.operands, name=node.name, **attributes)
+
+
 def dense_of_one_feature(graph: Graph, node: Node) -> Value | None:
     """dense(x, w) == x * w for the only feature x"""
     data, weight = data_of(node), node.operands[1]
@@ -61,6 +67,6 @@ def _keeps_dtype(node: Node) -> bool:
 RULES: dict[str, tuple[Rule, ...]] = {
     **dict.fromkeys(LAYOUTS, (convolution_of_one_term,)),
     "nn.matmul": (outer_product,),
-    "nn.batch_matmul": (outer_product,),
+    "nn.batch_matmul": (batch_matmul_as_matmul,),
     "nn.dense": (dense_of_one_feature,),
 }

@@ -319,7 +319,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "take": (take_of_transpose, take_of_view),
     "nn.dense": (dense_of_view,),
     "nn.matmul": (matmul_of_transpose,),
-    "nn.batch_matmul": (matmul_of_transpose,),
     **dict.fromkeys(ACTIVATIONS, (elementwise_of_view,)),
     **dict.fromkeys(ARITHMETIC, (elementwise_of_view, sum_of_views)),
     "divide": (elementwise_of_view,),

@@ -166,8 +166,9 @@ def test_parameter_that_stands_for_an_attribute_is_no_input() -> None:
 
 def test_convert_config() -> None:
     graph = "g (float[2, 3, 4] x, float[2, 4, 5] z) => (float[2, 3, 5] y) { y = MatMul(x, z) }"
-    assert ops(import_model(model(graph))) == ["nn.matmul"]
-    assert ops(import_model(model(graph), convert_config={"use_nt_batch_matmul": True})) == ["transpose", "nn.batch_matmul"]
+    assert ops(import_model(model(graph), convert_config={"use_nt_batch_matmul": False})) == ["nn.matmul"]
+    assert ops(import_model(model(graph))) == ["transpose", "nn.batch_matmul"]
+    assert ops(import_model(model(graph.replace("float[2, 4, 5]", "float[1, 4, 5]")))) == ["nn.matmul"]
     proto = model(graph)
     x, z = example(0, 2, 3, 4), example(1, 2, 4, 5)
     np.testing.assert_allclose(run(proto, x, z, convert_config={"use_nt_batch_matmul": True})[0], x @ z, rtol=1e-5, atol=1e-6)

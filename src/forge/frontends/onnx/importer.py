@@ -30,7 +30,7 @@ from forge.ir.types import TensorType, Type, UnrankedType, substitute
 
 ShapeDict = Mapping[str, Sequence[Any]]
 DEFAULT_DTYPE = "float32"
-CONVERT_CONFIG = {"use_nt_batch_matmul": False, "drop_zipmap": False}
+CONVERT_CONFIG = {"use_nt_batch_matmul": True, "drop_zipmap": False}
 
 converters.load_all()
 
@@ -56,7 +56,8 @@ def import_model(
         opset: version of the default operator set, instead of what the model says.
         freeze_params: weights become constants; otherwise inputs of main after the model's own, with their values in
             ``Module.params`` (small integer vectors, which steer operators, are constants all the same).
-        convert_config: ``use_nt_batch_matmul``: products of rank 3 become ``nn.batch_matmul`` with a transposed right side.
+        convert_config: ``use_nt_batch_matmul`` (default True): products of rank 3 become ``nn.batch_matmul`` with a transposed
+            right side.
             ``drop_zipmap``: the results of ZipMap, maps, which compiled models lack, are the tensors of scores instead.
         export_node_renamed_model_path: writes the model there, with a name for each node.
 

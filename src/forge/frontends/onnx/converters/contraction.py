@@ -18,9 +18,14 @@ def matmul(g: Context, a: Value, b: Value) -> Value:
     """NumPy's product. A constant matrix on the right becomes the weight of ``nn.dense``."""
     if b.rank == 2 and a.rank >= 1 and g.array(b) is not None:
         return dense(g, a, b, transposed=False)
-    if a.rank == 3 and b.rank == 3 and g.convert_config.get("use_nt_batch_matmul"):
+    if g.convert_config.get("use_nt_batch_matmul") and a.rank == b.rank == 3 and _fits(a, b):
         return g.call("nn.batch_matmul", a, g.call("transpose", b, axes=(0, 2, 1)), transpose_b=True)
     return products.matmul(g, a, b)
+
+
+def _fits(a: Value, b: Value) -> bool:
+    """Whether batches and summed axes are known to be equal."""
+    return dims.equal(a.shape[0], b.shape[0]) and dims.equal(a.shape[2], b.shape[1])
 
 
 def dense(g: Context, x: Value, weight: Value, transposed: bool) -> Value:

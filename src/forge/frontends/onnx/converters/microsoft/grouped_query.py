@@ -106,14 +106,17 @@ def group_query_attention(
     v_scale: Value | None = None,
     q_norm_weight: Value | None = None,
     k_norm_weight: Value | None = None,
+    query_seqlens: Value | None = None,
     *,
     causal: int = 1,
     do_rotary: int = 0,
+    k_norm_epsilon: float | None = None,
     k_quant_type: str = "NONE",
     kv_cache_bit_width: int = 0,
     kv_num_heads: int,
     local_window_size: int = -1,
     num_heads: int,
+    q_norm_epsilon: float | None = None,
     qk_norm_epsilon: float = 1e-6,
     qk_output: int = 0,
     rotary_interleaved: int = 0,
@@ -128,10 +131,13 @@ def group_query_attention(
     Present keys and values are as long as ``total_sequence_length`` or the past, whichever is longer; what is behind the new
     ones is 0. Queries behind the valid keys, padding of a first call, have no meaning.
     """
+    if query_seqlens is not None:
+        raise g.unsupported("query_seqlens: got numbers of valid tokens; supported: none, all tokens of the query are valid")
     _check_options(g, k_quant_type, v_quant_type, kv_cache_bit_width, sliding_window_cache, qk_output, causal, k_scale, v_scale)
     heads = _heads(g, query, key, value, num_heads, kv_num_heads)
     places = _places(g, query, seqlens_k, total_sequence_length)
-    turned = [_normed(g, x, weight, qk_norm_epsilon) for x, weight in zip(heads, (q_norm_weight, k_norm_weight))]
+    norms = ((q_norm_weight, q_norm_epsilon), (k_norm_weight, k_norm_epsilon))
+    turned = [_normed(g, x, weight, own or qk_norm_epsilon) for x, (weight, own) in zip(heads, norms)]
     if do_rotary:
         turned = _rotated(g, turned, places, cos_cache, sin_cache, position_ids, bool(rotary_interleaved))
     present = [_cached(g, past, new, places) for past, new in ((past_key, turned[1]), (past_value, heads[2]))]

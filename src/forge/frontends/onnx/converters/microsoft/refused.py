@@ -26,13 +26,22 @@ _REASONS = {
         "PagedAttention", "SparsePagedAttention",
     ),
     "sequences packed without padding, for GPUs; turn the optimiser's packing mode off": (
-        "PackedAttention", "PackedMultiHeadAttention", "PackedSparseAttentionIndexer", "RemovePadding", "RestorePadding",
+        "PackedAttention", "PackedMultiHeadAttention", "PackedSparseAttentionIndexer",
+        "PackedSparseAttentionIndexerMerge", "RemovePadding", "RestorePadding",
         "VarlenCausalConvWithState", "VarlenNGramHashMapping",
     ),
     "attention to blocks or windows that are chosen while the model runs; export the model with dense attention": (
         "SparseAttention", "SparseAttentionIndexer", "DynamicSparseAttention", "LongformerAttention",
     ),
-    "several matrix products in one node, for GPUs; save the model before they are merged": ("MatMulNBitsMlp", "MatMulNBitsQkv"),
+    "several matrix products in one node, for GPUs; save the model before they are merged": (
+        "MatMulNBitsMlp", "MatMulNBitsQkv", "MatMulNBitsQLoRA", "RouterGateUpProj", "RMSNormRotary",
+    ),
+    "weights in blocks of a format of GPUs; quantise the model again, which gives MatMulNBits and GatherBlockQuantized": (
+        "GatherPacked", "MatMulPacked", "MoEPacked",
+    ),
+    "a step of speculative decoding that a server drives; export the model without it": (
+        "ConvStateReplay", "GatedDeltaNetStateReplay", "Mamba2Verify", "SpeculativePrefixCommit",
+    ),
     "an older packing of four bits without documentation; quantise the model again, which gives MatMulNBits": ("MatMulFpQ4",),
     "states are rounded to eight bits after each step; quantise the model without its recurrent layers": ("DynamicQuantizeLSTM",),
     "a recurrent layer with an attention of its own; export the layer in its parts": ("AttnLSTM",),
@@ -41,8 +50,9 @@ _REASONS = {
     "separators are regular expressions of RE2 over UTF-8; split the text before the model": ("Tokenizer",),
     "there is no converter yet; export the model in parts, without onnxruntime's fusions": (
         "BranchwiseRMSNorm", "CausalConvWithState", "DynamicTimeWarping", "EngramGate", "GatedDeltaNet",
-        "GatedRelativePositionBias", "HyperConnectionPostMix", "HyperConnectionPreMix", "LinearAttention", "LinearAttentionGate",
-        "MRotaryEmbedding", "MoE", "NGramHashMapping", "QMoE",
+        "GatedRelativePositionBias", "HyperConnectionLowRankMix", "HyperConnectionPostMix", "HyperConnectionPreMix",
+        "LinearAttention", "LinearAttentionGate", "MRotaryEmbedding", "MoE", "MoEGroupRouter", "NGramHashMapping", "QMoE",
+        "SwiGLU",
     ),
 }
 _BLOCKED = ("AveragePool", "Conv", "GlobalAveragePool", "GlobalMaxPool", "MaxPool", "ReorderInput", "ReorderOutput", "Upsample")

@@ -228,8 +228,10 @@ def _complex_product(g: Context, a: Value, b: Value, *, conjugated: bool) -> Val
 
 
 @converts("GatedAdd", domain=DOMAIN)
-def gated_add(g: Context, x: Value, y: Value, gate: Value) -> Value:
+def gated_add(g: Context, x: Value, y: Value, gate: Value, gate_weight: Value | None = None) -> Value:
     """``x + gate * y``; the gate is one number for each row."""
+    if gate_weight is not None:
+        raise g.unsupported("gate_weight: got a projection of the gate; supported: none; compute the gate before the node")
     if gate.rank != x.rank or dims.different(gate.shape[-1], 1):
         raise g.invalid(f"gate: got {gate.type}; expected rank {x.rank} and a last axis of 1")
     return (Term(g, x) + Term(g, gate) * Term(g, y)).value
