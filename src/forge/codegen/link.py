@@ -106,7 +106,7 @@ def _digest(compiler: list[str], sources: Path) -> str:
 
 @cache
 def _description(compiler: tuple[str, ...], surroundings: tuple[str | None, ...], *program: int) -> str:
-    """What a compiler tells of itself, its version and what it compiles for; asked once a process and program."""
+    """A compiler's version and default target, as it reports them; asked once per process and program."""
     return _run([*compiler, "-v"], "tell its version")
 
 

@@ -46,7 +46,7 @@ def run_with_params(module: Module, context: PassContext) -> int:
 
 
 def _weights(node: Node) -> Iterator[tuple[Node, int]]:
-    """Operands that may be weights: of a normalisation, and of what is before it up to a weighted operator."""
+    """Operands that may be weights: those of a normalisation, and of the operators before it, up to a weighted one."""
     yield from ((node, position) for position in range(1, len(node.operands)))
     value = node.operands[0]
     while value is not None and value.producer is not None and len(value.uses) == 1:
