@@ -11,13 +11,19 @@ import numpy as np
 
 from forge import dtypes
 from forge.codegen.testing import build
+from forge.target import Target
+from forge.target.features import host_features
 from forge.tir import expr as tir
 from forge.tir import interp, stmt
 from forge.tir.expr import Buffer, Expr
 
 Array = np.ndarray[Any, Any]
 
-LEVELS = ("llvm -mcpu=x86-64", "llvm -mcpu=x86-64-v2", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v4", "llvm")
+LEVELS = tuple(
+    level for level in ("llvm -mcpu=x86-64", "llvm -mcpu=x86-64-v2", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v4", "llvm")
+    if set(Target.parse(level).features) <= set(host_features())
+)
+"""Targets whose code this machine can run."""
 
 
 def map_function(

@@ -15,7 +15,8 @@ from tests.ops.case import Case, f32, i64, row
 
 CASES = [
     row("exp", [f32(300, 1000)]), row("sum", [f32(300, 1000)], axis=1), row("sum", [f32(300, 1000)], axis=0),
-    row("sum", [f32(300, 1000)]), row("argmax", [f32(300, 1000)], axis=1), row("nn.softmax", [f32(300, 1000)]),
+    row("sum", [f32(300, 1000, low=0, high=1)]),  # of one sign: the error of a sum is relative to that of the magnitudes
+    row("argmax", [f32(300, 1000)], axis=1), row("nn.softmax", [f32(300, 1000)]),
     row("nn.layer_norm", [f32(300, 1000), f32(1000), f32(1000)]), row("transpose", [f32(300, 1000)]),
     row("sort", [f32(300, 1000)]), row("cumsum", [f32(300, 1000)], axis=1), row("cumsum", [f32(300000)], axis=0),
     row("take", [f32(300, 1000), i64(400, low=-300, high=299)], axis=0),
