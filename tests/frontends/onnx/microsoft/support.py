@@ -15,12 +15,16 @@ from forge.frontends.onnx import import_model
 from forge.frontends.onnx.tensors import element_code
 from forge.ir.nodes import Module
 from forge.ops.base import Accuracy
+from forge.target import Target
 from tests import guard_runtime
 from tests.frontends.onnx.support import evaluate, onnxruntime_outputs
 from tests.ops import compare
 
 DOMAIN = "com.microsoft"
 OPSET = 17
+
+HAS_VNNI = bool({"avx512vnni", "avxvnni"} & set(Target.parse("llvm").features))
+"""Whether onnxruntime's products of uint8 and int8 are exact here; elsewhere pairs of them saturate unless int8 has 7 bits."""
 
 Arrays = Sequence[np.ndarray]
 

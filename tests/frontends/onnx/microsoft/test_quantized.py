@@ -9,13 +9,9 @@ import pytest
 
 from forge.errors import OpAttributeInvalid, OpAttributeUnimplemented
 from forge.frontends.onnx import import_model
-from forge.target import Target
-from tests.frontends.onnx.microsoft.support import check, floats, ints, node_model, onnxruntime_outputs
+from tests.frontends.onnx.microsoft.support import HAS_VNNI, check, floats, ints, node_model, onnxruntime_outputs
 
 TYPES = [np.uint8, np.int8]
-
-
-HAS_VNNI = bool({"avx512vnni", "avxvnni"} & set(Target.parse("llvm").features))
 
 
 def codes(seed: int, dtype: Any, *shape: int) -> np.ndarray:
