@@ -298,6 +298,14 @@ def test_other_numbers_are_refused() -> None:
         dims.symbol("n") + 1.5  # type: ignore[operator]
 
 
+@pytest.mark.parametrize(("text", "expected"), [
+    ("9223372036854775807*n", True), ("9223372036854775808*n", False), ("n // 9223372036854775807", True),
+    ("n // 9223372036854775808", False), ("1 + m*min(n % 9223372036854775808, k)", False), ("n - 9223372036854775808", True),
+])
+def test_numbers_of_native_code(text: str, expected: bool) -> None:
+    assert dims.is_int64(dims.parse(text)) is expected
+
+
 def test_symbols_in_order_of_appearance() -> None:
     assert dims.symbols(dims.parse("n + m"), dims.parse("(k // 3)*j")) == ["m", "n", "k", "j"]
     assert dims.symbols(3) == []

@@ -321,6 +321,15 @@ def bounds(dim: Dim, largest: int | None = None) -> tuple[int | None, int | None
     return low, high
 
 
+def is_int64(dim: Dim) -> bool:
+    """Whether all numbers in ``dim`` are int64, the type in which native code evaluates it."""
+    limit = 1 << 63
+    return all(
+        -limit <= coefficient < limit and all(isinstance(a, Symbol) or (is_int64(a.a) and is_int64(a.b)) for a in monomial)
+        for monomial, coefficient in _terms(dim)
+    )
+
+
 def parse(text: str) -> Dim:
     """Reads what ``str`` writes (integers, names, quoted names, + - * // %, min, max, parentheses).
 

@@ -89,7 +89,7 @@ def _fits(dim: DimExpr, dtype: str) -> bool:
     For all sizes in types of 16 bits and less; in wider ones, in which models compute sizes, as long as no product of sizes
     exceeds ``_LARGEST_PRODUCT``. What has no known bounds is taken to be an int64.
     """
-    if dtype == "bool":
+    if dtype == "bool" or not dims.is_int64(dim):
         return False
     smallest, greatest = dtypes.integer_range(dtype)
     low, high = dims.bounds(dim, _LARGEST_PRODUCT.get(dtypes.bits(dtype)))

@@ -197,6 +197,14 @@ def test_compiled(dtype: str, shape: str) -> None:
     assert_equal(module.get_inference_function()(X), expected_of(calls, dtype))
 
 
+@pytest.mark.parametrize("constant", [3, 1 << 63, (1 << 64) - 1])
+def test_compiled_with_numbers_beyond_int64(constant: int) -> None:
+    """Native code evaluates sizes as int64: what holds larger numbers is left to the tensors of the run."""
+    calls = [(case, constant) for case in CASES if case.op in ("Div", "Mod", "Max", "Min") and not case.swapped]
+    module = forge.from_onnx(graph_of(calls, "uint64", SHAPES["symbolic"]))
+    assert_equal(module.get_inference_function()(X), expected_of(calls, "uint64"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", DTYPES)
