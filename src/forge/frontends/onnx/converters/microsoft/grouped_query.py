@@ -141,10 +141,9 @@ def group_query_attention(
     if do_rotary:
         turned = _rotated(g, turned, places, cos_cache, sin_cache, position_ids, bool(rotary_interleaved))
     present = [_cached(g, past, new, places) for past, new in ((past_key, turned[1]), (past_value, heads[2]))]
-    sink = _sink(g, head_sink, smooth_softmax, num_heads)
     out = _attended(
-        g, turned[0], present[0], present[1], places, attention_bias, sink, scale=scale or None, softcap=softcap,
-        window=local_window_size,
+        g, turned[0], present[0], present[1], places, attention_bias,
+        _sink(g, head_sink, smooth_softmax, num_heads), scale=scale or None, softcap=softcap, window=local_window_size,
     )
     batch, length = query.shape[:2]
     joined = g.reshape(g.call("transpose", out, axes=(0, 2, 1, 3)), (batch, length, out.shape[1] * out.shape[3]))
