@@ -50,6 +50,8 @@ _MODULES = {
     "relay": "forge.relay",
     "transform": "forge.transform",
 }
+# Packages that register operators. The graph IR knows none itself: it imports these at the first question about one.
+OPERATOR_LIBRARIES = ["forge.ops"]
 
 __all__ = [
     "ForgeError", "IRModule", "OpAttributeInvalid", "OpNotImplemented", "PassContext", "RelayModule", "Runtime", "TVMError",

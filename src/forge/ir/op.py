@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
 from functools import cache, cached_property
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+import forge
 from forge.errors import InvalidGraphError
 from forge.ir import attributes
 from forge.ir.batch import UNDECLARED, Batch, MixesBatch
@@ -150,6 +151,7 @@ class OpDef(Generic[A]):
 
 
 REGISTRY: dict[str, OpDef[Any]] = {}
+_MODULES: dict[str, str] = {}  # the module that registers an operator when it is first used
 
 
 def register(op: OpDef[Any]) -> OpDef[Any]:
@@ -160,9 +162,14 @@ def register(op: OpDef[Any]) -> OpDef[Any]:
     return op
 
 
+def register_lazily(operators: Mapping[str, Iterable[str]]) -> None:
+    """Declares operators by the module that registers them; it is imported when one of them is first used."""
+    _MODULES.update((name, module) for module, names in operators.items() for name in names)
+
+
 def is_operator(name: str) -> bool:
     """Whether an operator is called ``name``."""
-    return name in REGISTRY or name in _with_library()
+    return name in REGISTRY or name in _names()
 
 
 def get_op(name: str) -> OpDef[Any]:
@@ -173,26 +180,31 @@ def get_op(name: str) -> OpDef[Any]:
     """
     if not is_operator(name):
         raise InvalidGraphError(unknown_operator(name))
+    if name not in REGISTRY:
+        importlib.import_module(_MODULES[name])
     return REGISTRY[name]
 
 
 def unknown_operator(name: str) -> str:
-    """What to tell of a name that no operator has."""
-    near = difflib.get_close_matches(name, _with_library(), 3)
+    """Error text for an unknown operator name."""
+    near = difflib.get_close_matches(name, _names(), 3)
     return f"unknown operator {name!r}" + (f"; did you mean {' or '.join(near)}" if near else "")
 
 
 def all_ops() -> Iterator[OpDef[Any]]:
-    """Every operator, in order of registration."""
-    yield from list(_with_library().values())
+    """Every operator, in order of registration; loads all of them."""
+    for name in _names():
+        get_op(name)
+    yield from list(REGISTRY.values())
 
 
 @cache
-def _library() -> None:
-    """Loads the operators that come with Forge: at the first question about one, so that importing the IR stays quick."""
-    importlib.import_module("forge.ops")
+def _load_libraries() -> None:
+    """Imports ``forge.OPERATOR_LIBRARIES``: at the first question about an operator, so that importing the IR stays quick."""
+    for library in forge.OPERATOR_LIBRARIES:
+        importlib.import_module(library)
 
 
-def _with_library() -> dict[str, OpDef[Any]]:
-    _library()
-    return REGISTRY
+def _names() -> list[str]:
+    _load_libraries()
+    return [*REGISTRY, *(name for name in _MODULES if name not in REGISTRY)]

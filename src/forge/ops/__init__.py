@@ -1,5 +1,8 @@
-"""The operators. Importing this package fills the registry (``forge.ir.op.REGISTRY``)."""
+"""The operators. Importing this package registers those of the core, and declares those of the optional families."""
 
+from importlib import import_module
+
+from forge.ir.op import register_lazily
 from forge.ops import (  # noqa: F401
     activation,
     arrangement,
@@ -48,12 +51,22 @@ from forge.ops import (  # noqa: F401
     shape_ops,
     slicing,
     sorting,
-    special,
     spectral,
     strings,
     trees,
     window,
 )
 from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, Trait, register
+
+# Subpackages that the core works without. Each holds a table ``OPERATORS``: the modules that register its operators, when one
+# is first used, with their names. Where such a subpackage is deleted, its operators are unknown.
+OPTIONAL_FAMILIES = ("special",)
+
+for _family in OPTIONAL_FAMILIES:
+    try:
+        register_lazily(import_module(f"forge.ops.{_family}").OPERATORS)
+    except ModuleNotFoundError as error:
+        if error.name != f"forge.ops.{_family}":
+            raise
 
 __all__ = ["Accuracy", "Kind", "NoAttrs", "Op", "Operand", "Trait", "register"]

@@ -13,10 +13,10 @@ from statistics import NormalDist
 import numpy as np
 
 from forge import te
-from forge.ops import special_tables as tables
 from forge.ops.base import Accuracy, Trait
 from forge.ops.elementwise_base import Row, register_rows
 from forge.ops.signatures import Array
+from forge.ops.special import tables
 from forge.te import Expr
 
 WORK = "float64"
