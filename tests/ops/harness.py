@@ -131,7 +131,7 @@ def _evaluate_node(node: Node, values: Mapping[Value, Any], symbols: dict[str, i
     for name, definition in op.define_symbols(placeholders, node.attrs, types).items():
         symbols[name] = evaluate_scalar(definition, inputs, symbols)
     try:
-        tensors = op.lower(placeholders, node.attrs, types)
+        tensors = op.lower(tuple(placeholders), node.attrs, types)
     except NotImplementedError as error:
         raise NotLowered(node.op) from error
     results = []

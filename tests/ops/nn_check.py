@@ -78,7 +78,7 @@ def decomposed(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray] |
 def run_lowering(graph: Graph, arrays: Sequence[np.ndarray | None], symbols: dict[str, int]) -> list[np.ndarray]:
     node = graph.nodes[-1]
     tensors = [None if v is None else te.placeholder(v.shape, v.dtype, v.name) for v in node.operands]
-    results = node.op_def.lower(tensors, node.attrs, [v.type for v in node.results])  # type: ignore[attr-defined]
+    results = node.op_def.lower(tuple(tensors), node.attrs, [v.type for v in node.results])  # type: ignore[attr-defined]
     known = {t: a for t, a in zip(tensors, arrays) if t is not None and a is not None}
     for tensor, value in zip(results, node.results):
         assert tensor.dtype == value.dtype

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, overload
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from forge.ir.batch import UNDECLARED, Batch, MixesBatch
 from forge.ir.types import Type
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Graph, Node, Value
 
 
 class Trait(Flag):
@@ -49,19 +49,51 @@ class Accuracy(Flag):
     ACCUMULATING = auto()  # a sum of many products; the order of summation differs
 
 
-@dataclass(frozen=True)
-class Operand:
-    """One formal operand. ``variadic`` stands for any number (at the end of the list); ``optional`` may be absent (None).
+A = TypeVar("A")
+V = TypeVar("V", covariant=True)
 
-    ``holds``: "integers" (a vector of a length that is known when compiling, or a scalar) or "integer" (one element) for
-    what an attribute could say as well; "" for everything else, which ``infer`` checks.
+
+class Operand(Generic[V]):
+    """One formal operand, declared in the body of an operator's class: ``data = Operand()``.
+
+    ``variadic`` stands for any number (at the end of the list); ``optional`` may be absent (None). ``holds``: "integers" (a
+    vector of a length that is known when compiling, or a scalar) or "integer" (one element) for what an attribute could say
+    as well; "" for everything else, which ``infer`` checks. Read from an operator bound to a node (``OpDef.of``), it is the
+    value there: a Value, a Value or None, or a tuple of values.
     """
 
-    name: str
-    optional: bool = False
-    variadic: bool = False
-    doc: str = ""
-    holds: str = ""
+    @overload
+    def __init__(self: Operand[Value], name: str = "", *, doc: str = "", holds: str = "") -> None: ...
+    @overload
+    def __init__(
+        self: Operand[Value | None], name: str = "", *, optional: Literal[True], doc: str = "", holds: str = ""
+    ) -> None: ...
+    @overload
+    def __init__(self: Operand[tuple[Value, ...]], name: str = "", *, variadic: Literal[True], doc: str = "") -> None: ...
+
+    def __init__(
+        self, name: str = "", *, optional: bool = False, variadic: bool = False, doc: str = "", holds: str = ""
+    ) -> None:
+        self.name, self.optional, self.variadic, self.doc, self.holds = name, optional, variadic, doc, holds
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, bound: None, owner: type[Any]) -> Self: ...
+    @overload
+    def __get__(self, bound: OpDef[Any], owner: type[Any]) -> V: ...
+
+    def __get__(self, bound: OpDef[Any] | None, owner: type[Any]) -> Any:
+        if bound is None:
+            return self
+        position, values = bound.operands.index(self), bound.node.operands
+        if self.variadic:
+            return tuple(values[position:])
+        return values[position] if position < len(values) else None
+
+    def __repr__(self) -> str:
+        return f"Operand({self.name!r})"
 
 
 @dataclass(frozen=True)
@@ -69,7 +101,6 @@ class NoAttrs:
     """Attributes of an operator that has none."""
 
 
-A = TypeVar("A")
 ReferenceValue = Any  # np.ndarray; a list for sequences; None for an empty optional
 RegionRunner = Callable[["Graph", Sequence[ReferenceValue]], list[ReferenceValue]]
 
@@ -77,16 +108,48 @@ RegionRunner = Callable[["Graph", Sequence[ReferenceValue]], list[ReferenceValue
 class OpDef(Generic[A]):
     """Declaration and meaning of one operator. One stateless instance exists per operator.
 
-    Subclasses set the class variables; ``Attrs`` is a frozen dataclass whose fields, in order and with their defaults, are the
-    attributes; ``forge.ir.attributes`` tells which annotations are allowed and checks values against them.
+    Subclasses set the class variables and declare their operands, in order, after those of their base. ``Attrs`` is the frozen
+    dataclass in ``OpDef[...]``, whose fields, in order and with their defaults, are the attributes; ``forge.ir.attributes``
+    documents the annotations and checks values against them. What has no class body sets ``operands`` and ``Attrs`` itself.
+
+    ``Conv2D.of(node)`` is the operator bound to a node: ``conv.data``, ``conv.attrs.strides``, ``conv.result``.
     """
 
     name: ClassVar[str]
-    operands: ClassVar[tuple[Operand, ...]] = ()
+    operands: ClassVar[tuple[Operand[Any], ...]] = ()
     Attrs: ClassVar[type[Any]] = NoAttrs
     regions: ClassVar[tuple[str, ...]] = ()  # names of its regions
     traits: ClassVar[Trait] = Trait.NONE
     accuracy: ClassVar[Accuracy] = Accuracy.EXACT
+    node: Node  # of a bound operator
+
+    def __init_subclass__(cls) -> None:
+        declared = {name: o for base in reversed(cls.__mro__) for name, o in vars(base).items() if isinstance(o, Operand)}
+        if declared and "operands" not in vars(cls):
+            cls.operands = tuple(declared.values())
+        records = [a for base in vars(cls).get("__orig_bases__", ()) for a in get_args(base) if dataclasses.is_dataclass(a)]
+        if records and "Attrs" not in vars(cls):
+            cls.Attrs = records[0]  # type: ignore[assignment]
+
+    @classmethod
+    def of(cls, node: Node | None) -> Self | None:
+        """The operator bound to ``node``; None where that has an operator of another class."""
+        return node.op_def.bind(node) if node is not None and isinstance(node.op_def, cls) else None
+
+    def bind(self, node: Node) -> Self:
+        """This operator with the operands, attributes and results of ``node``, as they are when they are read."""
+        bound = self.__class__()
+        bound.node = node
+        return bound
+
+    @property
+    def attrs(self) -> A:
+        attrs: A = self.node.attrs
+        return attrs
+
+    @property
+    def result(self) -> Value:
+        return self.node.result
 
     def accuracy_on(self, dtype: str) -> Accuracy:
         """How exact results are for operands of this element type."""

@@ -46,8 +46,8 @@ class Op(OpDef[A]):
     kernel: ClassVar[str | None] = None
     lowering_missing: ClassVar[bool] = False  # no way to native code exists yet
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: A, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        """Tensor expressions of the results.
+    def lower(self, operands: tuple[Any, ...], attrs: A, results: Sequence[TensorType]) -> Sequence[Tensor]:
+        """Tensor expressions of the results. ``operands`` are tensors; None stands for an optional one that is absent.
 
         Shapes of ``operands`` are loop-IR expressions; dimensions of ``results`` are turned into them by ``te.shape_of_type``.
         """

@@ -48,7 +48,7 @@ def _through_reads(
     if len(types) != len(results):
         return None
     try:
-        made = op.lower(tensors, attrs, types)
+        made = op.lower(tuple(tensors), attrs, types)
     except (NotImplementedError, ForgeError, *MISFITS):
         return None
     found = batches_of_results(made, {t: b for t, b in zip(tensors, batches) if t is not None and b is not None})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -97,19 +97,22 @@ def conv_result_dtype(op: str, data: TensorType, weight: TensorType, out_dtype: 
     return out_dtype or data.dtype
 
 
-class _ConvBase(Op[Any]):
+C = TypeVar("C", bound="Conv2DAttrs | Conv2DTransposeAttrs")
+
+
+class _ConvBase(Op[C]):
     """What forward and transposed convolutions share."""
 
-    operands = (Operand("data"), Operand("weight"))
+    data, weight = Operand(), Operand()
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.REDUCTION
     spatial: ClassVar[str]
     weight_groups_axis: ClassVar[str]  # the kernel axis that holds only one group
 
-    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: Any) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: C) -> Sequence[Value] | None:
         return split_product(self, builder, operands, attrs)
 
-    def shape(self, data: Sequence[Any], weight: Sequence[Any], attrs: Any) -> ConvShape:
+    def shape(self, data: Sequence[Any], weight: Sequence[Any], attrs: C) -> ConvShape:
         """The geometry for operands of these shapes.
 
         Raises:
@@ -124,7 +127,7 @@ class _ConvBase(Op[Any]):
         taps = windows(self.name, sizes, attrs.strides, attrs.dilation, attrs.padding)
         return ConvShape(layout, kernel, out, attrs.groups, extents["O"], extents["I"], taps)
 
-    def check(self, data: TensorType, attrs: Any, shape: ConvShape) -> None:
+    def check(self, data: TensorType, attrs: C, shape: ConvShape) -> None:
         if attrs.groups < 1:
             raise fail(self.name, "groups", attrs.groups, "at least 1")
         channels = data.shape[shape.data.index("C")]
@@ -137,11 +140,11 @@ class _ConvBase(Op[Any]):
             for tap, size in zip(shape.taps, tuple_of(self.name, "kernel_size", attrs.kernel_size, len(shape.taps))):
                 require_equal(self.name, "kernel size of the weight", tap.size, size)
 
-    def out_extents(self, extents: dict[str, Dim], shape: ConvShape, attrs: Any) -> list[Any]:
+    def out_extents(self, extents: dict[str, Dim], shape: ConvShape, attrs: C) -> list[Any]:
         """Extents of the result along the spatial axes, for data of ``extents`` by letter."""
         raise NotImplementedError
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+    def infer(self, operands: Sequence[Value | None], attrs: C, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
         rank = len(self.spatial) + 2
         data = tensor_type(self.name, "data", operands[0], rank)
         weight = tensor_type(self.name, "weight", operands[1], rank)
@@ -154,7 +157,7 @@ class _ConvBase(Op[Any]):
         dtype = conv_result_dtype(self.name, data, weight, attrs.out_dtype)
         return [TensorType(tuple(result[letter] for letter in shape.out), dtype)]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
+    def reference(self, operands: Sequence[Any], attrs: C) -> Sequence[Any]:
         data, weight = operands
         shape = self.shape(data.shape, weight.shape, attrs)
         dtype = accumulator_dtype(attrs.out_dtype or dtypes.canonical(data.dtype))
@@ -164,13 +167,12 @@ class _ConvBase(Op[Any]):
         y = self.contract(x.astype(as_type), w.astype(as_type), shape, attrs)
         return [np.moveaxis(y, range(y.ndim), [shape.out.index(s) for s in "NC" + self.spatial])]
 
-    def contract(self, x: np.ndarray, w: np.ndarray, shape: ConvShape, attrs: Any) -> np.ndarray:
+    def contract(self, x: np.ndarray, w: np.ndarray, shape: ConvShape, attrs: C) -> np.ndarray:
         """The convolution of ``x[N, C, spatial]`` and ``w[O, I, spatial]``, batch and channels first."""
         raise NotImplementedError
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, Tensor], attrs: C, results: Sequence[TensorType]) -> Sequence[Tensor]:
         data, weight = operands
-        assert data is not None and weight is not None
         shape = self.shape(data.shape, weight.shape, attrs)
         dtype = results[0].dtype
         total = self.lower_sum(data, weight, shape, accumulator_dtype(dtype), te.shape_of(results[0].shape))
@@ -180,16 +182,15 @@ class _ConvBase(Op[Any]):
         """The sum over input channels and taps as a compute of extents ``out``."""
         raise NotImplementedError
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
-        weight = operands[1].type if hasattr(operands[1], "type") else operands[1]
-        channels = dict(zip(attrs.kernel_layout, weight.shape))
+    def flops(self, operands: Sequence[Any], attrs: C, results: Sequence[TensorType]) -> Any:
+        channels = dict(zip(attrs.kernel_layout, operands[1].shape))
         return 2 * self.flops_positions(operands, attrs, results) * dims.product(
             extent for letter, extent in channels.items() if letter != self.flops_free_axis
         )
 
     flops_free_axis: ClassVar[str]
 
-    def flops_positions(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Dim:
+    def flops_positions(self, operands: Sequence[Any], attrs: C, results: Sequence[TensorType]) -> Dim:
         return results[0].size
 
 
@@ -206,7 +207,7 @@ def tap_axes(shape: ConvShape, weight: Tensor, axes: list[Axis]) -> list[Expr]:
     return [reduction_axis(weight.shape[shape.kernel.index(s)], f"r{s.lower()}", axes) for s in shape.spatial]
 
 
-class _Conv(_ConvBase):
+class Conv(_ConvBase[Conv2DAttrs]):
     r"""Convolution (cross-correlation) with window positions ``p = o * stride + k * dilation - padding``.
 
     ``out[n, o, p] = sum over i < C / groups and taps k of data[n, g * C / groups + i, p(k)] * weight[o, i, k]``,
@@ -218,10 +219,10 @@ class _Conv(_ConvBase):
     weight_groups_axis = "I"
     flops_free_axis = "O"
 
-    def out_extents(self, extents: dict[str, Any], shape: ConvShape, attrs: Any) -> list[Any]:
+    def out_extents(self, extents: dict[str, Any], shape: ConvShape, attrs: Conv2DAttrs) -> list[Any]:
         return [tap.positions(extents[letter]) for letter, tap in zip(self.spatial, shape.taps)]
 
-    def contract(self, x: np.ndarray, w: np.ndarray, shape: ConvShape, attrs: Any) -> np.ndarray:
+    def contract(self, x: np.ndarray, w: np.ndarray, shape: ConvShape, attrs: Conv2DAttrs) -> np.ndarray:
         n = len(shape.taps)
         axes = range(2, 2 + n)
         counts = [tap.positions(x.shape[axis]) for axis, tap in zip(axes, shape.taps)]
@@ -261,24 +262,24 @@ class _Conv(_ConvBase):
 
 
 @register
-class Conv1D(_Conv):
-    __doc__ = _Conv.__doc__
+class Conv1D(Conv):
+    __doc__ = Conv.__doc__
     name = "nn.conv1d"
     Attrs = Conv1DAttrs
     spatial = "W"
 
 
 @register
-class Conv2D(_Conv):
-    __doc__ = _Conv.__doc__
+class Conv2D(Conv):
+    __doc__ = Conv.__doc__
     name = "nn.conv2d"
     Attrs = Conv2DAttrs
     spatial = "HW"
 
 
 @register
-class Conv3D(_Conv):
-    __doc__ = _Conv.__doc__
+class Conv3D(Conv):
+    __doc__ = Conv.__doc__
     name = "nn.conv3d"
     Attrs = Conv3DAttrs
     spatial = "DHW"
@@ -319,7 +320,7 @@ class Conv3DTransposeAttrs(Conv2DTransposeAttrs):
     kernel_layout: str = "IODHW"
 
 
-class _ConvTranspose(_ConvBase):
+class ConvTranspose(_ConvBase[Conv2DTransposeAttrs]):
     """Transposed convolution: the gradient of a convolution with respect to its data.
 
     Every input element adds its product with the weight to the outputs ``p = i * stride + k * dilation - padding``::
@@ -333,14 +334,14 @@ class _ConvTranspose(_ConvBase):
     weight_groups_axis = "O"
     flops_free_axis = "I"
 
-    def out_extents(self, extents: dict[str, Any], shape: ConvShape, attrs: Any) -> list[Any]:
+    def out_extents(self, extents: dict[str, Any], shape: ConvShape, attrs: Conv2DTransposeAttrs) -> list[Any]:
         extra = tuple_of(self.name, "output_padding", attrs.output_padding, len(self.spatial))
         return [
             (extents[letter] - 1) * w.stride + (w.size - 1) * w.dilation + 1 + more - w.before - w.after
             for letter, w, more in zip(self.spatial, shape.taps, extra)
         ]
 
-    def contract(self, x: np.ndarray, w: np.ndarray, shape: ConvShape, attrs: Any) -> np.ndarray:
+    def contract(self, x: np.ndarray, w: np.ndarray, shape: ConvShape, attrs: Conv2DTransposeAttrs) -> np.ndarray:
         extents = dict(zip(self.spatial, x.shape[2:]))
         sizes = [int(size) for size in self.out_extents(extents, shape, attrs)]
         full = [max((i - 1) * t.stride + (t.size - 1) * t.dilation + 1, size + t.before)
@@ -380,30 +381,30 @@ class _ConvTranspose(_ConvBase):
 
         return te.compute(out, body, name="conv_transpose", dtype=dtype)
 
-    def flops_positions(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Dim:
-        data = operands[0].type if hasattr(operands[0], "type") else operands[0]
-        return data.size  # type: ignore[no-any-return]
+    def flops_positions(self, operands: Sequence[Any], attrs: Conv2DTransposeAttrs, results: Sequence[TensorType]) -> Dim:
+        size: Dim = operands[0].size
+        return size
 
 
 @register
-class Conv1DTranspose(_ConvTranspose):
-    __doc__ = _ConvTranspose.__doc__
+class Conv1DTranspose(ConvTranspose):
+    __doc__ = ConvTranspose.__doc__
     name = "nn.conv1d_transpose"
     Attrs = Conv1DTransposeAttrs
     spatial = "W"
 
 
 @register
-class Conv2DTranspose(_ConvTranspose):
-    __doc__ = _ConvTranspose.__doc__
+class Conv2DTranspose(ConvTranspose):
+    __doc__ = ConvTranspose.__doc__
     name = "nn.conv2d_transpose"
     Attrs = Conv2DTransposeAttrs
     spatial = "HW"
 
 
 @register
-class Conv3DTranspose(_ConvTranspose):
-    __doc__ = _ConvTranspose.__doc__
+class Conv3DTranspose(ConvTranspose):
+    __doc__ = ConvTranspose.__doc__
     name = "nn.conv3d_transpose"
     Attrs = Conv3DTransposeAttrs
     spatial = "DHW"

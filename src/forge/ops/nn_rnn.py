@@ -81,10 +81,10 @@ class _Recurrent(Op[Any]):
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "rnn"
-    operands: ClassVar[tuple[Operand, ...]] = (
-        Operand("x"), Operand("w", optional=True), Operand("r"), Operand("bias", optional=True),
-        Operand("lengths", optional=True), Operand("h0", optional=True),
-    )
+    x = Operand()
+    w = Operand(optional=True)
+    r = Operand()
+    bias, lengths, h0 = Operand(optional=True), Operand(optional=True), Operand(optional=True)
     gates: ClassVar[int]
     functions: ClassVar[int]  # activations per direction
     states: ClassVar[int] = 1
@@ -233,7 +233,7 @@ class LSTM(_Recurrent):
 
     name = "nn.lstm"
     Attrs = LstmAttrs
-    operands = (*_Recurrent.operands, Operand("c0", optional=True), Operand("peephole", optional=True))
+    c0, peephole = Operand(optional=True), Operand(optional=True)
     gates, functions, states = 4, 3, 2
 
     def step(self, cell: _Direction, products: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:

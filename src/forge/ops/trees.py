@@ -107,7 +107,7 @@ class TreeEnsemble(Op[TreeEnsembleAttrs]):
         return results[0].shape[0] * roots.shape[0] * (attrs.steps + 1)
 
 
-def _table(value: Value | None, spec: Operand) -> Array | None:
+def _table(value: Value | None, spec: Operand[Any]) -> Array | None:
     """The contents of an operand that is a table."""
     if value is None and spec.optional:
         return None

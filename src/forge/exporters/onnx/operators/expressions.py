@@ -53,7 +53,7 @@ def export(g: Emitter, node: Node) -> list[Ref]:
     for name, definition in op.define_symbols(operands, node.attrs, types).items():
         g.sizes[dims.symbol(name)] = writer.size(definition)
     try:
-        tensors = op.lower(operands, node.attrs, types)
+        tensors = op.lower(tuple(operands), node.attrs, types)
     except NotImplementedError as error:
         raise g.unsupported("ONNX has no such operator") from error
     return [writer.tensor(t) for t in tensors]
