@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from forge.codegen import abi, control, conversions, dynamic
-from forge.codegen.functions import FunctionEmitter
+from forge.codegen.functions import FunctionEmitter, Parameter
 from forge.codegen.llvm import text
 from forge.codegen.module import ModuleEmitter, kernel_symbol
 from forge.errors import CompileError
@@ -188,7 +188,7 @@ def _emit_program(module: ModuleEmitter, program: Program, suffix: str, strings:
             module.add(line)
     entry = EntryEmitter(module, program, work, suffix)
     entry.emit(program.entry)
-    entry.finish(["ptr noundef readonly %call"], "hidden ")
+    entry.finish([Parameter("ptr", "%call", "noundef readonly")], "hidden ")
     expressions = _dim_expressions(program)
     module.add(_size_function(module, program, suffix))
     if expressions:

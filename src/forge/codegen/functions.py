@@ -8,7 +8,7 @@ range of iterations.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forge import dtypes
 from forge.codegen import abi, conversions, memory
@@ -27,6 +27,22 @@ UNROLLED_BODY = 40
 """Instructions of a loop's body from which on LLVM shall not unroll it further: more code, no more speed."""
 
 
+class Parameter(NamedTuple):
+    """A parameter of an LLVM function."""
+
+    type: str
+    name: str
+    attributes: str = "noundef"
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.attributes} {self.name}"
+
+
+HOST = Parameter("ptr", "%host")
+RANGE = (Parameter("i64", "%begin"), Parameter("i64", "%end"))
+"""The iterations that one call of a parallel loop's body runs."""
+
+
 class FunctionEmitter:
     """Emits the statements of one LLVM function of type i32; ends it with ``finish``."""
 
@@ -40,10 +56,10 @@ class FunctionEmitter:
         self._stack_bytes = 0
         self._chunks = 0
 
-    def finish(self, parameters: Iterable[str], linkage: str = "") -> None:
+    def finish(self, parameters: Iterable[Parameter], linkage: str) -> None:
         """Appends the function to the module."""
         self.builder.effect("ret i32 0")
-        header = f"define {linkage}i32 {self.symbol}({', '.join(parameters)}) #0 {{"
+        header = f"define {linkage}i32 {self.symbol}({', '.join(map(str, parameters))}) #0 {{"
         self.module.add("\n".join([header, self.builder.body(), "}"]))
 
     def emit(self, s: stmt.Stmt) -> None:
@@ -52,13 +68,12 @@ class FunctionEmitter:
             raise CompileError(f"codegen: {self.symbol}: no machine code for statement {type(s).__name__}")
         rule(self, s)
 
-    def buffer_parameter(self, buffer: tir.Buffer) -> str:
-        """The declaration of the parameter that points to ``buffer``."""
-        attributes = ["noalias"] if self.unaliased.get(buffer, False) else []
-        if not buffer.writable:
-            attributes.append("readonly")
+    def buffer_parameter(self, buffer: tir.Buffer) -> Parameter:
+        """The parameter that points to ``buffer``."""
+        noalias = "noalias " if self.unaliased.get(buffer, False) else ""
+        readonly = "" if buffer.writable else "readonly "
         alignment = buffer.alignment or dtypes.alignment(buffer.dtype)
-        return " ".join(["ptr", *attributes, "noundef", f"align {alignment}", self.e.pointers[buffer]])
+        return Parameter("ptr", self.e.pointers[buffer], f"{noalias}{readonly}noundef align {alignment}")
 
     def check_status(self, status: str) -> None:
         """Returns from the function where ``status`` is not 0."""
@@ -92,17 +107,17 @@ def emit_kernel(module: ModuleEmitter, function: stmt.Function) -> None:
     for position, buffer in enumerate(function.buffers):
         repeated = function.buffers.count(buffer) > 1
         if buffer in f.e.pointers:
-            parameters.append(f"ptr %unused{position}")
+            parameters.append(Parameter("ptr", f"%unused{position}"))
             continue
         f.e.pointers[buffer] = f"%buffer{position}"
         f.unaliased[buffer] = buffer not in shared and not repeated
         parameters.append(f.buffer_parameter(buffer))
     for position, var in enumerate(function.scalars):
-        parameters.append(f"i64 noundef %scalar{position}")
+        parameters.append(Parameter("i64", f"%scalar{position}"))
         f.e.env[var] = conversions.convert(f.e, f"%scalar{position}", tir.INDEX, var.dtype, 1)
         f.e.nonnegative_vars.add(var)
     f.emit(function.body)
-    f.finish([*parameters, "ptr noundef %host"], "hidden ")
+    f.finish([*parameters, HOST], "hidden ")
 
 
 def _seq(f: FunctionEmitter, s: stmt.Seq) -> None:
@@ -213,31 +228,31 @@ def _chunk_function(f: FunctionEmitter, s: stmt.For, captured: list[tir.Var], bu
     chunk.e.env = dict(f.e.env)
     chunk.e.nonnegative_vars = set(f.e.nonnegative_vars)
     chunk.unaliased = f.unaliased
-    types = []
+    parameters = []
     for position, buffer in enumerate(buffers):
         chunk.e.pointers[buffer] = f"%buffer{position}"
-        types.append(chunk.buffer_parameter(buffer))
+        parameters.append(chunk.buffer_parameter(buffer))
     for position, var in enumerate(captured):
         chunk.e.env[var] = f"%captured{position}"
-        types.append(f"{register_type(var.dtype, var.lanes)} noundef %captured{position}")
+        parameters.append(Parameter(register_type(var.dtype, var.lanes), f"%captured{position}"))
     index = scalar_type(s.var.dtype)
+    parameters.append(Parameter(index, "%base"))
     first = chunk.builder.value(f"add {index} %base, %begin")
     count = chunk.builder.value(f"sub {index} %end, %begin")
     _serial(chunk, s, first, count)
-    chunk.finish([*types, f"{index} noundef %base", "i64 noundef %begin", "i64 noundef %end", "ptr noundef %host"], "internal ")
-    return _thunk(thunk, chunk.symbol, [*types, f"{index} noundef %base"])
+    chunk.finish([*parameters, *RANGE, HOST], "internal ")
+    return _thunk(thunk, chunk.symbol, parameters)
 
 
-def _thunk(thunk: FunctionEmitter, chunk: str, parameters: list[str]) -> str:
+def _thunk(thunk: FunctionEmitter, chunk: str, captured: list[Parameter]) -> str:
     b = thunk.builder
     args = []
-    for position, parameter in enumerate(parameters):
-        type_ = parameter.split(" ", 1)[0]
+    for position, parameter in enumerate(captured):
         slot = b.value(f"getelementptr i64, ptr %closure, i64 {position}")
-        args.append(f"{type_} {b.value(f'load {type_}, ptr {slot}, align 8')}")
+        args.append(f"{parameter.type} {b.value(f'load {parameter.type}, ptr {slot}, align 8')}")
     status = b.value(f"call i32 {chunk}({', '.join([*args, 'i64 %begin', 'i64 %end', 'ptr null'])})")
     thunk.check_status(status)
-    thunk.finish(["i64 noundef %begin", "i64 noundef %end", "ptr noundef %closure"], "internal ")
+    thunk.finish([*RANGE, Parameter("ptr", "%closure")], "internal ")
     return thunk.symbol
 
 

@@ -84,14 +84,14 @@ def padding_pairs(op: str, padding: Any, n: int) -> tuple[tuple[Dim, Dim], ...]:
     return tuple(zip(both, both))
 
 
-def accumulator_dtype(dtype: str) -> str:
-    """What sums of values of ``dtype`` are kept in."""
+def compute_dtype(dtype: str) -> str:
+    """In which dtype functions and sums of values of ``dtype`` are computed."""
     return "float32" if dtype in HALF_TYPES else dtype
 
 
 def wide(array: np.ndarray) -> np.ndarray:
-    """``array`` as the dtype sums are kept in."""
-    return array.astype(dtypes.numpy_dtype(accumulator_dtype(dtypes.canonical(array.dtype))), copy=False)
+    """``array`` as the dtype that sums are computed in."""
+    return array.astype(dtypes.numpy_dtype(compute_dtype(dtypes.canonical(array.dtype))), copy=False)
 
 
 def cast_result(tensor: Tensor, dtype: str) -> Tensor:
@@ -205,6 +205,6 @@ def _pad(x: np.ndarray, pads: Sequence[tuple[int, int]], fill: Any) -> np.ndarra
 
 
 __all__ = [
-    "HALF_TYPES", "Window", "accumulator_dtype", "cast_result", "fail", "lowest", "normalize_axis", "padded_read",
+    "HALF_TYPES", "Window", "compute_dtype", "cast_result", "fail", "lowest", "normalize_axis", "padded_read",
     "padding_pairs", "require_equal", "require_positive", "sliding_windows", "tensor_type", "tuple_of", "wide", "windows",
 ]

@@ -16,8 +16,8 @@ from forge.ops.complex_products import split_product
 from forge.ops.layout import unblocked
 from forge.ops.nn_common import (
     Window,
-    accumulator_dtype,
     cast_result,
+    compute_dtype,
     fail,
     padded_read,
     require_equal,
@@ -160,7 +160,7 @@ class _ConvBase(Op[C]):
     def reference(self, operands: Sequence[Any], attrs: C) -> Sequence[Any]:
         data, weight = operands
         shape = self.shape(data.shape, weight.shape, attrs)
-        dtype = accumulator_dtype(attrs.out_dtype or dtypes.canonical(data.dtype))
+        dtype = compute_dtype(attrs.out_dtype or dtypes.canonical(data.dtype))
         x = np.moveaxis(data, [shape.data.index(s) for s in "NC" + self.spatial], range(data.ndim))
         w = np.moveaxis(weight, [shape.kernel.index(s) for s in "OI" + self.spatial], range(weight.ndim))
         as_type = dtypes.numpy_dtype(dtype)
@@ -175,7 +175,7 @@ class _ConvBase(Op[C]):
         data, weight = operands
         shape = self.shape(data.shape, weight.shape, attrs)
         dtype = results[0].dtype
-        total = self.lower_sum(data, weight, shape, accumulator_dtype(dtype), te.shape_of(results[0].shape))
+        total = self.lower_sum(data, weight, shape, compute_dtype(dtype), te.shape_of(results[0].shape))
         return [cast_result(total, dtype)]
 
     def lower_sum(self, data: Tensor, weight: Tensor, shape: ConvShape, dtype: str, out: Sequence[Expr]) -> Tensor:

@@ -20,8 +20,8 @@ from forge.ops.base import Accuracy, Kind, Op, Operand, register
 from forge.ops.infer_helpers import expect_rank
 from forge.ops.nn_common import (
     Window,
-    accumulator_dtype,
     cast_result,
+    compute_dtype,
     fail,
     padded_read,
     real_tensor,
@@ -92,7 +92,7 @@ class _PackedConv(Op[PackedConv2DAttrs]):
         return sliding_windows(x, (2, 3), taps, counts, 0)
 
     def accumulator(self, data: np.ndarray, attrs: Any) -> np.dtype[Any]:
-        return dtypes.numpy_dtype(accumulator_dtype(attrs.out_dtype or dtypes.canonical(data.dtype)))
+        return dtypes.numpy_dtype(compute_dtype(attrs.out_dtype or dtypes.canonical(data.dtype)))
 
 
 @register
@@ -141,7 +141,7 @@ class Conv2DNCHWc(_PackedConv):
     def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         data, weight = operands
         assert data is not None and weight is not None
-        dtype = accumulator_dtype(results[0].dtype)
+        dtype = compute_dtype(results[0].dtype)
         axes: list[Axis] = []
         channel = reduction_axis(te.const(attrs.in_channels), "ri", axes)
         v, u = (reduction_axis(weight.shape[axis], name, axes) for axis, name in ((2, "rh"), (3, "rw")))
@@ -197,7 +197,7 @@ class DepthwiseConv2DNCHWc(_PackedConv):
     def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         data, weight = operands
         assert data is not None and weight is not None
-        dtype = accumulator_dtype(results[0].dtype)
+        dtype = compute_dtype(results[0].dtype)
         axes: list[Axis] = []
         v, u = (reduction_axis(weight.shape[axis], name, axes) for axis, name in ((1, "rh"), (2, "rw")))
         rows, columns = self.taps(weight.shape, attrs)

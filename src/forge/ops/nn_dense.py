@@ -17,8 +17,8 @@ from forge.ops.batch_parts import carry_reshaped
 from forge.ops.complex_products import split_product
 from forge.ops.infer_helpers import broadcast_shapes, expect_rank, tensor
 from forge.ops.nn_common import (
-    accumulator_dtype,
     cast_result,
+    compute_dtype,
     fail,
     normalize_axis,
     real_tensor,
@@ -65,7 +65,7 @@ class DropoutAttrs:
 
 
 def _product(a: np.ndarray, b: np.ndarray, out_dtype: str) -> np.ndarray:
-    as_type = dtypes.numpy_dtype(accumulator_dtype(out_dtype or dtypes.canonical(a.dtype)))
+    as_type = dtypes.numpy_dtype(compute_dtype(out_dtype or dtypes.canonical(a.dtype)))
     product: np.ndarray = np.matmul(a.astype(as_type), b.astype(as_type))
     return product
 
@@ -73,7 +73,7 @@ def _product(a: np.ndarray, b: np.ndarray, out_dtype: str) -> np.ndarray:
 def _contraction(shape: Sequence[Expr], inner: Expr, a: Any, b: Any, dtype: str, name: str) -> Sequence[Tensor]:
     """``out[i] = sum over k < inner of a(i, k) * b(i, k)`` in ``dtype``, through its accumulator."""
     k = te.reduce_axis(inner, "k")
-    wide = accumulator_dtype(dtype)
+    wide = compute_dtype(dtype)
 
     def body(*indices: Expr) -> Expr:
         return te.reduce("sum", te.cast(a(indices, k.var), wide) * te.cast(b(indices, k.var), wide), [k])

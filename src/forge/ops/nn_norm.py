@@ -13,7 +13,7 @@ from forge.dims import Dim
 from forge.ir.types import TensorType
 from forge.ops.base import Accuracy, Kind, Op, Operand, register
 from forge.ops.infer_helpers import broadcast_shapes, expect_dtype, normalize_axes
-from forge.ops.nn_common import accumulator_dtype, fail, normalize_axis, require_equal, tensor_type, wide
+from forge.ops.nn_common import compute_dtype, fail, normalize_axis, require_equal, tensor_type, wide
 from forge.te import Expr, Tensor
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class _Softmax(Op[SoftmaxAttrs]):
         (data,) = operands
         assert data is not None
         axis = attrs.axis % data.ndim
-        dtype = accumulator_dtype(data.dtype)
+        dtype = compute_dtype(data.dtype)
         rest = [extent for k, extent in enumerate(data.shape) if k != axis]
         r = te.reduce_axis(data.shape[axis], "r")
 
@@ -152,7 +152,7 @@ class _RowNorm(Op[Any]):
         data = operands[0]
         assert data is not None
         axis = attrs.axis % data.ndim
-        dtype = accumulator_dtype(data.dtype)
+        dtype = compute_dtype(data.dtype)
         rest, inner = data.shape[:axis], data.shape[axis:]
         count: Expr = te.const(1)
         for extent in inner:
@@ -429,7 +429,7 @@ class LRN(Op[LRNAttrs]):
     def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         (data,) = operands
         assert data is not None
-        axis, dtype = attrs.axis % data.ndim, accumulator_dtype(data.dtype)
+        axis, dtype = attrs.axis % data.ndim, compute_dtype(data.dtype)
         r = te.reduce_axis(attrs.size, "r")
 
         def squares(*i: Expr) -> Expr:

@@ -19,7 +19,7 @@ from forge.ops import numeric
 from forge.ops.base import Accuracy, Kind, Op, Operand, register
 from forge.ops.infer_helpers import expect_dtype, expect_rank, fail, same_dtype, tensor, unify_dim
 from forge.ops.movement import present
-from forge.ops.nn_common import Window, accumulator_dtype, cast_result, windows
+from forge.ops.nn_common import Window, cast_result, compute_dtype, windows
 from forge.ops.shape_ops import optional_operand
 from forge.ops.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
 from forge.te import Expr
@@ -83,7 +83,7 @@ class Fold(Op[FoldAttrs]):
         spec = self._windows(attrs)
         counts = [te.dim(w.positions(e)) for w, e in zip(spec, attrs.image_shape, strict=True)]
         taps = [te.reduce_axis(size, f"tap{k}") for k, size in enumerate(attrs.block_shape)]
-        dtype = accumulator_dtype(data.dtype)
+        dtype = compute_dtype(data.dtype)
 
         def body(*i: Expr) -> Expr:
             inside: Expr = te.const(True, "bool")
@@ -170,7 +170,7 @@ class DeformablePatches(Op[DeformablePatchesAttrs]):
     def lower(self, operands: Tensors, attrs: DeformablePatchesAttrs, results: TensorTypes) -> Lowered:
         data, offset, *rest = present(operands)
         spec, taps = self._windows(attrs), math.prod(attrs.kernel_size)
-        real = accumulator_dtype(data.dtype)
+        real = compute_dtype(data.dtype)
 
         def body(*i: Expr) -> Expr:
             n, c, k, *at = i

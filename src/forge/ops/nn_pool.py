@@ -15,8 +15,8 @@ from forge.ops.base import Accuracy, Kind, Op, Operand, register
 from forge.ops.layout import Layout, parse_layout
 from forge.ops.nn_common import (
     Window,
-    accumulator_dtype,
     cast_result,
+    compute_dtype,
     fail,
     float_tensor,
     lowest,
@@ -133,7 +133,7 @@ class Pool(Op[Any]):
             for axis, w, tap in zip(axes, spec, taps):
                 source[axis] = w.position(indices[axis], tap.var)
             value = padded_read(data, source, overhang, fill)
-            return te.reduce(kind, te.cast(value, accumulator_dtype(data.dtype)), taps)
+            return te.reduce(kind, te.cast(value, compute_dtype(data.dtype)), taps)
 
         return te.compute(out, body, name=f"pool_{kind}")
 
@@ -334,7 +334,7 @@ class _AdaptivePool(Op[Any]):
     def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         (data,) = operands
         assert data is not None
-        dtype = accumulator_dtype(data.dtype)
+        dtype = compute_dtype(data.dtype)
         shape = te.shape_of(results[0].shape)
         cells = [(axis, *_cell(data.shape[axis], shape[axis])) for axis, _ in self.sizes(data.shape, attrs)]
         taps = [te.reduce_axis(longest, f"r{k}") for k, (_, longest, _) in enumerate(cells)]

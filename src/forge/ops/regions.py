@@ -15,7 +15,7 @@ from forge.ops.base import Accuracy, Kind, Op, Operand, register
 from forge.ops.infer_helpers import expect_dtype, expect_rank, fail, same_dtype, tensor, unify_dim
 from forge.ops.lower_helpers import injective
 from forge.ops.movement import present
-from forge.ops.nn_common import accumulator_dtype
+from forge.ops.nn_common import compute_dtype
 from forge.ops.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
 from forge.te import Expr
 
@@ -135,7 +135,7 @@ class CropAndResize(Op[CropAndResizeAttrs]):
 
     def lower(self, operands: Tensors, attrs: CropAndResizeAttrs, results: TensorTypes) -> Lowered:
         data, boxes, images = present(operands)
-        real = accumulator_dtype(data.dtype)
+        real = compute_dtype(data.dtype)
         axes = [attrs.layout.index(c) for c in "NCHW"]
 
         def read(image: Expr, channel: Expr, y: Expr, x: Expr) -> Expr:

@@ -22,7 +22,7 @@ from forge.ops.base import Accuracy, Kind, Op, Operand, register
 from forge.ops.infer_helpers import expect_dtype, expect_rank, fail, tensor, unify_dim
 from forge.ops.lower_helpers import chain_select
 from forge.ops.movement import present
-from forge.ops.nn_common import accumulator_dtype, cast_result
+from forge.ops.nn_common import cast_result, compute_dtype
 from forge.ops.nn_image import cubic_weight
 from forge.ops.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
 from forge.te import Expr, Tensor
@@ -114,7 +114,7 @@ class GridSample(Op[GridSampleAttrs]):
         if attrs.mode == "nearest":
             return [te.compute(out, lambda *i: _nearest(data, indices, weights, i), "grid_sample", data.dtype)]
         taps = [te.reduce_axis(len(OFFSETS[attrs.mode]), f"tap{k}") for k in range(rank)]
-        real = accumulator_dtype(data.dtype)
+        real = compute_dtype(data.dtype)
 
         def body(*i: Expr) -> Expr:
             places = [(i[0], *i[2:], te.const(k), tap.var) for k, tap in enumerate(taps)]

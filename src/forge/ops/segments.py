@@ -19,7 +19,7 @@ from forge.ops.base import Accuracy, Op, Operand, register
 from forge.ops.creation import one_element
 from forge.ops.infer_helpers import expect_dtype, expect_rank, fail, fresh_dims, same_dtype, tensor, unify_dim
 from forge.ops.lower_helpers import new_symbols, scalar
-from forge.ops.nn_common import accumulator_dtype
+from forge.ops.nn_common import compute_dtype
 from forge.ops.shape_ops import optional_operand
 from forge.ops.signatures import Array, Arrays, Regions, Tensors, TensorTypes, Types, Values
 from forge.ops.window import neutral
@@ -99,7 +99,7 @@ class SegmentReduce(Op[SegmentAttrs]):
     def decompose(self, builder: Builder, operands: Values, attrs: SegmentAttrs) -> Sequence[Value]:
         data, ids, init, count = [*operands, None, None][:4]
         assert data is not None and ids is not None
-        dtype = accumulator_dtype(data.dtype)
+        dtype = compute_dtype(data.dtype)
         rows = builder.call("cast", data, dtype=dtype)
         least = builder.constant(_start(attrs.reduction, dtype), dtype)
         start = least if init is None else builder.call("cast", init, dtype=dtype)

@@ -24,7 +24,7 @@ from forge.ops.base import Accuracy, Kind, Op, Operand, register
 from forge.ops.infer_helpers import at_most, expect_dtype, expect_rank, fail, required, same_dtype, tensor, unify_dim
 from forge.ops.lower_helpers import chain_select, dim_type, injective, row_major, scalar
 from forge.ops.movement import present
-from forge.ops.nn_common import Window, accumulator_dtype, cast_result, lowest, padded_read, sliding_windows, tuple_of, windows
+from forge.ops.nn_common import Window, cast_result, compute_dtype, lowest, padded_read, sliding_windows, tuple_of, windows
 from forge.ops.shape_ops import optional_operand
 from forge.ops.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
 from forge.te import Expr, Tensor
@@ -138,7 +138,7 @@ class ReduceWindow(Op[ReduceWindowAttrs]):
         assert data is not None
         dtype, result = data.dtype, results[0]
         fill = te.const(neutral(attrs.reduction, dtype), dtype) if init is None else scalar(init)
-        wide = accumulator_dtype(dtype)
+        wide = compute_dtype(dtype)
         spec, gaps = self._windows(attrs, data.ndim), self._gaps(attrs, data.ndim)
         taps = [te.reduce_axis(size, f"r{k}") for k, size in enumerate(attrs.window)]
         empty = any(te.is_const(e, 0) for e in data.shape)
@@ -330,7 +330,7 @@ class SelectAndScatter(Op[WindowExtremeAttrs]):
         data, source, init = [*operands, None][:3]
         assert data is not None and source is not None
         places = builder.call(WindowExtreme(), data, **vars(attrs))
-        dtype = accumulator_dtype(data.dtype)
+        dtype = compute_dtype(data.dtype)
         start = builder.constant(0, dtype) if init is None else builder.call("cast", init, dtype=dtype)
         flat, addends = (builder.call("reshape", v, newshape=(-1,)) for v in (places, builder.call("cast", source, dtype=dtype)))
         real = builder.call("less", flat, builder.call("ndarray_size", data))
