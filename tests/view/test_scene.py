@@ -146,7 +146,7 @@ def test_torch_modules_are_groups() -> None:
 ])
 def test_categories(operator: str, category: str) -> None:
     nodes = [*models.nested().main.walk(), *models.control().main.walk()]
-    assert facts.category(next(n for n in nodes if n.op == operator)) == category
+    assert next(n for n in nodes if n.op == operator).op_def.category.value == category
 
 
 def test_costs_count_weights_and_traffic() -> None:

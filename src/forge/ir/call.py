@@ -17,7 +17,7 @@ from forge.ir import op as op_registry
 from forge.ir import types as T
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module, Node, Value
-from forge.ir.op import OpDef, Operand, ReferenceValue, RegionRunner, Trait
+from forge.ir.op import Category, OpDef, Operand, ReferenceValue, RegionRunner, Trait
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Call(OpDef[CallAttrs]):
     name = "call"
     operands = (Operand("operands", variadic=True),)
     Attrs = CallAttrs
+    category = Category.CONTROL
     traits = Trait.STATEFUL | Trait.MAY_FAIL  # what the function does is not known here
 
     def infer(self, operands: Sequence[Value | None], attrs: CallAttrs, regions: Sequence[Graph] = ()) -> Sequence[T.Type]:

@@ -26,7 +26,7 @@ from forge.ir import op as op_registry
 from forge.ir.arrays import held
 from forge.ir.attributes import field_names, frozen
 from forge.ir.attributes import symbols as attribute_symbols
-from forge.ir.op import NoAttrs, OpDef
+from forge.ir.op import Category, NoAttrs, OpDef
 from forge.ir.params import Params
 from forge.ir.types import TensorType, Type, symbols
 
@@ -560,6 +560,7 @@ class Constant(OpDef[ConstantAttrs]):
 
     name = "constant"
     Attrs = ConstantAttrs
+    category = Category.OTHER
 
     def infer(self, operands: Sequence[Value | None], attrs: ConstantAttrs, regions: Sequence[Graph] = ()) -> Sequence[Type]:
         return [TensorType(tuple(attrs.value.shape), dtypes.canonical(attrs.value.dtype))]

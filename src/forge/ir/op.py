@@ -11,7 +11,7 @@ import difflib
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Flag, auto
+from enum import Enum, Flag, auto
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, overload
 
@@ -47,6 +47,46 @@ class Accuracy(Flag):
     EXACT = auto()  # bitwise equal (moves, integers, comparisons)
     ROUNDING = auto()  # every element is a few roundings away (element-wise floating point)
     ACCUMULATING = auto()  # a sum of many products; the order of summation differs
+
+
+class Kind(Enum):
+    """How an operator takes part in fusion, in the order of growing difficulty."""
+
+    ELEMENTWISE = "elementwise"  # out[i] depends on in[i] only (with broadcasting): fuses before and after anchors
+    INJECTIVE = "injective"  # each output element reads one element of each operand, anywhere: fuses as prologue
+    REDUCTION = "reduction"  # lowers to a compute with a Reduce at its top
+    ANCHOR = "anchor"  # a kernel family, or several stages
+    OPAQUE = "opaque"  # never fused
+
+
+class Precision(Enum):
+    """What an operator does where float32 is replaced with a narrow type (float16 or bfloat16)."""
+
+    NARROWS = "narrows"  # computes in the narrow type, and accumulates in float32
+    FOLLOWS = "follows"  # computes in the narrow type where all its computed operands have it
+    FOLLOWS_IN_RANGE = "follows in range"  # so, if the type has the range of float32: intermediate values may be large
+    NARROW_WEIGHTS = "narrow weights"  # computes in float32, but operands 1 and 2, its weights, may be bfloat16
+    WIDE = "wide"  # reads float32
+    SENSITIVE = "sensitive"  # reads float32, and magnifies errors of it: contractions that lead there store float32
+
+
+class Category(Enum):
+    """What a picture of a graph shows an operator as."""
+
+    CONTRACTION = "contraction"
+    ACTIVATION = "activation"
+    NORMALISATION = "normalisation"
+    REDUCTION = "reduction"
+    ARITHMETIC = "arithmetic"
+    MOVEMENT = "movement"
+    QUANTISATION = "quantisation"
+    CONTROL = "control"
+    OTHER = "other"
+
+
+_CATEGORY_OF_KIND = {
+    Kind.ELEMENTWISE: Category.ARITHMETIC, Kind.INJECTIVE: Category.MOVEMENT, Kind.REDUCTION: Category.REDUCTION,
+}
 
 
 A = TypeVar("A")
@@ -121,6 +161,11 @@ class OpDef(Generic[A]):
     regions: ClassVar[tuple[str, ...]] = ()  # names of its regions
     traits: ClassVar[Trait] = Trait.NONE
     accuracy: ClassVar[Accuracy] = Accuracy.EXACT
+    kind: ClassVar[Kind] = Kind.OPAQUE
+    is_view: ClassVar[bool] = False  # the result is operand 0 in another shape
+    is_permutation: ClassVar[bool] = False  # the result is operand 0 with its axes in another order, which ``axes`` gives
+    is_strided: ClassVar[bool] = False  # kernels that take any strides, or copy what they read, can read through it
+    read_once: ClassVar[tuple[str, ...]] = ()  # operands of which each element is read once; see ``reads_once``
     node: Node  # of a bound operator
 
     def __init_subclass__(cls) -> None:
@@ -196,6 +241,32 @@ class OpDef(Generic[A]):
     @cached_property
     def is_pure(self) -> bool:
         return not self.traits & _IMPURE
+
+    @cached_property
+    def is_map(self) -> bool:
+        """Whether the operands broadcast against each other as in NumPy, and each element of the result depends on theirs."""
+        return self.kind is Kind.ELEMENTWISE
+
+    def reads_once(self, position: int) -> bool:
+        """Whether each element of the operand is read once, so that computing it where it is read repeats no work."""
+        formal = self.operands[min(position, len(self.operands) - 1)]
+        return self.kind in (Kind.ELEMENTWISE, Kind.INJECTIVE) or formal.name in self.read_once
+
+    @cached_property
+    def precision(self) -> Precision:
+        """What it does where float32 is replaced with a narrow type: what only moves or selects elements follows."""
+        moves = self.accuracy is Accuracy.EXACT and self.kind in (Kind.ELEMENTWISE, Kind.INJECTIVE)
+        return Precision.FOLLOWS if moves and not self.traits & Trait.RANDOM else Precision.WIDE
+
+    @cached_property
+    def category(self) -> Category:
+        """What pictures show it as, by its kind; of the others, what computes no rounded numbers moves data."""
+        if self.regions or self.traits & Trait.HOST:
+            return Category.CONTROL
+        if self.precision is Precision.NARROWS:
+            return Category.CONTRACTION
+        moves = self.accuracy is Accuracy.EXACT
+        return _CATEGORY_OF_KIND.get(self.kind, Category.MOVEMENT if moves else Category.OTHER)
 
     def attribute_fields(self) -> tuple[dataclasses.Field[Any], ...]:
         return dataclasses.fields(self.Attrs)

@@ -10,7 +10,7 @@ import numpy as np
 
 from forge import dims, te
 from forge.ops import numeric
-from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, NoAttrs, Op, Operand, Precision, register
 from forge.ops.elementwise_base import Row, register_rows
 from forge.ops.infer_helpers import expect_dtype, expect_rank, fail, normalize_axis, same_dtype, tensor, unify_dim
 from forge.ops.lower_helpers import injective, is_one
@@ -21,6 +21,7 @@ from forge.te import Expr
 SQRT_HALF = 0.7071067811865476
 SQRT_2_OVER_PI = 0.7978845608028654
 TANH_CUBIC = 0.044715
+FOLLOWS = Precision.FOLLOWS
 
 
 @dataclass(frozen=True)
@@ -121,24 +122,27 @@ def _mish(x: Array) -> Array:
 
 def _row(
     name: str, doc: str, reference: Callable[..., Any], lower: Callable[..., Expr], attrs: type[Any] = NoAttrs, flops: int = 4,
-    accepts: str = "float", accuracy: Accuracy = Accuracy.ROUNDING,
+    accepts: str = "float", accuracy: Accuracy = Accuracy.ROUNDING, precision: Precision = Precision.FOLLOWS_IN_RANGE,
 ) -> Row:
-    return Row(f"nn.{name}", doc, reference, lower, accepts=accepts, attrs=attrs, flops=flops, accuracy=accuracy)
+    return Row(
+        f"nn.{name}", doc, reference, lower, accepts=accepts, attrs=attrs, flops=flops, accuracy=accuracy, precision=precision,
+        category=Category.ACTIVATION)
 
 
 register_rows([
     _row("relu", "max(data, 0)", lambda x: np.maximum(x, np.zeros((), x.dtype)), lambda x: _max(x, _zero(x)), flops=1,
-         accepts="numeric", accuracy=Accuracy.EXACT),
+         accepts="numeric", accuracy=Accuracy.EXACT, precision=FOLLOWS),
     _row("leaky_relu", "data if data > 0 else alpha * data", lambda x, alpha: np.where(x > 0, x, np.asarray(alpha, x.dtype) * x),
-         lambda x, alpha: te.select(x > 0.0, x, x * alpha), LeakyReluAttrs, 2),
+         lambda x, alpha: te.select(x > 0.0, x, x * alpha), LeakyReluAttrs, 2, precision=FOLLOWS),
     _row("gelu", "data / 2 * (1 + erf(data / sqrt(2))), or with tanh(sqrt(2 / pi) * (data + 0.044715 * data ** 3)) for erf",
          _gelu, _lower_gelu, GeluAttrs, 14),
     _row("silu", "data * sigmoid(data)", _silu, lambda x: te.call("silu", x), flops=12),
     _row("hardswish", "data * min(max(data / 6 + 1 / 2, 0), 1)",
          lambda x: x * np.clip(x * np.asarray(1 / 6, x.dtype) + 0.5, 0, 1),
-         lambda x: x * _min(_max(x * (1 / 6) + 0.5, 0.0), 1.0)),
+         lambda x: x * _min(_max(x * (1 / 6) + 0.5, 0.0), 1.0), precision=FOLLOWS),
     _row("hard_sigmoid", "min(max(alpha * data + beta, 0), 1)", lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1),
-         lambda x, alpha, beta: _min(_max(x * alpha + beta, 0.0), 1.0), HardSigmoidAttrs),
+         lambda x, alpha, beta: _min(_max(x * alpha + beta, 0.0), 1.0), HardSigmoidAttrs,
+         precision=FOLLOWS),
     _row("elu", "data if data > 0 else alpha * (exp(data) - 1)",
          lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
          lambda x, alpha: te.select(x < 0.0, _expm1_below(x) * alpha, x), AlphaAttrs, 12),
@@ -153,9 +157,10 @@ register_rows([
          lambda x: te.call("mish", x), flops=20),
     _row("thresholded_relu", "data if data > alpha else 0",
          lambda x, alpha: np.where(x > np.asarray(alpha, x.dtype), x, np.zeros_like(x)),
-         lambda x, alpha: te.select(x > alpha, x, _zero(x)), AlphaAttrs, 1, accuracy=Accuracy.EXACT),
+         lambda x, alpha: te.select(x > alpha, x, _zero(x)), AlphaAttrs, 1, accuracy=Accuracy.EXACT,
+         precision=FOLLOWS),
     _row("shrink", "data + bias if data < -lambd else data - bias if data > lambd else 0",
-         _shrink, _lower_shrink, ShrinkAttrs, 2),
+         _shrink, _lower_shrink, ShrinkAttrs, 2, precision=FOLLOWS),
 ])
 
 
@@ -175,6 +180,9 @@ class PRelu(Op[PReluAttrs]):
     Attrs = PReluAttrs
     kind = Kind.ELEMENTWISE
     accuracy = Accuracy.ROUNDING
+    precision = Precision.FOLLOWS
+    category = Category.ACTIVATION
+    is_map = False
 
     def infer(self, operands: Values, attrs: PReluAttrs, regions: Regions = ()) -> Types:
         data, alpha = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "alpha")

@@ -14,10 +14,9 @@ or nothing for what the host runs (``lowering.objects``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from forge.ir.op import A, Accuracy, NoAttrs, OpDef, Operand, Trait
+from forge.ir.op import A, Accuracy, Category, Kind, NoAttrs, OpDef, Operand, Precision, Trait
 from forge.ir.op import register as register_instance
 from forge.ir.types import TensorType, Type
 
@@ -29,20 +28,9 @@ if TYPE_CHECKING:
     from forge.tir.expr import Expr
 
 
-class Kind(Enum):
-    """How an operator takes part in fusion, in the order of growing difficulty."""
-
-    ELEMENTWISE = "elementwise"  # out[i] depends on in[i] only (with broadcasting): fuses before and after anchors
-    INJECTIVE = "injective"  # each output element reads one element of each operand, anywhere: fuses as prologue
-    REDUCTION = "reduction"  # lowers to a compute with a Reduce at its top
-    ANCHOR = "anchor"  # a kernel family, or several stages
-    OPAQUE = "opaque"  # never fused
-
-
 class Op(OpDef[A]):
     """An operator with its lowering."""
 
-    kind: ClassVar[Kind] = Kind.OPAQUE
     kernel: ClassVar[str | None] = None
     lowering_missing: ClassVar[bool] = False  # no way to native code exists yet
 
@@ -97,4 +85,4 @@ def register(cls: T) -> T:
     return cls
 
 
-__all__ = ["A", "Accuracy", "Kind", "NoAttrs", "Op", "Operand", "Trait", "register"]
+__all__ = ["A", "Accuracy", "Category", "Kind", "NoAttrs", "Op", "Operand", "Precision", "Trait", "register"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from forge.ir.types import TensorType
-from forge.ops.base import Op, Operand, register
+from forge.ops.base import Category, Op, Operand, register
 from forge.ops.infer_helpers import expect_dtype, normalize_axes, tensor
 from forge.ops.reduction import reduced_shape
 from forge.ops.signatures import Arrays, Regions, TensorTypes, Types, Values
@@ -27,6 +27,7 @@ class BitReduction(Op[BitReductionAttrs]):
     operands = (Operand("data"),)
     Attrs = BitReductionAttrs
     kernel = "bit_reduction"
+    category = Category.REDUCTION
     combine: np.ufunc
 
     def infer(self, operands: Values, attrs: BitReductionAttrs, regions: Regions = ()) -> Types:

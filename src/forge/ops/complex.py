@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from forge import dtypes, te
-from forge.ops.base import Accuracy
+from forge.ops.base import Accuracy, Precision
 from forge.ops.elementwise_base import Row, register_rows
 from forge.ops.signatures import Array
 from forge.te import Expr
@@ -29,7 +29,7 @@ def _angle(x: Expr) -> Expr:
 
 register_rows([
     Row("complex.make", "real + i * imaginary", _make, te.complex_of, ("real", "imaginary"), "float32 or float64", "complex",
-        Accuracy.EXACT),
+        Accuracy.EXACT, precision=Precision.WIDE),
     Row("complex.real", "the real part of data", np.real, te.real_part, accepts="complex", result="real",
         accuracy=Accuracy.EXACT),
     Row("complex.imag", "the imaginary part of data", np.imag, te.imaginary_part, accepts="complex", result="real",

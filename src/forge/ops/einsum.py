@@ -14,7 +14,7 @@ from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
-from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, Op, Operand, register
 from forge.ops.compose.broadcast import common_size
 from forge.ops.compose.composer import Composer
 from forge.ops.infer_helpers import expect_dtype, fail, same_dtype, tensors
@@ -47,6 +47,7 @@ class Einsum(Op[EinsumAttrs]):
     Attrs = EinsumAttrs
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
+    category = Category.CONTRACTION
 
     def infer(self, operands: Values, attrs: EinsumAttrs, regions: Regions = ()) -> Types:
         types = tensors(self.name, operands)

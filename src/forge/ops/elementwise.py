@@ -15,7 +15,7 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops import numeric
-from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, Trait, register
+from forge.ops.base import Accuracy, Category, Kind, NoAttrs, Op, Operand, Precision, Trait, register
 from forge.ops.elementwise_base import Row, apply_dims, broadcast_compute, register_rows
 from forge.ops.infer_helpers import broadcast_shapes, expect_dtype, fail, same_dtype, tensor
 from forge.ops.signatures import (
@@ -36,6 +36,7 @@ from forge.te import Expr, Tensor
 from forge.te.evaluate import expm1, log1p
 
 EXACT = Accuracy.EXACT
+FOLLOWS = Precision.FOLLOWS
 BINARY = ("lhs", "rhs")
 
 
@@ -211,12 +212,14 @@ def _known_sign(d: Dim) -> int | None:
 def _arithmetic() -> list[Row]:
     both, any_number = Trait.COMMUTATIVE, REAL_OR_COMPLEX
     return [
-        Row("add", "lhs + rhs", np.add, _binary("add"), BINARY, any_number, traits=both, dims=lambda a, b: a + b),
-        Row("subtract", "lhs - rhs", np.subtract, _binary("sub"), BINARY, any_number, dims=lambda a, b: a - b),
-        Row("multiply", "lhs * rhs", np.multiply, _binary("mul"), BINARY, any_number, traits=both,
+        Row("add", "lhs + rhs", np.add, _binary("add"), BINARY, any_number, traits=both, precision=FOLLOWS,
+            dims=lambda a, b: a + b),
+        Row("subtract", "lhs - rhs", np.subtract, _binary("sub"), BINARY, any_number, precision=FOLLOWS,
+            dims=lambda a, b: a - b),
+        Row("multiply", "lhs * rhs", np.multiply, _binary("mul"), BINARY, any_number, traits=both, precision=FOLLOWS,
             dims=lambda a, b: a * b),
         Row("divide", "lhs / rhs; integers truncate toward zero", numeric.divide,
-            _by_type(_binary("div"), _binary("truncdiv")), BINARY, any_number, dims=_truncated_quotient),
+            _by_type(_binary("div"), _binary("truncdiv")), BINARY, any_number, precision=FOLLOWS, dims=_truncated_quotient),
         Row("floor_divide", "floor(lhs / rhs)", numeric.floor_divide,
             _by_type(_floor_divide, _binary("floordiv")), BINARY, dims=dims.floordiv),
         Row("trunc_divide", "trunc(lhs / rhs)", numeric.trunc_divide,
@@ -246,7 +249,8 @@ def _comparisons() -> list[Row]:
 
     def row(name: str, doc: str, reference: Any, op: str, decide: Any, accepts: str = "numeric", on_strings: Any = None) -> Row:
         compare = partial(te.compare, op)
-        return Row(name, doc, reference, compare, BINARY, accepts, "bool", EXACT, dims=decide, on_strings=on_strings)
+        return Row(name, doc, reference, compare, BINARY, accepts, "bool", EXACT, dims=decide, on_strings=on_strings,
+                   precision=Precision.WIDE)  # with what it compares is not rounded
 
     return [
         row("equal", "lhs == rhs", np.equal, "eq", equal, "any", "string.equal"),
@@ -289,8 +293,8 @@ def _functions() -> list[Row]:
     def whole(name: str, doc: str, reference: Any) -> Row:
         return Row(name, doc, _keeping_integers(reference), _rounding(name), accuracy=EXACT, dims=lambda a: a)
 
-    def real(name: str, doc: str, reference: Any, accepts: str = "float or complex", flops: int = 10) -> Row:
-        return Row(name, doc, reference, _intrinsic(name), accepts=accepts, flops=flops)
+    def real(name: str, doc: str, reference: Any, accepts: str = "float or complex", flops: int = 10, **facts: Any) -> Row:
+        return Row(name, doc, reference, _intrinsic(name), accepts=accepts, flops=flops, **facts)
 
     def test(name: str, doc: str, reference: Any, lower: Any) -> Row:
         return Row(name, doc, reference, lower, accepts="float or complex", result="bool", accuracy=EXACT)
@@ -308,9 +312,10 @@ def _functions() -> list[Row]:
         real("log1p", "ln(1 + data), accurate near 0", log1p),
         real("sqrt", "the square root of data", np.sqrt, flops=1),
         real("rsqrt", "1 / sqrt(data)", lambda x: 1 / np.sqrt(x), flops=2),
-        real("erf", "2 / sqrt(pi) * integral of exp(-t * t) from 0 to data", numeric.erf, "float"),
-        real("sigmoid", "1 / (1 + exp(-data))", numeric.sigmoid),
-        real("tanh", "tanh(data)", np.tanh),
+        real("erf", "2 / sqrt(pi) * integral of exp(-t * t) from 0 to data", numeric.erf, "float",
+             precision=Precision.FOLLOWS_IN_RANGE),
+        real("sigmoid", "1 / (1 + exp(-data))", numeric.sigmoid, precision=FOLLOWS, category=Category.ACTIVATION),
+        real("tanh", "tanh(data)", np.tanh, precision=FOLLOWS, category=Category.ACTIVATION),
         real("sin", "sin(data), radians", np.sin),
         real("cos", "cos(data), radians", np.cos),
         real("tan", "tan(data), radians", np.tan),
@@ -448,6 +453,7 @@ class Reinterpret(Op[CastAttrs]):
     operands = (Operand("data"),)
     Attrs = CastAttrs
     kind = Kind.ELEMENTWISE
+    precision = Precision.WIDE
 
     def infer(self, operands: Values, attrs: CastAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")

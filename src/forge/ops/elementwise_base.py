@@ -17,7 +17,7 @@ from forge import dtypes, te
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
-from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, Trait, register
+from forge.ops.base import Accuracy, Category, Kind, NoAttrs, Op, Operand, Precision, Trait, register
 from forge.ops.infer_helpers import broadcast_shapes, expect_dtype, same_dtype, tensors
 from forge.ops.numeric import widen_all
 from forge.ops.signatures import (
@@ -43,7 +43,8 @@ class Row:
     ``doc`` is its equation. ``accepts`` is a class of ``infer_helpers.DTYPE_CLASSES``; ``result`` is "same", "real" (the type
     of the parts of complex operands, else the same), "complex" (of operands that are parts) or a dtype. ``dims`` is its meaning
     on dimensions, which may return None (undecidable). ``on_complex`` is the accuracy on complex operands where it
-    differs; ``on_strings`` the operator that takes its place in compiled code where operands are strings.
+    differs; ``on_strings`` the operator that takes its place in compiled code where operands are strings. ``precision`` and
+    ``category`` are as for every operator; None: derived.
     """
 
     name: str
@@ -60,6 +61,8 @@ class Row:
     flops: int = 1
     on_complex: Accuracy | None = None
     on_strings: str | None = None
+    precision: Precision | None = None
+    category: Category | None = None
 
 
 class Elementwise(Op[Any]):
@@ -149,6 +152,7 @@ def register_rows(rows: Sequence[Row]) -> None:
         members = {
             "__doc__": row.doc, "name": row.name, "operands": tuple(Operand(n) for n in row.operands), "Attrs": row.attrs,
             "traits": row.traits, "accuracy": row.accuracy, "row": row, "__module__": __name__,
+            **{fact: value for fact in ("precision", "category") if (value := getattr(row, fact)) is not None},
         }
         register(type(f"Elementwise_{_identifier(row.name)}", (Elementwise,), members))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from forge import dtypes, te
 from forge.ir.types import TensorType
-from forge.ops.base import Accuracy, Kind, Op, Operand, Trait, register
+from forge.ops.base import Accuracy, Kind, Op, Operand, Precision, Trait, register
 from forge.ops.elementwise_base import Row, broadcast_compute, register_rows
 from forge.ops.infer_helpers import broadcast_shapes, fail, same_dtype, tensor
 from forge.ops.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
@@ -192,6 +192,7 @@ class NextAfter(_OnBits):
 
     name = "nextafter"
     operands = (Operand("lhs"), Operand("rhs"))
+    precision = Precision.WIDE
 
     def infer(self, operands: Values, attrs: object, regions: Regions = ()) -> Types:
         return _broadcast_pair(self, operands)

@@ -11,7 +11,7 @@ import numpy as np
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
-from forge.ops.base import Accuracy, NoAttrs, Op, Operand, register
+from forge.ops.base import Accuracy, Category, NoAttrs, Op, Operand, register
 from forge.ops.infer_helpers import expect_dtype, expect_rank, fail, same_dtype, tensor, unify_dim
 from forge.ops.signatures import Array, Arrays, Regions, TensorTypes, Types, Values
 
@@ -63,6 +63,7 @@ class Cholesky(Op[CholeskyAttrs]):
     Attrs = CholeskyAttrs
     kernel = "cholesky"
     accuracy = Accuracy.ACCUMULATING
+    category = Category.CONTRACTION
 
     def infer(self, operands: Values, attrs: CholeskyAttrs, regions: Regions = ()) -> Types:
         return [square(self.name, operands[0], "data")]
@@ -105,6 +106,7 @@ class TriangularSolve(Op[TriangularSolveAttrs]):
     Attrs = TriangularSolveAttrs
     kernel = "triangular_solve"
     accuracy = Accuracy.ACCUMULATING
+    category = Category.CONTRACTION
 
     def infer(self, operands: Values, attrs: TriangularSolveAttrs, regions: Regions = ()) -> Types:
         a, b = square(self.name, operands[0], "a"), tensor(self.name, operands[1], "b")
@@ -152,6 +154,7 @@ class Lu(Op[NoAttrs]):
     operands = (Operand("data"),)
     kernel = "lu"
     accuracy = Accuracy.ACCUMULATING
+    category = Category.CONTRACTION
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         data = square(self.name, operands[0], "data")
@@ -189,6 +192,7 @@ class Solve(Op[NoAttrs]):
     name = "linalg.solve"
     operands = (Operand("a"), Operand("b"))
     accuracy = Accuracy.ACCUMULATING
+    category = Category.CONTRACTION
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         a, b = square(self.name, operands[0], "a"), tensor(self.name, operands[1], "b")
@@ -224,6 +228,7 @@ class Inverse(Op[NoAttrs]):
     name = "linalg.inverse"
     operands = (Operand("data"),)
     accuracy = Accuracy.ACCUMULATING
+    category = Category.CONTRACTION
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         return [square(self.name, operands[0], "data")]

@@ -77,6 +77,7 @@ class Take(Op[TakeAttrs]):
     operands = (Operand("data"), Operand("indices"))
     Attrs = TakeAttrs
     kind = Kind.INJECTIVE
+    is_strided = True
 
     def infer(self, operands: Values, attrs: TakeAttrs, regions: Regions = ()) -> Types:
         data, indices = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "indices")

@@ -10,7 +10,7 @@ import numpy as np
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
-from forge.ops.base import Accuracy, NoAttrs, Op, Operand, register
+from forge.ops.base import Accuracy, Category, NoAttrs, Op, Operand, register
 from forge.ops.infer_helpers import expect_dtype, fail, tensor, unify_dim
 from forge.ops.signatures import Array, Arrays, Regions, TensorTypes, Types, Values
 
@@ -35,6 +35,7 @@ class Eliminate(Op[NoAttrs]):
     operands = (Operand("data"),)
     kernel = "eliminate"
     accuracy = Accuracy.ACCUMULATING
+    category = Category.CONTRACTION
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         data = _matrices(self.name, operands)
@@ -75,6 +76,7 @@ class Determinant(Op[NoAttrs]):
     name = "linalg.determinant"
     operands = (Operand("data"),)
     accuracy = Accuracy.ACCUMULATING
+    category = Category.CONTRACTION
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         data = _matrices(self.name, operands)

@@ -14,7 +14,7 @@ from forge.dims import Dim
 from forge.errors import ExecutionError
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
-from forge.ops.base import Kind, Op, Operand, register
+from forge.ops.base import Kind, Op, Operand, Precision, register
 from forge.ops.infer_helpers import (
     MAX_PARTS,
     Shape,
@@ -60,6 +60,8 @@ class Transpose(Op[TransposeAttrs]):
     operands = (Operand("data"),)
     Attrs = TransposeAttrs
     kind = Kind.INJECTIVE
+    is_permutation = True
+    is_strided = True
 
     def permutation(self, attrs: TransposeAttrs, rank: int) -> tuple[int, ...]:
         """``axes``, counted from the front.
@@ -111,6 +113,8 @@ class Concatenate(Op[AxisAttrs]):
     Attrs = AxisAttrs
     kind = Kind.ANCHOR
     kernel = "concatenate"
+    read_once = ("data",)
+    precision = Precision.FOLLOWS
 
     def infer(self, operands: Values, attrs: AxisAttrs, regions: Regions = ()) -> Types:
         types = tensors(self.name, operands)
@@ -322,6 +326,7 @@ class BroadcastTo(Op[BroadcastToAttrs]):
     operands = (Operand("data"), Operand("shape", optional=True, holds="integers"))
     Attrs = BroadcastToAttrs
     kind = Kind.INJECTIVE
+    is_strided = True
 
     def infer(self, operands: Values, attrs: BroadcastToAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")

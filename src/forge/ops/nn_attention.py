@@ -14,7 +14,7 @@ from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
-from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, Op, Operand, register
 from forge.ops.compose.composer import Composer
 from forge.ops.compose.term import Term
 from forge.ops.infer_helpers import broadcast_shapes, expect_dtype, same_dtype
@@ -60,6 +60,7 @@ class Attention(Op[AttentionAttrs]):
     Attrs = AttentionAttrs
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
+    category = Category.CONTRACTION
 
     def infer(self, operands: Values, attrs: AttentionAttrs, regions: Regions = ()) -> Types:
         query, key, value = (tensor_type(self.name, n, v, 4) for n, v in zip(("query", "key", "value"), operands))

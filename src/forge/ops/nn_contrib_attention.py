@@ -11,7 +11,7 @@ import numpy as np
 from forge import dims
 from forge.dims import Dim
 from forge.ir.types import TensorType
-from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, Op, Operand, register
 from forge.ops.infer_helpers import broadcast_shapes, expect_dtype, same_dtype
 from forge.ops.nn_common import fail, require_equal, tensor_type, wide
 from forge.ops.signatures import Array, Arrays, Regions, TensorTypes, Types, Values
@@ -47,6 +47,7 @@ class FusedAttention(Op[FusedAttentionAttrs]):
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "attention"
+    category = Category.CONTRACTION
 
     def infer(self, operands: Values, attrs: FusedAttentionAttrs, regions: Regions = ()) -> Types:
         query, key, value = (tensor_type(self.name, n, v) for n, v in zip(("query", "key", "value"), operands))

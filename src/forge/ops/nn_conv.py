@@ -11,7 +11,7 @@ import numpy as np
 from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.types import TensorType
-from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.base import Accuracy, Kind, Op, Operand, Precision, register
 from forge.ops.complex_products import split_product
 from forge.ops.layout import unblocked
 from forge.ops.nn_common import (
@@ -106,6 +106,7 @@ class _ConvBase(Op[C]):
     data, weight = Operand(), Operand()
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.REDUCTION
+    precision = Precision.NARROWS
     spatial: ClassVar[str]
     weight_groups_axis: ClassVar[str]  # the kernel axis that holds only one group
 

@@ -16,7 +16,7 @@ from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.types import TensorType
 from forge.ops import pairs
-from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, Op, Operand, register
 from forge.ops.infer_helpers import expect_rank
 from forge.ops.nn_common import (
     Window,
@@ -50,6 +50,7 @@ class _PackedConv(Op[PackedConv2DAttrs]):
     Attrs = PackedConv2DAttrs
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
+    category = Category.CONTRACTION
     kernel_axes: tuple[int, int]  # positions of the taps in the weight
     weight_rank: int
 

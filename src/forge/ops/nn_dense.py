@@ -12,7 +12,7 @@ from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.types import TensorType
 from forge.ops import pairs
-from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, NoAttrs, Op, Operand, Precision, register
 from forge.ops.batch_parts import carry_reshaped
 from forge.ops.complex_products import split_product
 from forge.ops.infer_helpers import broadcast_shapes, expect_rank, tensor
@@ -99,6 +99,7 @@ class Dense(Op[DenseAttrs]):
     Attrs = DenseAttrs
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.REDUCTION
+    precision = Precision.NARROWS
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
         data, weight = tensor_type(self.name, "data", operands[0]), tensor_type(self.name, "weight", operands[1], 2)
@@ -140,6 +141,7 @@ class DensePack(Op[DenseAttrs]):
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "dense_pack"
+    category = Category.CONTRACTION
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
         data = real_tensor(self.name, "data", operands[0])
@@ -177,6 +179,7 @@ class _Matmul(Op[Any]):
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "matmul"
+    precision = Precision.NARROWS
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
         a, b = (tensor_type(self.name, name, v) for name, v in zip("ab", operands))
@@ -259,6 +262,8 @@ class BiasAdd(Op[BiasAddAttrs]):
     Attrs = BiasAddAttrs
     accuracy = Accuracy.ROUNDING
     kind = Kind.ELEMENTWISE
+    precision = Precision.FOLLOWS
+    is_map = False
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
         data, bias = tensor_type(self.name, "data", operands[0]), tensor_type(self.name, "bias", operands[1], 1)
@@ -289,6 +294,7 @@ class BatchFlatten(Op[NoAttrs]):
     operands = (Operand("data"),)
     accuracy = Accuracy.EXACT
     kind = Kind.INJECTIVE
+    is_view = True
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
         data = tensor(self.name, operands[0], "data")

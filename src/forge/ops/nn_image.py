@@ -27,7 +27,7 @@ from forge.dims import Dim
 from forge.ir.shapes import fresh_symbol, known_dims
 from forge.ir.types import TensorType
 from forge.ops import numeric
-from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, Op, Operand, Precision, register
 from forge.ops.layout import parse_layout
 from forge.ops.lower_helpers import element, new_symbols
 from forge.ops.nn_common import fail, real_tensor, require_equal, require_positive, tensor_type, tuple_of, wide
@@ -101,6 +101,7 @@ class _Resize(Op[Any]):
     operands = (Operand("data"), Operand("sizes", optional=True, holds="integers"))
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.INJECTIVE
+    precision = Precision.FOLLOWS_IN_RANGE
     spatial: ClassVar[str]
 
     def axes(self, attrs: Any) -> list[int]:
@@ -326,6 +327,8 @@ class Upsampling(Op[UpsamplingAttrs]):
     operands = (Operand("data"),)
     Attrs = UpsamplingAttrs
     accuracy = Accuracy.ACCUMULATING
+    precision = Precision.FOLLOWS_IN_RANGE
+    category = Category.MOVEMENT
 
     def resize_attributes(self, data: TensorType, attrs: Any) -> dict[str, Any]:
         """Attributes of the equal ``image.resize2d``."""

@@ -11,7 +11,7 @@ import numpy as np
 from forge import dims, te
 from forge.dims import Dim
 from forge.ir.types import TensorType
-from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, Op, Operand, Precision, register
 from forge.ops.infer_helpers import broadcast_shapes, expect_dtype, normalize_axes
 from forge.ops.nn_common import compute_dtype, fail, normalize_axis, require_equal, tensor_type, wide
 from forge.te import Expr, Tensor
@@ -32,6 +32,9 @@ class _Softmax(Op[SoftmaxAttrs]):
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "softmax"
+    read_once = ("data",)
+    precision = Precision.SENSITIVE
+    category = Category.NORMALISATION
     logarithm: ClassVar[bool]
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
@@ -114,6 +117,9 @@ class _RowNorm(Op[Any]):
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "layer_norm"
+    read_once = ("data",)
+    precision = Precision.FOLLOWS_IN_RANGE
+    category = Category.NORMALISATION
     subtract_mean: ClassVar[bool]
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
@@ -237,6 +243,8 @@ class _ChannelNorm(Op[Any]):
     """What normalisations with parameters per channel share."""
 
     accuracy = Accuracy.ACCUMULATING
+    precision = Precision.FOLLOWS_IN_RANGE
+    category = Category.NORMALISATION
     Attrs: ClassVar[type[Any]] = BatchNormAttrs
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
@@ -273,6 +281,7 @@ class BatchNorm(_ChannelNorm):
 
     name = "nn.batch_norm"
     operands = (Operand("data"), Operand("gamma"), Operand("beta"), Operand("moving_mean"), Operand("moving_var"))
+    precision = Precision.WIDE
 
     def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
         data, gamma, beta, mean, variance = operands
@@ -408,6 +417,7 @@ class LRN(Op[LRNAttrs]):
     Attrs = LRNAttrs
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.REDUCTION
+    category = Category.NORMALISATION
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
         data = tensor_type(self.name, "data", operands[0])
@@ -464,6 +474,7 @@ class L2Normalize(Op[L2NormalizeAttrs]):
     operands = (Operand("data"),)
     Attrs = L2NormalizeAttrs
     accuracy = Accuracy.ACCUMULATING
+    category = Category.NORMALISATION
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
         data = tensor_type(self.name, "data", operands[0])

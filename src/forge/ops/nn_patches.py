@@ -16,7 +16,7 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops import numeric
-from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, Op, Operand, register
 from forge.ops.infer_helpers import expect_dtype, expect_rank, fail, same_dtype, tensor, unify_dim
 from forge.ops.movement import present
 from forge.ops.nn_common import Window, cast_result, compute_dtype, windows
@@ -129,6 +129,7 @@ class DeformablePatches(Op[DeformablePatchesAttrs]):
     Attrs = DeformablePatchesAttrs
     kind = Kind.ANCHOR
     accuracy = Accuracy.ACCUMULATING
+    category = Category.MOVEMENT
 
     def infer(self, operands: Values, attrs: DeformablePatchesAttrs, regions: Regions = ()) -> Types:
         given = [tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=False) if v is not None]
@@ -238,6 +239,7 @@ class DeformableConv2D(Op[DeformableConvAttrs]):
     operands = (Operand("data"), Operand("offset"), Operand("weight"), Operand("mask", optional=True))
     Attrs = DeformableConvAttrs
     accuracy = Accuracy.ACCUMULATING
+    category = Category.CONTRACTION
 
     def infer(self, operands: Values, attrs: DeformableConvAttrs, regions: Regions = ()) -> Types:
         weight = tensor(self.name, operands[2], "weight")

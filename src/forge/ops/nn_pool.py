@@ -11,7 +11,7 @@ import numpy as np
 from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.types import TensorType
-from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.base import Accuracy, Kind, Op, Operand, Precision, register
 from forge.ops.layout import Layout, parse_layout
 from forge.ops.nn_common import (
     Window,
@@ -93,6 +93,7 @@ class Pool(Op[Any]):
 
     operands = (Operand("data"),)
     kind = Kind.REDUCTION
+    precision = Precision.FOLLOWS
     spatial: ClassVar[str]
     operand_type = staticmethod(real_tensor)
 
@@ -293,6 +294,7 @@ class _AdaptivePool(Op[Any]):
 
     operands = (Operand("data"),)
     kind = Kind.REDUCTION
+    precision = Precision.FOLLOWS_IN_RANGE
     spatial: ClassVar[str]
     reduction: ClassVar[str]  # "max" or "sum" (of a mean, of floats)
 
@@ -455,6 +457,7 @@ class AdaptiveAvgPool3D(_AdaptiveAvg):
 
 
 class _GlobalPool(_AdaptivePool):
+    read_once = ("data",)
     spatial = "HW"
     Attrs = GlobalPool2DAttrs
 

@@ -25,7 +25,7 @@ from forge import dims, dtypes
 from forge.dims import Dim
 from forge.ir.batch import Batch, MixesBatch
 from forge.ir.types import TensorType, Type
-from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, Op, Operand, Precision, register
 from forge.ops.nn_common import fail, float_tensor, require_equal, tensor_type, wide
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class _Recurrent(Op[Any]):
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "rnn"
+    precision = Precision.NARROW_WEIGHTS
+    category = Category.CONTRACTION
     x = Operand()
     w = Operand(optional=True)
     r = Operand()

@@ -10,7 +10,7 @@ import numpy as np
 
 from forge import dtypes, te
 from forge.ir.types import TensorType
-from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, Op, Operand, Precision, register
 from forge.ops.infer_helpers import expect_dtype
 from forge.ops.nn_common import fail, normalize_axis, require_equal, tensor_type
 from forge.te import Expr, Tensor
@@ -36,6 +36,9 @@ class _Conversion(Op[Any]):
     """Both conversions: parameters are scalars (or have one element), or vectors along ``axis``."""
 
     kind = Kind.ELEMENTWISE
+    precision = Precision.WIDE
+    category = Category.QUANTISATION
+    is_map = False
 
     def check_parameters(self, operands: Sequence[Value | None], attrs: Any, data: TensorType) -> None:
         for declared, value in zip(self.operands[1:], operands[1:]):

@@ -19,7 +19,7 @@ from forge.ir.nodes import Value
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops import numeric
-from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, Op, Operand, register
 from forge.ops.elementwise_base import apply_dims
 from forge.ops.infer_helpers import Shape, expect_dtype, fail, fresh_dims, normalize_axes, static_length, tensor
 from forge.ops.lower_helpers import as_dim, identifier, new_symbols
@@ -89,6 +89,8 @@ class Reduction(Op[ReduceAttrs]):
     operands = (Operand("data"), Operand("axes", optional=True, holds="integers"))
     Attrs = ReduceAttrs
     kind = Kind.REDUCTION
+    read_once = ("data",)
+    category = Category.REDUCTION
     te_kind: str
     accepts = "numeric"
 
@@ -400,6 +402,7 @@ class Variance(Op[VarianceAttrs]):
     Attrs = VarianceAttrs
     kind = Kind.ANCHOR
     accuracy = Accuracy.ACCUMULATING
+    category = Category.REDUCTION
 
     def infer(self, operands: Values, attrs: VarianceAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")
@@ -449,6 +452,7 @@ class ArgReduction(Op[ArgReduceAttrs]):
     operands = (Operand("data"),)
     Attrs = ArgReduceAttrs
     kind = Kind.ANCHOR
+    category = Category.REDUCTION
     te_kind: str
 
     def _axis(self, attrs: ArgReduceAttrs, rank: int) -> int | None:

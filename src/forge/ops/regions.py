@@ -11,7 +11,7 @@ import numpy as np
 
 from forge import te
 from forge.ir.types import TensorType
-from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, Op, Operand, register
 from forge.ops.infer_helpers import expect_dtype, expect_rank, fail, same_dtype, tensor, unify_dim
 from forge.ops.lower_helpers import injective
 from forge.ops.movement import present
@@ -38,6 +38,7 @@ class RoiPool(Op[RoiPoolAttrs]):
     operands = (Operand("data"), Operand("rois"))
     Attrs = RoiPoolAttrs
     kernel = "roi_pool"
+    category = Category.REDUCTION
 
     def infer(self, operands: Values, attrs: RoiPoolAttrs, regions: Regions = ()) -> Types:
         data, rois = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "rois")

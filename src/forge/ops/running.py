@@ -13,7 +13,7 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops import numeric
-from forge.ops.base import Accuracy, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Op, Operand, register
 from forge.ops.batch_parts import carry_beside
 from forge.ops.infer_helpers import expect_dtype, normalize_axis, tensor
 from forge.ops.signatures import Arrays, Regions, TensorTypes, Types, Values
@@ -30,6 +30,7 @@ class RunningExtreme(Op[RunningAttrs]):
     operands = (Operand("data"),)
     Attrs = RunningAttrs
     kernel = "running_extreme"
+    category = Category.REDUCTION
     largest: bool
 
     def infer(self, operands: Values, attrs: RunningAttrs, regions: Regions = ()) -> Types:
@@ -85,6 +86,7 @@ class LogCumSumExp(Op[RunningAttrs]):
     Attrs = RunningAttrs
     kernel = "running_logsumexp"
     accuracy = Accuracy.ACCUMULATING
+    category = Category.REDUCTION
 
     def infer(self, operands: Values, attrs: RunningAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")

@@ -19,7 +19,7 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops import numeric
-from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, Op, Operand, register
 from forge.ops.indexing import check_element_indices, element_positions, tuple_length, tuple_positions
 from forge.ops.infer_helpers import expect_rank, fail, same_dtype, tensor, unify_dim
 from forge.ops.signatures import Array, Arrays, Regions, Types, Values
@@ -114,6 +114,7 @@ class ScatterElements(Op[ScatterElementsAttrs]):
     kind = Kind.OPAQUE
     kernel = "scatter_elements"
     accuracy = Accuracy.ACCUMULATING
+    category = Category.MOVEMENT
 
     def infer(self, operands: Values, attrs: ScatterElementsAttrs, regions: Regions = ()) -> Types:
         data, indices, updates = (tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True))
@@ -151,6 +152,7 @@ class ScatterNd(Op[ScatterNdAttrs]):
     kind = Kind.OPAQUE
     kernel = "scatter_nd"
     accuracy = Accuracy.ACCUMULATING
+    category = Category.MOVEMENT
 
     def infer(self, operands: Values, attrs: ScatterNdAttrs, regions: Regions = ()) -> Types:
         data, indices, updates = (tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True))

@@ -15,7 +15,7 @@ from forge.ir.nodes import Value
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops import numeric
-from forge.ops.base import Accuracy, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Op, Operand, register
 from forge.ops.creation import one_element
 from forge.ops.infer_helpers import expect_dtype, expect_rank, fail, fresh_dims, same_dtype, tensor, unify_dim
 from forge.ops.lower_helpers import new_symbols, scalar
@@ -51,6 +51,7 @@ class SegmentReduce(Op[SegmentAttrs]):
     )
     Attrs = SegmentAttrs
     accuracy = Accuracy.ACCUMULATING
+    category = Category.REDUCTION
 
     def infer(self, operands: Values, attrs: SegmentAttrs, regions: Regions = ()) -> Types:
         data, ids = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "segment_ids")
@@ -171,6 +172,7 @@ class EmbeddingBag(Op[EmbeddingBagAttrs]):
     operands = (Operand("weight"), Operand("indices"), Operand("offsets"), Operand("per_sample_weights", optional=True))
     Attrs = EmbeddingBagAttrs
     accuracy = Accuracy.ACCUMULATING
+    category = Category.REDUCTION
 
     def infer(self, operands: Values, attrs: EmbeddingBagAttrs, regions: Regions = ()) -> Types:
         weight, indices, offsets = (tensor(self.name, v, o.name) for v, o in zip(operands[:3], self.operands[:3], strict=True))

@@ -80,6 +80,7 @@ class Reshape(Op[ReshapeAttrs]):
     operands = (Operand("data"), Operand("newshape", optional=True, holds="integers"))
     Attrs = ReshapeAttrs
     kind = Kind.INJECTIVE
+    is_view = True
 
     def infer(self, operands: Values, attrs: ReshapeAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")
@@ -205,6 +206,7 @@ class Squeeze(Op[SqueezeAttrs]):
     operands = (Operand("data"), Operand("axes", optional=True, holds="integers"))
     Attrs = SqueezeAttrs
     kind = Kind.INJECTIVE
+    is_view = True
 
     def infer(self, operands: Values, attrs: SqueezeAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")
@@ -287,6 +289,7 @@ class ExpandDims(Op[ExpandDimsAttrs]):
     operands = (Operand("data"), Operand("axes", optional=True, holds="integers"))
     Attrs = ExpandDimsAttrs
     kind = Kind.INJECTIVE
+    is_view = True
 
     def infer(self, operands: Values, attrs: ExpandDimsAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")

@@ -91,6 +91,7 @@ class StridedSlice(Op[StridedSliceAttrs]):
     )
     Attrs = StridedSliceAttrs
     kind = Kind.INJECTIVE
+    is_strided = True
 
     def infer(self, operands: Values, attrs: StridedSliceAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")

@@ -21,7 +21,7 @@ from forge.ir.nodes import Value
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops import numeric
-from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, NoAttrs, Op, Operand, register
 from forge.ops.creation import one_element
 from forge.ops.infer_helpers import at_most, expect_dtype, fail, fresh_dims, normalize_axis, required, tensor
 from forge.ops.lower_helpers import injective, new_symbols, replaced, scalar
@@ -386,7 +386,9 @@ class Cumulative(Op[ScanopAttrs]):
     Attrs = ScanopAttrs
     kind = Kind.ANCHOR
     kernel = "cumulative"
+    read_once = ("data",)
     accuracy = Accuracy.ACCUMULATING
+    category = Category.REDUCTION
     te_kind: str
     neutral: int
 

@@ -19,7 +19,7 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops import case_tables, regex
-from forge.ops.base import Kind, NoAttrs, Op, Operand, Trait, register
+from forge.ops.base import Category, Kind, NoAttrs, Op, Operand, Trait, register
 from forge.ops.infer_helpers import broadcast_shapes, expect_dtype, fail, fresh_dims, object_array, tensor
 from forge.ops.lower_helpers import new_symbols, scalar
 from forge.ops.numeric import float_text, parse_float, parse_integer
@@ -37,6 +37,7 @@ class StringOp(Op[A]):
 
     kind = Kind.OPAQUE
     kernel = "strings"
+    category = Category.OTHER
 
 
 def _strings(op: str, operands: Values, position: int, name: str) -> TensorType:

@@ -20,7 +20,7 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.ops import numeric
-from forge.ops.base import Accuracy, Kind, Op, Operand, register
+from forge.ops.base import Accuracy, Category, Kind, Op, Operand, register
 from forge.ops.infer_helpers import at_most, expect_dtype, expect_rank, fail, required, same_dtype, tensor, unify_dim
 from forge.ops.lower_helpers import chain_select, dim_type, injective, row_major, scalar
 from forge.ops.movement import present
@@ -223,6 +223,7 @@ class WindowExtreme(Op[WindowExtremeAttrs]):
     operands = (Operand("data"),)
     Attrs = WindowExtremeAttrs
     kind = Kind.ANCHOR
+    category = Category.REDUCTION
 
     def infer(self, operands: Values, attrs: WindowExtremeAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")
@@ -304,6 +305,7 @@ class SelectAndScatter(Op[WindowExtremeAttrs]):
     operands = (Operand("data"), Operand("source"), Operand("init", optional=True))
     Attrs = WindowExtremeAttrs
     accuracy = Accuracy.ACCUMULATING
+    category = Category.REDUCTION
 
     def infer(self, operands: Values, attrs: WindowExtremeAttrs, regions: Regions = ()) -> Types:
         data, source = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "source")

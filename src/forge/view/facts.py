@@ -16,9 +16,9 @@ from forge.driver import analysis
 from forge.errors import InvalidGraphError
 from forge.ir.arrays import identity
 from forge.ir.nodes import Node, Value
+from forge.ir.op import Category
 from forge.ir.text import attribute_text
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type
-from forge.ops.base import Kind, Op
 
 LONGEST_TEXT = 2000
 """Characters of an attribute, a name or an expression that are shown."""
@@ -27,49 +27,19 @@ _SHOWN_ELEMENTS = 8
 _LONGEST_EXTENT = 18
 
 CATEGORIES = {
-    "contraction": ("convolution, matrix product", "#2f6fb5"),
-    "activation": ("activation", "#b8472f"),
-    "normalisation": ("normalisation", "#2b7a55"),
-    "reduction": ("pooling, reduction", "#7458b0"),
-    "arithmetic": ("element-wise", "#9a6412"),
-    "movement": ("data movement", "#5c6675"),
-    "quantisation": ("quantisation", "#a63b78"),
-    "control": ("control flow, function", "#127782"),
-    "other": ("other", "#77702c"),
+    Category.CONTRACTION: ("convolution, matrix product", "#2f6fb5"),
+    Category.ACTIVATION: ("activation", "#b8472f"),
+    Category.NORMALISATION: ("normalisation", "#2b7a55"),
+    Category.REDUCTION: ("pooling, reduction", "#7458b0"),
+    Category.ARITHMETIC: ("element-wise", "#9a6412"),
+    Category.MOVEMENT: ("data movement", "#5c6675"),
+    Category.QUANTISATION: ("quantisation", "#a63b78"),
+    Category.CONTROL: ("control flow, function", "#127782"),
+    Category.OTHER: ("other", "#77702c"),
 }
-"""By name: what the legend says, and the colour, which white text is readable on."""
-
-_BY_MODULE = {
-    "contraction": "nn_conv nn_conv_packed nn_conv_winograd nn_dense einsum linalg factorization nn_attention nn_rnn nn_patches",
-    "normalisation": "nn_norm",
-    "reduction": "reduction bit_reduction nn_pool nn_pool_indices window segments running",
-    "quantisation": "quantize",
-    "control": "control sequence optional",
-    "movement": "shape_ops movement arrangement batch_blocks slicing placing layout indexing scatter creation diagonals nn_image"
-                " sorting searching lookup",
-}
-_CATEGORY_OF_MODULE = {module: category for category, modules in _BY_MODULE.items() for module in modules.split()}
-_CATEGORY_OF_KIND = {Kind.ELEMENTWISE: "arithmetic", Kind.INJECTIVE: "movement", Kind.REDUCTION: "reduction"}
+"""What the legend says, and the colour, which white text is readable on."""
 
 _SHORT_DTYPES = {"float": "f", "bfloat": "bf", "uint": "u", "int": "i", "complex": "c"}
-
-
-def category(node: Node) -> str:
-    """A key of `CATEGORIES`."""
-    op = node.op_def
-    if node.regions or node.op == "call":
-        return "control"
-    if node.op.startswith("qnn."):
-        return "quantisation"
-    if not isinstance(op, Op):
-        return "other"
-    if node.op in ("nn.bias_add", "nn.dropout"):
-        return "arithmetic"
-    if op.kind is Kind.ELEMENTWISE:
-        return "activation" if node.op.startswith("nn.") or node.op in ("tanh", "sigmoid") else "arithmetic"
-    if node.op == "nn.batch_flatten":
-        return "movement"
-    return _CATEGORY_OF_MODULE.get(type(op).__module__.rpartition(".")[2]) or _CATEGORY_OF_KIND.get(op.kind, "other")
 
 
 def short_op(node: Node) -> str:

@@ -71,7 +71,7 @@ def data(module: Module, name: str) -> dict[str, Any]:
         "graphs": [_graph(scene, n, module.graphs[n]) for n in scene.graphs],
         "docs": {b.node.op: facts.documentation(b.node) for b in scene.boxes if b.node is not None},
         "open": {str(s): ["/".join(map(str, p)) for p in scene.opened(s, FIRST_SEEN)] for s in scene.graphs.values()},
-        "categories": {key: {"label": label, "color": color} for key, (label, color) in facts.CATEGORIES.items()},
+        "categories": {key.value: {"label": label, "color": color} for key, (label, color) in facts.CATEGORIES.items()},
         "values": [{"name": facts.clipped(v.name), "type": facts.short_type(v.type)} for v in scene.values],
         "boxes": [_box(scene, links, k) for k in range(len(scene.boxes))],
         "scopes": [_scope(scene, scope) for scope in scene.scopes],
@@ -137,7 +137,7 @@ def _box(scene: Scene, links: _Links, number: int) -> dict[str, Any]:
     if box.inside is not None:
         made["inside"] = box.inside
     if box.node is not None:
-        made |= {"category": box.category, **_node(scene, links, box.node)}
+        made |= {"category": box.node.op_def.category.value, **_node(scene, links, box.node)}
     elif box.value is not None:
         made |= {"name": facts.clipped(box.value.name), **_ends(links, box)}
     else:

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.op import Category
 from forge.view import facts, layers
 from forge.view.names import Group, grouped
 
@@ -42,12 +43,16 @@ class Box:
     kind: str
     label: str
     lines: list[str]
-    category: str
     scope: int
     node: Node | None = None
     value: Value | None = None
     inside: int | None = None
     members: list[Node] = field(default_factory=list)
+
+    @property
+    def category(self) -> Category | None:
+        """Of the node's operator."""
+        return None if self.node is None else self.node.op_def.category
 
     @cached_property
     def width(self) -> float:
@@ -191,7 +196,7 @@ class _Builder:
         scope = self.scope(title, owner)
         sources: dict[Value, int] = {}
         for value in (v for v in graph.inputs if v not in self.scene.bound):
-            sources[value] = self.box(scope, Box("input", _label(value.name or "input"), [facts.short_type(value.type)], "",
+            sources[value] = self.box(scope, Box("input", _label(value.name or "input"), [facts.short_type(value.type)],
                                                  scope.number, value=value))
         listed = {v.producer for v in graph.outputs}
         drawn = [n for n in graph.nodes if n.op != "constant" or n in listed]
@@ -201,7 +206,7 @@ class _Builder:
                 if operand is not None and operand in sources:
                     self.connect(operand, sources[operand], self.home[node])
         for name, value in zip(graph.output_names, graph.outputs):
-            box = self.box(scope, Box("output", _label(name), [facts.short_type(value.type)], "", scope.number, value=value))
+            box = self.box(scope, Box("output", _label(name), [facts.short_type(value.type)], scope.number, value=value))
             if value in sources:
                 self.connect(value, sources[value], box)
         return scope.number
@@ -226,7 +231,7 @@ class _Builder:
                 self.home[entry] = number
                 members.append(entry)
                 continue
-            box = Box("group", _label(entry.label), [], "", scope.number)
+            box = Box("group", _label(entry.label), [], scope.number)
             number = self.box(scope, box)
             inner = self.scope(entry.label, number)
             box.inside = inner.number
@@ -237,7 +242,7 @@ class _Builder:
 
     def node(self, scope: Scope, node: Node) -> int:
         lines = [facts.clipped(line, _LONGEST_LINE) for line in facts.box_lines(node, self.scene.bound)]
-        box = Box("node", _label(facts.short_op(node)), lines, facts.category(node), scope.number, node)
+        box = Box("node", _label(facts.short_op(node)), lines, scope.number, node)
         number = self.box(scope, box)
         if node.op == "call":
             box.label = _label(f"@{node.attrs.function}")
@@ -257,7 +262,7 @@ class _Builder:
         for name, region in zip(names, node.regions):
             drawn = [n for n in region.nodes if n.op != "constant"]
             line = facts.group_line(drawn, facts.total(map(self.scene.cost, drawn)))
-            box = Box("group", _label(name), [line], "", around.number, members=drawn)
+            box = Box("group", _label(name), [line], around.number, members=drawn)
             number = self.box(around, box)
             box.inside = self.body(region, name, number)
         return around.number
