@@ -24,7 +24,7 @@ from benchmarks.accuracy_results import Errors, load, save
 from benchmarks.accuracy_table import BY_NAME, Function
 from benchmarks.oracle import Oracle
 from forge import dims, dtypes
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.nodes import Module
 from forge.ir.types import TensorType
@@ -43,7 +43,7 @@ def compiled(function: Function, dtype: str, target: str = "llvm") -> Callable[.
     operands = [builder.input(type_, f"x{k}") for k, type_ in enumerate(types)]
     graph = builder.output(builder.call(function.operator, *operands, **function.attributes))
     graph.outputs[0].name = "y"
-    runtime = compile_module(Module(graph), target=target, use_cache=False).runtime()
+    runtime = compile_module(Module(graph), check_options(target), use_cache=False).runtime()
     runtime.set_num_threads(1)
     return lambda *x: np.asarray(runtime(*x))
 

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from benchmarks.operators import all_cpus
 from forge.cli.latency import measure
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.nodes import Module
 from forge.ir.types import TensorType
@@ -190,7 +190,7 @@ def run(shape: Shape, target: str, threads: int, rounds: int, seed: int) -> Row:
     torch.set_num_threads(threads)
     x, right = shape.arrays(np.random.default_rng(seed))
     with all_cpus():
-        runtime = compile_module(shape.module(right), target=Target.parse(target)).runtime(num_threads=threads)
+        runtime = compile_module(shape.module(right), check_options(Target.parse(target))).runtime(num_threads=threads)
     inputs = [x] if len(runtime.input_names) == 1 else [x, right]
     calls: dict[str, Callable[[], Any]] = {"forge": lambda: runtime(*inputs)}
     with torch.inference_mode():

@@ -9,6 +9,7 @@ from benchmarks import accuracy_results
 from forge.driver.pipeline import levels_table
 from forge.exporters.onnx.coverage import WITHOUT_ONNX, ways
 from forge.knobs import KNOBS
+from forge.options import settings_table
 from scripts.onnx_page import onnx_page
 from scripts.operator_pages import operator_pages
 from tests.seeds import items as seeds
@@ -22,15 +23,22 @@ rounding of sums in another order. Higher levels take longer to compile. The tab
 from top to bottom.
 
 Inside `with forge.PassContext(opt_level=1, required_pass=["use_winograd"], disabled_pass=["fusion"]):` what is compiled follows
-the context: single stages run below their level, or not at all (those of level 0 cannot be left out). Its `config` takes
-`set_float16`, `set_bfloat16`, `set_channel_layout`, `winograd` and `tuned`. A level that is given to `ir.compile` always wins;
-its other arguments win where they differ from their defaults.
+the context: single stages run below their level, or not at all (those of level 0 cannot be left out). Its `config` takes the
+options that `docs/settings.md` marks. What is given to `ir.compile` itself wins.
 
 """
 
 SETTINGS = """# Settings
 
-Environment variables that Forge reads. Everything else is an argument. The table comes from `forge.knobs`.
+## Options of a compilation
+
+Arguments of `ir.compile`, and of `forge compile`, `bench`, `profile` and `tune`; those marked *config* can be set for a block by
+`with forge.PassContext(config={"set_float16": True}):`. The table comes from `forge.options`.
+
+{options}
+## Environment variables
+
+All that Forge reads. The table comes from `forge.knobs`.
 
 | variable | default | meaning |
 | --- | --- | --- |
@@ -64,10 +72,11 @@ def onnx_export() -> str:
 
 def pages() -> dict[str, str]:
     """The text of each generated page, by file name."""
-    settings = "".join(f"| `{k.name}` | {f'`{k.default}`' if k.default else ''} | {k.meaning} |\n" for k in KNOBS)
+    head = SETTINGS.replace("{options}", settings_table())
+    settings = head + "".join(f"| `{k.name}` | {f'`{k.default}`' if k.default else ''} | {k.meaning} |\n" for k in KNOBS)
     onnx = {"onnx.md": onnx_page(), "onnx_export.md": onnx_export()}
     tables = {"accuracy.md": accuracy_results.page(), "seeds.md": seeds.page(), **onnx}
-    return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": SETTINGS + settings, **tables, **operator_pages()}
+    return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": settings, **tables, **operator_pages()}
 
 
 def stale() -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 import forge
 from forge.errors import InputError, InvalidGraphError, OptionError
 from forge.executor import Device
+from forge.options import CompileOptions
 from tests.frontends.onnx.support import example, model
 
 NETWORK = """g (float[n, 3, 6, 6] x) => (float[n, 5] y) {
@@ -110,11 +111,10 @@ def test_a_bad_target_is_refused_at_once() -> None:
 def levels(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     from forge import executor
-    from forge.driver import check_options
 
-    def compile_module(module: Any, target: Any) -> Any:
-        seen.append(check_options(target).opt_level)
-        return build(module, target=target)
+    def compile_module(module: Any, options: CompileOptions) -> Any:
+        seen.append(options.opt_level)
+        return build(module, options)
 
     build = executor.compile_module
     monkeypatch.setattr(executor, "compile_module", compile_module)

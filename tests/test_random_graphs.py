@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.errors import ForgeError
 from forge.ir.nodes import Graph, Module
 from forge.ir.op import all_ops
@@ -41,7 +41,7 @@ LEAST_INFORMATIVE = 0.95
 
 def compiled_results(graph: Graph, inputs: Sequence[np.ndarray], opt_level: int) -> list[np.ndarray] | None:
     """Outputs of the compiled graph; None where it reports an error that data may cause."""
-    compiled = compile_module(Module(graph), opt_level=opt_level, use_cache=False)
+    compiled = compile_module(Module(graph), check_options(opt_level=opt_level), use_cache=False)
     try:
         return guard_runtime.run(compiled, graph, inputs) if has_regions(graph) else guard.run(compiled, graph, inputs)
     except RuntimeError as error:

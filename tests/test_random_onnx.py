@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.errors import CompileError, ForgeError, ImportModelError
 from forge.frontends.onnx import import_model
 from forge.ir.nodes import Module
@@ -97,7 +97,7 @@ def compiled_results(
     """Outputs of compiled code, guarded."""
     found = []
     for level in levels:
-        compiled = compile_module(module, opt_level=level, use_cache=False)
+        compiled = compile_module(module, check_options(opt_level=level), use_cache=False)
         runner = guard_runtime.run if has_regions(module.main) else guard.run
         found.append((f"compiled at level {level}", runner(compiled, module.main, inputs)))
     return found

@@ -17,8 +17,9 @@ from forge.driver import check_options, compile_module, optimized_graph
 from forge.driver.pass_context import PassContext
 from forge.errors import InputError, InvalidGraphError, OptionError
 from forge.ir.nodes import Module
-from forge.module import IRModule, TargetLike
+from forge.module import IRModule
 from forge.nd import Device, check_device, cpu, viewed
+from forge.target import TargetLike
 
 Run = Callable[..., Any]
 
@@ -106,7 +107,7 @@ def create_executor(
 
 
 def _compiled(module: Module, target: TargetLike) -> Run:
-    return compile_module(module, target=target).runtime()
+    return compile_module(module, check_options(target)).runtime()
 
 
 def _interpreted(module: Module, target: TargetLike) -> Run:

@@ -22,9 +22,10 @@ from forge.ir.rebatch import check_batch, replace_batch
 from forge.ir.rewrite import Editor, Rule, apply, edit, extract
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
+from forge.options import OutputOptions, takes_options
 from forge.passes import fold_batch_norm, fold_constants, inline_calls, partition, partition_for_tensorrt
-from forge.passes.base import DEFAULT_LEVEL, PassContext
-from forge.target import Target
+from forge.passes.base import PassContext
+from forge.target import Target, TargetLike
 
 if TYPE_CHECKING:
     import onnx
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from forge.driver.tuner import Tuned
     from forge.view import Plot
 
-TargetLike = str | Mapping[str, Any] | Target
 Some = Value | Node | str | Sequence[Value | Node | str]
 _DEPRECATED = "IRModule.{} is deprecated and will be removed in a future release; {}"
 
@@ -484,16 +484,17 @@ class IRModule:
         """
         if target == "reference":
             return Reference(self._verified().copy())
-        from forge.driver import compile_module
+        from forge.driver import check_options, compile_module
 
-        return compile_module(self._module, target=target).runtime()
+        return compile_module(self._module, check_options(target)).runtime()
 
+    @takes_options
     def compile(
         self,
         target: TargetLike = "llvm",
         host: TargetLike | None = None,
         output_path: str | PathLike[str] | None = "./compile_output",
-        opt_level: int = DEFAULT_LEVEL,
+        opt_level: int = 3,
         set_float16: bool = False,
         set_channel_layout: str | None = None,
         export_relay: bool = False,
@@ -507,48 +508,34 @@ class IRModule:
     ) -> None:
         """Compiles to a directory that holds ``modelLibrary.so``, ready to deploy.
 
+        An option that is not given follows the ``forge.PassContext`` around the call, if there is one.
+
         Args:
-            target: text (``"llvm"`` is this machine; ``"llvm -mcpu=x86-64-v3"``), tag, dictionary, JSON or ``Target``.
-            host: description of the host; must agree with the target's architecture.
-            output_path: the directory to create.
-            opt_level: 0 to 4; ``docs/opt_levels.md`` tells what each turns on. One that is not given follows a
-                ``forge.PassContext`` around the call.
-            set_float16: compute in float16 where that is safe; inputs and outputs keep their types.
-            set_channel_layout: inner layout of convolutions, "first" or "last"; None lets the compiler choose.
-            export_relay: also write the module as text, ``model.relay``, and its weights, ``model.relay.safetensors``: `load`
-                reads both. With ``encrypt_password`` the text only, for weights beside it would lie open.
-            export_metadata: also write ``metadata.json``.
-            force_overwrite: replace ``output_path`` if it exists.
-            uuid: identifier to record; None: a random one.
-            encrypt_password: encrypt the library; ``modelLibrary.key`` is written beside it, and loading needs both.
-            winograd: let 3x3 convolutions use fewer multiplications, with errors of 1e-5 of the largest output and up to four
-                times larger weights (from ``opt_level`` 3 on).
-            set_bfloat16: compute in bfloat16 where that is safe, twice as fast where the CPU has dot products of it, with errors
-                of some 1e-2 of the largest output, and more in deep networks; inputs and outputs keep their types.
-            tuned: use what `tune` or ``forge tune`` measured for this target.
+            {options}
 
         Raises:
             ValueError: a bad argument, or ``output_path`` exists and ``force_overwrite`` is off.
             InvalidGraphError: the module breaks a rule of the IR.
             CompileError: an operator cannot be compiled; ToolchainError: no C compiler.
         """
-        from forge.driver import artifact, compile_module
+        from forge.driver import artifact, check_options, compile_module
 
-        options = artifact.Options(
-            output_path, export_relay, export_metadata, force_overwrite, uuid, encrypt_password
-        )
-        options.check()
-        compiled = compile_module(
-            self._module, target=target, host=host, opt_level=opt_level, float16=set_float16,
-            channel_layout=set_channel_layout, winograd=winograd, bfloat16=set_bfloat16, tuned=tuned)
-        artifact.write(compiled, self._module, options)
+        output = OutputOptions(
+            output_path=output_path, export_relay=export_relay, export_metadata=export_metadata, force_overwrite=force_overwrite,
+            uuid=uuid, encrypt_password=encrypt_password)
+        artifact.check(output)
+        options = check_options(
+            target, host=host, opt_level=opt_level, float16=set_float16, bfloat16=set_bfloat16, channel_layout=set_channel_layout,
+            winograd=winograd, tuned=tuned)
+        artifact.write(compile_module(self._module, options), self._module, output)
 
+    @takes_options
     def tune(
         self,
         seconds: float = 60,
         inputs: Mapping[str, np.ndarray] | None = None,
         target: TargetLike = "llvm",
-        opt_level: int = DEFAULT_LEVEL,
+        opt_level: int = 3,
         set_float16: bool = False,
         set_bfloat16: bool = False,
         winograd: bool = True,
@@ -568,7 +555,7 @@ class IRModule:
             OptionError: a bad argument, or an input that cannot be made up; InvalidGraphError: the module breaks a rule of the
             IR; CompileError: an operator cannot be compiled.
         """
-        from forge.driver import feeds, tuner, tuning
+        from forge.driver import check_options, feeds, tuner, tuning
         from forge.lowering.objects import described
 
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
@@ -580,8 +567,8 @@ class IRModule:
         if inputs is None:
             specs = [(v.name, *described(v)) for v in self.input_nodes]
             inputs = feeds.random_inputs([(name, dtype, shape or ()) for name, dtype, shape in specs], {})
-        found = tuner.tune_module(self._module, inputs, seconds=seconds, target=target, opt_level=opt_level,
-                                  float16=set_float16, bfloat16=set_bfloat16, winograd=winograd)
+        options = check_options(target, opt_level=opt_level, float16=set_float16, bfloat16=set_bfloat16, winograd=winograd)
+        found = tuner.tune_module(self._module, inputs, options, seconds=seconds)
         tuning.store(found.records)
         return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import inspect
 import json
 import os
 import pty
@@ -17,11 +16,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import typer
 
 import forge
 from forge import peers
-from forge.cli import OPTIONS, VERBS, app, examples, main, source
+from forge.cli import VERBS, examples, main, source
 from forge.driver import GRAPH_STAGES
 from tests.driver.support import DIGITS, LIMIT, files, pictures, reference
 
@@ -68,14 +66,6 @@ def test_help_fits_80_columns(verb: str | None, capsys: pytest.CaptureFixture[st
     assert max(map(len, text.splitlines())) <= 80
     assert "..." not in text.replace("[ARGS]...", "").replace("NAME[1], ...", "").replace("SIZE,...", "")
     assert "<bool>" not in text
-
-
-def test_messages_know_every_option_that_python_has() -> None:
-    """Each parameter of ``IRModule.compile`` and ``tune`` that a message names is spelled as an option of the verb."""
-    for verb, method in (("compile", forge.IRModule.compile), ("tune", forge.IRModule.tune)):
-        taken = {spelling for option in typer.main.get_command(app).get_command(None, verb).params for spelling in option.opts}
-        named = {n for n in inspect.signature(method).parameters if n not in ("self", "inputs", "target", "host", "opt_level")}
-        assert {OPTIONS[name] for name in named} <= taken
 
 
 @pytest.mark.parametrize(("verb", "line"), EXAMPLES, ids=[line for _, line in EXAMPLES])

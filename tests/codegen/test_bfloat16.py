@@ -12,7 +12,7 @@ import pytest
 import forge
 from forge.codegen import transcendental
 from forge.codegen.module import emit_module
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.ir.parser import parse_module
 from forge.target import Target
 from forge.target.features import host_features
@@ -120,7 +120,7 @@ def test_a_layer_fused_with_its_activation(operator: str, helper: str, target: s
     }}"""
     constants = [rng.standard_normal(shape, np.float32) / 7 for shape in ((80, 48), (80,), (16, 80))]
     module = forge.IRModule(parse_module(text, constants))
-    compiled = compile_module(module.mod, target=target, bfloat16=True, use_cache=False)
+    compiled = compile_module(module.mod, check_options(target, bfloat16=True), use_cache=False)
     assert compiled.lowered is not None
     kernels = [emit_module([f], Target.parse(target)) for f in compiled.lowered.program.functions]
     assert any(f"forge.bfloat16.{helper}." in kernel for kernel in kernels)

@@ -9,7 +9,7 @@ import numpy as np
 
 import forge
 from forge import peers
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 
 LIMIT = 1e-5
 """Of the largest output: sums in another order."""
@@ -36,7 +36,7 @@ def reference(module: forge.IRModule, *inputs: np.ndarray) -> list[np.ndarray]:
 
 def difference(module: forge.IRModule, *inputs: np.ndarray, **options: Any) -> float:
     """Between the interpreter and compiled code, relative to the largest output."""
-    runtime = compile_module(module.mod, **options).runtime()
+    runtime = compile_module(module.mod, check_options(**options)).runtime()
     return peers.disagreement(peers.as_list(runtime(*inputs)), reference(module, *inputs))
 
 

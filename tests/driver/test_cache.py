@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import forge
-from forge.driver import cache, compile_module, compiler
+from forge.driver import cache, check_options, compile_module, compiler
 from forge.errors import OptionError, TargetError
 from forge.target import Target
 from tests.driver.support import files, pictures
@@ -66,8 +66,7 @@ def test_an_equal_module_hits(digits: forge.IRModule, compilations: list[str]) -
 
 
 def key_of(module: forge.IRModule, target: str = "llvm", **options: Any) -> str | None:
-    checked = compiler.check_options(target, **options)
-    return cache.key(module.mod, checked.target, checked.recorded)
+    return cache.key(module.mod, check_options(target, **options))
 
 
 def test_the_key_changes_with_everything_that_matters(digits: forge.IRModule, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,12 +104,12 @@ def test_names_that_a_model_tells_are_its_own(rows: str, node: str) -> None:
 
 
 def test_a_refused_system_leaves_nothing(digits: forge.IRModule, folder: Path) -> None:
-    compile_module(digits.mod, opt_level=1)
+    compile_module(digits.mod, check_options(opt_level=1))
     known = files(folder)
     for _ in range(2):
         with pytest.raises(TargetError, match="no linker"):
-            compile_module(digits.mod, target="llvm -mtriple=x86_64-pc-windows-msvc", opt_level=1)
-        compile_module(digits.mod, opt_level=1)
+            compile_module(digits.mod, check_options("llvm -mtriple=x86_64-pc-windows-msvc", opt_level=1))
+        compile_module(digits.mod, check_options(opt_level=1))
     assert files(folder) == known
 
 
@@ -154,7 +153,7 @@ def template(digits: forge.IRModule, tmp_path_factory: pytest.TempPathFactory) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FORGE_CACHE", "1")
         patch.setenv("FORGE_CACHE_DIR", str(home))
-        compile_module(digits.mod, opt_level=1)
+        compile_module(digits.mod, check_options(opt_level=1))
     return home
 
 
@@ -204,9 +203,9 @@ def test_storing_what_another_process_stored_meanwhile(folder: Path, sound: bool
 
 def test_off(digits: forge.IRModule, folder: Path, monkeypatch: pytest.MonkeyPatch, compilations: list[str]) -> None:
     monkeypatch.setenv("FORGE_CACHE", "0")
-    compile_module(digits.mod, opt_level=1)
+    compile_module(digits.mod, check_options(opt_level=1))
     monkeypatch.setenv("FORGE_CACHE", "1")
-    compile_module(digits.mod, opt_level=1, use_cache=False)
+    compile_module(digits.mod, check_options(opt_level=1), use_cache=False)
     assert not folder.exists()
     assert len(compilations) == 2
     monkeypatch.setenv("FORGE_CACHE", "maybe")
@@ -217,7 +216,7 @@ def test_off(digits: forge.IRModule, folder: Path, monkeypatch: pytest.MonkeyPat
 def test_a_cache_that_cannot_be_written(digits: forge.IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FORGE_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    assert compile_module(digits.mod, opt_level=1).kernels
+    assert compile_module(digits.mod, check_options(opt_level=1)).kernels
 
 
 def test_without_a_home_directory_the_error_says_what_to_set(digits: forge.IRModule, monkeypatch: pytest.MonkeyPatch) -> None:

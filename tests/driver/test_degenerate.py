@@ -9,7 +9,7 @@ import pytest
 
 import forge
 from forge import peers
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -34,7 +34,7 @@ def test_compiled_equals_interpreted(name: str, opt_level: int) -> None:
     module = forge.IRModule(MODULES[name])
     inputs = [X, np.zeros(4, np.int64)][: module.input_count]
     expected = peers.as_list(module.get_inference_function("reference")(*inputs))
-    runtime = compile_module(module.mod, opt_level=opt_level).runtime()
+    runtime = compile_module(module.mod, check_options(opt_level=opt_level)).runtime()
     got = peers.as_list(runtime(*inputs))
     assert runtime.input_names == module.input_names
     assert runtime.output_names == module.output_names

@@ -26,7 +26,7 @@ def test_results_agree_at_every_level(digits: forge.IRModule, opt_level: int) ->
 
 
 def test_levels_differ(digits: forge.IRModule) -> None:
-    kernels = [compile_module(digits.mod, opt_level=level).kernels for level in (0, 1, 2, 3)]
+    kernels = [compile_module(digits.mod, check_options(opt_level=level)).kernels for level in (0, 1, 2, 3)]
     assert len({tuple(k) for k in kernels}) == 4
     assert len(kernels[0]) > len(kernels[1])
 
@@ -46,7 +46,7 @@ def test_every_level_of_x86_64_agrees(digits: forge.IRModule, level: str) -> Non
     target = Target.parse(f"llvm -mcpu=x86-64{'' if level == 'v1' else '-' + level}")
     if target.missing_on_host():
         pytest.skip(f"this CPU has no x86-64-{level}")
-    compiled = compile_module(digits.mod, target=target)
+    compiled = compile_module(digits.mod, check_options(target))
     assert compiled.target == target
     assert difference(digits, pictures(), target=target) <= LIMIT
 
@@ -122,7 +122,7 @@ def test_errors_are_in_the_catalogue() -> None:
     with pytest.raises(TargetError):
         check_options("opencl")
     with pytest.raises(TypeError):
-        check_options(float16=1)  # type: ignore[arg-type]
+        check_options(float16=1)
 
 
 def test_float16(digits: forge.IRModule, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_channel_layout(digits: forge.IRModule, layout: str, opt_level: int) -> 
     layouts = {n.attributes["data_layout"] for n in optimized_graph(digits.mod, options).select("nn.*conv2d*")}
     assert layouts == {"NCHW" if layout == "first" else "NHWC"}
     assert difference(digits, pictures(), channel_layout=layout, opt_level=opt_level) <= LIMIT
-    assert compile_module(digits.mod, channel_layout=layout).runtime().input_shapes == [("batch", 1, 8, 8)]
+    assert compile_module(digits.mod, check_options(channel_layout=layout)).runtime().input_shapes == [("batch", 1, 8, 8)]
 
 
 def test_all_options_at_once(digits: forge.IRModule) -> None:
@@ -206,7 +206,7 @@ def test_annotations_are_recorded(digits: forge.IRModule, tmp_path: Path) -> Non
 
 def test_the_module_is_not_changed(digits: forge.IRModule) -> None:
     before = digits.fingerprint, str(digits.mod)
-    compile_module(digits.mod, float16=True, channel_layout="last", opt_level=4)
+    compile_module(digits.mod, check_options(float16=True, channel_layout="last", opt_level=4))
     assert (digits.fingerprint, str(digits.mod)) == before
 
 

@@ -15,6 +15,7 @@ import forge
 from forge.driver import GRAPH_STAGES, check_options, compile_module, optimized_graph
 from forge.driver.pass_context import PassContext
 from forge.errors import OptionError
+from forge.options import CompileOptions
 from tests.frontends.onnx.support import example, model
 
 NETWORK = """g (float[n, 8, 9, 9] x, float[n, 4, 6] z) => (float[n, 5] y, float[n, 4, 6] s, float[n, 3] h) {
@@ -111,24 +112,26 @@ def test_tuned_asks_the_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         check_options()
 
 
-def test_arguments_win_where_they_differ_from_their_defaults() -> None:
+def test_arguments_win() -> None:
     with PassContext(opt_level=1, config={"set_channel_layout": "last"}):
         assert check_options().opt_level == 1
         assert [check_options(opt_level=level).opt_level for level in range(5)] == [0, 1, 2, 3, 4]
         assert check_options(channel_layout="first").channel_layout == "first"
 
 
-def test_a_level_that_is_given_wins_be_it_the_default(ir: forge.IRModule, tmp_path: Path) -> None:
-    def level(**arguments: Any) -> int:
-        ir.compile(output_path=tmp_path / "out", export_metadata=True, force_overwrite=True, **arguments)
-        return int(json.loads((tmp_path / "out" / "metadata.json").read_text())["options"]["opt_level"])
+def test_arguments_that_are_given_win_be_they_the_defaults(ir: forge.IRModule, tmp_path: Path) -> None:
+    def options(*arguments: Any, **named: Any) -> tuple[int, bool]:
+        ir.compile(*arguments, output_path=tmp_path / "out", export_metadata=True, force_overwrite=True, **named)
+        known = json.loads((tmp_path / "out" / "metadata.json").read_text())["options"]
+        return known["opt_level"], known["float16"]
 
-    with PassContext(opt_level=1):
-        assert [level(), level(opt_level=3)] == [1, 3]
-    assert level() == 3
+    with PassContext(opt_level=1, config={"set_float16": True}):
+        assert [options(), options(opt_level=3, set_float16=False)] == [(1, True), (3, False)]
+        assert options("llvm", set_float16=None) == (1, True)
+    assert options() == (3, False)
 
 
-@pytest.mark.parametrize("function", [forge.IRModule.compile, forge.IRModule.tune, PassContext, compile_module])
+@pytest.mark.parametrize("function", [forge.IRModule.compile, forge.IRModule.tune, PassContext, CompileOptions])
 def test_the_default_level_is_seen_as_a_number(function: Any) -> None:
     default = inspect.signature(function).parameters["opt_level"].default
     assert default == 3 and repr(default) == "3"

@@ -50,7 +50,7 @@ def test_stopping_after_a_stage(digits: forge.IRModule) -> None:
 
 def test_progress_is_told(digits: forge.IRModule) -> None:
     told: list[tuple[str, int, int]] = []
-    compile_module(digits.mod, opt_level=1, progress=lambda *step: told.append(step))
+    compile_module(digits.mod, check_options(opt_level=1), progress=lambda *step: told.append(step))
     phases = {phase for phase, _, _ in told}
     assert phases == {"lower", "compile"}
     last = [step for step in told if step[0] == "compile"][-1]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import forge
-from forge.driver import compile_module, tuner, tuning
+from forge.driver import check_options, compile_module, tuner, tuning
 from forge.driver.tuner import tune_module
 from forge.errors import OptionError
 from forge.ir.builder import Builder
@@ -52,7 +52,7 @@ FEED = {
 def offers(target: Target, chosen: Mapping[str, str]) -> tuple[dict[str, list[str]], list[np.ndarray]]:
     """What is offered under these choices, and the results."""
     explorer = tuner._Explorer(chosen)
-    compiled = compile_module(network(), target=dataclasses.replace(target, choices=explorer), use_cache=False)
+    compiled = compile_module(network(), check_options(dataclasses.replace(target, choices=explorer)), use_cache=False)
     return explorer.offered, compiled.runtime(num_threads=2)(*FEED.values())
 
 
@@ -77,9 +77,9 @@ def test_choices_change_the_code_and_unknown_ones_do_not() -> None:
     key, texts = next((k, t) for k, t in offers(target, {})[0].items() if k.startswith("dense panel"))
 
     def kernels(choice: str) -> list[bytes]:
-        return compile_module(network(), target=dataclasses.replace(target, choices=Choices({key: choice}))).kernels
+        return compile_module(network(), check_options(dataclasses.replace(target, choices=Choices({key: choice})))).kernels
 
-    default = compile_module(network(), target=target).kernels
+    default = compile_module(network(), check_options(target)).kernels
     assert kernels(texts[1]) != default
     assert kernels("999") == kernels("") == default
 
@@ -92,10 +92,11 @@ def test_tuning_is_kept_and_used(database: Path) -> None:
     assert [r.key for r in tuning.load(target)] == sorted(r.key for r in found.records)
     key, texts = next((k, t) for k, t in offers(target, {})[0].items() if k.startswith("dense panel"))
     tuning.store([tuning.Record(key, tuning.described(target), texts[1], 1.0, 2.0)])
-    tuned = compile_module(network(), target=target, tuned=True)
+    tuned = compile_module(network(), check_options(target, tuned=True))
     assert tuned.options["tuned"]
-    assert tuned.kernels == compile_module(network(), target=dataclasses.replace(target, choices=tuning.choices(target))).kernels
-    assert tuned.kernels != compile_module(network(), target=target).kernels
+    chosen = check_options(dataclasses.replace(target, choices=tuning.choices(target)))
+    assert tuned.kernels == compile_module(network(), chosen).kernels
+    assert tuned.kernels != compile_module(network(), check_options(target)).kernels
     for result, wanted in zip(tuned.runtime()(*FEED.values()), run_module(network(), FEED), strict=True):
         np.testing.assert_allclose(result, wanted, rtol=0, atol=2e-5 * np.abs(wanted).max())
 
@@ -118,8 +119,8 @@ def test_bad_options() -> None:
     with pytest.raises(OptionError, match="seconds: got 0; expected a positive number"):
         tune_module(network(), FEED, seconds=0)
     with pytest.raises(OptionError, match="the target has 4096 cores"):
-        tune_module(network(), FEED, seconds=1, target="llvm -num-cores=4096")
+        tune_module(network(), FEED, check_options("llvm -num-cores=4096"), seconds=1)
     with pytest.raises(OptionError, match="knows nothing about this target"):
-        compile_module(network(), tuned=True)
+        compile_module(network(), check_options(tuned=True))
     with pytest.raises(OptionError, match="tuned: got 1; expected True or False"):
-        compile_module(network(), tuned=1)  # type: ignore[arg-type]
+        compile_module(network(), check_options(tuned=1))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from forge import dims, dtypes
-from forge.driver.compiler import compile_module
+from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
 from forge.ir.types import TensorType
@@ -38,7 +38,7 @@ def graph_of(op: str, arrays: list[np.ndarray], symbolic: bool, **attrs: Any) ->
 
 
 def run(target: str, graph: Graph, arrays: list[np.ndarray]) -> np.ndarray:
-    compiled = compile_module(Module(graph), target=target, use_cache=False)
+    compiled = compile_module(Module(graph), check_options(target), use_cache=False)
     return guard.run(compiled, graph, arrays)[0]
 
 
@@ -129,6 +129,6 @@ def test_a_number_that_is_part_of_the_code() -> None:
     x = builder.input(TensorType((1, 1, 1), "float32"), "x")
     number = builder.constant(np.full((1, 1, 1), 2, np.float32))
     shown = builder.call("add", x, builder.call("fft.dft", number, axis=0, length=70))
-    compiled = compile_module(Module(builder.output(shown)), opt_level=0, use_cache=False)
+    compiled = compile_module(Module(builder.output(shown)), check_options(opt_level=0), use_cache=False)
     result = np.asarray(compiled.runtime()(np.ones((1, 1, 1), np.float32)))
     assert result.shape == (70, 1, 2) and (result[..., 0] == 3).all() and (result[..., 1] == 1).all()

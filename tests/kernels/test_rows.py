@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from forge import dtypes
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module
@@ -41,6 +41,6 @@ def test_rows_in_blocks(target: str, op: str, channels: int, block: int, dtype: 
     (value,) = module.main.inputs
     x = (rng.standard_normal(value.shape) * 3 + 1).astype(dtypes.numpy_dtype(dtype))
     (want,) = run_graph(module.main, [x])
-    got = np.asarray(compile_module(module, target=target, opt_level=3).runtime()(x))
+    got = np.asarray(compile_module(module, check_options(target, opt_level=3)).runtime()(x))
     tolerance = 2e-5 if dtype == "float32" else 2**-7
     np.testing.assert_allclose(got.astype(np.float32), want.astype(np.float32), rtol=tolerance, atol=tolerance)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from forge import dims
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module, Value
@@ -47,7 +47,7 @@ def floats(*shape: int) -> np.ndarray:
 def check(graph: Graph, *feeds: Sequence[Any]) -> None:
     """Compiled at two levels and interpreted, the graph gives the same shapes and values for every feed."""
     for level in (0, 3):
-        runtime = compile_module(Module(graph.copy()), opt_level=level, use_cache=False).runtime()
+        runtime = compile_module(Module(graph.copy()), check_options(opt_level=level), use_cache=False).runtime()
         for feed in feeds:
             inputs = [np.asarray(a) for a in feed]
             got = runtime(**{v.name: a for v, a in zip(graph.inputs, inputs, strict=True)})
@@ -86,7 +86,7 @@ def test_weights_of_regions_and_main_are_shared() -> None:
 
     graph = main([FLAG, PLAIN], build)
     check(graph, (True, floats(3)), (False, floats(3)))
-    compiled = compile_module(Module(graph), opt_level=0, use_cache=False)
+    compiled = compile_module(Module(graph), check_options(opt_level=0), use_cache=False)
     assert compiled.lowered is not None
     assert len(compiled.lowered.weights) == 2
 
@@ -297,7 +297,7 @@ def test_captured_sizes_that_are_expressions() -> None:
 def test_options_that_change_types_inside(options: dict[str, Any]) -> None:
     graph = convolutions()
     inputs = [np.asarray(2), floats(1, 16, 8, 8)]
-    runtime = compile_module(Module(graph), use_cache=False, **options).runtime()
+    runtime = compile_module(Module(graph), check_options(**options), use_cache=False).runtime()
     tolerance = 1e-2 if "float16" in options else 1e-5
     for result, expected in zip(runtime(*inputs), run_graph(graph, inputs), strict=True):
         np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module
 from forge.ir.parser import parse_module
@@ -122,7 +122,7 @@ def compare(got: Any, expected: Any) -> None:
 
 def check(row: Row, target: str, threads: int, level: int = 3) -> None:
     graph: Graph = parse_module(row.text).main
-    compiled = compile_module(Module(graph.copy()), target=TARGETS[target], opt_level=level, use_cache=False)
+    compiled = compile_module(Module(graph.copy()), check_options(TARGETS[target], opt_level=level), use_cache=False)
     for inputs in row.inputs():
         compare(guard_runtime.run(compiled, graph, inputs, threads), list(run_graph(graph, inputs)))
 

@@ -187,6 +187,6 @@ def test_reads_of_nothing(kind: str, opt_level: int) -> None:
     graph = builder.output(builder.call("take", _maybe_empty(builder, kind), places, axis=0, mode="clip"))
     data = np.zeros((4 if kind == "late" else 0, 2048), np.float32)
     given = {"places": np.zeros(3, np.int64), "wanted": np.zeros(4, bool), "data": data}
-    compiled = compile_module(Module(graph), opt_level=opt_level, use_cache=False)
+    compiled = compile_module(Module(graph), check_options(opt_level=opt_level), use_cache=False)
     (result,) = guard.run(compiled, graph, [given[v.name] for v in graph.inputs])
     assert result.shape == (3, 2048)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from forge import dims
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.errors import CompileError
 from forge.ir.builder import Builder
 from forge.ir.interp import run_graph
@@ -42,7 +42,7 @@ def lists(*lengths: int) -> list[np.ndarray]:
 
 
 def compiled(built: Graph, level: int = 3) -> Runtime:
-    return compile_module(Module(built.copy()), opt_level=level, use_cache=False).runtime()
+    return compile_module(Module(built.copy()), check_options(opt_level=level), use_cache=False).runtime()
 
 
 def call(runtime: Runtime, built: Graph, feed: Sequence[Any]) -> list[Any]:
@@ -234,7 +234,7 @@ def test_a_reader_that_needs_the_rank_is_named() -> None:
 
     built = graph([FLAG, VECTOR, ROWS], build)
     with pytest.raises(CompileError, match=r"\(sequence_at\): got Tensor\[\?, .*; node choose \(if\) needs to know its rank"):
-        compile_module(Module(built), opt_level=0, use_cache=False)
+        compile_module(Module(built), check_options(opt_level=0), use_cache=False)
 
 
 @pytest.mark.parametrize(("value", "message"), [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from forge import dims, ops
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
 from forge.ir.types import TensorType
@@ -25,7 +25,7 @@ def test_groups_whose_results_alone_differ_do_not_share_a_kernel() -> None:
     for value in (x, builder.call("concatenate", x, y, axis=0)):
         stop = builder.call("take", builder.call("shape_of", value, dtype="int64"), first, axis=0)
         graph.outputs.append(builder.call("arange", zero, stop, one, dtype="int64"))
-    compiled = compile_module(Module(graph, {}), opt_level=0, use_cache=False)
+    compiled = compile_module(Module(graph, {}), check_options(opt_level=0), use_cache=False)
     first_range, second_range = guard.run(compiled, graph, [np.zeros(3, np.float32), np.zeros(5, np.float32)])
     assert first_range.tolist() == list(range(3))
     assert second_range.tolist() == list(range(8))

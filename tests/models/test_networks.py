@@ -17,7 +17,7 @@ pytest.importorskip("onnxruntime")
 import forge
 from benchmarks import models
 from forge import peers
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.ir.interp import run_module
 from forge.ir.nodes import Module
 from forge.ir.op import REGISTRY
@@ -31,7 +31,7 @@ IDS = [f"{name}-{'dynamic' if dynamic else 'static'}" for name, dynamic in SMALL
 
 
 def run(module: Module, feed: Any, threads: int = 1, opt_level: int = 3) -> list[np.ndarray]:
-    runtime = compile_module(module, opt_level=opt_level).runtime()
+    runtime = compile_module(module, check_options(opt_level=opt_level)).runtime()
     runtime.set_num_threads(threads)
     return peers.as_list(runtime(**feed))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from forge import dims, dtypes, te
 from forge.dims import Dim
-from forge.driver.compiler import compile_module
+from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.interp import bind_symbols, concrete_attrs, run_graph
 from forge.ir.nodes import Graph, Module, Node, Value
@@ -166,6 +166,6 @@ def module_of(case: Case, symbolic: bool = False) -> Module:
 
 def compile_and_run(case: Case, symbolic: bool = False, opt_level: int = 3) -> list[np.ndarray]:
     """Results of compiled code."""
-    compiled = compile_module(module_of(case, symbolic), opt_level=opt_level, use_cache=False)
+    compiled = compile_module(module_of(case, symbolic), check_options(opt_level=opt_level), use_cache=False)
     results = compiled.runtime()(*input_arrays(case))
     return list(results) if isinstance(results, list | tuple) else [results]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from forge import dtypes
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.errors import CompileError
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module
@@ -38,11 +38,11 @@ def check_compiled(case: Case, symbolic: bool, target: str) -> None:
     graph = harness.build_graph(case, symbolic)
     if not is_native(graph):
         with pytest.raises(CompileError):
-            compile_module(Module(graph), target=target, use_cache=False)
+            compile_module(Module(graph), check_options(target), use_cache=False)
         return
     inputs = harness.input_arrays(case)
     expected = run_graph(graph, inputs)
-    compiled = compile_module(Module(graph), target=target, use_cache=False)
+    compiled = compile_module(Module(graph), check_options(target), use_cache=False)
     results = guard.run(compiled, graph, [np.asarray(a, order="C") for a in inputs])
     for value, result, wanted in zip(graph.outputs, results, expected, strict=True):
         assert result.dtype == dtypes.numpy_dtype(value.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from forge import dims
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.errors import CompileError, TypeInferenceError
 from forge.ir.builder import Builder
 from forge.ir.interp import run_graph
@@ -147,7 +147,7 @@ def test_chains_fuse(dtype: str, target: str, opt_level: int) -> None:
         rng = np.random.default_rng(3)
         inputs = [rng.uniform(-2, 2, sizes).astype(part) for _ in range(2)]
         expected = run_graph(graph, inputs)
-        compiled = compile_module(Module(graph), target=target, opt_level=opt_level, use_cache=False)
+        compiled = compile_module(Module(graph), check_options(target, opt_level=opt_level), use_cache=False)
         for result, wanted in zip(guard.run(compiled, graph, inputs), expected, strict=True):
             check(result, np.asarray(wanted), Accuracy.ACCUMULATING, dtype)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from forge import dims, dtypes
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module, Value
 from forge.ir.types import TensorType
@@ -200,7 +200,7 @@ def test_compiled(name: str, threads: int) -> None:
     graph = graph_of(FUSED.get(name) or operator(masked=True, is_causal=True))
     inputs = [random_input(v.shape, v.dtype, SYMBOLS, k) for k, v in enumerate(graph.inputs)]
     module = Module(graph)
-    fused, plain = (compile_module(module, target="llvm", opt_level=level) for level in (3, 0))
+    fused, plain = (compile_module(module, check_options("llvm", opt_level=level)) for level in (3, 0))
     want = np.asarray(plain.runtime(num_threads=1)(*inputs))
     got = np.asarray(fused.runtime(num_threads=threads)(*inputs))
     tolerance = 2**-7 if name == "bfloat16" else 2e-5

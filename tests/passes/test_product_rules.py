@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from forge import dims
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.nodes import Module
 from forge.ir.types import TensorType
@@ -61,5 +61,5 @@ def test_between_blocked_convolutions(strides: tuple[int, int], target: str) -> 
     z = b.call("nn.relu", b.call("nn.conv2d", y, b.constant(middle), groups=20, strides=strides))
     module = Module(b.output(b.call("nn.conv2d", z, b.constant(last))))
     image = rng.standard_normal((1, 3, 19, 23)).astype(np.float32)
-    plain, best = (compile_module(module, target=target, opt_level=k).runtime()(image) for k in (0, 3))
+    plain, best = (compile_module(module, check_options(target, opt_level=k)).runtime()(image) for k in (0, 3))
     np.testing.assert_allclose(np.asarray(best), np.asarray(plain), rtol=1e-4, atol=1e-4)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forge.driver.compiler import compile_module
+from forge.driver import check_options, compile_module
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module
 from tests.passes.checks import random_input
@@ -20,7 +20,7 @@ def check_compiled(graph: Graph, opt_level: int) -> None:
     symbols = {"n": 2}
     inputs = [random_input(v.shape, v.dtype, symbols, k) for k, v in enumerate(graph.inputs)]
     expected = run_graph(graph, inputs, symbols)
-    results = compile_module(Module(graph), opt_level=opt_level, use_cache=False).runtime()(*inputs)
+    results = compile_module(Module(graph), check_options(opt_level=opt_level), use_cache=False).runtime()(*inputs)
     actual = [results] if len(expected) == 1 else list(results)
     for got, want in zip(actual, expected, strict=True):
         assert got.shape == want.shape

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from forge import dims
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.interp import run_module
 from forge.ir.nodes import Graph, Module
@@ -66,4 +66,5 @@ def test_compiled(inner: int, outer: int, groups: int, target: str) -> None:
     module = Module(grouped(2, inner, outer, groups, padding=(1, 1)))
     x = np.random.default_rng(0).standard_normal((2, inner * groups, 9, 8)).astype(np.float32)
     wanted = run_module(module, {"x": x})[0]
-    np.testing.assert_allclose(compile_module(module, target=target).runtime()(x), wanted, atol=2e-5 * np.abs(wanted).max())
+    got = compile_module(module, check_options(target)).runtime()(x)
+    np.testing.assert_allclose(got, wanted, atol=2e-5 * np.abs(wanted).max())

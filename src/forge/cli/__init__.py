@@ -23,13 +23,8 @@ VERBS = {
 }
 """The verbs, each a module of this package, and the name of the function in it."""
 
-OPTIONS = {
-    "output_path": "--output", "force_overwrite": "--force", "force_overwrite=True": "--force", "set_float16": "--float16",
-    "set_bfloat16": "--bfloat16", "set_channel_layout": "--channel-layout", "export_relay": "--export-relay",
-    "export_metadata": "--export-metadata", "encrypt_password": "--encrypt", "winograd": "--winograd", "tuned": "--tuned",
-    "uuid": "--uuid", "seconds": "--seconds", "shape": "--shape", "shape=": "--shape",
-}
-"""How messages write the options of the Python interface here."""
+OPTIONS = {"seconds": "--seconds", "shape": "--shape"}
+"""How messages write the options of the Python interface here, besides those that `forge.options` declares."""
 
 INTERNAL_ERROR, INTERRUPTED = 70, 130
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -86,13 +81,14 @@ def _version(value: bool) -> None:
 @app.callback()
 def _options(
     context: typer.Context,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell what is being done.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done.")] = False,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Compiles trained models into small, fast native libraries."""
     from forge.errors import spelled
+    from forge.options import spellings
 
-    context.with_resource(spelled(OPTIONS))
+    context.with_resource(spelled({**OPTIONS, **spellings()}))
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", force=True)
     logging.getLogger("forge").setLevel(logging.INFO if verbose else logging.WARNING)
 

@@ -10,8 +10,10 @@ import typer
 from forge import peers
 from forge.cli import source
 from forge.cli.latency import Latencies, measure
+from forge.cli.records import takes_records
 from forge.driver.feeds import Spec
 from forge.errors import OptionError
+from forge.options import CompileOptions
 from forge_runtime import Runtime
 
 EXAMPLES = (
@@ -23,15 +25,16 @@ EXAMPLES = (
 _QUANTILES = {"minimum": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "maximum": 1.0}
 
 
+@takes_records()
 def bench(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay), or a compiled one (directory or .so).")],
+    *,
     vs: Annotated[str, typer.Option(help="Peers, separated by commas: onnxruntime, openvino, torch.")] = "",
     torch_program: Annotated[Path | None, typer.Option(help="For --vs torch: what torch.export.save wrote of the model.")] = None,
     inputs: source.InputOption = None,
     shape: source.ShapeOption = None,
     dim: source.DimOption = None,
-    target: Annotated[str, typer.Option(help="Target to compile for.")] = "llvm",
-    opt_level: Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Optimisation level.")] = 3,
+    options: CompileOptions,
     threads: Annotated[int, typer.Option(min=1, help="Threads of every runtime.")] = 1,
     rounds: Annotated[int, typer.Option(min=1, help="Samples of each.")] = 30,
     key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model; password: FORGE_PASSWORD or asked.")] = None,
@@ -43,7 +46,7 @@ def bench(
     """
     names = _peer_names(vs, model, torch_program)
     with source.progress(quiet=as_json) as report:
-        runtime, specs = _load(model, key, shape, target, opt_level, report)
+        runtime, specs = _load(model, key, shape, options, report)
         given = source.load_arrays(inputs or [], runtime.input_names)
         feed = source.make_inputs(specs, given, source.parse_sizes(dim or []))
         runtime.set_num_threads(threads)
@@ -81,7 +84,7 @@ def _peer_names(vs: str, model: Path, torch_program: Path | None) -> list[str]:
 
 
 def _load(
-    model: Path, key: Path | None, shape: list[str] | None, target: str, opt_level: int, report: source.Report
+    model: Path, key: Path | None, shape: list[str] | None, options: CompileOptions, report: source.Report
 ) -> tuple[Runtime, list[Spec]]:
     """The runtime, and what its inputs are."""
     if source.is_artifact(model):
@@ -93,7 +96,7 @@ def _load(
     report("load", 0, 1)
     module = source.load_model(model, shape)
     report("load", 1, 1)
-    compiled = compile_module(module.mod, target=target, opt_level=opt_level, progress=report)
+    compiled = compile_module(module.mod, options, progress=report)
     return compiled.runtime(), source.specs_of(module)
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from forge.cli import source
-from forge.driver import GRAPH_STAGES, CompiledModel, Stage, artifact, check_options, compile_module, optimized_graph
+from forge.cli.records import takes_records
+from forge.driver import GRAPH_STAGES, CompiledModel, Stage, artifact, compile_module, optimized_graph
 from forge.driver.replacement import KEY_NAME, LIBRARY_NAME
 from forge.errors import OptionError
 from forge.ir.nodes import Graph, Module
 from forge.ir.printer import print_module
+from forge.options import CompileOptions, OutputOptions
 
 EXAMPLES = (
     "forge compile model.onnx -o build/",
@@ -23,51 +26,36 @@ EXAMPLES = (
 )
 
 
+@takes_records("--encrypt")
 def compile_(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="<path>", help="The directory to create.")
-    ] = artifact.DEFAULT_PATH,
+    *,
     shape: source.ShapeOption = None,
-    target: Annotated[str, typer.Option(help="Target text, tag or JSON; 'llvm' is this machine.")] = "llvm",
-    host: Annotated[str | None, typer.Option(help="Description of the host; must be of the target's architecture.")] = None,
-    opt_level: Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Optimisation level.")] = 3,
-    float16: Annotated[bool, typer.Option("--float16", help="Compute in float16 where that is safe.")] = False,
-    bfloat16: Annotated[bool, typer.Option("--bfloat16", help="Compute in bfloat16 where that is safe.")] = False,
-    channel_layout: Annotated[str | None, typer.Option(help="Inner layout of convolutions: first or last.")] = None,
-    winograd: Annotated[bool, typer.Option(help="Let 3x3 convolutions use fewer multiplications (errors of 1e-5).")] = True,
-    tuned: Annotated[bool, typer.Option("--tuned", help="Use what 'forge tune' measured for this target.")] = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Write into a directory that exists.")] = False,
-    export_relay: Annotated[bool, typer.Option("--export-relay", help="Also write model.relay and its weights.")] = False,
-    export_metadata: Annotated[bool, typer.Option("--export-metadata", help="Also write metadata.json.")] = False,
-    uuid: Annotated[str | None, typer.Option(help="Identifier to record.")] = None,
+    options: CompileOptions,
+    output: OutputOptions,
     encrypt: Annotated[bool, typer.Option("--encrypt", help="Encrypt; the password is FORGE_PASSWORD or asked for.")] = False,
     dump: Annotated[str | None, typer.Option(help="Text of the module after this stage, or 'all', to OUTPUT.stages/.")] = None,
     stop_after: Annotated[str | None, typer.Option(help="Print the module after this stage and stop.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Compiles a model into one self-contained native library."""
-    chosen: dict[str, Any] = {
-        "target": target, "host": host, "opt_level": opt_level, "float16": float16, "channel_layout": channel_layout,
-        "winograd": winograd, "bfloat16": bfloat16, "tuned": tuned,
-    }
-    checked = check_options(**chosen)
     if stop_after is not None:
         _check_stage("--stop-after", stop_after)
-        graph = optimized_graph(source.load_model(model, shape).mod, checked, stop_after)
+        graph = optimized_graph(source.load_model(model, shape).mod, options, stop_after)
         typer.echo(print_module(Module(graph), types=True), nl=False)
         return
-    dumper = None if dump is None else _Dumper(Path(output), dump)
-    options = artifact.Options(output, export_relay, export_metadata, force, uuid, source.password(True) if encrypt else None)
-    options.check()
+    dumper = None if dump is None else _Dumper(output.path, dump)
+    if encrypt:
+        output = dataclasses.replace(output, encrypt_password=source.password(True))
+    artifact.check(output)
     began = time.perf_counter()
     with source.progress(quiet=as_json) as report:
         report("load", 0, 1)
         module = source.load_model(model, shape)
         report("load", 1, 1)
-        compiled = compile_module(module.mod, **chosen, observer=None if dumper is None else dumper.see, progress=report)
+        compiled = compile_module(module.mod, options, observer=None if dumper is None else dumper.see, progress=report)
         report("link", 0, 1)
-        final = artifact.write(compiled, module.mod, options)
+        final = artifact.write(compiled, module.mod, output)
         report("link", 1, 1)
     _report(final, compiled, time.perf_counter() - began, encrypt, as_json)
 

@@ -11,7 +11,9 @@ import typer
 
 from forge.cli import source
 from forge.cli.profile_page import page
+from forge.cli.records import takes_records
 from forge.driver.profiler import Profile, Row, profile_module
+from forge.options import CompileOptions
 
 EXAMPLES = (
     "forge profile model.onnx",
@@ -20,15 +22,15 @@ EXAMPLES = (
 )
 
 
+@takes_records()
 def profile(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
+    *,
     inputs: source.InputOption = None,
     shape: source.ShapeOption = None,
     dim: source.DimOption = None,
-    target: Annotated[str, typer.Option(help="Target to compile for.")] = "llvm",
-    opt_level: Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Optimisation level.")] = 3,
+    options: CompileOptions,
     threads: Annotated[int, typer.Option(min=1, help="Threads.")] = 1,
-    tuned: Annotated[bool, typer.Option("--tuned", help="Use what 'forge tune' measured for this target.")] = False,
     rounds: Annotated[int, typer.Option(min=1, help="Calls that are timed, at least.")] = 20,
     top: Annotated[int, typer.Option(min=1, help="Rows to print.")] = 25,
     by_operator: Annotated[bool, typer.Option("--by-operator", help="One row for all kernels of the same operators.")] = False,
@@ -45,8 +47,7 @@ def profile(
         specs = source.specs_of(module)
         given = source.load_arrays(inputs or [], [name for name, _, _ in specs])
         feed = source.make_inputs(specs, given, source.parse_sizes(dim or []))
-        found = profile_module(module.mod, feed, target=target, opt_level=opt_level, threads=threads,
-                               rounds=rounds, progress=report, tuned=tuned)
+        found = profile_module(module.mod, feed, options, threads=threads, rounds=rounds, progress=report)
     if html is not None:
         source.write_text(html, page(found, model.name))
     if as_json:

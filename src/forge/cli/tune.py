@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 from forge.cli import source
+from forge.cli.records import takes_records
 from forge.driver import tuning
 from forge.driver.tuner import Tuned, tune_module
 from forge.errors import OptionError
+from forge.options import CompileOptions
 
 EXAMPLES = (
     "forge tune model.onnx --seconds 5",
@@ -22,17 +24,15 @@ EXAMPLES = (
 )
 
 
+@takes_records("--tuned")
 def tune(
     model: Annotated[Path | None, typer.Argument(help="A model (.onnx, .forge, .relay).")] = None,
+    *,
     seconds: Annotated[float, typer.Option(help="Time to look for something faster.")] = 60,
     inputs: source.InputOption = None,
     shape: source.ShapeOption = None,
     dim: source.DimOption = None,
-    target: Annotated[str, typer.Option(help="Target; its -num-cores is the number of threads.")] = "llvm",
-    opt_level: Annotated[int, typer.Option("--opt-level", "-O", min=0, max=4, help="Optimisation level.")] = 3,
-    float16: Annotated[bool, typer.Option("--float16", help="Tune what --float16 compiles.")] = False,
-    bfloat16: Annotated[bool, typer.Option("--bfloat16", help="Tune what --bfloat16 compiles.")] = False,
-    winograd: Annotated[bool, typer.Option(help="Let 3x3 convolutions use fewer multiplications (errors of 1e-5).")] = True,
+    options: CompileOptions,
     show: Annotated[bool, typer.Option("--show", help="List what is known.")] = False,
     export: Annotated[Path | None, typer.Option("--export", help="Write what is known to this file.")] = None,
     take: Annotated[Path | None, typer.Option("--import", help="Add what another machine wrote.")] = None,
@@ -55,8 +55,7 @@ def tune(
         specs = source.specs_of(module)
         given = source.load_arrays(inputs or [], [name for name, _, _ in specs])
         feed = source.make_inputs(specs, given, source.parse_sizes(dim or []))
-        found = tune_module(module.mod, feed, seconds=seconds, target=target, opt_level=opt_level, float16=float16,
-                            bfloat16=bfloat16, winograd=winograd, progress=report)
+        found = tune_module(module.mod, feed, options, seconds=seconds, progress=report)
     tuning.store(found.records)
     if as_json:
         source.print_json(dataclasses.asdict(found))

@@ -12,8 +12,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -25,60 +23,29 @@ from forge.driver import replacement
 from forge.driver.compiled import CompiledModel
 from forge.driver.metadata import creation_time, describe
 from forge.driver.replacement import KEY_NAME, LIBRARY_NAME, METADATA_NAME, RELAY_NAME, weights_name
-from forge.errors import CompileError, OptionError, OutputExistsError, option
+from forge.errors import CompileError, OutputExistsError, option
 from forge.ir import serialize
 from forge.ir.nodes import Module
 from forge.ir.printer import print_module
+from forge.options import OutputOptions
 from forge_runtime import artifact as format_
 from forge_runtime import encryption, include_directory
-
-DEFAULT_PATH = "compile_output"
 
 MAX_EMBEDDED_WEIGHTS = 3 << 29
 """Bytes; more lie in a file beside the library, because code reaches only 2 GiB far."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """What ``IRModule.compile`` was told of the output."""
+def check(options: OutputOptions) -> None:
+    """Everything that can be known to fail before the work begins.
 
-    output_path: str | PathLike[str] | None
-    export_relay: bool = False
-    export_metadata: bool = False
-    force_overwrite: bool = False
-    uuid: str | None = None
-    encrypt_password: str | None = None
-
-    @property
-    def path(self) -> Path:
-        """The output directory, absolute."""
-        return Path(DEFAULT_PATH if self.output_path is None else self.output_path).absolute()
-
-    def check(self) -> None:
-        """Everything that can be known to fail before the work begins.
-
-        Raises:
-            OptionError, OutputExistsError, CompileError, ToolchainError: what is wrong and what to do.
-        """
-        self._check_types()
-        _check_path(self.path, self.force_overwrite)
-        if self.encrypt_password is not None:
-            _memory_folder()
-        creation_time()
-        find_compiler()
-
-    def _check_types(self) -> None:
-        path = DEFAULT_PATH if self.output_path is None else self.output_path
-        if not isinstance(path, str | PathLike) or "\0" in str(path) or not str(path):
-            raise OptionError(f"compile: {option('output_path')}: got {path!r}; expected the path of a directory")
-        for name in ("export_relay", "export_metadata", "force_overwrite"):
-            if not isinstance(getattr(self, name), bool):
-                raise OptionError(f"compile: {option(name)}: got {getattr(self, name)!r}; expected True or False")
-        for name in ("uuid", "encrypt_password"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, str) and value):
-                shown = repr(value) if name == "uuid" else f"an empty text or {type(value).__name__}"
-                raise OptionError(f"compile: {option(name)}: got {shown}; expected a text that is not empty, or None")
+    Raises:
+        OutputExistsError, CompileError, ToolchainError: what is wrong and what to do.
+    """
+    _check_path(options.path, options.force_overwrite)
+    if options.encrypt_password is not None:
+        _memory_folder()
+    creation_time()
+    find_compiler()
 
 
 def _check_path(path: Path, overwrite: bool) -> None:
@@ -93,7 +60,7 @@ def _check_path(path: Path, overwrite: bool) -> None:
         raise CompileError(f"compile: output path {path}: cannot write in {home}; expected a writable directory; choose another")
 
 
-def write(compiled: CompiledModel, module: Module, options: Options) -> Path:
+def write(compiled: CompiledModel, module: Module, options: OutputOptions) -> Path:
     """Writes the artifact and returns its directory.
 
     Raises:
@@ -133,7 +100,7 @@ def _working_folder(final: Path) -> Iterator[Path]:
                 made.rmdir()
 
 
-def _fill(work: Path, compiled: CompiledModel, module: Module, options: Options) -> None:
+def _fill(work: Path, compiled: CompiledModel, module: Module, options: OutputOptions) -> None:
     metadata = describe(compiled, module, options.uuid)
     if options.encrypt_password is not None:
         _encrypt(work, compiled, metadata, options.encrypt_password)

@@ -29,6 +29,7 @@ from forge.errors import OptionError
 from forge.ir import hashing
 from forge.ir import types as T
 from forge.ir.nodes import CONSTANT, Module, Node
+from forge.options import CompileOptions
 from forge.target import Target
 
 _OBJECTS = "objects.bin"
@@ -55,12 +56,13 @@ def folder() -> Path:
         raise OptionError("cache: this user has no home directory; set FORGE_CACHE_DIR to a folder, or FORGE_CACHE=0") from error
 
 
-def key(module: Module, target: Target, options: dict[str, Any]) -> str | None:
+def key(module: Module, options: CompileOptions, name: str = "main") -> str | None:
     """The key of a compilation; None when the cache is off, or cannot see an operator that the model uses."""
     if not knobs.CACHE.flag or any(_is_foreign(node) for graph in module.graphs.values() for node in graph.walk()):
         return None
     state = hashlib.sha256(_compiler_digest().encode())
-    described = [hashing.fingerprint(module), _names(module), target.to_dict(), target.features, sorted(options.items())]
+    target = [options.target.to_dict(), options.target.features]
+    described = [hashing.fingerprint(module), _names(module), target, options.recorded, name]
     state.update(json.dumps(described).encode())
     return state.hexdigest()[:40]
 

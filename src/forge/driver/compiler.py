@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from forge.codegen.compile import compile_modules
 from forge.codegen.entry import emit_program_entry
 from forge.codegen.module import emit_module
-from forge.driver import cache, tuning
+from forge.driver import cache
 from forge.driver.compiled import CompiledModel
-from forge.driver.pass_context import FUSION, PassContext
-from forge.driver.pipeline import FUSION_LEVEL, LLVM_LEVELS, Observer, check_level, run_graph_stages
-from forge.errors import OptionError, TargetError, option
+from forge.driver.pass_context import check_options
+from forge.driver.pipeline import FUSION, FUSION_LEVEL, LLVM_LEVELS, Observer, run_graph_stages
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
 from forge.ir.retype import check_param, sizes_of_params, substitute_in_graph
 from forge.ir.verifier import verify
 from forge.lowering.program import LoweredProgram, lower_graph
 from forge.lowering.times import with_times
+from forge.options import CompileOptions
 from forge.passes import base
-from forge.passes.base import DEFAULT_LEVEL
-from forge.target import Target
 
-TargetLike = str | Mapping[str, Any] | Target
 Progress = Callable[[str, int, int], None]
 
 PAGE = 4096
@@ -36,81 +31,10 @@ PAGE = 4096
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Options:
-    """Checked options of a compilation."""
-
-    target: Target
-    host: Target | None
-    opt_level: int
-    float16: bool
-    channel_layout: str | None
-    winograd: bool = True
-    bfloat16: bool = False
-    tuned: bool = False
-    required_pass: tuple[str, ...] = ()
-    disabled_pass: tuple[str, ...] = ()
-
-    @property
-    def recorded(self) -> dict[str, Any]:
-        """What the metadata keep, besides the target."""
-        host = None if self.host is None else str(self.host)
-        return {"opt_level": self.opt_level, "float16": self.float16, "bfloat16": self.bfloat16,
-                "channel_layout": self.channel_layout, "winograd": self.winograd, "host": host,
-                "tuned": self.target.choices.digest,
-                "required_pass": list(self.required_pass), "disabled_pass": list(self.disabled_pass)}
-
-
-def check_options(
-    target: TargetLike = "llvm", host: TargetLike | None = None, opt_level: int = DEFAULT_LEVEL, float16: bool = False,
-    channel_layout: str | None = None, winograd: bool = True, bfloat16: bool = False, tuned: bool = False,
-) -> Options:
-    """The options, after all were checked; ``tuned`` adds to the target what `forge.driver.tuning` knows about it.
-
-    A level that is not given follows the ``PassContext`` around the caller, and so do other options at their defaults.
-
-    Raises:
-        OptionError, TargetError: which option, what was given, what is expected.
-    """
-    check_level("compile", opt_level)
-    context = PassContext.current()
-    if context is not None:
-        opt_level = context.opt_level if opt_level is DEFAULT_LEVEL else opt_level
-        float16 = context.config.get("set_float16", False) if float16 is False else float16
-        bfloat16 = context.config.get("set_bfloat16", False) if bfloat16 is False else bfloat16
-        channel_layout = context.config.get("set_channel_layout") if channel_layout is None else channel_layout
-        winograd = context.config.get("winograd", True) if winograd is True else winograd
-        tuned = context.config.get("tuned", False) if tuned is False else tuned
-    for name, value in (("set_float16", float16), ("set_bfloat16", bfloat16), ("winograd", winograd), ("tuned", tuned)):
-        if not isinstance(value, bool):
-            raise OptionError(f"compile: {option(name)}: got {value!r}; expected True or False")
-    if float16 and bfloat16:
-        both = f"{option('set_float16')} and {option('set_bfloat16')}"
-        raise OptionError(f"compile: {both}: got both; expected at most one of them")
-    if channel_layout not in (None, "first", "last"):
-        raise OptionError(f"compile: {option('set_channel_layout')}: got {channel_layout!r}; expected 'first', 'last' or None")
-    resolved = Target.parse(target)
-    resolved.require_codegen()
-    described = None if host is None else Target.parse(host)
-    if described is not None and described.arch != resolved.arch:
-        raise TargetError(f"compile: host is {described.arch}, target is {resolved.arch}; expected the same architecture")
-    if tuned:
-        resolved = replace(resolved, choices=tuning.choices(resolved))
-    required, disabled = (context.required_pass, context.disabled_pass) if context is not None else ((), ())
-    return Options(resolved, described, int(opt_level), float16, channel_layout, winograd, bfloat16, tuned, required, disabled)
-
-
 def compile_module(
     module: Module,
+    options: CompileOptions | None = None,
     *,
-    target: TargetLike = "llvm",
-    host: TargetLike | None = None,
-    opt_level: int = DEFAULT_LEVEL,
-    float16: bool = False,
-    channel_layout: str | None = None,
-    winograd: bool = True,
-    bfloat16: bool = False,
-    tuned: bool = False,
     name: str = "main",
     observer: Observer | None = None,
     progress: Progress | None = None,
@@ -120,18 +44,18 @@ def compile_module(
     """Compiles ``main`` of ``module``, which is not changed. Equal modules with equal options come from the compile cache.
 
     Args:
+        options: as `check_options` makes them; None: what it makes of nothing.
         observer: sees the graph after every stage (and turns the cache off).
         progress: called with phase, number done, number in all.
         profile: the code tells when each of its kernels ended, in one more output (and turns the cache off).
 
     Raises:
-        OptionError: a bad option; TargetError: a bad target; InvalidGraphError: the module breaks a rule of the IR;
-        CompileError: an operator has no native code.
+        InvalidGraphError: the module breaks a rule of the IR; CompileError: an operator has no native code.
     """
-    options = check_options(target, host, opt_level, float16, channel_layout, winograd, bfloat16, tuned)
+    options = options or check_options()
     verify(module)
     cached = use_cache and observer is None and not profile
-    key = cache.key(module, options.target, {**options.recorded, "name": name}) if cached else None
+    key = cache.key(module, options, name) if cached else None
     if key is not None:
         known = cache.load(key, options.target)
         if known is not None:
@@ -145,7 +69,7 @@ def compile_module(
 
 
 def optimized_graph(
-    module: Module, options: Options, stop_after: str | None = None, observer: Observer | None = None
+    module: Module, options: CompileOptions, stop_after: str | None = None, observer: Observer | None = None
 ) -> Graph:
     """``main`` after the graph stages, up to and including ``stop_after``; ``module`` is not changed.
 
@@ -159,7 +83,7 @@ def optimized_graph(
 
 
 def _compile(
-    module: Module, options: Options, name: str, observer: Observer | None, progress: Progress | None, profile: bool
+    module: Module, options: CompileOptions, name: str, observer: Observer | None, progress: Progress | None, profile: bool
 ) -> CompiledModel:
     clock = _Clock()
     target, level = options.target, options.opt_level

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
-from forge.driver.pipeline import GRAPH_STAGES, check_level
+from forge.driver import tuning
+from forge.driver.pipeline import FUSION, GRAPH_STAGES
 from forge.errors import OptionError
-from forge.passes.base import DEFAULT_LEVEL
+from forge.options import CompileOptions, options_of
+from forge.target import TargetLike
 
-FUSION = "fusion"
-CONFIG = ("set_float16", "set_bfloat16", "set_channel_layout", "winograd", "tuned")
+CONFIG = {o.python: o.name for o in options_of(CompileOptions) if o.declaration.config}
+"""The entries of ``config``, and the fields of `CompileOptions` that they set."""
 
+_LEVEL = next(o for o in options_of(CompileOptions) if o.name == "opt_level")
 _entered: ContextVar[tuple[PassContext, ...]] = ContextVar("forge_pass_contexts", default=())
 
 
 class PassContext:
     """Options of everything that is compiled inside ``with PassContext(...):``, by this thread.
 
-    An ``opt_level`` passed to ``IRModule.compile`` and the like always wins, even if it is the default one; their other options
-    win where they differ from their defaults. Blocks nest; the innermost counts.
+    Options that are passed to ``IRModule.compile`` and the like win, even if they are the defaults. Blocks nest; the innermost
+    counts.
 
     Args:
-        opt_level: 0 to 4; ``docs/opt_levels.md`` tells what each turns on.
+        opt_level: 0 to 4; ``docs/opt_levels.md`` says what each turns on.
         required_pass: names of stages that run although their level is above ``opt_level``.
         disabled_pass: names of stages that do not run, ``"fusion"`` among them. Stages of level 0 cannot be left out.
-        config: ``set_float16``, ``set_bfloat16``, ``set_channel_layout``, ``winograd``, ``tuned``: as of ``IRModule.compile``.
+        config: other options by name, as of ``IRModule.compile``: those that ``docs/settings.md`` marks.
         instruments: accepted for compatibility; must be empty.
 
     Raises:
@@ -35,14 +39,15 @@ class PassContext:
 
     def __init__(
         self,
-        opt_level: int = DEFAULT_LEVEL,
+        opt_level: int = 3,
         *,
         required_pass: Sequence[str] | None = None,
         disabled_pass: Sequence[str] | None = None,
         instruments: Sequence[Any] | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        self.opt_level = check_level("PassContext", opt_level)
+        _LEVEL.check("PassContext", opt_level)
+        self.opt_level = opt_level
         levels = {stage.name: stage.level for stage in GRAPH_STAGES}
         self.required_pass = _names("required_pass", required_pass, list(levels))
         self.disabled_pass = _names("disabled_pass", disabled_pass, [*(n for n, level in levels.items() if level), FUSION])
@@ -58,6 +63,12 @@ class PassContext:
         unknown = [name for name in self.config if name not in CONFIG]
         if unknown:
             raise OptionError(f"PassContext: config: unknown entry {unknown[0]!r}; expected {', '.join(CONFIG)}")
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Fields of `CompileOptions` that it sets."""
+        passes = {"required_pass": self.required_pass, "disabled_pass": self.disabled_pass}
+        return {"opt_level": self.opt_level, **passes, **{CONFIG[name]: value for name, value in self.config.items()}}
 
     @staticmethod
     def current() -> PassContext | None:
@@ -87,4 +98,23 @@ def _names(option: str, given: Sequence[str] | None, known: Sequence[str]) -> tu
     return tuple(dict.fromkeys(given or ()))
 
 
-__all__ = ["CONFIG", "DEFAULT_LEVEL", "FUSION", "PassContext"]
+
+def check_options(target: TargetLike | None = None, **given: Any) -> CompileOptions:
+    """The options of a compilation: what is ``given``, else what the `PassContext` around the caller says, else the defaults.
+
+    Args:
+        target: text, tag, dictionary or `Target`; None: this machine.
+        given: other fields of `CompileOptions`; None: not given.
+
+    Raises:
+        OptionError, TargetError: which option, what was given, what is expected.
+    """
+    context = PassContext.current()
+    known = {name: value for name, value in {"target": target, **given}.items() if value is not None}
+    options = CompileOptions(**{**(context.given if context is not None else {}), **known})
+    if options.tuned:
+        options = replace(options, target=replace(options.target, choices=tuning.choices(options.target)))
+    return options
+
+
+__all__ = ["CONFIG", "PassContext", "check_options"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from forge.errors import OptionError
 from forge.ir.nodes import Graph
@@ -87,6 +86,7 @@ GRAPH_STAGES: tuple[Stage, ...] = (
 
 OPT_LEVELS = range(5)
 
+FUSION = "fusion"
 FUSION_LEVEL = 1
 """Fusion groups of more than one node are formed from this level on."""
 
@@ -122,17 +122,6 @@ def _is_on(stage: Stage, context: PassContext) -> bool:
     if stage.name in context.options.get("disabled_pass", ()):
         return False
     return context.opt_level >= stage.level or stage.name in context.options.get("required_pass", ())
-
-
-def check_level(where: str, opt_level: Any) -> int:
-    """``opt_level``.
-
-    Raises:
-        OptionError: there is no such level.
-    """
-    if isinstance(opt_level, bool) or not isinstance(opt_level, int) or opt_level not in OPT_LEVELS:
-        raise OptionError(f"{where}: opt_level: got {opt_level!r}; expected an integer from 0 to {OPT_LEVELS[-1]}")
-    return opt_level
 
 
 def check_stage(name: str, stages: Sequence[Stage] = GRAPH_STAGES) -> None:

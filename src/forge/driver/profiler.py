@@ -12,13 +12,13 @@ import numpy as np
 from forge import dims
 from forge.dims import Dim
 from forge.driver import analysis, peaks
-from forge.driver.compiler import Progress, TargetLike, compile_module
+from forge.driver.compiler import Progress, compile_module
 from forge.ir.interp import bind_symbols
 from forge.ir.nodes import Module, Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.groups import Group
 from forge.lowering.program import Item
-from forge.passes.base import DEFAULT_LEVEL
+from forge.options import CompileOptions
 from forge_runtime import Runtime
 
 SHORTEST = 0.2
@@ -68,20 +68,20 @@ class Profile:
 
 
 def profile_module(
-    module: Module, feed: Mapping[str, np.ndarray], *, target: TargetLike = "llvm", opt_level: int = DEFAULT_LEVEL,
-    threads: int = 1, rounds: int = 20, progress: Progress | None = None, **options: Any,
+    module: Module, feed: Mapping[str, np.ndarray], options: CompileOptions | None = None, *,
+    threads: int = 1, rounds: int = 20, progress: Progress | None = None,
 ) -> Profile:
     """Compiles ``main`` with a clock between its kernels and runs it on ``feed``.
 
     Args:
         feed: an array for each input, by name.
-        rounds: calls at least; more where they are short.
         options: as of `compile_module`.
+        rounds: calls at least; more where they are short.
 
     Raises:
         What `compile_module` and the runtime raise.
     """
-    compiled = compile_module(module, target=target, opt_level=opt_level, progress=progress, profile=True, **options)
+    compiled = compile_module(module, options, progress=progress, profile=True)
     assert compiled.lowered is not None
     runtime = compiled.runtime(num_threads=threads)
     durations, seconds = _medians(runtime, [feed[name] for name in runtime.input_names], rounds)

@@ -10,16 +10,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from forge.driver import profiler
-from forge.driver.compiler import Progress, TargetLike, compile_module
+from forge.driver.compiler import Progress, compile_module
+from forge.driver.pass_context import check_options
 from forge.driver.tuning import Record, described
 from forge.errors import OptionError, option
 from forge.ir.nodes import Module
 from forge.lowering.groups import Group
+from forge.options import CompileOptions
 from forge.target import Target
 from forge.target.choices import LIMIT, Choice, Choices, as_text
 
@@ -52,33 +53,35 @@ class Tuned:
 
 
 def tune_module(
-    module: Module, feed: Mapping[str, np.ndarray], *, seconds: float, target: TargetLike = "llvm",
-    progress: Progress | None = None, **options: Any,
+    module: Module, feed: Mapping[str, np.ndarray], options: CompileOptions | None = None, *, seconds: float,
+    progress: Progress | None = None,
 ) -> Tuned:
     """Measures alternatives for the kernels of ``main`` with as many threads as the target has cores.
 
     Args:
         feed: an array for each input, by name.
+        options: as of `compile_module`.
         seconds: when to stop; a compilation that has begun, and the last comparison, are finished.
         progress: called with phase, seconds that passed, seconds in all.
-        options: as of `compile_module`.
 
     Raises:
         OptionError: ``seconds`` is not positive, or the target has more cores than this process may use.
         What `compile_module` and the runtime raise.
     """
-    resolved = Target.parse(target)
+    options = options or check_options()
+    target = options.target
     available = Target.parse("llvm").num_cores
     if not seconds > 0:
         raise OptionError(f"tune: {option('seconds')}: got {seconds}; expected a positive number")
-    if resolved.num_cores > available:
-        raise OptionError(f"tune: the target has {resolved.num_cores} cores, this process may use {available}; "
+    if target.num_cores > available:
+        raise OptionError(f"tune: the target has {target.num_cores} cores, this process may use {available}; "
                           f"expected at most as many; set -num-cores={available}")
 
     def build(chosen: Mapping[str, str]) -> _Build:
-        return _Build(module, feed, replace(resolved, choices=_Explorer(chosen)), options)
+        explorer = _Explorer(chosen)
+        return _Build(module, feed, replace(options, target=replace(target, choices=explorer)), explorer)
 
-    return _Search(build, time.monotonic() + seconds, _reporter(progress, seconds)).run(described(resolved))
+    return _Search(build, time.monotonic() + seconds, _reporter(progress, seconds)).run(described(target))
 
 
 def _reporter(progress: Progress | None, seconds: float) -> Callable[[], None]:
@@ -111,13 +114,13 @@ class _Explorer(Choices):
 class _Build:
     """The model with some choices, ready to be timed."""
 
-    def __init__(self, module: Module, feed: Mapping[str, np.ndarray], target: Target, options: Mapping[str, Any]) -> None:
-        compiled = compile_module(module, target=target, profile=True, **options)
-        assert isinstance(target.choices, _Explorer) and compiled.lowered is not None
-        self.explorer = target.choices
+    def __init__(self, module: Module, feed: Mapping[str, np.ndarray], options: CompileOptions, explorer: _Explorer) -> None:
+        compiled = compile_module(module, options, profile=True)
+        assert compiled.lowered is not None
+        self.explorer = explorer
         steps = iter(compiled.lowered.steps)
         self.kernels = [next(steps) if isinstance(item, Group) else "" for item in compiled.lowered.items]
-        self.runtime = compiled.runtime(num_threads=target.num_cores)
+        self.runtime = compiled.runtime(num_threads=options.target.num_cores)
         self.arrays = [feed[name] for name in self.runtime.input_names]
         self.items: list[np.ndarray] = []
         self.walls: list[np.ndarray] = []

@@ -14,19 +14,12 @@ from forge.ir.nodes import Graph
 from forge.target import Target
 
 
-class DefaultLevel(int):
-    """The level that holds where none is given; equal to the number, but its type distinguishes it from one that was given."""
-
-
-DEFAULT_LEVEL = DefaultLevel(3)
-
-
 @dataclass(frozen=True)
 class PassContext:
     """What passes may depend on, besides the graph."""
 
     target: Target
-    opt_level: int = DEFAULT_LEVEL
+    opt_level: int = 3
     options: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -177,9 +177,9 @@ def compile_and_run(module: Any, level: int, rng: Any) -> str:
     Raises:
         Finding: neither worked nor gave a clear error.
     """
-    from forge.driver import compile_module
+    from forge.driver import check_options, compile_module
 
-    compiled = attempt(f"compile -O{level}", lambda: compile_module(module, opt_level=level, use_cache=False))
+    compiled = attempt(f"compile -O{level}", lambda: compile_module(module, check_options(opt_level=level), use_cache=False))
     if isinstance(compiled, str):
         return compiled
     from tests.frontends.onnx.fuzz.execution import feeds, run_in_child

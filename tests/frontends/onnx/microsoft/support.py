@@ -10,7 +10,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from forge import dtypes
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
 from forge.frontends.onnx import import_model
 from forge.frontends.onnx.tensors import element_code
 from forge.ir.nodes import Module
@@ -108,7 +108,7 @@ def check(
 def same(module: Module, inputs: Arrays, expected: Arrays, opt_level: int = 3) -> None:
     """Fails unless interpreter and compiled code give what is expected."""
     agree("interpreter", evaluate(module, *inputs), expected)
-    compiled = compile_module(module, opt_level=opt_level, use_cache=False)
+    compiled = compile_module(module, check_options(opt_level=opt_level), use_cache=False)
     agree("compiled", guard_runtime.run(compiled, module.main, [np.asarray(x, order="C") for x in inputs]), expected)
 
 

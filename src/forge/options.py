@@ -1,0 +1,234 @@
+"""The options of a compilation, each declared once: as a field of a record.
+
+From the field follow the check of its value, its spelling in messages, the argument of ``forge compile`` and the other verbs, the
+entry of ``PassContext(config=...)``, its line in the docstring of ``IRModule.compile``, and its row in ``docs/settings.md``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from forge.errors import OptionError, TargetError, option
+from forge.target import Target
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_KEY = "option"
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a field says of its option.
+
+    Attributes:
+        help: one line.
+        detail: what the Python documentation says besides.
+        python: the parameter of ``IRModule.compile``; empty: the field's name.
+        flags: spellings on the command line, the long one first; empty: it cannot be given there.
+        metavar: what stands for a value in the help of the command line; empty: its type.
+        config: whether ``PassContext(config=...)`` takes it.
+        values: those that it can have, besides None.
+    """
+
+    help: str
+    detail: str = ""
+    python: str = ""
+    flags: tuple[str, ...] = ()
+    metavar: str = ""
+    config: bool = False
+    values: Sequence[Any] = ()
+
+
+def says(text: str, **declaration: Any) -> dict[str, Declaration]:
+    """Metadata of the field of an option."""
+    return {_KEY: Declaration(text, **declaration)}
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option, as its field declares it."""
+
+    name: str
+    default: Any
+    declaration: Declaration
+
+    @property
+    def python(self) -> str:
+        return self.declaration.python or self.name
+
+    @property
+    def flag(self) -> str:
+        """The long spelling on the command line; empty where it has none."""
+        return self.declaration.flags[0] if self.declaration.flags else ""
+
+    @property
+    def text(self) -> str:
+        """What the Python documentation says."""
+        return f"{self.declaration.help} {self.declaration.detail}".rstrip()
+
+    def check(self, where: str, value: Any) -> None:
+        """Raises OptionError where the option cannot have ``value``."""
+        values = self.declaration.values
+        if isinstance(self.default, bool):
+            fits, expected = isinstance(value, bool), "True or False"
+        elif isinstance(values, range):
+            fits = isinstance(value, int) and not isinstance(value, bool) and value in values
+            expected = f"an integer from {values[0]} to {values[-1]}"
+        else:
+            fits, expected = not values or value is None or value in values, f"{', '.join(map(repr, values))} or None"
+        if not fits:
+            raise OptionError(f"{where}: {option(self.python)}: got {value!r}; expected {expected}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions:
+    """What machine code depends on, besides the module. ``forge.driver.check_options`` makes one from what a user gives.
+
+    Raises:
+        OptionError, TargetError: which option, what was given, what is expected.
+    """
+
+    target: Target = field(default=cast(Target, "llvm"), metadata=says(
+        "Target text, tag or JSON; 'llvm' is this machine.", flags=("--target",),
+        detail='Or a dictionary, or a ``Target``. Text is as in ``"llvm -mcpu=x86-64-v3"``.'))
+    host: Target | None = field(default=None, metadata=says(
+        "Description of the host; must be of the target's architecture.", flags=("--host",)))
+    opt_level: int = field(default=3, metadata=says(
+        "Optimisation level.", flags=("--opt-level", "-O"), values=range(5),
+        detail="0 to 4; ``docs/opt_levels.md`` says what each turns on."))
+    float16: bool = field(default=False, metadata=says(
+        "Compute in float16 where that is safe.", python="set_float16", flags=("--float16",), config=True,
+        detail="Inputs and outputs keep their types."))
+    bfloat16: bool = field(default=False, metadata=says(
+        "Compute in bfloat16 where that is safe.", python="set_bfloat16", flags=("--bfloat16",), config=True,
+        detail="Twice as fast where the CPU has dot products of it, with errors of some 1e-2 of the largest output, and more in "
+        "deep networks; inputs and outputs keep their types."))
+    channel_layout: str | None = field(default=None, metadata=says(
+        "Inner layout of convolutions: first or last.", python="set_channel_layout", flags=("--channel-layout",), config=True,
+        values=("first", "last"), detail="None lets the compiler choose."))
+    winograd: bool = field(default=True, metadata=says(
+        "Let 3x3 convolutions use fewer multiplications (errors of 1e-5).", flags=("--winograd/--no-winograd",), config=True,
+        detail="The errors are relative to the largest output; weights are up to four times larger (from ``opt_level`` 3 on)."))
+    tuned: bool = field(default=False, metadata=says(
+        "Use what 'forge tune' measured for this target.", flags=("--tuned",), config=True, detail="Or `IRModule.tune`."))
+    required_pass: tuple[str, ...] = ()
+    disabled_pass: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for known in options_of(CompileOptions):
+            known.check("compile", getattr(self, known.name))
+        if self.float16 and self.bfloat16:
+            both = f"{option('set_float16')} and {option('set_bfloat16')}"
+            raise OptionError(f"compile: {both}: got both; expected at most one of them")
+        object.__setattr__(self, "target", Target.parse(self.target))
+        self.target.require_codegen()
+        if self.host is not None:
+            object.__setattr__(self, "host", Target.parse(self.host))
+            if self.host.arch != self.target.arch:
+                raise TargetError(
+                    f"compile: host is {self.host.arch}, target is {self.target.arch}; expected the same architecture")
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """What the metadata keep, besides the target."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "target"}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return plain | {"host": self.host and str(self.host), "tuned": self.target.choices.digest}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """Where an artifact goes, and what it holds besides the library.
+
+    Raises:
+        OptionError: which option, what was given, what is expected.
+    """
+
+    output_path: str | PathLike[str] | None = field(default="./compile_output", metadata=says(
+        "The directory to create.", flags=("--output", "-o"), metavar="<path>"))
+    force_overwrite: bool = field(default=False, metadata=says(
+        "Write into a directory that exists.", flags=("--force", "-f"),
+        detail="Files of an earlier compilation are replaced, others stay."))
+    export_relay: bool = field(default=False, metadata=says(
+        "Also write model.relay and its weights.", flags=("--export-relay",),
+        detail="``model.relay`` is text, its weights are ``model.relay.safetensors``; `load` reads both. With "
+        "``encrypt_password`` the text only, for the weights could be read by anyone."))
+    export_metadata: bool = field(default=False, metadata=says("Also write metadata.json.", flags=("--export-metadata",)))
+    uuid: str | None = field(default=None, metadata=says(
+        "Identifier to record.", flags=("--uuid",), detail="None: a random one."))
+    encrypt_password: str | None = field(default=None, metadata=says(
+        "Encrypt the library with this password.", flags=("--encrypt",),
+        detail="Loading needs ``modelLibrary.key``, too, which is written next to the library."))
+
+    def __post_init__(self) -> None:
+        for known in options_of(OutputOptions):
+            known.check("compile", getattr(self, known.name))
+        path = self.output_path
+        if path is not None and (not isinstance(path, str | PathLike) or "\0" in str(path) or not str(path)):
+            raise OptionError(f"compile: {option('output_path')}: got {path!r}; expected the path of a directory")
+        for name in ("uuid", "encrypt_password"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, str) and value):
+                shown = repr(value) if name == "uuid" else f"an empty text or {type(value).__name__}"
+                raise OptionError(f"compile: {option(name)}: got {shown}; expected a text that is not empty, or None")
+
+    @property
+    def path(self) -> Path:
+        """The output directory, absolute."""
+        default = next(o.default for o in options_of(OutputOptions) if o.name == "output_path")
+        return Path(default if self.output_path is None else self.output_path).absolute()
+
+
+@functools.cache
+def options_of(record: type[Any]) -> tuple[Option, ...]:
+    """The options that a record declares."""
+    return tuple(Option(f.name, f.default, f.metadata[_KEY]) for f in fields(record) if _KEY in f.metadata)
+
+
+def all_options() -> tuple[Option, ...]:
+    return options_of(CompileOptions) + options_of(OutputOptions)
+
+
+def spellings() -> dict[str, str]:
+    """How the command line writes the options of Python."""
+    return {o.python: o.flag.partition("/")[0] for o in all_options() if o.flag}
+
+
+def settings_table() -> str:
+    """All options, in Markdown."""
+    lines = ["| Python | command line | `PassContext` | default | meaning |", "| --- | --- | --- | --- | --- |"]
+    for o in all_options():
+        flags = ", ".join(f"`{flag}`" for flag in o.declaration.flags)
+        entry = "config" if o.declaration.config else "yes" if o.name == "opt_level" else ""
+        lines.append(f"| `{o.python}` | {flags} | {entry} | `{o.default!r}` | {o.text.replace('``', '`')} |")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def takes_options(method: F) -> F:
+    """For a method with parameters that are options: those of `CompileOptions` that the caller leaves out reach it as None.
+
+    So a value that is given counts, be it the default. In the docstring, ``{options}`` becomes what the fields say.
+    """
+    signature = inspect.signature(method)
+    known = [o for o in all_options() if o.python in signature.parameters]
+    method.__doc__ = (method.__doc__ or "").replace("{options}", _described(known))
+    unset = {o.python: None for o in known if o in options_of(CompileOptions)}
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return method(**{**unset, **signature.bind(*args, **kwargs).arguments})
+
+    return call  # type: ignore[return-value]
+
+
+def _described(known: Iterable[Option]) -> str:
+    """Lines for the section of arguments of a method's docstring, where ``{options}`` is at its indentation."""
+    wrapper = textwrap.TextWrapper(130, initial_indent=" " * 12, subsequent_indent=" " * 16)
+    return "\n".join(wrapper.fill(f"{o.python}: {o.text}") for o in known).lstrip()
