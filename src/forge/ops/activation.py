@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from forge import dims, te
+from forge.ir.nodes import Node, Value
 from forge.ops import numeric
 from forge.ops.base import Accuracy, Category, Kind, NoAttrs, Op, Operand, Precision, register
 from forge.ops.elementwise_base import Row, register_rows
 from forge.ops.infer_helpers import expect_dtype, expect_rank, fail, normalize_axis, same_dtype, tensor, unify_dim
+from forge.ops.layout_change import LayoutChange, along_axis
 from forge.ops.lower_helpers import injective, is_one
 from forge.ops.movement import present
 from forge.ops.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
@@ -211,5 +213,17 @@ class PRelu(Op[PReluAttrs]):
             return te.select(value > 0.0, value, value * slope)
 
         return [injective(self.name, results[0], body)]
+
+    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+        """In blocks ``relu(data) + alpha * min(data, 0)``, where alpha has two axes."""
+        data, alpha = node.operands
+        assert data is not None and alpha is not None
+        axis = node.attrs.axis % data.rank
+        if change.block(axis) == 1:
+            return along_axis(self, node, change)
+        blocked, builder = change.converted(data), change.builder
+        negative = builder.call("minimum", blocked, builder.constant(0, data.dtype))
+        scaled = builder.call("multiply", negative, change.vector(alpha, axis, data.shape))
+        return builder.call("add", builder.call("nn.relu", blocked), scaled, name=node.name)
 
 

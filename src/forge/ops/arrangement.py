@@ -12,6 +12,7 @@ import numpy as np
 
 from forge import dims, te
 from forge.dims import Dim
+from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.ops.base import Kind, Op, Operand, register
 from forge.ops.infer_helpers import (
@@ -27,6 +28,7 @@ from forge.ops.infer_helpers import (
     tensor,
     unify_dim,
 )
+from forge.ops.layout_change import LayoutChange, along_axis
 from forge.ops.lower_helpers import injective, new_symbols, replaced, scalar
 from forge.ops.movement import present
 from forge.ops.shape_ops import optional_operand
@@ -57,6 +59,7 @@ class Repeat(Op[RepeatAttrs]):
     """Every element ``repeats`` times in a row along ``axis``: out[i] = data[i // repeats]."""
 
     name = "repeat"
+    in_layout = along_axis
     operands = (Operand("data"),)
     Attrs = RepeatAttrs
     kind = Kind.INJECTIVE
@@ -285,6 +288,14 @@ class Pad(Op[PadAttrs]):
             return {}
         both = [[te.cast(widths[te.const(k), te.const(s)], "int64") for s in (0, 1)] for k in range(data.ndim)]
         return new_symbols(results[0], [d + b[0] + b[1] for d, b in zip(data.shape, both, strict=True)])
+
+    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+        """Blocked axes keep their extent."""
+        attrs, rank = node.attrs, node.result.rank
+        if attrs.pad_width is None or any(change.block(k) > 1 and not _unpadded(attrs, k) for k in range(rank)):
+            return None
+        blocks = [(0, 0) for k in range(rank) if change.block(k) > 1]
+        return change.on_first(node, pad_width=(*(attrs.pad_width[k] for k in change.order(rank)), *blocks))
 
 
 def _unpadded(attrs: PadAttrs, axis: int) -> bool:

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from forge.ir.op import A, Accuracy, Category, Kind, NoAttrs, OpDef, Operand, Precision, Trait
 from forge.ir.op import register as register_instance
 from forge.ir.types import TensorType, Type
+from forge.ops.layout_change import LayoutChange, elementwise
 
 if TYPE_CHECKING:
     from forge.ir.batch import Batch
     from forge.ir.builder import Builder
-    from forge.ir.nodes import Value
+    from forge.ir.nodes import Node, Value
     from forge.te.tensor import Tensor
     from forge.tir.expr import Expr
 
@@ -70,6 +71,13 @@ class Op(OpDef[A]):
         from forge.ops.batch_parts import carried
 
         return carried(self, operands, attrs, results, batches)
+
+    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+        """The result of ``node``, which has one, in another layout; in its usual one if it has fewer axes than the operands.
+
+        None: it is not computed there. Derived for element-wise operators without an axis.
+        """
+        return elementwise(node, change) if self.kind is Kind.ELEMENTWISE and "axis" not in node.attributes else None
 
     def flops(self, operands: Sequence[Value | None], attrs: A, results: Sequence[TensorType]) -> Any:
         """Arithmetic operations of one evaluation (a Dim): multiplications and additions count one each."""

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from forge import dims, te
+from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.ops.base import Kind, Op, Operand, register
 from forge.ops.infer_helpers import Shape, at_most, expect_dtype, expect_rank, fail, normalize_axis, required, tensor, unify_dim
+from forge.ops.layout_change import LayoutChange, along_axis
 from forge.ops.lower_helpers import injective, is_one, wrapped
 from forge.ops.movement import present
 from forge.ops.signatures import (
@@ -93,6 +95,12 @@ class Take(Op[TakeAttrs]):
         for a, b in zip(data.shape[:batch], indices.shape[:batch], strict=True):
             unify_dim(self.name, a, b, "batch dimensions")
         return [TensorType((*data.shape[:axis], *indices.shape[batch:], *data.shape[axis + 1 :]), data.dtype)]
+
+    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+        """Where the indices are a vector, so that the result has the axes of the data."""
+        indices, attrs = node.operands[1], node.attrs
+        fits = indices is not None and indices.rank == 1 and attrs.axis is not None and attrs.batch_dims == 0
+        return along_axis(self, node, change) if fits else None
 
     def reference(self, operands: Arrays, attrs: TakeAttrs) -> Arrays:
         return [_take(operands[0], operands[1], attrs)]

@@ -131,7 +131,7 @@ class LayoutTransform(Op[LayoutTransformAttrs]):
         for axis, letter in enumerate(source.letters):
             if attrs.channels is not None and source.block(letter) > 1:
                 logical = np.take(logical, range(attrs.channels), axis)
-        return [_split_blocks(logical, source.letters, target)]
+        return [with_layout(logical, source.letters, target.text)]
 
     def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         (data,) = operands
@@ -204,10 +204,11 @@ def _stable(positions: Iterable[int], layout: Layout) -> list[int]:
     return sorted(positions, key=lambda p: (layout.letters.index(layout.axes[p][0].upper()), layout.axes[p][1] != 0, p))
 
 
-def _split_blocks(logical: np.ndarray, letters: str, layout: Layout) -> np.ndarray:
-    """The inverse of ``_merge_blocks``, with zeros in padded lanes; ``letters`` name the axes of ``logical``."""
-    pads = [(0, -extent % layout.block(letter)) for letter, extent in zip(letters, logical.shape)]
-    padded = np.pad(logical, pads) if any(after for _, after in pads) else logical
+def with_layout(x: np.ndarray, letters: str, text: str) -> np.ndarray:
+    """``x``, whose axes are ``letters``, in layout ``text``, with zeros where blocks go beyond an extent."""
+    layout = parse_layout(text)
+    pads = [(0, -extent % layout.block(letter)) for letter, extent in zip(letters, x.shape)]
+    padded = np.pad(x, pads) if any(after for _, after in pads) else x
     shape: list[int] = []
     names: list[int] = []
     for letter, extent in zip(letters, padded.shape):

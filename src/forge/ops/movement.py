@@ -12,6 +12,7 @@ import numpy as np
 from forge import dims, te
 from forge.dims import Dim
 from forge.errors import ExecutionError
+from forge.ir.nodes import Node, Value
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.base import Kind, Op, Operand, Precision, register
@@ -30,6 +31,7 @@ from forge.ops.infer_helpers import (
     tensors,
     unify_dim,
 )
+from forge.ops.layout_change import LayoutChange
 from forge.ops.lower_helpers import as_dim, element, injective, is_one, length, new_symbols, replaced
 from forge.ops.shape_ops import optional_operand
 from forge.ops.signatures import (
@@ -145,6 +147,14 @@ class Concatenate(Op[AxisAttrs]):
     def evaluate_dims(self, operands: DimArrays, attrs: AxisAttrs, types: OperandTypes) -> DimArray:
         parts = [x for x in operands if x is not None]
         return np.concatenate(parts, axis=attrs.axis) if len(parts) == len(operands) else None
+
+    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+        """Only whole blocks join."""
+        parts, rank = [v for v in node.operands if v is not None], node.result.rank
+        axis = node.attrs.axis % rank
+        if (block := change.block(axis)) > 1 and any(v.shape[axis] % block for v in parts):
+            return None
+        return change.call(node, *map(change.converted, parts), axis=change.axis(axis, rank))
 
 
 def _piecewise(parts: Sequence[Tensor], axis: int, indices: Sequence[Expr]) -> Expr:

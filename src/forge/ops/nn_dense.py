@@ -16,6 +16,7 @@ from forge.ops.base import Accuracy, Category, Kind, NoAttrs, Op, Operand, Preci
 from forge.ops.batch_parts import carry_reshaped
 from forge.ops.complex_products import split_product
 from forge.ops.infer_helpers import broadcast_shapes, expect_rank, tensor
+from forge.ops.layout_change import LayoutChange, along_axis
 from forge.ops.nn_common import (
     cast_result,
     compute_dtype,
@@ -30,7 +31,7 @@ from forge.te import Expr, Tensor
 
 if TYPE_CHECKING:
     from forge.ir.builder import Builder
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Graph, Node, Value
 
 
 @dataclass(frozen=True)
@@ -283,6 +284,15 @@ class BiasAdd(Op[BiasAddAttrs]):
         assert data is not None and bias is not None
         axis = normalize_axis(self.name, attrs.axis, data.ndim)
         return [te.compute(te.shape_of(results[0].shape), lambda *i: data[i] + bias[i[axis]], name="bias_add")]
+
+    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+        """In blocks the bias has two axes, so that it broadcasts in an addition."""
+        data, bias = node.operands
+        assert data is not None and bias is not None
+        axis = node.attrs.axis % data.rank
+        if change.block(axis) == 1:
+            return along_axis(self, node, change)
+        return change.builder.call("add", change.converted(data), change.vector(bias, axis, data.shape), name=node.name)
 
 
 @register

@@ -29,6 +29,7 @@ from forge.ir.types import TensorType
 from forge.ops import numeric
 from forge.ops.base import Accuracy, Category, Kind, Op, Operand, Precision, register
 from forge.ops.layout import parse_layout
+from forge.ops.layout_change import named_layout
 from forge.ops.lower_helpers import element, new_symbols
 from forge.ops.nn_common import fail, real_tensor, require_equal, require_positive, tensor_type, tuple_of, wide
 from forge.ops.nn_pool import spatial_axes
@@ -98,6 +99,7 @@ def cubic_weight(distance: Any, alpha: float, choose: Any) -> Any:
 class _Resize(Op[Any]):
     """Resizes the spatial axes to ``size`` (attribute or operand ``sizes``); modes are at the head of ``forge.ops.nn_image``."""
 
+    in_layout = named_layout
     operands = (Operand("data"), Operand("sizes", optional=True, holds="integers"))
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.INJECTIVE
@@ -324,6 +326,7 @@ class Upsampling(Op[UpsamplingAttrs]):
     """
 
     name = "nn.upsampling"
+    in_layout = named_layout
     operands = (Operand("data"),)
     Attrs = UpsamplingAttrs
     accuracy = Accuracy.ACCUMULATING

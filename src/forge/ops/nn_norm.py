@@ -13,6 +13,7 @@ from forge.dims import Dim
 from forge.ir.types import TensorType
 from forge.ops.base import Accuracy, Category, Kind, Op, Operand, Precision, register
 from forge.ops.infer_helpers import broadcast_shapes, expect_dtype, normalize_axes
+from forge.ops.layout_change import along_axis as in_layout_along_axis
 from forge.ops.nn_common import compute_dtype, fail, normalize_axis, require_equal, tensor_type, wide
 from forge.te import Expr, Tensor
 
@@ -27,6 +28,7 @@ class SoftmaxAttrs:
 
 
 class _Softmax(Op[SoftmaxAttrs]):
+    in_layout = in_layout_along_axis
     operands = (Operand("data"),)
     Attrs = SoftmaxAttrs
     accuracy = Accuracy.ACCUMULATING
@@ -280,6 +282,7 @@ class BatchNorm(_ChannelNorm):
     """
 
     name = "nn.batch_norm"
+    in_layout = in_layout_along_axis
     operands = (Operand("data"), Operand("gamma"), Operand("beta"), Operand("moving_mean"), Operand("moving_var"))
     precision = Precision.WIDE
 

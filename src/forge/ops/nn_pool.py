@@ -13,6 +13,7 @@ from forge.dims import Dim
 from forge.ir.types import TensorType
 from forge.ops.base import Accuracy, Kind, Op, Operand, Precision, register
 from forge.ops.layout import Layout, parse_layout
+from forge.ops.layout_change import named_layout
 from forge.ops.nn_common import (
     Window,
     cast_result,
@@ -91,6 +92,7 @@ def spatial_axes(op: str, layout: Layout, spatial: str) -> list[int]:
 class Pool(Op[Any]):
     """What pools over sliding windows share."""
 
+    in_layout = named_layout
     operands = (Operand("data"),)
     kind = Kind.REDUCTION
     precision = Precision.FOLLOWS
@@ -292,6 +294,7 @@ class _AdaptivePool(Op[Any]):
     An empty ``output_size`` keeps the extents. ``layout`` may block C.
     """
 
+    in_layout = named_layout
     operands = (Operand("data"),)
     kind = Kind.REDUCTION
     precision = Precision.FOLLOWS_IN_RANGE

@@ -15,13 +15,14 @@ import numpy as np
 from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.builder import Builder
-from forge.ir.nodes import Value
+from forge.ir.nodes import Node, Value
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops import numeric
 from forge.ops.base import Accuracy, Category, Kind, Op, Operand, register
 from forge.ops.elementwise_base import apply_dims
 from forge.ops.infer_helpers import Shape, expect_dtype, fail, fresh_dims, normalize_axes, static_length, tensor
+from forge.ops.layout_change import LayoutChange
 from forge.ops.lower_helpers import as_dim, identifier, new_symbols
 from forge.ops.movement import present
 from forge.ops.shape_ops import names_axis, optional_operand
@@ -103,6 +104,18 @@ class Reduction(Op[ReduceAttrs]):
             return [TensorType(fresh_dims("reduce", kept), data.dtype)]
         chosen = reduced_axes(self.name, attrs, data.rank)
         return [TensorType(reduced_shape(data.shape, chosen, attrs.keepdims), data.dtype)]
+
+    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+        """Over axes that are not blocked. If they are dropped, the others must be in their usual order."""
+        data, attrs = node.operands[0], node.attrs
+        if data is None or any(v is not None for v in node.operands[1:]):
+            return None
+        axes = reduced_axes(self.name, attrs, data.rank)
+        kept = [k for k in change.order(data.rank) if k not in axes]
+        blocked = [change.block(k) > 1 for k in range(data.rank)]
+        if any(blocked[k] for k in axes) or not attrs.keepdims and (any(blocked) or kept != sorted(kept)):
+            return None
+        return change.on_first(node, axis=tuple(sorted(change.axis(k, data.rank) for k in axes)), exclude=False)
 
     def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:
         """The reduction of an array with dimensions kept."""

@@ -10,10 +10,12 @@ import numpy as np
 
 from forge import dims, te
 from forge.dims import Dim
+from forge.ir.nodes import Node, Value
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.base import Kind, Op, Operand, register
 from forge.ops.infer_helpers import fail, fresh_dims, normalize_axes, static_length, tensor
+from forge.ops.layout_change import LayoutChange
 from forge.ops.lower_helpers import element, injective, length, new_symbols
 from forge.ops.movement import present
 from forge.ops.signatures import (
@@ -161,6 +163,22 @@ class StridedSlice(Op[StridedSliceAttrs]):
         if data is None or bounds is None or not dims.is_static(*bounds.begin, *bounds.end):
             return None
         return np.asarray(self.reference([data], _as_attrs(bounds))[0], dtype=object)
+
+    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+        """With the bounds as attributes; of a blocked axis whole blocks."""
+        attrs, rank = node.attrs, node.result.rank
+        if any(v is not None for v in node.operands[1:]) or not attrs.axes:
+            return None
+        begin, end = list(attrs.begin), list(attrs.end)
+        for k, axis in enumerate(attrs.axes):
+            if (block := change.block(axis % rank)) == 1:
+                continue
+            known = isinstance(begin[k], int) and isinstance(end[k], int) and (attrs.strides is None or attrs.strides[k] == 1)
+            if not (known and 0 <= begin[k] < end[k] and begin[k] % block == end[k] % block == 0):
+                return None
+            begin[k], end[k] = begin[k] // block, end[k] // block
+        axes = tuple(change.axis(axis, rank) for axis in attrs.axes)
+        return change.on_first(node, begin=tuple(begin), end=tuple(end), axes=axes)
 
 
 def _as_attrs(bounds: _Bounds) -> StridedSliceAttrs:
