@@ -12,7 +12,7 @@ from types import CodeType
 from typing import Any
 
 from benchmarks import accuracy_results
-from forge.frontends.onnx import registry
+from forge.frontends.onnx import REGISTRY
 from forge.ir.op import Trait, all_ops
 from forge.kernels.contract import FAMILIES
 from forge.lowering.objects import HOSTED
@@ -119,7 +119,7 @@ def onnx_operators(name: str) -> list[str]:
 
 @cache
 def _named_by_converters() -> list[tuple[str, frozenset[str]]]:
-    domains = [(row, f"{row.domain}." if row.domain else "") for row in registry.rows()]
+    domains = [(row, f"{row.domain}." if row.domain else "") for row in REGISTRY.rows()]
     return [(domain + row.op, _named_by(row.function)) for row, domain in domains]
 
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import forge
 from forge.driver.compiler import check_options, optimized_graph
-from forge.frontends.onnx.prune import prune
+from forge.frontends.prune import prune
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
 from forge.ir.types import TensorType

@@ -1,14 +1,17 @@
-"""Importers, one package for each model format. A package imports its framework only when it is used."""
+"""Importers, one package for each model format, and what they share.
+
+A package imports its framework only when it is used. Its ``FORMAT`` (``forge.frontends.support.Format``) makes it known to
+``forge support``.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from types import ModuleType
-
-_FORMATS = ("onnx",)
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name not in _FORMATS:
+    if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is None:
         raise AttributeError(f"module 'forge.frontends' has no attribute {name!r}")
-    return importlib.import_module(f"forge.frontends.{name}")
+    return importlib.import_module(f"{__name__}.{name}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import onnx
 
-from forge.frontends.onnx import registry
-from forge.frontends.onnx.coverage import CONVERTER, FUNCTION, MISSING, Coverage, coverage
+from forge.frontends.onnx import register, unregister
+from forge.frontends.onnx.coverage import coverage
+from forge.frontends.support import CONVERTER, FUNCTION, MISSING, Coverage
 
 
 def rows() -> dict[tuple[str, str], list[Coverage]]:
@@ -44,8 +45,8 @@ def test_a_registered_converter_counts() -> None:
     def convert(g: object, *operands: object) -> None:
         raise AssertionError("only listed")
 
-    registry.register("Gradient", convert, domain="ai.onnx.preview.training")
+    register("Gradient", convert, domain="ai.onnx.preview.training")
     try:
         assert [r.how for r in rows()["ai.onnx.preview.training", "Gradient"]] == [CONVERTER]
     finally:
-        registry.unregister("Gradient", domain="ai.onnx.preview.training")
+        unregister("Gradient", domain="ai.onnx.preview.training")

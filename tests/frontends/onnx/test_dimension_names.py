@@ -13,8 +13,8 @@ import pytest
 import forge
 from forge import dims
 from forge.errors import ForgeError, ImportModelError, ParseError
+from forge.frontends.inputs import DimensionNames
 from forge.frontends.onnx import import_model
-from forge.frontends.onnx.tensors import DimensionNames
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_module
 from tests.frontends.onnx.support import example, model, onnxruntime_outputs

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forge.errors import ForgeError, ImportModelError, OpAttributeInvalid, OpNotImplemented, OptionError
-from forge.frontends.onnx import convert, import_model, register, scope, unregister, unsupported_operators
+from forge.frontends import scope
+from forge.frontends.onnx import convert, import_model, register, unregister, unsupported_operators
 from forge.ir.nodes import Module
 from tests.frontends.onnx.support import evaluate, example, model, ops, run
 

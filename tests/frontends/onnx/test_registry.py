@@ -9,10 +9,12 @@ import onnx
 import pytest
 
 from forge.errors import OpAttributeInvalid, OpNotImplemented
-from forge.frontends.onnx import Context, import_model, importer, register, registry, unregister
+from forge.frontends.converter import Converter
+from forge.frontends.onnx import Context, import_model, register, unregister
+from forge.frontends.onnx.registry import REGISTRY, published_versions
+from forge.frontends.registry import Registry
 from tests.frontends.onnx.support import model, run
 
-assert importer
 IGNORED = {"consumed_inputs"}
 MISSPELLED = {("GRU", 1, "direction")}  # the schema says "foward"
 LEFT_OUT = {("BatchNormalization", "is_test"), ("Dropout", "is_test")}  # not training, where an exporter leaves it out
@@ -22,21 +24,21 @@ def schemas() -> list[Any]:
     """Every version of every operator that the table has a row for, with the row."""
     found = []
     for schema in onnx.defs.get_all_schemas_with_history():
-        row = registry.lookup(schema.domain, schema.name, schema.since_version)
+        row = REGISTRY.lookup(schema.domain, schema.name, schema.since_version)
         if row is not None and not schema.deprecated:
             found.append(pytest.param(schema, row, id=f"{schema.name}-{schema.since_version}"))
     return found
 
 
 def test_no_holes() -> None:
-    assert registry.holes() == []
+    assert REGISTRY.holes(published_versions()) == []
 
 
-def test_hole_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_TABLE", {})
-    registry.add_row("Softmax", lambda g, x, *, axis=-1: x, since=13)
-    registry.add_row("Softmax", lambda g, x, *, axis=-1: x, since=14)
-    assert registry.holes() == [
+def test_hole_is_found() -> None:
+    registry = Registry("toy", domain_name="ai.onnx")
+    registry.converts("Softmax", since=13)(lambda g, x, *, axis=-1: x)
+    registry.converts("Softmax", since=14)(lambda g, x, *, axis=-1: x)
+    assert registry.holes(published_versions()) == [
         "ai.onnx.Softmax: no row for version 1; the first is 13",
         "Softmax: row 14 is no version; expected one of [1, 11, 13]",
     ]
@@ -44,16 +46,16 @@ def test_hole_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_two_rows_for_one_version_are_refused() -> None:
     with pytest.raises(ValueError, match="registered already"):
-        registry.add_row("Softmax", lambda g, x: x, since=13)
+        REGISTRY.converts("Softmax", since=13)(lambda g, x: x)
 
 
 @pytest.mark.parametrize(("schema", "row"), schemas())
-def test_every_attribute_of_the_schema_is_a_parameter(schema: Any, row: registry.Converter) -> None:
+def test_every_attribute_of_the_schema_is_a_parameter(schema: Any, row: Converter) -> None:
     assert set(schema.attributes) - IGNORED <= set(row.attributes)
 
 
 @pytest.mark.parametrize(("schema", "row"), schemas())
-def test_defaults_are_those_of_the_schema(schema: Any, row: registry.Converter) -> None:
+def test_defaults_are_those_of_the_schema(schema: Any, row: Converter) -> None:
     for name, attribute in schema.attributes.items():
         if name in IGNORED or not attribute.default_value.name or (schema.name, schema.since_version, name) in MISSPELLED:
             continue
@@ -70,7 +72,7 @@ def test_defaults_are_those_of_the_schema(schema: Any, row: registry.Converter) 
 
 
 @pytest.mark.parametrize(("schema", "row"), schemas())
-def test_operand_counts_are_those_of_the_schema(schema: Any, row: registry.Converter) -> None:
+def test_operand_counts_are_those_of_the_schema(schema: Any, row: Converter) -> None:
     variadic = schema.inputs and schema.inputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
     assert row.max_operands is None if variadic else row.max_operands is None or row.max_operands >= len(schema.inputs)
     required = [i for i in schema.inputs if i.option == onnx.defs.OpSchema.FormalParameterOption.Single]
@@ -78,10 +80,10 @@ def test_operand_counts_are_those_of_the_schema(schema: Any, row: registry.Conve
 
 
 def test_operator_newer_than_the_table_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert registry.lookup("", "Reshape", 25) is not None
-    monkeypatch.setitem(registry.TABLE_OPSETS, "", 24)
-    assert registry.lookup("", "Reshape", 25) is None
-    assert registry.lookup("", "Relu", 25) is not None
+    assert REGISTRY.lookup("", "Reshape", 25) is not None
+    monkeypatch.setitem(REGISTRY.newest, "", 24)
+    assert REGISTRY.lookup("", "Reshape", 25) is None
+    assert REGISTRY.lookup("", "Relu", 25) is not None
 
 
 def test_unknown_attribute() -> None:

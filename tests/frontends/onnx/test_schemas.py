@@ -14,9 +14,10 @@ from typing import Any
 import onnx
 import pytest
 
-from forge.frontends.onnx import converters, registry
-from forge.frontends.onnx.coverage import MISSING, coverage
-from forge.frontends.onnx.registry import Converter
+from forge.frontends.converter import Converter
+from forge.frontends.onnx import REGISTRY, converters
+from forge.frontends.onnx.coverage import coverage
+from forge.frontends.support import MISSING
 
 converters.load_all()
 SCHEMAS = [s for s in onnx.defs.get_all_schemas_with_history() if not s.deprecated]
@@ -55,7 +56,7 @@ STRICTER = {
 def rows() -> Iterator[tuple[Any, Converter]]:
     """Schemas with their converters."""
     for schema in SCHEMAS:
-        row = registry.lookup(schema.domain, schema.name, schema.since_version)
+        row = REGISTRY.lookup(schema.domain, schema.name, schema.since_version)
         if row is not None:
             yield schema, row
 
@@ -83,7 +84,7 @@ def fits(attribute: Any, default: Any) -> bool:
 
 
 def test_converters_look_at_every_input_and_attribute() -> None:
-    standard = [row for row in registry.rows() if row.domain in {schema.domain for schema in SCHEMAS}]
+    standard = [row for row in REGISTRY.rows() if row.domain in {schema.domain for schema in SCHEMAS}]
     unused = {(row.op, name) for row in standard for name in ignored_parameters(row.function)}
     assert unused == set(UNUSED)
 

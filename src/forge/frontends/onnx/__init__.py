@@ -5,13 +5,18 @@ functions, or classes derived from ``OnnxOpConverter``, which build with ``op`` 
 """
 
 from forge.frontends.onnx.context import Context
-from forge.frontends.onnx.converter_class import OnnxOpConverter
+from forge.frontends.onnx.coverage import coverage
 from forge.frontends.onnx.importer import from_onnx, import_model, model_operators, unsupported_operators
-from forge.frontends.onnx.registry import register, unregister
+from forge.frontends.onnx.registry import REGISTRY, OnnxOpConverter
+from forge.frontends.support import Format
 from forge.ops.compose import expr
 from forge.ops.compose.expr import op
 
+register = REGISTRY.register
+unregister = REGISTRY.unregister
+FORMAT = Format("ONNX", (".onnx",), REGISTRY, coverage, model_operators)
+
 __all__ = [
-    "Context", "OnnxOpConverter", "expr", "from_onnx", "import_model", "model_operators", "op", "register", "unregister",
-    "unsupported_operators",
+    "FORMAT", "REGISTRY", "Context", "OnnxOpConverter", "expr", "from_onnx", "import_model", "model_operators", "op", "register",
+    "unregister", "unsupported_operators",
 ]

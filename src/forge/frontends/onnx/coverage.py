@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 
 import onnx
 
-from forge.frontends.onnx import converters, functions, registry
-from forge.frontends.onnx.support import CONVERTER, FUNCTION, MISSING, subgraphs
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """Versions of one operator and how they are loaded.
-
-    Attributes:
-        how: "converter", "function" (the body that the standard gives is expanded) or "missing".
-    """
-
-    domain: str
-    op: str
-    versions: tuple[int, ...]
-    how: str
+from forge.frontends.onnx import converters, functions
+from forge.frontends.onnx.nodes import subgraphs
+from forge.frontends.onnx.registry import REGISTRY, published_versions
+from forge.frontends.support import CONVERTER, FUNCTION, MISSING, Coverage
 
 
 def coverage() -> list[Coverage]:
@@ -43,16 +30,16 @@ def _standard() -> Iterator[tuple[str, str, int]]:
 
 def _beyond_the_standard() -> Iterator[tuple[str, str, int]]:
     """Operators of the table that no schema has, and those that are refused by name."""
-    known = {(schema.domain, schema.name) for schema in onnx.defs.get_all_schemas_with_history()}
-    for row in registry.rows():
+    known = published_versions()
+    for row in REGISTRY.rows():
         if row.is_extension or (row.domain, row.op) not in known:
             yield row.domain, row.op, row.since
-    for domain, op in registry.refused():
+    for domain, op in REGISTRY.refused():
         yield domain, op, 1
 
 
 def _how(domain: str, op: str, opset: int) -> str:
-    if registry.lookup(domain, op, opset) is not None:
+    if REGISTRY.lookup(domain, op, opset) is not None:
         return CONVERTER
     node = onnx.helper.make_node(op, [], [], domain=domain)
     if not functions.has_schema_body(node, opset):
@@ -68,8 +55,8 @@ def _is_body_covered(domain: str, op: str, opset: int) -> bool:
     body = functions.schema_body(onnx.helper.make_node(op, [], [], domain=domain), opset)
     if body is None:
         return False
-    opsets = {registry.canonical_domain(o.domain): o.version for o in body.opset_import}
-    inner = {(registry.canonical_domain(n.domain), n.op_type) for n in _nodes(body.node)}
+    opsets = {REGISTRY.canonical(o.domain): o.version for o in body.opset_import}
+    inner = {(REGISTRY.canonical(n.domain), n.op_type) for n in _nodes(body.node)}
     return all(_how(d, name, opsets.get(d, opset)) != MISSING for d, name in inner)
 
 
@@ -79,6 +66,3 @@ def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
         yield node
         for graph in subgraphs(node):
             yield from _nodes(graph.node)
-
-
-__all__ = ["CONVERTER", "FUNCTION", "MISSING", "Coverage", "coverage"]

@@ -9,27 +9,28 @@ import onnx
 
 from forge.errors import ImportModelError, OpNotImplemented
 from forge.frontends.onnx import registry
-from forge.frontends.onnx.scope import FunctionKey, Scope
+from forge.frontends.onnx.registry import REGISTRY
+from forge.frontends.onnx.scope import FunctionKey, OnnxScope
 from forge.frontends.onnx.tensors import element_code
+from forge.frontends.registry import MAX_VERSION
+from forge.frontends.scope import MAX_CALLS
 from forge.ir.nodes import Value
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 
-MAX_DEPTH = 32
-
-ConvertNodes = Callable[[Scope, Iterable[onnx.NodeProto], Iterable[str]], None]
+ConvertNodes = Callable[[OnnxScope, Iterable[onnx.NodeProto], Iterable[str]], None]
 
 
 def key(node: onnx.NodeProto) -> FunctionKey:
-    return (registry.canonical_domain(node.domain), node.op_type, node.overload)
+    return (REGISTRY.canonical(node.domain), node.op_type, node.overload)
 
 
-def find(scope: Scope, node: onnx.NodeProto) -> onnx.FunctionProto | None:
+def find(scope: OnnxScope, node: onnx.NodeProto) -> onnx.FunctionProto | None:
     """The model's own function that ``node`` calls."""
-    return scope.options.functions.get(key(node))
+    return scope.state.functions.get(key(node))
 
 
 def expand(
-    scope: Scope, node: onnx.NodeProto, operands: Sequence[Value | None], opset: int, name: str, convert_nodes: ConvertNodes
+    scope: OnnxScope, node: onnx.NodeProto, operands: Sequence[Value | None], opset: int, name: str, convert_nodes: ConvertNodes
 ) -> list[Value | None]:
     """Converts the body of the function that ``node`` stands for and returns its outputs.
 
@@ -43,12 +44,9 @@ def expand(
         raise OpNotImplemented(
             f"no converter; register one: forge.frontends.onnx.register({node.op_type!r}, ..., domain={node.domain!r})"
         )
-    if scope.function_depth >= MAX_DEPTH:
-        raise ImportModelError(f"functions are nested more than {MAX_DEPTH} deep; expected no recursion")
     if len(operands) > len(function.input):
         raise ImportModelError(f"got {len(operands)} inputs; expected at most {len(function.input)}")
-    opsets, depth = _opsets(function, scope), scope.function_depth + 1
-    inner = Scope(scope.graph, scope.options, opsets, None, f"{name}/", depth, scope.taken)
+    inner = scope.called(_opsets(function, scope), f"{name}/")
     padded = [*operands, *[None] * (len(function.input) - len(operands))]
     for formal, value in zip(function.input, padded):
         inner.define(formal, value)
@@ -72,7 +70,7 @@ def expanded_size(nodes: Iterable[onnx.NodeProto], own: Mapping[FunctionKey, onn
         for node in nodes:
             called = key(node)
             total += 1
-            if called in own and depth < MAX_DEPTH and registry.own(node.domain, node.op_type, registry.MAX_VERSION) is None:
+            if called in own and depth < MAX_CALLS and REGISTRY.own(node.domain, node.op_type, MAX_VERSION) is None:
                 if called not in sizes:
                     sizes[called] = 0
                     sizes[called] = size(own[called].node, depth + 1)
@@ -177,6 +175,6 @@ def _type_proto(type_: Type | None) -> onnx.TypeProto:
     return onnx.TypeProto()
 
 
-def _opsets(function: onnx.FunctionProto, scope: Scope) -> dict[str, int]:
-    imported = {registry.canonical_domain(o.domain): o.version for o in function.opset_import}
-    return {**scope.opsets, **imported}
+def _opsets(function: onnx.FunctionProto, scope: OnnxScope) -> dict[str, int]:
+    imported = {REGISTRY.canonical(o.domain): o.version for o in function.opset_import}
+    return {**scope.versions, **imported}

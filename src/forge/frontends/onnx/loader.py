@@ -6,10 +6,8 @@ model's folder, and nothing is ever unpickled.
 
 from __future__ import annotations
 
-import importlib
 import logging
 import math
-import mmap
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -20,6 +18,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from forge.errors import ImportModelError
+from forge.frontends.model_files import mapped_file, refuse_other_formats
 from forge.frontends.onnx import inline
 from forge.frontends.onnx.tensors import TensorReader
 
@@ -29,17 +28,6 @@ Report = Callable[[str, str], None]  # takes the name of the model, and the find
 
 MAX_MESSAGE_BYTES = (1 << 31) - 1
 _CHECKED_ELEMENTS = 1024
-_EXPORT = "export the model to ONNX"
-_FOREIGN: tuple[tuple[int, bytes, str, tuple[str, ...], str], ...] = (
-    # offset, magic, what it is, its loaders, what to do where there is none
-    (0, b"PK\x03\x04", "a zip archive (a PyTorch checkpoint or a Keras model?)", ("from_torch", "from_keras"), _EXPORT),
-    (0, b"\x89HDF", "an HDF5 file (a Keras model?)", ("from_keras",), _EXPORT),
-    (4, b"TFL3", "a TFLite model", ("from_tflite",), _EXPORT),
-    (0, b"\x7fELF", "a native library", (), "use forge.Runtime for a compiled model"),
-    (0, b"\x80\x02", "a Python pickle, which Forge never loads", (), _EXPORT),
-    (0, b"version https://git-lfs", "a Git LFS pointer, not the file itself", (), "run 'git lfs pull'"),
-    (0, b"<", "a text file (HTML or XML)", (), "download the model itself"),
-)
 
 
 @dataclass(frozen=True)
@@ -66,7 +54,7 @@ def log_finding(where: str, finding: str) -> None:
 
 
 def load(model: Any, report: Report = log_finding) -> LoadedModel:
-    """Reads and checks a model given as a path, bytes or an ``onnx.ModelProto``; ``report`` is told what onnx's checker says.
+    """Reads and checks a model given as a path, bytes or an ``onnx.ModelProto``; ``report`` gets what onnx's checker finds.
 
     Raises:
         ImportModelError: it cannot be read, is damaged, is no ONNX model, or is newer than the onnx package.
@@ -89,38 +77,14 @@ def load(model: Any, report: Report = log_finding) -> LoadedModel:
 
 
 def _load_file(path: Path) -> LoadedModel:
-    where = path.name
-    try:
-        if path.is_dir():
-            raise ImportModelError(f"{path}: is a folder; expected an .onnx file; pass the file inside it")
-        if path.exists() and not path.is_file():
-            raise ImportModelError(f"{path}: is a device or a pipe; expected an .onnx file; copy it into a file first")
-        size = path.stat().st_size
-        if size > MAX_MESSAGE_BYTES:
-            raise ImportModelError(
-                f"{path}: got {size} bytes; expected less than 2 GiB in one file; save its weights as external data"
-            )
-        data = _contents(path)
-    except FileNotFoundError as error:
-        raise ImportModelError(f"{path}: no such file; expected an .onnx file; check the path") from error
-    except OSError as error:
-        raise ImportModelError(f"{path}: cannot be read: {error.strerror}; check its permissions") from error
+    advice = "expected less than 2 GiB in one file; save its weights as external data"
+    data = mapped_file(path, ".onnx", MAX_MESSAGE_BYTES, advice)
     folders = tuple(dict.fromkeys((path.absolute().parent, path.resolve().parent)))
-    return LoadedModel(_parse(data, where), where, TensorReader(folders, data), data=data)
-
-
-def _contents(path: Path) -> bytes | memoryview:
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else b""
+    return LoadedModel(_parse(data, path.name), path.name, TensorReader(folders, data), data=data)
 
 
 def _parse(data: bytes | memoryview, where: str) -> onnx.ModelProto:
-    for offset, magic, kind, loaders, otherwise in _FOREIGN:
-        if data[offset : offset + len(magic)] == magic:
-            offered = [f"forge.{name}" for name in loaders if name in importlib.import_module("forge").__all__]
-            advice = f"use {' or '.join(offered)}" if offered else otherwise
-            raise ImportModelError(f"{where}: got {kind}; expected an ONNX model; {advice}")
+    refuse_other_formats(data, where, "an ONNX model", "from_onnx")
     return _message(inline.without_contents(data), where)
 
 

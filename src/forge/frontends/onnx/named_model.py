@@ -10,8 +10,9 @@ from pathlib import Path
 import onnx
 
 from forge.errors import ImportModelError
+from forge.frontends.model_files import data_file
 from forge.frontends.onnx.loader import LoadedModel
-from forge.frontends.onnx.support import node_names, subgraphs
+from forge.frontends.onnx.nodes import node_names, subgraphs
 from forge.frontends.onnx.tensors import TensorReader
 
 
@@ -43,7 +44,7 @@ def _name(nodes: Iterable[onnx.NodeProto]) -> None:
 
 def _copy_external_data(graph: onnx.GraphProto, reader: TensorReader, folder: Path) -> None:
     for location, name in _locations(graph).items():
-        source = reader.external_file(location, f"tensor {name!r}")
+        source = data_file(location, reader.folders, f"tensor {name!r}")
         target = folder / location
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ import math
 import mmap
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from forge import dims, dtypes
-from forge.dims import Dim, DimExpr
+from forge import dtypes
+from forge.dims import Dim
 from forge.errors import ImportModelError
+from forge.frontends.model_files import data_file
 from forge.frontends.onnx import inline
 from forge.ir.shapes import fresh_symbol
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
@@ -121,7 +122,7 @@ class TensorReader:
     def _external(self, tensor: onnx.TensorProto, dtype: str, where: str) -> np.ndarray:
         entries = {e.key: e.value for e in tensor.external_data}
         location = entries.get("location", "")
-        path = self.external_file(location, where)
+        path = data_file(location, self.folders, where)
         offset, length = (_number(entries.get(key, "0"), key, where) for key in ("offset", "length"))
         count = math.prod(tensor.dims)
         needed = _stored_bytes(dtype, count, where)
@@ -154,34 +155,6 @@ class TensorReader:
             self._maps[path] = np.frombuffer(mapped, np.uint8)
         return self._maps[path]
 
-    def external_file(self, location: str, where: str) -> Path:
-        """The file of an external tensor: a plain file below one of the model's folders, symbolic links followed.
-
-        Raises:
-            ImportModelError: it is elsewhere, or missing.
-        """
-        if not self.folders:
-            raise ImportModelError(
-                f"{where}: data is in the external file {location!r}; got a model without a folder; load it by path"
-            )
-        relative = Path(location)
-        if not location or relative.is_absolute() or ".." in relative.parts or "\0" in location or "\\" in location:
-            raise ImportModelError(f"{where}: external data location {location!r}; expected a relative path without '..'")
-        try:
-            path = (self.folders[0] / relative).resolve()
-            exists = path.is_file()
-        except (OSError, RuntimeError, UnicodeError) as error:
-            raise ImportModelError(f"{where}: external data location {location[:100]!r}: {error}; expected a name") from error
-        if not any(path.is_relative_to(folder.resolve()) for folder in self.folders):
-            raise ImportModelError(
-                f"{where}: external data {location!r} leads to {path}; expected a file inside {self.folders[0]}"
-            )
-        if not exists:
-            raise ImportModelError(
-                f"{where}: external data file {location!r} is missing in {self.folders[0]}; copy it beside the model"
-            )
-        return path
-
 
 def _number(text: str, key: str, where: str) -> int:
     if re.fullmatch(r"[0-9]{1,18}", text):
@@ -202,44 +175,6 @@ def _contents(tensor: onnx.TensorProto, dtype: str, data: np.ndarray) -> np.ndar
         copy = onnx.TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=data.tobytes())
         return np.asarray(numpy_helper.to_array(copy))
     return data.view(dtypes.numpy_dtype(dtype)).reshape(shape) if len(data) else np.empty(shape, dtypes.numpy_dtype(dtype))
-
-
-UNKNOWN_SIZES = frozenset({"", "_", "?", "-1"})
-"""Texts that say no more of a dimension than that its size is unknown."""
-
-
-class DimensionNames:
-    """Turns dimension texts of a model into symbols.
-
-    A text is a label, never arithmetic: equal texts are equal sizes, ``2*n`` and ``n`` have nothing in common. The symbol has the
-    label as its name, shortened where it is longer than names may be. ``UNKNOWN_SIZES`` are no labels.
-    """
-
-    def __init__(self, labels: Iterable[str] = ()) -> None:
-        self._names: dict[str, str] = {}
-        self._taken: set[str] = set()
-        for label in labels:
-            if label not in UNKNOWN_SIZES and label not in self._names:
-                self._names[label] = self._unused(label)
-
-    def __contains__(self, text: str) -> bool:
-        return text in self._names
-
-    def symbol(self, label: str) -> DimExpr:
-        """The size that the model calls ``label``."""
-        return dims.symbol(self._names[label])
-
-    def unknown(self, name: str) -> DimExpr:
-        """A size that the model gives no label; it is called ``name`` if no other is."""
-        return dims.symbol(self._unused(name))
-
-    def _unused(self, name: str) -> str:
-        unique, number = name[: dims.MAX_NAME], 1
-        while unique in self._taken:
-            suffix = f"_{number}"
-            unique, number = name[: dims.MAX_NAME - len(suffix)] + suffix, number + 1
-        self._taken.add(unique)
-        return unique
 
 
 def dimension_labels(proto: onnx.TypeProto) -> Iterator[str]:

@@ -8,7 +8,7 @@
     _get_convert_map(13)["Selu"] = Selu     # forge.frontends.onnx.register("Selu", Selu, domain=...) for other domains
 """
 
-from forge.frontends.onnx.class_helpers import (
+from forge.frontends.class_helpers import (
     AttrCvt,
     Renamer,
     autopad,
@@ -20,7 +20,7 @@ from forge.frontends.onnx.class_helpers import (
     infer_type,
 )
 from forge.frontends.onnx.convert_map import get_convert_map as _get_convert_map
-from forge.frontends.onnx.converter_class import OnnxOpConverter
+from forge.frontends.onnx.registry import OnnxOpConverter
 from forge.ops.compose import expr as _expr
 from forge.ops.compose.expr import op as _op
 from forge.relay.frontend import from_onnx

@@ -159,12 +159,12 @@ def node_order(model: onnx.ModelProto, rng: random.Random) -> None:
 @mutation
 def node_operator(model: onnx.ModelProto, rng: random.Random) -> None:
     """Another operator on the same operands, or one that does not exist."""
-    from forge.frontends.onnx import registry
+    from forge.frontends.onnx import REGISTRY
 
     node = pick(rng, nodes(model))
     if node is None:
         return
-    row = rng.choice(list(registry.rows()))
+    row = rng.choice(list(REGISTRY.rows()))
     if rng.random() < 0.85:
         node.op_type, node.domain = row.op, row.domain
         if row.domain:
@@ -248,9 +248,9 @@ def attribute_list(model: onnx.ModelProto, rng: random.Random) -> None:
 
 
 def _attribute_name(node: onnx.NodeProto, rng: random.Random) -> str:
-    from forge.frontends.onnx import registry
+    from forge.frontends.onnx import REGISTRY
 
-    row = registry.lookup(node.domain, node.op_type, 10**6) or registry.lookup(node.domain, node.op_type, 21)
+    row = REGISTRY.lookup(node.domain, node.op_type, 10**6) or REGISTRY.lookup(node.domain, node.op_type, 21)
     known = sorted(row.attributes) if row is not None else []
     return rng.choice([*known, *known, "axis", "to", "nowhere", ""])
 

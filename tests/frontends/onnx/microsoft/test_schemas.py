@@ -9,10 +9,10 @@ import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state as native
 
 from forge.errors import OpNotImplemented
-from forge.frontends.onnx import import_model, importer, registry
+from forge.frontends.converter import Converter
+from forge.frontends.onnx import REGISTRY, import_model
 from tests.frontends.onnx.microsoft.support import DOMAIN, floats, node_model
 
-assert importer
 BLOCKED = f"{DOMAIN}.nchwc"
 IMPLICIT = {("QuantizeLinear", "axis"), ("DequantizeLinear", "axis")}  # the standard's default, which is also the kernels'
 
@@ -23,20 +23,20 @@ def schemas() -> dict[str, Any]:
 
 def converted() -> list[Any]:
     known = schemas()
-    return [pytest.param(known[r.op], r, id=r.op) for r in registry.rows() if r.domain == DOMAIN and r.op in known]
+    return [pytest.param(known[r.op], r, id=r.op) for r in REGISTRY.rows() if r.domain == DOMAIN and r.op in known]
 
 
 def test_every_operator_is_converted_or_refused_for_a_reason() -> None:
-    rows = {row.op for row in registry.rows() if row.domain == DOMAIN}
-    refused = {op for domain, op in registry.refused() if domain == DOMAIN}
+    rows = {row.op for row in REGISTRY.rows() if row.domain == DOMAIN}
+    refused = {op for domain, op in REGISTRY.refused() if domain == DOMAIN}
     assert rows | refused == set(schemas())
     assert not rows & refused
     blocked = {s.name for s in native.get_all_operator_schema() if s.domain == BLOCKED}
-    assert {op for domain, op in registry.refused() if domain == BLOCKED} == blocked
+    assert {op for domain, op in REGISTRY.refused() if domain == BLOCKED} == blocked
 
 
 @pytest.mark.parametrize(("schema", "row"), converted())
-def test_attributes(schema: Any, row: registry.Converter) -> None:
+def test_attributes(schema: Any, row: Converter) -> None:
     assert set(schema.attributes) == set(row.attributes)
     for name, attribute in schema.attributes.items():
         default = onnx.AttributeProto()
@@ -48,7 +48,7 @@ def test_attributes(schema: Any, row: registry.Converter) -> None:
 
 
 @pytest.mark.parametrize(("schema", "row"), converted())
-def test_operands(schema: Any, row: registry.Converter) -> None:
+def test_operands(schema: Any, row: Converter) -> None:
     options = [str(i.option).rpartition(".")[2] for i in schema.inputs]
     variadic = options[-1:] == ["Variadic"]
     assert row.max_operands == (None if variadic else len(options))
@@ -60,5 +60,5 @@ def test_refusal_tells_the_reason(op: str, domain: str) -> None:
     proto = node_model(op, [floats(0, 2, 3)], domain=domain)
     with pytest.raises(OpNotImplemented) as caught:
         import_model(proto)
-    assert f"{domain}.{op} (opset 1): 1x, first at node 'the_{op}': {registry.refusal(domain, op)}" in str(caught.value)
-    assert registry.refusal(domain, op)
+    assert f"{domain}.{op} (opset 1): 1x, first at node 'the_{op}': {REGISTRY.refusal(domain, op)}" in str(caught.value)
+    assert REGISTRY.refusal(domain, op)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from forge import dtypes
+from forge.frontends.convert import located
+from forge.frontends.converter import ConverterFunction, describe
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.convert import located
 from forge.frontends.onnx.converters.creation import range_11
 from forge.frontends.onnx.converters.movement import reshape
-from forge.frontends.onnx.registry import ConverterFunction, converts, describe
+from forge.frontends.onnx.registry import converts
 
 _MODES = ("sum", "mean", "max")
 

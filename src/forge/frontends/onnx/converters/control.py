@@ -10,9 +10,9 @@ import onnx
 from forge import dims
 from forge.errors import ImportModelError, TypeInferenceError
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.convert import build_region, convert_nodes, required
+from forge.frontends.onnx.convert import build_region, convert_nodes
 from forge.frontends.onnx.registry import converts
-from forge.frontends.onnx.scope import Region, Scope, merged_captures
+from forge.frontends.scope import Region, merged_captures
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph
 from forge.ir.shapes import fresh_symbol
@@ -29,7 +29,7 @@ def if_(g: Context, condition: Value, *, then_branch: onnx.GraphProto, else_bran
     known = g.array(condition)
     if known is not None:
         return inline(g, then_branch if known.any() else else_branch)
-    ranks = g.scope.options.ranks
+    ranks = g.scope.state.ranks
     graphs = (then_branch, else_branch)
     if g.name in ranks.splits:
         branches = _those_that_fit(g, graphs)
@@ -83,7 +83,7 @@ def inline(g: Context, graph: onnx.GraphProto) -> list[Value]:
     scope = g.scope.inlined(f"{g.name}/")
     scope.add_initializers(graph)
     convert_nodes(scope, graph.node, [output.name for output in graph.output])
-    return [required(scope, output.name) for output in graph.output]
+    return [scope.required(output.name) for output in graph.output]
 
 
 @converts("Loop", since=1)
@@ -176,7 +176,7 @@ def scan_8(
     """Over the sequence axis 1 of every element of the batch axis 0: a scan in a scan."""
     if lengths is not None:
         raise g.unsupported("sequence_lens: lengths of their own are not supported; expected none; use Scan-9")
-    outer = Scope(Graph(name=body.name), g.scope.options, g.scope.opsets, g.scope, g.scope.prefix, g.scope.function_depth)
+    outer = g.scope.nested(body.name, g.scope.prefix)
     slices = [outer.graph.add_input(sliced(v.type, 0), outer.unique(f"batch_{i}")) for i, v in enumerate(values)]
     inner = Context(outer, g.node, g.opset, g.name)
     outer.graph.outputs = scan(inner, *slices, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions)

@@ -9,7 +9,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.registry import add_row, converts
+from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
 
 _UNARY = (  # (ONNX, Forge, since)
@@ -96,11 +96,11 @@ def legacy_broadcast(g: Context, a: Value, b: Value, axis: int | None, broadcast
 
 
 for _onnx, _forge, _since in _UNARY:
-    add_row(_onnx, _unary(_forge), _since)
+    converts(_onnx, since=_since)(_unary(_forge))
 for _onnx, _forge, _since, _numpy in _BINARY:
     if _since < _numpy:
-        add_row(_onnx, _legacy_binary(_forge), _since)
-    add_row(_onnx, _binary(_forge), _numpy)
+        converts(_onnx, since=_since)(_legacy_binary(_forge))
+    converts(_onnx, since=_numpy)(_binary(_forge))
 
 
 @converts("Identity", since=1)
@@ -161,9 +161,9 @@ def _in_pairs(g: Context, op: str, values: Sequence[Value]) -> Value:
     return level[0]
 
 
-add_row("Max", _fold("maximum"))
-add_row("Min", _fold("minimum"))
-add_row("Sum", _fold("add"))
+converts("Max")(_fold("maximum"))
+converts("Min")(_fold("minimum"))
+converts("Sum")(_fold("add"))
 
 
 @converts("Mean", since=1)

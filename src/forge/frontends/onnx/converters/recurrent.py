@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.registry import add_row, converts
+from forge.frontends.onnx.registry import converts
 
 Names = tuple[str, ...]
 Floats = tuple[float, ...]
@@ -139,7 +139,7 @@ def rnn(
     return g.multi("nn.rnn", x, w, r, bias, lengths, h0, **attributes)
 
 
-add_row("GRU", gru, 1)
+converts("GRU", since=1)(gru)
 
 
 def _attributes(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from forge import dims
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.registry import add_row, converts
+from forge.frontends.onnx.registry import converts
 
 Reduce = Callable[[Context, Value, dict[str, object] | None, Value | None], Value]
 
@@ -64,8 +64,8 @@ def _with_operand(reduce: Reduce) -> Callable[..., Value]:
 
 
 for _name, (_function, _operand_since) in _REDUCTIONS.items():
-    add_row(_name, _with_attribute(_function), 1)
-    add_row(_name, _with_operand(_function), _operand_since)
+    converts(_name, since=1)(_with_attribute(_function))
+    converts(_name, since=_operand_since)(_with_operand(_function))
 
 
 def _argument(op: str) -> Callable[..., Value]:
@@ -84,8 +84,8 @@ def _argument_1(op: str) -> Callable[..., Value]:
 
 
 for _name, _op in (("ArgMax", "argmax"), ("ArgMin", "argmin")):
-    add_row(_name, _argument_1(_op), 1)
-    add_row(_name, _argument(_op), 12)
+    converts(_name, since=1)(_argument_1(_op))
+    converts(_name, since=12)(_argument(_op))
 
 
 def _softmax(op: str) -> Callable[..., Value]:
@@ -109,8 +109,8 @@ def _flattened_softmax(op: str) -> Callable[..., Value]:
 
 
 for _name, _op in (("Softmax", "nn.softmax"), ("LogSoftmax", "nn.log_softmax")):
-    add_row(_name, _flattened_softmax(_op), 1)
-    add_row(_name, _softmax(_op), 13)
+    converts(_name, since=1)(_flattened_softmax(_op))
+    converts(_name, since=13)(_softmax(_op))
 
 
 def hard_maximum(g: Context, x: Value, axis: int) -> Value:

@@ -1,7 +1,7 @@
 """Converters written as classes: one class method for each version of the operator.
 
     @register("Selu", domain="com.acme")
-    class Selu(OnnxOpConverter):
+    class Selu(OpConverter):
         @classmethod
         def _impl_v1(cls, inputs, attr, params):
             ...
@@ -14,9 +14,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from forge.frontends.onnx.class_helpers import CUSTOM
-from forge.frontends.onnx.context import Context
-from forge.frontends.onnx.scope import Scope
+from forge.frontends.class_helpers import CUSTOM
+from forge.frontends.context import ImportContext
+from forge.frontends.scope import Scope
 from forge.nd import NDArray, viewed
 from forge.ops.compose.expr import Expr, unwrapped
 
@@ -34,7 +34,7 @@ class Text(str):
 
 
 class Inputs(list[Any]):
-    """The inputs of a node: expressions, and None for what is absent, behind the last one too."""
+    """The inputs of a node: expressions, and None for what is absent, after the last one too."""
 
     def __getitem__(self, position: Any) -> Any:
         if isinstance(position, int) and position >= len(self):
@@ -45,24 +45,24 @@ class Inputs(list[Any]):
 class Weights(Mapping[str, NDArray]):
     """The model's initializers by name, read when they are asked for."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope[Any]) -> None:
         while scope.parent is not None:
             scope = scope.parent
         self._scope = scope
 
     def __getitem__(self, name: str) -> NDArray:
-        array: NDArray = viewed(self._scope.initializer(name))
+        array: NDArray = viewed(self._scope.weights[name]())
         return array
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._scope.initializers)
+        return iter(self._scope.weights)
 
     def __len__(self) -> int:
-        return len(self._scope.initializers)
+        return len(self._scope.weights)
 
 
-class OnnxOpConverter:
-    """A converter of one operator. Method ``_impl_vN`` holds from opset N on, up to the next one.
+class OpConverter:
+    """A converter of one operator. Method ``_impl_vN`` holds from version N on, up to the next one.
 
     A method takes ``(inputs, attr, params)``, or ``(g, inputs, attr, params)`` where it needs the builder ``g``: the inputs of
     the node as expressions (``forge.ops.compose.expr``; None where absent), its attributes by name (with ``tvm_custom``: the
@@ -77,7 +77,7 @@ class OnnxOpConverter:
 
     @classmethod
     def get_converter(cls, opset: int) -> Callable[..., Any]:
-        """The method for ``opset``.
+        """The method for version ``opset``.
 
         Raises:
             NotImplementedError: it is older than all of them.
@@ -89,7 +89,7 @@ class OnnxOpConverter:
         return method
 
 
-def as_functions(cls: type[OnnxOpConverter]) -> dict[int, Callable[..., Any]]:
+def as_functions(cls: type[OpConverter]) -> dict[int, Callable[..., Any]]:
     """A converter function for each version of the class.
 
     Raises:
@@ -100,7 +100,7 @@ def as_functions(cls: type[OnnxOpConverter]) -> dict[int, Callable[..., Any]]:
     return {version: _as_function(cls, version) for version in cls.versions()}
 
 
-def _as_function(cls: type[OnnxOpConverter], version: int) -> Callable[..., Any]:
+def _as_function(cls: type[OpConverter], version: int) -> Callable[..., Any]:
     return as_function(cls.get_converter(version), f"{cls.__name__}._impl_v{version}", "a class method of ")
 
 
@@ -115,10 +115,10 @@ def as_function(method: Callable[..., Any], name: str, kind: str = "") -> Callab
         raise ValueError(
             f"{name}: takes {count} parameters; expected {kind}(inputs, attr, params) or (g, inputs, attr, params)")
 
-    def convert(g: Context, /, *operands: Any, **attributes: Any) -> Any:
+    def convert(g: ImportContext, /, *operands: Any, **attributes: Any) -> Any:
         inputs = Inputs(None if v is None else Expr(g, v) for v in operands)
         given = {key: _as_text(value) for key, value in attributes.items()}
-        given[CUSTOM] = {"name": g.node.name, "num_outputs": g.num_outputs}
+        given[CUSTOM] = {"name": g.label, "num_outputs": g.num_outputs}
         arguments = (inputs, given, Weights(g.scope))
         return unwrapped(method(g, *arguments) if count == 4 else method(*arguments))
 
@@ -134,4 +134,4 @@ def _as_text(value: Any) -> Any:
     return tuple(_as_text(item) for item in value) if isinstance(value, tuple) else value
 
 
-__all__ = ["Inputs", "OnnxOpConverter", "Text", "Weights", "as_function", "as_functions"]
+__all__ = ["Inputs", "OpConverter", "Text", "Weights", "as_function", "as_functions"]
