@@ -133,7 +133,7 @@ def test_errors_in_regions_are_carried_out() -> None:
     inputs = [np.linspace(0.1, 1, 4, dtype=np.float32)]
     judge = Judge(build(False), inputs)
     noisy = interpret(build(False), inputs, Noise(np.random.default_rng(99)))
-    assert judge.judge([noisy[v] for v in noisy if v.uses == [] and v.type != COUNT][-2:]).elements == 24
+    assert judge.judge([noisy[v] for v in noisy if not v.uses and v.type != COUNT][-2:]).elements == 24
     assert judge.judge(run_graph(build(False), inputs)).problems == []
     assert len(judge.judge(run_graph(build(True), inputs)).problems) == 2
 

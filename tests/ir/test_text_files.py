@@ -174,6 +174,6 @@ def test_a_pickle_with_an_operator_that_is_not_registered() -> None:
 
 def test_a_damaged_module_is_not_pickled() -> None:
     ir = example()
-    ir.main.nodes.pop()
+    ir.main.nodes.remove(ir.main.nodes[-1])
     with pytest.raises(InvalidGraphError, match="is not defined in the graph"):
         pickle.dumps(ir)

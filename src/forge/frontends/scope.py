@@ -142,7 +142,7 @@ class Scope(Generic[S]):
         named = [(i, output) for i, output in enumerate(outputs) if output]
         if named and named[-1][0] >= len(results):
             raise ImportModelError(f"got {len(outputs)} outputs; expected at most {len(results)}")
-        created = {id(n) for n in self.graph.nodes[start:]}
+        created = {id(n) for n in self.graph.nodes.before(None, len(self.graph.nodes) - start)}
         for index, output in named:
             value = results[index]
             if value is None:

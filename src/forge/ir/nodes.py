@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import itertools
 import math
-import operator
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -29,9 +28,6 @@ from forge.ir.attributes import symbols as attribute_symbols
 from forge.ir.op import Category, NoAttrs, OpDef
 from forge.ir.params import Params
 from forge.ir.types import TensorType, Type, symbols
-
-_SPACING = 1 << 32  # between the orders of nodes one behind the other
-_order = operator.attrgetter("order")
 
 INPUT = "input"
 """What ``Value.op`` is for an input."""
@@ -52,7 +48,7 @@ class Value:
         self.name = name
         self.producer = producer
         self.index = index
-        self.uses: list[tuple[Node, int]] = []  # (user, operand number), one entry a use; graph outputs are not listed
+        self.uses: dict[tuple[Node, int], None] = {}  # (user, operand number) in order of use, without outputs of graphs
 
     @property
     def tensor_type(self) -> TensorType:
@@ -135,12 +131,9 @@ class Value:
 
 
 class Node:
-    """An application of an operator. Create with ``Builder.call`` or ``Graph.insert``.
+    """An application of an operator. Create with ``Builder.call`` or ``Graph.insert``."""
 
-    ``order`` grows along the nodes of a graph, so that ``Graph.position`` need not search; it is checked there, and may be wrong.
-    """
-
-    __slots__ = ("attrs", "graph", "location", "name", "op_def", "operands", "order", "regions", "results")
+    __slots__ = ("attrs", "graph", "link", "location", "name", "op_def", "operands", "regions", "results")
 
     def __init__(
         self,
@@ -160,7 +153,7 @@ class Node:
         self.name = name
         self.location = location
         self.graph: Graph | None = None
-        self.order = 0
+        self.link: Link | None = None
         names = [*result_names, *[""] * (len(result_types) - len(result_names))]
         self.results = [Value(t, n, self, i) for i, (t, n) in enumerate(zip(result_types, names))]
 
@@ -230,14 +223,94 @@ class Node:
     def set_operand(self, position: int, value: Value | None) -> None:
         old = self.operands[position]
         if self.graph is not None and old is not None:
-            old.uses.remove((self, position))
+            del old.uses[self, position]
         self.operands[position] = value
         if self.graph is not None and value is not None:
-            value.uses.append((self, position))
+            value.uses[self, position] = None
 
     def __repr__(self) -> str:
         name = self._shown_name()
         return f"<node {name}: {self.op}>" if name else f"<node: {self.op}>"
+
+
+class Link:
+    """A place in a list of nodes. That of a node which was removed keeps its neighbours of then, and holds no node."""
+
+    __slots__ = ("next", "node", "previous")
+
+    def __init__(self, node: Node | None) -> None:
+        self.node = node
+        self.previous = self.next = self
+
+
+class Nodes(Sequence[Node]):
+    """The nodes of a graph in order, as a linked list: insertion and removal take constant time; access by index does not.
+
+    The list may change during a loop over it, in either direction. The loop sees nodes that are inserted ahead of where it is,
+    and none that are inserted in its back or removed before their turn. Where its own node is removed or moved, it goes on
+    with the one that came next.
+    """
+
+    __slots__ = ("_end", "_size")
+
+    def __init__(self) -> None:
+        self._end = Link(None)  # between the last node and the first
+        self._size = 0
+
+    def insert(self, node: Node, before: Node | None = None) -> None:
+        """Puts ``node`` before another, or at the end. Its uses are not recorded: see ``Graph.insert``."""
+        link, following = Link(node), self._end if before is None else _link(before)
+        link.previous, link.next = following.previous, following
+        link.previous.next = following.previous = node.link = link
+        self._size += 1
+
+    def remove(self, node: Node) -> None:
+        """Takes ``node`` out. Its uses are kept: see ``Graph.remove``."""
+        link = _link(node)
+        link.previous.next, link.next.previous = link.next, link.previous
+        link.node = node.link = None
+        self._size -= 1
+
+    def before(self, node: Node | None, count: int) -> list[Node]:
+        """The ``count`` nodes before ``node``, or at the end, in order."""
+        return list(itertools.islice(self._backwards(self._end if node is None else _link(node)), count))[::-1]
+
+    def __iter__(self) -> Iterator[Node]:
+        link, end = self._end.next, self._end
+        while link is not end:
+            if link.node is not None:
+                yield link.node
+            link = link.next
+
+    def __reversed__(self) -> Iterator[Node]:
+        return self._backwards(self._end)
+
+    def _backwards(self, link: Link) -> Iterator[Node]:
+        while (link := link.previous) is not self._end:
+            if link.node is not None:
+                yield link.node
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, index: int) -> Node: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Node]: ...
+
+    def __getitem__(self, index: int | slice) -> Node | list[Node]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        walk, steps = (iter(self), index) if index >= 0 else (reversed(self), -1 - index)
+        for node in itertools.islice(walk, steps, None):
+            return node
+        raise IndexError(f"node {index} of {self._size}")
+
+
+def _link(node: Node) -> Link:
+    if node.link is None:
+        raise InvalidGraphError(f"node {node.label}: is in no graph")
+    return node.link
 
 
 class Graph:
@@ -246,9 +319,24 @@ class Graph:
     def __init__(self, inputs: Iterable[Value] = (), name: str = "") -> None:
         self.name = name
         self.inputs: list[Value] = list(inputs)
-        self.nodes: list[Node] = []
+        self._nodes = Nodes()
         self.outputs: list[Value] = []
         self.attributes: dict[str, Any] = {}  # of a function: its backend, say
+
+    @property
+    def nodes(self) -> Nodes:
+        """The nodes in order. To assign others makes these the nodes of the graph; uses stay as they are recorded."""
+        return self._nodes
+
+    @nodes.setter
+    def nodes(self, nodes: Iterable[Node]) -> None:
+        added = list(nodes)
+        for node in self._nodes:
+            node.graph = None
+        self._nodes = Nodes()
+        for node in added:
+            self._nodes.insert(node)
+            node.graph = self
 
     @property
     def output_names(self) -> list[str]:
@@ -272,48 +360,31 @@ class Graph:
         """Adds ``node`` at the end, or before another; its operands' uses are recorded."""
         if node.graph is not None:
             raise InvalidGraphError(f"node {node.label}: is in a graph already")
+        if before is not None and before.graph is not self:
+            raise InvalidGraphError(f"node {before.label}: is not in the graph that {node.label} goes into")
+        self._nodes.insert(node, before)
         node.graph = self
-        if before is None:
-            node.order = self.nodes[-1].order + _SPACING if self.nodes else 0
-            self.nodes.append(node)
-        else:
-            position = self.position(before)
-            first = self.nodes[position - 1].order if position else before.order - 2 * _SPACING
-            node.order = (first + before.order) // 2
-            self.nodes.insert(position, node)
         for position, value in enumerate(node.operands):
             if value is not None:
-                value.uses.append((node, position))
+                value.uses[node, position] = None
         return node
 
     def remove(self, node: Node) -> None:
         """Removes a node whose results nobody uses.
 
         Raises:
-            InvalidGraphError: a result is used by a node or is an output.
+            InvalidGraphError: a result is used by a node or is an output, or the node is in another graph.
         """
+        if node.graph is not self:
+            raise InvalidGraphError(f"node {node.label}: is not among the nodes of this graph")
         for value in node.results:
             if value.uses or any(value is out for out in self.outputs):
                 raise InvalidGraphError(f"node {node.label}: result %{value.name or value.index} is still used")
         for position, operand in enumerate(node.operands):
             if operand is not None:
-                operand.uses.remove((node, position))
-        del self.nodes[self.position(node)]
+                del operand.uses[node, position]
+        self._nodes.remove(node)
         node.graph = None
-
-    def position(self, node: Node) -> int:
-        """Where ``node`` is in ``nodes``.
-
-        Raises:
-            InvalidGraphError: it is not among them.
-        """
-        for _ in range(2):
-            found = bisect_left(self.nodes, node.order, key=_order)
-            if found < len(self.nodes) and self.nodes[found] is node:
-                return found
-            for k, other in enumerate(self.nodes):
-                other.order = k * _SPACING
-        raise InvalidGraphError(f"node {node.label}: is not among the nodes of its graph")
 
     def replace_uses(self, old: Value, new: Value) -> None:
         """Every use of ``old``, as operand or as output, becomes a use of ``new``, those by the producer of ``new`` too."""
@@ -401,6 +472,7 @@ class Graph:
                 yield node
 
     def __iter__(self) -> Iterator[Node]:
+        """The nodes as they are now; a loop over ``nodes`` follows changes."""
         return iter(list(self.nodes))
 
     def __len__(self) -> int:

@@ -42,18 +42,16 @@ class _Snapshot:
         self.attributes = dict(graph.attributes)
         self.node_state = {n: (list(n.operands), n.attrs, n.name, n.location, list(n.regions)) for n in graph.nodes}
         values = [*graph.inputs, *[v for n in graph.nodes for v in n.results]]
-        self.value_state = {v: (v.type, v.name, list(v.uses)) for v in values}
+        self.value_state = {v: (v.type, v.name, dict(v.uses)) for v in values}
 
     def restore(self) -> None:
         graph = self.graph
         for node in {*graph.nodes, *self.nodes}:
             self._forget_foreign_uses(node)
-            node.graph = None
         graph.inputs, graph.nodes, graph.outputs = self.inputs, self.nodes, self.outputs
         graph.attributes = self.attributes
         for node, (operands, attrs, name, location, regions) in self.node_state.items():
             node.operands, node.attrs, node.name, node.location, node.regions = operands, attrs, name, location, regions
-            node.graph = graph
         for value, (type_, name, uses) in self.value_state.items():
             value.type, value.name, value.uses = type_, name, uses
 
@@ -61,7 +59,7 @@ class _Snapshot:
         """Values of other graphs, which the edit must not have used, are left as they were."""
         for value in node.operands:
             if value is not None and value not in self.value_state:
-                value.uses = [use for use in value.uses if use[0] is not node]
+                value.uses = {use: None for use in value.uses if use[0] is not node}
 
     def rename_params(self, module: Module) -> None:
         """Moves values in ``params`` to the new names of their inputs, unless the block itself has bound a value to that name."""
@@ -235,8 +233,9 @@ class Editor:
         for parameter, operand in zip(body.inputs, operands, strict=True):
             body.replace_uses(parameter, operand)
         for node in body.nodes:
+            body.nodes.remove(node)
+            self.graph.nodes.insert(node)
             node.graph = self.graph
-        self.graph.nodes.extend(body.nodes)
         return body.outputs
 
     def _check_here(self, node: Node, what: str) -> None:

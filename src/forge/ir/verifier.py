@@ -87,13 +87,12 @@ def _require(item: object, kind: type, at: str | _At, what: str) -> None:
 
 def _verify_kinds(graph: Graph, where: str) -> None:
     """Inputs, nodes, operands, results and outputs are what they are called, with names that are text and types of the IR."""
-    for what, values in (("inputs", graph.inputs), ("nodes", graph.nodes), ("outputs", graph.outputs)):
+    for what, values in (("inputs", graph.inputs), ("outputs", graph.outputs)):
         _require(values, list, where, f"the list of {what}")
     for what, values in (("an input", graph.inputs), ("an output", graph.outputs)):
         for value in values:
             _verify_value(value, where, what)
     for position, node in enumerate(graph.nodes):
-        _require(node, Node, where, f"entry {position} of the nodes")
         _require(node.op_def, OpDef, f"{where}: node {position}", "its definition")
         at = _At(where, node, position)
         for value in node.results:
@@ -168,19 +167,17 @@ def _verify_types(node: Node, known: Collection[str], at: _At) -> None:
 
 
 def _verify_uses(graph: Graph, values: Collection[Value], where: str) -> None:
-    actual: dict[Value, list[tuple[Node, int]]] = {}
+    actual: dict[Value, dict[tuple[Node, int], None]] = {}
     for node in graph.nodes:
         for position, operand in enumerate(node.operands):
             if operand is not None:
-                actual.setdefault(operand, []).append((node, position))
+                actual.setdefault(operand, {})[node, position] = None
     for value in values:
-        uses = actual.get(value, [])
-        if value.uses == uses:
-            continue
-        recorded, expected = Counter(value.uses), Counter(uses)
-        if recorded != expected:
-            node, position = next(iter([*(expected - recorded), *(recorded - expected)]))
-            problem = "is not recorded" if (expected - recorded) else "is recorded, but is none"
+        uses = actual.get(value, {})
+        if value.uses != uses:
+            missing = [use for use in uses if use not in value.uses]
+            node, position = [*missing, *(use for use in value.uses if use not in uses)][0]
+            problem = "is not recorded" if missing else "is recorded, but is none"
             raise InvalidGraphError(f"{where}: node {node.label}: the use of {value.label} as operand {position} {problem}")
 
 

@@ -36,8 +36,7 @@ def _replaced(graph: Graph, node: Node) -> list[Node] | None:
     values = node.op_def.decompose(builder, node.operands, node.attrs)
     if values is None:
         return None
-    position = graph.position(node)
-    parts = graph.nodes[position - (len(graph.nodes) - known) : position]
+    parts = graph.nodes.before(node, len(graph.nodes) - known)
     if not replace(graph, node, *values):
         replace(graph, node, *(builder.call("copy", v) for v in values))
     return parts

@@ -94,12 +94,12 @@ def _symbols(name: str, body: Graph, call: Node) -> dict[str, Dim]:
 
 def _splice(graph: Graph, call: Node, body: Graph, names: Mapping[str, int]) -> None:
     """Moves the nodes of ``body`` in front of ``call``; a name that others have too gets that of the call in front."""
-    position = graph.position(call)
     for node in body.nodes:
+        body.nodes.remove(node)
+        graph.nodes.insert(node, call)
         node.graph = graph
         if call.name and node.name and names[node.name] > 1:
             node.name = f"{call.name}/{node.name}"
-    graph.nodes[position:position] = body.nodes
 
 
 def _merge_constants(graph: Graph) -> None:

@@ -103,7 +103,7 @@ def is_mergeable(node: Node) -> bool:
 
 def only_use(graph: Graph, value: Value) -> Node | None:
     """The node that alone uses ``value``, once."""
-    return value.uses[0][0] if graph.use_count(value) == 1 and value.uses else None
+    return next(iter(value.uses))[0] if graph.use_count(value) == 1 and value.uses else None
 
 
 def before(graph: Graph, node: Node) -> Builder:

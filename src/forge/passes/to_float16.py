@@ -89,8 +89,6 @@ class _Converter:
             self._convert(node)
         outputs = [self._output(v) for v in self.graph.outputs]
         self.graph.nodes, self.graph.outputs = self.fresh.nodes, outputs
-        for node in self.graph.nodes:
-            node.graph = self.graph
         return self.converted
 
     def _convert(self, node: Node) -> None:

@@ -112,7 +112,7 @@ class Walker:
 
     def nodes(self, g: Emitter, graph: Graph, wanted: dict[Value, str]) -> None:
         """Writes the nodes of a graph; what cannot be written is noted in the document."""
-        for node in list(graph.nodes):
+        for node in graph:
             try:
                 self.node(g, graph, node, wanted)
             except OpNotImplemented as problem:
@@ -168,11 +168,11 @@ class Walker:
         """Writes a node as its decomposition into other operators, else as its tensor expressions."""
         if not isinstance(node.op_def, Op):
             raise g.unsupported("ONNX has no such operator")
-        position, known = graph.position(node), len(graph.nodes)
+        known = len(graph.nodes)
         values = node.op_def.decompose(Builder(graph, node, node.location), node.operands, node.attrs)
         if values is None:
             return export_expressions(g, node)
-        for part in graph.nodes[position : position + len(graph.nodes) - known]:
+        for part in graph.nodes.before(node, len(graph.nodes) - known):
             self.node(g, graph, part, {})
         return [g.ref(v) for v in values]
 
