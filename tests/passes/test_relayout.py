@@ -1,4 +1,4 @@
-"""What follows convolutions into another layout, by ``Op.in_layout``, in both passes that change layouts."""
+"""What follows convolutions into another layout, by ``Op.in_layout``, in every pass that changes layouts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from forge.ir.nodes import Graph
 from forge.ir.op import REGISTRY
 from forge.ops.define import define_operator
-from forge.passes import choose_layouts, convert_layout
+from forge.passes import choose_layouts, convert_layout, widen_conv1d
 from forge.passes.base import GraphPass, PassContext
 from tests.passes.checks import check, parse, weights
 
@@ -61,6 +61,16 @@ def test_followers(run: GraphPass, body: str, follows: bool) -> None:
 def test_blocks_of_channels_stay_whole(body: str) -> None:
     text = f"def @main(%x: Tensor[(2, 32, 8, 8), float32], %y: Tensor[(2, 4, 8, 8), float32]) {{ {CONV}{body} }}"
     assert check(choose_layouts.run, parse(text, [weights(32, 32, 3, 3)])) == 1
+
+
+@pytest.mark.parametrize(("body", "follows"), [
+    ("acme.mix(%0, %x)", True), ("nn.pad(%0, pad_width=[[0, 0], [1, 0], [2, 0]])", True), ("concatenate(%0, %x, axis=-1)", True),
+    ("mean(%0, axis=[2], keepdims=True)", True), ("mean(%0, axis=[2])", False), ("nn.softmax(%0)", True),
+    ("strided_slice(%0, begin=[1], end=[7], axes=[2])", True), ("nn.max_pool1d(%0, pool_size=[2])", False),
+])
+def test_rows_follow_as_images(body: str, follows: bool) -> None:
+    text = f"def @main(%x: Tensor[(2, 8, 8), float32]) {{ %0 = nn.conv1d(%x, meta[relay.Constant][0], padding=[1]); {body} }}"
+    assert check(widen_conv1d.run, parse(text, [weights(8, 8, 3)])) == 1 + follows
 
 
 @pytest.mark.parametrize(("run", "conversion"), [(choose_layouts.run, "layout_transform"), (_last, "transpose")])

@@ -294,8 +294,7 @@ class Pad(Op[PadAttrs]):
         attrs, rank = node.attrs, node.result.rank
         if attrs.pad_width is None or any(change.block(k) > 1 and not _unpadded(attrs, k) for k in range(rank)):
             return None
-        blocks = [(0, 0) for k in range(rank) if change.block(k) > 1]
-        return change.on_first(node, pad_width=(*(attrs.pad_width[k] for k in change.order(rank)), *blocks))
+        return change.on_first(node, pad_width=tuple((0, 0) if k is None else attrs.pad_width[k] for k in change.order(rank)))
 
 
 def _unpadded(attrs: PadAttrs, axis: int) -> bool:

@@ -75,9 +75,9 @@ class Op(OpDef[A]):
     def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
         """The result of ``node``, which has one, in another layout; in its usual one if it has fewer axes than the operands.
 
-        None: it is not computed there. Derived for element-wise operators without an axis.
+        None: it is not computed there. Derived for element-wise operators (`is_map`).
         """
-        return elementwise(node, change) if self.kind is Kind.ELEMENTWISE and "axis" not in node.attributes else None
+        return elementwise(node, change) if self.is_map else None
 
     def flops(self, operands: Sequence[Value | None], attrs: A, results: Sequence[TensorType]) -> Any:
         """Arithmetic operations of one evaluation (a Dim): multiplications and additions count one each."""

@@ -19,7 +19,7 @@ Shape = Sequence[Dim]
 
 
 class LayoutChange(ABC):
-    """Another layout: axes in another order, or one axis in blocks, whose elements are a new last axis.
+    """Another layout: axes in another order, one axis in blocks, whose elements are a new last axis, or an axis more.
 
     ``builder`` inserts nodes before the one that is converted. Elements beyond the extent of a blocked axis, in its last block,
     are undefined: nothing may combine the elements of a block.
@@ -28,16 +28,16 @@ class LayoutChange(ABC):
     builder: Builder
 
     @abstractmethod
-    def order(self, rank: int) -> tuple[int, ...]:
-        """The usual axes of a tensor of ``rank`` in the order that they have here; elements of blocks follow them."""
+    def order(self, rank: int) -> tuple[int | None, ...]:
+        """For each axis here of a tensor that usually has ``rank``: which one it is there; None for one that is added."""
 
-    @abstractmethod
     def block(self, axis: int) -> int:
         """The size of the blocks of the usual ``axis``, counted from the front; 1: it is not blocked."""
+        return 1
 
-    @abstractmethod
     def name(self, layout: str) -> str | None:
-        """What a tensor of the usual ``layout``, say "NCHW", has here; None: it is not one that is converted."""
+        """The layout here of a tensor of the usual ``layout``, say "NCHW"; None: it has no name, or is not converted."""
+        return None
 
     @abstractmethod
     def converted(self, value: Value) -> Value:
@@ -47,9 +47,9 @@ class LayoutChange(ABC):
     def usual(self, value: Value) -> Value:
         """``value`` in its usual layout."""
 
-    @abstractmethod
     def can_broadcast(self, shapes: Sequence[Shape], result: Shape) -> bool:
         """Whether tensors of the usual ``shapes``, each of the rank of ``result``, broadcast to ``result`` here too."""
+        return True
 
     @abstractmethod
     def broadcast(self, value: Value, shape: Shape, result: Shape) -> Value:

@@ -111,9 +111,8 @@ class Reduction(Op[ReduceAttrs]):
         if data is None or any(v is not None for v in node.operands[1:]):
             return None
         axes = reduced_axes(self.name, attrs, data.rank)
-        kept = [k for k in change.order(data.rank) if k not in axes]
-        blocked = [change.block(k) > 1 for k in range(data.rank)]
-        if any(blocked[k] for k in axes) or not attrs.keepdims and (any(blocked) or kept != sorted(kept)):
+        usual, here = ([k for k in order if k not in axes] for order in (range(data.rank), change.order(data.rank)))
+        if any(change.block(k) > 1 for k in axes) or not attrs.keepdims and usual != here:
             return None
         return change.on_first(node, axis=tuple(sorted(change.axis(k, data.rank) for k in axes)), exclude=False)
 

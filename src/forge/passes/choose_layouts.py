@@ -16,7 +16,6 @@ import numpy as np
 
 from forge import dtypes
 from forge.dims import is_static
-from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ops.layout import with_layout
 from forge.ops.layout_change import Shape
@@ -45,8 +44,8 @@ class _Blocked(Relayout):
         self.layout = f"NCHW{size}c"
         self.narrow: dict[Value, Value] = {}  # images of fewer channels than a block, in one block of them
 
-    def order(self, rank: int) -> tuple[int, ...]:
-        return tuple(range(rank))
+    def order(self, rank: int) -> tuple[int | None, ...]:
+        return (*range(rank), None)
 
     def block(self, axis: int) -> int:
         return self.size if axis == 1 else 1
@@ -71,17 +70,17 @@ class _Blocked(Relayout):
 
     def broadcast(self, value: Value, shape: Shape, result: Shape) -> Value:
         if all(extent == 1 for extent in shape):
-            return _viewed(self.usual(value), (), self.builder)
+            return self.view(value, ())
         if shape[1] != result[1]:
-            return _viewed(self.usual(value), (*shape, 1), self.builder)
+            return self.view(value, (*shape, 1))
         if value.constant is not None:
             blocked = with_layout(value.constant.reshape([d for d in shape if isinstance(d, int)]), "NCHW", self.layout)
             return self.builder.constant(blocked[0] if len(blocked) == 1 else blocked, name=value.name)
         if value.rank == 4:
             return self.converted(value)
         if value.size == shape[1] and shape[1] % self.size == 0:
-            return _viewed(value, (shape[1] // self.size, 1, 1, self.size), self.builder)
-        return self.to_new(_viewed(value, shape, self.builder))
+            return self.view(value, (shape[1] // self.size, 1, 1, self.size))
+        return self.to_new(self.view(value, shape))
 
     def start(self, node: Node) -> Value | None:
         if node.op == "nn.conv2d" and _is_eligible(node):
@@ -202,12 +201,3 @@ def subpixel_kernel(weight: np.ndarray, steps: tuple[int, int], channels: int) -
     padded[:, :outer, :height, :width] = weight
     phases = padded.reshape(inner, channels, taps[0], rows, taps[1], columns)[:, :, ::-1, :, ::-1]
     return np.ascontiguousarray(phases.transpose(3, 5, 1, 0, 2, 4).reshape(rows * columns * channels, inner, *taps))
-
-
-def _viewed(value: Value, shape: Shape, builder: Builder) -> Value:
-    """``value`` under another shape of as many elements."""
-    if value.shape == tuple(shape):
-        return value
-    if value.constant is not None:
-        return builder.constant(value.constant.reshape([d for d in shape if isinstance(d, int)]), name=value.name)
-    return builder.call("reshape", value, newshape=tuple(shape))

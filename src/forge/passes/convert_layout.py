@@ -9,10 +9,7 @@ everything else reads a tensor that is transposed back, once. Inputs and outputs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from forge.ir.nodes import Graph, Node, Value
-from forge.ops.layout_change import Shape
 from forge.passes.base import PassContext
 from forge.passes.relayout import Relayout
 from forge.passes.rewriting import on_all_graphs
@@ -45,9 +42,6 @@ class _Permuted(Relayout):
         source, target = self._layouts(rank)
         return tuple(map(source.index, target))
 
-    def block(self, axis: int) -> int:
-        return 1
-
     def name(self, layout: str) -> str | None:
         source, target = self._layouts(len(layout))
         return target if layout == source else None
@@ -61,15 +55,6 @@ class _Permuted(Relayout):
     def to_old(self, value: Value, original: Value) -> Value:
         order = self.order(value.rank)
         return self.builder.call("transpose", value, axes=tuple(map(order.index, range(value.rank))))
-
-    def can_broadcast(self, shapes: Sequence[Shape], result: Shape) -> bool:
-        return True
-
-    def broadcast(self, value: Value, shape: Shape, result: Shape) -> Value:
-        if value.rank == len(result):
-            return self.converted(value)
-        plain = self.usual(value)
-        return plain if value.rank == 0 else self.to_new(self.builder.call("reshape", plain, newshape=tuple(shape)))
 
     def start(self, node: Node) -> Value | None:
         if node.op not in CONVOLUTIONS:

@@ -8,7 +8,7 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
 from forge.ops.base import Op
-from forge.ops.layout_change import LayoutChange
+from forge.ops.layout_change import LayoutChange, Shape
 from forge.passes.rewriting import before, live_nodes, remove_unused
 
 
@@ -68,6 +68,20 @@ class Relayout(LayoutChange):
         if value not in self.old:
             self.old[value] = self.to_old(self.new[value], value) if value in self.new else value
         return self.old[value]
+
+    def broadcast(self, value: Value, shape: Shape, result: Shape) -> Value:
+        if value.rank == len(result):
+            return self.converted(value)
+        return self.usual(value) if value.rank == 0 else self.to_new(self.view(value, shape))
+
+    def view(self, value: Value, shape: Shape) -> Value:
+        """``value`` in its usual layout, under another shape of as many elements."""
+        value = self.usual(value)
+        if value.shape == tuple(shape):
+            return value
+        if value.constant is not None:
+            return self.builder.constant(value.constant.reshape([d for d in shape if isinstance(d, int)]), name=value.name)
+        return self.builder.call("reshape", value, newshape=tuple(shape))
 
     def _converted_result(self, node: Node) -> Value | None:
         values = [v for v in (*node.operands, *node.results) if v is not None]
