@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks import accuracy_results
 from forge.frontends.onnx import REGISTRY
 from forge.ir.op import Trait, all_ops
-from forge.kernels.contract import FAMILIES
+from forge.kernels import FAMILIES
 from forge.lowering.objects import HOSTED
 from forge.ops.base import Kind, Op
 from scripts.operator_types import element_types

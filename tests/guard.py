@@ -23,8 +23,9 @@ from forge.codegen.entry import MODEL_SYMBOL
 from forge.codegen.jit import JitLibrary
 from forge.driver.compiled import CompiledModel
 from forge.ir.nodes import Graph, Value
-from forge.tir.expr import Const, Expr, Var, const, transform
+from forge.tir.expr import Const, Expr, Var, const
 from forge.tir.program import TensorSpec
+from forge.tir.rewrite import Rewriter
 
 PAGE = mmap.PAGESIZE
 PATTERN = 0xA5
@@ -251,7 +252,7 @@ def _known_shape(value: Value, spec: TensorSpec, known: dict[str, int]) -> list[
 
 
 def _known_size(size: Expr, known: dict[str, int]) -> int | None:
-    number = transform(size, lambda e: const(known[e.name]) if isinstance(e, Var) and e.name in known else None)
+    number = Rewriter(lambda e: const(known[e.name]) if isinstance(e, Var) and e.name in known else None)(size)
     return int(number.value) if isinstance(number, Const) else None  # type: ignore[arg-type]
 
 

@@ -14,8 +14,9 @@ from forge.codegen.testing import build
 from forge.target import Target
 from forge.target.features import host_features
 from forge.tir import expr as tir
-from forge.tir import interp, stmt
+from forge.tir import stmt
 from forge.tir.expr import Buffer, Expr
+from tests.tir import interp
 
 Array = np.ndarray[Any, Any]
 

@@ -161,8 +161,9 @@ def test_dot_product_of_bytes_is_exact(lanes: int, target: str) -> None:
 @pytest.mark.parametrize("lanes", [1, 3, 4, 8, 16])
 def test_dot_product_of_pairs_of_bfloat16(lanes: int, target: str) -> None:
     from forge.codegen.testing import build
-    from forge.tir import interp, stmt
+    from forge.tir import stmt
     from forge.tir.expr import Buffer
+    from tests.tir import interp
 
     c, a, b = Buffer("c", "float32", ()), Buffer("a", "bfloat16", ()), Buffer("b", "bfloat16", ())
     place = tir.ramp(0, 1, lanes)
@@ -223,8 +224,9 @@ def test_unrounded_numbers_are_rounded_where_they_are_stored(target: str) -> Non
 @pytest.mark.parametrize("name", ["reduce_add", "reduce_mul", "reduce_max", "reduce_min"])
 def test_horizontal_reductions(name: str, lanes: int) -> None:
     from forge.codegen.testing import build
-    from forge.tir import interp, stmt
+    from forge.tir import stmt
     from forge.tir.expr import Buffer
+    from tests.tir import interp
 
     x, y = Buffer("x", "float32", ()), Buffer("y", "float32", ())
     body = stmt.store(y, 0, tir.call(name, tir.load(x, tir.ramp(0, 1, lanes))))

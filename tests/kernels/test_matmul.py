@@ -9,9 +9,9 @@ import pytest
 
 from forge.codegen.testing import build
 from forge.errors import CompileError
-from forge.kernels.contract import Reader
 from forge.kernels.cpu import matmul
 from forge.kernels.testing import Case, Spec
+from forge.loops.contract import Reader
 from forge.tir import expr as E
 from tests.kernels.support import assert_close, guarded, run, targets_here
 

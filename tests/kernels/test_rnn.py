@@ -15,8 +15,9 @@ from forge import dtypes, te
 from forge.codegen.testing import build
 from forge.errors import CompileError
 from forge.ir.op import get_op
-from forge.kernels.contract import FAMILIES, KernelCall
+from forge.kernels import FAMILIES
 from forge.kernels.testing import reader, writer
+from forge.loops.contract import KernelCall
 from forge.target import Target
 from forge.tir.expr import Buffer
 from tests.kernels.support import guarded

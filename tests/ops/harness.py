@@ -17,7 +17,7 @@ from forge.ir.op import Accuracy, ReferenceValue, get_op
 from forge.ir.types import TensorType
 from forge.ops.base import Op
 from forge.ops.elementwise_base import Elementwise
-from forge.te.evaluate import evaluate
+from forge.tir.evaluate import evaluate
 from tests.ops.case import Case, Constant, Fixed
 from tests.ops.compare import check
 

@@ -14,7 +14,7 @@ from forge.ir.interp import bind_symbols, run_graph
 from forge.ir.nodes import Graph
 from forge.ir.op import Accuracy, get_op
 from forge.ir.types import TensorType
-from forge.te.evaluate import evaluate
+from forge.tir.evaluate import evaluate
 
 TOLERANCE = {Accuracy.EXACT: 0.0, Accuracy.ROUNDING: 2e-6, Accuracy.ACCUMULATING: 2e-5}
 Shape = Sequence[int | str]

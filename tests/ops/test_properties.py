@@ -11,7 +11,7 @@ from forge import dims, te
 from forge.dims import Dim
 from forge.ops.regroup import source_indices
 from forge.ops.slicing import slice_range
-from forge.te.evaluate import evaluate
+from forge.tir.evaluate import evaluate
 from tests.ops import harness
 from tests.ops.case import Draw, row
 from tests.ops.compare import check

@@ -11,7 +11,7 @@ import pytest
 import forge.ops  # noqa: F401
 from forge import dtypes
 from forge.ir.op import OpDef, all_ops
-from forge.kernels.contract import FAMILIES
+from forge.kernels import FAMILIES
 from forge.lowering.objects import HOSTED
 from forge.ops.base import Kind, Op
 from scripts.operator_pages import onnx_operators, operator_pages

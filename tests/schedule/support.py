@@ -10,11 +10,11 @@ import pytest
 
 from forge import dtypes, schedule, te
 from forge.codegen.testing import build
-from forge.kernels.contract import KernelCall
 from forge.kernels.testing import reader, writer
+from forge.loops.contract import KernelCall
 from forge.target import Target
 from forge.te import Tensor
-from forge.te.evaluate import evaluate
+from forge.tir.evaluate import evaluate
 from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.stmt import Function
 from tests.kernels.support import guarded, targets_here

@@ -7,8 +7,8 @@ import pytest
 
 from forge import te
 from forge.schedule.blocks import linear
-from forge.schedule.rewrite import nodes, own_expressions
 from forge.tir import expr as E
+from forge.tir.visit import nodes, roots
 from tests.schedule.support import TARGETS, function_for, run, truth
 
 
@@ -39,7 +39,7 @@ def test_results(target: str, channels: int, block: int, rows: int) -> None:
 def test_no_condition_is_left(channels: int) -> None:
     data, result = blocked(channels, 16, 40)
     body = function_for([data], [result], "llvm -mcpu=x86-64-v3").body
-    assert not [x for root in own_expressions(body) for x in nodes(root) if isinstance(x, E.Select)]
+    assert not [x for root in roots(body) for x in nodes(root) if isinstance(x, E.Select)]
 
 
 def test_linear_sums() -> None:

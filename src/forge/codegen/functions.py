@@ -134,11 +134,8 @@ def _for(f: FunctionEmitter, s: stmt.For) -> None:
         _unrolled(f, s, begin, extent)
     elif s.kind == "parallel" and not f.in_parallel:
         _parallel(f, s, begin, extent)
-    elif s.kind in ("serial", "parallel"):
-        _serial(f, s, begin, extent)
     else:
-        raise CompileError(f"codegen: {f.symbol}: {s.kind} loop over {s.var.name!r}; "
-                           "expected it to be lowered before code generation")
+        _serial(f, s, begin, extent)
 
 
 def _bind(f: FunctionEmitter, var: tir.Var, value: Operand, nonnegative: bool) -> None:

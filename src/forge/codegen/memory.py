@@ -12,7 +12,7 @@ from forge.codegen.arithmetic import Typed
 from forge.codegen.llvm import NARROW_FLOATS, Operand, memory_type, text, vector_of
 from forge.errors import CompileError
 from forge.tir import expr as tir
-from forge.tir import stmt
+from forge.tir import stmt, visit
 
 if TYPE_CHECKING:
     from forge.codegen.expressions import ExpressionEmitter
@@ -37,19 +37,14 @@ def bits_of(e: ExpressionEmitter, x: tir.Expr) -> Operand:
         operand = conversions.convert(e, e.value(x.x), x.x.dtype, x.dtype, x.lanes, exact=False)
     else:
         operand = e.value(x)
-        if x.dtype == "bfloat16" and isinstance(operand, str) and _is_unrounded(x, set()):
+        if x.dtype == "bfloat16" and isinstance(operand, str) and _is_unrounded(x):
             return conversions.encode_sum(e, operand, x.lanes)
     return conversions.to_memory(e, operand, x.dtype, x.lanes)
 
 
-def _is_unrounded(x: tir.Expr, seen: set[tir.Expr]) -> bool:
+def _is_unrounded(x: tir.Expr) -> bool:
     """Whether ``x`` is computed from a float32 that was never rounded."""
-    if isinstance(x, tir.Call) and x.name == "unrounded":
-        return True
-    if isinstance(x, (tir.Load, tir.Const, tir.Var)) or x in seen:
-        return False
-    seen.add(x)
-    return any(_is_unrounded(child, seen) for child in tir.children(x))
+    return any(isinstance(e, tir.Call) and e.name == "unrounded" for e in visit.computed(x))
 
 
 def prefetch(e: ExpressionEmitter, s: stmt.Prefetch) -> None:

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from forge import loops
 from forge.codegen.testing import aligned, build
-from forge.kernels.cpu import micro
-from forge.kernels.cpu.micro import Accumulators
-from forge.kernels.cpu.tiles import RegisterTile
+from forge.loops import Accumulators, RegisterTile
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer
@@ -87,8 +86,8 @@ def _multiply_adds(target: Target, steps: int) -> Function:
     lanes = target.lanes("float32")
     result = Buffer("y", "float32", (E.const(_ACCUMULATORS * lanes),))
     acc = Accumulators(RegisterTile(_ACCUMULATORS, 1, lanes, "float32"))
-    lets, x = micro.bind("x", E.load(result, E.ramp(0, 1, lanes)))
-    grow = micro.serial("step", steps, lambda _: micro.unrolled(
-        "row", _ACCUMULATORS, lambda row: acc.set(row, 0, micro.multiply_add(acc.get(row, 0), x, x))))
+    lets, x = loops.bind("x", E.load(result, E.ramp(0, 1, lanes)))
+    grow = loops.serial("step", steps, lambda _: loops.unroll(
+        "row", _ACCUMULATORS, lambda row: acc.set(row, 0, loops.multiply_add(acc.get(row, 0), x, x))))
     write = acc.each(lambda row, _: store(result, E.ramp(row * lanes, 1, lanes), acc.get(row, 0)))
     return Function("peak", (result,), (), seq(lets, acc.allocate(), acc.clear(), grow, write))

@@ -1,6 +1,6 @@
-"""Kernel families: functions that build the loops of one operator for a target. See ``forge.kernels.contract``."""
+"""Kernel families: functions that build the loops of one operator for a target. See ``forge.loops.contract``."""
 
 from forge.kernels import cpu
-from forge.kernels.contract import FAMILIES, KernelCall, Reader, Writer, kernel
+from forge.loops.contract import COMPLEX_FAMILIES, FAMILIES
 
-__all__ = ["FAMILIES", "KernelCall", "Reader", "Writer", "cpu", "kernel"]
+__all__ = ["COMPLEX_FAMILIES", "FAMILIES", "cpu"]

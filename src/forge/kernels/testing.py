@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from forge.kernels.contract import FAMILIES, KernelCall, Reader, Writer
+from forge.loops.contract import FAMILIES, KernelCall, Reader, Writer
 from forge.target import Target, TargetLike
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var

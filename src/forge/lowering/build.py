@@ -9,7 +9,8 @@ from forge import dims, dtypes, te
 from forge.errors import CompileError, ForgeError
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
-from forge.kernels.contract import COMPLEX_FAMILIES, FAMILIES, KernelCall, Reader, Writer
+from forge.kernels import COMPLEX_FAMILIES, FAMILIES
+from forge.loops.contract import KernelCall, Reader, Writer
 from forge.lowering.groups import Group, is_scalar_constant
 from forge.ops.base import Op
 from forge.schedule import build as schedule_build

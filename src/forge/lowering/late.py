@@ -20,7 +20,9 @@ from forge.lowering.objects import runs_on_host, tensor_symbols
 from forge.ops.base import Op
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
+from forge.tir.rewrite import substitute
 from forge.tir.stmt import Fail, Function, If, Size, Stmt, seq, store
+from forge.tir.visit import free_variables
 
 STATUS_VALUE = 5  # FORGE_ERROR_VALUE
 LARGEST_EXTENT = 1 << 40
@@ -130,23 +132,12 @@ def build_definition(definition: Definition, name: str) -> tuple[Function, list[
         failure = Fail(STATUS_VALUE, f"{where}: the size {symbol} of its result is negative or too large")
         body.append(If(E.logical_not(sane), failure))
     fresh = {te.symbol_var(s): x for s, x in zip(definition.symbols, sizes)}
-    conditions = [(E.substitute(c, fresh), why) for c, why in definition.conditions]
+    conditions = [(substitute(c, fresh), why) for c, why in definition.conditions]
     body.extend(If(E.logical_not(c), Fail(STATUS_VALUE, f"{where}: {why}")) for c, why in conditions)
     body.extend(store(out, k, size) for k, size in enumerate(sizes))
     body = [s for s in body if not (isinstance(s, If) and isinstance(s.condition, E.Const) and not s.condition.value)]
-    scalars = _free_variables([*sizes, *(c for c, _ in conditions)])
+    scalars = sorted(free_variables(*sizes, *(c for c, _ in conditions)), key=lambda v: v.name)
     return Function(name, (*buffers.values(), out), tuple(scalars), seq(body)), scalars
-
-
-def _free_variables(expressions: Sequence[Expr]) -> list[Var]:
-    found: dict[Var, None] = {}
-    stack = list(expressions)
-    while stack:
-        x = stack.pop()
-        if isinstance(x, Var):
-            found[x] = None
-        stack.extend(E.children(x))
-    return sorted(found, key=lambda v: v.name)
 
 
 def size_of(value: Value) -> Size:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from forge.ir.batch import Batch
     from forge.ir.builder import Builder
     from forge.ir.nodes import Node, Value
-    from forge.te.tensor import Tensor
+    from forge.te import Tensor
     from forge.tir.expr import Expr
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from forge import te
 from forge.ir.batch import Batch, MixesBatch
-from forge.te.tensor import Tensor
+from forge.te import Tensor
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
 

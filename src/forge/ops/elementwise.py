@@ -33,7 +33,7 @@ from forge.ops.signatures import (
 )
 from forge.ops.strings import cast_strings
 from forge.te import Expr, Tensor
-from forge.te.evaluate import expm1, log1p
+from forge.tir.evaluate import expm1, log1p
 
 EXACT = Accuracy.EXACT
 FOLLOWS = Precision.FOLLOWS

@@ -16,7 +16,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.errors import ExecutionError
-from forge.te import evaluate
+from forge.tir import evaluate
 
 Array = np.ndarray[Any, Any]
 

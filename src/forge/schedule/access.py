@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from forge.schedule.algebra import ONE, ZERO, Algebra, Poly, free_variables
-from forge.schedule.loops import Loop
-from forge.schedule.rewrite import map_expressions, nodes, own_expressions, stores, substitute
+from forge.loops import Loop
+from forge.schedule.algebra import ONE, ZERO, Algebra, Poly
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
+from forge.tir.rewrite import map_expressions, substitute
 from forge.tir.stmt import Stmt
+from forge.tir.visit import nodes, roots, stores
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,18 +37,18 @@ class Accesses:
 
 def analyse(expressions: Iterable[Expr], statements: Iterable[Stmt], algebra: Algebra) -> Accesses:
     """Accesses of expressions and statements with canonical scalar indices."""
-    roots = list(expressions)
+    held = list(expressions)
     items: list[Access] = []
     for statement in statements:
-        roots.extend(own_expressions(statement))
+        held.extend(roots(statement))
         items.extend(Access(None, algebra.poly(s.index), s.mask is not None) for s in stores(statement))
     indices = {s.index for statement in statements for s in stores(statement)}
     seen: dict[E.Load, None] = {}
-    for root in roots:
+    for root in held:
         seen.update(dict.fromkeys(x for x in nodes(root) if isinstance(x, E.Load)))
     items.extend(Access(x, algebra.poly(x.index), x.mask is not None) for x in seen)
     used: set[Var] = set()
-    for root in roots:
+    for root in held:
         if root not in indices:
             used.update(_value_variables(root))
     return Accesses(tuple(items), frozenset(used))
@@ -55,22 +56,8 @@ def analyse(expressions: Iterable[Expr], statements: Iterable[Stmt], algebra: Al
 
 def _value_variables(root: Expr) -> set[Var]:
     """Variables that are used outside the indices of loads."""
-    found: set[Var] = set()
-    seen: set[int] = set()
-    stack = [root]
-    while stack:
-        x = stack.pop()
-        if id(x) in seen:
-            continue
-        seen.add(id(x))
-        if isinstance(x, E.Var):
-            found.add(x)
-        elif isinstance(x, E.Load):
-            if x.mask is not None:
-                stack.append(x.mask)
-        else:
-            stack.extend(E.children(x))
-    return found
+    walk = nodes(root, children=lambda x: E.children(x)[1:] if isinstance(x, E.Load) else E.children(x))
+    return {x for x in walk if isinstance(x, Var)}
 
 
 def mergeable(outer: Loop, inner: Loop, accesses: Accesses, algebra: Algebra) -> bool:
@@ -113,7 +100,7 @@ def collapse(loops: Sequence[Loop], accesses: Accesses, algebra: Algebra) -> Col
             outer = kept.pop()
             gone[outer.var] = E.const(0)
             kept.append(Loop(axis.var, algebra.expr(algebra.poly(outer.extent * axis.extent))))
-            kept[-1].declare(algebra)
+            algebra.declare(kept[-1].var, kept[-1].extent)
         else:
             kept.append(axis)
     return Collapsed(tuple(kept), gone)
@@ -137,9 +124,3 @@ def vector_cost(accesses: Accesses, axis: Loop, lanes: int, algebra: Algebra) ->
         per_vector += {UNIT: 1.0, INVARIANT: 0.5, OTHER: scattered}[pattern(stride)]
     vectors = -(-axis.assumed // lanes)
     return max(per_vector, 0.5) * vectors / max(1, axis.assumed)
-
-
-def inner_variables(x: Expr, loops: Iterable[Loop]) -> list[Loop]:
-    """The loops of ``loops`` that ``x`` depends on."""
-    used = free_variables(x)
-    return [axis for axis in loops if axis.var in used]

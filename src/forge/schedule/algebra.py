@@ -16,6 +16,7 @@ from math import gcd
 
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
+from forge.tir.visit import free_variables
 
 Monomial = tuple[int, ...]  # numbers of atoms, sorted; repeated for powers
 
@@ -353,19 +354,3 @@ def _without(a: Monomial, b: Monomial) -> Monomial:
     for place in b:
         rest.remove(place)
     return tuple(rest)
-
-
-def free_variables(x: Expr) -> set[Var]:
-    """Variables in an expression."""
-    found: set[Var] = set()
-    seen: set[int] = set()
-    stack = [x]
-    while stack:
-        e = stack.pop()
-        if id(e) in seen:
-            continue
-        seen.add(id(e))
-        if isinstance(e, Var):
-            found.add(e)
-        stack.extend(E.children(e))
-    return found

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from forge.loops import Loop
 from forge.schedule.algebra import Algebra
-from forge.schedule.loops import Loop
-from forge.schedule.rewrite import IndexSimplifier, Rewriter, map_expressions, nodes, own_expressions
+from forge.schedule.simplify import IndexSimplifier
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
+from forge.tir.rewrite import Rewriter, map_expressions
 from forge.tir.stmt import Stmt
+from forge.tir.visit import nodes, roots
 
 Nest = tuple[tuple[Loop, ...], Stmt]
 
@@ -32,7 +34,7 @@ class _Condition:
 
 def whole_blocks(loops: tuple[Loop, ...], body: Stmt, algebra: Algebra) -> list[Nest]:
     """The nests that ``body`` under ``loops`` becomes; itself where there is no such condition."""
-    conditions = (_condition(x, loops) for root in own_expressions(body) for x in nodes(root))
+    conditions = (_condition(x, loops) for root in roots(body) for x in nodes(root))
     found = next((c for c in conditions if c is not None), None)
     if found is None:
         return [(loops, body)]
@@ -45,7 +47,7 @@ def whole_blocks(loops: tuple[Loop, ...], body: Stmt, algebra: Algebra) -> list[
             continue
         new = {found.outer: Loop(E.var("o"), E.const(outer)), found.inner: Loop(E.var("i"), E.const(inner))}
         for loop in new.values():
-            loop.declare(algebra)
+            algebra.declare(loop.var, loop.extent)
         values = {found.outer.var: new[found.outer].var + first, found.inner.var: new[found.inner].var + begin}
         moved = map_expressions(body, _known(found.comparison, holds, values))
         nest = tuple(new.get(loop, loop) for loop in loops)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge.kernels.contract import KernelCall
+from forge.loops import Loop
+from forge.loops.contract import KernelCall
 from forge.schedule.injective import schedule_injective
-from forge.schedule.loops import Loop
 from forge.schedule.reduction import schedule_reductions
 from forge.schedule.stages import Stages
-from forge.te.tensor import Tensor
 from forge.tir import expr as E
-from forge.tir.expr import Expr
+from forge.tir.expr import Expr, Tensor
 from forge.tir.stmt import Function, Stmt, seq
 
 
@@ -42,7 +41,7 @@ def _nest(call: KernelCall, tensors: Sequence[tuple[int, Tensor]], placeholders:
     stages = Stages(call, placeholders)
     loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(tensors[0][1].shape)]
     for axis in loops:
-        axis.declare(stages.algebra)
+        stages.algebra.declare(axis.var, axis.extent)
     indices = [axis.var for axis in loops]
     body = seq(*(call.results[k].write(indices, stages.value(tensor, indices)) for k, tensor in tensors))
     if stages.reductions:

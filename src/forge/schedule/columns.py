@@ -16,19 +16,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forge import dtypes
-from forge.schedule.access import UNIT, pattern
-from forge.schedule.accumulate import combine, identity, tree
-from forge.schedule.loops import (
+from forge.loops import (
     PARALLEL_WORK,
     Loop,
+    Vectorizer,
+    combine,
     expression_cost,
     group_loop,
+    identity,
     nest,
     next_power_of_two,
     parallel_nest,
     round_up,
+    tree,
 )
-from forge.schedule.rewrite import Vectorizer
+from forge.schedule.access import UNIT, pattern
 from forge.schedule.stages import Reduction
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var

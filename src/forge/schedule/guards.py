@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from forge import dtypes
+from forge.loops import supports_masks
 from forge.schedule.algebra import ONE, ZERO, Algebra, Poly
-from forge.schedule.loops import supports_masks
-from forge.schedule.rewrite import Rewriter, nodes
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr
+from forge.tir.rewrite import Rewriter
+from forge.tir.visit import nodes
 
 NARROW = 1 << 30
 """Indices below are compared as int32: twice as many lanes a vector."""

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge.kernels.contract import KernelCall
-from forge.schedule.access import OTHER, UNIT, Accesses, analyse, collapse, pattern, vector_cost
-from forge.schedule.algebra import Algebra
-from forge.schedule.blocks import whole_blocks
-from forge.schedule.guards import GuardedReads
-from forge.schedule.interior import interior
-from forge.schedule.interleave import interleaved_axes, interleaved_store
-from forge.schedule.loops import (
+from forge.loops import (
     PARALLEL_WORK,
     Loop,
+    Vectorizer,
     element_size,
     memory_dtypes,
     memory_sizes,
@@ -24,12 +18,21 @@ from forge.schedule.loops import (
     supports_masks,
     vector_loop,
 )
-from forge.schedule.rewrite import IndexSimplifier, Rewriter, Vectorizer, map_expressions, stores, substitute
+from forge.loops.contract import KernelCall
+from forge.schedule.access import OTHER, UNIT, Accesses, analyse, collapse, pattern, vector_cost
+from forge.schedule.algebra import Algebra
+from forge.schedule.blocks import whole_blocks
+from forge.schedule.guards import GuardedReads
+from forge.schedule.interior import interior
+from forge.schedule.interleave import interleaved_axes, interleaved_store
+from forge.schedule.simplify import IndexSimplifier
 from forge.schedule.transpose import TransposedLoads
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
+from forge.tir.rewrite import Rewriter, map_expressions, substitute
 from forge.tir.stmt import Stmt, Store, seq
+from forge.tir.visit import stores
 
 BLOCK_BYTES = 16384
 """Of one flat loop that is cut for several threads: bytes of the widest element stream in a block."""
@@ -73,8 +76,8 @@ def _split_axis(
         if outer_extent == 0 or inner_extent == 0:
             continue
         outer, inner = Loop(E.var("o"), E.const(outer_extent)), Loop(E.var("i"), E.const(inner_extent))
-        outer.declare(algebra)
-        inner.declare(algebra)
+        algebra.declare(outer.var, outer.extent)
+        algebra.declare(inner.var, inner.extent)
         rename = _renaming(loops[k].var, (outer.var + first) * factor + inner.var)
         moved = IndexSimplifier(algebra).stmt(map_expressions(body, rename))
         parts += _split((*loops[:k], outer, inner, *loops[k + 1 :]), moved, algebra)

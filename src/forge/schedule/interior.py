@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from forge.loops import Loop
 from forge.schedule.blocks import linear
-from forge.schedule.loops import Loop
-from forge.schedule.rewrite import Rewriter, map_expressions, nodes, own_expressions
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
+from forge.tir.rewrite import Rewriter, map_expressions
 from forge.tir.stmt import Stmt
+from forge.tir.visit import nodes, roots
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ def interior(body: Stmt, axis: Loop, lanes: int) -> Interior | None:
     if axis.static is None:
         return None
     held: dict[Expr, tuple[int, int]] = {}
-    for x in {x for root in own_expressions(body) for x in nodes(root)}:
+    for x in {x for root in roots(body) for x in nodes(root)}:
         bounds = _bounds(x, axis)
         if bounds is not None:
             held[x] = bounds

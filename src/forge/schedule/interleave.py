@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from forge.loops import Loop, Vectorizer, bound, tail_mask
 from forge.schedule.access import OTHER, UNIT, Accesses, pattern
 from forge.schedule.algebra import Algebra
-from forge.schedule.loops import Loop, tail_mask
-from forge.schedule.rewrite import Vectorizer, substitute
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Let, Stmt, Store, seq, store
+from forge.tir.rewrite import substitute
+from forge.tir.stmt import Stmt, Store, seq, store
 
 MOST = 8
 """Extent of the short axis at most."""
@@ -50,7 +50,7 @@ def interleaved_store(body: Store, axis: Loop, short: Loop, extent: Expr, at: Ex
     values = []
     for k in range(count):
         value = Vectorizer(axis.var, at, lanes, mask).expr(substitute(body.value, {short.var: E.const(k)}))
-        values.append(_bind(E.broadcast(value, lanes), parts))
+        values.append(bound(E.broadcast(value, lanes), parts))
     first = substitute(body.index, {axis.var: at, short.var: E.const(0)})
     for number, vector in enumerate(interleave(values, parts)):
         own = None if mask is None else tail_mask(E.const(number * lanes), (extent - at) * count, lanes)
@@ -75,7 +75,7 @@ def interleave(vectors: Sequence[Expr], parts: list[Stmt]) -> list[Expr]:
         for a, b in zip(interleave(vectors[0::2], parts), interleave(vectors[1::2], parts)):
             for start in (0, lanes // 2):
                 order = [start + k // 2 + (lanes if k % 2 else 0) for k in range(lanes)]
-                mixed.append(_bind(_shuffle(a, b, order), parts))
+                mixed.append(bound(_shuffle(a, b, order), parts))
         return mixed
     return [_gathered(vectors, number, parts) for number in range(count)]
 
@@ -88,15 +88,9 @@ def _gathered(vectors: Sequence[Expr], number: int, parts: list[Stmt]) -> Expr:
     for source in range(1, count):
         kept = [row if source == 1 else k for k, (row, _) in enumerate(places)]
         order = [lanes + row if owner == source else keep for keep, (row, owner) in zip(kept, places)]
-        result = _bind(_shuffle(result, vectors[source], order), parts)
+        result = bound(_shuffle(result, vectors[source], order), parts)
     return result
 
 
 def _shuffle(a: Expr, b: Expr, order: Sequence[int]) -> Expr:
     return E.call("shuffle", a, b, *(E.const(k) for k in order), lanes=len(order))
-
-
-def _bind(value: Expr, parts: list[Stmt]) -> Expr:
-    name = E.Var(value.dtype, value.lanes, "t")
-    parts.append(Let(name, value))
-    return name

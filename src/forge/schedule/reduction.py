@@ -14,16 +14,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forge.kernels.contract import KernelCall
-from forge.schedule.access import INVARIANT, UNIT, Accesses, analyse, collapse, pattern, vector_cost
-from forge.schedule.accumulate import Accumulators, combine, tree
-from forge.schedule.algebra import Algebra, free_variables
-from forge.schedule.columns import reduce_columns
-from forge.schedule.guards import GuardedReads
-from forge.schedule.injective import serial_nest
-from forge.schedule.loops import (
+from forge.loops import (
     PARALLEL_WORK,
+    Accumulators,
     Loop,
+    RegisterTile,
+    Vectorizer,
+    combine,
     element_size,
     expression_cost,
     group_loop,
@@ -34,13 +31,22 @@ from forge.schedule.loops import (
     product,
     statement_cost,
     supports_masks,
+    tree,
 )
-from forge.schedule.rewrite import IndexSimplifier, Rewriter, Vectorizer, map_expressions, stores
+from forge.loops.contract import KernelCall
+from forge.schedule.access import INVARIANT, UNIT, Accesses, analyse, collapse, pattern, vector_cost
+from forge.schedule.algebra import Algebra
+from forge.schedule.columns import reduce_columns
+from forge.schedule.guards import GuardedReads
+from forge.schedule.injective import serial_nest
+from forge.schedule.simplify import IndexSimplifier
 from forge.schedule.stages import Reduction
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
+from forge.tir.rewrite import Rewriter, map_expressions
 from forge.tir.stmt import Allocate, Evaluate, Let, Stmt, loop, seq, store
+from forge.tir.visit import free_variables, stores
 
 UNROLLED_STEPS = 9
 """Reductions of at most this many steps in all are written out."""
@@ -221,8 +227,8 @@ def _inner_chunks(problem: Problem, chunks: int) -> Stmt:
     even = axis.static is not None and axis.static % (chunks * step) == 0
     part = Loop(E.var(axis.var.name), height if even else left)
     moved = Rewriter(lambda x: first + part.var if x is axis.var else None)(r.value)
-    part.declare(problem.algebra)
-    chunk.declare(problem.algebra)
+    problem.algebra.declare(part.var, part.extent)
+    problem.algebra.declare(chunk.var, chunk.extent)
     own = Reduction(E.Var(r.result.dtype, 1, "part"), r.kind, moved, [part, *r.axes[1:]])
     size = chunks * math.prod(other.static or 1 for other in problem.outer)
     partial = Buffer("partial", r.result.dtype, (E.const(size),), scope="local")
@@ -243,8 +249,10 @@ def _inner_reduction(problem: Problem, r: Reduction) -> list[Stmt]:
         return [Let(r.result, r.value)]
     lanes = min(problem.lanes, next_power_of_two(axis.assumed))
     count = min(INNER_ACCUMULATORS, max(1, axis.assumed // lanes))
-    vectors = Accumulators.create(r.kind, r.result.dtype, lanes, count, problem.target)
-    left_over = None if problem.masked or lanes == 1 else Accumulators.create(r.kind, r.result.dtype, 1, 1, problem.target)
+    vectors = Accumulators(RegisterTile(1, count, lanes, r.result.dtype), r.kind, problem.target)
+    left_over = None
+    if not problem.masked and lanes > 1:
+        left_over = Accumulators(RegisterTile(1, 1, 1, r.result.dtype), r.kind, problem.target)
 
     def steps(at: Expr, width: int, mask: Expr | None, group: int) -> Stmt:
         into = vectors if width == lanes or left_over is None else left_over
@@ -319,14 +327,14 @@ class _OuterVectors:
         bound: list[dict[Var, Expr]] = [dict(values) for values, _ in slots]
         parts: list[Stmt] = []
         for r in self.problem.reductions:
-            accumulators = Accumulators.create(r.kind, r.result.dtype, lanes, len(slots), self.problem.target)
+            accumulators = Accumulators(RegisterTile(1, len(slots), lanes, r.result.dtype), r.kind, self.problem.target)
             vectors = [Vectorizer(self.axis.var, first, lanes, mask, known) for (_, first), known in zip(slots, bound)]
             values = [vector.expr(r.value) for vector in vectors]
             steps = seq(*(accumulators.step(k, value) for k, value in enumerate(values)))
             parts += [accumulators.start(), _reduction_nest(r.axes, steps)]
             for k, known in enumerate(bound):
                 result = E.Var(r.result.dtype, lanes, r.result.name)
-                parts.append(Let(result, accumulators.load(k)))
+                parts.append(Let(result, accumulators.get(0, k)))
                 known[r.result] = result
         for (_, first), known in zip(slots, bound):
             body = Vectorizer(self.axis.var, first, lanes, mask, known).stmt(self.problem.body)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from forge.errors import CompileError
-from forge.kernels.contract import KernelCall
-from forge.schedule.algebra import Algebra, Poly, free_variables
-from forge.schedule.loops import Loop
-from forge.schedule.rewrite import Rewriter
-from forge.te.tensor import Tensor
+from forge.loops import Loop
+from forge.loops.contract import KernelCall
+from forge.schedule.algebra import Algebra, Poly
 from forge.tir import expr as E
-from forge.tir.expr import Expr, Var
+from forge.tir.expr import Expr, Tensor, Var
+from forge.tir.rewrite import Rewriter
+from forge.tir.visit import free_variables
 
 
 @dataclass(eq=False)
@@ -85,7 +85,7 @@ class Stages:
         bound: dict[Var, Expr] = dict(zip(tensor.axes, indices))
         bound.update({axis.var: own.var for axis, own in zip(body.axes, axes)})
         for axis in axes:
-            axis.declare(self.algebra)
+            self.algebra.declare(axis.var, axis.extent)
         value = self._expand(body.x, bound)
         self._require_outer(tensor, axes)
         result = E.Var(body.dtype, 1, f"{tensor.name}_value")

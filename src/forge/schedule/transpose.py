@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from forge.schedule.access import OTHER, Accesses, pattern
-from forge.schedule.algebra import Algebra
-from forge.schedule.loops import (
+from forge.loops import (
     Loop,
+    Vectorizer,
+    bound,
     element_size,
     memory_sizes,
     parallel_nest,
@@ -15,11 +15,14 @@ from forge.schedule.loops import (
     supports_masks,
     tail_mask,
 )
-from forge.schedule.rewrite import Rewriter, Vectorizer, map_expressions, stores, substitute
+from forge.schedule.access import OTHER, Accesses, pattern
+from forge.schedule.algebra import Algebra
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import If, Let, Stmt, loop, seq
+from forge.tir.rewrite import Rewriter, map_expressions, substitute
+from forge.tir.stmt import If, Stmt, loop, seq
+from forge.tir.visit import stores
 
 MAX_TILE = 16
 
@@ -85,7 +88,7 @@ class TransposedLoads:
             row = i + r if left_i is None else E.binary("min", i + r, self.axis.extent - 1)
             index = substitute(node.index, {self.axis.var: row})
             vector = Vectorizer(self.across.var, j, self.tile, mask).expr(E.load(node.buffer, index))
-            rows.append(_bind(vector, parts))
+            rows.append(bound(vector, parts))
         return transpose(rows, parts)
 
 
@@ -100,8 +103,8 @@ def transpose(rows: Sequence[Expr], parts: list[Stmt]) -> list[Expr]:
         for r in range(len(values)):
             if not r & block:
                 a, b = values[r], values[r + block]
-                values[r] = _bind(_exchange(a, b, block, 0), parts)
-                values[r + block] = _bind(_exchange(a, b, block, block), parts)
+                values[r] = bound(_exchange(a, b, block, 0), parts)
+                values[r + block] = bound(_exchange(a, b, block, block), parts)
         block //= 2
     return values
 
@@ -115,7 +118,7 @@ def lane_sums(vectors: Sequence[Expr], parts: list[Stmt]) -> Expr:
     while len(values) > 1:
         block = len(values) // 2
         pairs = zip(values[:block], values[block:])
-        values = [_bind(_exchange(a, b, block, 0) + _exchange(a, b, block, block), parts) for a, b in pairs]
+        values = [bound(_exchange(a, b, block, 0) + _exchange(a, b, block, block), parts) for a, b in pairs]
     return values[0]
 
 
@@ -125,11 +128,6 @@ def _exchange(a: Expr, b: Expr, block: int, start: int) -> Expr:
     order = [(lane & ~block) + start + (lanes if lane & block else 0) for lane in range(lanes)]
     return E.call("shuffle", a, b, *(E.const(k) for k in order), lanes=lanes)
 
-
-def _bind(value: Expr, parts: list[Stmt]) -> Expr:
-    name = E.Var(value.dtype, value.lanes, "t")
-    parts.append(Let(name, value))
-    return name
 
 
 def _replacing(known: Mapping[E.Load, Expr], values: Mapping[E.Var, Expr]) -> Callable[[Expr], Expr]:

@@ -12,8 +12,8 @@ Grammar (every expression has an element ``dtype`` and a number of ``lanes``; la
          | Load(buffer, index, mask)          see below
          | Ramp(base, stride, lanes)          base, base + stride, ... (integers)
          | Broadcast(x, lanes)
-         | Read(tensor, indices)              te only: an element of a tensor expression
-         | Reduce(kind, x, axes)              te only: a reduction over ``axes``, at the top of a compute body
+         | Read(tensor, indices)              tensor expressions only: an element of a tensor expression
+         | Reduce(kind, x, axes)              tensor expressions only: a reduction over ``axes``, at the top of a compute body
 
 ``Load``: a scalar index reads one element of the buffer (a vector when the buffer's elements are vectors); a ``Ramp`` of
 stride 1 is a contiguous vector load; any other vector index is a gather. A false mask lane reads nothing and yields 0.
@@ -28,14 +28,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from forge import dtypes
-
-if TYPE_CHECKING:
-    from forge.te.tensor import Tensor
 
 INDEX = "int64"
 
@@ -233,6 +230,28 @@ class Load(Expr):
     buffer: Buffer
     index: Expr
     mask: Expr | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensor:
+    """A tensor expression (``tir.tensor``); ``axes`` and ``body`` are None for a placeholder."""
+
+    name: str
+    shape: tuple[Expr, ...]
+    dtype: str
+    axes: tuple[Var, ...] | None = None
+    body: Expr | None = None
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, indices: ExprLike | Sequence[ExprLike]) -> Expr:
+        items: Sequence[ExprLike] = (indices,) if isinstance(indices, Expr | int | float) else indices
+        if len(items) != self.ndim:
+            raise ValueError(f"tensor {self.name}: got {len(items)} indices; expected {self.ndim}")
+        exprs = tuple(as_expr(i) for i in items)
+        return Read(self.dtype, max((e.lanes for e in exprs), default=1), self, exprs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -547,36 +566,3 @@ def rebuild(x: Expr, parts: Sequence[Expr]) -> Expr:
         case Load(buffer=buffer):
             return load(buffer, parts[0], parts[1] if len(parts) > 1 else None)
     return x
-
-
-def transform(x: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
-    """Rewrites top down: where ``rule`` returns an expression it is taken as is, else the children are visited.
-
-    Shared sub-expressions are visited once and stay shared. Extents of reduction axes are left as they are.
-    """
-    done: dict[int, Expr] = {}
-    opened: set[int] = set()
-    stack = [x]
-    while stack:
-        e = stack[-1]
-        if id(e) not in done and id(e) not in opened:
-            opened.add(id(e))
-            replaced = rule(e)
-            if replaced is not None:
-                done[id(e)] = replaced
-            else:
-                stack.extend(c for c in reversed(children(e)) if id(c) not in done)
-            continue
-        stack.pop()
-        if id(e) not in done:
-            done[id(e)] = _with_children(e, [done[id(c)] for c in children(e)])
-    return done[id(x)]
-
-
-def _with_children(x: Expr, new: Sequence[Expr]) -> Expr:
-    return x if all(a is b for a, b in zip(children(x), new)) else rebuild(x, new)
-
-
-def substitute(x: Expr, values: dict[Var, Expr]) -> Expr:
-    """Replaces variables. A variable replaced by a ``Ramp`` vectorises the expression around it."""
-    return transform(x, lambda e: values.get(e) if isinstance(e, Var) else None)

@@ -17,6 +17,7 @@ from forge.tir import complex_math, stmt
 from forge.tir import expr as tir
 from forge.tir.complex_math import Pair
 from forge.tir.expr import Buffer, Call, Const, Expr, Load, Var
+from forge.tir.rewrite import with_children
 from forge.tir.stmt import Function, Stmt
 
 
@@ -112,7 +113,7 @@ class _Splitter:
     def _plain(self, x: Expr) -> Expr:
         complex_inside = any(dtypes.is_complex(c.dtype) for c in tir.children(x))
         if not complex_inside:
-            return tir._with_children(x, [self.plain(c) for c in tir.children(x)])
+            return with_children(x, [self.plain(c) for c in tir.children(x)])
         match x:
             case tir.Compare(op=op, a=a, b=b):
                 return self._compare(op, self.pair(a), self.pair(b))

@@ -3,7 +3,7 @@
 Grammar::
 
     stmt = Seq(body...)
-         | For(var, begin, extent, body, kind)      kind: serial | parallel | unrolled | vectorized
+         | For(var, begin, extent, body, kind)      kind: serial | parallel | unrolled
          | Store(buffer, index, value, mask)        a scalar index stores one element, a Ramp of stride 1 a vector, else scatter
          | If(condition, then, otherwise)
          | Let(var, value)                          binds for the rest of the enclosing Seq
@@ -20,8 +20,7 @@ Grammar::
 
 The iterations of a ``parallel`` loop run in chunks on the host's thread pool, in any order and each once; what stands before
 it is done before any of them, what stands after it when all are done. It may stand in a serial loop; within another parallel
-loop it is serial. ``unrolled`` and ``vectorized`` loops have constant extents. Vectorised loops are gone
-(``tir.transform``) before code generation.
+loop it is serial. ``unrolled`` loops have constant extents.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from dataclasses import dataclass, field
 
 from forge.tir.expr import Buffer, Expr, ExprLike, Var, as_expr
 
-LOOP_KINDS = ("serial", "parallel", "unrolled", "vectorized")
+LOOP_KINDS = ("serial", "parallel", "unrolled")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,11 +1,36 @@
-"""Walking over statements: the expressions, variables and buffers that they use."""
+"""Walks over expressions and statements: what they consist of, and the variables and buffers that they use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from forge.tir import expr as tir
 from forge.tir import stmt
+
+
+def nodes(*roots: tir.Expr, children: Callable[[tir.Expr], Sequence[tir.Expr]] = tir.children) -> Iterator[tir.Expr]:
+    """Every distinct expression under ``roots`` once, each before its children; not recursive.
+
+    ``children`` says where to go on, for walks that leave something out.
+    """
+    seen: set[int] = set()
+    stack = [*reversed(roots)]
+    while stack:
+        x = stack.pop()
+        if id(x) not in seen:
+            seen.add(id(x))
+            yield x
+            stack.extend(reversed(children(x)))
+
+
+def computed(*roots: tir.Expr) -> Iterator[tir.Expr]:
+    """Every distinct expression that is computed on data: ``nodes`` without the indices and masks of loads."""
+    return nodes(*roots, children=lambda x: () if isinstance(x, tir.Load) else tir.children(x))
+
+
+def free_variables(*roots: tir.Expr) -> set[tir.Var]:
+    """The variables in expressions."""
+    return {x for x in nodes(*roots) if isinstance(x, tir.Var)}
 
 
 def statements(body: stmt.Stmt) -> Iterator[stmt.Stmt]:
@@ -59,17 +84,21 @@ def own_expressions(s: stmt.Stmt) -> tuple[tir.Expr, ...]:
     return ()
 
 
-def expressions(body: stmt.Stmt) -> Iterator[tir.Expr]:
-    """Every expression node under ``body``; a node shared inside one statement is met once."""
+def roots(body: stmt.Stmt) -> Iterator[tir.Expr]:
+    """The expressions that statements of ``body`` hold, without those inside them."""
     for s in statements(body):
-        seen: set[tir.Expr] = set()
-        pending = list(own_expressions(s))
-        while pending:
-            x = pending.pop()
-            if x not in seen:
-                seen.add(x)
-                yield x
-                pending.extend(tir.children(x))
+        yield from own_expressions(s)
+
+
+def stores(body: stmt.Stmt) -> Iterator[stmt.Store]:
+    """All stores in ``body``."""
+    return (s for s in statements(body) if isinstance(s, stmt.Store))
+
+
+def expressions(body: stmt.Stmt) -> Iterator[tir.Expr]:
+    """Every expression node under ``body``, the last of a statement first; a node shared inside one statement is met once."""
+    for s in statements(body):
+        yield from nodes(*reversed(own_expressions(s)), children=lambda x: tir.children(x)[::-1])
 
 
 def free_names(body: stmt.Stmt) -> tuple[list[tir.Var], list[tir.Buffer]]:

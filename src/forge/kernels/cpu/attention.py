@@ -19,15 +19,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from forge import dtypes
+from forge import dtypes, loops
 from forge.errors import CompileError
-from forge.kernels.contract import KernelCall, Reader, Writer, kernel
-from forge.kernels.cpu import gemm, micro, pairs, tiles
+from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
 from forge.kernels.cpu.panels import Right, along_columns, broadcast_indices, panel_vector
-from forge.kernels.cpu.tiles import RegisterTile
 from forge.kernels.cpu.visible_keys import SHOWING, VisibleKeys
-from forge.schedule.accumulate import LARGEST_NUMBER, Accumulators
+from forge.loops import LARGEST_NUMBER, Accumulators, RegisterTile, pairs
+from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.target import Target
 from forge.target.blocking import dots_of_pairs
 from forge.tir import expr as E
@@ -92,12 +91,12 @@ class AttentionPlan:
 
     def steps(self, count: Expr) -> Expr:
         """Of a sum over ``count`` numbers."""
-        return micro.ceildiv(count, 2) if self.pairs else count
+        return loops.ceildiv(count, 2) if self.pairs else count
 
     @property
     def stride(self) -> int:
         """Elements of a row of scores on the stack."""
-        return _padded(self.key_block, self.score_tile.width)
+        return loops.round_up(self.key_block, self.score_tile.width)
 
     def read_query(self, batch: Sequence[Expr], row: Expr, step: Expr, mask: Expr | None) -> Expr:
         """What a step multiplies; without pairs, times the scale."""
@@ -163,9 +162,9 @@ class _State:
 
     def __post_init__(self) -> None:
         plan = self.plan
-        depth = micro.static(plan.steps(plan.depth)) or 0
-        deep = _padded(depth, plan.lanes)
-        keys = _padded(micro.static(plan.steps(E.const(plan.key_block))) or 0, plan.lanes)
+        depth = loops.static(plan.steps(plan.depth)) or 0
+        deep = loops.round_up(depth, plan.lanes)
+        keys = loops.round_up(loops.static(plan.steps(E.const(plan.key_block))) or 0, plan.lanes)
         weights = pairs.BITS if plan.pairs else plan.dtype
         for name, dtype, size in (
             ("query", plan.element, plan.row_block * depth), ("scores", plan.dtype, plan.few_rows * plan.stride),
@@ -173,11 +172,11 @@ class _State:
             ("values", plan.element, keys * self.sum_stride), ("sums", plan.dtype, plan.row_block * self.sum_stride),
             *((name, plan.dtype, plan.row_block) for name in ("largest", "total", "factor")),
         ):
-            object.__setattr__(self, name, micro.local(name, dtype, size))
+            object.__setattr__(self, name, loops.local(name, dtype, size))
 
     @property
     def sum_stride(self) -> int:
-        return _padded(_known(self.plan.size, "size of values"), self.plan.out_tile.width)
+        return loops.round_up(_known(self.plan.size, "size of values"), self.plan.out_tile.width)
 
     def allocate(self) -> Stmt:
         kept = [self.query, self.keys, self.values, self.scores, self.factor]
@@ -202,15 +201,15 @@ def attention(call: KernelCall) -> Function:
     """Family of ``nn.contrib_attention``."""
     plan = _plan(call)
     extents = {f"batch{k}": extent for k, extent in enumerate(plan.batch)}
-    extents["row_block"] = micro.ceildiv(plan.rows, plan.row_block)
+    extents["row_block"] = loops.ceildiv(plan.rows, plan.row_block)
 
     def task(index: Expr) -> Stmt:
-        lets, (*batch, row_block) = micro.bound_indices(index, extents)
+        lets, (*batch, row_block) = loops.bound_indices(index, extents)
         return seq(lets, _task(plan, batch, row_block))
 
     rows = E.binary("min", E.const(plan.row_block), plan.rows)
     work = rows * plan.keys * (plan.depth + plan.size + EXPONENTIAL_COST)
-    return call.function(micro.parallel(micro.product(list(extents.values())), work, task))
+    return call.function(loops.parallel(loops.product(list(extents.values())), work, task))
 
 
 def _plan(call: KernelCall) -> AttentionPlan:
@@ -225,10 +224,10 @@ def _plan(call: KernelCall) -> AttentionPlan:
     in_pairs = query.dtype == key.dtype == value.dtype == "bfloat16" and E.is_const(query.shape[-1] % 2, 0)
     in_pairs = in_pairs and dots_of_pairs(call.target)
     lanes, registers, item = call.target.lanes(dtype), call.target.vector_registers, dtypes.itemsize(dtype)
-    vectors, tile_rows = tiles.product_tile(micro.static(rows), micro.static(size), lanes, registers)
+    vectors, tile_rows = tiles.product_tile(loops.static(rows), loops.static(size), lanes, registers)
     wide = max(v for v in range(1, tiles.MAX_VECTORS + 1) if v == 1 or tiles.fits(tile_rows, v, registers))
     widest = max(1, _known(query.shape[-1], "depth"), _known(size, "size of values")) * item
-    known = micro.static(keys)
+    known = loops.static(keys)
     cache = min(call.target.l2_cache, 2 * tiles.STACK_LIMIT) // widest
     whole = known is not None and known <= min(WHOLE_KEYS, cache // WHOLE_SHARE)
     key_block = max(1, known) if known is not None and whole else _key_block(known, wide * lanes, cache // KEY_SHARE)
@@ -243,18 +242,14 @@ def _plan(call: KernelCall) -> AttentionPlan:
 def _key_block(keys: int | None, width: int, fitting: int) -> int:
     """Keys of one of several blocks: whole column tiles."""
     most = max(width, min(KEY_BLOCK, fitting) // width * width)
-    return most if keys is None else min(most, _padded(tiles.even_blocks(keys, most), width))
+    return most if keys is None else min(most, loops.round_up(tiles.even_blocks(keys, most), width))
 
 
 def _known(extent: Expr, what: str) -> int:
-    found = micro.static(extent)
+    found = loops.static(extent)
     if found is None:
         raise CompileError(f"attention: {what}; got a size known at run time only; expected a constant")
     return found
-
-
-def _padded(extent: int, block: int) -> int:
-    return -(-extent // block) * block
 
 
 def _task(plan: AttentionPlan, batch: Sequence[Expr], number: Expr) -> Stmt:
@@ -265,11 +260,11 @@ def _task(plan: AttentionPlan, batch: Sequence[Expr], number: Expr) -> Stmt:
         return seq(begin, _key_block_of_rows(plan, state, batch, rows, E.const(0), plan.keys))
 
     def block(index: Expr) -> Stmt:
-        lets, first = micro.bind("first_key", index * plan.key_block)
-        lets_count, count = micro.bind("key_count", E.binary("min", E.const(plan.key_block), plan.keys - first))
+        lets, first = loops.bind("first_key", index * plan.key_block)
+        lets_count, count = loops.bind("key_count", E.binary("min", E.const(plan.key_block), plan.keys - first))
         return seq(lets, lets_count, _key_block_of_rows(plan, state, batch, rows, first, count))
 
-    blocks = micro.serial("key_block", micro.ceildiv(plan.keys, plan.key_block), block)
+    blocks = loops.serial("key_block", loops.ceildiv(plan.keys, plan.key_block), block)
     return seq(begin, _clear(plan, state, rows), blocks, _write_sums(plan, state, batch, rows))
 
 
@@ -283,25 +278,25 @@ def _stage_query(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows
             x = plan.read_query(batch, rows.begin + row, k, mask)
             return store(state.query, E.ramp(row * steps + base, 1, k.lanes), x, mask)
 
-        return micro.each_vector("k", steps, plan.lanes, vector)
+        return loops.each_vector(steps, plan.lanes, vector)
 
-    return micro.serial("row", rows.count, copy_row)
+    return loops.serial("row", rows.count, copy_row)
 
 
 def _key_block_of_rows(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows, first: Expr, count: Expr) -> Stmt:
     """All that a block of keys adds to a block of rows: a few rows at a time, and the keys that they see."""
 
     def few(number: Expr) -> Stmt:
-        lets, begin = micro.bind("few_begin", rows.begin + number * plan.few_rows)
+        lets, begin = loops.bind("few_begin", rows.begin + number * plan.few_rows)
         left = rows.count - number * plan.few_rows
-        lets_count, found = micro.bind("few_count", E.binary("min", E.const(plan.few_rows), left))
+        lets_count, found = loops.bind("few_count", E.binary("min", E.const(plan.few_rows), left))
         some = Rows(begin, found, rows.total, plan.few_rows)
         look, seen = _seen(plan, state, batch, rows, some, first, count)
-        passes = micro.serial("row", found, lambda row: _exponentials(plan, state, begin - rows.begin, row, seen))
+        passes = loops.serial("row", found, lambda row: _exponentials(plan, state, begin - rows.begin, row, seen))
         work = seq(_scores(plan, state, batch, rows, some, first, seen), passes, _weighted(plan, state, batch, rows, some, seen))
-        return seq(lets, lets_count, look, work if plan.whole or seen is count else micro.guarded(seen > 0, work))
+        return seq(lets, lets_count, look, work if plan.whole or seen is count else loops.guard(seen > 0, work))
 
-    return seq(_pack(plan, state, batch, first, count), micro.serial("few", micro.ceildiv(rows.count, plan.few_rows), few))
+    return seq(_pack(plan, state, batch, first, count), loops.serial("few", loops.ceildiv(rows.count, plan.few_rows), few))
 
 
 def _seen(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows, few: Rows, first: Expr,
@@ -313,12 +308,12 @@ def _seen(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows,
     if plan.whole:
         look, found = visible.count(batch, few, first, count, None)
     else:
-        least = micro.local("least", plan.dtype, 1)
-        fewest = micro.serial("row", few.count, lambda row: store(least, 0, E.binary(
+        least = loops.local("least", plan.dtype, 1)
+        fewest = loops.serial("row", few.count, lambda row: store(least, 0, E.binary(
             "min", E.load(least, 0), E.load(state.largest, few.begin - rows.begin + row))))
         look, found = visible.count(batch, few, first, count, E.load(least, 0) > E.const(SHOWING, plan.dtype))
         look = seq(Allocate(least), store(least, 0, E.const(math.inf, plan.dtype)), fewest, look)
-    lets, seen = micro.bind("seen", found)
+    lets, seen = loops.bind("seen", found)
     return seq(look, lets), seen
 
 
@@ -326,25 +321,25 @@ def _pack(plan: AttentionPlan, state: _State, batch: Sequence[Expr], first: Expr
     """Copies a block of keys and their values in column tiles."""
 
     def keys(number: Expr) -> Stmt:
-        lets, column = micro.bind("column", first + number * plan.score_tile.width)
+        lets, column = loops.bind("column", first + number * plan.score_tile.width)
         base = number * _key_panel(plan)
         return seq(lets, plan.keys_of(batch).pack(state.keys, base, column))
 
     def values(number: Expr) -> Stmt:
-        lets, column = micro.bind("out_column", number * plan.out_tile.width)
+        lets, column = loops.bind("out_column", number * plan.out_tile.width)
         return seq(lets, plan.values_of(batch, first, count).pack(state.values, number * _value_panel(plan), column))
 
-    return seq(micro.serial("column_tile", micro.ceildiv(count, plan.score_tile.width), keys),
-               micro.serial("out_tile", micro.ceildiv(plan.size, plan.out_tile.width), values))
+    return seq(loops.serial("column_tile", loops.ceildiv(count, plan.score_tile.width), keys),
+               loops.serial("out_tile", loops.ceildiv(plan.size, plan.out_tile.width), values))
 
 
 def _key_panel(plan: AttentionPlan) -> int:
     """Elements of a packed column tile of keys."""
-    return _padded(micro.static(plan.steps(plan.depth)) or 0, plan.lanes) * plan.score_tile.width
+    return loops.round_up(loops.static(plan.steps(plan.depth)) or 0, plan.lanes) * plan.score_tile.width
 
 
 def _value_panel(plan: AttentionPlan) -> int:
-    return _padded(micro.static(plan.steps(E.const(plan.key_block))) or 0, plan.lanes) * plan.out_tile.width
+    return loops.round_up(loops.static(plan.steps(E.const(plan.key_block))) or 0, plan.lanes) * plan.out_tile.width
 
 
 def _scores(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows, few: Rows, first: Expr, count: Expr) -> Stmt:
@@ -352,8 +347,8 @@ def _scores(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Row
     tile = plan.score_tile
 
     def column_tile(number: Expr) -> Stmt:
-        lets, column = micro.bind("column", first + number * tile.width)
-        lets_base, base = micro.bind("panel", number * _key_panel(plan))
+        lets, column = loops.bind("column", first + number * tile.width)
+        lets_base, base = loops.bind("panel", number * _key_panel(plan))
 
         def finish(row: Expr, value: RowValue) -> Stmt:
             def write(v: int, mask: Expr | None) -> Stmt:
@@ -368,7 +363,7 @@ def _scores(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Row
                           panel_vector(state.keys, tile, base), finish)
         return seq(lets, lets_base, gemm.any_rows(product, few, plan.rows))
 
-    return micro.serial("column_tile", micro.ceildiv(count, tile.width), column_tile)
+    return loops.serial("column_tile", loops.ceildiv(count, tile.width), column_tile)
 
 
 def _bent(plan: AttentionPlan, x: Expr) -> Expr:
@@ -399,10 +394,10 @@ def _biased(plan: AttentionPlan, batch: Sequence[Expr], row: Expr, column: Expr,
 def _exponentials(plan: AttentionPlan, state: _State, before: Expr, few_row: Expr, count: Expr) -> Stmt:
     """Scores of a row become exponentials of their distance to the largest; NaN and +inf make the row's sum NaN."""
     dtype, lanes = plan.dtype, plan.lanes
-    highest = Accumulators.create(LARGEST_NUMBER, dtype, lanes, UNROLL, plan.target)
-    added = Accumulators.create("sum", dtype, lanes, UNROLL, plan.target)
-    lets, base = micro.bind("row_base", few_row * plan.stride)
-    lets_row, row = micro.bind("row_of_task", before + few_row)
+    highest = Accumulators(RegisterTile(1, UNROLL, lanes, dtype), LARGEST_NUMBER, plan.target)
+    added = Accumulators(RegisterTile(1, UNROLL, lanes, dtype), "sum", plan.target)
+    lets, base = loops.bind("row_base", few_row * plan.stride)
+    lets_row, row = loops.bind("row_of_task", before + few_row)
 
     def at(offset: Expr) -> Expr:
         return E.ramp(base + offset, 1, lanes)
@@ -428,14 +423,14 @@ def _exponentials(plan: AttentionPlan, state: _State, before: Expr, few_row: Exp
 
 def _each_vector(count: Expr, lanes: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
     """``body(offset, slot)`` for every vector of a row; neighbours have different slots."""
-    vectors = micro.ceildiv(count, lanes)
-    known = micro.static(vectors)
+    vectors = loops.ceildiv(count, lanes)
+    known = loops.static(vectors)
     if known is not None and known <= WRITTEN_OUT:
         return seq(body(E.const(v * lanes), v % UNROLL) for v in range(known))
     groups = vectors // UNROLL
-    main = micro.serial("group", groups, lambda g: seq(body((g * UNROLL + u) * lanes, u) for u in range(UNROLL)))
+    main = loops.serial("group", groups, lambda g: seq(body((g * UNROLL + u) * lanes, u) for u in range(UNROLL)))
     if known is None:
-        return seq(main, micro.serial("v", vectors - groups * UNROLL, lambda i: body(i * lanes, 0), groups * UNROLL))
+        return seq(main, loops.serial("v", vectors - groups * UNROLL, lambda i: body(i * lanes, 0), groups * UNROLL))
     rest = seq(body(E.const((known // UNROLL * UNROLL + u) * lanes), u) for u in range(known % UNROLL))
     return seq(main, rest)
 
@@ -463,8 +458,8 @@ def _weighted(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: R
     tile = plan.out_tile
 
     def column_tile(number: Expr) -> Stmt:
-        lets, column = micro.bind("out_column", number * tile.width)
-        lets_base, base = micro.bind("panel", number * _value_panel(plan))
+        lets, column = loops.bind("out_column", number * tile.width)
+        lets_base, base = loops.bind("panel", number * _value_panel(plan))
 
         def slot(row: Expr, v: int) -> Expr:
             return E.ramp((row - rows.begin) * state.sum_stride + column + v * tile.lanes, 1, tile.lanes)
@@ -475,7 +470,7 @@ def _weighted(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: R
         def finish(row: Expr, value: RowValue) -> Stmt:
             if not plan.whole:
                 return seq(store(state.sums, slot(row, v), value(v)) for v in range(tile.vectors))
-            scale, share = micro.bind("share", factor(row))
+            scale, share = loops.bind("share", factor(row))
             return seq(scale, _write_row(plan, batch, row, column, lambda v: value(v) * share))
 
         start = None if plan.whole else lambda row, v: E.load(state.sums, slot(row, v)) * factor(row)
@@ -483,19 +478,19 @@ def _weighted(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: R
                           panel_vector(state.values, tile, base), finish, start)
         return seq(lets, lets_base, gemm.any_rows(product, few, plan.rows))
 
-    return micro.serial("out_tile", micro.ceildiv(plan.size, tile.width), column_tile)
+    return loops.serial("out_tile", loops.ceildiv(plan.size, tile.width), column_tile)
 
 
 def _clear(plan: AttentionPlan, state: _State, rows: Rows) -> Stmt:
     zero = E.const(0, plan.dtype, plan.lanes)
 
     def row_start(row: Expr) -> Stmt:
-        clear = micro.serial("v", state.sum_stride // plan.lanes,
+        clear = loops.serial("v", state.sum_stride // plan.lanes,
                              lambda v: store(state.sums, E.ramp(row * state.sum_stride + v * plan.lanes, 1, plan.lanes), zero))
         lowest = E.const(-math.inf, plan.dtype)
         return seq(store(state.largest, row, lowest), store(state.total, row, E.const(0, plan.dtype)), clear)
 
-    return micro.serial("row", rows.count, row_start)
+    return loops.serial("row", rows.count, row_start)
 
 
 def _write_sums(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows) -> Stmt:
@@ -503,19 +498,19 @@ def _write_sums(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows:
     tile = plan.out_tile
 
     def write(row: Expr) -> Stmt:
-        lets, share = micro.bind("share", E.broadcast(_inverse(plan, E.load(state.total, row)), tile.lanes))
+        lets, share = loops.bind("share", E.broadcast(_inverse(plan, E.load(state.total, row)), tile.lanes))
 
         def column_tile(number: Expr) -> Stmt:
-            lets_column, column = micro.bind("out_column", number * tile.width)
+            lets_column, column = loops.bind("out_column", number * tile.width)
 
             def value(v: int) -> Expr:
                 return E.load(state.sums, E.ramp(row * state.sum_stride + column + v * tile.lanes, 1, tile.lanes)) * share
 
             return seq(lets_column, _write_row(plan, batch, rows.begin + row, column, value))
 
-        return seq(lets, micro.serial("out_tile", micro.ceildiv(plan.size, tile.width), column_tile))
+        return seq(lets, loops.serial("out_tile", loops.ceildiv(plan.size, tile.width), column_tile))
 
-    return micro.serial("row", rows.count, write)
+    return loops.serial("row", rows.count, write)
 
 
 def _write_row(plan: AttentionPlan, batch: Sequence[Expr], row: Expr, column: Expr, value: RowValue) -> Stmt:

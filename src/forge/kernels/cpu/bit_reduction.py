@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from forge.kernels.contract import KernelCall, kernel
-from forge.schedule.loops import Loop, nest, parallel_nest, product
+from forge.loops import Loop, nest, parallel_nest, product
+from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, seq, store

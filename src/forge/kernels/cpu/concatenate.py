@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from forge.kernels.contract import KernelCall, Reader, kernel
+from forge.loops import Loop
+from forge.loops.contract import KernelCall, Reader, kernel
 from forge.schedule.injective import schedule_injective
-from forge.schedule.loops import Loop
 from forge.schedule.stages import Stages
 from forge.tir import expr as E
 from forge.tir.expr import Expr
@@ -29,7 +29,7 @@ def _copy(call: KernelCall, part: Reader, axis: int, offset: Expr) -> Stmt:
     stages = Stages(call, [None] * len(call.operands))
     loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(part.shape)]
     for loop in loops:
-        loop.declare(stages.algebra)
+        stages.algebra.declare(loop.var, loop.extent)
     source = [loop.var for loop in loops]
     target: list[Expr] = list(source)
     target[axis] = target[axis] + offset

@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from forge import loops
 from forge.errors import CompileError
-from forge.kernels.contract import KernelCall, kernel
-from forge.kernels.cpu import micro, pairs, tiles
+from forge.kernels.cpu import tiles
 from forge.kernels.cpu.conv_plan import ConvPlan, Problem, plan_convolution
-from forge.kernels.cpu.micro import Accumulators
 from forge.kernels.cpu.spatial import note_winograd, static_shape, window_of
+from forge.loops import Accumulators, pairs
+from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
@@ -36,12 +37,12 @@ def conv2d_nchwc(call: KernelCall) -> Function:
                "group_block": E.const(plan.group_blocks)}
 
     def task(index: Expr) -> Stmt:
-        lets, parts = micro.bound_indices(index, extents)
+        lets, parts = loops.bound_indices(index, extents)
         return seq(lets, _Task(plan, *parts).statement())
 
     positions = plan.row_block * plan.column_block
     work = positions * plan.groups * plan.vectors * plan.lanes * plan.in_channels * window.height.kernel * window.width.kernel
-    return call.function(micro.parallel(micro.product(list(extents.values())), work, task))
+    return call.function(loops.parallel(loops.product(list(extents.values())), work, task))
 
 
 def _problem(call: KernelCall) -> Problem:
@@ -90,25 +91,25 @@ class _Task:
         self.patch_height = self.window.height.span(plan.row_block)
         self.patch_width = self.window.width.span(plan.column_block)
         partial = plan.groups * plan.row_block * plan.column_block * plan.vectors
-        self.partial = micro.local("partial", plan.dtype, partial, plan.lanes) if plan.chunks > 1 else None
+        self.partial = loops.local("partial", plan.dtype, partial, plan.lanes) if plan.chunks > 1 else None
 
     def statement(self) -> Stmt:
         if not self.plan.staged:
             return self._all_tiles(self._direct_source(), E.const(0))
         row_size = self.patch_width * self.window.block
-        patch = micro.local("patch", self.patch_dtype, self.plan.chunk * self.patch_height * row_size)
+        patch = loops.local("patch", self.patch_dtype, self.plan.chunk * self.patch_height * row_size)
         source = _Source(patch, E.const(0), self.patch_height * row_size, row_size, self.plan.unit)
 
         def chunk(index: Expr) -> Stmt:
-            lets, first_block = micro.bind("first_block", index * self.plan.chunk)
+            lets, first_block = loops.bind("first_block", index * self.plan.chunk)
             return seq(lets, self._copy(source, first_block), self._all_tiles(source, first_block))
 
         if self.partial is None:
             return seq(Allocate(patch), chunk(E.const(0)))
         zero = E.const(0, self.plan.dtype, self.plan.lanes)
         partial = self.partial
-        clear = micro.serial("p", partial.shape[0], lambda i: store(partial, i, zero))
-        return seq(Allocate(patch), Allocate(partial), clear, micro.serial("chunk", self.plan.chunks, chunk),
+        clear = loops.serial("p", partial.shape[0], lambda i: store(partial, i, zero))
+        return seq(Allocate(patch), Allocate(partial), clear, loops.serial("chunk", self.plan.chunks, chunk),
                    self._write_partial())
 
     def _direct_source(self) -> _Source:
@@ -131,15 +132,15 @@ class _Task:
         high = _clamp(E.const(window.width.extent) - first_w, width)
 
         def row(block: Expr, r: Expr) -> Stmt:
-            lets, base = micro.bind("patch_row", block * source.block_stride + r * source.row_stride)
+            lets, base = loops.bind("patch_row", block * source.block_stride + r * source.row_stride)
             h = first_h + r
             data = seq(self._zero(source, base, E.const(0), low),
                        self._copy_row(source, base, first_block + block, h, first_w, low, high),
                        self._zero(source, base, high, width))
-            return seq(lets, micro.guarded(E.logical_and(h >= 0, h < window.height.extent), data,
+            return seq(lets, loops.guard(E.logical_and(h >= 0, h < window.height.extent), data,
                                            self._zero(source, base, E.const(0), width)))
 
-        return micro.serial("block", self.plan.chunk, lambda block: micro.serial(
+        return loops.serial("block", self.plan.chunk, lambda block: loops.serial(
             "r", self.patch_height, lambda r: row(block, r)))
 
     def _zero(self, source: _Source, base: Expr, begin: Expr, end: Expr) -> Stmt:
@@ -147,7 +148,7 @@ class _Task:
         lanes, block, dtype = self.plan.target.lanes(self.patch_dtype), self.window.block, self.patch_dtype
         if E.is_const(end - begin, 0):
             return seq()
-        return micro.each_vector("x", (end - begin) * block, lanes, lambda x, mask: store(
+        return loops.each_vector((end - begin) * block, lanes, lambda x, mask: store(
             source.buffer, base + begin * block + x, E.const(0, dtype, x.lanes), mask))
 
     def _copy_row(self, source: _Source, base: Expr, block: Expr, h: Expr, first_w: Expr, low: Expr, high: Expr) -> Stmt:
@@ -157,16 +158,16 @@ class _Task:
             lanes = self.plan.target.lanes(self.patch_dtype)
             start = data.buffer.offset(self.image, block, h, first_w + low, 0)
             buffer = data.buffer
-            return micro.each_vector("x", (high - low) * size, lanes, lambda x, mask: store(
+            return loops.each_vector((high - low) * size, lanes, lambda x, mask: store(
                 source.buffer, base + low * size + x, self._staged(E.load(buffer, start + x, mask)), mask))
         lanes = tiles.vector_lanes(size, self.plan.target, dtype)
 
         def column(w: Expr) -> Stmt:
-            return micro.each_vector("lane", size, lanes, lambda lane, mask: store(
+            return loops.each_vector(size, lanes, lambda lane, mask: store(
                 source.buffer, base + w * size + lane,
                 self._staged(data.read([self.image, block, h, first_w + w, lane], mask)), mask))
 
-        return micro.serial("w", high - low, column, low)
+        return loops.serial("w", high - low, column, low)
 
     @property
     def patch_dtype(self) -> str:
@@ -182,7 +183,7 @@ class _Task:
         def tile(group: Expr, row: Expr, height: int, column: Expr, width: int) -> Stmt:
             return self._tile(source, first_block, group, row, height, column, width)
 
-        return micro.serial("group", plan.groups, lambda group: _cover(
+        return loops.serial("group", plan.groups, lambda group: _cover(
             "row_tile", self.rows, self.window.height.out, plan.tile_height, lambda row, height: _cover(
                 "column_tile", self.columns, self.window.width.out, plan.tile_width,
                 lambda column, width: tile(group, row, height, column, width))))
@@ -191,8 +192,8 @@ class _Task:
         """One register tile at local position (row, column)."""
         window, plan = self.window, self.plan
         acc = Accumulators(plan.tile(height, width))
-        lets_row, source_row = micro.bind("source_row", row * window.height.stride)
-        lets_column, source_x = micro.bind("source_x", column * (window.width.stride * plan.block))
+        lets_row, source_row = loops.bind("source_row", row * window.height.stride)
+        lets_column, source_x = loops.bind("source_x", column * (window.width.stride * plan.block))
 
         def scalar(block: Expr, tap: Expr, x: Expr) -> Callable[[Expr], Expr]:
             def at(position: Expr) -> Expr:
@@ -233,8 +234,8 @@ class _Task:
             return seq(self._write(group, row, column, v, E.load(partial, self._partial_index(group, row, column, v)))
                        for v in range(self.plan.vectors))
 
-        return micro.serial("group", self.plan.groups, lambda group: micro.serial(
-            "row", self.rows, lambda row: micro.serial("column", self.columns, lambda column: position(group, row, column))))
+        return loops.serial("group", self.plan.groups, lambda group: loops.serial(
+            "row", self.rows, lambda row: loops.serial("column", self.columns, lambda column: position(group, row, column))))
 
     def _reduction(self, acc: Accumulators, first_block: Expr, group: Expr,
                    scalar: Callable[[Expr, Expr, Expr], Callable[[Expr], Expr]]) -> Stmt:
@@ -244,31 +245,31 @@ class _Task:
         count = E.binary("min", E.const(plan.chunk), E.const(full_blocks) - first_block)
 
         def block_taps(channels: int) -> Callable[[Expr], Stmt]:
-            return lambda block: micro.serial("tap_row", self.window.height.kernel, lambda tap: self._tap_row(
+            return lambda block: loops.serial("tap_row", self.window.height.kernel, lambda tap: self._tap_row(
                 acc, first_block, block, tap, channels, group, scalar))
 
-        body = micro.serial("in_block", count, block_taps(plan.in_block)) if full_blocks else seq()
+        body = loops.serial("in_block", count, block_taps(plan.in_block)) if full_blocks else seq()
         if rest == 0:
             return body
         last = E.const(full_blocks) - first_block
-        return seq(body, micro.guarded(last < plan.chunk, block_taps(rest)(last)))
+        return seq(body, loops.guard(last < plan.chunk, block_taps(rest)(last)))
 
     def _tap_row(self, acc: Accumulators, first_block: Expr, block: Expr, tap: Expr, channels: int, group: Expr,
                  scalar: Callable[[Expr, Expr, Expr], Callable[[Expr], Expr]]) -> Stmt:
         """One row of taps. Undilated taps of whole blocks are neighbours in input and weight: one loop over both."""
         plan, width = self.plan, self.window.width
-        size = tiles.product((width.kernel, plan.in_block))
+        size = width.kernel * plan.in_block
 
         def step(x: Expr, k: Expr) -> Stmt:
-            update = acc.update(scalar(block, tap, x), lambda v: self._weight(group, first_block + block, tap, k, v))
+            update = acc.add_outer_product(scalar(block, tap, x), lambda v: self._weight(group, first_block + block, tap, k, v))
             return seq(self._ahead(group, first_block + block, tap, k), update)
 
         if width.kernel == 1 or width.dilation == 1 and channels == plan.in_block == plan.block:
             extent = size if channels == plan.in_block else channels
-            return micro.reduction("k", extent, tiles.unroll_for(acc.tile.rows * plan.vectors, extent), lambda k: step(k, k))
+            return loops.unroll_by("k", extent, tiles.unroll_for(acc.tile.rows * plan.vectors, extent), lambda k: step(k, k))
         unroll = tiles.unroll_for(acc.tile.rows * plan.vectors, channels)
         shift = width.dilation * plan.block
-        return micro.serial("tap", width.kernel, lambda t: micro.reduction(
+        return loops.serial("tap", width.kernel, lambda t: loops.unroll_by(
             "k", channels, unroll, lambda k: step(t * shift + k, t * plan.in_block + k)))
 
     def _channel(self, group: Expr, vector: int) -> tuple[Expr, Expr]:
@@ -315,7 +316,7 @@ class _Task:
         block, lane = self._channel(group, vector)
         result = self.window.result
         indices = [self.image, block, self.first_row + row, self.first_column + column, E.ramp(lane, 1, self.plan.lanes)]
-        return result.write(indices, micro.finished(value, result.dtype))
+        return result.write(indices, loops.finished(value, result.dtype))
 
 
 def _extent(total: int, block: int, first: Expr) -> Expr:
@@ -330,7 +331,7 @@ def _clamp(x: Expr, high: Expr) -> Expr:
 def _cover(name: str, count: Expr, total: int, tile: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
     """``body(first, size)`` over ``count`` elements in tiles; only the last block of ``total`` may leave a rest."""
     rest = total % tile
-    full = micro.serial(name, count // tile, lambda i: body(i * tile, tile)) if total >= tile else seq()
+    full = loops.serial(name, count // tile, lambda i: body(i * tile, tile)) if total >= tile else seq()
     if rest == 0:
         return full
-    return seq(full, micro.guarded((count % tile).ne(0), body(count - rest, rest)))
+    return seq(full, loops.guard((count % tile).ne(0), body(count - rest, rest)))

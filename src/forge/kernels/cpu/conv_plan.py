@@ -10,7 +10,7 @@ from heapq import nsmallest
 from forge import dtypes
 from forge.kernels.cpu import tiles
 from forge.kernels.cpu.spatial import Window
-from forge.kernels.cpu.tiles import RegisterTile
+from forge.loops import RegisterTile
 from forge.target import Target
 from forge.target.choices import LIMIT
 

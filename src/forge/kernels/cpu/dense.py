@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from forge import dtypes
+from forge import dtypes, loops
 from forge.errors import CompileError
-from forge.kernels.contract import KernelCall, Reader, Writer, kernel
-from forge.kernels.cpu import gemm, micro, pairs, tiles
+from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
-from forge.kernels.cpu.tiles import RegisterTile
+from forge.loops import RegisterTile, pairs
+from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.target import Target
 from forge.target.blocking import dense_key
 from forge.tir import expr as E
@@ -75,7 +75,7 @@ class DensePlan:
 
     @property
     def static_rows(self) -> int | None:
-        return micro.static(self.rows)
+        return loops.static(self.rows)
 
     @property
     def column_tiles(self) -> int:
@@ -83,14 +83,14 @@ class DensePlan:
 
     @property
     def row_blocks(self) -> Expr:
-        return micro.ceildiv(self.rows, self.row_block)
+        return loops.ceildiv(self.rows, self.row_block)
 
     @property
     def column_groups(self) -> int:
         """Tasks per row block. A staged block is copied by every task, so then there are only as many as cores."""
         if not self.staged:
             return self.column_tiles
-        known = micro.static(self.row_blocks)
+        known = loops.static(self.row_blocks)
         needed = self.target.num_cores if known is None else -(-self.target.num_cores // known)
         return min(self.column_tiles, needed)
 
@@ -102,7 +102,7 @@ def plan_dense(call: KernelCall) -> DensePlan:
         CompileError: the weight is absent or has no static shape.
     """
     data, weight, result = call.operands[0], call.operands[1], call.results[0]
-    shape = [micro.static(extent) for extent in weight.shape] if weight is not None else []
+    shape = [loops.static(extent) for extent in weight.shape] if weight is not None else []
     if data is None or weight is None or len(shape) not in (3, 4) or None in shape:
         raise CompileError(f"{call.name}: packed dense; got weight shape {shape}; expected static [panels][K][n] or "
                            "[panels][K / 2][n][2]")
@@ -113,15 +113,15 @@ def plan_dense(call: KernelCall) -> DensePlan:
     dtype = tiles.accumulator_dtype(data.dtype, weight.dtype)
     lanes = tiles.vector_lanes(panel, call.target, dtype)
     vectors = tiles.divisors(panel // lanes, 3)[0]
-    rows = micro.product(data.shape[:-1])
+    rows = loops.product(data.shape[:-1])
     registers = call.target.vector_registers
-    tile_rows = tiles.rows_for(micro.static(rows), vectors, registers)
+    tile_rows = tiles.rows_for(loops.static(rows), vectors, registers)
     depth_bytes = depth * dtypes.itemsize(pairs.BITS if in_pairs else dtype)
-    ready = data.buffer is not None and (data.dtype not in micro.HALF or in_pairs)
+    ready = data.buffer is not None and (data.dtype not in loops.HALF or in_pairs)
     staged = not ready and tile_rows * depth_bytes <= tiles.STACK_LIMIT // 2
     most = tiles.STACK_LIMIT // 2 // depth_bytes if staged else 4 * ROW_BLOCK
-    call.target.choices.note(dense_key(micro.static(rows) or 0, depth, units, data.dtype), call.name)
-    key = f"dense tasks {micro.static(rows)} x {depth} x {units} {panel} {lanes} {dtype} {staged} {in_pairs}"
+    call.target.choices.note(dense_key(loops.static(rows) or 0, depth, units, data.dtype), call.name)
+    key = f"dense tasks {loops.static(rows)} x {depth} x {units} {panel} {lanes} {dtype} {staged} {in_pairs}"
     tile_rows, block = call.target.choices.pick(
         key, _rows(rows, tile_rows, min(ROW_BLOCK, most)), lambda: _alternatives(rows, tile_rows, most, vectors, registers),
         call.name)
@@ -137,7 +137,7 @@ def _rows(rows: Expr, tile_rows: int, most: int) -> tuple[int, int]:
 def _alternatives(rows: Expr, tile_rows: int, most: int, vectors: int, registers: int) -> Iterator[tuple[int, int]]:
     """Other tasks for the best register tile, then other tiles."""
     yield from (_rows(rows, tile_rows, min(block, most)) for block in (ROW_BLOCK, 64, 128, 512, 1024))
-    largest = min(tiles.largest_rows(vectors, registers), MOST_TILE_ROWS, micro.static(rows) or MOST_TILE_ROWS)
+    largest = min(tiles.largest_rows(vectors, registers), MOST_TILE_ROWS, loops.static(rows) or MOST_TILE_ROWS)
     yield from (_rows(rows, other, min(ROW_BLOCK, most)) for other in range(largest, 3, -1) if other != tile_rows)
 
 
@@ -148,13 +148,13 @@ def dense_pack(call: KernelCall) -> Function:
     groups = plan.column_groups
 
     def task(index: Expr) -> Stmt:
-        lets, block = micro.bind("row_block", index // groups)
-        lets_group, group = micro.bind("group", index % groups)
+        lets, block = loops.bind("row_block", index // groups)
+        lets_group, group = loops.bind("group", index % groups)
         return seq(lets, lets_group, _task(plan, block, group))
 
     rows = E.binary("min", E.const(plan.row_block), plan.rows)
     work = rows * (plan.depth * -(-plan.column_tiles // groups) * plan.tile.width)
-    return call.function(micro.parallel(plan.row_blocks * groups, work, task))
+    return call.function(loops.parallel(plan.row_blocks * groups, work, task))
 
 
 def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
@@ -162,7 +162,7 @@ def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
     stage, scalar = _data_element(plan, rows)
 
     def column_tile(number: Expr) -> Stmt:
-        bound, tile = micro.bind("column_tile", number)
+        bound, tile = loops.bind("column_tile", number)
         if plan.part < plan.steps:
             return seq(bound, _in_parts(plan, rows, tile, scalar))
         product = Product(plan.tile, E.const(plan.steps), scalar, lambda k, v: _weight_vector(plan, tile, k, v),
@@ -173,13 +173,13 @@ def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
     if groups == plan.column_tiles:
         return seq(lets, stage, column_tile(group))
     first, last = group * plan.column_tiles // groups, (group + 1) * plan.column_tiles // groups
-    return seq(lets, stage, micro.serial("column", last - first, column_tile, first))
+    return seq(lets, stage, loops.serial("column", last - first, column_tile, first))
 
 
 def _in_parts(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
     """One column tile, K in parts: all but the last add to partial sums on the stack."""
     shape = plan.tile
-    partial = micro.local("partial", shape.dtype, plan.row_block * shape.vectors, shape.lanes)
+    partial = loops.local("partial", shape.dtype, plan.row_block * shape.vectors, shape.lanes)
 
     def at(row: Expr, v: int) -> Expr:
         return (row - rows.begin) * shape.vectors + v
@@ -194,15 +194,15 @@ def _in_parts(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
         return gemm.any_rows(product, rows, plan.rows)
 
     def inner(number: Expr) -> Stmt:
-        lets, first = micro.bind("first_k", number * plan.part)
+        lets, first = loops.bind("first_k", number * plan.part)
         return seq(lets, part(first, plan.part, keep, _ahead(plan, tile, first + plan.part)))
 
     count = -(-plan.steps // plan.part)
     begin = (count - 1) * plan.part
     zero = E.const(0, shape.dtype, shape.lanes)
-    clear = micro.serial("p", rows.count * shape.vectors, lambda i: store(partial, i, zero))
+    clear = loops.serial("p", rows.count * shape.vectors, lambda i: store(partial, i, zero))
     last = part(E.const(begin), plan.steps - begin, lambda row, value: _write(plan, row, tile, value), _ahead(plan, tile + 1))
-    return seq(Allocate(partial), clear, micro.serial("part", count - 1, inner), last)
+    return seq(Allocate(partial), clear, loops.serial("part", count - 1, inner), last)
 
 
 def _data_element(plan: DensePlan, rows: Rows) -> tuple[Stmt, Element]:
@@ -210,23 +210,23 @@ def _data_element(plan: DensePlan, rows: Rows) -> tuple[Stmt, Element]:
     lead, dtype = plan.data.shape[:-1], plan.tile.dtype
     if not plan.staged:
         return seq(), lambda row, k: _unstaged(plan, row, k)
-    copy = micro.local("rows", pairs.BITS if plan.pairs else dtype, plan.row_block * plan.depth)
+    copy = loops.local("rows", pairs.BITS if plan.pairs else dtype, plan.row_block * plan.depth)
     lanes = plan.target.lanes(dtype)
 
     def copy_row(row: Expr) -> Stmt:
-        indices = micro.unravel(rows.begin + row, lead)
+        indices = loops.unravel(rows.begin + row, lead)
         def value(k: Expr, mask: Expr | None) -> Expr:
             element = plan.data.read([*indices, k], mask)
             return E.broadcast(pairs.bits(element) if plan.pairs else E.cast(element, dtype), k.lanes)
 
-        return micro.each_vector("k", plan.depth, lanes, lambda k, mask: store(
+        return loops.each_vector(plan.depth, lanes, lambda k, mask: store(
             copy, row * plan.depth + k, value(k, mask), mask))
 
     def copied(row: Expr, k: Expr) -> Expr:
         first = (row - rows.begin) * plan.depth
         return pairs.load(copy, first + k * 2) if plan.pairs else E.load(copy, first + k)
 
-    return seq(Allocate(copy), micro.serial("row", rows.count, copy_row)), copied
+    return seq(Allocate(copy), loops.serial("row", rows.count, copy_row)), copied
 
 
 def _unstaged(plan: DensePlan, row: Expr, k: Expr) -> Expr:
@@ -242,7 +242,7 @@ def _read_row(data: Reader, row: Expr, k: Expr) -> Expr:
     """Element k of flat row ``row``."""
     if data.buffer is not None:
         return E.load(data.buffer, row * data.shape[-1] + k)
-    return data.read([*micro.unravel(row, data.shape[:-1]), k])
+    return data.read([*loops.unravel(row, data.shape[:-1]), k])
 
 
 def _weight_vector(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> Expr:
@@ -278,12 +278,12 @@ def _weight_place(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> E
 def _write(plan: DensePlan, row: Expr, column_tile: Expr, value: RowValue) -> Stmt:
     """Writes one row of a column tile."""
     tile, result = plan.tile, plan.result
-    lets, flat = micro.bind("row_index", row)
-    indices = micro.unravel(flat, result.shape[:-1])
+    lets, flat = loops.bind("row_index", row)
+    indices = loops.unravel(flat, result.shape[:-1])
     column = column_tile * tile.width
 
     def vector(v: int, mask: Expr | None) -> Stmt:
         columns = E.ramp(column + v * tile.lanes, 1, tile.lanes)
-        return result.write([*indices, columns], micro.finished(value(v), result.dtype), mask)
+        return result.write([*indices, columns], loops.finished(value(v), result.dtype), mask)
 
     return seq(lets, gemm.column_vectors(tile.vectors, tile.lanes, column, E.const(plan.units), vector))

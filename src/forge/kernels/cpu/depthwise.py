@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from forge import loops
 from forge.errors import CompileError
-from forge.kernels.contract import KernelCall, kernel
-from forge.kernels.cpu import micro, tiles
-from forge.kernels.cpu.micro import Accumulators
+from forge.kernels.cpu import tiles
 from forge.kernels.cpu.spatial import Axis, Window, static_shape, window_of
-from forge.kernels.cpu.tiles import RegisterTile
+from forge.loops import Accumulators, RegisterTile
+from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Function, Stmt, seq
@@ -50,17 +50,17 @@ def depthwise_conv2d_nchwc(call: KernelCall) -> Function:
     extents = [window.batch, E.const(plan.blocks), E.const(row_blocks)]
 
     def task(index: Expr) -> Stmt:
-        image, block, row_block = micro.unravel(index, extents)
-        lets_image, image = micro.bind("image", image)
-        lets_block, block = micro.bind("block", block)
-        lets_row, first = micro.bind("first_row", row_block * plan.row_block)
+        image, block, row_block = loops.unravel(index, extents)
+        lets_image, image = loops.bind("image", image)
+        lets_block, block = loops.bind("block", block)
+        lets_row, first = loops.bind("first_row", row_block * plan.row_block)
         rows = E.binary("min", E.const(plan.row_block), E.const(window.height.out) - first)
-        body = micro.serial("row", rows, lambda row: _row(plan, image, block, row), first)
+        body = loops.serial("row", rows, lambda row: _row(plan, image, block, row), first)
         return seq(lets_image, lets_block, lets_row, body)
 
     taps = window.height.kernel * window.width.kernel
     work = plan.row_block * window.width.out * window.block * taps
-    return call.function(micro.parallel(micro.product(extents), work * MEMORY_FACTOR, task))
+    return call.function(loops.parallel(loops.product(extents), work * MEMORY_FACTOR, task))
 
 
 def _plan(call: KernelCall) -> DepthwisePlan:
@@ -71,7 +71,7 @@ def _plan(call: KernelCall) -> DepthwisePlan:
                            f"{window.out_block}; expected equal ones")
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
     width = min(window.width.out, 8 if call.target.vector_registers >= 32 else 6)
-    images = micro.static(window.batch) or 1
+    images = loops.static(window.batch) or 1
     wanted = -(-TASKS_PER_CORE * call.target.num_cores // (images * blocks))
     row_block = -(-window.height.out // min(wanted, window.height.out))
     return DepthwisePlan(window, blocks, tiles.vector_lanes(block, call.target, dtype), dtype, width, row_block)
@@ -79,7 +79,7 @@ def _plan(call: KernelCall) -> DepthwisePlan:
 
 def _row(plan: DepthwisePlan, image: Expr, block: Expr, row: Expr) -> Stmt:
     """One output row of one channel block."""
-    let_row, out_row = micro.bind("out_row", row)
+    let_row, out_row = loops.bind("out_row", row)
     lets, (first_tap, last_tap) = _taps_inside(plan.window.height, out_row)
 
     def tile(lane: Expr, first: Expr, width: int, border: int | None) -> Stmt:
@@ -90,7 +90,7 @@ def _row(plan: DepthwisePlan, image: Expr, block: Expr, row: Expr) -> Stmt:
         return seq(_run(plan, begin, end, lambda first, width, border: tile(lane, first, width, border))
                    for begin, end in _runs(plan.window.width, plan.width))
 
-    return seq(let_row, lets, micro.serial("vector", plan.window.block // plan.lanes, vector))
+    return seq(let_row, lets, loops.serial("vector", plan.window.block // plan.lanes, vector))
 
 
 def _taps_inside(axis: Axis, position: Expr) -> tuple[list[Stmt], tuple[Expr, Expr]]:
@@ -98,9 +98,9 @@ def _taps_inside(axis: Axis, position: Expr) -> tuple[list[Stmt], tuple[Expr, Ex
     if not axis.padded:
         return [], (E.const(0), E.const(axis.kernel))
     start = position * axis.stride - axis.before
-    lets_first, first = micro.bind("first_tap", E.binary("max", E.const(0), micro.ceildiv(E.const(0) - start, axis.dilation)))
-    lets_last, last = micro.bind("last_tap", E.binary(
-        "min", E.const(axis.kernel), micro.ceildiv(E.const(axis.extent) - start, axis.dilation)))
+    lets_first, first = loops.bind("first_tap", E.binary("max", E.const(0), loops.ceildiv(E.const(0) - start, axis.dilation)))
+    lets_last, last = loops.bind("last_tap", E.binary(
+        "min", E.const(axis.kernel), loops.ceildiv(E.const(axis.extent) - start, axis.dilation)))
     return lets_first + lets_last, (first, last)
 
 
@@ -125,7 +125,7 @@ def _on_border(axis: Axis, begin: int, end: int) -> bool:
 def _run(plan: DepthwisePlan, begin: int, end: int, tile: TileBuilder) -> Stmt:
     if _on_border(plan.window.width, begin, end) or end - begin <= plan.width:
         return tile(E.const(begin), end - begin, begin)
-    return micro.serial("tile", (end - begin) // plan.width, lambda i: tile(i * plan.width + begin, plan.width, None))
+    return loops.serial("tile", (end - begin) // plan.width, lambda i: tile(i * plan.width + begin, plan.width, None))
 
 
 class _Tile:
@@ -145,31 +145,31 @@ class _Tile:
         self.acc = Accumulators(RegisterTile(width, 1, plan.lanes, plan.dtype))
 
     def statement(self, first_tap: Expr, last_tap: Expr) -> Stmt:
-        reduce = micro.serial("tap_row", last_tap - first_tap, self._tap_row, first_tap)
+        reduce = loops.serial("tap_row", last_tap - first_tap, self._tap_row, first_tap)
         return seq(self.acc.allocate(), self.acc.clear(), reduce, self.acc.each(lambda p, _: self._write(p)))
 
     def _write(self, position: Expr) -> Stmt:
         result = self.window.result
-        value = micro.finished(self.acc.get(position, 0), result.dtype)
+        value = loops.finished(self.acc.get(position, 0), result.dtype)
         return result.write([self.image, self.block, self.row, self.first + position, self.lanes], value)
 
     def _tap_row(self, tap: Expr) -> Stmt:
         """One row of taps: each input column once."""
         height, width = self.window.height, self.window.width
-        lets, h = micro.bind("h", self.row * height.stride + (tap * height.dilation - height.before))
+        lets, h = loops.bind("h", self.row * height.stride + (tap * height.dilation - height.before))
         body: list[Stmt] = [*lets]
         weights: list[Expr] = []
         for k in range(width.kernel):
             value = self.window.weight.read([self.block, tap, E.const(k), self.lanes])
-            let, weight = micro.bind(f"weight{k}", E.cast(value, self.plan.dtype))
+            let, weight = loops.bind(f"weight{k}", E.cast(value, self.plan.dtype))
             body += let
             weights.append(weight)
         for column, meeting in self._columns().items():
             w = self.first * width.stride + (column - width.before)
             value = self.window.data.read([self.image, self.block, h, w, self.lanes])
-            let, x = micro.bind("x", E.cast(value, self.plan.dtype))
+            let, x = loops.bind("x", E.cast(value, self.plan.dtype))
             body += let
-            body += [self.acc.set(p, 0, micro.multiply_add(x, weights[k], self.acc.get(p, 0))) for p, k in meeting]
+            body += [self.acc.set(p, 0, loops.multiply_add(x, weights[k], self.acc.get(p, 0))) for p, k in meeting]
         return seq(body)
 
     def _columns(self) -> dict[int, list[tuple[int, int]]]:

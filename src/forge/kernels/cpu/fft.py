@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from forge import dtypes
-from forge.kernels.contract import KernelCall, Reader, kernel
-from forge.schedule.loops import product
-from forge.te.tensor import dim
+from forge.loops import product
+from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, CallRoutine, Function, Stmt, seq, store
+from forge.tir.tensor import dim
 
 WIDE, COMPLEX, INVERSE, ONESIDED = 1, 2, 4, 8
 """Flags of the routine."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from forge.kernels.cpu import micro, tiles
-from forge.kernels.cpu.micro import Accumulators
-from forge.kernels.cpu.tiles import RegisterTile
+from forge import loops
+from forge.kernels.cpu import tiles
+from forge.loops import Accumulators, RegisterTile
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Stmt, seq
@@ -59,34 +59,34 @@ class Rows:
     @staticmethod
     def of_block(number: Expr, block: int, total: Expr) -> tuple[list[Stmt], Rows]:
         """The rows of block ``number``, and the statements that bind them."""
-        known = micro.static(total)
-        lets_begin, begin = micro.bind("row_begin", number * block)
+        known = loops.static(total)
+        lets_begin, begin = loops.bind("row_begin", number * block)
         whole = known is not None and known % block == 0
-        lets_count, count = micro.bind("row_count", E.const(block) if whole else E.binary("min", E.const(block), total - begin))
+        lets_count, count = loops.bind("row_count", E.const(block) if whole else E.binary("min", E.const(block), total - begin))
         return lets_begin + lets_count, Rows(begin, count, known, block)
 
 
 def row_block(total: Expr, tile_rows: int, most: int) -> int:
     """Rows of one task: at most about ``most``, in whole tiles, evenly spread."""
     tile_count = max(1, most // tile_rows)
-    known = micro.static(total)
+    known = loops.static(total)
     return tile_rows * (tile_count if known is None else tiles.even_blocks(-(-known // tile_rows), tile_count))
 
 
 def row_tiles(product: Product, rows: Rows) -> Stmt:
     """All rows: full tiles, then what is left over in smaller ones."""
     size = product.tile.rows
-    full = micro.serial("row_tile", rows.count // size, lambda i: row_tile(product, rows.begin + i * size, size))
+    full = loops.serial("row_tile", rows.count // size, lambda i: row_tile(product, rows.begin + i * size, size))
     if rows.total is not None:
         rest = (rows.total % rows.block or rows.block) % size
         if rest == 0:
             return full
         tail = row_tile(product, rows.begin + (rows.count - rest), rest)
-        return seq(full, micro.guarded((rows.count % size).ne(0), tail))
-    lets, first = micro.bind("first_left", rows.begin + rows.count // size * size)
+        return seq(full, loops.guard((rows.count % size).ne(0), tail))
+    lets, first = loops.bind("first_left", rows.begin + rows.count // size * size)
     small = min(SMALL_TILE_ROWS, size)
     limit = rows.begin + rows.count
-    return seq(full, lets, micro.serial("small_tile", micro.ceildiv(rows.count % size, small),
+    return seq(full, lets, loops.serial("small_tile", loops.ceildiv(rows.count % size, small),
                                         lambda i: row_tile(product, first + i * small, small, limit)))
 
 
@@ -94,25 +94,25 @@ def row_tile(product: Product, first: Expr, rows: int, limit: Expr | None = None
     """``rows`` rows from ``first``; those from ``limit`` on are computed from the last real row and not written."""
     tile = product.tile
     acc = Accumulators(RegisterTile(rows, tile.vectors, tile.lanes, tile.dtype))
-    lets, base = micro.bind("first_row", first)
+    lets, base = loops.bind("first_row", first)
 
     def source_row(row: Expr) -> Expr:
         return base + row if limit is None else E.binary("min", base + row, limit - 1)
 
     def finish_row(row: Expr) -> Stmt:
         finished = product.finish(base + row, lambda v: acc.get(row, v))
-        return finished if limit is None else micro.guarded(base + row < limit, finished)
+        return finished if limit is None else loops.guard(base + row < limit, finished)
 
     start = product.start
     begin = acc.clear() if start is None else acc.each(lambda row, v: acc.set(row, v, start(source_row(row), v)))
-    unroll = tiles.unroll_for(rows * tile.vectors, micro.static(product.depth))
+    unroll = tiles.unroll_for(rows * tile.vectors, loops.static(product.depth))
 
     def step(k: Expr) -> Stmt:
-        update = acc.update(lambda row: product.scalar(source_row(row), k), lambda v: product.vector(k, v))
+        update = acc.add_outer_product(lambda row: product.scalar(source_row(row), k), lambda v: product.vector(k, v))
         return update if product.ahead is None else seq(product.ahead(k), update)
 
-    steps = micro.reduction("k", product.depth, unroll, step)
-    return seq(acc.allocate(), lets, begin, steps, micro.unrolled("row", rows, finish_row))
+    steps = loops.unroll_by("k", product.depth, unroll, step)
+    return seq(acc.allocate(), lets, begin, steps, loops.unroll("row", rows, finish_row))
 
 
 def single_row(product: Product, row: Expr) -> Stmt:
@@ -122,8 +122,8 @@ def single_row(product: Product, row: Expr) -> Stmt:
     acc = Accumulators(RegisterTile(splits, tile.vectors, tile.lanes, tile.dtype))
 
     def add(k: Expr, split: Expr) -> Stmt:
-        lets, a = micro.bind("a", E.broadcast(product.scalar(row, k), tile.lanes))
-        return seq(lets, (acc.set(split, v, micro.multiply_add(a, product.vector(k, v), acc.get(split, v)))
+        lets, a = loops.bind("a", E.broadcast(product.scalar(row, k), tile.lanes))
+        return seq(lets, (acc.set(split, v, loops.multiply_add(a, product.vector(k, v), acc.get(split, v)))
                           for v in range(tile.vectors)))
 
     def total(vector: int) -> Expr:
@@ -133,8 +133,8 @@ def single_row(product: Product, row: Expr) -> Stmt:
         return value
 
     whole = product.depth // splits
-    main = micro.reduction("k", whole, 2, lambda k: micro.unrolled("split", splits, lambda s: add(k * splits + s, s)))
-    tail = micro.serial("k", product.depth - whole * splits, lambda k: add(k, E.const(0)), whole * splits)
+    main = loops.unroll_by("k", whole, 2, lambda k: loops.unroll("split", splits, lambda s: add(k * splits + s, s)))
+    tail = loops.serial("k", product.depth - whole * splits, lambda k: add(k, E.const(0)), whole * splits)
     return seq(acc.allocate(), acc.clear(), main, tail, product.finish(row, total))
 
 
@@ -144,20 +144,20 @@ def any_rows(product: Product, rows: Rows, total: Expr) -> Stmt:
         return single_row(product, E.const(0))
     if rows.total is not None:
         return row_tiles(product, rows)
-    return micro.guarded(total.eq(1), single_row(product, E.const(0)), row_tiles(product, rows))
+    return loops.guard(total.eq(1), single_row(product, E.const(0)), row_tiles(product, rows))
 
 
 def column_vectors(vectors: int, lanes: int, column: Expr, columns: Expr, write: Callable[[int, Expr | None], Stmt]) -> Stmt:
     """``write(v, mask)`` for each vector of the tile at ``column``; those past ``columns`` are masked or left out."""
     width = vectors * lanes
     whole = seq(write(v, None) for v in range(vectors))
-    known = micro.static(columns)
+    known = loops.static(columns)
     if known is not None and known % width == 0:
         return whole
     last: list[Stmt] = []
     for v in range(vectors):
         valid = columns - (column + v * lanes) if known is None else E.const(known % width - v * lanes)
-        fixed = micro.static(valid)
+        fixed = loops.static(valid)
         if fixed is None or fixed > 0:
             last.append(write(v, None if fixed is not None and fixed >= lanes else E.ramp(0, 1, lanes) < valid))
-    return micro.guarded(column + width <= columns, whole, seq(last))
+    return loops.guard(column + width <= columns, whole, seq(last))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from forge import dtypes
-from forge.kernels.contract import KernelCall, Reader, kernel
 from forge.kernels.cpu.moments import moments
 from forge.kernels.cpu.rows import AlongRow, Position, Row, row_function, row_problem
+from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Function, If, Let, Stmt, seq

@@ -14,19 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from forge import dtypes
+from forge import dtypes, loops
 from forge.errors import CompileError
-from forge.kernels.contract import KernelCall, Reader, Writer, kernel
-from forge.kernels.cpu import gemm, micro, pairs, tiles
+from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
-from forge.kernels.cpu.micro import IndexFunction
 from forge.kernels.cpu.panels import Right, VectorElement, along_columns, broadcast_indices, contiguous, panel_vector
-from forge.kernels.cpu.tiles import RegisterTile
+from forge.loops import RegisterTile, pairs
+from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.target import Target
 from forge.target.blocking import dots_of_pairs
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Function, Stmt, seq, store
+from forge.tir.visit import nodes
 
 Element = Callable[[Expr, Expr], Expr]
 
@@ -69,12 +69,12 @@ class MatmulPlan:
 
     @property
     def column_tiles(self) -> Expr:
-        return micro.ceildiv(self.columns, self.tile.width)
+        return loops.ceildiv(self.columns, self.tile.width)
 
     @property
     def split(self) -> bool:
         """Whether K is worked off in parts."""
-        known = micro.static(self.depth)
+        known = loops.static(self.depth)
         return known is None or known > self.depth_block
 
     def read_a(self, batch: Sequence[Expr], row: Expr, step: Expr, mask: Expr | None = None) -> Expr:
@@ -93,7 +93,7 @@ class MatmulPlan:
     def _value(self, operand: Reader, batch: Sequence[Expr], matrix: Sequence[Expr], mask: Expr | None) -> Expr:
         return operand.read([*broadcast_indices(batch, operand.shape[:-2]), *matrix], mask)
 
-    def _step(self, read: IndexFunction, step: Expr, others: int, along: bool) -> Expr:
+    def _step(self, read: Callable[[Expr], Expr], step: Expr, others: int, along: bool) -> Expr:
         """The value or pair at ``step``, with its lanes or ``others``; ``along``: both numbers of a pair are read at once."""
         lanes = max(step.lanes, others)
         if not self.pairs:
@@ -114,14 +114,14 @@ def matmul(call: KernelCall) -> Function:
     """a @ b over the last two axes."""
     plan = _plan(call)
     extents = {f"batch{k}": extent for k, extent in enumerate(plan.batch)}
-    extents |= {"row_block": micro.ceildiv(plan.rows, plan.row_block), "column_tile": plan.column_tiles}
+    extents |= {"row_block": loops.ceildiv(plan.rows, plan.row_block), "column_tile": plan.column_tiles}
 
     def task(index: Expr) -> Stmt:
-        lets, (*batch, row_block, column_tile) = micro.bound_indices(index, extents)
+        lets, (*batch, row_block, column_tile) = loops.bound_indices(index, extents)
         return seq(lets, _task(plan, batch, row_block, column_tile))
 
     work = E.binary("min", E.const(plan.row_block), plan.rows) * plan.depth * plan.tile.width
-    return call.function(micro.parallel(micro.product(list(extents.values())), work, task))
+    return call.function(loops.parallel(loops.product(list(extents.values())), work, task))
 
 
 def _plan(call: KernelCall) -> MatmulPlan:
@@ -135,16 +135,16 @@ def _plan(call: KernelCall) -> MatmulPlan:
     depth = depth // 2 if in_pairs else depth
     dtype = tiles.accumulator_dtype(a.dtype, b.dtype)
     lanes, registers = call.target.lanes(dtype), call.target.vector_registers
-    vectors, tile_rows = tiles.product_tile(micro.static(rows), micro.static(columns), lanes, registers)
+    vectors, tile_rows = tiles.product_tile(loops.static(rows), loops.static(columns), lanes, registers)
     single = E.is_const(rows, 1) and not (transpose_b or in_pairs) and _rows_contiguous(call.target, b)
     if single:
-        vectors, tile_rows = max(1, min(SINGLE_VECTORS, -(-(micro.static(columns) or ROW_BLOCK) // lanes))), 1
-    known_depth = micro.static(depth)
+        vectors, tile_rows = max(1, min(SINGLE_VECTORS, -(-(loops.static(columns) or ROW_BLOCK) // lanes))), 1
+    known_depth = loops.static(depth)
     element = dtypes.itemsize(dtype)
     whole = known_depth is not None and known_depth * vectors * lanes * element <= PANEL_BYTES
     block = known_depth if known_depth is not None and whole else PART_DEPTH
     view = is_view(lambda row, k: a.read([*_zeros(a), *([k, row] if transpose_a else [row, k])]))
-    staged = not view or a.dtype in micro.HALF and not in_pairs
+    staged = not view or a.dtype in loops.HALF and not in_pairs
     most = max(tile_rows, PANEL_BYTES // (block * element)) if staged else ROW_BLOCK
     direct = single or _read_in_place(call.target, b, transpose_b, dtype, vectors * lanes)
     return MatmulPlan(a, b, result, transpose_a, transpose_b, call.target, result.shape[:-2], rows, columns, depth,
@@ -159,24 +159,16 @@ def _zeros(operand: Reader) -> list[Expr]:
 def is_view(read: Callable[[Expr, Expr], Expr]) -> bool:
     """Whether reading is a plain load at an index without divisions: cheap enough to repeat."""
     value = read(E.var("row"), E.var("k"))
-    return isinstance(value, E.Load) and all(_is_affine(x) for x in _inner(value.index))
+    return isinstance(value, E.Load) and all(_is_affine(x) for x in nodes(value.index))
 
 
 def _is_affine(x: Expr) -> bool:
     return isinstance(x, (E.Const, E.Var)) or isinstance(x, E.Binary) and x.op in ("add", "mul", "sub")
 
 
-def _inner(x: Expr) -> list[Expr]:
-    """``x`` and everything below it."""
-    found = [x]
-    for child in E.children(x):
-        found += _inner(child)
-    return found
-
-
 def _read_in_place(target: Target, b: Reader, transposed: bool, dtype: str, width: int) -> bool:
     """Whether b's rows serve as they are: short, in whole column tiles, few enough for the second-level cache."""
-    rows, columns = micro.static(b.shape[-2]), micro.static(b.shape[-1])
+    rows, columns = loops.static(b.shape[-2]), loops.static(b.shape[-1])
     if transposed or rows is None or columns is None or columns % width or b.dtype != dtype:
         return False
     row_bytes = columns * dtypes.itemsize(dtype)
@@ -189,7 +181,7 @@ def _rows_contiguous(target: Target, b: Reader) -> bool:
 
 def _task(plan: MatmulPlan, batch: Sequence[Expr], row_block: Expr, column_tile: Expr) -> Stmt:
     lets, rows = Rows.of_block(row_block, plan.row_block, plan.rows)
-    lets_column, column = micro.bind("column", column_tile * plan.tile.width)
+    lets_column, column = loops.bind("column", column_tile * plan.tile.width)
     if plan.split:
         return seq(lets, lets_column, _in_parts(plan, batch, rows, column))
 
@@ -202,7 +194,7 @@ def _task(plan: MatmulPlan, batch: Sequence[Expr], row_block: Expr, column_tile:
 def _in_parts(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr) -> Stmt:
     """K in parts, the sums of which wait in a local buffer."""
     vectors, lanes, dtype = plan.tile.vectors, plan.tile.lanes, plan.tile.dtype
-    partial = micro.local("partial", dtype, plan.row_block * vectors, lanes)
+    partial = loops.local("partial", dtype, plan.row_block * vectors, lanes)
 
     def at(row: Expr, vector: int) -> Expr:
         return (row - rows.begin) * vectors + vector
@@ -211,15 +203,15 @@ def _in_parts(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr)
         return seq(store(partial, at(row, v), value(v)) for v in range(vectors))
 
     def part(number: Expr) -> Stmt:
-        lets, first = micro.bind("first_k", number * plan.depth_block)
-        lets_count, count = micro.bind("k_count", E.binary("min", E.const(plan.depth_block), plan.depth - first))
+        lets, first = loops.bind("first_k", number * plan.depth_block)
+        lets_count, count = loops.bind("k_count", E.binary("min", E.const(plan.depth_block), plan.depth - first))
         return seq(lets, lets_count, _part(plan, batch, rows, column, first, count, keep,
                                            lambda row, v: E.load(partial, at(row, v))))
 
-    clear = micro.serial("p", rows.count * vectors, lambda i: store(partial, i, E.const(0, dtype, lanes)))
-    write = micro.serial("row", rows.count, lambda row: _write(
+    clear = loops.serial("p", rows.count * vectors, lambda i: store(partial, i, E.const(0, dtype, lanes)))
+    write = loops.serial("row", rows.count, lambda row: _write(
         plan, batch, rows.begin + row, column, lambda v: E.load(partial, at(rows.begin + row, v))))
-    return seq(Allocate(partial), clear, micro.serial("part", micro.ceildiv(plan.depth, plan.depth_block), part), write)
+    return seq(Allocate(partial), clear, loops.serial("part", loops.ceildiv(plan.depth, plan.depth_block), part), write)
 
 
 def _part(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr, first: Expr, count: Expr,
@@ -235,15 +227,15 @@ def _left(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, first: Expr, coun
     """The copy of the rows of a that a costly prologue needs, and the function that reads an element."""
     if not plan.staged:
         return seq(), lambda row, k: plan.read_a(batch, row, first + k)
-    copy = micro.local("rows", plan.element, plan.row_block * plan.depth_block)
+    copy = loops.local("rows", plan.element, plan.row_block * plan.depth_block)
     lanes = 1 if plan.transpose_a else plan.tile.lanes
 
     def copy_row(row: Expr) -> Stmt:
-        return micro.each_vector("k", count, lanes, lambda k, mask: store(
+        return loops.each_vector(count, lanes, lambda k, mask: store(
             copy, row * plan.depth_block + k,
             plan.read_a(batch, rows.begin + row, first + k, plan.mask_of(k, count, mask)), mask))
 
-    return (seq(Allocate(copy), micro.serial("row", rows.count, copy_row)),
+    return (seq(Allocate(copy), loops.serial("row", rows.count, copy_row)),
             lambda row, k: E.load(copy, (row - rows.begin) * plan.depth_block + k))
 
 
@@ -258,7 +250,7 @@ def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, c
             return plan.read_b(batch, first + k, index, None if whole else index < plan.columns)
 
         return seq(), in_place
-    panel = micro.local("panel", plan.element, -(-plan.depth_block // tile.lanes) * tile.lanes * tile.width)
+    panel = loops.local("panel", plan.element, -(-plan.depth_block // tile.lanes) * tile.lanes * tile.width)
 
     def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
         return plan.read_b(batch, first + k, n, mask if k.lanes == 1 else plan.mask_of(k, count, mask))
@@ -274,6 +266,6 @@ def _write(plan: MatmulPlan, batch: Sequence[Expr], row: Expr, column: Expr, val
 
     def vector(v: int, mask: Expr | None) -> Stmt:
         columns = E.ramp(column + v * tile.lanes, 1, tile.lanes)
-        return result.write([*batch, row, columns], micro.finished(value(v), result.dtype), mask)
+        return result.write([*batch, row, columns], loops.finished(value(v), result.dtype), mask)
 
     return gemm.column_vectors(tile.vectors, tile.lanes, column, plan.columns, vector)

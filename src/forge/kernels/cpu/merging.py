@@ -6,7 +6,7 @@ test for the end of a run.
 from __future__ import annotations
 
 from forge import dtypes
-from forge.schedule.loops import vector_loop
+from forge.loops import vector_loop
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from forge import dtypes
 from forge.kernels.cpu.rows import AlongRow, Position
-from forge.schedule.loops import nest
+from forge.loops import nest
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Let, Stmt, loop, seq, store

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from forge import dtypes
-from forge.kernels.contract import KernelCall, Reader, kernel
 from forge.kernels.cpu.merging import BLOCK, LARGEST, LARGEST_SYMBOLIC, Merge, has_key, key, position_of
-from forge.schedule.loops import Loop, next_power_of_two, parallel_nest
+from forge.loops import Loop, next_power_of_two, parallel_nest
+from forge.loops.contract import KernelCall, Reader, kernel
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr

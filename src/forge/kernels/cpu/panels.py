@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from forge.kernels.cpu import gemm, micro
-from forge.kernels.cpu.tiles import RegisterTile
+from forge import loops
+from forge.kernels.cpu import gemm
 from forge.kernels.cpu.transpose import transpose_square
+from forge.loops import RegisterTile
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Stmt, store
@@ -52,7 +53,7 @@ class Right:
 
             return gemm.column_vectors(tile.vectors, tile.lanes, column, self.columns, vector)
 
-        return micro.reduction("k", self.count, 2, row)
+        return loops.unroll_by("k", self.count, 2, row)
 
     def _pack_squares(self, panel: Buffer, base: Expr, column: Expr) -> Stmt:
         """In transposed squares. Columns past the last repeat it: they are never written."""
@@ -69,8 +70,8 @@ class Right:
             return transpose_square(lanes, source, lambda i, row: store(
                 panel, E.ramp(base + (first + i) * tile.width + v * lanes, 1, lanes), row))
 
-        return micro.serial("v", tile.vectors,
-                            lambda v: micro.each_vector("k", self.count, lanes, lambda k, mask: square(v, k, mask)))
+        return loops.serial("v", tile.vectors,
+                            lambda v: loops.each_vector(self.count, lanes, lambda k, mask: square(v, k, mask)))
 
 
 def panel_vector(panels: Buffer, tile: RegisterTile, base: Expr) -> VectorElement:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from forge.kernels.contract import KernelCall, kernel
-from forge.schedule.loops import Loop, parallel_nest
+from forge.loops import Loop, parallel_nest
+from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store

@@ -16,12 +16,20 @@ from typing import Any
 
 from forge import dtypes
 from forge.errors import CompileError
-from forge.kernels.contract import KernelCall, Reader, Writer, kernel
-from forge.kernels.cpu import pairs
 from forge.kernels.cpu.activations import activate
-from forge.schedule.accumulate import Accumulators
-from forge.schedule.loops import Loop, group_loop, parallel_nest, round_up, supports_masks, vector_loop
-from forge.schedule.rewrite import Vectorizer
+from forge.loops import (
+    Accumulators,
+    Loop,
+    RegisterTile,
+    Vectorizer,
+    group_loop,
+    pairs,
+    parallel_nest,
+    round_up,
+    supports_masks,
+    vector_loop,
+)
+from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.schedule.transpose import lane_sums
 from forge.target.blocking import dots_of_pairs
 from forge.tir import expr as E
@@ -325,7 +333,7 @@ class Tiles:
 
     def tile(self) -> Stmt:
         layer = self.layer
-        accumulators = Accumulators.create("sum", layer.dtype, layer.lanes, layer.lanes, layer.target)
+        accumulators = Accumulators(RegisterTile(1, layer.lanes, layer.lanes, layer.dtype), "sum", layer.target)
         left_over = Buffer("rest", layer.dtype, (E.const(layer.lanes),), scope="local", alignment=64)
         exact = layer.masked or (isinstance(self.depth, E.Const) and int(self.depth.value) % layer.lanes == 0)  # type: ignore[arg-type]
         columns = [E.var(f"n{n}") for n in range(self.columns)]
@@ -342,7 +350,7 @@ class Tiles:
             zero = E.const(0, layer.dtype)
             parts += [Allocate(left_over), *(store(left_over, k, zero) for k in range(layer.lanes))]
         parts.append(group_loop(self.depth, layer.lanes, step, 1, layer.masked))
-        total = lane_sums([accumulators.load(k) for k in range(layer.lanes)], parts)
+        total = lane_sums([accumulators.get(0, k) for k in range(layer.lanes)], parts)
         if not exact:
             total = total + E.load(left_over, E.ramp(0, 1, layer.lanes))
         return seq(*parts, *self._save(total))
@@ -378,7 +386,7 @@ class PairTiles(Tiles):
 
     def tile(self) -> Stmt:
         layer = self.layer
-        accumulators = Accumulators.create("sum", layer.dtype, layer.lanes, layer.lanes, layer.target)
+        accumulators = Accumulators(RegisterTile(1, layer.lanes, layer.lanes, layer.dtype), "sum", layer.target)
         columns = [E.var(f"n{n}") for n in range(self.columns)]
         bind = [Let(name, self.number * self.columns + n) for n, name in enumerate(columns)]
         at = E.var("k")
@@ -393,11 +401,11 @@ class PairTiles(Tiles):
         k = E.var("element")
         samples = [bound(sample.read, "x") for sample in self.samples]
         weights = [bound(partial(self.weights, n), "w") for n in columns]
-        added = [store(accumulators.buffer, slot, E.call("dot_bf16", accumulators.load(slot), w, x))
+        added = [store(accumulators.buffer, slot, E.call("dot_bf16", accumulators.get(0, slot), w, x))
                  for slot, (x, w) in enumerate(itertools.product(samples, weights))]
         steps = loop(at, layer.hidden // (2 * layer.lanes), seq(*lets, *added))
         parts: list[Stmt] = [*bind, accumulators.start(), steps]
-        total = lane_sums([accumulators.load(slot) for slot in range(layer.lanes)], parts)
+        total = lane_sums([accumulators.get(0, slot) for slot in range(layer.lanes)], parts)
         return seq(*parts, *self._save(total))
 
 

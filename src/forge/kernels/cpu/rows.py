@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from forge import dtypes
-from forge.kernels.contract import KernelCall
-from forge.schedule.access import OTHER, analyse, collapse, pattern, vector_cost
-from forge.schedule.accumulate import Accumulators
-from forge.schedule.algebra import Algebra
-from forge.schedule.loops import (
+from forge.loops import (
+    Accumulators,
     Loop,
+    RegisterTile,
+    Vectorizer,
     element_size,
     group_loop,
     memory_sizes,
@@ -29,11 +28,16 @@ from forge.schedule.loops import (
     supports_masks,
     vector_loop,
 )
-from forge.schedule.rewrite import IndexSimplifier, Rewriter, Vectorizer, map_expressions, stores
+from forge.loops.contract import KernelCall
+from forge.schedule.access import OTHER, analyse, collapse, pattern, vector_cost
+from forge.schedule.algebra import Algebra
+from forge.schedule.simplify import IndexSimplifier
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
+from forge.tir.rewrite import Rewriter, map_expressions
 from forge.tir.stmt import Allocate, Evaluate, Function, If, Let, Stmt, seq, store
+from forge.tir.visit import stores
 
 SCRATCH_BYTES = 16384
 """Longest row that is copied to the stack."""
@@ -113,7 +117,7 @@ def row_problem(call: KernelCall, axes: Sequence[int], reads: Callable[[Sequence
     algebra = Algebra()
     loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(call.results[0].shape)]
     for axis in loops:
-        axis.declare(algebra)
+        algebra.declare(axis.var, axis.extent)
     indices = [axis.var for axis in loops]
     result = E.Var(call.results[0].dtype, 1, "y")
     simplify = IndexSimplifier(algebra)
@@ -140,7 +144,7 @@ def _blocks(axis: Loop, values: Mapping[str, Expr], write: Stmt, algebra: Algebr
     size = min(divisors)
     outer, inner = Loop(E.var("block"), E.const(axis.static // size)), Loop(E.var("inside"), E.const(size))
     for part in (outer, inner):
-        part.declare(algebra)
+        algebra.declare(part.var, part.extent)
     simplify = IndexSimplifier(algebra)
     rename = Rewriter(lambda x: outer.var * size + inner.var if x is axis.var else None)
     reads = {name: simplify.expr(rename(x)) for name, x in values.items()}
@@ -246,14 +250,14 @@ class AlongRow(Row):
     def reduce(self, kinds: Sequence[str], body: RowBody) -> tuple[Stmt, list[Expr]]:
         count = min(self.unroll, ACCUMULATORS)
         target = self.problem.target
-        wide = [Accumulators.create(kind, self.dtype, self.lanes, count, target) for kind in kinds]
+        wide = [Accumulators(RegisterTile(1, count, self.lanes, self.dtype), kind, target) for kind in kinds]
         exact = self.problem.masked or self.lanes == 1
-        narrow = [] if exact else [Accumulators.create(kind, self.dtype, 1, 1, target) for kind in kinds]
+        narrow = [] if exact else [Accumulators(RegisterTile(1, 1, 1, self.dtype), kind, target) for kind in kinds]
 
         def step(position: Position, u: int) -> Stmt:
             parts, values = body(position)
             into = wide if position.lanes == self.lanes or not narrow else narrow
-            return seq(*parts, *(a.step(u % a.count, value, position.mask) for a, value in zip(into, values)))
+            return seq(*parts, *(a.step(u % a.tile.vectors, value, position.mask) for a, value in zip(into, values)))
 
         loops = self._loops(step)
         totals = [E.Var(self.dtype, 1, kind) for kind in kinds]
@@ -304,11 +308,11 @@ class AcrossRows(Row):
         return nest(self.problem.row, body(Position(self.problem.row[-1].var, self.lanes, None)))
 
     def reduce(self, kinds: Sequence[str], body: RowBody) -> tuple[Stmt, list[Expr]]:
-        accumulators = [Accumulators.create(kind, self.dtype, self.lanes, 1, self.problem.target) for kind in kinds]
+        accumulators = [Accumulators(RegisterTile(1, 1, self.lanes, self.dtype), kind, self.problem.target) for kind in kinds]
         parts, values = body(Position(self.problem.row[-1].var, self.lanes, None))
         loops = nest(self.problem.row, seq(*parts, *(a.step(0, value) for a, value in zip(accumulators, values))))
         totals = [E.Var(self.dtype, self.lanes, kind) for kind in kinds]
-        lets = [Let(name, a.load(0)) for name, a in zip(totals, accumulators)]
+        lets = [Let(name, a.get(0, 0)) for name, a in zip(totals, accumulators)]
         return seq(*(a.start() for a in accumulators), loops, *lets), list(totals)
 
     def read(self, name: str, position: Position) -> Expr:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from forge import dtypes
-from forge.kernels.contract import KernelCall, Reader, kernel
-from forge.schedule.loops import Loop, nest
+from forge.loops import Loop, nest
+from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, If, Let, Stmt, seq, store

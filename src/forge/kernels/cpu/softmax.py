@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge.kernels.contract import KernelCall, kernel
 from forge.kernels.cpu.rows import Position, Row, row_function, row_problem
-from forge.schedule.accumulate import LARGEST_NUMBER
+from forge.loops import LARGEST_NUMBER
+from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Function, Let, Stmt, seq

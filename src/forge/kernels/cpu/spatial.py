@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from forge import loops
 from forge.errors import CompileError
-from forge.kernels.contract import KernelCall, Reader, Writer
-from forge.kernels.cpu import micro
+from forge.loops.contract import KernelCall, Reader, Writer
 from forge.target.blocking import winograd_key
 from forge.tir.expr import Expr
 
@@ -87,7 +87,7 @@ def window_of(call: KernelCall, kernel: Sequence[int]) -> Window:
     data, weight, result = call.operands[0], call.operands[1], call.results[0]
     if data is None or weight is None or len(data.shape) != 5:
         raise CompileError(f"{call.name}: blocked convolution; expected data [N][C/c][H][W][c] and a packed weight")
-    sizes = [micro.static(extent) for extent in (*data.shape[2:], *result.shape[2:])]
+    sizes = [loops.static(extent) for extent in (*data.shape[2:], *result.shape[2:])]
     if None in sizes:
         raise CompileError(f"{call.name}: blocked convolution; got symbolic spatial extents; expected static ones; "
                            "keep the plain layout for symbolic images")
@@ -102,7 +102,7 @@ def note_winograd(call: KernelCall, window: Window, in_channels: int) -> None:
     """Tells that a pass chose between this kernel and another for a 3x3 convolution of stride 1."""
     axes = (window.height, window.width)
     if [(a.kernel, a.stride, a.dilation) for a in axes] == [(3, 1, 1)] * 2:
-        images, blocks = micro.static(window.batch) or 1, micro.static(window.result.shape[1]) or 1
+        images, blocks = loops.static(window.batch) or 1, loops.static(window.result.shape[1]) or 1
         channels = in_channels, blocks * window.out_block
         key = winograd_key(call.target, window.data.dtype, images, *channels, window.height.out, window.width.out)
         call.target.choices.note(key, call.name)
@@ -114,7 +114,7 @@ def static_shape(call: KernelCall, reader: Reader | None, rank: int, what: str) 
     Raises:
         CompileError: it is absent, of another rank, or has symbolic extents.
     """
-    extents = [] if reader is None else [micro.static(extent) for extent in reader.shape]
+    extents = [] if reader is None else [loops.static(extent) for extent in reader.shape]
     known = [extent for extent in extents if extent is not None]
     if len(known) != rank or len(extents) != rank:
         raise CompileError(f"{call.name}: packed weight has shape {extents}; expected {what}, all extents static")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from forge import dtypes
-from forge.kernels.contract import KernelCall, Reader, kernel
-from forge.schedule.loops import product
+from forge.loops import product
+from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import CallRoutine, Function

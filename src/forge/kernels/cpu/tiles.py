@@ -7,10 +7,7 @@ latency 4 and two load ports, which holds for every AVX2 and AVX-512 server core
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
-from forge import dtypes
+from forge import dtypes, loops
 from forge.target import Target
 
 MAX_VECTORS = 4
@@ -22,21 +19,6 @@ MOST_TILES_AHEAD = 64
 """Register tiles that share weights: of more, reading these from memory is a small part of the time."""
 STACK_LIMIT = 768 << 10
 """Bytes of stack that one kernel may take; threads have several MiB."""
-
-
-@dataclass(frozen=True)
-class RegisterTile:
-    """``rows`` x ``vectors`` accumulators of ``lanes`` elements of ``dtype``."""
-
-    rows: int
-    vectors: int
-    lanes: int
-    dtype: str
-
-    @property
-    def width(self) -> int:
-        """Elements of one row."""
-        return self.vectors * self.lanes
 
 
 def accumulator_dtype(*operands: str) -> str:
@@ -75,10 +57,6 @@ def divisors(number: int, limit: int) -> list[int]:
     return [d for d in range(min(number, limit), 0, -1) if number % d == 0]
 
 
-def _padded(extent: int, block: int) -> int:
-    return -(-extent // block) * block
-
-
 def rows_for(extent: int | None, vectors: int, registers: int, limit: int = 8) -> int:
     """Rows of the main tile over ``extent`` rows (None: known at run time only)."""
     most = min(largest_rows(vectors, registers), limit)
@@ -94,7 +72,7 @@ def product_tile(rows: int | None, columns: int | None, lanes: int, registers: i
     def cost(candidate: tuple[int, int]) -> float:
         vectors, tile_rows = candidate
         extent = 8 * tile_rows if rows is None else rows
-        padding = 1.0 if columns is None else _padded(columns, vectors * lanes) / columns
+        padding = 1.0 if columns is None else loops.round_up(columns, vectors * lanes) / columns
         return _rows_cost(extent, tile_rows, vectors) / (extent * vectors) * padding
 
     return min(candidates, key=cost)
@@ -132,10 +110,3 @@ def even_blocks(extent: int, largest: int) -> int:
     """Size of blocks of at most ``largest`` that cover ``extent`` evenly."""
     count = -(-extent // max(1, largest))
     return -(-extent // count)
-
-
-def product(factors: Iterable[int]) -> int:
-    result = 1
-    for factor in factors:
-        result *= factor
-    return result

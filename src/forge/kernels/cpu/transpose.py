@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from forge.kernels.cpu import micro
+from forge import loops
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Stmt, seq
@@ -18,7 +18,7 @@ def transpose_square(lanes: int, read: Callable[[int], Expr], write: Callable[[i
     body: list[Stmt] = []
 
     def keep(name: str, value: Expr) -> Expr:
-        lets, variable = micro.bind(name, value)
+        lets, variable = loops.bind(name, value)
         body.extend(lets)
         return variable
 

@@ -14,8 +14,8 @@ from functools import reduce
 from math import inf
 
 from forge import dtypes
-from forge.kernels.contract import KernelCall, Reader, kernel
-from forge.schedule.loops import Loop, parallel_nest, supports_masks, vector_loop
+from forge.loops import Loop, parallel_nest, supports_masks, vector_loop
+from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store

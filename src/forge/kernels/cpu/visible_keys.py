@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forge.kernels.contract import Reader
-from forge.kernels.cpu import micro
+from forge import loops
 from forge.kernels.cpu.gemm import Rows
 from forge.kernels.cpu.panels import broadcast_indices
+from forge.loops.contract import Reader
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Stmt, seq, store
@@ -53,30 +53,30 @@ class VisibleKeys:
 
         ``seen_before`` tells whether every row saw a key of an earlier block.
         """
-        end, known = micro.local("end", "int64", 1), micro.local("known", "int64", 1)
-        vectors = micro.ceildiv(count, self.lanes)
+        end, known = loops.local("end", "int64", 1), loops.local("known", "int64", 1)
+        vectors = loops.ceildiv(count, self.lanes)
         some = _Part(batch, rows, first, count)
 
         def backwards(i: Expr) -> Stmt:
             vector = vectors - 1 - i
             look, seen = self._seen(some, vector, by_all=False)
-            return micro.guarded(E.load(end, 0).eq(0), seq(look, micro.guarded(seen, store(end, 0, vector + 1))))
+            return loops.guard(E.load(end, 0).eq(0), seq(look, loops.guard(seen, store(end, 0, vector + 1))))
 
         def forwards(vector: Expr) -> Stmt:
             look, seen = self._seen(some, vector, by_all=True)
-            return micro.guarded(E.load(known, 0).eq(0), seq(look, micro.guarded(seen, store(known, 0, E.const(1)))))
+            return loops.guard(E.load(known, 0).eq(0), seq(look, loops.guard(seen, store(known, 0, E.const(1)))))
 
-        search = seq(store(end, 0, E.const(0)), micro.serial("v", vectors, backwards))
+        search = seq(store(end, 0, E.const(0)), loops.serial("v", vectors, backwards))
         found = E.binary("min", E.load(end, 0) * self.lanes, count)
         if not self._needs_another:
             return seq(Allocate(end), search), found
         before = E.const(0) if seen_before is None else E.select(seen_before, E.const(1), E.const(0))
-        return seq(Allocate(end), Allocate(known), store(known, 0, before), micro.serial("v", vectors, forwards),
-                   micro.guarded(E.load(known, 0).eq(0), store(end, 0, vectors), search)), found
+        return seq(Allocate(end), Allocate(known), store(known, 0, before), loops.serial("v", vectors, forwards),
+                   loops.guard(E.load(known, 0).eq(0), store(end, 0, vectors), search)), found
 
     def _seen(self, part: _Part, vector: Expr, *, by_all: bool) -> tuple[Stmt, Expr]:
         """Whether any row, or every one, sees a key of a vector; the statement comes first."""
-        shown = micro.local("shown", "int64", 1)
+        shown = loops.local("shown", "int64", 1)
         offset = vector * self.lanes
         inside = E.ramp(offset, 1, self.lanes) < part.count
         one_row = len(self.mask.shape) < 2 or E.is_const(self.mask.shape[-2], 1)
@@ -88,7 +88,7 @@ class VisibleKeys:
             one = E.select(E.call("reduce_or", E.binary("and", visible, inside)), E.const(1), E.const(0))
             return store(shown, 0, E.binary("and" if by_all else "or", E.load(shown, 0), one))
 
-        each = micro.serial("row", 1 if one_row else part.rows.count, row)
+        each = loops.serial("row", 1 if one_row else part.rows.count, row)
         return seq(Allocate(shown), store(shown, 0, E.const(int(by_all))), each), E.load(shown, 0).ne(0)
 
     def _visible(self, value: Expr, least: float) -> Expr:

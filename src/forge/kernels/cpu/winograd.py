@@ -18,13 +18,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 
-from forge import dtypes
+from forge import dtypes, loops
 from forge.errors import CompileError
-from forge.kernels.contract import KernelCall, kernel
-from forge.kernels.cpu import gemm, micro, tiles
+from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows
 from forge.kernels.cpu.spatial import Window, note_winograd, static_shape, window_of
-from forge.kernels.cpu.tiles import RegisterTile
+from forge.loops import RegisterTile
+from forge.loops.contract import KernelCall, kernel
 from forge.target import Target
 from forge.target.choices import LIMIT
 from forge.tir import expr as E
@@ -107,13 +107,13 @@ def conv2d_winograd_nchwc(call: KernelCall) -> Function:
     blocks = -(-plan.tile_count // plan.block)
 
     def task(index: Expr) -> Stmt:
-        lets_image, image = micro.bind("image", index // (blocks * plan.parts))
-        lets_first, first = micro.bind("first_tile", index // plan.parts % blocks * plan.block)
-        lets_group, group = micro.bind("first_group", index % plan.parts * plan.part_groups)
+        lets_image, image = loops.bind("image", index // (blocks * plan.parts))
+        lets_first, first = loops.bind("first_tile", index // plan.parts % blocks * plan.block)
+        lets_group, group = loops.bind("first_group", index % plan.parts * plan.part_groups)
         return seq(lets_image, lets_first, lets_group, _Task(plan, image, first, group).statement())
 
     work = plan.block * plan.scheme.positions * plan.in_channels * plan.out_vectors * plan.tile.lanes // plan.parts
-    return call.function(micro.parallel(plan.window.batch * (blocks * plan.parts), work, task))
+    return call.function(loops.parallel(plan.window.batch * (blocks * plan.parts), work, task))
 
 
 def _plan(call: KernelCall) -> WinogradPlan:
@@ -158,7 +158,7 @@ def _tasks(
     count = -(-window.height.out // scheme.out) * -(-window.width.out // scheme.out)
     size = dtypes.itemsize(dtype)
     most = max(1, min(target.l2_cache, tiles.STACK_LIMIT) // 2 // (scheme.positions * (stride + vectors * lanes) * size))
-    images = micro.static(window.batch) or 1
+    images = loops.static(window.batch) or 1
     change = scheme.positions * TRANSFORM_CYCLES / 2
     weights = scheme.positions * stride * out_vectors * lanes * size / WEIGHT_BYTES_PER_CYCLE
 
@@ -195,16 +195,16 @@ class _Task:
         self.first = first
         self.first_group = first_group
         tile = plan.tile
-        self.patches = micro.local("patches", tile.dtype, plan.scheme.positions * plan.block * plan.in_stride)
-        self.sums = micro.local("sums", tile.dtype, plan.scheme.positions * plan.block * tile.vectors, tile.lanes)
+        self.patches = loops.local("patches", tile.dtype, plan.scheme.positions * plan.block * plan.in_stride)
+        self.sums = loops.local("sums", tile.dtype, plan.scheme.positions * plan.block * tile.vectors, tile.lanes)
 
     def statement(self) -> Stmt:
         def sums(number: Expr) -> Stmt:
-            lets, group = micro.bind("group", self.first_group + number)
+            lets, group = loops.bind("group", self.first_group + number)
             return seq(lets, self._products(group), self._outputs(group))
 
-        return seq(Allocate(self.patches), Allocate(self.sums), micro.serial("tile", self.plan.block, self._transform_tile),
-                   micro.serial("number", self.plan.part_groups, sums))
+        return seq(Allocate(self.patches), Allocate(self.sums), loops.serial("tile", self.plan.block, self._transform_tile),
+                   loops.serial("number", self.plan.part_groups, sums))
 
     def _place(self, tile: Expr) -> tuple[list[Stmt], Expr, Expr]:
         """Row and column of a tile among all tiles; past the last one, that of the last."""
@@ -212,32 +212,32 @@ class _Task:
         number = self.first + tile
         if plan.tile_count % plan.block:
             number = E.binary("min", number, plan.tile_count - 1)
-        lets_row, row = micro.bind("tile_row", number // plan.tiles_wide)
-        lets_column, column = micro.bind("tile_column", number % plan.tiles_wide)
+        lets_row, row = loops.bind("tile_row", number // plan.tiles_wide)
+        lets_column, column = loops.bind("tile_column", number % plan.tiles_wide)
         return lets_row + lets_column, row, column
 
     def _transform_tile(self, tile: Expr) -> Stmt:
         """B^T d B of one patch, for all channels."""
         plan, window = self.plan, self.window
         lets, row, column = self._place(tile)
-        lets_h, top = micro.bind("top", row * plan.scheme.out - window.height.before)
-        lets_w, left = micro.bind("left", column * plan.scheme.out - window.width.before)
+        lets_h, top = loops.bind("top", row * plan.scheme.out - window.height.before)
+        lets_w, left = loops.bind("left", column * plan.scheme.out - window.width.before)
         vectors = window.block // plan.in_lanes
         inside = E.logical_and(E.logical_and(top >= 0, top <= window.height.extent - plan.scheme.patch),
                                E.logical_and(left >= 0, left <= window.width.extent - plan.scheme.patch))
 
         def channels(vector: Expr) -> Stmt:
-            lets_block, block = micro.bind("block", vector // vectors)
+            lets_block, block = loops.bind("block", vector // vectors)
             lanes = E.ramp(vector % vectors * plan.in_lanes, 1, plan.in_lanes)
             return seq(lets_block, self._transform_patch(tile, vector, top, left, block, lanes, inside))
 
         used = -(-plan.in_channels // plan.in_lanes)
-        return seq(lets, lets_h, lets_w, micro.serial("vector", used, channels))
+        return seq(lets, lets_h, lets_w, loops.serial("vector", used, channels))
 
     def _transform_patch(self, tile: Expr, vector: Expr, top: Expr, left: Expr, block: Expr, lanes: Expr, inside: Expr) -> Stmt:
         """One vector of channels of one patch: read in place where all of it is data."""
         plan, window = self.plan, self.window
-        border = micro.local("border", plan.tile.dtype, plan.scheme.positions, plan.in_lanes)
+        border = loops.local("border", plan.tile.dtype, plan.scheme.positions, plan.in_lanes)
 
         def data(y: Expr, x: Expr) -> Expr:
             return E.cast(window.data.read([self.image, block, top + y, left + x, lanes]), plan.tile.dtype)
@@ -250,14 +250,14 @@ class _Task:
             here = E.logical_and(_within(top + y, window.height.extent), _within(left + x, window.width.extent))
             at = y * plan.scheme.patch + x
             zero = E.const(0, plan.tile.dtype, plan.in_lanes)
-            return micro.guarded(here, store(border, at, data(y, x)), store(border, at, zero))
+            return loops.guard(here, store(border, at, data(y, x)), store(border, at, zero))
 
         scheme = plan.scheme
-        copied = micro.serial("y", scheme.patch, lambda y: micro.serial("x", scheme.patch, lambda x: fill(y, x)))
+        copied = loops.serial("y", scheme.patch, lambda y: loops.serial("x", scheme.patch, lambda x: fill(y, x)))
         bordered = _square(scheme.patch, scheme.patch, lambda y, x: E.load(border, y * scheme.patch + x), scheme.input_line, keep)
         fast = _square(scheme.patch, scheme.patch, lambda y, x: data(E.const(y), E.const(x)), scheme.input_line, keep)
         slow = seq(Allocate(border), copied, bordered)
-        return micro.guarded(inside, fast, slow)
+        return loops.guard(inside, fast, slow)
 
     def _products(self, group: Expr) -> Stmt:
         """For every position: patches times weights."""
@@ -273,7 +273,7 @@ class _Task:
                 ahead=lambda k: self._ahead(p, group, k))
             return gemm.row_tiles(product, rows)
 
-        return micro.serial("position", plan.scheme.positions, position)
+        return loops.serial("position", plan.scheme.positions, position)
 
     def _sum_index(self, position: Expr, row: Expr, vector: int) -> Expr:
         return (row + position * self.plan.block) * self.plan.tile.vectors + vector
@@ -319,18 +319,18 @@ class _Task:
         def tile_outputs(tile: Expr) -> Stmt:
             lets, row, column = self._place(tile)
             vectors = seq(self._output_tile(group, tile, row, column, v) for v in range(plan.tile.vectors))
-            written = vectors if plan.tile_count % plan.block == 0 else micro.guarded(
+            written = vectors if plan.tile_count % plan.block == 0 else loops.guard(
                 self.first + tile < plan.tile_count, vectors)
             return seq(lets, written)
 
-        return micro.serial("tile", plan.block, tile_outputs)
+        return loops.serial("tile", plan.block, tile_outputs)
 
     def _output_tile(self, group: Expr, tile: Expr, row: Expr, column: Expr, vector: int) -> Stmt:
         plan, window = self.plan, self.window
         out, patch = plan.scheme.out, plan.scheme.patch
         block, lane = self._channel(group, vector)
         lanes = E.ramp(lane, 1, plan.tile.lanes)
-        finished = micro.local("outputs", plan.tile.dtype, out * out, plan.tile.lanes)
+        finished = loops.local("outputs", plan.tile.dtype, out * out, plan.tile.lanes)
 
         def load(y: int, x: int) -> Expr:
             return E.load(self.sums, self._sum_index(E.const(y * patch + x), tile, vector))
@@ -355,10 +355,10 @@ def _left(extent: int, tile: Expr, out: int) -> Expr:
 
 def _each(count: Expr, most: int, name: str, body: IndexBody) -> Stmt:
     """``body`` for each index below ``count``, which is at most ``most``."""
-    known = micro.static(count)
+    known = loops.static(count)
     if known is not None:
-        return micro.unrolled(name, known, body)
-    return micro.unrolled(name, most, lambda i: micro.guarded(i < count, body(i)))
+        return loops.unroll(name, known, body)
+    return loops.unroll(name, most, lambda i: loops.guard(i < count, body(i)))
 
 
 def _square(size: int, result: int, read: ReadSquare, line: Line, write: WriteSquare) -> Stmt:
@@ -371,7 +371,7 @@ def _square(size: int, result: int, read: ReadSquare, line: Line, write: WriteSq
 
 
 def _keep(body: list[Stmt], value: Expr) -> Expr:
-    lets, variable = micro.bind("w", value)
+    lets, variable = loops.bind("w", value)
     body.extend(lets)
     return variable
 
@@ -383,7 +383,7 @@ def _kept(body: list[Stmt], values: Sequence[Expr]) -> list[Expr]:
 def _input_line_4(d: Sequence[Expr]) -> list[Expr]:
     """B^T d."""
     def scaled(factor: float, x: Expr, plus: Expr) -> Expr:
-        return micro.multiply_add(E.const(factor, x.dtype, x.lanes), x, plus)
+        return loops.multiply_add(E.const(factor, x.dtype, x.lanes), x, plus)
 
     even, odd = scaled(-4.0, d[2], d[4]), scaled(-4.0, d[1], d[3])
     near, far = d[4] - d[2], d[3] - d[1]
@@ -394,7 +394,7 @@ def _input_line_4(d: Sequence[Expr]) -> list[Expr]:
 def _output_line_4(m: Sequence[Expr]) -> list[Expr]:
     """A^T m."""
     def scaled(factor: float, x: Expr, plus: Expr) -> Expr:
-        return micro.multiply_add(E.const(factor, x.dtype, x.lanes), x, plus)
+        return loops.multiply_add(E.const(factor, x.dtype, x.lanes), x, plus)
 
     sum12, difference12, sum34, difference34 = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
     return [m[0] + sum12 + sum34, scaled(2.0, difference34, difference12), scaled(4.0, sum34, sum12),

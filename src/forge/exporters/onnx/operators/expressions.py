@@ -21,7 +21,7 @@ from forge.ir.nodes import Node
 from forge.ops.base import Op
 from forge.ops.lower_helpers import as_dim
 from forge.te import Tensor
-from forge.te import evaluate as numpy_meaning
+from forge.tir import evaluate as numpy_meaning
 from forge.tir import expr as E
 
 MAX_FOLDED = 1 << 16
@@ -173,10 +173,7 @@ class _Points:
         shape = np.broadcast_shapes(*(v.shape for v in given))
 
         def body(*i: E.Expr) -> E.Expr:
-            reads = iter([te.broadcast_read(p, i) for p in parts])
-            names = iter(E.children(x))
-            replaced = {next(names): read for read in reads}
-            return E.transform(x, lambda e: replaced.get(e) if e is not x else None)
+            return E.rebuild(x, [te.broadcast_read(p, i) for p in parts])
 
         with np.errstate(all="ignore"):
             return numpy_meaning.evaluate(te.compute(shape, body), dict(zip(parts, given, strict=True)))

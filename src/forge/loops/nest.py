@@ -1,26 +1,21 @@
-"""Building blocks of loop nests: vector loops with masked tails, fused parallel loops, costs.
-
-Costs are in *vector operations*: what one vector instruction of a few cycles does.
-"""
+"""Loops: serial, parallel, unrolled and vectorised ones with masked tails, and nests of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from forge import dtypes
-from forge.schedule.algebra import Algebra
-from forge.schedule.rewrite import own_expressions, stores
-from forge.target import Target
+from forge.loops.cost import PARALLEL_MULTIPLY_ADDS, PARALLEL_WORK
+from forge.loops.values import bind, next_power_of_two, product, static, tail_mask
 from forge.tir import expr as E
-from forge.tir.expr import Expr, Var
+from forge.tir.expr import Expr, ExprLike, Var
 from forge.tir.stmt import If, Let, Stmt, loop, seq
-
-PARALLEL_WORK = 16384
-"""Vector operations that are worth a chunk on another thread (about 5 us)."""
 
 ASSUMED_EXTENT = 1024
 """What a symbolic extent counts for in costs."""
+
+Body = Callable[[Expr], Stmt]
+"""index -> statement"""
 
 VectorBody = Callable[[Expr, int, "Expr | None"], Stmt]
 """(first element, lanes, mask) -> statement; with one lane there is no mask."""
@@ -36,13 +31,9 @@ class Loop:
     var: Var
     extent: Expr
 
-    def declare(self, algebra: Algebra) -> None:
-        """Tells ``algebra`` the range of the variable."""
-        algebra.declare(self.var, self.extent)
-
     @property
     def static(self) -> int | None:
-        return int(self.extent.value) if isinstance(self.extent, E.Const) else None  # type: ignore[arg-type]
+        return static(self.extent)
 
     @property
     def assumed(self) -> int:
@@ -50,26 +41,70 @@ class Loop:
         return ASSUMED_EXTENT if self.static is None else self.static
 
 
-def next_power_of_two(n: int) -> int:
-    return 1 << max(0, n - 1).bit_length()
+def serial(name: str, extent: ExprLike, body: Body, begin: ExprLike = 0) -> Stmt:
+    """A serial loop; one iteration of known extent needs none."""
+    if E.is_const(E.as_expr(extent), 1):
+        return body(E.as_expr(begin))
+    index = E.var(name)
+    return loop(index, extent, body(index), "serial", begin)
 
 
-def round_up(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
+def unroll(name: str, extent: int, body: Body) -> Stmt:
+    """``body`` for each index below ``extent``, written out by code generation."""
+    if extent == 1:
+        return body(E.const(0))
+    index = E.var(name)
+    return loop(index, extent, body(index), "unrolled")
 
 
-def supports_masks(target: Target, sizes: Iterable[int]) -> bool:
-    """Whether masked loads and stores of elements of these sizes (bytes) are single instructions."""
-    if target.has("avx512bw") or target.arch == "aarch64":
-        return target.arch != "aarch64"
-    wide = all(size >= 4 for size in sizes)
-    return wide and (target.has("avx512f") or target.has("avx2"))
+def unroll_by(name: str, extent: ExprLike, factor: int, body: Body) -> Stmt:
+    """A serial loop, ``factor`` indices in one iteration; what is left over follows."""
+    extent = E.as_expr(extent)
+    known = static(extent)
+    if known is not None and known <= factor:
+        return unroll(name, known, body)
+    whole = extent // factor
+
+    def chunk(outer: Expr) -> Stmt:
+        let, base = bind(f"{name}_base", outer * factor)
+        return seq(let, unroll(name, factor, lambda inner: body(base + inner)))
+
+    main = serial(f"{name}_outer", whole, chunk)
+    if known is not None:
+        rest, begin = known % factor, known - known % factor
+        return main if rest == 0 else seq(main, unroll(name, rest, lambda inner: body(inner + begin)))
+    if factor == 1:
+        return main
+    return seq(main, serial(name, extent - whole * factor, body, whole * factor))
 
 
-def tail_mask(base: Expr, extent: Expr, lanes: int) -> Expr:
-    """``base + lane < extent`` for every lane."""
-    left = E.cast(extent - base, "int32") if not E.is_const(extent - base) else E.const((extent - base).value, "int32")  # type: ignore[attr-defined]
-    return E.compare("lt", E.ramp(E.const(0, "int32"), E.const(1, "int32"), lanes), E.broadcast(left, lanes))
+def parallel(extent: ExprLike, work: ExprLike, body: Body) -> Stmt:
+    """The outermost loop of a dense kernel; ``work`` is the number of multiply-adds of one iteration."""
+    index = E.var("task")
+    return loop(index, extent, body(index), "parallel", grain=_grain(PARALLEL_MULTIPLY_ADDS, E.as_expr(work)))
+
+
+def _grain(chunk: int, work: Expr) -> Expr:
+    """Iterations of ``work`` each that make up ``chunk``."""
+    return E.binary("max", E.const(1), E.const(chunk) // E.binary("max", E.const(1), work))
+
+
+def guard(condition: Expr, then: Stmt, otherwise: Stmt | None = None) -> Stmt:
+    """An ``If`` that is decided at once where the condition is constant."""
+    if isinstance(condition, E.Const):
+        return then if condition.value else (otherwise if otherwise is not None else seq())
+    return If(condition, then, otherwise)
+
+
+def each_vector(extent: ExprLike, lanes: int, body: Callable[[Expr, Expr | None], Stmt]) -> Stmt:
+    """``body(indices, mask)`` over ``extent`` elements in vectors of ``lanes``; only the last, partial vector has a mask."""
+    count = E.as_expr(extent)
+
+    def vector(at: Expr, width: int, mask: Expr | None, _: int) -> Stmt:
+        indices = E.ramp(at, 1, width)
+        return body(indices, None if mask is None else indices < count)
+
+    return group_loop(count, lanes, vector, 1, masked=True)
 
 
 def vector_loop(
@@ -134,18 +169,8 @@ def _static_tail(count: int, lanes: int, start: Expr, body: GroupBody, masked: b
     return seq(*parts)
 
 
-def _repeat(count: Expr, step: int, start: Expr, body: Callable[[Expr], Stmt]) -> Stmt:
-    if E.is_const(count, 1):
-        return body(start)
-    v = E.var("v")
-    return loop(v, count, body(start + v * step))
-
-
-def product(extents: Iterable[Expr]) -> Expr:
-    total: Expr = E.const(1)
-    for extent in extents:
-        total = total * extent
-    return total
+def _repeat(count: Expr, step: int, start: Expr, body: Body) -> Stmt:
+    return serial("v", count, lambda v: body(start + v * step))
 
 
 def nest(loops: Sequence[Loop], body: Stmt) -> Stmt:
@@ -170,7 +195,7 @@ def parallel_nest(loops: Sequence[Loop], body: Stmt, cost: Expr) -> Stmt:
     extent = product(axis.extent for axis in loops[:outer])
     if isinstance(extent, E.Const) and extent.value == 1:
         return nest(loops, body)
-    return loop(fused, extent, seq(*_decode(fused, loops[:outer]), inner), "parallel", grain=_grain(work))
+    return loop(fused, extent, seq(*_decode(fused, loops[:outer]), inner), "parallel", grain=_grain(PARALLEL_WORK, work))
 
 
 def _parallel_prefix(loops: Sequence[Loop]) -> int:
@@ -183,12 +208,6 @@ def _parallel_prefix(loops: Sequence[Loop]) -> int:
     return len(loops)
 
 
-def _grain(work: Expr) -> Expr:
-    if isinstance(work, E.Const):
-        return E.const(max(1, PARALLEL_WORK // max(1, int(work.value))))  # type: ignore[arg-type]
-    return E.const(PARALLEL_WORK) // E.binary("max", work, E.const(1)) + 1
-
-
 def _decode(fused: Var, loops: Sequence[Loop]) -> list[Stmt]:
     """Binds the variables of ``loops`` to what iteration ``fused`` of their product stands for."""
     lets: list[Stmt] = []
@@ -197,80 +216,3 @@ def _decode(fused: Var, loops: Sequence[Loop]) -> list[Stmt]:
         lets.append(Let(loops[k].var, rest % loops[k].extent))
         rest = rest // loops[k].extent
     return [*lets, Let(loops[0].var, rest)]
-
-
-_EXPENSIVE = frozenset({
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
-    "asinh", "acosh", "atanh", "atan2", "erf", "pow", "sigmoid", "silu", "gelu", "gelu_tanh",
-    "mish", "softplus",
-})
-
-
-def data_nodes(x: Expr) -> list[Expr]:
-    """Distinct sub-expressions of ``x`` that are computed on data; indices of loads are left out."""
-    found: list[Expr] = []
-    seen: set[int] = set()
-    stack = [x]
-    while stack:
-        e = stack.pop()
-        if id(e) in seen:
-            continue
-        seen.add(id(e))
-        found.append(e)
-        if not isinstance(e, E.Load):
-            stack.extend(E.children(e))
-    return found
-
-
-def expression_cost(x: Expr) -> int:
-    """Vector operations of one evaluation; conditions on places are free, as most are the same for many elements."""
-    total = 0
-    free = _conditions_on_places(x)
-    for e in data_nodes(x):
-        if e in free:
-            continue
-        if isinstance(e, E.Call) and e.name in _EXPENSIVE:
-            total += 12
-        elif isinstance(e, E.Binary | E.Compare | E.Select | E.Cast | E.Call | E.Load):
-            total += 1
-    return total
-
-
-def _conditions_on_places(x: Expr) -> set[Expr]:
-    """Conditions that read no data, and what they are made of."""
-    found: set[Expr] = set()
-    for e in data_nodes(x):
-        if e not in found and isinstance(e, E.Binary | E.Compare) and e.dtype == "bool":
-            parts = data_nodes(e)
-            if not any(isinstance(part, E.Load) for part in parts):
-                found.update(parts)
-    return found
-
-
-def statement_cost(s: Stmt) -> int:
-    """Vector operations of one evaluation of a statement without loops."""
-    return sum(1 + expression_cost(store.value) for store in stores(s))
-
-
-def element_size(x: Expr) -> int:
-    """Bytes of the widest register element that computing ``x`` needs."""
-    computed = (e for e in data_nodes(x) if isinstance(e, E.Load | E.Call | E.Cast | E.Binary | E.Select))
-    sizes = [_register_size(e.dtype) for e in computed if e.dtype != "bool"]
-    return max(sizes, default=1)
-
-
-def _register_size(dtype: str) -> int:
-    return max(4, dtypes.itemsize(dtype)) if dtypes.is_float(dtype) else dtypes.itemsize(dtype)
-
-
-def memory_sizes(s: Stmt) -> set[int]:
-    """Bytes of the elements that ``s`` loads and stores."""
-    return {dtypes.itemsize(dtype) for dtype in memory_dtypes(s)}
-
-
-def memory_dtypes(s: Stmt) -> set[str]:
-    """Types of the elements that ``s`` loads and stores."""
-    found = {store.buffer.dtype for store in stores(s)}
-    for x in own_expressions(s):
-        found.update(e.buffer.dtype for e in data_nodes(x) if isinstance(e, E.Load))
-    return found

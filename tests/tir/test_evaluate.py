@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from forge import te
-from forge.te.evaluate import evaluate
+from forge.tir.evaluate import evaluate
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 

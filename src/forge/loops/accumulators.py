@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from forge import dtypes
 from forge.errors import CompileError
+from forge.loops.nest import unroll
+from forge.loops.values import bind, bound, multiply_add
 from forge.target import Target
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr
+from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Stmt, seq, store
 
 LARGEST_NUMBER = "largest_number"
@@ -79,40 +81,84 @@ def horizontal(kind: str, vector: Expr) -> Expr:
     return E.call(_HORIZONTAL[kind], vector)
 
 
+@dataclass(frozen=True)
+class RegisterTile:
+    """``rows`` x ``vectors`` accumulators of ``lanes`` elements of ``dtype``."""
+
+    rows: int
+    vectors: int
+    lanes: int
+    dtype: str
+
+    @property
+    def width(self) -> int:
+        """Elements of one row."""
+        return self.vectors * self.lanes
+
+
 @dataclass(frozen=True, eq=False)
 class Accumulators:
-    """``count`` vectors of ``lanes`` that are reduced side by side; in registers as all their indices are constants."""
+    """A register tile of vectors that are reduced side by side; in registers as all their indices are constants.
 
-    kind: str
-    buffer: Buffer
-    count: int
-    target: Target
+    ``kind`` is that of the reduction. With a ``target``, sums of products are fused multiply-adds where it has them.
+    """
 
-    @staticmethod
-    def create(kind: str, dtype: str, lanes: int, count: int, target: Target) -> Accumulators:
-        return Accumulators(kind, Buffer("acc", dtype, (E.const(count),), scope="local", lanes=lanes), count, target)
+    tile: RegisterTile
+    kind: str = "sum"
+    target: Target | None = None
+    buffer: Buffer = field(init=False)
+
+    def __post_init__(self) -> None:
+        size = self.tile.rows * self.tile.vectors
+        object.__setattr__(self, "buffer", Buffer("acc", self.tile.dtype, (E.const(size),), "local", self.tile.lanes))
+
+    def allocate(self) -> Stmt:
+        return Allocate(self.buffer)
+
+    def clear(self) -> Stmt:
+        """Sets every accumulator to the identity of the reduction."""
+        value = identity(self.kind, self.tile.dtype, self.tile.lanes)
+        return unroll("z", self.tile.rows * self.tile.vectors, lambda i: store(self.buffer, i, value))
 
     def start(self) -> Stmt:
-        """Allocates and fills with the identity."""
-        value = identity(self.kind, self.buffer.dtype, self.buffer.lanes)
-        return seq(Allocate(self.buffer), *(store(self.buffer, k, value) for k in range(self.count)))
+        """Allocates and clears them."""
+        return seq(self.allocate(), self.clear())
 
-    def step(self, slot: int, value: Expr, mask: Expr | None = None) -> Stmt:
-        """Reduces ``value`` into accumulator ``slot``; lanes with a false mask change nothing."""
-        value = E.broadcast(value, self.buffer.lanes)
+    def get(self, row: ExprLike, vector: int) -> Expr:
+        return E.load(self.buffer, self._index(row, vector))
+
+    def set(self, row: ExprLike, vector: int, value: Expr) -> Stmt:
+        return store(self.buffer, self._index(row, vector), value)
+
+    def _index(self, row: ExprLike, vector: int) -> Expr:
+        return E.as_expr(row) * self.tile.vectors + vector
+
+    def each(self, statement: Callable[[Expr, int], Stmt]) -> Stmt:
+        """``statement(row, vector)`` for every accumulator."""
+        return unroll("r", self.tile.rows, lambda row: seq(statement(row, v) for v in range(self.tile.vectors)))
+
+    def step(self, vector: int, value: Expr, mask: Expr | None = None) -> Stmt:
+        """Reduces ``value`` into an accumulator of row 0; lanes with a false mask change nothing."""
+        value = E.broadcast(value, self.tile.lanes)
         if mask is not None:
-            value = self._masked(value, mask)
-        return store(self.buffer, slot, combine(self.kind, self.load(slot), value, self.target))
+            value = E.select(mask, value, identity(self.kind, value.dtype, value.lanes))
+        return self.set(0, vector, combine(self.kind, self.get(0, vector), value, self.target))
 
-    def _masked(self, value: Expr, mask: Expr) -> Expr:
-        return E.select(mask, value, identity(self.kind, value.dtype, value.lanes))
+    def add_outer_product(self, scalar: Callable[[Expr], Expr], vector: Callable[[int], Expr]) -> Stmt:
+        """One step of a matrix product: adds scalar(row) * vector(v) to every accumulator."""
+        parts: list[Stmt] = []
+        vectors = [bound(vector(v), parts, f"b{v}") for v in range(self.tile.vectors)]
 
-    def load(self, slot: int) -> Expr:
-        return E.load(self.buffer, slot)
+        def update_row(row: Expr) -> Stmt:
+            let, a = bind("a", E.broadcast(scalar(row), self.tile.lanes))
+            return seq(let, (self.set(row, v, multiply_add(a, b, self.get(row, v))) for v, b in enumerate(vectors)))
+
+        return seq(parts, unroll("r", self.tile.rows, update_row))
 
     def total(self, more: Accumulators | None = None) -> Expr:
-        """All accumulators and lanes (and those of ``more``) reduced to a scalar."""
-        whole = horizontal(self.kind, tree([self.load(k) for k in range(self.count)], lambda a, b: combine(self.kind, a, b)))
+        """All accumulators of row 0 and their lanes (and those of ``more``) reduced to a scalar."""
+        vectors = [self.get(0, v) for v in range(self.tile.vectors)]
+        whole = horizontal(self.kind, tree(vectors, lambda a, b: combine(self.kind, a, b)))
         return whole if more is None else combine(self.kind, whole, more.total())
 
 

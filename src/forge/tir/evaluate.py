@@ -6,15 +6,16 @@ discards it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from forge import dtypes
-from forge.te.tensor import Tensor
 from forge.tir import expr as E
 from forge.tir import gates
+from forge.tir.expr import Tensor
 
 Array = np.ndarray[Any, Any]
 
@@ -207,8 +208,6 @@ def _binary(op: str, a: Array, b: Array) -> Array:
 
 
 def _erf(x: Array) -> Array:
-    import math
-
     return np.asarray(np.frompyfunc(math.erf, 1, 1)(x.astype(np.float64)), dtype=np.float64).astype(x.dtype)
 
 
@@ -280,6 +279,3 @@ def _reduce(kind: str, points: Array, axes: tuple[int, ...]) -> Array:
         worst = low if kind == "max" else high
     wide_points = points.astype(np.float32) if dtypes.is_float(name) and dtypes.bits(name) <= 16 else points
     return np.asarray(reduction(wide_points, axis=axes, initial=worst))
-
-
-__all__ = ["divide", "evaluate", "expm1", "log1p"]

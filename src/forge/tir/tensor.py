@@ -11,34 +11,13 @@ Every read must be in bounds for every point of the compute's domain, even where
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from forge import dims
-from forge.dims import Dim, DimExpr, Symbol
+from forge.dims import Dim, Symbol
 from forge.tir import expr as E
-from forge.tir.expr import Axis, Expr, ExprLike, Var
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Tensor:
-    """``axes`` and ``body`` are None for a placeholder."""
-
-    name: str
-    shape: tuple[Expr, ...]
-    dtype: str
-    axes: tuple[Var, ...] | None = None
-    body: Expr | None = None
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    def __getitem__(self, indices: ExprLike | Sequence[ExprLike]) -> Expr:
-        items: Sequence[ExprLike] = (indices,) if isinstance(indices, Expr | int | float) else indices
-        if len(items) != self.ndim:
-            raise ValueError(f"tensor {self.name}: got {len(items)} indices; expected {self.ndim}")
-        exprs = tuple(E.as_expr(i) for i in items)
-        return E.Read(self.dtype, max((e.lanes for e in exprs), default=1), self, exprs)
+from forge.tir.expr import Axis, Expr, Tensor, Var
+from forge.tir.rewrite import Rewriter, substitute
+from forge.tir.visit import nodes
 
 
 def dim(d: Dim) -> Expr:
@@ -114,11 +93,12 @@ def substitute_reads(x: Expr, replace: Callable[[Tensor, tuple[Expr, ...]], Expr
     def rule(e: Expr) -> Expr | None:
         if not isinstance(e, E.Read):
             return None
-        indices = tuple(E.transform(i, rule) for i in e.indices)
+        indices = tuple(rewrite(i) for i in e.indices)
         replaced = replace(e.tensor, indices)
         return replaced if replaced is not None else e.tensor[indices]
 
-    return E.transform(x, rule)
+    rewrite = Rewriter(rule)
+    return rewrite(x)
 
 
 def inline(tensor: Tensor, indices: Sequence[Expr]) -> Expr:
@@ -129,24 +109,9 @@ def inline(tensor: Tensor, indices: Sequence[Expr]) -> Expr:
     """
     if tensor.body is None or tensor.axes is None or isinstance(tensor.body, E.Reduce):
         raise ValueError(f"tensor {tensor.name}: cannot be inlined")
-    return E.substitute(tensor.body, dict(zip(tensor.axes, indices)))
+    return substitute(tensor.body, dict(zip(tensor.axes, indices)))
 
 
 def reads(x: Expr) -> list[E.Read]:
     """All reads in ``x``, those inside indices too; one that is shared is listed once."""
-    found: list[E.Read] = []
-    seen: set[int] = set()
-    stack = [x]
-    while stack:
-        e = stack.pop()
-        if id(e) in seen:
-            continue
-        seen.add(id(e))
-        if isinstance(e, E.Read):
-            found.append(e)
-        stack.extend(E.children(e))
-    return found
-
-
-__all__ = ["Axis", "DimExpr", "Tensor", "broadcast_read", "clamp", "compute", "dim", "inline", "placeholder", "reads", "reduce",
-           "reduce_axis", "shape_of", "substitute_reads", "symbol_var"]
+    return [e for e in nodes(x) if isinstance(e, E.Read)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from forge import dims, te
-from forge.te import tensor as T
 from forge.tir import expr as E
+from forge.tir import tensor as T
+from forge.tir.rewrite import substitute
 
 
 def test_dimensions_become_expressions_of_one_variable_a_symbol() -> None:
@@ -15,7 +16,7 @@ def test_dimensions_become_expressions_of_one_variable_a_symbol() -> None:
     assert E.is_const(T.dim(7), 7)
     variables = {T.symbol_var("n"): E.const(10), T.symbol_var("m"): E.const(3)}
     for d in (2 * n * m + 1, dims.ceildiv(n, 4), n % (m + 1), dims.minimum(n, m * m) - n, dims.maximum(m, 5)):
-        value = E.substitute(T.dim(d), variables)
+        value = substitute(T.dim(d), variables)
         assert E.is_const(value, dims.evaluate(d, {"n": 10, "m": 3}))
 
 

@@ -1,16 +1,15 @@
-"""Vectorised loops, simplification, text and interpreter of the loop IR."""
+"""Text, interpreter and free names of the loop IR."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from forge.errors import CompileError
 from forge.tir import expr as tir
-from forge.tir import interp, stmt, visit
+from forge.tir import stmt, visit
 from forge.tir.expr import Buffer, Var
 from forge.tir.printer import print_expression, print_function, print_statement
-from forge.tir.transform import lower_vectorized, simplify
+from tests.tir import interp
 
 n, i, j = tir.var("n"), tir.var("i"), tir.var("j")
 X = Buffer("x", "float32", (n,), writable=False)
@@ -23,59 +22,7 @@ def run(body: stmt.Stmt, count: int = 12) -> list[float]:
     return y.tolist()
 
 
-def vectorized(inner: stmt.Stmt, lanes: int = 4) -> stmt.Stmt:
-    return stmt.loop(i, n // lanes, stmt.loop(j, lanes, inner, "vectorized"))
-
-
 V = Var("float32", 1, "v")
-POSITION = i * 4 + j
-
-BODIES = {
-    "plain": stmt.store(Y, POSITION, tir.load(X, POSITION) * 2.0),
-    "strided": stmt.store(Y, j * 3 + i, tir.load(X, POSITION)),
-    "let": stmt.seq(stmt.Let(V, tir.load(X, POSITION) + 1.0), stmt.store(Y, POSITION, V * V)),
-    "uniform value": stmt.store(Y, POSITION, tir.load(X, i)),
-    "branch": stmt.If(tir.load(X, POSITION) > 2.0, stmt.store(Y, POSITION, tir.load(X, POSITION)),
-                      stmt.store(Y, POSITION, tir.const(0.0, "float32"))),
-    "guarded load": stmt.If(n > POSITION + 1, stmt.store(Y, POSITION, tir.load(X, POSITION + 1))),
-    "uniform branch": stmt.If(i.eq(1), stmt.store(Y, POSITION, tir.load(X, POSITION))),
-    "nested branches": stmt.If(POSITION > 2, stmt.If(POSITION < 9, stmt.store(Y, POSITION, tir.load(X, POSITION)))),
-    "inner loop": stmt.loop(Var(tir.INDEX, 1, "k"), 2, stmt.store(Y, POSITION, tir.load(X, POSITION) + 1.0)),
-    "masked store": stmt.Store(Y, POSITION, tir.load(X, POSITION), (j % 2).eq(0)),
-}
-
-
-@pytest.mark.parametrize("name", sorted(BODIES))
-def test_vectorised_loops_do_the_same(name: str) -> None:
-    body = vectorized(BODIES[name])
-    lowered = lower_vectorized(body)
-    assert not any(isinstance(s, stmt.For) and s.kind == "vectorized" for s in visit.statements(lowered))
-    serial = stmt.loop(i, n // 4, stmt.loop(j, 4, BODIES[name]))
-    assert run(lowered) == run(serial)
-
-
-def test_lanes_cannot_write_one_element() -> None:
-    with pytest.raises(CompileError, match="write one element of 'y'"):
-        lower_vectorized(vectorized(stmt.store(Y, i, tir.load(X, POSITION))))
-
-
-def test_bounds_cannot_depend_on_a_lane() -> None:
-    k = tir.var("k")
-    with pytest.raises(CompileError, match="bounds of the loop over 'k'"):
-        lower_vectorized(vectorized(stmt.loop(k, j, stmt.store(Y, POSITION, tir.load(X, POSITION)))))
-
-
-def test_the_extent_must_be_constant() -> None:
-    with pytest.raises(CompileError, match="extent known only at run time"):
-        lower_vectorized(stmt.loop(j, n, stmt.store(Y, j, tir.load(X, j)), "vectorized"))
-
-
-def test_simplify_drops_what_never_runs() -> None:
-    keep = stmt.store(Y, i, tir.load(X, i))
-    body = stmt.seq(stmt.loop(i, 0, keep), stmt.loop(i, 1, keep, begin=4), stmt.If(tir.const(True, "bool"), stmt.store(
-        Y, 1, tir.const(5.0, "float32")), keep), stmt.If(tir.const(False, "bool"), keep))
-    assert print_statement(simplify(body)) == "y[4] = x[4]\ny[1] = 5.0\n"
-    assert run(simplify(body)) == run(body)
 
 
 def test_text_of_a_function() -> None:

@@ -1,25 +1,11 @@
 """Tensor expressions. Import as ``from forge import te``: ``te.compute``, ``te.call("exp", x)``, ``te.select``, ..."""
 
-from forge.te.tensor import (
-    Tensor,
-    broadcast_read,
-    clamp,
-    compute,
-    dim,
-    inline,
-    placeholder,
-    reads,
-    reduce,
-    reduce_axis,
-    shape_of,
-    substitute_reads,
-    symbol_var,
-)
 from forge.tir.expr import (
     BFLOAT16_INTRINSICS,
     Axis,
     Call,
     Expr,
+    Tensor,
     Var,
     binary,
     call,
@@ -34,6 +20,20 @@ from forge.tir.expr import (
     negate,
     real_part,
     select,
+)
+from forge.tir.tensor import (
+    broadcast_read,
+    clamp,
+    compute,
+    dim,
+    inline,
+    placeholder,
+    reads,
+    reduce,
+    reduce_axis,
+    shape_of,
+    substitute_reads,
+    symbol_var,
 )
 
 __all__ = [

@@ -1,0 +1,103 @@
+"""Expressions and variables that loops are made of: extents, indices, bindings, local buffers, masks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from forge import dtypes
+from forge.loops import pairs
+from forge.tir import expr as E
+from forge.tir.expr import Buffer, Expr, ExprLike, Var
+from forge.tir.stmt import Let, Stmt, seq
+
+HALF = ("float16", "bfloat16")
+
+
+def static(extent: Expr) -> int | None:
+    """The value of a constant extent, else None."""
+    return int(extent.value) if isinstance(extent, E.Const) else None  # type: ignore[arg-type]
+
+
+def product(extents: Iterable[Expr]) -> Expr:
+    total: Expr = E.const(1)
+    for extent in extents:
+        total = total * extent
+    return total
+
+
+def ceildiv(extent: ExprLike, block: int) -> Expr:
+    return (E.as_expr(extent) + (block - 1)) // block
+
+
+def round_up(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple
+
+
+def next_power_of_two(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
+
+
+def bind(name: str, value: ExprLike) -> tuple[list[Stmt], Expr]:
+    """A ``Let`` of ``value`` and the variable that it binds; constants and variables need none."""
+    value = E.as_expr(value)
+    if isinstance(value, (E.Const, Var)):
+        return [], value
+    variable = Var(value.dtype, value.lanes, name)
+    return [Let(variable, value)], variable
+
+
+def bound(value: Expr, parts: list[Stmt], name: str = "t") -> Expr:
+    """The variable of ``bind``, whose ``Let`` is appended to ``parts``."""
+    lets, variable = bind(name, value)
+    parts += lets
+    return variable
+
+
+def unravel(flat: Expr, shape: Sequence[Expr]) -> list[Expr]:
+    """Row-major indices of element ``flat`` of an array of ``shape``."""
+    indices: list[Expr] = []
+    rest = flat
+    for position, extent in reversed(list(enumerate(shape))):
+        if E.is_const(extent, 1):
+            indices.append(E.const(0))
+        elif all(E.is_const(e, 1) for e in shape[:position]):
+            indices.append(rest)
+            rest = E.const(0)
+        else:
+            indices.append(rest % extent)
+            rest = rest // extent
+    return indices[::-1]
+
+
+def bound_indices(flat: Expr, extents: Mapping[str, Expr]) -> tuple[Stmt, list[Expr]]:
+    """What binds the row-major indices of element ``flat`` to variables of those names, and the variables."""
+    lets, indices = [], []
+    for name, index in zip(extents, unravel(flat, list(extents.values()))):
+        let, variable = bind(name, index)
+        lets.append(seq(let))
+        indices.append(variable)
+    return seq(lets), indices
+
+
+def multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:
+    """a * b + c; one rounding for floats where the target can. Of pairs of bfloat16 the sum of both products, and c."""
+    if a.dtype == pairs.PAIR and c.dtype == "float32":
+        return E.call("dot_bf16", c, a, b)
+    return E.call("fma", a, b, c) if dtypes.is_float(c.dtype) else a * b + c
+
+
+def local(name: str, dtype: str, size: int, lanes: int = 1) -> Buffer:
+    """A local buffer of ``size`` elements."""
+    return Buffer(name, dtype, (E.const(size),), "local", lanes, 64 if lanes == 1 else 0)
+
+
+def finished(value: Expr, dtype: str) -> Expr:
+    """``value`` for a writer of ``dtype``; half precision is rounded only once, behind the epilogue."""
+    half = dtype in HALF and value.dtype == "float32"
+    return E.call("unrounded", value, dtype=dtype) if half else E.cast(value, dtype)
+
+
+def tail_mask(base: Expr, extent: Expr, lanes: int) -> Expr:
+    """``base + lane < extent`` for every lane, in int32: as many lanes as float32 data have."""
+    left = E.const(value, "int32") if (value := static(extent - base)) is not None else E.cast(extent - base, "int32")
+    return E.compare("lt", E.ramp(E.const(0, "int32"), E.const(1, "int32"), lanes), E.broadcast(left, lanes))
