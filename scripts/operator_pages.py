@@ -13,25 +13,26 @@ from typing import Any
 
 from benchmarks import accuracy_results
 from forge.frontends.onnx import REGISTRY
-from forge.ir.op import Trait, all_ops
+from forge.ir.op import Kind, Trait, all_ops
 from forge.kernels import FAMILIES
 from forge.lowering.objects import HOSTED
-from forge.ops.base import Kind, Op
+from forge.ops.core.op import Op
+from forge.ops.elementwise.rows import Elementwise
 from scripts.operator_types import element_types
 
 INDEX = """# Operators
 
-Every operator of the graph IR, by the module of `forge.ops` that defines it. `python -m scripts.write_docs` writes the pages
-from the operators' classes. *Accuracy* is what tests hold compiled code to: `exact` is bit for bit, `rounding` a few roundings of
-each element, `accumulating` a sum in another order; what is measured of functions is in [accuracy](../accuracy.md).
-*Element types* are those of the first operand and of the results, found by asking type inference with the operands of a test row.
-*ONNX* lists the operators whose converters name it, or whose converters call a composition that does.
+Every operator of the graph IR, by family: the folder of `forge.ops` that defines it. `python -m scripts.write_docs` writes
+the pages from the operators' classes. *Accuracy* is what tests hold compiled code to: `exact` is bit for bit, `rounding` a few
+roundings of each element, `accumulating` a sum in another order; what is measured of functions is in [accuracy](../accuracy.md).
+*Element types* are those of the first operand and of the results, found by asking type inference with the operands of a test
+row. *ONNX* lists the operators whose converters name it, or whose converters call a composition that does.
 
 | page | operators |
 | --- | --- |
 """
 _RANKED = re.compile(r"(.*)\d(d.*)")
-_COMPOSED = ("forge.ops.compose", "forge.frontends.onnx.converters")
+_COMPOSED = ("forge.compose", "forge.frontends.onnx.converters")
 KINDS = {
     Kind.ELEMENTWISE: "elementwise loops, fused with neighbours",
     Kind.INJECTIVE: "loops that move elements, fused into readers",
@@ -54,11 +55,8 @@ def operator_pages() -> dict[str, str]:
 
 
 def family(op: Op[Any]) -> str:
-    """The page of an operator: its module; rows of the elementwise table are split into activations and the rest."""
-    module = type(op).__module__.rpartition(".")[2]
-    if module != "elementwise_base":
-        return module
-    return "activation" if op.name.startswith("nn.") else "elementwise"
+    """The page of an operator: the folder that defines it."""
+    return type(op).__module__.split(".")[2]
 
 
 def page(name: str, operators: list[Op[Any]]) -> str:
@@ -82,8 +80,7 @@ def section(op: Op[Any]) -> str:
 
 def _prose(op: Op[Any]) -> str:
     text = inspect.getdoc(type(op)) or ""
-    is_row = type(op).__module__.endswith("elementwise_base")
-    return f"`{text}`" if is_row and "`" not in text else text.replace("``", "`")
+    return f"`{text}`" if isinstance(op, Elementwise) and "`" not in text else text.replace("``", "`")
 
 
 def _operands(op: Op[Any]) -> Iterator[str]:

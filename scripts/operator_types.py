@@ -13,7 +13,7 @@ from forge.errors import ForgeError
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
-from forge.ops.base import Op
+from forge.ops.core.op import Op
 from tests.ops.case import Case, Constant
 from tests.ops.test_cases import CASES
 

@@ -25,8 +25,8 @@ import numpy as np
 from forge import dtypes
 from forge.ir.interp import bind_symbols, concrete_attrs, evaluate
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.op import Accuracy
-from forge.ops.base import Kind, Op
+from forge.ir.op import Accuracy, Kind
+from forge.ops.core.op import Op
 from tests.ops.compare import epsilon, tolerance
 
 SLACK = 2.0

@@ -18,9 +18,9 @@ from forge import dims, dtypes
 from forge.errors import TypeInferenceError
 from forge.ir.interp import bind_symbols, evaluate, run_graph
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.op import OpDef, Trait, all_ops
+from forge.ir.op import Kind, OpDef, Trait, all_ops
 from forge.ir.types import TensorType
-from forge.ops.base import Kind, Op
+from forge.ops.core.op import Op
 from tests.error_model import is_inexact, widened
 from tests.ops.case import Case, Constant, Draw, Fixed
 from tests.passes.random_graphs import Network

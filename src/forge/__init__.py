@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from forge.loaders import from_onnx
     from forge.module import IRModule, RelayModule, load
     from forge.nd import cpu
-    from forge.ops.define import define_operator
+    from forge.ops.core.define import define_operator
     from forge.target import Target
     from forge_runtime import Runtime
 
@@ -34,7 +34,7 @@ _HOMES = {
     "PassContext": "forge.driver.pass_context",
     "cpu": "forge.nd",
     "create_executor": "forge.executor",
-    "define_operator": "forge.ops.define",
+    "define_operator": "forge.ops.core.define",
     "ForgeError": "forge.errors",
     "TVMError": "forge.errors",
     "OpNotImplemented": "forge.errors",

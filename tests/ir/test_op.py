@@ -10,8 +10,9 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Node
 from forge.ir.op import NoAttrs, OpDef, Operand
 from forge.ir.types import TensorType
-from forge.ops.nn_conv import Conv, Conv2D, Conv2DAttrs, ConvTranspose
-from forge.ops.nn_rnn import LSTM
+from forge.ops.nn.convolution import Conv, Conv2D, Conv2DAttrs
+from forge.ops.nn.recurrent import LSTM
+from forge.ops.nn.transposed_convolution import ConvTranspose
 
 
 @dataclass(frozen=True)

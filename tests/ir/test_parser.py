@@ -24,7 +24,7 @@ from forge.ir.parser import parse_module
 from forge.ir.printer import print_module
 from forge.ir.verifier import verify
 from tests.ops import harness
-from tests.ops.test_cases import all_cases
+from tests.ops.cases import written
 
 few = settings(max_examples=150, deadline=None)
 
@@ -487,7 +487,7 @@ def test_mutations_of_valid_text(text: str, edits: list[tuple[float, int, str]])
 def texts_of_operators() -> list[list[str]]:
     """Tokens of a module for each operator, with types and constants; one of symbolic sizes where there is one."""
     texts: dict[str, list[str]] = {}
-    for case in all_cases(made=False):
+    for case in written():
         if case.op not in texts:
             text = print_module(Module(harness.build_graph(case, case.symbolic)), types=True, metadata=True)
             if len(text) < 20_000:

@@ -10,7 +10,7 @@ import pytest
 from forge import dtypes
 from forge.codegen.testing import build
 from forge.kernels.testing import Case, Spec
-from forge.ops.nn_contrib_attention import FusedAttention, FusedAttentionAttrs
+from forge.ops.nn.fused_attention import FusedAttention, FusedAttentionAttrs
 from forge.tir import expr as E
 from tests.kernels.support import assert_close, guarded, run, targets_here
 

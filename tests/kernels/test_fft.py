@@ -12,8 +12,8 @@ from forge import dims, dtypes
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
+from forge.ir.op import Accuracy
 from forge.ir.types import TensorType
-from forge.ops.base import Accuracy
 from tests import guard
 from tests.ops.compare import check
 

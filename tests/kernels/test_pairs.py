@@ -11,7 +11,7 @@ from forge import dtypes
 from forge.codegen.testing import build
 from forge.kernels.cpu import matmul
 from forge.kernels.testing import Case, Spec
-from forge.ops.pairs import paired
+from forge.ops.packed.pairs import paired
 from forge.target import Target
 from forge.target.blocking import dense_panel
 from forge.tir import expr as E

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from forge import dtypes
-from forge.ops.base import Accuracy
+from forge.ir.op import Accuracy
 
 _finfo: Any = ml_dtypes.finfo
 

@@ -15,8 +15,8 @@ from forge.ir.interp import bind_symbols, concrete_attrs, run_graph
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.op import Accuracy, ReferenceValue, get_op
 from forge.ir.types import TensorType
-from forge.ops.base import Op
-from forge.ops.elementwise_base import Elementwise
+from forge.ops.core.op import Op
+from forge.ops.elementwise.rows import Elementwise
 from forge.tir.evaluate import evaluate
 from tests.ops.case import Case, Constant, Fixed
 from tests.ops.compare import check

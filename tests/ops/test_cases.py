@@ -6,28 +6,18 @@ that are made from declarations.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
 import numpy as np
 import pytest
 
 import forge.ops  # noqa: F401
-import tests.ops.cases
 from forge.ir.op import Trait, get_op
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_module
 from tests.ops import harness
 from tests.ops.case import Case
+from tests.ops.cases import written
 
-
-def all_cases(made: bool) -> list[Case]:
-    """The rows of all modules of ``tests.ops.cases``, in order of the modules' names: those written, or those ``made``."""
-    names = sorted(m.name for m in pkgutil.iter_modules(tests.ops.cases.__path__) if m.name.startswith("sweep") == made)
-    return [case for name in names for case in importlib.import_module(f"tests.ops.cases.{name}").CASES]
-
-
-CASES = all_cases(made=False)
+CASES: list[Case] = written()
 WITH_ORACLE = [c for c in CASES if c.oracle is not None]
 SYMBOLIC = [c for c in CASES if c.symbolic]
 

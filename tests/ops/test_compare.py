@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from forge import dtypes
-from forge.ops.base import Accuracy
+from forge.ir.op import Accuracy
 from tests.ops.compare import check, mismatch, tolerance
 
 RNG = np.random.default_rng(1)

@@ -14,16 +14,16 @@ from forge.errors import CompileError, TypeInferenceError
 from forge.ir.builder import Builder
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module
+from forge.ir.op import Accuracy
 from forge.ir.types import TensorType
 from forge.lowering.build import build_function
 from forge.lowering.groups import form_groups
-from forge.ops.base import Accuracy
 from forge.target import Target
 from forge_runtime import InputError
 from tests import guard
 from tests.ops import harness
 from tests.ops.case import Case
-from tests.ops.cases.complex import as_complex
+from tests.ops.cases.elementwise.complex import as_complex
 from tests.ops.compare import check
 from tests.ops.test_cases import CASES
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forge.ops.base import Accuracy
+from forge.ir.op import Accuracy
 from tests.ops import harness
 from tests.ops.case import row
 from tests.ops.compare import tolerance

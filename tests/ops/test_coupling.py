@@ -8,8 +8,8 @@ import pytest
 from forge.errors import TypeInferenceError
 from forge.ir.builder import Builder
 from forge.ir.types import TensorType
-from forge.ops.coupling import PRECISION, PairwiseCoupling
-from tests.ops.cases.coupling import minimum, pairs, solution
+from forge.ops.classical.coupling import PRECISION, PairwiseCoupling
+from tests.ops.cases.classical.coupling import minimum, pairs, solution
 
 
 @pytest.mark.parametrize("classes", [2, 3, 7])

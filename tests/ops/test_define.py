@@ -15,8 +15,8 @@ from forge.driver import cache, check_options, compile_module
 from forge.errors import OptionError, ParseError
 from forge.ir.op import REGISTRY, Accuracy
 from forge.ir.printer import print_module
-from forge.ops import define
-from forge.ops.define import define_operator
+from forge.ops.core import define
+from forge.ops.core.define import define_operator
 from forge.te import Expr, Tensor
 
 A = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+import forge.ops
 from forge.ops import OPTIONAL_FAMILIES
 
+SOURCES = Path(forge.ops.__file__).parents[2]
 PROGRAM = """
 import sys
-for missing in sys.argv[1:]:
-    sys.modules[missing] = None
 import forge.driver.compiler
 from forge.ir.op import REGISTRY, all_ops
 core = set(REGISTRY)
@@ -22,9 +25,11 @@ print(*sorted(op.name for op in all_ops() if op.name not in core))
 """
 
 
-def run(*missing: str) -> tuple[set[str], set[str]]:
-    """The modules of operators that the compiler imports, and the operators of families where ``missing`` cannot be imported."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM, *missing], capture_output=True, text=True, check=True)
+def run(sources: Path = SOURCES) -> tuple[set[str], set[str]]:
+    """The modules of operators that the compiler imports from ``sources``, and the operators that load on first use."""
+    path = os.pathsep.join([str(sources), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=environment)
     modules, operators = done.stdout.splitlines()
     return set(modules.split()), set(operators.split())
 
@@ -41,6 +46,7 @@ def test_families_register_what_they_declare_when_it_is_used() -> None:
 
 
 @pytest.mark.parametrize("family", OPTIONAL_FAMILIES)
-def test_without_a_family_its_operators_are_unknown(family: str) -> None:
+def test_without_its_folder_a_family_is_unknown(family: str, tmp_path: Path) -> None:
+    shutil.copytree(SOURCES, tmp_path / "src", ignore=shutil.ignore_patterns(family, "__pycache__", "*.so"))
     others = {name for other, table in tables().items() if other != family for names in table.values() for name in names}
-    assert run(f"forge.ops.{family}") == (run()[0] - {f"forge.ops.{family}"}, others)
+    assert run(tmp_path / "src") == (run()[0] - {f"forge.ops.{family}"}, others)

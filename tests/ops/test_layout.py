@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from forge.errors import TypeInferenceError
-from forge.ops.layout import parse_layout
+from forge.ops.shape.layout_transform import parse_layout
 from tests.ops.nn_check import check, random, single
 
 

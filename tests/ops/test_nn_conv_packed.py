@@ -9,7 +9,7 @@ import pytest
 
 from forge import dtypes
 from forge.errors import TypeInferenceError
-from forge.ops.pairs import paired
+from forge.ops.packed.pairs import paired
 from tests.ops.nn_check import check, random, single
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import forge.ops
 from forge import dims, te
 from forge.dims import Dim
-from forge.ops.regroup import source_indices
-from forge.ops.slicing import slice_range
+from forge.ops.shape.regroup import source_indices
+from forge.ops.shape.slice import slice_range
 from forge.tir.evaluate import evaluate
 from tests.ops import harness
 from tests.ops.case import Draw, row

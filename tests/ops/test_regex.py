@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from forge.errors import TypeInferenceError
-from forge.ops.regex import MAX_INSTRUCTIONS, Program, compile_pattern
+from forge.ops.text.regex import MAX_INSTRUCTIONS, Program, compile_pattern
 from forge_runtime import routine_addresses
 from tests import guard
 

@@ -10,12 +10,13 @@ import pytest
 
 import forge.ops  # noqa: F401
 from forge import dtypes
-from forge.ir.op import OpDef, all_ops
+from forge.ir.op import Kind, OpDef, all_ops
 from forge.kernels import FAMILIES
 from forge.lowering.objects import HOSTED
-from forge.ops.base import Kind, Op
+from forge.ops.core.op import Op
 from scripts.operator_pages import onnx_operators, operator_pages
-from tests.ops.test_cases import CASES, all_cases
+from tests.ops.cases import made
+from tests.ops.test_cases import CASES
 
 OPERATORS = [op for op in all_ops() if isinstance(op, Op)]
 WITHOUT_NATIVE_CODE: set[str] = set()
@@ -98,7 +99,7 @@ def test_kernel_families_that_operators_name_exist() -> None:
 def operands_by_operator() -> dict[str, list[np.ndarray]]:
     """All operands of all rows of each operator."""
     found: dict[str, list[np.ndarray]] = {op.name: [] for op in OPERATORS}
-    for case in (*CASES, *all_cases(made=True)):
+    for case in (*CASES, *made()):
         found.setdefault(case.op, []).extend(a for a in case.arrays() if a is not None)
     return found
 

@@ -19,8 +19,8 @@ from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module
 from forge.ir.op import get_op
 from forge.ir.types import TensorType
-from forge.ops import case_tables
-from forge.ops.base import Op
+from forge.ops.core.op import Op
+from forge.ops.text import case_tables
 from forge_runtime import Runtime
 
 

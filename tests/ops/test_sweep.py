@@ -15,7 +15,8 @@ from forge.errors import ForgeError
 from forge.target import Target
 from tests.ops import harness
 from tests.ops.case import Case
-from tests.ops.test_cases import all_cases, check_reference, check_text
+from tests.ops.cases import made
+from tests.ops.test_cases import check_reference, check_text
 from tests.ops.test_compiled import TARGETS, check_compiled
 
 SHARDS = 16
@@ -24,7 +25,7 @@ REPORTED = (AssertionError, ForgeError, ArithmeticError, LookupError, RuntimeErr
 
 def by_operator() -> dict[str, list[Case]]:
     rows: dict[str, list[Case]] = defaultdict(list)
-    for case in all_cases(made=True):
+    for case in made():
         rows[case.op].append(case)
     return rows
 

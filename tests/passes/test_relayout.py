@@ -9,7 +9,7 @@ import pytest
 
 from forge.ir.nodes import Graph
 from forge.ir.op import REGISTRY
-from forge.ops.define import define_operator
+from forge.ops.core.define import define_operator
 from forge.passes import choose_layouts, convert_layout, widen_conv1d
 from forge.passes.base import GraphPass, PassContext
 from tests.passes.checks import check, parse, weights

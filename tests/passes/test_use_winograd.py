@@ -9,7 +9,7 @@ from forge import dtypes
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph
 from forge.ir.types import TensorType
-from forge.ops.nn_conv_winograd import restore_filters, transform_filters
+from forge.ops.packed.winograd import restore_filters, transform_filters
 from forge.passes import choose_layouts, use_winograd
 from forge.passes.base import PassContext
 from forge.target import Target

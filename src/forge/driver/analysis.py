@@ -15,7 +15,7 @@ from forge.ir.types import TensorType
 from forge.lowering.groups import form_groups
 from forge.lowering.memory import materialise_outputs, plan_memory, steps_of
 from forge.lowering.objects import HOSTED
-from forge.ops.base import Op
+from forge.ops.core.op import Op
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from forge.driver.compiled import CompiledModel
 from forge.errors import OptionError
 from forge.ir import hashing
 from forge.ir.nodes import Module, Node, Value
+from forge.ir.op import Kind
 from forge.ir.types import TensorType
-from forge.ops.base import Kind, Op
+from forge.ops.core.op import Op
 
 EPOCH = "SOURCE_DATE_EPOCH"
 

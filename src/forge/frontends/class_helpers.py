@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from forge.compose.expr import Expr, Operators, op
+from forge.compose.windows import same_padding
 from forge.dims import Dim
 from forge.errors import OpAttributeInvalid, OpAttributeUnimplemented, OpNotImplemented
 from forge.ir.op import is_operator
-from forge.ops.compose.expr import Expr, Operators, op
-from forge.ops.compose.windows import same_padding
 
 _log = logging.getLogger(__name__)
 _FAMILIES = ("", "nn.", "image.", "vision.", "contrib.")

@@ -10,7 +10,7 @@ import numpy as np
 from forge.frontends.scope import Scope
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
-from forge.ops.compose.composer import Composer
+from forge.ops.core.composer import Composer
 
 
 class ImportContext(Composer):

@@ -11,13 +11,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any, ClassVar
 
+from forge.compose.expr import Expr, as_value
 from forge.errors import OpNotImplemented
 from forge.frontends.class_helpers import CUSTOM
 from forge.frontends.context import ImportContext
 from forge.frontends.converter_class import OpConverter, as_function
 from forge.frontends.registry import Registry, as_list
 from forge.ir.nodes import Value
-from forge.ops.compose.expr import Expr, as_value
 
 Convert = Callable[..., Any]
 

@@ -14,11 +14,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from forge.compose.expr import Expr, unwrapped
 from forge.frontends.class_helpers import CUSTOM
 from forge.frontends.context import ImportContext
 from forge.frontends.scope import Scope
 from forge.nd import NDArray, viewed
-from forge.ops.compose.expr import Expr, unwrapped
 
 _VERSION = re.compile(r"_impl_v([1-9][0-9]*)")
 
@@ -65,7 +65,7 @@ class OpConverter:
     """A converter of one operator. Method ``_impl_vN`` holds from version N on, up to the next one.
 
     A method takes ``(inputs, attr, params)``, or ``(g, inputs, attr, params)`` where it needs the builder ``g``: the inputs of
-    the node as expressions (``forge.ops.compose.expr``; None where absent), its attributes by name (with ``tvm_custom``: the
+    the node as expressions (``forge.compose.expr``; None where absent), its attributes by name (with ``tvm_custom``: the
     ``name`` of the node and ``num_outputs``), and the model's weights by name. It returns an expression, or a list of them for
     several outputs.
     """

@@ -12,7 +12,7 @@ from forge.ir.types import TensorType
 from forge.kernels import COMPLEX_FAMILIES, FAMILIES
 from forge.loops.contract import KernelCall, Reader, Writer
 from forge.lowering.groups import Group, is_scalar_constant
-from forge.ops.base import Op
+from forge.ops.core.op import Op
 from forge.schedule import build as schedule_build
 from forge.target import Target
 from forge.tir import expr as E

@@ -19,8 +19,8 @@ from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.memory import MemoryPlan
 from forge.lowering.objects import HOSTED, KINDS, described, is_unranked_copy, runs_on_host, tensor_symbols
-from forge.ops.control import LoopAttrs, ScanAttrs
-from forge.ops.sequence import ConcatFromSequenceAttrs, SequenceMapAttrs, SplitToSequenceAttrs
+from forge.ops.control.control import LoopAttrs, ScanAttrs
+from forge.ops.sequence.sequence import ConcatFromSequenceAttrs, SequenceMapAttrs, SplitToSequenceAttrs
 from forge.tir.expr import Expr
 from forge.tir.program import Control, Program
 from forge.tir.stmt import Address, ControlOperand, ControlResult, LoadSymbol, MoveOutput, RunControl, Stmt

@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 
 from forge import dims
 from forge.ir.nodes import Graph, Node, Value
+from forge.ir.op import Kind
 from forge.ir.types import TensorType
 from forge.lowering.objects import is_handle_copy, runs_on_host
-from forge.ops.base import Kind, Op
+from forge.ops.core.op import Op
 
 VIEW_OPERATORS = frozenset({"reshape", "expand_dims", "squeeze", "nn.batch_flatten"})
 

@@ -17,7 +17,7 @@ from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.groups import is_scalar_constant, is_view
 from forge.lowering.objects import runs_on_host, tensor_symbols
-from forge.ops.base import Op
+from forge.ops.core.op import Op
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.rewrite import substitute

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph
-from forge.ops.strings import packed
+from forge.ops.core.strings import packed
 
 
 def unpack_string_constants(graph: Graph) -> None:

@@ -1,72 +1,23 @@
-"""The operators. Importing this package registers those of the core, and declares those of the optional families."""
+"""The operators, a folder for each family. Importing this package registers those of the core, and declares those of the
+optional families.
+"""
 
 from importlib import import_module
+from pkgutil import iter_modules
 
-from forge.ir.op import register_lazily
-from forge.ops import (  # noqa: F401
-    activation,
-    arrangement,
-    batch_blocks,
-    bit_reduction,
-    complex,  # noqa: A004
-    control,
-    counters,
-    coupling,
-    creation,
-    detection,
-    diagonals,
-    einsum,
-    elementwise,
-    elementwise_bits,
-    factorization,
-    fft,
-    indexing,
-    layout,
-    linalg,
-    lookup,
-    movement,
-    nn_attention,
-    nn_contrib_attention,
-    nn_conv,
-    nn_conv_packed,
-    nn_conv_winograd,
-    nn_dense,
-    nn_image,
-    nn_norm,
-    nn_patches,
-    nn_pool,
-    nn_pool_indices,
-    nn_rnn,
-    placing,
-    quantize,
-    random,
-    reduction,
-    regions,
-    running,
-    sampling,
-    scatter,
-    searching,
-    segments,
-    sequence,
-    shape_ops,
-    slicing,
-    sorting,
-    spectral,
-    strings,
-    trees,
-    window,
-)
-from forge.ops.base import Accuracy, Kind, NoAttrs, Op, Operand, Trait, register
+from forge.ir.op import Accuracy, Kind, NoAttrs, Operand, Trait, register_lazily
+from forge.ops.core.op import Op, register
 
-# Subpackages that the core works without. Each holds a table ``OPERATORS``: the modules that register its operators, when one
-# is first used, with their names. Where such a subpackage is deleted, its operators are unknown.
-OPTIONAL_FAMILIES = ("special",)
+# Families that the core works without. Each has a table ``OPERATORS``: the modules that register its operators, when one is first
+# used, with their names. Where such a folder is deleted, its operators are unknown.
+OPTIONAL_FAMILIES = ("classical", "special", "text")
 
-for _family in OPTIONAL_FAMILIES:
-    try:
-        register_lazily(import_module(f"forge.ops.{_family}").OPERATORS)
-    except ModuleNotFoundError as error:
-        if error.name != f"forge.ops.{_family}":
-            raise
+for _family in iter_modules(__path__, f"{__name__}."):
+    _package = import_module(_family.name)
+    if _family.name.rpartition(".")[2] in OPTIONAL_FAMILIES:
+        register_lazily(_package.OPERATORS)
+        continue
+    for _module in iter_modules(_package.__path__, f"{_package.__name__}."):
+        import_module(_module.name)
 
 __all__ = ["Accuracy", "Kind", "NoAttrs", "Op", "Operand", "Trait", "register"]

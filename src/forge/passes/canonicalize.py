@@ -11,7 +11,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.nodes import Graph, Node, Value
-from forge.ops.indexing import in_bounds
+from forge.ops.index.gather import in_bounds
 from forge.passes import product_rules, view_rules
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, live_nodes, on_all_graphs, remove_unused, replace

@@ -17,9 +17,9 @@ import numpy as np
 from forge import dtypes
 from forge.dims import is_static
 from forge.ir.nodes import Graph, Node, Value
-from forge.ops.layout import with_layout
-from forge.ops.layout_change import Shape
-from forge.ops.pairs import paired
+from forge.ops.core.layout_change import Shape
+from forge.ops.packed.pairs import paired
+from forge.ops.shape.layout_transform import with_layout
 from forge.passes.base import PassContext
 from forge.passes.relayout import Relayout
 from forge.passes.rewriting import on_all_graphs

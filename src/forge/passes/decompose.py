@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from forge.ir.nodes import Graph, Node
-from forge.ops.base import Op
+from forge.ops.core.op import Op
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, on_all_graphs, replace
 

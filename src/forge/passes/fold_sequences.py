@@ -21,7 +21,7 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.retype import infer_again
 from forge.ir.types import OptionalType, TensorType
-from forge.ops.sequence import ConcatFromSequenceAttrs, SplitToSequenceAttrs
+from forge.ops.sequence.sequence import ConcatFromSequenceAttrs, SplitToSequenceAttrs
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
 

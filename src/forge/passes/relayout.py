@@ -7,8 +7,8 @@ from abc import abstractmethod
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
-from forge.ops.base import Op
-from forge.ops.layout_change import LayoutChange, Shape
+from forge.ops.core.layout_change import LayoutChange, Shape
+from forge.ops.core.op import Op
 from forge.passes.rewriting import before, live_nodes, remove_unused
 
 

@@ -8,8 +8,8 @@ become float32, and so do the products: fewer in float32 take less time than all
 from __future__ import annotations
 
 from forge.ir.nodes import Graph, Node
-from forge.ops import pairs
-from forge.ops.nn_conv_winograd import transform_filters
+from forge.ops.packed import pairs
+from forge.ops.packed.winograd import transform_filters
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
 from forge.target.blocking import winograd_tile

@@ -14,14 +14,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from forge.compose import expr
+    from forge.compose.expr import const, op
     from forge.executor import create_executor
-    from forge.ops.compose import expr
-    from forge.ops.compose.expr import const, op
     from forge.relay import build_module, frontend
 
-_HOMES = {"const": "forge.ops.compose.expr", "create_executor": "forge.executor", "op": "forge.ops.compose.expr"}
+_HOMES = {"const": "forge.compose.expr", "create_executor": "forge.executor", "op": "forge.compose.expr"}
 _MODULES = {
-    "build_module": "forge.relay.build_module", "expr": "forge.ops.compose.expr", "frontend": "forge.relay.frontend"
+    "build_module": "forge.relay.build_module", "expr": "forge.compose.expr", "frontend": "forge.relay.frontend"
 }
 
 __all__ = ["build_module", "const", "create_executor", "expr", "frontend", "op"]

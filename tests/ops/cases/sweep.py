@@ -16,8 +16,8 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.op import all_ops
-from forge.ops.elementwise_base import Elementwise
-from forge.ops.infer_helpers import DTYPE_CLASSES
+from forge.ops.core.inference import DTYPE_CLASSES
+from forge.ops.elementwise.rows import Elementwise
 from tests.ops.case import Case, Draw, row
 
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))

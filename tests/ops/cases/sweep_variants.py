@@ -6,9 +6,7 @@ compute in any type: where results are bit for bit those of the operands.
 
 from __future__ import annotations
 
-import importlib
 import math
-import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -16,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-import tests.ops.cases
 from forge import dtypes
 from forge.errors import ForgeError
-from forge.ir.op import Accuracy, Trait, all_ops, get_op
-from forge.ops.base import Kind, Op
-from forge.ops.elementwise_base import Elementwise
+from forge.ir.op import Accuracy, Kind, Trait, all_ops, get_op
+from forge.ops.core.op import Op
+from forge.ops.elementwise.rows import Elementwise
 from tests.ops import harness
 from tests.ops.case import Case, Draw, Fixed
+from tests.ops.cases import written
 from tests.ops.cases.sweep import COMPUTED, RANK_8, STORED, adversaries
 
 REFUSALS = (ForgeError, ValueError, IndexError, TypeError, ZeroDivisionError)
@@ -47,17 +45,12 @@ MIXING = {"fft.fft", "fft.dft", "linalg.eliminate"}
 """Whose NaNs depend on the factorisation or the pivots: a NaN or an infinity spreads over results in another way."""
 
 
-def _modules() -> list[str]:
-    return sorted(m.name for m in pkgutil.iter_modules(tests.ops.cases.__path__) if not m.name.startswith("sweep"))
-
-
 @cache
 def _written() -> dict[str, list[Case]]:
     """The rows of the other modules, by operator."""
     rows: dict[str, list[Case]] = {op.name: [] for op in all_ops()}
-    for name in _modules():
-        for case in importlib.import_module(f"tests.ops.cases.{name}").CASES:
-            rows[case.op].append(case)
+    for case in written():
+        rows[case.op].append(case)
     return rows
 
 

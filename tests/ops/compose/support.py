@@ -13,7 +13,7 @@ from forge.ir.builder import Builder
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module, Value
 from forge.ir.types import TensorType
-from forge.ops.compose.composer import Composer
+from forge.ops.core.composer import Composer
 from tests.ops.harness import evaluate_graph
 
 Compose = Callable[..., Value | Sequence[Value]]

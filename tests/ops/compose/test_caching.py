@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from forge.compose.caching import cache_update
 from forge.errors import OpAttributeInvalid
-from forge.ops.compose.caching import cache_update
 from tests.ops.compose.support import build, run, run_compiled
 
 PAST = np.arange(20, dtype=np.float32).reshape(2, 5, 2)

@@ -11,8 +11,8 @@ from forge.errors import OpAttributeInvalid, OpAttributeUnimplemented
 from forge.ir.builder import Builder
 from forge.ir.interp import run_graph
 from forge.ir.types import TensorType
-from forge.ops.compose.composer import Composer, trimmed
-from forge.ops.compose.term import Term
+from forge.ops.core.composer import Composer, trimmed
+from forge.ops.core.term import Term
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forge.compose.embedding import embedding_bag
 from forge.errors import OpAttributeInvalid
-from forge.ops.base import Accuracy
-from forge.ops.compose.embedding import embedding_bag
+from forge.ir.op import Accuracy
 from tests.ops.compare import check
 from tests.ops.compose.support import build, run, run_compiled
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forge.compose.expr import Expr, const, op
 from forge.errors import InvalidGraphError
 from forge.ir import Builder, Module, TensorType
 from forge.ir.interp import run_module
-from forge.ops.compose.composer import Composer
-from forge.ops.compose.expr import Expr, const, op
+from forge.ops.core.composer import Composer
 
 A = np.array([[0.5, -1.5, 2.0], [3.0, 0.25, -2.0]], np.float32)
 B = np.array([1.0, 2.0, -4.0], np.float32)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forge.compose.grids import affine_grid
 from forge.errors import OpAttributeInvalid
 from forge.ir.nodes import Value
-from forge.ops.base import Accuracy
-from forge.ops.compose.composer import Composer
-from forge.ops.compose.grids import affine_grid
+from forge.ir.op import Accuracy
+from forge.ops.core.composer import Composer
 from tests.ops.compare import check
 from tests.ops.compose.support import build, run, run_compiled
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forge.compose import losses
 from forge.errors import OpAttributeInvalid
-from forge.ops.base import Accuracy
-from forge.ops.compose import losses
+from forge.ir.op import Accuracy
 from tests.ops.compare import check
 from tests.ops.compose.support import build, run
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forge.compose import norms
 from forge.ir.nodes import Value
-from forge.ops.base import Accuracy
-from forge.ops.compose import norms
-from forge.ops.compose.composer import Composer
+from forge.ir.op import Accuracy
+from forge.ops.core.composer import Composer
 from tests.ops.compare import check
 from tests.ops.compose.support import run
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forge.ops.base import Accuracy
-from forge.ops.compose import optimizers
+from forge.compose import optimizers
+from forge.ir.op import Accuracy
 from tests.ops.compare import check
 from tests.ops.compose.support import run, run_compiled
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forge.compose import quantized
+from forge.compose.products import matmul
+from forge.compose.randomness import dropout
 from forge.errors import OpAttributeInvalid
 from forge.ir.nodes import Value
-from forge.ops.base import Accuracy
-from forge.ops.compose import quantized
-from forge.ops.compose.composer import Composer
-from forge.ops.compose.products import matmul
-from forge.ops.compose.randomness import dropout
+from forge.ir.op import Accuracy
+from forge.ops.core.composer import Composer
 from tests.ops.compare import check
 from tests.ops.compose.support import build, run, run_compiled
 

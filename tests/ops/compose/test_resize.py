@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 import pytest
 
+from forge.compose.resize import Method, resize
 from forge.errors import OpAttributeInvalid
 from forge.ir.nodes import Value
-from forge.ops.base import Accuracy
-from forge.ops.compose.composer import Composer
-from forge.ops.compose.resize import Method, resize
+from forge.ir.op import Accuracy
+from forge.ops.core.composer import Composer
 from tests.ops.compare import check
 from tests.ops.compose.support import build, run, run_compiled
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from forge.compose.scores import best_label, class_labels, label_if, transformed
 from forge.errors import OpAttributeInvalid
-from forge.ops.base import Accuracy
-from forge.ops.compose.scores import best_label, class_labels, label_if, transformed
+from forge.ir.op import Accuracy
 from tests.ops.compare import check
 from tests.ops.compose.support import run, run_compiled
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forge.compose import trees
+from forge.compose.trees import Entries, Forest, tree_ensemble
 from forge.errors import OpAttributeInvalid
-from forge.ops.base import Accuracy
-from forge.ops.compose import trees
-from forge.ops.compose.trees import Entries, Forest, tree_ensemble
+from forge.ir.op import Accuracy
 from tests.ops.compare import check
 from tests.ops.compose.support import run, run_compiled
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forge.ops.base import Accuracy
-from forge.ops.compose.vector_machines import Kernel, pair_scores, probabilities, votes
-from tests.ops.cases.coupling import minimum
+from forge.compose.vector_machines import Kernel, pair_scores, probabilities, votes
+from forge.ir.op import Accuracy
+from tests.ops.cases.classical.coupling import minimum
 from tests.ops.compare import check
 from tests.ops.compose.support import run, run_compiled
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from forge.exporters.onnx import operators
 from forge.exporters.onnx.registry import TABLE
 from forge.ir.op import all_ops
-from forge.ops.base import Op
+from forge.ops.core.op import Op
 
 operators.load_all()
 

@@ -18,7 +18,7 @@ from forge.exporters.onnx.registry import TABLE
 from forge.exporters.onnx.tensors import type_proto
 from forge.ir.builder import Builder
 from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
-from forge.ops.base import Op
+from forge.ops.core.op import Op
 
 OLDEST_OPSET, DEFAULT_OPSET, NEWEST_OPSET = 18, 21, 26
 """onnxruntime 1.31 reads up to 26; of those from 22 on it lacks kernels for operators that it has in 21."""

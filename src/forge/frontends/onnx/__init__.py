@@ -4,13 +4,13 @@
 functions, or classes derived from ``OnnxOpConverter``, which build with ``op`` and ``expr``.
 """
 
+from forge.compose import expr
+from forge.compose.expr import op
 from forge.frontends.onnx.context import Context
 from forge.frontends.onnx.coverage import coverage
 from forge.frontends.onnx.importer import from_onnx, import_model, model_operators, unsupported_operators
 from forge.frontends.onnx.registry import REGISTRY, OnnxOpConverter
 from forge.frontends.support import Format
-from forge.ops.compose import expr
-from forge.ops.compose.expr import op
 
 register = REGISTRY.register
 unregister = REGISTRY.unregister

@@ -13,9 +13,9 @@ from statistics import NormalDist
 import numpy as np
 
 from forge import te
-from forge.ops.base import Accuracy, Trait
-from forge.ops.elementwise_base import Row, register_rows
-from forge.ops.signatures import Array
+from forge.ir.op import Accuracy, Trait
+from forge.ops.core.signatures import Array
+from forge.ops.elementwise.rows import Row, register_rows
 from forge.ops.special import tables
 from forge.te import Expr
 
@@ -322,7 +322,7 @@ def _row(
     return Row(name, doc, reference, lower, operands, "float", accuracy=Accuracy.ROUNDING, traits=traits, flops=flops)
 
 
-register_rows([
+register_rows(__name__, [
     _row("exp2", "2 ** data", np.exp2, lambda x: te.call("exp2", x), flops=10),
     _row("cbrt", "the cube root of data", np.cbrt, _in_float64(cbrt)),
     _row("hypot", "sqrt(lhs^2 + rhs^2) without overflow; infinite where one is", np.hypot, _in_float64(hypot), 2),

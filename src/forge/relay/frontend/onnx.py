@@ -8,6 +8,8 @@
     _get_convert_map(13)["Selu"] = Selu     # forge.frontends.onnx.register("Selu", Selu, domain=...) for other domains
 """
 
+from forge.compose import expr as _expr
+from forge.compose.expr import op as _op
 from forge.frontends.class_helpers import (
     AttrCvt,
     Renamer,
@@ -21,8 +23,6 @@ from forge.frontends.class_helpers import (
 )
 from forge.frontends.onnx.convert_map import get_convert_map as _get_convert_map
 from forge.frontends.onnx.registry import OnnxOpConverter
-from forge.ops.compose import expr as _expr
-from forge.ops.compose.expr import op as _op
 from forge.relay.frontend import from_onnx
 
 __all__ = [

@@ -18,8 +18,8 @@ from forge.dims import Dim
 from forge.exporters.onnx.emitter import Emitter, Ref
 from forge.exporters.onnx.operators import arithmetic
 from forge.ir.nodes import Node
-from forge.ops.base import Op
-from forge.ops.lower_helpers import as_dim
+from forge.ops.core.lowering import as_dim
+from forge.ops.core.op import Op
 from forge.te import Tensor
 from forge.tir import evaluate as numpy_meaning
 from forge.tir import expr as E

@@ -13,7 +13,7 @@ from forge.dims import Dim, DimExpr
 from forge.exporters.onnx.emitter import Emitter, Ref
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
-from forge.ops.infer_helpers import normalize_axes
+from forge.ops.core.inference import normalize_axes
 
 INT64_MAX = (1 << 63) - 1
 

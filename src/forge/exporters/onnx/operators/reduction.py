@@ -11,7 +11,7 @@ from forge.exporters.onnx.operators.movement import data_shape
 from forge.exporters.onnx.operators.running import running_product
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
-from forge.ops.reduction import reduced_axes
+from forge.ops.reduce.reduction import reduced_axes
 
 _OPS = {"sum": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin", "mean": "ReduceMean",
         "logsumexp": "ReduceLogSumExp", "all": "ReduceMin", "any": "ReduceMax"}

@@ -10,7 +10,7 @@ from forge.exporters.onnx.emitter import Emitter, Ref
 from forge.exporters.onnx.operators.movement import data_shape
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
-from forge.ops.trees import CHILD, FEATURE, LEAF, THRESHOLD
+from forge.ops.classical.trees import CHILD, FEATURE, LEAF, THRESHOLD
 
 MAX_LEAF_NUMBERS = 1 << 26
 _MERGES: dict[str, tuple[str, Any, float]] = {

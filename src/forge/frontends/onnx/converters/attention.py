@@ -6,10 +6,10 @@ import math
 from functools import partial
 
 from forge import dims
+from forge.compose.attention import attention, rotary_embedding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
-from forge.ops.compose.attention import attention, rotary_embedding
 
 _SCORES = ("product", "capped", "biased", "probabilities")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from forge.compose.caching import cache_update
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose.caching import cache_update
 
 
 @converts("TensorScatter", since=24)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge import dims
+from forge.compose import products
+from forge.compose.windows import same_padding, transposed_padding
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose import products
-from forge.ops.compose.broadcast import for_product
-from forge.ops.compose.windows import same_padding, transposed_padding
+from forge.ops.core.broadcast import for_product
 
 
 @converts("MatMul", since=1)

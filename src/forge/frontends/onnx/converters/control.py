@@ -17,7 +17,7 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Graph
 from forge.ir.shapes import fresh_symbol
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
-from forge.ops.sequence import taken
+from forge.ops.sequence.sequence import taken
 
 MAX_WIDENINGS = 64
 Ints = tuple[int, ...]

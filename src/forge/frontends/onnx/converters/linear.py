@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from forge.compose.scores import beside, best_label, class_labels, label_if, transformed
+from forge.compose.vector_machines import Kernel, pair_scores, probabilities, votes
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.trees import ML_DOMAIN, Floats, Integers, features
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose.scores import beside, best_label, class_labels, label_if, transformed
-from forge.ops.compose.vector_machines import Kernel, pair_scores, probabilities, votes
 
 
 def _matrix(g: Context, what: str, values: Floats, rows: int, columns: int | None = None) -> np.ndarray:

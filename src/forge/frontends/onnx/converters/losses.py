@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from forge.compose import losses
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose import losses
 
 
 @converts("NegativeLogLikelihoodLoss", since=12)

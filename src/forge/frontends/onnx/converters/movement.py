@@ -11,8 +11,8 @@ from forge import dims
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose.broadcast import with_equal_sizes
-from forge.ops.infer_helpers import MAX_PARTS
+from forge.ops.core.broadcast import with_equal_sizes
+from forge.ops.core.inference import MAX_PARTS
 
 INT64_MAX = (1 << 63) - 1
 

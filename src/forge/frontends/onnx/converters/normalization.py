@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from forge.compose import norms
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
-from forge.ops.compose import norms
 
 
 @converts("BatchNormalization", since=1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from forge.compose import windows
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.contraction import padding, spatial_rank, window
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose import windows
 
 Ints = tuple[int, ...]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from forge import dtypes
+from forge.compose import quantized
+from forge.compose.products import matmul
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.contraction import conv
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
-from forge.ops.compose import quantized
-from forge.ops.compose.products import matmul
 
 Ints = tuple[int, ...]
 

@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 
 from forge import dims
+from forge.compose.randomness import dropout as random_dropout
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
-from forge.ops.compose.randomness import dropout as random_dropout
 
 Shape = tuple[int, ...]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from forge.compose import resize as compose
+from forge.compose.resize_rules import Method
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose import resize as compose
-from forge.ops.compose.resize_rules import Method
 
 
 @converts("Upsample", since=1)

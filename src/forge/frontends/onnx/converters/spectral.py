@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import onnx
 
+from forge.compose.spectral import dft_along, stft
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
-from forge.ops.compose.spectral import dft_along, stft
 
 
 @converts("DFT", since=17)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from forge.compose import optimizers
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose import optimizers
 
 DOMAIN = "ai.onnx.preview.training"
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from forge.compose import trees
+from forge.compose.scores import TRANSFORMS, beside, best_label, class_labels, label_if, transformed
+from forge.compose.trees import Entries, Forest, tree_ensemble
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose import trees
-from forge.ops.compose.scores import TRANSFORMS, beside, best_label, class_labels, label_if, transformed
-from forge.ops.compose.trees import Entries, Forest, tree_ensemble
 
 ML_DOMAIN = "ai.onnx.ml"
 _MODES = {

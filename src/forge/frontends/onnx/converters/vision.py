@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge import dims
+from forge.compose import grids, windows
 from forge.dims import Dim
 from forge.errors import option
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose import grids, windows
 
 Ints = tuple[int, ...]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose.term import Term
+from forge.ops.core.term import Term
 
 _Fused = Callable[[Context, Value, Sequence[float]], Value]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge import dims
+from forge.compose import attention as layers
 from forge.dims import Dim
 from forge.errors import option
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters import contraction
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose import attention as layers
-from forge.ops.compose.term import Term
+from forge.ops.core.term import Term
 
 HIDDEN = -10000.0
 """What onnxruntime adds to scores of masked keys unless ``mask_filter_value`` says otherwise."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from forge.compose import norms
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters import contraction
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.microsoft.quantized import real
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose import norms
-from forge.ops.compose.term import Term
+from forge.ops.core.term import Term
 
 
 @converts("EmbedLayerNormalization", domain=DOMAIN)

@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass
 
 from forge import dims
+from forge.compose import attention as layers
+from forge.compose.caching import cache_update
+from forge.compose.norms import rms_norm
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose import attention as layers
-from forge.ops.compose.broadcast import with_equal_sizes
-from forge.ops.compose.caching import cache_update
-from forge.ops.compose.norms import rms_norm
-from forge.ops.compose.term import Term
+from forge.ops.core.broadcast import with_equal_sizes
+from forge.ops.core.term import Term
 
 
 @converts("RotaryEmbedding", domain=DOMAIN)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from forge.compose import norms
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters import normalization
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.microsoft.convolutions import channels_behind, channels_first
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
-from forge.ops.compose import norms
-from forge.ops.compose.term import Term
+from forge.ops.core.term import Term
 
 
 @converts("LayerNormalization", since=1, is_extension=True)

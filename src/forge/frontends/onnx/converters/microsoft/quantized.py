@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from forge import dtypes
+from forge.compose import quantized, windows
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters import pooling, quantization
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.microsoft.activations import softmax_behind
 from forge.frontends.onnx.converters.microsoft.convolutions import channels_behind, channels_first
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose import quantized, windows
-from forge.ops.compose.broadcast import with_equal_sizes
+from forge.ops.core.broadcast import with_equal_sizes
 
 Ints = tuple[int, ...]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge import dims
+from forge.compose import quantized
+from forge.compose.products import matmul
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters import quantization
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.microsoft.attention import HIDDEN, check_options, head_sizes, projected_attention
 from forge.frontends.onnx.converters.microsoft.convolutions import channels_behind, channels_first
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose import quantized
-from forge.ops.compose.products import matmul
-from forge.ops.compose.term import Term
+from forge.ops.core.term import Term
 
 Ints = tuple[int, ...]
 

@@ -10,7 +10,7 @@ from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters import creation, indexing, movement, vision
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.registry import converts
-from forge.ops.compose.term import Term
+from forge.ops.core.term import Term
 
 
 @converts("SampleOp", domain=DOMAIN)

@@ -1,0 +1,29 @@
+"""Matrix products of operands of any rank."""
+
+from __future__ import annotations
+
+from forge.ir.nodes import Value
+from forge.ops.core.broadcast import for_product
+from forge.ops.core.composer import Composer
+
+
+def matmul(g: Composer, a: Value, b: Value) -> Value:
+    """NumPy's product: vectors stand for matrices of one row or column, leading axes broadcast.
+
+    Raises:
+        OpAttributeInvalid: an operand is a scalar.
+    """
+    if a.rank == 0 or b.rank == 0:
+        raise g.invalid("got a scalar; expected rank 1 or more")
+    left = g.reshape(a, (1, *a.shape)) if a.rank == 1 else a
+    right = g.reshape(b, (*b.shape, 1)) if b.rank == 1 else b
+    result = g.call("nn.matmul", *for_product(g.builder, left, right))
+    shape = list(result.shape)
+    if b.rank == 1:
+        del shape[-1]
+    if a.rank == 1:
+        del shape[-1 if b.rank == 1 else -2]
+    return g.reshape(result, shape)
+
+
+__all__ = ["matmul"]

@@ -1,0 +1,222 @@
+"""Resizing of images along any axes.
+
+An axis is resized by reading a few neighbours of each source position and adding them with weights; the positions and weights
+are known when the sizes are, so they are constants of the graph. Axes are independent of each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from forge import dims
+from forge.compose import resize_dynamic as dynamic
+from forge.compose.resize_rules import MODES, Array, AxisPlan, Method, nearest_indices, neighbours, source_positions
+from forge.dims import Dim
+from forge.errors import option
+from forge.ir.nodes import Value
+from forge.ops.core.composer import Composer
+
+MAX_TAPS_READ_SINGLY = 4
+MAX_SCALE = float(1 << 32)
+MAX_POSITIONS, MAX_MATRIX = 1 << 22, 1 << 26
+"""Elements of an axis, and weights, that are tabulated."""
+
+
+def resize(
+    g: Composer,
+    x: Value,
+    places: list[int],
+    method: Method,
+    *,
+    scales: Value | None = None,
+    sizes: Value | None = None,
+    roi: Value | None = None,
+    policy: str = "stretch",
+) -> Value:
+    """``x`` resized along the axes ``places``, by ``scales`` or to ``sizes``, vectors with a number for each axis.
+
+    A scale gives floor(size * scale) elements. ``roi``, for tf_crop_and_resize: the starts of all axes, then their ends, 1 being
+    the last element. ``policy``: stretch, or one scale for all axes with which sizes are not_larger or not_smaller. What
+    arrives at run time is computed by the graph.
+
+    Raises:
+        OpAttributeInvalid: an unknown mode, neither scales nor sizes, or numbers that do not fit the axes.
+    """
+    if method.mode not in MODES:
+        raise g.invalid(f"attribute 'mode': got {method.mode!r}; expected one of {', '.join(MODES)}")
+    by_size = sizes is not None and sizes.shape != (0,)
+    given = sizes if by_size else scales
+    if given is None or given.shape == (0,):
+        raise g.invalid("got neither scales nor sizes; expected one of them")
+    crop = method.coordinates == "tf_crop_and_resize"
+    known = g.dims(given) if by_size else g.array(given)
+    corners = _roi(g, roi, len(places)) if crop else None
+    if known is None or (crop and corners is None):
+        return _at_run_time(g, x, places, roi if crop else None, given, by_size, policy, method)
+    if by_size:
+        plans = _plans_by_size(g, x, places, g.dims(given) or (), policy, corners)
+    else:
+        plans = _plans_by_scale(g, x, places, [float(s) for s in np.asarray(known).ravel()], corners)
+    changed = [p for p in plans if crop or not (dims.equal(p.size, p.target) and p.scale in (None, 1.0))]
+    if not all(isinstance(p.size, int) and isinstance(p.target, int) for p in changed):
+        return _at_run_time(g, x, places, roi if crop else None, given, by_size, policy, method)
+    return resized(g, x, changed, method)
+
+
+def _at_run_time(
+    g: Composer, x: Value, places: list[int], roi: Value | None, given: Value, by_size: bool, policy: str, method: Method
+) -> Value:
+    sizes = [dynamic.extent(g, x, axis) for axis in places]
+    numbers = [dynamic.element(g, given, i) for i in range(len(places))]
+    scales = [n / size for n, size in zip(numbers, sizes)] if by_size else numbers
+    if by_size and policy != "stretch":
+        chosen = scales[0]
+        for scale in scales[1:]:
+            chosen = chosen.minimum(scale) if policy == "not_larger" else chosen.maximum(scale)
+        scales = [chosen] * len(scales)
+        numbers = [(chosen * size + 0.5).floor() for size in sizes]
+    axes = []
+    for i, axis in enumerate(places):
+        corners = (None, None) if roi is None else (dynamic.element(g, roi, i), dynamic.element(g, roi, i + len(places)))
+        target = numbers[i] if by_size else (sizes[i] * scales[i]).floor()
+        if corners[0] is not None and corners[1] is not None and not by_size:
+            target = (sizes[i] * (corners[1] - corners[0]) * scales[i]).floor()
+        axes.append(dynamic.RuntimeAxis(axis, sizes[i], target.cast("int64"), scales[i], *corners))
+    return dynamic.resize_axes(g, x, axes, method)
+
+
+def _roi(g: Composer, roi: Value | None, count: int) -> list[tuple[float, float]] | None:
+    known = g.array(roi)
+    if roi is None or roi.shape != (2 * count,):
+        raise g.invalid(f"roi: expected {2 * count} numbers, the starts and ends of {count} axes")
+    return None if known is None else [(float(known[i]), float(known[i + count])) for i in range(count)]
+
+
+def _plans_by_scale(
+    g: Composer, x: Value, places: Sequence[int], scales: Sequence[float], corners: list[tuple[float, float]] | None
+) -> list[AxisPlan]:
+    """Axes with the targets floor(size * scale)."""
+    if len(scales) != len(places) or not all(0 < s <= MAX_SCALE for s in scales):
+        raise g.invalid(f"scales: got {list(scales)}; expected {len(places)} positive numbers, at most {MAX_SCALE}")
+    found = []
+    for i, (axis, scale) in enumerate(zip(places, scales)):
+        part = corners[i] if corners else (0.0, 1.0)
+        ratio = Fraction(scale).limit_denominator(1 << 16)
+        covered = Fraction(part[1] - part[0]).limit_denominator(1 << 16) if corners else 1
+        exact = ratio * covered
+        found.append(
+            AxisPlan(axis, x.shape[axis], dims.floordiv(x.shape[axis] * exact.numerator, exact.denominator), scale, part)
+        )
+    return found
+
+
+def _plans_by_size(
+    g: Composer, x: Value, places: Sequence[int], targets: Sequence[Dim], policy: str, corners: list[tuple[float, float]] | None
+) -> list[AxisPlan]:
+    """Axes with given targets."""
+    if len(targets) != len(places) or any(isinstance(t, int) and t < 0 for t in targets):
+        raise g.invalid(f"sizes: got {list(targets)}; expected {len(places)} sizes")
+    sizes = [x.shape[axis] for axis in places]
+    scales = [_ratio(size, target) for size, target in zip(sizes, targets)]
+    if policy != "stretch":
+        targets, scales = _keeping_aspect(g, sizes, scales, policy)
+    return [
+        AxisPlan(axis, sizes[i], targets[i], scales[i], corners[i] if corners else (0.0, 1.0)) for i, axis in enumerate(places)
+    ]
+
+
+def _ratio(size: Dim, target: Dim) -> float | None:
+    return target / size if isinstance(size, int) and isinstance(target, int) and size else None
+
+
+def _keeping_aspect(
+    g: Composer, sizes: Sequence[Dim], scales: Sequence[float | None], policy: str
+) -> tuple[list[Dim], list[float | None]]:
+    """Targets and scales with one scale for all axes, the smallest or the largest."""
+    if policy not in ("not_larger", "not_smaller"):
+        raise g.invalid(f"attribute 'keep_aspect_ratio_policy': got {policy!r}; expected stretch, not_larger or not_smaller")
+    known = [s for s in scales if s is not None]
+    if len(known) != len(scales):
+        raise g.unsupported(
+            f"attribute 'keep_aspect_ratio_policy': {policy!r} with symbolic sizes; expected numbers; pass {option('shape=')}"
+        )
+    scale = min(known) if policy == "not_larger" else max(known)
+    return [math.floor(scale * size + 0.5) for size in sizes if isinstance(size, int)], [scale] * len(scales)
+
+
+def resized(g: Composer, x: Value, plans: Sequence[AxisPlan], method: Method) -> Value:
+    """``x`` resized along each axis of ``plans``, whose sizes are numbers."""
+    narrow = x.dtype
+    if method.mode != "nearest" and narrow not in ("float32", "float64"):
+        x = g.cast(x, "float32")
+    for plan in plans:
+        x = _resize_axis(g, x, plan, method)
+    if method.coordinates == "tf_crop_and_resize":
+        x = _extrapolated(g, x, plans, method)
+    return g.cast(x, narrow)
+
+
+def _resize_axis(g: Composer, x: Value, plan: AxisPlan, method: Method) -> Value:
+    size, target, scale = plan.size, plan.target, plan.scale
+    assert isinstance(size, int) and isinstance(target, int) and scale is not None
+    if size == 0 and target != 0:
+        raise g.invalid(f"axis {plan.axis} has size 0; expected elements to resize")
+    if target > MAX_POSITIONS or (method.antialias and method.mode != "nearest" and size > MAX_POSITIONS):
+        raise g.unsupported(
+            f"axis {plan.axis}: resizes {size} elements to {target}; expected at most {MAX_POSITIONS}; split the tensor before"
+        )
+    positions = source_positions(g, method.coordinates, size, target, scale, plan.roi)
+    if method.mode == "nearest":
+        indices = np.clip(nearest_indices(g, positions, method.nearest), 0, max(size - 1, 0)).astype(np.int64)
+        return g.call("take", x, g.constant(indices), axis=plan.axis, mode="fast")
+    indices, weights = neighbours(positions, size, scale, method)
+    if len(weights) <= MAX_TAPS_READ_SINGLY:
+        return _weighted_reads(g, x, plan.axis, indices, weights)
+    if target * size > MAX_MATRIX:
+        raise g.unsupported(
+            f"axis {plan.axis}: antialiasing of {size} elements to {target} takes a matrix of {target * size} weights; expected "
+            f"at most {MAX_MATRIX}; shrink in steps"
+        )
+    matrix = np.zeros((target, size))
+    np.add.at(matrix, (np.arange(target)[None, :].repeat(len(weights), 0), indices), weights)
+    return _along_last(g, x, plan.axis, matrix)
+
+
+def _weighted_reads(g: Composer, x: Value, axis: int, indices: Array, weights: Array) -> Value:
+    shape = [1] * x.rank
+    shape[axis] = indices.shape[1]
+    total: Value | None = None
+    for positions, factors in zip(indices, weights):
+        part = g.call("take", x, g.constant(positions), axis=axis, mode="fast")
+        part = g.call("multiply", part, g.constant(factors.reshape(shape), x.dtype))
+        total = part if total is None else g.call("add", total, part)
+    assert total is not None
+    return total
+
+
+def _along_last(g: Composer, x: Value, axis: int, matrix: Array) -> Value:
+    """``matrix`` applied to each vector along ``axis``."""
+    order = [i for i in range(x.rank) if i != axis] + [axis]
+    moved = x if axis == x.rank - 1 else g.call("transpose", x, axes=tuple(order))
+    result = g.call("nn.dense", moved, g.constant(matrix, x.dtype), units=len(matrix))
+    return result if axis == x.rank - 1 else g.call("transpose", result, axes=tuple(int(i) for i in np.argsort(order)))
+
+
+def _extrapolated(g: Composer, x: Value, plans: Sequence[AxisPlan], method: Method) -> Value:
+    """``x`` with the extrapolation value where a position lies outside of the operand."""
+    for plan in plans:
+        assert isinstance(plan.size, int) and isinstance(plan.target, int) and plan.scale is not None
+        positions = source_positions(g, method.coordinates, plan.size, plan.target, plan.scale, plan.roi)
+        outside = (positions < 0) | (positions > plan.size - 1)
+        if outside.any():
+            shape = [1] * x.rank
+            shape[plan.axis] = plan.target
+            x = g.call("where", g.constant(outside.reshape(shape)), g.scalar(method.extrapolation, x), x)
+    return x
+
+
+__all__ = ["AxisPlan", "Method", "resize", "resized"]

@@ -1,0 +1,72 @@
+"""Probabilities of classes from those of pairs of classes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forge.ir.op import Accuracy, Kind, NoAttrs, Operand
+from forge.ir.types import TensorType
+from forge.ops.core.inference import expect_dtype, expect_rank, fail, tensor, unify_dim
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array, Arrays, Regions, Types, Values
+
+ROUNDS = 100
+"""At most."""
+PRECISION = 0.005
+"""Times 1 / classes: the error at which the search ends."""
+MOST_CLASSES = 4096
+
+
+@register
+class PairwiseCoupling(Op[NoAttrs]):
+    """Probabilities p of k classes for every row of data (rows, k, k), where data[n, i, j] is that of i if only i and j compete.
+
+    p minimises the sum over pairs of (data[n, j, i] p[i] - data[n, i, j] p[j])^2 with the sum of p being 1, by the method of Wu,
+    Lin and Weng: from equal probabilities, one class after the other, until no equation errs by 0.005 / k or for 100 rounds. The
+    diagonal of data is not read.
+    """
+
+    name = "pairwise_coupling"
+    operands = (Operand("data"),)
+    kind = Kind.ANCHOR
+    kernel = "pairwise_coupling"
+    accuracy = Accuracy.ACCUMULATING
+
+    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        expect_dtype(self.name, data, "data", "float32 or float64")
+        expect_rank(self.name, data, "data", 3)
+        classes = unify_dim(self.name, data.shape[1], data.shape[2], "numbers of classes")
+        if not isinstance(classes, int) or not 1 <= classes <= MOST_CLASSES:
+            raise fail(self.name, "number of classes", classes, f"one that is known when compiling, 1 to {MOST_CLASSES}")
+        return [TensorType((data.shape[0], classes), data.dtype)]
+
+    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
+        (data,) = operands
+        result = np.empty(data.shape[:2], data.dtype)
+        for n, pairs in enumerate(data):
+            result[n] = _coupled(pairs)
+        return [result]
+
+
+def _coupled(pairs: Array) -> Array:
+    classes = len(pairs)
+    q = -pairs * pairs.T
+    for t in range(classes):
+        q[t, t] = sum((pairs[j, t] ** 2 for j in range(classes) if j != t), pairs.dtype.type(0))
+    p = np.full(classes, 1 / classes, pairs.dtype)
+    for _ in range(ROUNDS):
+        slope = q @ p
+        total = p @ slope
+        if np.abs(slope - total).max() < PRECISION / classes:
+            break
+        for t in range(classes):
+            step = (total - slope[t]) / q[t, t]
+            p[t] += step
+            total = (total + step * (step * q[t, t] + 2 * slope[t])) / (1 + step) ** 2
+            slope = (slope + step * q[t]) / (1 + step)
+            p /= 1 + step
+    return p
+
+
+__all__ = ["PRECISION", "PairwiseCoupling", "ROUNDS"]

@@ -1,0 +1,261 @@
+"""Control flow: if, loop, scan.
+
+Regions are closed: what they use from outside arrives as operands, and as the last inputs of the region's graph, in
+the same order. Sizes that differ between branches or iterations are new symbols outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge import dims, dtypes
+from forge.dims import Dim
+from forge.ir.nodes import Graph
+from forge.ir.op import Kind, NoAttrs, Operand, RegionRunner
+from forge.ir.shapes import fresh_symbol, known_dims
+from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType, symbols
+from forge.ops.core.inference import expect_dtype, fail, normalize_axis, tensor
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array, Arrays, Regions, Types, Values
+
+
+def visible_symbols(operands: Values) -> set[str]:
+    """Symbols that mean something outside the region."""
+    return {s for v in operands if v is not None for s in symbols(v.type)}
+
+
+def _dim(a: Dim, b: Dim, visible: set[str]) -> Dim:
+    known = dims.equal(a, b) and set(dims.symbols(a)) <= visible
+    return a if known else fresh_symbol("joined")
+
+
+def join(op: str, a: Type, b: Type, visible: set[str]) -> Type:
+    """A type that holds values of both types.
+
+    Raises:
+        TypeInferenceError: there is none.
+    """
+    match a, b:
+        case UnrankedType(is_absent=True), (TensorType() | UnrankedType()) if a.dtype == b.dtype:
+            return b
+        case (TensorType() | UnrankedType()), UnrankedType(is_absent=True) if a.dtype == b.dtype:
+            return a
+        case TensorType(), TensorType() if a.dtype == b.dtype:
+            if a.rank != b.rank:
+                return UnrankedType(a.dtype)
+            return TensorType(tuple(_dim(x, y, visible) for x, y in zip(a.shape, b.shape, strict=True)), a.dtype)
+        case (TensorType() | UnrankedType()), (TensorType() | UnrankedType()) if a.dtype == b.dtype:
+            return UnrankedType(a.dtype)
+        case SequenceType(), SequenceType():
+            return SequenceType(join(op, a.element, b.element, visible))
+        case OptionalType(), OptionalType():
+            return OptionalType(join(op, a.element, b.element, visible))
+    if a != b:
+        raise fail(op, "types do not fit together", f"{a} and {b}", "equal kinds and element types")
+    return a
+
+
+def check_inputs(op: str, region: Graph, own: int, captured: int) -> None:
+    """Checks the number of inputs of a region's graph."""
+    if len(region.inputs) != own + captured:
+        raise fail(op, "inputs of the region", len(region.inputs), f"{own} and {captured} captured ones")
+
+
+def scalar_bool(value: Any) -> bool:
+    return bool(np.asarray(value).reshape(-1)[0])
+
+
+@register
+class If(Op[NoAttrs]):
+    """The results of then_branch where condition holds, else of else_branch, on the captured operands."""
+
+    name = "if"
+    operands = (Operand("condition"), Operand("captured", variadic=True))
+    regions = ("then_branch", "else_branch")
+    kind = Kind.OPAQUE
+
+    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
+        condition = tensor(self.name, operands[0], "condition")
+        expect_dtype(self.name, condition, "condition", "bool")
+        if len(regions) != 2:
+            raise fail(self.name, "regions", len(regions), "then_branch and else_branch")
+        for region in regions:
+            check_inputs(self.name, region, 0, len(operands) - 1)
+        first, second = ([v.type for v in r.outputs] for r in regions)
+        if len(first) != len(second):
+            raise fail(self.name, "numbers of results of the branches", f"{len(first)} and {len(second)}", "equal numbers")
+        visible = visible_symbols(operands)
+        return [join(self.name, a, b, visible) for a, b in zip(first, second, strict=True)]
+
+    def reference_regions(self, operands: Arrays, attrs: NoAttrs, regions: Regions, run: RegionRunner) -> Arrays:
+        return run(regions[0] if scalar_bool(operands[0]) else regions[1], operands[1:])
+
+
+@dataclass(frozen=True)
+class LoopAttrs:
+    num_carried: int = 0
+
+
+@register
+class Loop(Op[LoopAttrs]):
+    """Runs body while its condition holds, at most max_trip times.
+
+    body(iteration, condition, carried.., captured..) gives (condition, carried.., scanned..). The results are the
+    last values of the ``num_carried`` carried ones, then every scanned one of all iterations along a new first
+    dimension. Without max_trip only the condition ends the loop, without condition only max_trip (what the body gives
+    for it is ignored).
+    """
+
+    name = "loop"
+    operands = (Operand("max_trip", optional=True), Operand("condition", optional=True), Operand("values", variadic=True))
+    Attrs = LoopAttrs
+    regions = ("body",)
+    kind = Kind.OPAQUE
+
+    def infer(self, operands: Values, attrs: LoopAttrs, regions: Regions = ()) -> Types:
+        body = _only(self.name, regions)
+        carried, values = attrs.num_carried, operands[2:]
+        if len(values) < carried:
+            raise fail(self.name, "carried values", len(values), carried)
+        check_inputs(self.name, body, 2 + carried, len(values) - carried)
+        if len(body.outputs) < 1 + carried:
+            raise fail(self.name, "results of the body", len(body.outputs), f"a condition and {carried} carried values")
+        visible = visible_symbols(operands)
+        starts = [v.type for v in values[:carried] if v is not None]
+        ends = [v.type for v in body.outputs[1 : 1 + carried]]
+        trips = self._trips(operands)
+        return [
+            *(join(self.name, a, b, visible) for a, b in zip(starts, ends, strict=True)),
+            *(stacked(self.name, v.type, trips, visible) for v in body.outputs[1 + carried :]),
+        ]
+
+    @staticmethod
+    def _trips(operands: Values) -> Dim:
+        known = known_dims(operands[0]) if operands[1] is None else None
+        return fresh_symbol("trips") if known is None else dims.maximum(0, known.reshape(-1)[0])
+
+    def reference_regions(self, operands: Arrays, attrs: LoopAttrs, regions: Regions, run: RegionRunner) -> Arrays:
+        body, carried = regions[0], list(operands[2 : 2 + attrs.num_carried])
+        captured = operands[2 + attrs.num_carried :]
+        limit = None if operands[0] is None else int(np.asarray(operands[0]).reshape(-1)[0])
+        running = operands[1] is None or scalar_bool(operands[1])
+        scanned: list[list[Any]] = [[] for _ in body.outputs[1 + attrs.num_carried :]]
+        iteration = 0
+        while running and (limit is None or iteration < limit):
+            condition, *rest = run(body, [np.array(iteration), np.array(running), *carried, *captured])
+            carried = rest[: attrs.num_carried]
+            for column, value in zip(scanned, rest[attrs.num_carried :], strict=True):
+                column.append(value)
+            running = operands[1] is None or scalar_bool(condition)
+            iteration += 1
+        types = [v.type for v in body.outputs[1 + attrs.num_carried :]]
+        return [*carried, *(stack_values(c, t) for c, t in zip(scanned, types, strict=True))]
+
+
+def _only(op: str, regions: Regions) -> Graph:
+    if len(regions) != 1:
+        raise fail(op, "regions", len(regions), 1)
+    return regions[0]
+
+
+def stacked(op: str, element: Type, count: Dim, visible: set[str]) -> TensorType:
+    """The type of ``count`` values of type ``element`` along a new first dimension."""
+    if not isinstance(element, TensorType):
+        raise fail(op, "a value of all iterations", element, "a tensor of known rank")
+    return TensorType((count, *(_dim(d, d, visible) for d in element.shape)), element.dtype)
+
+
+def stack_values(values: Sequence[Array], element: Type) -> Array:
+    """The values along a new first dimension; unknown sizes of none are 0."""
+    assert isinstance(element, TensorType)
+    if values:
+        return np.stack(values)
+    shape = (0, *(d if isinstance(d, int) else 0 for d in element.shape))
+    return np.zeros(shape, dtypes.numpy_dtype(element.dtype))
+
+
+@dataclass(frozen=True)
+class ScanAttrs:
+    num_states: int = 0
+    num_scan_inputs: int = 1
+    input_axes: tuple[int, ...] | None = None
+    input_directions: tuple[int, ...] | None = None
+    output_axes: tuple[int, ...] | None = None
+    output_directions: tuple[int, ...] | None = None
+
+
+@register
+class Scan(Op[ScanAttrs]):
+    """Runs body once for every slice of the scan inputs.
+
+    body(states.., slices.., captured..) gives (states.., scanned..). Operands: ``num_states`` first states,
+    ``num_scan_inputs`` tensors that are sliced along ``input_axes`` (0), forwards (direction 0) or backwards (1),
+    captured values. Results: the last states, then every scanned value of all iterations along a new dimension
+    ``output_axes`` (0), in order or in reverse.
+    """
+
+    name = "scan"
+    operands = (Operand("values", variadic=True),)
+    Attrs = ScanAttrs
+    regions = ("body",)
+    kind = Kind.OPAQUE
+
+    def infer(self, operands: Values, attrs: ScanAttrs, regions: Regions = ()) -> Types:
+        body, states, scans = _only(self.name, regions), attrs.num_states, attrs.num_scan_inputs
+        if len(operands) < states + scans or scans < 1:
+            raise fail(self.name, "operands", len(operands), f"{states} states and at least one scan input")
+        check_inputs(self.name, body, states + scans, len(operands) - states - scans)
+        inputs = [tensor(self.name, v, "scan input") for v in operands[states : states + scans]]
+        axes = _per_value(attrs.input_axes, scans)
+        length = inputs[0].shape[normalize_axis(self.name, axes[0], inputs[0].rank)]
+        for type_, axis in zip(inputs, axes, strict=True):
+            if dims.different(type_.shape[normalize_axis(self.name, axis, type_.rank)], length):
+                raise fail(self.name, "length of a scan input", type_, length)
+        visible = visible_symbols(operands)
+        starts = [v.type for v in operands[:states] if v is not None]
+        ends = [v.type for v in body.outputs[:states]]
+        joined = [join(self.name, a, b, visible) for a, b in zip(starts, ends, strict=True)]
+        return [*joined, *self._scanned(body, attrs, length, visible)]
+
+    def _scanned(self, body: Graph, attrs: ScanAttrs, length: Dim, visible: set[str]) -> list[Type]:
+        outputs = body.outputs[attrs.num_states :]
+        found: list[Type] = []
+        for value, axis in zip(outputs, _per_value(attrs.output_axes, len(outputs)), strict=True):
+            type_ = stacked(self.name, value.type, length, visible)
+            shape = list(type_.shape[1:])
+            shape.insert(normalize_axis(self.name, axis, type_.rank), length)
+            found.append(TensorType(tuple(shape), type_.dtype))
+        return found
+
+    def reference_regions(self, operands: Arrays, attrs: ScanAttrs, regions: Regions, run: RegionRunner) -> Arrays:
+        body, count = regions[0], attrs.num_scan_inputs
+        states = list(operands[: attrs.num_states])
+        inputs = self._sliced(operands[attrs.num_states : attrs.num_states + count], attrs)
+        captured = operands[attrs.num_states + count :]
+        outputs = body.outputs[attrs.num_states :]
+        scanned: list[list[Array]] = [[] for _ in outputs]
+        for slices in zip(*inputs, strict=True):
+            results = run(body, [*states, *slices, *captured])
+            states = results[: attrs.num_states]
+            for column, value in zip(scanned, results[attrs.num_states :], strict=True):
+                column.append(value)
+        axes, directions = (_per_value(a, len(outputs)) for a in (attrs.output_axes, attrs.output_directions))
+        stacks = [stack_values(c[::-1] if d else c, v.type) for c, d, v in zip(scanned, directions, outputs, strict=True)]
+        return [*states, *(np.moveaxis(s, 0, axis) for s, axis in zip(stacks, axes, strict=True))]
+
+    @staticmethod
+    def _sliced(inputs: Sequence[Array], attrs: ScanAttrs) -> list[list[Array]]:
+        axes, directions = (_per_value(a, len(inputs)) for a in (attrs.input_axes, attrs.input_directions))
+        rows = [list(np.moveaxis(x, axis, 0)) for x, axis in zip(inputs, axes, strict=True)]
+        return [r[::-1] if d else r for r, d in zip(rows, directions, strict=True)]
+
+
+def _per_value(given: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
+    return given if given is not None else (0,) * count
+
+
+__all__ = ["If", "Loop", "Scan", "join", "stack_values", "visible_symbols"]

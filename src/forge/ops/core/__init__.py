@@ -1,0 +1,1 @@
+"""What operators are made of: the operator class, type inference, lowering, the NumPy meaning of arithmetic."""

@@ -1,0 +1,31 @@
+"""Short names for the types in the signatures of operators' methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from forge.ir.nodes import Graph, Value
+from forge.ir.op import ReferenceValue
+from forge.ir.types import TensorType, Type
+from forge.te import Tensor
+
+Array = np.ndarray[Any, Any]
+DimArray = Array | None  # dtype object, of dimensions; None when unknown
+Values = Sequence[Value | None]  # operands
+Regions = Sequence[Graph]
+Types = Sequence[Type]  # of the results
+OperandTypes = Sequence[Type | None]
+Arrays = Sequence[ReferenceValue]  # operands or results of ``reference``
+DimArrays = Sequence[DimArray]  # operands of ``evaluate_dims``
+Tensors = Sequence[Tensor | None]  # operands of ``lower``
+Lowered = Sequence[Tensor]  # results of ``lower``
+TensorTypes = Sequence[TensorType]  # types of the results of ``lower``
+
+
+__all__ = [
+    "Array", "Arrays", "DimArray", "DimArrays", "Lowered", "OperandTypes", "Regions", "TensorTypes", "Tensors", "Types",
+    "Values",
+]

@@ -1,0 +1,37 @@
+"""Elements of string tensors as Python strings, and as the bytes that compiled code reads."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from forge.ops.core.signatures import Array
+
+ESCAPED = re.compile("[\udc80-\udcff]")
+
+
+def text_of(value: object) -> str:
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else whole(str(value))
+
+
+def whole(text: str) -> str:
+    """``text`` in which bytes that are no UTF-8 by themselves, but are together, are the characters that they make."""
+    if text.isascii() or not ESCAPED.search(text):
+        return text
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+
+
+def texts(data: Array) -> list[str]:
+    """The elements as ``str``, in row-major order."""
+    return [text_of(v) for v in data.reshape(-1).tolist()]
+
+
+def packed(array: Array) -> Array:
+    """The operand of ``string.unpack`` that stands for ``array``."""
+    encoded = [text.encode("utf-8", "surrogateescape") for text in texts(array)]
+    ends = np.cumsum([len(e) for e in encoded], dtype=np.int64)
+    return np.frombuffer(ends.tobytes() + b"".join(encoded), np.uint8)
+
+
+__all__ = ["packed", "texts"]

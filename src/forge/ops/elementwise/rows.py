@@ -1,0 +1,167 @@
+"""Elementwise operators are rows of a table; this is the class that a row becomes.
+
+A row's ``reference`` and ``lower`` take one array or expression per operand, and the attributes by keyword. Operands
+broadcast as in NumPy and have equal element types.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge import dtypes, te
+from forge.ir.builder import Builder
+from forge.ir.nodes import Value
+from forge.ir.op import Accuracy, Category, Kind, NoAttrs, Operand, Precision, Trait
+from forge.ir.types import TensorType
+from forge.ops.core.inference import broadcast_shapes, expect_dtype, same_dtype, tensors
+from forge.ops.core.op import Op, register
+from forge.ops.core.scalar_math import widen_all
+from forge.ops.core.signatures import (
+    Array,
+    Arrays,
+    DimArray,
+    DimArrays,
+    Lowered,
+    OperandTypes,
+    Regions,
+    Tensors,
+    TensorTypes,
+    Types,
+    Values,
+)
+from forge.te import Expr, Tensor
+
+
+@dataclass(frozen=True)
+class Row:
+    """One elementwise operator.
+
+    ``doc`` is its equation. ``accepts`` is a class of ``infer_helpers.DTYPE_CLASSES``; ``result`` is "same", "real" (the type
+    of the parts of complex operands, else the same), "complex" (of operands that are parts) or a dtype. ``dims`` is its meaning
+    on dimensions, which may return None (undecidable). ``on_complex`` is the accuracy on complex operands where it
+    differs; ``on_strings`` the operator that takes its place in compiled code where operands are strings. ``precision`` and
+    ``category`` are as for every operator; None: derived.
+    """
+
+    name: str
+    doc: str
+    reference: Callable[..., Any]
+    lower: Callable[..., Expr]
+    operands: tuple[str, ...] = ("data",)
+    accepts: str = "numeric"
+    result: str = "same"
+    accuracy: Accuracy = Accuracy.ROUNDING
+    attrs: type[Any] = NoAttrs
+    traits: Trait = Trait.NONE
+    dims: Callable[..., Any] | None = None
+    flops: int = 1
+    on_complex: Accuracy | None = None
+    on_strings: str | None = None
+    precision: Precision | None = None
+    category: Category | None = None
+
+
+class Elementwise(Op[Any]):
+    """An operator that a ``Row`` describes."""
+
+    kind = Kind.ELEMENTWISE
+    row: Row
+
+    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
+        types = tensors(self.name, operands)
+        for type_, operand in zip(types, self.operands):
+            expect_dtype(self.name, type_, operand.name, self.row.accepts)
+        dtype = same_dtype(self.name, types)
+        shape = broadcast_shapes(self.name, *[t.shape for t in types])
+        dtype = _result_dtype(self.row.result, dtype)
+        return [next((t for t in types if t.shape == shape and t.dtype == dtype), None) or TensorType(shape, dtype)]
+
+    def accuracy_on(self, dtype: str) -> Accuracy:
+        return self.row.on_complex or self.accuracy if dtypes.is_complex(dtype) else self.accuracy
+
+    def reference(self, operands: Arrays, attrs: Any) -> Arrays:
+        return [self.row.reference(*(widen_all(x) for x in operands), **keywords(attrs))]
+
+    def lower(self, operands: Tensors, attrs: Any, results: TensorTypes) -> Lowered:
+        return [broadcast_compute(self.name, operands, results[0], lambda *x: self._body(x, attrs))]
+
+    def _body(self, x: Sequence[Expr], attrs: Any) -> Expr:
+        """The row's expression, of narrow floats in float32 throughout, so that constants and steps are not rounded to them.
+
+        What is one function of bfloat16 stays that: code generation has a form for it.
+        """
+        narrow = dtypes.is_float(x[0].dtype) and dtypes.bits(x[0].dtype) <= 16
+        plain = self.row.lower(*x, **keywords(attrs))
+        if not narrow or self.row.accuracy is not Accuracy.ROUNDING or self.row.result != "same" or _is_short(plain, x):
+            return plain
+        wide = self.row.lower(*(te.cast(v, "float32") for v in x), **keywords(attrs))
+        return te.cast(wide, x[0].dtype)
+
+    def decompose(self, builder: Builder, operands: Values, attrs: Any) -> Sequence[Value] | None:
+        if self.row.on_strings is None or not any(v is not None and v.dtype == "string" for v in operands):
+            return None
+        return [builder.call(self.row.on_strings, *operands)]
+
+    def evaluate_dims(self, operands: DimArrays, attrs: Any, types: OperandTypes) -> DimArray:
+        if self.row.dims is None or any(x is None for x in operands):
+            return None
+        return apply_dims(self.row.dims, *(x for x in operands if x is not None))
+
+    def flops(self, operands: Sequence[Any], attrs: Any, results: TensorTypes) -> Any:
+        return results[0].size * self.row.flops
+
+
+def _is_short(body: Expr, x: Sequence[Expr]) -> bool:
+    """Whether ``body`` is nothing but a function of operands ``x`` in bfloat16 that has a form for that type."""
+    direct = isinstance(body, te.Call) and body.name in te.BFLOAT16_INTRINSICS and body.args == tuple(x)
+    return direct and x[0].dtype == "bfloat16"
+
+
+def _result_dtype(result: str, dtype: str) -> str:
+    if result == "real":
+        return dtypes.part(dtype) if dtypes.is_complex(dtype) else dtype
+    return {"same": dtype, "complex": dtypes.complex_of(dtype)}.get(result, result)
+
+
+def keywords(attrs: Any) -> Mapping[str, Any]:
+    """The attributes as keyword arguments."""
+    return {f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs)}
+
+
+def broadcast_compute(
+    name: str, operands: Sequence[Tensor | None], result: TensorType, body: Callable[..., Expr]
+) -> Tensor:
+    """The compute whose element is ``body`` of the broadcast elements of the operands."""
+    present = [t for t in operands if t is not None]
+    return te.compute(
+        result.shape, lambda *i: body(*(te.broadcast_read(t, i) for t in present)), _identifier(name), result.dtype
+    )
+
+
+def _identifier(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def register_rows(module: str, rows: Sequence[Row]) -> None:
+    """Makes and registers the operators of a table in ``module``."""
+    for row in rows:
+        members = {
+            "__doc__": row.doc, "name": row.name, "operands": tuple(Operand(n) for n in row.operands), "Attrs": row.attrs,
+            "traits": row.traits, "accuracy": row.accuracy, "row": row, "__module__": module,
+            **{fact: value for fact in ("precision", "category") if (value := getattr(row, fact)) is not None},
+        }
+        register(type(f"Elementwise_{_identifier(row.name)}", (Elementwise,), members))
+
+
+def apply_dims(function: Callable[..., Any], *arrays: Array) -> DimArray:
+    """``function`` of dimensions, element by element; None when one element is None."""
+    result = np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), dtype=object)
+    return None if any(v is None for v in result.flat) else result
+
+
+__all__ = ["Elementwise", "Row", "apply_dims", "broadcast_compute", "keywords", "register_rows"]

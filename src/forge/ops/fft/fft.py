@@ -1,0 +1,109 @@
+"""Fourier transforms of complex and real tensors, along several axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge import dims, dtypes
+from forge.dims import Dim
+from forge.ir.builder import Builder
+from forge.ir.nodes import Value
+from forge.ir.op import Accuracy, Operand
+from forge.ir.types import TensorType
+from forge.ops.core.inference import expect_dtype, fail, normalize_axes, tensor
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Arrays, Regions, TensorTypes, Types, Values
+from forge.ops.fft.dft import fft_flops
+
+
+@dataclass(frozen=True)
+class FftAttrs:
+    axes: tuple[int, ...] = (-1,)
+    lengths: tuple[Dim, ...] | None = None
+    inverse: bool = False
+    onesided: bool = False
+
+
+@register
+class Fft(Op[FftAttrs]):
+    """The discrete Fourier transform along ``axes``: sums of data[t] * exp(-2 pi i k t / length) along each in turn.
+
+    data is cut or padded with zeros to ``lengths`` (without them, its own). ``inverse``: the sign is positive and sums are
+    divided by the lengths. ``onesided``: a transform of real numbers gives the first length // 2 + 1 numbers along the last of
+    ``axes``; an inverse one takes those and gives real numbers, of own length 2 * (extent - 1). Other results are complex.
+    """
+
+    name = "fft.fft"
+    operands = (Operand("data"),)
+    Attrs = FftAttrs
+    kernel = "fft"
+    accuracy = Accuracy.ACCUMULATING
+
+    def infer(self, operands: Values, attrs: FftAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        expect_dtype(self.name, data, "data", "float or complex")
+        self._check(data, attrs)
+        shape = list(data.shape)
+        for axis, length in _axes(data, attrs):
+            shape[axis] = length
+        if attrs.onesided and not attrs.inverse:
+            last = _axes(data, attrs)[-1][0]
+            shape[last] = dims.floordiv(shape[last], 2) + 1
+        part = dtypes.part(data.dtype) if dtypes.is_complex(data.dtype) else data.dtype
+        real = attrs.inverse and attrs.onesided
+        return [TensorType(tuple(shape), part if real else dtypes.complex_of(part))]
+
+    def _check(self, data: TensorType, attrs: FftAttrs) -> None:
+        if not attrs.axes:
+            raise fail(self.name, "attribute axes", attrs.axes, "one axis or more")
+        if attrs.onesided and dtypes.is_complex(data.dtype) is not attrs.inverse:
+            wanted = "complex numbers for a one-sided inverse" if attrs.inverse else "real numbers for a one-sided transform"
+            raise fail(self.name, "operand 'data' has the wrong element type", data.dtype, wanted)
+        if attrs.lengths is not None and len(attrs.lengths) != len(attrs.axes):
+            raise fail(self.name, "attribute lengths", attrs.lengths, f"{len(attrs.axes)} numbers, one for each of axes")
+        for _, length in _axes(data, attrs):
+            if isinstance(length, int) and length < 1:
+                raise fail(self.name, "length of an axis", length, "a positive number")
+
+    def reference(self, operands: Arrays, attrs: FftAttrs) -> Arrays:
+        data = operands[0]
+        wide = data.astype(np.complex128 if np.iscomplexobj(data) else np.float64)
+        if attrs.onesided:
+            function = np.fft.irfftn if attrs.inverse else np.fft.rfftn
+        else:
+            function = np.fft.ifftn if attrs.inverse else np.fft.fftn
+        return [function(wide, attrs.lengths, attrs.axes)]  # type: ignore[arg-type]
+
+    def decompose(self, builder: Builder, operands: Values, attrs: FftAttrs) -> Sequence[Value] | None:
+        """One transform an axis; the one-sided one works on real numbers. Narrow floats become float32."""
+        data = operands[0]
+        assert data is not None
+        if data.dtype not in ("float32", "float64", "complex64", "complex128"):
+            data = builder.call("cast", data, dtype="float32")
+        elif len(attrs.axes) == 1:
+            return None
+        steps = _axes(data.tensor_type, attrs)
+        last, rest = steps[-1], steps[:-1]
+        for axis, length in [*rest, last] if attrs.inverse else [last, *rest]:
+            onesided = attrs.onesided and axis == last[0]
+            data = builder.call(self.name, data, axes=(axis,), lengths=(length,), inverse=attrs.inverse, onesided=onesided)
+        return [data]
+
+    def flops(self, operands: Sequence[Any], attrs: FftAttrs, results: TensorTypes) -> Any:
+        return sum(fft_flops(results[0].size, results[0].shape[axis]) for axis in attrs.axes)
+
+
+def _axes(data: TensorType, attrs: FftAttrs) -> list[tuple[int, Dim]]:
+    """Every axis and the length of its transform."""
+    axes = normalize_axes(Fft.name, attrs.axes, data.rank)
+    own = [data.shape[axis] for axis in axes]
+    if attrs.inverse and attrs.onesided:
+        own[-1] = (own[-1] - 1) * 2
+    return list(zip(axes, own if attrs.lengths is None else attrs.lengths, strict=True))
+
+
+__all__ = ["Fft"]

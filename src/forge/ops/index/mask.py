@@ -1,0 +1,110 @@
+"""Masks: sequence_mask, masked_scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge import dims, te
+from forge.ir.builder import Builder
+from forge.ir.nodes import Value
+from forge.ir.op import Kind, NoAttrs, Operand
+from forge.ops.core.inference import expect_dtype, expect_rank, fail, present, same_dtype, tensor, unify_dim
+from forge.ops.core.lowering import injective
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.te import Expr
+
+
+@dataclass(frozen=True)
+class SequenceMaskAttrs:
+    mask_value: float = 0.0
+    axis: int = 0
+
+
+@register
+class SequenceMask(Op[SequenceMaskAttrs]):
+    """data with ``mask_value`` at all positions along ``axis`` (0 or 1) from valid_length[b] on, b along the other of the two."""
+
+    name = "sequence_mask"
+    operands = (Operand("data"), Operand("valid_length"))
+    Attrs = SequenceMaskAttrs
+    kind = Kind.INJECTIVE
+
+    def infer(self, operands: Values, attrs: SequenceMaskAttrs, regions: Regions = ()) -> Types:
+        data, lengths = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "valid_length")
+        if attrs.axis not in (0, 1) or data.rank < 2:
+            raise fail(self.name, "attribute axis and rank of data", (attrs.axis, data.rank), "axis 0 or 1, rank 2 or more")
+        expect_dtype(self.name, lengths, "valid_length", "numeric")
+        expect_rank(self.name, lengths, "valid_length", 1)
+        unify_dim(self.name, lengths.shape[0], data.shape[1 - attrs.axis], "length of valid_length")
+        return [data]
+
+    def reference(self, operands: Arrays, attrs: SequenceMaskAttrs) -> Arrays:
+        data, lengths = operands[0].copy(), operands[1]
+        for b in range(len(lengths)):
+            rows = [slice(None), slice(None)]
+            rows[1 - attrs.axis] = b  # type: ignore[call-overload]
+            column = data[tuple(rows)]
+            column[np.arange(len(column)) >= lengths[b]] = attrs.mask_value
+        return [data]
+
+    def lower(self, operands: Tensors, attrs: SequenceMaskAttrs, results: TensorTypes) -> Lowered:
+        data, lengths = present(operands)
+        fill = te.const(attrs.mask_value, data.dtype)
+
+        def body(i: Sequence[Expr]) -> Expr:
+            limit = lengths[i[1 - attrs.axis]]
+            return te.select(te.cast(i[attrs.axis], "float64") < te.cast(limit, "float64"), data[tuple(i)], fill)
+
+        return [injective(self.name, results[0], body)]
+
+
+@register
+class MaskedScatter(Op[NoAttrs]):
+    """data with the elements where mask holds replaced by the first elements of source, in row-major order.
+
+    mask broadcasts to data; when source is used up, its last element is repeated.
+    """
+
+    name = "masked_scatter"
+    operands = (Operand("data"), Operand("mask"), Operand("source"))
+
+    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
+        data, mask, source = (tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True))
+        expect_dtype(self.name, mask, "mask", "bool")
+        same_dtype(self.name, [data, source])
+        for a, b in zip(reversed(mask.shape), reversed(data.shape), strict=False):
+            if not (isinstance(a, int) and a == 1):
+                unify_dim(self.name, a, b, "shapes of mask and data")
+        if mask.rank > data.rank:
+            raise fail(self.name, "rank of mask", mask.rank, f"at most {data.rank}")
+        return [data]
+
+    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
+        data, mask, source = operands
+        result, flat = data.copy(), source.reshape(-1)
+        mask = np.broadcast_to(mask, data.shape)
+        count = int(mask.sum())
+        if len(flat):
+            result[mask] = flat[np.minimum(np.arange(count), len(flat) - 1)]
+        return [result]
+
+    def decompose(self, builder: Builder, operands: Values, attrs: NoAttrs) -> Sequence[Value]:
+        data, mask, source = operands
+        assert data is not None and mask is not None and source is not None
+        if dims.equal(source.tensor_type.size, 0):
+            return [builder.call("copy", data)]
+        mask = builder.call("broadcast_to", mask, shape=data.shape)
+        running = builder.call("cumsum", builder.call("reshape", mask, newshape=(-1,)), axis=0, dtype="int64")
+        number = builder.call("subtract", running, builder.constant(1, "int64"))
+        number = builder.call("maximum", number, builder.constant(0, "int64"))
+        flat = builder.call("reshape", source, newshape=(-1,))
+        taken = builder.call("take", flat, number, axis=0, mode="clip")
+        taken = builder.call("reshape", taken, newshape=data.shape, allowzero=True)
+        return [builder.call("where", mask, taken, data)]
+
+
+__all__ = ["MaskedScatter", "SequenceMask"]

@@ -1,0 +1,61 @@
+"""Insertion of padding between elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forge import te
+from forge.ir.op import Kind, Operand
+from forge.ir.types import TensorType
+from forge.ops.core.inference import fail, same_dtype, tensor
+from forge.ops.core.lowering import injective, optional_operand, scalar
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.reduce.window import Ints, dilated, spread_out
+from forge.te import Expr
+
+
+@dataclass(frozen=True)
+class DilateAttrs:
+    strides: Ints
+    dilation_value: float = 0.0
+
+
+@register
+class Dilate(Op[DilateAttrs]):
+    """data with ``strides[k]`` - 1 elements between neighbours of dimension k; they hold ``dilation_value``, or operand value."""
+
+    name = "nn.dilate"
+    operands = (Operand("data"), Operand("value", optional=True))
+    Attrs = DilateAttrs
+    kind = Kind.INJECTIVE
+
+    def infer(self, operands: Values, attrs: DilateAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        if len(attrs.strides) != data.rank or any(s < 1 for s in attrs.strides):
+            raise fail(self.name, "attribute strides", attrs.strides, f"{data.rank} positive numbers")
+        if (value := optional_operand(operands, 1)) is not None:
+            same_dtype(self.name, [data, tensor(self.name, value, "value")])
+        shape = tuple(dilated(d, s) for d, s in zip(data.shape, attrs.strides, strict=True))
+        return [TensorType(shape, data.dtype)]
+
+    def reference(self, operands: Arrays, attrs: DilateAttrs) -> Arrays:
+        data, value = [*operands, None][:2]
+        return [spread_out(data, attrs.strides, attrs.dilation_value if value is None else value.reshape(()))]
+
+    def lower(self, operands: Tensors, attrs: DilateAttrs, results: TensorTypes) -> Lowered:
+        data, value = [*operands, None][:2]
+        assert data is not None
+        fill = te.const(attrs.dilation_value, data.dtype) if value is None else scalar(value)
+
+        def body(i: Sequence[Expr]) -> Expr:
+            on: Expr = te.const(True, "bool")
+            for x, stride in zip(i, attrs.strides, strict=True):
+                on = te.logical_and(on, (x % stride).eq(0)) if stride > 1 else on
+            return te.select(on, data[tuple(x // s for x, s in zip(i, attrs.strides, strict=True))], fill)
+
+        return [injective(self.name, results[0], body)]
+
+
+__all__ = ["Dilate"]

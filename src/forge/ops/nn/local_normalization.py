@@ -1,0 +1,121 @@
+"""Local response normalisation and L2 normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forge import te
+from forge.ir.op import Accuracy, Category, Kind, Operand
+from forge.ir.types import TensorType
+from forge.ops.core.inference import expect_dtype, fail, normalize_axes, normalize_axis, tensor_type
+from forge.ops.core.lowering import wide
+from forge.ops.core.op import Op, register
+from forge.ops.core.window_geometry import compute_dtype
+from forge.te import Expr, Tensor
+
+if TYPE_CHECKING:
+    from forge.ir.builder import Builder
+    from forge.ir.nodes import Graph, Value
+
+
+@dataclass(frozen=True)
+class LRNAttrs:
+    size: int = 5
+    axis: int = 1
+    bias: float = 2.0
+    alpha: float = 0.0001
+    beta: float = 0.75
+
+
+@register
+class LRN(Op[LRNAttrs]):
+    """``out = data / (bias + alpha / size * s) ** beta``, s = the sum of squares over ``size`` neighbours along ``axis``.
+
+    The window of element c is ``c - floor((size - 1) / 2)`` to ``c + ceil((size - 1) / 2)``, cut at the ends.
+    """
+
+    name = "nn.lrn"
+    operands = (Operand("data"),)
+    Attrs = LRNAttrs
+    accuracy = Accuracy.ACCUMULATING
+    kind = Kind.REDUCTION
+    category = Category.NORMALISATION
+
+    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+        data = tensor_type(self.name, "data", operands[0])
+        expect_dtype(self.name, data, "data", "float")
+        normalize_axis(self.name, attrs.axis, data.rank)
+        if attrs.size < 1:
+            raise fail(self.name, "size", attrs.size, "at least 1")
+        return [data]
+
+    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
+        x = np.moveaxis(wide(operands[0]), attrs.axis, 0)
+        total = np.zeros_like(x)
+        for c in range(x.shape[0]):
+            first = max(0, c - (attrs.size - 1) // 2)
+            total[c] = np.sum(x[first : c + attrs.size // 2 + 1] ** 2, axis=0)
+        y = x / (attrs.bias + attrs.alpha / attrs.size * total) ** attrs.beta
+        return [np.moveaxis(y, 0, attrs.axis)]
+
+    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+        (data,) = operands
+        assert data is not None
+        axis, dtype = attrs.axis % data.ndim, compute_dtype(data.dtype)
+        r = te.reduce_axis(attrs.size, "r")
+
+        def squares(*i: Expr) -> Expr:
+            at = i[axis] + r.var - (attrs.size - 1) // 2
+            value = te.cast(data[(*i[:axis], te.clamp(at, data.shape[axis]), *i[axis + 1 :])], dtype)
+            inside = te.logical_and(at >= 0, at < data.shape[axis])
+            return te.reduce("sum", te.select(inside, value * value, 0.0), [r])
+
+        total = te.compute(data.shape, squares, name="lrn_squares")
+
+        def result(*i: Expr) -> Expr:
+            base = total[i] * (attrs.alpha / attrs.size) + attrs.bias
+            return te.cast(te.cast(data[i], dtype) / te.call("pow", base, attrs.beta), data.dtype)
+
+        return [te.compute(data.shape, result, name="lrn")]
+
+    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+        return (2 * attrs.size + 4) * results[0].size
+
+
+@dataclass(frozen=True)
+class L2NormalizeAttrs:
+    eps: float
+    axis: tuple[int, ...] | None = None
+
+
+@register
+class L2Normalize(Op[L2NormalizeAttrs]):
+    """``out = data / sqrt(max(sum(data * data), eps))``, the sum over ``axis`` (None: all axes)."""
+
+    name = "nn.l2_normalize"
+    operands = (Operand("data"),)
+    Attrs = L2NormalizeAttrs
+    accuracy = Accuracy.ACCUMULATING
+    category = Category.NORMALISATION
+
+    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+        data = tensor_type(self.name, "data", operands[0])
+        expect_dtype(self.name, data, "data", "float")
+        normalize_axes(self.name, attrs.axis, data.rank)
+        return [data]
+
+    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
+        x = wide(operands[0])
+        total = np.sum(x * x, axis=attrs.axis, keepdims=True)
+        return [x / np.sqrt(np.maximum(total, x.dtype.type(attrs.eps)))]
+
+    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: Any) -> Sequence[Value]:
+        (data,) = operands
+        assert data is not None
+        total = builder.call("sum", builder.call("multiply", data, data), axis=attrs.axis, keepdims=True)
+        floor = builder.call("maximum", total, builder.constant(attrs.eps, data.dtype))
+        return [builder.call("divide", data, builder.call("sqrt", floor))]

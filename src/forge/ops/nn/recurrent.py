@@ -1,0 +1,288 @@
+"""Recurrent layers with the semantics of ONNX: LSTM, GRU and plain RNN.
+
+Shapes, with T steps, B rows, I inputs, H hidden units, D directions (2 for "bidirectional") and G gates:
+
+- x ``[T, B, I]``, w ``[D, G * H, I]``, r ``[D, G * H, H]``, bias ``[D, 2 * G * H]`` (of the input, then of the state),
+  lengths ``[B]``, h0 and c0 ``[D, B, H]``, peephole ``[D, 3 * H]``;
+- results y ``[T, D, B, H]``, h ``[D, B, H]`` (and c);
+- with ``layout`` 1 the batch comes first: x ``[B, T, I]``, y ``[B, T, D, H]``, states ``[B, D, H]``.
+
+Where w is absent, x ``[T, B, D * G * H]`` holds its products already. w and r may be bfloat16 beside float32: what they are
+multiplied with is rounded to bfloat16 then, and products are summed in float32. Steps from a row's length on give y = 0 and
+leave its state. A reverse direction reads the steps of a row backwards, from its length on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from forge import dims, dtypes
+from forge.dims import Dim
+from forge.ir.batch import Batch, MixesBatch
+from forge.ir.op import Accuracy, Category, Kind, Operand, Precision
+from forge.ir.types import TensorType, Type
+from forge.ops.core.inference import fail, float_tensor, require_equal, tensor_type
+from forge.ops.core.lowering import wide
+from forge.ops.core.op import Op, register
+
+if TYPE_CHECKING:
+    from forge.ir.nodes import Graph, Value
+
+Array = np.ndarray
+Gate = Callable[[int, Array], Array]
+
+
+@dataclass(frozen=True)
+class RnnAttrs:
+    """``activations`` and their parameters have one entry per function and direction. ``clip`` bounds the input of gates."""
+
+    activations: tuple[str, ...]
+    activation_alpha: tuple[float, ...]
+    activation_beta: tuple[float, ...]
+    direction: str = "forward"
+    clip: float | None = None
+    layout: int = 0
+
+
+@dataclass(frozen=True)
+class LstmAttrs(RnnAttrs):
+    input_forget: bool = False
+
+
+@dataclass(frozen=True)
+class GruAttrs(RnnAttrs):
+    linear_before_reset: bool = False
+
+
+ACTIVATIONS: dict[str, Callable[[Array, Any, Any], Array]] = {
+    "sigmoid": lambda x, a, b: np.exp(-np.logaddexp(0, -x)),
+    "tanh": lambda x, a, b: np.tanh(x),
+    "relu": lambda x, a, b: np.maximum(x, 0),
+    "affine": lambda x, a, b: a * x + b,
+    "leaky_relu": lambda x, a, b: np.where(x > 0, x, a * x),
+    "thresholded_relu": lambda x, a, b: np.where(x > a, x, 0),
+    "scaled_tanh": lambda x, a, b: a * np.tanh(b * x),
+    "hard_sigmoid": lambda x, a, b: np.clip(a * x + b, 0, 1),
+    "elu": lambda x, a, b: np.where(x > 0, x, a * np.expm1(np.minimum(x, 0))),
+    "softsign": lambda x, a, b: x / (1 + np.abs(x)),
+    "softplus": lambda x, a, b: np.logaddexp(0, x),
+}
+
+
+def _rounded(x: Array) -> Array:
+    """To bfloat16 and back."""
+    return x.astype(dtypes.numpy_dtype("bfloat16")).astype(x.dtype)
+
+
+class _Recurrent(Op[Any]):
+    accuracy = Accuracy.ACCUMULATING
+    kind = Kind.ANCHOR
+    kernel = "rnn"
+    precision = Precision.NARROW_WEIGHTS
+    category = Category.CONTRACTION
+    x = Operand()
+    w = Operand(optional=True)
+    r = Operand()
+    bias, lengths, h0 = Operand(optional=True), Operand(optional=True), Operand(optional=True)
+    gates: ClassVar[int]
+    functions: ClassVar[int]  # activations per direction
+    states: ClassVar[int] = 1
+
+    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+        x, r = float_tensor(self.name, "x", operands[0], 3), tensor_type(self.name, "r", operands[2], 3)
+        directions = self._check_attributes(attrs)
+        hidden = r.shape[2]
+        batch, steps = (x.shape[0], x.shape[1]) if attrs.layout else (x.shape[1], x.shape[0])
+        state: tuple[Dim, ...] = (batch, directions, hidden) if attrs.layout else (directions, batch, hidden)
+        width = self.gates * hidden
+        expected: dict[str, tuple[Dim, ...]] = {
+            "w": (directions, width, x.shape[2]), "r": (directions, width, hidden), "bias": (directions, 2 * width),
+            "lengths": (batch,), "h0": state, "c0": state, "peephole": (directions, 3 * hidden),
+        }
+        for declared, value in zip(self.operands[1:], operands[1:]):
+            if value is not None:
+                self._check_operand(declared.name, value, x, expected[declared.name])
+        if operands[1] is None:
+            require_equal(self.name, "last axis of x, which holds the products of w", x.shape[2], directions * width)
+        y = (batch, steps, directions, hidden) if attrs.layout else (steps, directions, batch, hidden)
+        return [TensorType(y, x.dtype), *[TensorType(state, x.dtype)] * self.states]
+
+    def carry_batch(
+        self, operands: Sequence[Value | None], attrs: Any, results: Sequence[Type], batches: Sequence[Batch | None]
+    ) -> Sequence[Batch | None]:
+        """Rows are independent; weights are those of all."""
+        state = 0 if attrs.layout else 1
+        axes = {"x": state, "lengths": 0, "h0": state, "c0": state}
+        for declared, batch in zip(self.operands, batches):
+            if batch is not None and batch.axis != axes.get(declared.name):
+                raise MixesBatch(f"{declared.name}: axis {batch.axis}, where the batch is, holds steps or units", certain=True)
+        rows = next(b for b in batches if b is not None)
+        return [replace(rows, axis=axis) for axis in (0 if attrs.layout else 2, *[state] * self.states)]
+
+    def _check_attributes(self, attrs: Any) -> int:
+        counts = {"forward": 1, "reverse": 1, "bidirectional": 2}
+        if attrs.direction not in counts:
+            raise fail(self.name, "direction", repr(attrs.direction), ", ".join(counts))
+        count = self.functions * counts[attrs.direction]
+        lengths = tuple(map(len, (attrs.activations, attrs.activation_alpha, attrs.activation_beta)))
+        if lengths != (count,) * 3:
+            raise fail(self.name, "numbers of activations and their parameters", lengths, f"{count} each")
+        unknown = [a for a in attrs.activations if a not in ACTIVATIONS]
+        if unknown:
+            raise fail(self.name, "activations", repr(unknown[0]), ", ".join(ACTIVATIONS))
+        if attrs.layout not in (0, 1):
+            raise fail(self.name, "layout", attrs.layout, "0 or 1")
+        return counts[attrs.direction]
+
+    def _check_operand(self, name: str, value: Value, x: TensorType, shape: tuple[Dim, ...]) -> None:
+        found = tensor_type(self.name, name, value, len(shape))
+        for axis, (got, expected) in enumerate(zip(found.shape, shape)):
+            require_equal(self.name, f"axis {axis} of {name}", got, expected)
+        accepted = ("int32", "int64") if name == "lengths" else (x.dtype,)
+        if name in ("w", "r") and x.dtype == "float32":
+            accepted = ("float32", "bfloat16")
+        if found.dtype not in accepted:
+            raise fail(self.name, f"operand {name!r}", found, f"dtype {' or '.join(accepted)}")
+
+    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
+        given: dict[str, Any] = {o.name: v for o, v in zip_longest(self.operands, operands)}
+        floats = {k: wide(v) if v is not None and k != "lengths" else v for k, v in given.items()}
+        if attrs.layout:
+            for name in ("x", "h0", "c0"):
+                if floats.get(name) is not None:
+                    floats[name] = np.swapaxes(floats[name], 0, 1)
+        directions = floats["r"].shape[0]
+        narrow = {k for k in ("w", "r") if given[k] is not None and dtypes.canonical(given[k].dtype) == "bfloat16"}
+        parts = [_Direction(self, floats, attrs, d, narrow).run() for d in range(directions)]
+        y = np.stack([p[0] for p in parts], axis=1)
+        states = [np.stack([p[1][k] for p in parts]) for k in range(self.states)]
+        if attrs.layout:
+            return [y.transpose(2, 0, 1, 3), *(np.swapaxes(s, 0, 1) for s in states)]
+        return [y, *states]
+
+    def step(self, cell: _Direction, products: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        """The next state from the products ``x w + b`` of one step, ``[B, G * H]``."""
+        raise NotImplementedError
+
+    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+        types = [v.type if hasattr(v, "type") else v for v in operands]
+        per_step = types[2].size + (types[1].size if types[1] is not None else 0)
+        return 2 * per_step * dims.product(types[0].shape[:2])
+
+
+class _Direction:
+    """One direction of a layer, evaluated with NumPy."""
+
+    def __init__(self, op: _Recurrent, values: dict[str, Any], attrs: Any, direction: int, narrow: Container[str]) -> None:
+        self.op, self.attrs, self.direction = op, attrs, direction
+        self.narrow = "r" in narrow
+        self.reverse = attrs.direction == "reverse" or direction == 1
+        self.r = values["r"][direction]
+        width, self.hidden = self.r.shape
+        given = values["bias"]
+        bias = np.zeros(2 * width, self.r.dtype) if given is None else given[direction]
+        self.input_bias, self.state_bias = bias[:width], bias[width:]
+        x = values["x"]
+        own = slice(direction * width, (direction + 1) * width)
+        if values["w"] is None:
+            self.products = x[..., own]
+        else:
+            self.products = (_rounded(x) if "w" in narrow else x) @ values["w"][direction].T
+        steps, batch = x.shape[:2]
+        self.lengths = np.full(batch, steps) if values["lengths"] is None else values["lengths"]
+        zeros = np.zeros((batch, self.hidden), self.r.dtype)
+        names = ("h0", "c0")[: op.states]
+        self.state = tuple(zeros if values[n] is None else values[n][direction] for n in names)
+        peephole = values.get("peephole")
+        self.peephole = np.zeros((3, self.hidden), self.r.dtype) if peephole is None else peephole[direction].reshape(3, -1)
+
+    def run(self) -> tuple[Array, tuple[Array, ...]]:
+        steps, batch = self.products.shape[:2]
+        y = np.zeros((steps, batch, self.hidden), self.r.dtype)
+        rows, state = np.arange(batch), self.state
+        for step in range(steps):
+            active = step < self.lengths
+            at = np.where(active, self.lengths - 1 - step if self.reverse else step, 0)
+            new = self.op.step(self, self.products[at, rows] + self.input_bias, state)
+            state = tuple(np.where(active[:, None], n, old) for n, old in zip(new, state))
+            y[at[active], rows[active]] = state[0][active]
+        return y, state
+
+    def times(self, state: Array, rows: Array) -> Array:
+        """``state [B, H]`` times ``rows [N, H]`` of r."""
+        product: Array = (_rounded(state) if self.narrow else state) @ rows.T
+        return product
+
+    def activation(self, function: int, x: Array, clipped: bool = True) -> Array:
+        """Activation number ``function`` of this direction."""
+        k = self.direction * self.op.functions + function
+        if self.attrs.clip and clipped:
+            x = np.clip(x, -self.attrs.clip, self.attrs.clip)
+        alpha, beta = (x.dtype.type(v[k]) for v in (self.attrs.activation_alpha, self.attrs.activation_beta))
+        return ACTIVATIONS[self.attrs.activations[k]](x, alpha, beta)
+
+
+@register
+class LSTM(_Recurrent):
+    """i = f(z_i + p_i c'), o = f(z_o + p_o c), f = f(z_f + p_f c'), c = f c' + i g(z_c), h = o h(c), with z = x w + h' r + b.
+
+    Gates in the order i, o, f, c; activations f, g, h per direction. ``input_forget``: f = 1 - i. Operands: x, w, r, bias,
+    lengths, h0, c0, peephole (i, o, f). Results: y, h, c. Shapes: see ``forge.ops.nn.recurrent``. Kernel family ``rnn``.
+    """
+
+    name = "nn.lstm"
+    Attrs = LstmAttrs
+    c0, peephole = Operand(optional=True), Operand(optional=True)
+    gates, functions, states = 4, 3, 2
+
+    def step(self, cell: _Direction, products: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        h, c = state
+        z = products + cell.times(h, cell.r) + cell.state_bias
+        zi, zo, zf, zc = np.split(z, 4, axis=1)
+        pi, po, pf = cell.peephole
+        i = cell.activation(0, zi + pi * c)
+        f = 1 - i if cell.attrs.input_forget else cell.activation(0, zf + pf * c)
+        c = f * c + i * cell.activation(1, zc)
+        o = cell.activation(0, zo + po * c)
+        return o * cell.activation(2, c, clipped=False), c
+
+
+@register
+class GRU(_Recurrent):
+    """z = f(x w_z + h' r_z + b_z), r = f(x w_r + h' r_r + b_r), n = g(x w_n + (r h') r_n + b_n), h = (1 - z) n + z h'.
+
+    Gates in the order z, r, n; activations f, g per direction. ``linear_before_reset``: n = g(x w_n + b_w + r (h' r_n + b_r)).
+    Operands: x, w, r, bias, lengths, h0. Results: y, h. Kernel family ``rnn``.
+    """
+
+    name = "nn.gru"
+    Attrs = GruAttrs
+    gates, functions = 3, 2
+
+    def step(self, cell: _Direction, products: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        (h,) = state
+        xz, xr, xn = np.split(products, 3, axis=1)
+        rz, rr, rn = np.split(cell.r, 3)
+        bz, br, bn = np.split(cell.state_bias, 3)
+        z = cell.activation(0, xz + cell.times(h, rz) + bz)
+        r = cell.activation(0, xr + cell.times(h, rr) + br)
+        inner = r * (cell.times(h, rn) + bn) if cell.attrs.linear_before_reset else cell.times(r * h, rn) + bn
+        n = cell.activation(1, xn + inner)
+        return ((1 - z) * n + z * h,)
+
+
+@register
+class RNN(_Recurrent):
+    """h = f(x w + h' r + b). Operands: x, w, r, bias, lengths, h0. Results: y, h. Kernel family ``rnn``."""
+
+    name = "nn.rnn"
+    Attrs = RnnAttrs
+    gates, functions = 1, 1
+
+    def step(self, cell: _Direction, products: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        return (cell.activation(0, products + cell.times(state[0], cell.r) + cell.state_bias),)

@@ -1,0 +1,99 @@
+"""Softmax and its logarithm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from forge import te
+from forge.ir.op import Accuracy, Category, Kind, Operand, Precision
+from forge.ir.types import TensorType
+from forge.ops.core.inference import expect_dtype, normalize_axis, tensor_type
+from forge.ops.core.layout_change import along_axis as in_layout_along_axis
+from forge.ops.core.lowering import wide
+from forge.ops.core.op import Op, register
+from forge.ops.core.window_geometry import compute_dtype
+from forge.te import Expr, Tensor
+
+if TYPE_CHECKING:
+    from forge.ir.nodes import Graph, Value
+
+
+@dataclass(frozen=True)
+class SoftmaxAttrs:
+    axis: int = -1
+
+
+class _Softmax(Op[SoftmaxAttrs]):
+    in_layout = in_layout_along_axis
+    operands = (Operand("data"),)
+    Attrs = SoftmaxAttrs
+    accuracy = Accuracy.ACCUMULATING
+    kind = Kind.ANCHOR
+    kernel = "softmax"
+    read_once = ("data",)
+    precision = Precision.SENSITIVE
+    category = Category.NORMALISATION
+    logarithm: ClassVar[bool]
+
+    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+        data = tensor_type(self.name, "data", operands[0])
+        expect_dtype(self.name, data, "data", "float")
+        normalize_axis(self.name, attrs.axis, data.rank)
+        return [data]
+
+    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
+        x = wide(operands[0])
+        if x.size == 0:
+            return [x]
+        shifted = x - np.max(x, axis=attrs.axis, keepdims=True)
+        total = np.sum(np.exp(shifted), axis=attrs.axis, keepdims=True)
+        return [shifted - np.log(total) if self.logarithm else np.exp(shifted) / total]
+
+    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+        (data,) = operands
+        assert data is not None
+        axis = attrs.axis % data.ndim
+        dtype = compute_dtype(data.dtype)
+        rest = [extent for k, extent in enumerate(data.shape) if k != axis]
+        r = te.reduce_axis(data.shape[axis], "r")
+
+        def value(i: Sequence[Expr], at: Expr) -> Expr:
+            return te.cast(data[(*i[:axis], at, *i[axis:])], dtype)
+
+        def without(i: Sequence[Expr]) -> tuple[Expr, ...]:
+            return tuple(e for k, e in enumerate(i) if k != axis)
+
+        largest = te.compute(rest, lambda *i: te.reduce("max", value(i, r.var), [r]), name="softmax_max")
+        s = te.reduce_axis(data.shape[axis], "s")
+        total = te.compute(
+            rest, lambda *i: te.reduce("sum", te.call("exp", value(i, s.var) - largest[i]), [s]), name="softmax_sum")
+
+        def result(*i: Expr) -> Expr:
+            shifted = te.cast(data[i], dtype) - largest[without(i)]
+            y = shifted - te.call("log", total[without(i)]) if self.logarithm else te.call("exp", shifted) / total[without(i)]
+            return te.cast(y, data.dtype)
+
+        return [te.compute(data.shape, result, name="softmax")]
+
+    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+        return 5 * results[0].size
+
+
+@register
+class Softmax(_Softmax):
+    """``out = exp(data - max) / sum(exp(data - max))``, max and sum along ``axis``. Kernel family ``softmax``: operand data."""
+
+    name = "nn.softmax"
+    logarithm = False
+
+
+@register
+class LogSoftmax(_Softmax):
+    """``out = data - max - log(sum(exp(data - max)))``, max and sum along ``axis``. Kernel family ``softmax``: operand data."""
+
+    name = "nn.log_softmax"
+    logarithm = True

@@ -1,0 +1,1 @@
+"""Operators on packed weights and blocked layouts, which passes make."""

@@ -1,0 +1,208 @@
+"""Convolutions on blocked channels, which target-dependent passes produce.
+
+Data is ``[N, ceil(C / c), H, W, c]`` (layout ``NCHW<c>c``). Lanes beyond the true number of channels are undefined in data: sums
+over input channels stop at ``in_channels``. In weights they are zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forge import dims, dtypes, te
+from forge.dims import Dim
+from forge.ir.op import Accuracy, Category, Kind, Operand
+from forge.ir.types import TensorType
+from forge.ops.core.inference import expect_rank, fail, real_tensor, require_equal, require_positive, tensor_type
+from forge.ops.core.lowering import cast_result
+from forge.ops.core.op import Op, register
+from forge.ops.core.window_geometry import Window, compute_dtype, padded_read, sliding_windows, windows
+from forge.ops.nn.convolution import Conv2DAttrs, conv_result_dtype, reduction_axis
+from forge.ops.packed import pairs
+from forge.te import Axis, Expr, Tensor
+
+if TYPE_CHECKING:
+    from forge.ir.nodes import Graph, Value
+
+
+@dataclass(frozen=True)
+class PackedConv2DAttrs(Conv2DAttrs):
+    """``channels`` and ``in_channels`` are the true numbers of output and input channels; layouts name the blocks."""
+
+    in_channels: int | None = None
+
+
+class _PackedConv(Op[PackedConv2DAttrs]):
+    operands = (Operand("data"), Operand("weight"))
+    Attrs = PackedConv2DAttrs
+    accuracy = Accuracy.ACCUMULATING
+    kind = Kind.ANCHOR
+    category = Category.CONTRACTION
+    kernel_axes: tuple[int, int]  # positions of the taps in the weight
+    weight_rank: int
+
+    def taps(self, weight_shape: Sequence[Any], attrs: Any) -> tuple[Window, ...]:
+        sizes = [weight_shape[axis] for axis in self.kernel_axes]
+        return windows(self.name, sizes, attrs.strides, attrs.dilation, attrs.padding)
+
+    def weight_type(self, weight: Value | None) -> TensorType:
+        """The type of the weight, without pairs."""
+        return tensor_type(self.name, "weight", weight, self.weight_rank)
+
+    def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
+        """(input blocks, input block size, output blocks, output block size) of the weight."""
+        raise NotImplementedError
+
+    def result_dtype(self, data: TensorType, weight: TensorType, attrs: Any) -> str:
+        return conv_result_dtype(self.name, data, weight, attrs.out_dtype)
+
+    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+        data = real_tensor(self.name, "data", operands[0], 5)
+        weight = self.weight_type(operands[1])
+        in_blocks, in_block, out_blocks, out_block = self.blocks(weight)
+        if attrs.channels is None or attrs.in_channels is None:
+            raise fail(self.name, "attributes", f"channels {attrs.channels}, in_channels {attrs.in_channels}", "both")
+        require_equal(self.name, f"channel block of data {data}", data.shape[4], in_block)
+        require_equal(self.name, f"channel blocks of data {data}", data.shape[1], in_blocks)
+        for what, channels, found, block in (
+            ("input channels", attrs.in_channels, in_blocks, in_block), ("channels", attrs.channels, out_blocks, out_block),
+        ):
+            require_equal(self.name, f"blocks of {channels} {what}", found, dims.ceildiv(channels, block))
+        sizes = [tap.positions(extent) for tap, extent in zip(self.taps(weight.shape, attrs), data.shape[2:4])]
+        require_positive(self.name, f"window over {data}", sizes)
+        dtype = self.result_dtype(data, weight, attrs)
+        return [TensorType((data.shape[0], out_blocks, *sizes, out_block), dtype)]
+
+    def view(self, x: np.ndarray, weight: np.ndarray, attrs: Any) -> np.ndarray:
+        """Windows over data, as [N, C / c, H, W, c, kh, kw]."""
+        taps = self.taps(weight.shape, attrs)
+        counts = [tap.positions(extent) for tap, extent in zip(taps, x.shape[2:4])]
+        return sliding_windows(x, (2, 3), taps, counts, 0)
+
+    def accumulator(self, data: np.ndarray, attrs: Any) -> np.dtype[Any]:
+        return dtypes.numpy_dtype(compute_dtype(attrs.out_dtype or dtypes.canonical(data.dtype)))
+
+
+@register
+class Conv2DNCHWc(_PackedConv):
+    """Convolution on blocked channels.
+
+    ``out[n, O, y, x, o] = sum over input channels i < in_channels and taps (v, u) of data[n, i // a, y * sh + v * dh - ph,
+    x * sw + u * dw - pw, i % a] * weight[O, i // a, v, u, i % a, o]`` with zeros outside of data's extents.
+
+    Operands: data ``[N, ceil(I / a), H, W, a]``, weight ``[ceil(O / b), ceil(I / a), kh, kw, a, b]``, zero beyond the true
+    channels, or in pairs of input channels ``[ceil(O / b), ceil(I / a), kh, kw, a / 2, b, 2]``. Attributes: those of nn.conv2d
+    (groups 1), ``channels`` = O, ``in_channels`` = I. Kernel family ``conv2d_nchwc``.
+    """
+
+    name = "nn.contrib_conv2d_NCHWc"
+    kernel = "conv2d_nchwc"
+    kernel_axes = (2, 3)
+    weight_rank = 6
+    may_pair = True
+
+    def weight_type(self, weight: Value | None) -> TensorType:
+        if not self.may_pair:
+            return super().weight_type(weight)
+        plain = pairs.plain_type(tensor_type(self.name, "weight", weight), self.weight_rank)
+        expect_rank(self.name, plain, "weight", self.weight_rank)
+        return plain
+
+    def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
+        shape = weight.shape
+        return shape[1], shape[4], shape[0], shape[5]
+
+    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+        if attrs.groups != 1:
+            raise fail(self.name, "groups", attrs.groups, "1")
+        return super().infer(operands, attrs, regions)
+
+    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
+        data, weight = (v.astype(self.accumulator(operands[0], attrs)) for v in operands)
+        weight = pairs.plain_array(weight, 6)
+        _, blocks, _, _, block = data.shape
+        true_lane = (np.arange(blocks * block) < attrs.in_channels).reshape(blocks, 1, 1, block)
+        view = self.view(np.where(true_lane, data, 0), weight, attrs)
+        out = np.tensordot(view, weight, ([1, 5, 6, 4], [1, 2, 3, 4]))
+        return [out.transpose(0, 3, 1, 2, 4)]
+
+    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+        data, weight = operands
+        assert data is not None and weight is not None
+        dtype = compute_dtype(results[0].dtype)
+        axes: list[Axis] = []
+        channel = reduction_axis(te.const(attrs.in_channels), "ri", axes)
+        v, u = (reduction_axis(weight.shape[axis], name, axes) for axis, name in ((2, "rh"), (3, "rw")))
+        rows, columns = self.taps(weight.shape, attrs)
+        block = data.shape[4]
+
+        def body(n: Expr, out_block: Expr, y: Expr, x: Expr, lane: Expr) -> Expr:
+            source = (n, channel // block, rows.position(y, v), columns.position(x, u), channel % block)
+            overhang = (False, False, rows.may_overhang(), columns.may_overhang(), False)
+            value = padded_read(data, source, overhang, 0)
+            factor = pairs.element(weight, 6, (out_block, channel // block, v, u, channel % block, lane))
+            return te.reduce("sum", te.cast(value, dtype) * te.cast(factor, dtype), axes)
+
+        total = te.compute(te.shape_of(results[0].shape), body, name="conv_nchwc")
+        return [cast_result(total, results[0].dtype)]
+
+    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+        weight = operands[1].type if hasattr(operands[1], "type") else operands[1]
+        n, _, h, w, _ = results[0].shape
+        return 2 * n * h * w * attrs.channels * attrs.in_channels * weight.shape[2] * weight.shape[3]
+
+
+@register
+class DepthwiseConv2DNCHWc(_PackedConv):
+    """Depthwise convolution on blocked channels: one filter per channel, as many outputs as inputs.
+
+    ``out[n, C, y, x, c] = sum over taps (v, u) of data[n, C, y * sh + v * dh - ph, x * sw + u * dw - pw, c] *
+    weight[C, v, u, c]``.
+
+    Operands: data ``[N, ceil(C / c), H, W, c]``, weight ``[ceil(C / c), kh, kw, c]``. Attributes: those of nn.conv2d,
+    ``groups`` = ``channels`` = ``in_channels`` = C. Kernel family ``depthwise_conv2d_nchwc``.
+    """
+
+    name = "nn.contrib_depthwise_conv2d_NCHWc"
+    kernel = "depthwise_conv2d_nchwc"
+    kernel_axes = (1, 2)
+    weight_rank = 4
+
+    def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
+        shape = weight.shape
+        return shape[0], shape[3], shape[0], shape[3]
+
+    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+        numbers = (attrs.groups, attrs.channels, attrs.in_channels)
+        if len(set(numbers)) != 1:
+            raise fail(self.name, "groups, channels, in_channels", numbers, "equal numbers")
+        return super().infer(operands, attrs, regions)
+
+    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
+        data, weight = (v.astype(self.accumulator(operands[0], attrs)) for v in operands)
+        return [np.einsum("nbhwcvu,bvuc->nbhwc", self.view(data, weight, attrs), weight)]
+
+    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+        data, weight = operands
+        assert data is not None and weight is not None
+        dtype = compute_dtype(results[0].dtype)
+        axes: list[Axis] = []
+        v, u = (reduction_axis(weight.shape[axis], name, axes) for axis, name in ((1, "rh"), (2, "rw")))
+        rows, columns = self.taps(weight.shape, attrs)
+
+        def body(n: Expr, block: Expr, y: Expr, x: Expr, lane: Expr) -> Expr:
+            source = (n, block, rows.position(y, v), columns.position(x, u), lane)
+            overhang = (False, False, rows.may_overhang(), columns.may_overhang(), False)
+            product = te.cast(padded_read(data, source, overhang, 0), dtype) * te.cast(weight[block, v, u, lane], dtype)
+            return te.reduce("sum", product, axes)
+
+        total = te.compute(te.shape_of(results[0].shape), body, name="depthwise_nchwc")
+        return [cast_result(total, results[0].dtype)]
+
+    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+        weight = operands[1].type if hasattr(operands[1], "type") else operands[1]
+        n, _, h, w, _ = results[0].shape
+        return 2 * n * h * w * attrs.channels * weight.shape[1] * weight.shape[2]

@@ -1,0 +1,105 @@
+"""3x3 convolution on blocked channels with filters in the Winograd domain, which a target-dependent pass produces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forge import dtypes
+from forge.dims import Dim, ceildiv
+from forge.ir.types import TensorType
+from forge.ops.core.inference import fail
+from forge.ops.core.op import register
+from forge.ops.core.window_geometry import Window, windows
+from forge.ops.packed.convolution import Conv2DNCHWc
+
+if TYPE_CHECKING:
+    from forge.ir.nodes import Graph, Value
+
+FILTER_TRANSFORMS = {
+    2: np.array([[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]]),
+    4: np.array([
+        [1 / 4, 0, 0], [-1 / 6, -1 / 6, -1 / 6], [-1 / 6, 1 / 6, -1 / 6],
+        [1 / 24, 1 / 12, 1 / 6], [1 / 24, -1 / 12, 1 / 6], [0, 0, 1],
+    ]),
+}
+"""G of F(m x m, 3x3), by m: a filter g becomes G g G^T."""
+
+
+def transform_filters(packed: np.ndarray, tile: int) -> np.ndarray:
+    """``[O / o, I / i, 3, 3, i, o]`` as ``[O / o, (tile + 2)^2, I / i, i, o]``: G g G^T of every filter, by position.
+
+    Those of bfloat16 are float32.
+    """
+    g, dtype = FILTER_TRANSFORMS[tile], packed.dtype if dtypes.canonical(packed.dtype) != "bfloat16" else np.dtype(np.float32)
+    positions = np.einsum("yh,OIhwio,xw->OyxIio", g, packed.astype(np.float64), g, optimize=True)
+    return np.ascontiguousarray(positions.reshape(len(positions), g.shape[0] ** 2, *positions.shape[3:]).astype(dtype))
+
+
+def restore_filters(transformed: np.ndarray) -> np.ndarray:
+    """The filters that ``transform_filters`` made ``transformed`` of."""
+    inverse = np.linalg.pinv(FILTER_TRANSFORMS[tile_of(transformed.shape[1])])
+    patch = inverse.shape[1]
+    positions = transformed.astype(np.float64).reshape(-1, patch, patch, *transformed.shape[2:])
+    filters: np.ndarray = np.einsum("hy,OyxIio,wx->OIhwio", inverse, positions, inverse, optimize=True)
+    return filters
+
+
+def tile_of(positions: Any) -> int:
+    """Rows and columns of outputs that a patch of ``positions`` inputs gives; 0 where there is no such transformation."""
+    return {16: 2, 36: 4}.get(positions, 0)
+
+
+@register
+class WinogradConv2DNCHWc(Conv2DNCHWc):
+    """``nn.contrib_conv2d_NCHWc`` with 3x3 filters, strides and dilation 1, and a weight that holds G g G^T for every filter g.
+
+    Operands: data ``[N, ceil(I / a), H, W, a]``, weight ``[ceil(O / b), P, ceil(I / a), a, b]`` (``transform_filters``) with P =
+    16 for F(2x2, 3x3) and 36 for F(4x4, 3x3) of Lavin and Gray (2015). The weight of bfloat16 data may be float32, since rounding
+    in the Winograd domain costs more than rounding filters.
+    Attributes: those of nn.contrib_conv2d_NCHWc. Kernel family ``conv2d_winograd_nchwc``; the rounding error of F(4x4, 3x3) is
+    about ten times that of the direct sum.
+    """
+
+    name = "nn.contrib_conv2d_winograd_NCHWc"
+    kernel = "conv2d_winograd_nchwc"
+    weight_rank = 5
+    may_pair = False
+
+    def taps(self, weight_shape: Sequence[Any], attrs: Any) -> tuple[Window, ...]:
+        return windows(self.name, (3, 3), attrs.strides, attrs.dilation, attrs.padding)
+
+    def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
+        out_blocks, _, in_blocks, inner, outer = weight.shape
+        return in_blocks, inner, out_blocks, outer
+
+    def result_dtype(self, data: TensorType, weight: TensorType, attrs: Any) -> str:
+        if (data.dtype, weight.dtype) == ("bfloat16", "float32"):
+            return attrs.out_dtype or data.dtype
+        return super().result_dtype(data, weight, attrs)
+
+    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+        if tuple(attrs.strides) != (1, 1) or tuple(attrs.dilation) != (1, 1):
+            raise fail(self.name, "strides and dilation", (attrs.strides, attrs.dilation), "1")
+        results = super().infer(operands, attrs, regions)
+        weight = operands[1]
+        assert weight is not None
+        if not tile_of(weight.shape[1]):
+            raise fail(self.name, "positions of the weight", weight.shape[1], "16 or 36")
+        return results
+
+    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
+        data, weight = operands
+        filters = restore_filters(weight).astype(self.accumulator(data, attrs))
+        return super().reference([data, filters], attrs)
+
+    def lower(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Sequence[Any]:
+        raise NotImplementedError(f"{self.name} has a kernel family only")
+
+    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+        n, _, h, w, _ = results[0].shape
+        positions = operands[1].shape[1]
+        tile = tile_of(positions)
+        return 2 * n * ceildiv(h, tile) * ceildiv(w, tile) * positions * attrs.channels * attrs.in_channels

@@ -1,0 +1,171 @@
+"""Conversion between real numbers and integers with scale and zero point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forge import dtypes, te
+from forge.ir.op import Accuracy, Category, Kind, Operand, Precision
+from forge.ir.types import TensorType
+from forge.ops.core.inference import expect_dtype, fail, normalize_axis, require_equal, tensor_type
+from forge.ops.core.op import Op, register
+from forge.te import Expr, Tensor
+from forge.tir.expr import binary
+
+if TYPE_CHECKING:
+    from forge.ir.nodes import Graph, Value
+
+
+@dataclass(frozen=True)
+class QuantizeAttrs:
+    out_dtype: str = "int8"
+    axis: int = -1
+
+
+@dataclass(frozen=True)
+class DequantizeAttrs:
+    out_dtype: str = "float32"
+    axis: int = -1
+
+
+class _Conversion(Op[Any]):
+    """Both conversions: parameters are scalars (or have one element), or vectors along ``axis``."""
+
+    kind = Kind.ELEMENTWISE
+    precision = Precision.WIDE
+    category = Category.QUANTISATION
+    is_map = False
+
+    def check_parameters(self, operands: Sequence[Value | None], attrs: Any, data: TensorType) -> None:
+        for declared, value in zip(self.operands[1:], operands[1:]):
+            if value is None:
+                continue
+            found = tensor_type(self.name, declared.name, value)
+            if found.rank > 1:
+                raise fail(self.name, f"operand {declared.name!r}", found, "a scalar or a vector")
+            if found.rank == 1 and found.shape[0] != 1:
+                axis = normalize_axis(self.name, attrs.axis, data.rank)
+                require_equal(self.name, f"{declared.name} against axis {axis} of {data}", found.shape[0], data.shape[axis])
+
+    def shaped(self, parameter: np.ndarray, data: np.ndarray, attrs: Any) -> np.ndarray:
+        """``parameter`` so that it broadcasts with ``data``."""
+        if parameter.size == 1:
+            return parameter.reshape(())
+        axis = normalize_axis(self.name, attrs.axis, data.ndim)
+        return parameter.reshape([-1 if k == axis else 1 for k in range(data.ndim)])
+
+    def read(self, parameter: Tensor, indices: Sequence[Expr], attrs: Any) -> Expr:
+        if parameter.ndim == 0:
+            return parameter[()]
+        if getattr(parameter.shape[0], "value", None) == 1:
+            return parameter[te.const(0)]
+        return parameter[indices[attrs.axis % len(indices)]]
+
+
+@register
+class Quantize(_Conversion):
+    """``out = saturate(round(data / scale) + zero_point)``, rounding half to even; NaN counts as 0.
+
+    Operands: data, scale, zero_point (of ``out_dtype``; absent: 0).
+    """
+
+    name = "qnn.quantize"
+    operands = (Operand("data"), Operand("scale"), Operand("zero_point", optional=True))
+    Attrs = QuantizeAttrs
+    accuracy = Accuracy.EXACT
+
+    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+        data, scale = tensor_type(self.name, "data", operands[0]), tensor_type(self.name, "scale", operands[1])
+        expect_dtype(self.name, data, "data", "float")
+        if scale.dtype != data.dtype:
+            raise fail(self.name, "operand 'scale'", scale, f"dtype {data.dtype}")
+        if not dtypes.is_integer(attrs.out_dtype) or dtypes.bits(attrs.out_dtype) > 32:
+            raise fail(self.name, "out_dtype", attrs.out_dtype, "an integer type of at most 32 bits")
+        if len(operands) > 2 and operands[2] is not None and operands[2].dtype != attrs.out_dtype:
+            raise fail(self.name, "operand 'zero_point'", operands[2].type, f"dtype {attrs.out_dtype}")
+        self.check_parameters(operands, attrs, data)
+        return [TensorType(data.shape, attrs.out_dtype)]
+
+    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
+        data, scale, *rest = operands
+        narrow = data.dtype.itemsize < 4
+        x = data.astype(np.float32) if narrow else data
+        quotient = np.rint(x / self.shaped(scale, data, attrs).astype(x.dtype)).astype(np.float64)
+        quotient = np.where(np.isnan(quotient), 0.0, quotient)
+        if rest and rest[0] is not None:
+            quotient = quotient + self.shaped(rest[0], data, attrs).astype(np.float64)
+        low, high = dtypes.integer_range(attrs.out_dtype)
+        return [np.clip(quotient, low, high).astype(np.int64).astype(dtypes.numpy_dtype(attrs.out_dtype))]
+
+    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+        data, scale, *rest = operands
+        assert data is not None and scale is not None
+        zero_point = rest[0] if rest else None
+        real = data.dtype if data.dtype in ("float32", "float64") else "float32"
+        wide = real if dtypes.bits(attrs.out_dtype) <= 16 else "float64"
+        low, high = dtypes.integer_range(attrs.out_dtype)
+
+        def body(*i: Expr) -> Expr:
+            quotient = te.call("round", te.cast(data[i], real) / te.cast(self.read(scale, i, attrs), real))
+            quotient = te.cast(te.select(te.call("isnan", quotient), te.const(0, real), quotient), wide)
+            if zero_point is not None:
+                quotient = quotient + te.cast(te.cast(self.read(zero_point, i, attrs), "int64"), wide)
+            return te.cast(binary("max", binary("min", quotient, high), low), attrs.out_dtype)
+
+        return [te.compute(te.shape_of(results[0].shape), body, name="quantize")]
+
+    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+        return 3 * results[0].size
+
+
+@register
+class Dequantize(_Conversion):
+    """``out = (data - zero_point) * scale``; the difference is exact.
+
+    Operands: data, scale, zero_point (of the dtype of data; absent: 0). ``out_dtype`` is the dtype of scale.
+    """
+
+    name = "qnn.dequantize"
+    operands = (Operand("data"), Operand("scale"), Operand("zero_point", optional=True))
+    Attrs = DequantizeAttrs
+    accuracy = Accuracy.ROUNDING
+
+    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+        data, scale = tensor_type(self.name, "data", operands[0]), tensor_type(self.name, "scale", operands[1])
+        expect_dtype(self.name, data, "data", "integer")
+        if scale.dtype != attrs.out_dtype:
+            raise fail(self.name, "operand 'scale'", scale, f"dtype {attrs.out_dtype} as out_dtype says")
+        if len(operands) > 2 and operands[2] is not None and operands[2].dtype != data.dtype:
+            raise fail(self.name, "operand 'zero_point'", operands[2].type, f"dtype {data.dtype}")
+        self.check_parameters(operands, attrs, data)
+        return [TensorType(data.shape, attrs.out_dtype)]
+
+    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
+        data, scale, *rest = operands
+        difference = data.astype(np.int64)
+        if rest and rest[0] is not None:
+            difference = difference - self.shaped(rest[0], data, attrs).astype(np.int64)
+        real = np.float64 if attrs.out_dtype == "float64" else np.float32
+        return [difference.astype(real) * self.shaped(scale, data, attrs).astype(real)]
+
+    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+        data, scale, *rest = operands
+        assert data is not None and scale is not None
+        zero_point = rest[0] if rest else None
+        real = "float64" if attrs.out_dtype == "float64" else "float32"
+        exact = "int32" if dtypes.bits(data.dtype) <= 16 else "int64"
+
+        def body(*i: Expr) -> Expr:
+            difference = te.cast(data[i], exact)
+            if zero_point is not None:
+                difference = difference - te.cast(self.read(zero_point, i, attrs), exact)
+            return te.cast(te.cast(difference, real) * te.cast(self.read(scale, i, attrs), real), attrs.out_dtype)
+
+        return [te.compute(te.shape_of(results[0].shape), body, name="dequantize")]
+
+    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+        return 2 * results[0].size

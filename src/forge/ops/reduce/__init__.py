@@ -1,0 +1,1 @@
+"""Reductions over axes, windows and segments, and cumulative ones."""

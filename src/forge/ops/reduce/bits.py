@@ -1,0 +1,73 @@
+"""Reductions of integers by a bit operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge.ir.op import Category, Operand
+from forge.ir.types import TensorType
+from forge.ops.core.inference import expect_dtype, normalize_axes, tensor
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Arrays, Regions, TensorTypes, Types, Values
+from forge.ops.reduce.reduction import reduced_shape
+
+
+@dataclass(frozen=True)
+class BitReductionAttrs:
+    axis: tuple[int, ...] | None = None
+    keepdims: bool = False
+
+
+class BitReduction(Op[BitReductionAttrs]):
+    """reduce_bitwise_and, reduce_bitwise_or, reduce_bitwise_xor; ``axis`` None means all dimensions."""
+
+    operands = (Operand("data"),)
+    Attrs = BitReductionAttrs
+    kernel = "bit_reduction"
+    category = Category.REDUCTION
+    combine: np.ufunc
+
+    def infer(self, operands: Values, attrs: BitReductionAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        expect_dtype(self.name, data, "data", "index")
+        axes = normalize_axes(self.name, attrs.axis, data.rank)
+        return [TensorType(reduced_shape(data.shape, axes, attrs.keepdims), data.dtype)]
+
+    def reference(self, operands: Arrays, attrs: BitReductionAttrs) -> Arrays:
+        (data,) = operands
+        axes = normalize_axes(self.name, attrs.axis, data.ndim)
+        return [np.asarray(self.combine.reduce(data, axis=axes, keepdims=attrs.keepdims, dtype=data.dtype))]
+
+    def flops(self, operands: Sequence[Any], attrs: BitReductionAttrs, results: TensorTypes) -> Any:
+        return operands[0].tensor_type.size
+
+
+@register
+class ReduceAnd(BitReduction):
+    """The bits that all elements have; all bits of nothing. ``axis`` None means all dimensions."""
+
+    name = "reduce_bitwise_and"
+    combine = np.bitwise_and
+
+
+@register
+class ReduceOr(BitReduction):
+    """The bits that an element has. ``axis`` None means all dimensions."""
+
+    name = "reduce_bitwise_or"
+    combine = np.bitwise_or
+
+
+@register
+class ReduceXor(BitReduction):
+    """The bits that an odd number of elements have. ``axis`` None means all dimensions."""
+
+    name = "reduce_bitwise_xor"
+    combine = np.bitwise_xor
+
+
+__all__ = ["ReduceAnd", "ReduceOr", "ReduceXor"]

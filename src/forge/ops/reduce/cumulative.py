@@ -1,0 +1,234 @@
+"""Cumulative sums, products, extremes with their positions, and log-sums of exponentials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge import te
+from forge.ir.batch import Batch
+from forge.ir.builder import Builder
+from forge.ir.nodes import Value
+from forge.ir.op import Accuracy, Category, Kind, Operand
+from forge.ir.types import TensorType
+from forge.ops.core import scalar_math as numeric
+from forge.ops.core.batch_parts import carry_beside
+from forge.ops.core.inference import expect_dtype, normalize_axis, present, tensor
+from forge.ops.core.lowering import optional_operand, replaced
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.shape.full import one_element
+from forge.te import Expr
+
+
+@dataclass(frozen=True)
+class ScanopAttrs:
+    axis: int | None = None
+    dtype: str | None = None
+    exclusive: bool = False
+
+
+class Cumulative(Op[ScanopAttrs]):
+    """cumsum and cumprod."""
+
+    operands = (Operand("data"), Operand("axis", optional=True, holds="integer"))
+    Attrs = ScanopAttrs
+    kind = Kind.ANCHOR
+    kernel = "cumulative"
+    read_once = ("data",)
+    accuracy = Accuracy.ACCUMULATING
+    category = Category.REDUCTION
+    te_kind: str
+    neutral: int
+
+    def infer(self, operands: Values, attrs: ScanopAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        expect_dtype(self.name, data, "data", "number or bool" if attrs.dtype else "numeric or complex")
+        if attrs.axis is not None:
+            normalize_axis(self.name, attrs.axis, data.rank)
+        elif optional_operand(operands, 1) is not None:
+            one_element(self.name, operands[1], "axis")
+        else:
+            return [TensorType((data.size,), attrs.dtype or data.dtype)]
+        return [TensorType(data.shape, attrs.dtype or data.dtype)]
+
+    def reference(self, operands: Arrays, attrs: ScanopAttrs) -> Arrays:
+        data, given = [*operands, None][:2]
+        data = data if attrs.dtype is None else numeric.convert(data, attrs.dtype)
+        axis = attrs.axis if given is None else int(given.reshape(()))
+        if axis is None:
+            data, axis = data.reshape(-1), 0
+        wide = numeric.widest(data)
+        running = (np.cumsum if self.te_kind == "sum" else np.cumprod)(wide, axis=axis, dtype=wide.dtype)
+        if not attrs.exclusive:
+            return [running]
+        shifted = np.full_like(running, self.neutral)
+        target, source = ([slice(None)] * data.ndim for _ in range(2))
+        target[axis], source[axis] = slice(1, None), slice(None, -1)
+        shifted[tuple(target)] = running[tuple(source)]
+        return [shifted]
+
+    def lower(self, operands: Tensors, attrs: ScanopAttrs, results: TensorTypes) -> Lowered:
+        """One reduction an element, over all elements along the axis; those behind it count as neutral."""
+        data = present(operands)[0]
+        if attrs.axis is None:
+            raise NotImplementedError("an axis at run time is decomposed first")
+        axis, dtype = attrs.axis % data.ndim, results[0].dtype
+        other = te.reduce_axis(data.shape[axis], "r")
+
+        def body(*i: Expr) -> Expr:
+            value = te.cast(data[replaced(i, axis, other.var)], dtype)
+            counts = other.var < i[axis] if attrs.exclusive else other.var <= i[axis]
+            return te.reduce(self.te_kind, te.select(counts, value, te.const(self.neutral, dtype)), [other])
+
+        return [te.compute(data.shape, body, self.name, dtype)]
+
+    def decompose(self, builder: Builder, operands: Values, attrs: ScanopAttrs) -> Sequence[Value] | None:
+        data, place = operands[0], optional_operand(operands, 1)
+        assert data is not None
+        options: dict[str, Any] = {"dtype": attrs.dtype, "exclusive": attrs.exclusive}
+        if attrs.axis is None and place is None:
+            return [builder.call(self, builder.call("reshape", data, newshape=(-1,)), axis=0, **options)]
+        if attrs.axis is None:
+            return [self._choose(builder, data, place, options)]
+        if (attrs.dtype or data.dtype) not in ("float16", "bfloat16"):
+            return None
+        wide = builder.call("cast", data, dtype="float32")
+        result = builder.call(self, wide, axis=attrs.axis, exclusive=attrs.exclusive)
+        return [builder.call("cast", result, dtype=attrs.dtype or data.dtype)]
+
+    def _choose(self, builder: Builder, data: Value, place: Value, options: dict[str, Any]) -> Value:
+        """The result along every axis, and a choice among them."""
+        scalar_place = builder.call("reshape", builder.call("cast", place, dtype="int64"), newshape=())
+        rank = builder.constant(data.rank, "int64")
+        wrapped = builder.call("floor_mod", scalar_place, rank)
+        result = builder.call(self, data, axis=data.rank - 1, **options)
+        for axis in range(data.rank - 1):
+            chosen = builder.call("equal", wrapped, builder.constant(axis, "int64"))
+            result = builder.call("where", chosen, builder.call(self, data, axis=axis, **options), result)
+        return result
+
+    def flops(self, operands: Sequence[Any], attrs: ScanopAttrs, results: TensorTypes) -> Any:
+        return results[0].size
+
+
+@register
+class CumSum(Cumulative):
+    """The sum of the elements up to each one along ``axis`` (attribute or operand; None: of all, as a vector);
+    ``exclusive``: before it.
+    """
+
+    name = "cumsum"
+    te_kind = "sum"
+    neutral = 0
+
+
+@register
+class CumProd(Cumulative):
+    """The product of the elements up to each one along ``axis`` (attribute or operand); ``exclusive``: before it."""
+
+    name = "cumprod"
+    te_kind = "prod"
+    neutral = 1
+
+
+@dataclass(frozen=True)
+class RunningAttrs:
+    axis: int = 0
+
+
+class RunningExtreme(Op[RunningAttrs]):
+    """cummax and cummin."""
+
+    operands = (Operand("data"),)
+    Attrs = RunningAttrs
+    kernel = "running_extreme"
+    category = Category.REDUCTION
+    largest: bool
+
+    def infer(self, operands: Values, attrs: RunningAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        expect_dtype(self.name, data, "data", "numeric")
+        normalize_axis(self.name, attrs.axis, data.rank)
+        return [data, TensorType(data.shape, "int64")]
+
+    def carry_batch(
+        self, operands: Values, attrs: RunningAttrs, results: Types, batches: Sequence[Batch | None]
+    ) -> Sequence[Batch | None]:
+        return carry_beside(attrs.axis, results, batches)
+
+    def reference(self, operands: Arrays, attrs: RunningAttrs) -> Arrays:
+        rows = np.moveaxis(numeric.widen(operands[0]), attrs.axis, -1)
+        places = np.zeros(rows.shape, np.int64)
+        for row in np.ndindex(rows.shape[:-1]):
+            best = 0
+            for k, value in enumerate(rows[row]):
+                old = rows[row][best]
+                if np.isnan(value) or (value >= old if self.largest else value <= old):
+                    best = k
+                places[(*row, k)] = best
+        places = np.moveaxis(places, -1, attrs.axis)
+        return [np.take_along_axis(operands[0], places, attrs.axis), places]
+
+    def flops(self, operands: Sequence[Any], attrs: RunningAttrs, results: TensorTypes) -> Any:
+        return results[0].size
+
+
+@register
+class CumMax(RunningExtreme):
+    """The largest of the elements up to each one along ``axis``, and its position: the last of equal ones. NaN wins."""
+
+    name = "cummax"
+    largest = True
+
+
+@register
+class CumMin(RunningExtreme):
+    """The smallest of the elements up to each one along ``axis``, and its position: the last of equal ones. NaN wins."""
+
+    name = "cummin"
+    largest = False
+
+
+@register
+class LogCumSumExp(Op[RunningAttrs]):
+    """log of the sum of exp of the elements up to each one along ``axis``."""
+
+    name = "logcumsumexp"
+    operands = (Operand("data"),)
+    Attrs = RunningAttrs
+    kernel = "running_logsumexp"
+    accuracy = Accuracy.ACCUMULATING
+    category = Category.REDUCTION
+
+    def infer(self, operands: Values, attrs: RunningAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        expect_dtype(self.name, data, "data", "float")
+        normalize_axis(self.name, attrs.axis, data.rank)
+        return [data]
+
+    def carry_batch(
+        self, operands: Values, attrs: RunningAttrs, results: Types, batches: Sequence[Batch | None]
+    ) -> Sequence[Batch | None]:
+        return carry_beside(attrs.axis, results, batches)
+
+    def reference(self, operands: Arrays, attrs: RunningAttrs) -> Arrays:
+        data = numeric.widest(operands[0])
+        return [np.logaddexp.accumulate(data, axis=attrs.axis).astype(operands[0].dtype)]
+
+    def decompose(self, builder: Builder, operands: Values, attrs: RunningAttrs) -> Sequence[Value] | None:
+        (data,) = operands
+        assert data is not None
+        if data.dtype in ("float32", "float64"):
+            return None
+        wide = builder.call("cast", data, dtype="float32")
+        return [builder.call("cast", builder.call(self, wide, axis=attrs.axis), dtype=data.dtype)]
+
+    def flops(self, operands: Sequence[Any], attrs: RunningAttrs, results: TensorTypes) -> Any:
+        return 20 * results[0].size
+
+
+__all__ = ["CumMax", "CumMin", "CumProd", "CumSum", "LogCumSumExp"]

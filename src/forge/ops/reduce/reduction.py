@@ -1,0 +1,450 @@
+"""Reductions over axes. The plain ones are rows of a table; argmax, argmin, logsumexp and variance follow.
+
+``axis`` None means all dimensions, ``exclude`` turns the choice around. With ``axis`` None and operand ``axes``
+given, the axes arrive at run time; their number is known. Sums of 16-bit floats accumulate in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from forge import dims, dtypes, te
+from forge.dims import Dim
+from forge.ir.builder import Builder
+from forge.ir.nodes import Node, Value
+from forge.ir.op import Accuracy, Category, Kind, Operand
+from forge.ir.shapes import known_dims
+from forge.ir.types import TensorType
+from forge.ops.core import scalar_math as numeric
+from forge.ops.core.inference import Shape, expect_dtype, fresh_dims, normalize_axes, present, static_length, tensor
+from forge.ops.core.layout_change import LayoutChange
+from forge.ops.core.lowering import as_dim, identifier, new_symbols, optional_operand
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import (
+    Array,
+    Arrays,
+    DimArray,
+    DimArrays,
+    Lowered,
+    OperandTypes,
+    Regions,
+    Tensors,
+    TensorTypes,
+    Types,
+    Values,
+)
+from forge.ops.elementwise.rows import apply_dims
+from forge.ops.shape.reshape import names_axis
+from forge.te import Expr, Tensor
+
+
+@dataclass(frozen=True)
+class ReduceAttrs:
+    axis: int | tuple[int, ...] | None = None
+    keepdims: bool = False
+    exclude: bool = False
+
+
+def reduced_axes(op: str, attrs: Any, rank: int) -> tuple[int, ...]:
+    """The axes that are reduced, ascending."""
+    chosen = normalize_axes(op, attrs.axis, rank)
+    if attrs.exclude and attrs.axis is not None:
+        return tuple(k for k in range(rank) if k not in chosen)
+    return tuple(sorted(chosen))
+
+
+def reduced_shape(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
+    if keepdims:
+        return tuple(1 if k in axes else d for k, d in enumerate(shape))
+    return tuple(d for k, d in enumerate(shape) if k not in axes)
+
+
+def reduce_compute(
+    name: str, data: Tensor, axes: Sequence[int], keepdims: bool, kind: str, result: TensorType,
+    element: Callable[[Expr], Expr] = lambda x: x,
+) -> Tensor:
+    """A compute with one ``Reduce`` of ``element`` of the operand's elements."""
+    variables = {k: te.reduce_axis(data.shape[k], f"r{k}") for k in axes}
+
+    def body(*i: Expr) -> Expr:
+        kept = list(i) if keepdims else spread(i, axes, data.ndim)
+        indices = tuple(variables[k].var if k in variables else kept[k] for k in range(data.ndim))
+        return te.reduce(kind, element(data[indices]), list(variables.values()))
+
+    return te.compute(result.shape, body, identifier(name), result.dtype)
+
+
+def spread(indices: Sequence[Expr], axes: Sequence[int], rank: int) -> list[Expr]:
+    """Indices of the kept dimensions at their places."""
+    rest = iter(indices)
+    return [te.const(0) if k in axes else next(rest) for k in range(rank)]
+
+
+class Reduction(Op[ReduceAttrs]):
+    """A reduction that is one te reduction; see the rows below."""
+
+    operands = (Operand("data"), Operand("axes", optional=True, holds="integers"))
+    Attrs = ReduceAttrs
+    kind = Kind.REDUCTION
+    read_once = ("data",)
+    category = Category.REDUCTION
+    te_kind: str
+    accepts = "numeric"
+
+    def infer(self, operands: Values, attrs: ReduceAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        expect_dtype(self.name, data, "data", self.accepts)
+        attrs = with_known_axes(attrs, optional_operand(operands, 1))
+        if (axes := run_time_axes(operands, attrs)) is not None:
+            kept = data.rank if attrs.keepdims else data.rank - static_length(self.name, axes, "axes")
+            return [TensorType(fresh_dims("reduce", kept), data.dtype)]
+        chosen = reduced_axes(self.name, attrs, data.rank)
+        return [TensorType(reduced_shape(data.shape, chosen, attrs.keepdims), data.dtype)]
+
+    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+        """Over axes that are not blocked. If they are dropped, the others must be in their usual order."""
+        data, attrs = node.operands[0], node.attrs
+        if data is None or any(v is not None for v in node.operands[1:]):
+            return None
+        axes = reduced_axes(self.name, attrs, data.rank)
+        usual, here = ([k for k in order if k not in axes] for order in (range(data.rank), change.order(data.rank)))
+        if any(change.block(k) > 1 for k in axes) or not attrs.keepdims and usual != here:
+            return None
+        return change.on_first(node, axis=tuple(sorted(change.axis(k, data.rank) for k in axes)), exclude=False)
+
+    def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:
+        """The reduction of an array with dimensions kept."""
+        raise NotImplementedError
+
+    def reference(self, operands: Arrays, attrs: ReduceAttrs) -> Arrays:
+        data, axes = operands[0], optional_operand(operands, 1)
+        if attrs.axis is None and axes is not None:
+            attrs = replace(attrs, axis=tuple(axes.reshape(-1).tolist()))
+        chosen = reduced_axes(self.name, attrs, data.ndim)
+        result = self.numpy(data, chosen)
+        return [result.reshape(reduced_shape(data.shape, chosen, attrs.keepdims))]
+
+    def element(self, x: Expr, count: Dim) -> Expr:
+        """What is reduced, for ``count`` elements a result."""
+        return x
+
+    def lower(self, operands: Tensors, attrs: ReduceAttrs, results: TensorTypes) -> Lowered:
+        data = present(operands)[0]
+        if attrs.axis is None and optional_operand(operands, 1) is not None:
+            return [self._lower_run_time(data, results[0])]
+        axes = reduced_axes(self.name, attrs, data.ndim)
+        count = dims.product(as_dim(data.shape[k]) for k in axes)
+        return [
+            reduce_compute(
+                self.name, data, axes, attrs.keepdims, self.te_kind, results[0], lambda x: self.element(x, count)
+            )
+        ]
+
+    def _lower_run_time(self, data: Tensor, result: TensorType) -> Tensor:
+        """Dimensions kept. Along every axis either the result or the reduction runs over the whole extent, the other over 1."""
+        axes = [te.reduce_axis(e // te.dim(d), f"r{k}") for k, (e, d) in enumerate(zip(data.shape, result.shape, strict=True))]
+        count = dims.product(dims.floordiv(as_dim(e), d) for e, d in zip(data.shape, result.shape, strict=True))
+
+        def body(*i: Expr) -> Expr:
+            value = data[tuple(x + a.var for x, a in zip(i, axes, strict=True))]
+            return te.reduce(self.te_kind, self.element(value, count), axes)
+
+        return te.compute(result.shape, body, identifier(self.name), result.dtype)
+
+    def define_symbols(self, operands: Tensors, attrs: ReduceAttrs, results: TensorTypes) -> Mapping[str, Expr]:
+        data, axes = operands[0], optional_operand(operands, 1)
+        if attrs.axis is not None or axes is None or data is None or not attrs.keepdims:
+            return {}
+        flags = [names_axis(axes, k, data.ndim) for k in range(data.ndim)]
+        return new_symbols(results[0], [te.select(f, te.const(1), e) for f, e in zip(flags, data.shape, strict=True)])
+
+    def decompose(self, builder: Builder, operands: Values, attrs: ReduceAttrs) -> Sequence[Value] | None:
+        data, axes = operands[0], run_time_axes(operands, attrs)
+        assert data is not None
+        if axes is not None and not attrs.keepdims:
+            kept = builder.call(self, data, axes, axis=None, keepdims=True, exclude=False)
+            return [builder.call("squeeze", kept, axes)]
+        if self.accuracy is Accuracy.ACCUMULATING and data.dtype in ("float16", "bfloat16"):
+            wide = builder.call("cast", data, dtype="float32")
+            result = builder.call(self, wide, *operands[1:], **vars_of(attrs))
+            return [builder.call("cast", result, dtype=data.dtype)]
+        return None
+
+    def evaluate_dims(self, operands: DimArrays, attrs: ReduceAttrs, types: OperandTypes) -> DimArray:
+        data, fold = operands[0], _DIM_FOLDS.get(self.name)
+        if data is None or fold is None or len(operands) > 1:
+            return None
+        axes = reduced_axes(self.name, attrs, data.ndim)
+        rows = np.moveaxis(data, axes, range(len(axes))).reshape(-1, *[data.shape[k] for k in range(data.ndim) if k not in axes])
+        if len(rows) == 0:
+            return None
+        result: DimArray = rows[0]
+        for row in rows[1:]:
+            result = None if result is None else apply_dims(fold, np.asarray(result, object), np.asarray(row, object))
+        shape = reduced_shape(data.shape, axes, attrs.keepdims)
+        return None if result is None else np.asarray(result, dtype=object).reshape(shape)
+
+    def flops(self, operands: Sequence[Any], attrs: ReduceAttrs, results: TensorTypes) -> Any:
+        return operands[0].tensor_type.size
+
+
+_DIM_FOLDS: dict[str, Callable[[Dim, Dim], Dim]] = {
+    "sum": lambda a, b: a + b,
+    "prod": lambda a, b: a * b,
+    "max": dims.maximum,
+    "min": dims.minimum,
+}
+
+
+def vars_of(attrs: Any) -> dict[str, Any]:
+    """The attributes by name."""
+    return {name: getattr(attrs, name) for name in attrs.__dataclass_fields__}
+
+
+def with_known_axes(attrs: ReduceAttrs, axes: Value | None) -> ReduceAttrs:
+    """``attrs`` with the contents of the operand ``axes`` where they are known."""
+    known = known_dims(axes) if attrs.axis is None else None
+    return attrs if known is None else replace(attrs, axis=tuple(int(a) for a in known.reshape(-1)))
+
+
+def run_time_axes(operands: Values, attrs: ReduceAttrs) -> Value | None:
+    """The operand ``axes``, when it decides."""
+    axes: Value | None = optional_operand(operands, 1)
+    return axes if attrs.axis is None else None
+
+
+def _wide(reduction: Callable[..., Any]) -> Callable[[Array, tuple[int, ...]], Array]:
+    """A NumPy sum or product that accumulates floats in float64 and wraps integers."""
+
+    def run(data: Array, axes: tuple[int, ...]) -> Array:
+        wide = numeric.widest(data)
+        return np.asarray(reduction(wide, axis=axes, dtype=wide.dtype, keepdims=True))
+
+    return run
+
+
+def _mean(data: Array, axes: tuple[int, ...]) -> Array:
+    total = _wide(np.sum)(data, axes)
+    count = data.size // max(1, total.size)
+    if numeric.is_integer(data):
+        return numeric.trunc_divide(total, np.asarray(count).astype(data.dtype))
+    return np.asarray(total / count)
+
+
+def _extreme(reduction: Callable[..., Any], largest: bool) -> Callable[[Array, tuple[int, ...]], Array]:
+    def run(data: Array, axes: tuple[int, ...]) -> Array:
+        dtype = dtypes.canonical(data.dtype)
+        if dtypes.is_float(dtype):
+            initial: float = float("-inf") if largest else float("inf")
+            return np.asarray(reduction(numeric.widen(data), axis=axes, keepdims=True, initial=initial))
+        low, high = dtypes.integer_range(dtype)
+        return np.asarray(reduction(data, axis=axes, keepdims=True, initial=low if largest else high))
+
+    return run
+
+
+def _logic(reduction: Callable[..., Any]) -> Callable[[Array, tuple[int, ...]], Array]:
+    return lambda data, axes: np.asarray(reduction(data, axis=axes, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    doc: str
+    te_kind: str
+    numpy: Callable[[Array, tuple[int, ...]], Array]
+    accuracy: Accuracy = Accuracy.ACCUMULATING
+    accepts: str = "numeric"
+
+
+ROWS = (
+    Row("sum", "The sum; 0 of nothing. Integers wrap.", "sum", _wide(np.sum), accepts="numeric or complex"),
+    Row("prod", "The product; 1 of nothing. Integers wrap.", "prod", _wide(np.prod), accepts="numeric or complex"),
+    Row("max", "The largest element; the smallest value of the type for nothing. NaN wins.", "max",
+        _extreme(np.max, True), Accuracy.EXACT),
+    Row("min", "The smallest element; the largest value of the type for nothing. NaN wins.", "min",
+        _extreme(np.min, False), Accuracy.EXACT),
+    Row("all", "Whether all elements hold.", "and", _logic(np.all), Accuracy.EXACT, "bool"),
+    Row("any", "Whether an element holds.", "or", _logic(np.any), Accuracy.EXACT, "bool"),
+)
+
+
+def _register_rows() -> None:
+    for row in ROWS:
+        members = {
+            "__doc__": row.doc, "__module__": __name__, "name": row.name, "te_kind": row.te_kind, "accuracy": row.accuracy,
+            "accepts": row.accepts, "numpy": staticmethod(row.numpy),
+        }
+        register(type(f"Reduce_{row.name}", (Reduction,), members))
+
+
+_register_rows()
+
+
+@register
+class Mean(Reduction):
+    """The sum over the number of elements; integers truncate. NaN of nothing."""
+
+    name = "mean"
+    te_kind = "sum"
+    accuracy = Accuracy.ACCUMULATING
+    accepts = "numeric or complex"
+
+    def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:
+        return _mean(data, axes)
+
+    def element(self, x: Expr, count: Dim) -> Expr:
+        if isinstance(count, int):
+            return x * te.const(1.0 / count, x.dtype) if count else x
+        return x * (te.const(1.0, x.dtype) / te.cast(te.dim(count), x.dtype))
+
+    def decompose(self, builder: Builder, operands: Values, attrs: ReduceAttrs) -> Sequence[Value] | None:
+        data = operands[0]
+        assert data is not None
+        if not dtypes.is_integer(data.dtype):
+            return super().decompose(builder, operands, attrs) or self._of_perhaps_nothing(builder, data, operands, attrs)
+        total = builder.call("sum", *operands, **vars_of(attrs))
+        return [builder.call("trunc_divide", total, summands(builder, data, total))]
+
+    def _of_perhaps_nothing(self, builder: Builder, data: Value, operands: Values, attrs: ReduceAttrs) -> Sequence[Value] | None:
+        """sum / count where the count may be 0: elements that are not there cannot be scaled to NaN."""
+        run_time = run_time_axes(operands, attrs) is not None
+        axes = () if run_time else reduced_axes(self.name, attrs, data.rank)
+        count = dims.product(data.shape[k] for k in axes)
+        if not run_time and isinstance(count, int) and count > 0:
+            return None
+        total = builder.call("sum", *operands, **vars_of(attrs))
+        return [builder.call("divide", total, summands(builder, data, total))]
+
+
+def summands(builder: Builder, data: Value, total: Value) -> Value:
+    """How many elements each element of ``total`` is the sum of, as a scalar of its type."""
+    one = builder.constant(1, "int64")
+    size, sums = (builder.call("ndarray_size", v) for v in (data, total))
+    return builder.call("cast", builder.call("floor_divide", size, builder.call("maximum", sums, one)), dtype=total.dtype)
+
+
+@register
+class CountNonzero(Reduction):
+    """The number of elements that are not 0, as int64; NaN is not 0."""
+
+    name = "count_nonzero"
+    kind = Kind.ANCHOR
+    accepts = "number or bool"
+
+    def infer(self, operands: Values, attrs: ReduceAttrs, regions: Regions = ()) -> Types:
+        (counted,) = super().infer(operands, attrs, regions)
+        assert isinstance(counted, TensorType)
+        return [TensorType(counted.shape, "int64")]
+
+    def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:
+        return np.asarray(np.count_nonzero(data != np.zeros((), data.dtype), axis=axes, keepdims=True))
+
+    def decompose(self, builder: Builder, operands: Values, attrs: ReduceAttrs) -> Sequence[Value]:
+        data = operands[0]
+        assert data is not None
+        flags = builder.call("cast", data, dtype="bool")
+        return [builder.call("sum", builder.call("cast", flags, dtype="int64"), *operands[1:], **vars_of(attrs))]
+
+
+@register
+class LogSumExp(Reduction):
+    """log(sum(exp(data))), computed relative to the largest element."""
+
+    name = "logsumexp"
+    kind = Kind.ANCHOR
+    accepts = "float"
+    accuracy = Accuracy.ACCUMULATING
+
+    def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:
+        wide = numeric.widest(data)
+        top = np.max(wide, axis=axes, keepdims=True, initial=float("-inf"))
+        top = np.where(np.isfinite(top), top, 0)
+        return np.asarray(np.log(np.sum(np.exp(wide - top), axis=axes, keepdims=True)) + top)
+
+    def decompose(self, builder: Builder, operands: Values, attrs: ReduceAttrs) -> Sequence[Value] | None:
+        data = operands[0]
+        assert data is not None
+        kept = {**vars_of(attrs), "keepdims": True}
+        zero = builder.constant(0.0, data.dtype)
+        top = builder.call("max", *operands, **kept)
+        top = builder.call("where", builder.call("isfinite", top), top, zero)
+        powers = builder.call("exp", builder.call("subtract", data, self._spread_out(builder, top, data, operands, attrs)))
+        total = builder.call("log", builder.call("sum", powers, *operands[1:], **kept))
+        total = self._spread_out(builder, total, top, operands, attrs)
+        return [drop_reduced(builder, builder.call("add", total, top), operands, attrs)]
+
+    @staticmethod
+    def _spread_out(builder: Builder, value: Value, like: Value, operands: Values, attrs: ReduceAttrs) -> Value:
+        """``value`` in the shape of ``like`` where that fits only at run time."""
+        if run_time_axes(operands, with_known_axes(attrs, optional_operand(operands, 1))) is None:
+            return value
+        return builder.call("broadcast_to", value, shape=like.shape)
+
+
+def drop_reduced(builder: Builder, kept: Value, operands: Values, attrs: Any) -> Value:
+    """``kept``, a result with dimensions kept, without them where ``attrs`` says so."""
+    data, axes = operands[0], optional_operand(operands, 1)
+    assert data is not None
+    if attrs.keepdims:
+        return kept
+    if attrs.axis is None and axes is not None:
+        return builder.call("squeeze", kept, axes)
+    return builder.call("squeeze", kept, axis=reduced_axes("squeeze", attrs, data.rank))
+
+
+@dataclass(frozen=True)
+class VarianceAttrs:
+    axis: int | tuple[int, ...] | None = None
+    keepdims: bool = False
+    exclude: bool = False
+    unbiased: bool = False
+
+
+@register
+class Variance(Op[VarianceAttrs]):
+    """mean((data - mean(data)) ** 2); ``unbiased`` divides by one less."""
+
+    name = "variance"
+    operands = (Operand("data"),)
+    Attrs = VarianceAttrs
+    kind = Kind.ANCHOR
+    accuracy = Accuracy.ACCUMULATING
+    category = Category.REDUCTION
+
+    def infer(self, operands: Values, attrs: VarianceAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        expect_dtype(self.name, data, "data", "float")
+        axes = reduced_axes(self.name, attrs, data.rank)
+        return [TensorType(reduced_shape(data.shape, axes, attrs.keepdims), data.dtype)]
+
+    def reference(self, operands: Arrays, attrs: VarianceAttrs) -> Arrays:
+        axes = reduced_axes(self.name, attrs, operands[0].ndim)
+        wide = numeric.widest(operands[0])
+        return [np.var(wide, axis=axes, keepdims=attrs.keepdims, ddof=int(attrs.unbiased))]
+
+    def decompose(self, builder: Builder, operands: Values, attrs: VarianceAttrs) -> Sequence[Value]:
+        data = operands[0]
+        assert data is not None
+        axes = reduced_axes(self.name, attrs, data.rank)
+        wide = data if dtypes.bits(data.dtype) >= 32 else builder.call("cast", data, dtype="float32")
+        centred = builder.call("subtract", wide, builder.call("mean", wide, axis=axes, keepdims=True))
+        square = builder.call("multiply", centred, centred)
+        if not attrs.unbiased:
+            result = builder.call("mean", square, axis=axes, keepdims=attrs.keepdims)
+        else:
+            total = builder.call("sum", square, axis=axes, keepdims=attrs.keepdims)
+            count = dims.product(data.shape[k] for k in axes)
+            result = builder.call("divide", total, _one_less(builder, data, total, count, wide.dtype))
+        return [builder.call("cast", result, dtype=data.dtype)] if wide is not data else [result]
+
+
+def _one_less(builder: Builder, data: Value, total: Value, count: Dim, dtype: str) -> Value:
+    """``count`` - 1 as a scalar; for a symbolic count out of the sizes of the two tensors."""
+    if isinstance(count, int):
+        return builder.constant(count - 1, dtype)
+    return builder.call("subtract", summands(builder, data, total), builder.constant(1, dtype))

@@ -1,0 +1,75 @@
+"""Optional values. They live on the host; an empty optional is None."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge.ir.cursor import Cursor
+from forge.ir.op import NoAttrs, Operand, Trait
+from forge.ir.types import OptionalType, TensorType
+from forge.ops.core.inference import fail
+from forge.ops.core.lowering import optional_operand
+from forge.ops.core.op import register
+from forge.ops.core.signatures import Arrays, Regions, Types, Values
+from forge.ops.sequence.sequence import HostOp, taken
+
+
+@dataclass(frozen=True)
+class OptionalAttrs:
+    type: str = ""
+
+
+@register
+class MakeOptional(HostOp):
+    """An optional that holds value; without value an empty one for values of ``type`` (as text)."""
+
+    name = "optional"
+    operands = (Operand("value", optional=True),)
+    Attrs = OptionalAttrs
+
+    def infer(self, operands: Values, attrs: OptionalAttrs, regions: Regions = ()) -> Types:
+        value = optional_operand(operands, 0)
+        if value is None and not attrs.type:
+            raise fail(self.name, "attribute type", "none", "the type of the value that is absent")
+        return [OptionalType(Cursor(attrs.type).type() if value is None else value.type)]
+
+    def reference(self, operands: Arrays, attrs: OptionalAttrs) -> Arrays:
+        return [optional_operand(operands, 0)]
+
+
+@register
+class OptionalHasElement(HostOp):
+    """Whether the optional holds a value; a value that is no optional does."""
+
+    name = "optional_has_element"
+    operands = (Operand("optional", optional=True),)
+
+    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
+        return [TensorType((), "bool")]
+
+    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
+        return [np.array(optional_operand(operands, 0) is not None)]
+
+
+@register
+class OptionalGetElement(HostOp):
+    """The value that the optional holds; a value that is no optional is itself.
+
+    Raises (reference): ValueError for an empty optional.
+    """
+
+    name = "optional_get_element"
+    operands = (Operand("optional"),)
+    traits = Trait.HOST | Trait.MAY_FAIL
+
+    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
+        assert operands[0] is not None
+        type_ = operands[0].type
+        return [taken(type_.element) if isinstance(type_, OptionalType) else type_]
+
+    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
+        if operands[0] is None:
+            raise ValueError("optional_get_element: the optional is empty; expected a value; ask optional_has_element first")
+        return [operands[0]]

@@ -1,0 +1,1 @@
+"""Operators that make, view, move or repeat elements by their position."""

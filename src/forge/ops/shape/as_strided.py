@@ -1,0 +1,86 @@
+"""Views with explicit strides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge import te
+from forge.dims import Dim
+from forge.ir.op import Kind, Operand
+from forge.ir.types import TensorType
+from forge.ops.core.inference import at_most, fail, present, required, tensor
+from forge.ops.core.lowering import injective, unravel
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.shape.dynamic_slice import Conditions
+from forge.te import Expr
+
+
+@dataclass(frozen=True)
+class AsStridedAttrs:
+    size: tuple[Dim, ...]
+    stride: tuple[Dim, ...]
+    storage_offset: Dim = 0
+
+
+@register
+class AsStrided(Op[AsStridedAttrs]):
+    """out[i..] = the element of data, in row-major order, number storage_offset + sum of i * stride."""
+
+    name = "as_strided"
+    operands = (Operand("data"),)
+    Attrs = AsStridedAttrs
+    kind = Kind.INJECTIVE
+
+    def infer(self, operands: Values, attrs: AsStridedAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        if len(attrs.size) != len(attrs.stride):
+            raise fail(self.name, "attribute stride", attrs.stride, f"{len(attrs.size)} numbers")
+        steps = [*attrs.stride, attrs.storage_offset]
+        if any(isinstance(s, int) and s < 0 for s in steps):
+            raise fail(self.name, "strides and offset", steps, "no negative number")
+        last = self._last(attrs)
+        if not self._is_empty(attrs) and isinstance(last, int) and isinstance(data.size, int) and last >= data.size:
+            raise fail(self.name, "last element", last, f"below {data.size}, the size of {data}")
+        return [TensorType(attrs.size, data.dtype)]
+
+    def _is_empty(self, attrs: AsStridedAttrs) -> bool:
+        return any(isinstance(d, int) and d == 0 for d in attrs.size)
+
+    def _last(self, attrs: AsStridedAttrs) -> Dim:
+        last: Dim = attrs.storage_offset
+        for d, s in zip(attrs.size, attrs.stride, strict=True):
+            last = last + (d - 1) * s
+        return last
+
+    def reference(self, operands: Arrays, attrs: AsStridedAttrs) -> Arrays:
+        size, stride = (tuple(int(d) for d in v) for v in (attrs.size, attrs.stride))  # type: ignore[arg-type]
+        place = np.full(size, attrs.storage_offset)
+        for k, (d, s) in enumerate(zip(size, stride, strict=True)):
+            place = place + (np.arange(d) * s).reshape([-1 if a == k else 1 for a in range(len(size))])
+        return [operands[0].reshape(-1)[place]]
+
+    def lower(self, operands: Tensors, attrs: AsStridedAttrs, results: TensorTypes) -> Lowered:
+        (data,) = present(operands)
+
+        def body(i: Sequence[Expr]) -> Expr:
+            place = te.dim(attrs.storage_offset)
+            for x, stride in zip(i, attrs.stride, strict=True):
+                place = place + x * te.dim(stride)
+            return data[unravel(place, data.shape)] if data.ndim else data[()]
+
+        return [injective(self.name, results[0], body)]
+
+    def requires(self, operands: Sequence[TensorType | None], attrs: AsStridedAttrs, results: TensorTypes) -> Conditions:
+        data = operands[0]
+        assert data is not None
+        last = self._last(attrs)
+        known = self._is_empty(attrs) or at_most(last + 1, data.size)
+        why = f"the last element is number {last}; expected below {data.size}"
+        return required(known, lambda: te.dim(last) < te.dim(data.size), why)
+
+
+__all__ = ["AsStrided"]

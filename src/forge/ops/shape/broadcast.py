@@ -1,0 +1,209 @@
+"""Repetition of whole axes: broadcast_to, tile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from forge import dims, te
+from forge.dims import Dim
+from forge.errors import ExecutionError
+from forge.ir.op import Kind, Operand
+from forge.ir.shapes import known_dims
+from forge.ir.types import TensorType
+from forge.ops.core.inference import Shape, fail, fresh_dims, present, required, static_length, tensor
+from forge.ops.core.lowering import as_dim, element, injective, is_one, length, new_symbols, optional_operand
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import (
+    Arrays,
+    DimArray,
+    DimArrays,
+    Lowered,
+    OperandTypes,
+    Regions,
+    Tensors,
+    TensorTypes,
+    Types,
+    Values,
+)
+from forge.ops.shape.concatenate import equal_sizes
+from forge.te import Expr
+
+
+def _broadcasts(ours: Dim, wanted: Dim) -> Expr:
+    return te.dim(ours).eq(1) | te.dim(ours).eq(te.dim(wanted))
+
+
+@dataclass(frozen=True)
+class BroadcastToAttrs:
+    shape: tuple[Dim, ...] | None = None
+    dtype: str | None = None
+    exact: bool = False
+
+
+@register
+class BroadcastTo(Op[BroadcastToAttrs]):
+    """data repeated along its dimensions of 1 to ``shape`` (attribute or operand); both broadcast against each other.
+
+    A symbolic pair that is not provably equal takes the dimension of ``shape``: that data has it, or 1, is a matter
+    of run time. With ``exact`` nothing is repeated: that data has the attribute ``shape`` is a matter of run time.
+    """
+
+    name = "broadcast_to"
+    operands = (Operand("data"), Operand("shape", optional=True, holds="integers"))
+    Attrs = BroadcastToAttrs
+    kind = Kind.INJECTIVE
+    is_strided = True
+
+    def infer(self, operands: Values, attrs: BroadcastToAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        wanted = attrs.shape
+        if attrs.exact and (wanted is None or len(wanted) != data.rank or any(map(dims.different, data.shape, wanted))):
+            raise fail(self.name, "shape, which is exact", data, f"the attribute {wanted}")
+        if attrs.exact and wanted is not None:
+            return [TensorType(wanted, data.dtype)]
+        if wanted is None:
+            count = static_length(self.name, optional_operand(operands, 1), "shape")
+            known = known_dims(operands[1])
+            wanted = fresh_dims("broadcast", count) if known is None else tuple(known.reshape(-1))
+            return [TensorType(self.result_shape(data.shape, wanted, known is None), data.dtype)]
+        return [TensorType(self.result_shape(data.shape, wanted), data.dtype)]
+
+    def result_shape(self, shape: Shape, wanted: Shape, fresh: bool = False) -> Shape:
+        """The broadcast; ``fresh``: ``wanted`` are new symbols, which may turn out to be 1."""
+        rank = max(len(shape), len(wanted))
+        ours, theirs = (1,) * (rank - len(shape)) + shape, (1,) * (rank - len(wanted)) + wanted
+        return tuple(self._dim(a, b, fresh) for a, b in zip(ours, theirs, strict=True))
+
+    def _dim(self, ours: Dim, theirs: Dim, fresh: bool) -> Dim:
+        if theirs == 1 or (fresh and isinstance(ours, int) and ours != 1):
+            return ours
+        if ours != 1 and dims.different(ours, theirs):
+            raise fail(self.name, "dimension", ours, f"1 or {theirs}")
+        return theirs
+
+    def reference(self, operands: Arrays, attrs: BroadcastToAttrs) -> Arrays:
+        wanted = attrs.shape if attrs.shape is not None else tuple(operands[1].reshape(-1).tolist())
+        if attrs.exact and operands[0].shape != wanted:
+            raise ExecutionError(f"{self.name}: got shape {operands[0].shape}; expected {wanted}")
+        return [np.broadcast_to(operands[0], np.broadcast_shapes(operands[0].shape, wanted))]  # type: ignore[arg-type]
+
+    def lower(self, operands: Tensors, attrs: BroadcastToAttrs, results: TensorTypes) -> Lowered:
+        data, shape = present(operands)[0], results[0].shape
+
+        def index(i: Expr, extent: Expr, wanted: Dim) -> Expr:
+            if is_one(extent):
+                return te.const(0)
+            return i if attrs.exact or dims.equal(as_dim(extent), wanted) else te.clamp(i, extent)
+
+        def body(i: Sequence[Expr]) -> Expr:
+            skipped = len(shape) - data.ndim
+            aligned = zip(i[skipped:], data.shape, shape[skipped:], strict=True)
+            return data[tuple(index(*part) for part in aligned)]
+
+        return [injective(self.name, results[0], body)]
+
+    def requires(
+        self, operands: Sequence[TensorType | None], attrs: BroadcastToAttrs, results: TensorTypes
+    ) -> list[tuple[Expr, str]]:
+        data, shape = operands[0], results[0].shape
+        assert data is not None
+        found = []
+        for ours, wanted in zip(data.shape, shape[len(shape) - data.rank :], strict=True):
+            if attrs.exact:
+                condition = partial(equal_sizes, ours, wanted)
+                found += required(dims.equal(ours, wanted), condition, f"a dimension {ours} is not {wanted}")
+                continue
+            fits = dims.equal(ours, wanted) or ours == 1
+            why = f"a dimension {ours} does not broadcast to {wanted}"
+            found += required(fits, partial(_broadcasts, ours, wanted), why)
+        return found
+
+    def define_symbols(self, operands: Tensors, attrs: BroadcastToAttrs, results: TensorTypes) -> Mapping[str, Expr]:
+        data, wanted = operands[0], optional_operand(operands, 1)
+        if attrs.shape is not None or wanted is None or data is None:
+            return {}
+        rank = results[0].rank
+        ours = [te.const(1)] * (rank - data.ndim) + list(data.shape)
+        skipped = rank - length(wanted)
+        sizes: list[Expr] = [te.const(1)] * skipped + [element(wanted, k) for k in range(rank - skipped)]
+        chosen = [te.select(b.eq(1), a, b) for a, b in zip(ours, sizes, strict=True)]
+        return new_symbols(results[0], chosen)
+
+    def evaluate_dims(self, operands: DimArrays, attrs: BroadcastToAttrs, types: OperandTypes) -> DimArray:
+        data, wanted = operands[0], optional_operand(operands, 1)
+        target = attrs.shape if wanted is None else tuple(wanted.reshape(-1))
+        if data is None or target is None:
+            return None
+        shape = self.result_shape(data.shape, target)
+        return np.broadcast_to(data, shape) if dims.is_static(*shape) else None  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class TileAttrs:
+    reps: tuple[Dim, ...] | None = None
+
+
+@register
+class Tile(Op[TileAttrs]):
+    """data repeated ``reps`` (attribute or operand) times along its last dimensions: out[i] = data[i % extent]."""
+
+    name = "tile"
+    operands = (Operand("data"), Operand("reps", optional=True, holds="integers"))
+    Attrs = TileAttrs
+    kind = Kind.INJECTIVE
+
+    def infer(self, operands: Values, attrs: TileAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        reps = attrs.reps
+        if reps is None:
+            count = static_length(self.name, optional_operand(operands, 1), "reps")
+            known = known_dims(operands[1])
+            if known is None:
+                return [TensorType(fresh_dims("tile", max(count, data.rank)), data.dtype)]
+            reps = tuple(known.reshape(-1))
+        shape, counts = self._aligned(data.shape, reps)
+        return [TensorType(tuple(d * r for d, r in zip(shape, counts, strict=True)), data.dtype)]
+
+    @staticmethod
+    def _aligned(shape: Shape, reps: Shape) -> tuple[Shape, Shape]:
+        rank = max(len(shape), len(reps))
+        return (1,) * (rank - len(shape)) + shape, (1,) * (rank - len(reps)) + reps
+
+    def reference(self, operands: Arrays, attrs: TileAttrs) -> Arrays:
+        reps = attrs.reps if attrs.reps is not None else operands[1].reshape(-1).tolist()
+        return [np.tile(operands[0], reps)]  # type: ignore[arg-type]
+
+    def lower(self, operands: Tensors, attrs: TileAttrs, results: TensorTypes) -> Lowered:
+        data, shape = present(operands)[0], results[0].shape
+        skipped = len(shape) - data.ndim
+
+        def index(i: Expr, extent: Expr, whole: Dim) -> Expr:
+            if is_one(extent):
+                return te.const(0)
+            return i if dims.equal(as_dim(extent), whole) else i % extent
+
+        def body(i: Sequence[Expr]) -> Expr:
+            return data[tuple(index(*part) for part in zip(i[skipped:], data.shape, shape[skipped:], strict=True))]
+
+        return [injective(self.name, results[0], body)]
+
+    def define_symbols(self, operands: Tensors, attrs: TileAttrs, results: TensorTypes) -> Mapping[str, Expr]:
+        data, reps = operands[0], optional_operand(operands, 1)
+        if attrs.reps is not None or reps is None or data is None:
+            return {}
+        rank = results[0].rank
+        ours = [te.const(1)] * (rank - data.ndim) + list(data.shape)
+        skipped = rank - length(reps)
+        counts: list[Expr] = [te.const(1)] * skipped + [element(reps, k) for k in range(rank - skipped)]
+        return new_symbols(results[0], [a * b for a, b in zip(ours, counts, strict=True)])
+
+    def evaluate_dims(self, operands: DimArrays, attrs: TileAttrs, types: OperandTypes) -> DimArray:
+        data, counts = operands[0], optional_operand(operands, 1)
+        reps = attrs.reps if counts is None else tuple(counts.reshape(-1))
+        if data is None or reps is None or not dims.is_static(*reps):
+            return None
+        return np.tile(data, [int(r) for r in reps])  # type: ignore[arg-type]

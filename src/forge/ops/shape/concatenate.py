@@ -1,0 +1,257 @@
+"""Joining and dividing tensors along an axis: concatenate, stack, split."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge import dims, te
+from forge.dims import Dim
+from forge.ir.nodes import Node, Value
+from forge.ir.op import Kind, Operand, Precision
+from forge.ir.shapes import known_dims
+from forge.ir.types import TensorType
+from forge.ops.core.inference import (
+    MAX_PARTS,
+    expect_rank,
+    fail,
+    fresh_dims,
+    normalize_axis,
+    present,
+    same_dtype,
+    static_length,
+    tensor,
+    tensors,
+    unify_dim,
+)
+from forge.ops.core.layout_change import LayoutChange
+from forge.ops.core.lowering import as_dim, element, injective, length, new_symbols, optional_operand, replaced
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import (
+    Arrays,
+    DimArray,
+    DimArrays,
+    Lowered,
+    OperandTypes,
+    Regions,
+    Tensors,
+    TensorTypes,
+    Types,
+    Values,
+)
+from forge.te import Expr, Tensor
+
+
+@dataclass(frozen=True)
+class AxisAttrs:
+    axis: int = 0
+
+
+@register
+class Concatenate(Op[AxisAttrs]):
+    """The operands one after the other along ``axis``."""
+
+    name = "concatenate"
+    operands = (Operand("data", variadic=True),)
+    Attrs = AxisAttrs
+    kind = Kind.ANCHOR
+    kernel = "concatenate"
+    read_once = ("data",)
+    precision = Precision.FOLLOWS
+
+    def infer(self, operands: Values, attrs: AxisAttrs, regions: Regions = ()) -> Types:
+        types = tensors(self.name, operands)
+        if not types:
+            raise fail(self.name, "operands", 0, "at least one")
+        dtype, rank = same_dtype(self.name, types), types[0].rank
+        axis = normalize_axis(self.name, attrs.axis, rank)
+        shape: list[Dim] = list(types[0].shape)
+        for type_ in types[1:]:
+            expect_rank(self.name, type_, "data", rank)
+            for k in range(rank):
+                fits = shape[k] + type_.shape[k] if k == axis else self._same(shape[k], type_.shape[k], k)
+                shape[k] = fits
+        return [TensorType(tuple(shape), dtype)]
+
+    def _same(self, a: Dim, b: Dim, axis: int) -> Dim:
+        return unify_dim(self.name, a, b, f"dimension {axis} of the operands")
+
+    def reference(self, operands: Arrays, attrs: AxisAttrs) -> Arrays:
+        return [np.concatenate(operands, axis=attrs.axis)]
+
+    def lower(self, operands: Tensors, attrs: AxisAttrs, results: TensorTypes) -> Lowered:
+        parts = present(operands)
+        axis = attrs.axis % results[0].rank
+        filled = [t for t in parts if not te.is_const(t.shape[axis], 0)] or parts[:1]
+        return [injective(self.name, results[0], lambda i: _piecewise(filled, axis, i))]
+
+    def evaluate_dims(self, operands: DimArrays, attrs: AxisAttrs, types: OperandTypes) -> DimArray:
+        parts = [x for x in operands if x is not None]
+        return np.concatenate(parts, axis=attrs.axis) if len(parts) == len(operands) else None
+
+    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+        """Only whole blocks join."""
+        parts, rank = [v for v in node.operands if v is not None], node.result.rank
+        axis = node.attrs.axis % rank
+        if (block := change.block(axis)) > 1 and any(v.shape[axis] % block for v in parts):
+            return None
+        return change.call(node, *map(change.converted, parts), axis=change.axis(axis, rank))
+
+
+def _piecewise(parts: Sequence[Tensor], axis: int, indices: Sequence[Expr]) -> Expr:
+    """The element of the concatenation of ``parts``; every part is read in bounds wherever the element lies."""
+    offset: Expr = te.const(0)
+    pieces: list[tuple[Expr, Expr]] = []  # end of the part, its value
+    for part in parts:
+        inside = te.clamp(indices[axis] - offset, part.shape[axis]) if len(parts) > 1 else indices[axis]
+        offset = offset + part.shape[axis]
+        pieces.append((offset, part[replaced(indices, axis, inside)]))
+    value = pieces[-1][1]
+    for end, earlier in reversed(pieces[:-1]):
+        value = te.select(indices[axis] < end, earlier, value)
+    return value
+
+
+@register
+class Stack(Op[AxisAttrs]):
+    """The operands, of equal shapes, along a new ``axis``."""
+
+    name = "stack"
+    operands = (Operand("data", variadic=True),)
+    Attrs = AxisAttrs
+    kind = Kind.INJECTIVE
+
+    def infer(self, operands: Values, attrs: AxisAttrs, regions: Regions = ()) -> Types:
+        types = tensors(self.name, operands)
+        if not types:
+            raise fail(self.name, "operands", 0, "at least one")
+        axis = normalize_axis(self.name, attrs.axis, types[0].rank + 1)
+        shape = list(types[0].shape)
+        for type_ in types[1:]:
+            expect_rank(self.name, type_, "data", types[0].rank)
+            for k, (a, b) in enumerate(zip(shape, type_.shape, strict=True)):
+                unify_dim(self.name, a, b, f"dimension {k} of the operands")
+        return [TensorType((*shape[:axis], len(types), *shape[axis:]), same_dtype(self.name, types))]
+
+    def reference(self, operands: Arrays, attrs: AxisAttrs) -> Arrays:
+        return [np.stack(operands, axis=attrs.axis)]
+
+    def lower(self, operands: Tensors, attrs: AxisAttrs, results: TensorTypes) -> Lowered:
+        parts = present(operands)
+        axis = attrs.axis % results[0].rank
+
+        def body(i: Sequence[Expr]) -> Expr:
+            rest = (*i[:axis], *i[axis + 1 :])
+            value = parts[-1][rest]
+            for k in range(len(parts) - 2, -1, -1):
+                value = te.select(i[axis].eq(k), parts[k][rest], value)
+            return value
+
+        return [injective(self.name, results[0], body)]
+
+    def evaluate_dims(self, operands: DimArrays, attrs: AxisAttrs, types: OperandTypes) -> DimArray:
+        parts = [x for x in operands if x is not None]
+        return np.stack(parts, axis=attrs.axis) if len(parts) == len(operands) else None
+
+
+@dataclass(frozen=True)
+class SplitAttrs:
+    indices_or_sections: int | tuple[Dim, ...] | None = None
+    axis: int = 0
+    num_results: int | None = None
+
+
+@register
+class Split(Op[SplitAttrs]):
+    """Parts of data along ``axis``.
+
+    ``indices_or_sections``: a number of equal parts, or the positions where a new part begins. None: operand
+    ``sizes``, of known length, has the sizes of the parts.
+    """
+
+    name = "split"
+    operands = (Operand("data"), Operand("sizes", optional=True, holds="integers"))
+    Attrs = SplitAttrs
+    kind = Kind.INJECTIVE
+
+    def bounds(self, extent: Dim, attrs: SplitAttrs) -> list[Dim]:
+        """Where the parts begin, and the end of the last one."""
+        sections = attrs.indices_or_sections
+        assert sections is not None
+        if isinstance(sections, tuple):
+            return [0, *sections, extent]
+        if not 1 <= sections <= MAX_PARTS or dims.different(dims.floormod(extent, sections), 0):
+            expected = f"a divisor of the dimension, at most {MAX_PARTS}"
+            raise fail(self.name, "number of parts", f"{sections} of {extent}", expected)
+        size = dims.floordiv(extent, sections)
+        return [size * k for k in range(sections + 1)]
+
+    def infer(self, operands: Values, attrs: SplitAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        axis = normalize_axis(self.name, attrs.axis, data.rank)
+        sizes = self._sizes(operands, attrs, data.shape[axis])
+        return [TensorType((*data.shape[:axis], size, *data.shape[axis + 1 :]), data.dtype) for size in sizes]
+
+    def _sizes(self, operands: Values, attrs: SplitAttrs, extent: Dim) -> list[Dim]:
+        if attrs.indices_or_sections is None:
+            count = static_length(self.name, optional_operand(operands, 1), "sizes")
+            known = known_dims(operands[1])
+            return list(fresh_dims("split", count)) if known is None else list(known.reshape(-1))
+        ends = self.bounds(extent, attrs)
+        sizes = [b - a for a, b in itertools.pairwise(ends)]
+        wrong = [s for s in sizes if dims.bounds(s)[1] is not None and dims.different(s, dims.maximum(s, 0))]
+        if wrong:
+            raise fail(self.name, "positions of the parts", attrs.indices_or_sections, f"growing ones up to {extent}")
+        return sizes
+
+    def reference(self, operands: Arrays, attrs: SplitAttrs) -> Arrays:
+        data = operands[0]
+        if attrs.indices_or_sections is None:
+            return np.split(data, np.cumsum(operands[1])[:-1], axis=attrs.axis)
+        return np.split(data, self.bounds(data.shape[attrs.axis], attrs)[1:-1], axis=attrs.axis)  # type: ignore[arg-type]
+
+    def lower(self, operands: Tensors, attrs: SplitAttrs, results: TensorTypes) -> Lowered:
+        data, axis = present(operands)[0], attrs.axis % results[0].rank
+        if attrs.indices_or_sections is not None:
+            begins: list[Expr] = [te.dim(b) for b in self.bounds(as_dim(data.shape[axis]), attrs)]
+        else:
+            begins = _running_sum(_given(operands[1]))
+        clamp = attrs.indices_or_sections is None
+        return [_part(self.name, data, axis, b, r, clamp) for b, r in zip(begins, results, strict=False)]
+
+    def define_symbols(self, operands: Tensors, attrs: SplitAttrs, results: TensorTypes) -> Mapping[str, Expr]:
+        sizes = optional_operand(operands, 1)
+        if attrs.indices_or_sections is not None or sizes is None:
+            return {}
+        axis = attrs.axis % results[0].rank
+        defined: dict[str, Expr] = {}
+        for k, result in enumerate(results):
+            defined |= new_symbols(TensorType((result.shape[axis],), result.dtype), [element(sizes, k)])
+        return defined
+
+
+def _running_sum(sizes: Tensor) -> list[Expr]:
+    sums: list[Expr] = [te.const(0)]
+    for k in range(length(sizes)):
+        sums.append(sums[-1] + element(sizes, k))
+    return sums
+
+
+def _given(operand: Tensor | None) -> Tensor:
+    assert operand is not None
+    return operand
+
+
+def _part(name: str, data: Tensor, axis: int, begin: Expr, result: TensorType, clamp: bool) -> Tensor:
+    def body(i: Sequence[Expr]) -> Expr:
+        index = i[axis] + begin
+        return data[replaced(i, axis, te.clamp(index, data.shape[axis]) if clamp else index)]
+
+    return injective(name, result, body)
+
+
+def equal_sizes(ours: Dim, wanted: Dim) -> Expr:
+    return te.dim(ours).eq(te.dim(wanted))

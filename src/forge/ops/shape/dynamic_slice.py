@@ -1,0 +1,237 @@
+"""Slices whose start is a tensor, and writing into slices: dynamic_slice, dynamic_update_slice, strided_set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge import te
+from forge.dims import Dim
+from forge.ir.op import Kind, Operand
+from forge.ir.types import TensorType
+from forge.ops.core.inference import (
+    at_most,
+    expect_dtype,
+    expect_rank,
+    fail,
+    normalize_axes,
+    present,
+    required,
+    same_dtype,
+    tensor,
+    unify_dim,
+)
+from forge.ops.core.lowering import element, injective, shape_of
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.shape.slice import slice_range
+from forge.te import Expr, Tensor
+
+Conditions = list[tuple[Expr, str]]
+
+
+def _check_start(op: str, operands: Values, position: int, rank: int) -> None:
+    start = tensor(op, operands[position], "start")
+    expect_dtype(op, start, "start", "index")
+    expect_rank(op, start, "start", 1)
+    unify_dim(op, start.shape[0], rank, "length of start")
+
+
+def _starts(start: Tensor, room: Sequence[Expr]) -> list[Expr]:
+    """The elements of ``start``, moved into [0, room]."""
+    return [te.binary("max", te.binary("min", element(start, k), r), te.const(0)) for k, r in enumerate(room)]
+
+
+def _place(start: Array, shape: Sequence[int], sizes: Sequence[int]) -> tuple[slice, ...]:
+    """The slices that dynamic_slice and dynamic_update_slice mean."""
+    begins = [min(max(int(s), 0), e - n) for s, e, n in zip(start.reshape(-1), shape, sizes, strict=True)]
+    return tuple(slice(b, b + n) for b, n in zip(begins, sizes, strict=True))
+
+
+def _fits(op: str, sizes: Sequence[Dim], shape: Sequence[Dim]) -> None:
+    for k, (size, extent) in enumerate(zip(sizes, shape, strict=True)):
+        if isinstance(size, int) and isinstance(extent, int) and not 0 <= size <= extent:
+            raise fail(op, f"size of the slice in dimension {k}", size, f"0 to {extent}")
+
+
+def _fits_at_run_time(sizes: Sequence[Dim], shape: Sequence[Dim]) -> Conditions:
+    found: Conditions = []
+    for size, extent in zip(sizes, shape, strict=True):
+        why = f"the slice has {size} elements; expected at most {extent}"
+        found += required(at_most(size, extent), lambda s=size, e=extent: te.dim(s) <= te.dim(e), why)  # type: ignore[misc]
+    return found
+
+
+@dataclass(frozen=True)
+class DynamicSliceAttrs:
+    slice_sizes: tuple[Dim, ...]
+
+
+@register
+class DynamicSlice(Op[DynamicSliceAttrs]):
+    """The ``slice_sizes`` elements of data from start on; start is moved so that the slice lies inside of data."""
+
+    name = "dynamic_slice"
+    operands = (Operand("data"), Operand("start"))
+    Attrs = DynamicSliceAttrs
+    kind = Kind.INJECTIVE
+
+    def infer(self, operands: Values, attrs: DynamicSliceAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        _check_start(self.name, operands, 1, data.rank)
+        if len(attrs.slice_sizes) != data.rank:
+            raise fail(self.name, "attribute slice_sizes", attrs.slice_sizes, f"{data.rank} sizes")
+        _fits(self.name, attrs.slice_sizes, data.shape)
+        return [TensorType(attrs.slice_sizes, data.dtype)]
+
+    def reference(self, operands: Arrays, attrs: DynamicSliceAttrs) -> Arrays:
+        data, start = operands
+        return [data[_place(start, data.shape, attrs.slice_sizes)]]  # type: ignore[arg-type]
+
+    def lower(self, operands: Tensors, attrs: DynamicSliceAttrs, results: TensorTypes) -> Lowered:
+        data, start = present(operands)
+        room = [e - te.dim(s) for e, s in zip(data.shape, attrs.slice_sizes, strict=True)]
+        begins = _starts(start, room)
+        return [injective(self.name, results[0], lambda i: data[tuple(x + b for x, b in zip(i, begins, strict=True))])]
+
+    def requires(
+        self, operands: Sequence[TensorType | None], attrs: DynamicSliceAttrs, results: TensorTypes
+    ) -> Conditions:
+        data = operands[0]
+        assert data is not None
+        return _fits_at_run_time(attrs.slice_sizes, data.shape)
+
+
+@register
+class DynamicUpdateSlice(Op[object]):
+    """data with update in the place of the elements from start on; start is moved so that update lies inside of data."""
+
+    name = "dynamic_update_slice"
+    operands = (Operand("data"), Operand("update"), Operand("start"))
+    kind = Kind.INJECTIVE
+
+    def infer(self, operands: Values, attrs: object, regions: Regions = ()) -> Types:
+        data, update = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "update")
+        _check_start(self.name, operands, 2, data.rank)
+        expect_rank(self.name, update, "update", data.rank)
+        same_dtype(self.name, [data, update])
+        _fits(self.name, update.shape, data.shape)
+        return [data]
+
+    def reference(self, operands: Arrays, attrs: object) -> Arrays:
+        data, update, start = operands
+        result = data.copy()
+        result[_place(start, data.shape, update.shape)] = update
+        return [result]
+
+    def lower(self, operands: Tensors, attrs: object, results: TensorTypes) -> Lowered:
+        data, update, start = present(operands)
+        if any(te.is_const(e, 0) for e in update.shape):
+            return [injective(self.name, results[0], lambda i: data[tuple(i)])]
+        begins = _starts(start, [e - u for e, u in zip(data.shape, update.shape, strict=True)])
+
+        def body(i: Sequence[Expr]) -> Expr:
+            inner = [x - b for x, b in zip(i, begins, strict=True)]
+            return _overlaid(data, update, i, inner)
+
+        return [injective(self.name, results[0], body)]
+
+    def requires(self, operands: Sequence[TensorType | None], attrs: object, results: TensorTypes) -> Conditions:
+        data, update = operands[:2]
+        assert data is not None and update is not None
+        return [*_fits_at_run_time(update.shape, data.shape), *_not_empty(update)]
+
+
+def _not_empty(update: TensorType) -> Conditions:
+    """Conditions: no symbolic dimension of ``update`` is 0, as an element of it is read everywhere."""
+    found: Conditions = []
+    for k, d in enumerate(update.shape):
+        fine = isinstance(d, int) or at_most(1, d)
+        found += required(fine, lambda d=d: te.dim(d) >= 1, f"dimension {k} of the update is empty")  # type: ignore[misc]
+    return found
+
+
+def _overlaid(data: Tensor, update: Tensor, at: Sequence[Expr], inner: Sequence[Expr], hit: Expr | None = None) -> Expr:
+    """``update`` at ``inner`` where that is in bounds (and ``hit``), else ``data`` at ``at``."""
+    inside = te.const(True, "bool") if hit is None else hit
+    for x, extent in zip(inner, update.shape, strict=True):
+        inside = te.logical_and(inside, te.logical_and(x >= 0, x < extent))
+    safe = tuple(te.clamp(x, extent) for x, extent in zip(inner, update.shape, strict=True))
+    return te.select(inside, update[safe], data[tuple(at)])
+
+
+@dataclass(frozen=True)
+class StridedSetAttrs:
+    begin: tuple[Dim, ...]
+    end: tuple[Dim, ...]
+    strides: tuple[int, ...] | None = None
+    axes: tuple[int, ...] | None = None
+
+
+@register
+class StridedSet(Op[StridedSetAttrs]):
+    """data with the slice begin:end:strides along ``axes`` (the first ones if None) replaced by updates.
+
+    Bounds mean what they mean for strided_slice; updates has the shape of that slice.
+    """
+
+    name = "strided_set"
+    operands = (Operand("data"), Operand("updates"))
+    Attrs = StridedSetAttrs
+    kind = Kind.INJECTIVE
+
+    def infer(self, operands: Values, attrs: StridedSetAttrs, regions: Regions = ()) -> Types:
+        data, updates = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "updates")
+        same_dtype(self.name, [data, updates])
+        expect_rank(self.name, updates, "updates", data.rank)
+        for k, (_, count, _) in enumerate(self._steps(attrs, data.shape)):
+            unify_dim(self.name, updates.shape[k], count, f"dimension {k} of updates")
+        return [data]
+
+    def _steps(self, attrs: StridedSetAttrs, shape: Sequence[Dim]) -> list[tuple[Dim, Dim, int]]:
+        """First index, number of elements and stride along every dimension."""
+        strides = attrs.strides or (1,) * len(attrs.begin)
+        axes = normalize_axes(self.name, tuple(range(len(attrs.begin))) if attrs.axes is None else attrs.axes, len(shape))
+        lengths = {len(attrs.begin), len(attrs.end), len(strides), len(axes)}
+        if len(lengths) != 1:
+            raise fail(self.name, "numbers of begin, end, strides and axes", sorted(lengths), "equal numbers")
+        if 0 in strides:
+            raise fail(self.name, "strides", strides, "no 0")
+        steps: list[tuple[Dim, Dim, int]] = [(0, extent, 1) for extent in shape]
+        for axis, begin, end, stride in zip(axes, attrs.begin, attrs.end, strides, strict=True):
+            steps[axis] = (*slice_range(shape[axis], begin, end, stride), stride)
+        return steps
+
+    def reference(self, operands: Arrays, attrs: StridedSetAttrs) -> Arrays:
+        data, updates = operands
+        result = data.copy()
+        places = [int(first) + int(stride) * np.arange(int(count)) for first, count, stride in self._steps(attrs, data.shape)]  # type: ignore[arg-type]
+        result[np.ix_(*places)] = updates
+        return [result]
+
+    def lower(self, operands: Tensors, attrs: StridedSetAttrs, results: TensorTypes) -> Lowered:
+        data, updates = present(operands)
+        if any(te.is_const(e, 0) for e in updates.shape):
+            return [injective(self.name, results[0], lambda i: data[tuple(i)])]
+        steps = self._steps(attrs, shape_of(data))
+
+        def body(i: Sequence[Expr]) -> Expr:
+            hit: Expr = te.const(True, "bool")
+            inner = []
+            for x, (first, _, stride) in zip(i, steps, strict=True):
+                distance = x - te.dim(first) if stride > 0 else te.dim(first) - x
+                hit = te.logical_and(hit, (distance % abs(stride)).eq(0))
+                inner.append(distance // abs(stride))
+            return _overlaid(data, updates, i, inner, hit)
+
+        return [injective(self.name, results[0], body)]
+
+    def requires(self, operands: Sequence[TensorType | None], attrs: StridedSetAttrs, results: TensorTypes) -> Conditions:
+        updates = operands[1]
+        assert updates is not None
+        return _not_empty(updates)
+
+
+__all__ = ["DynamicSlice", "DynamicUpdateSlice", "StridedSet"]

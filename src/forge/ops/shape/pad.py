@@ -1,0 +1,179 @@
+"""Padding of axes: nn.pad."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from forge import dims, te
+from forge.dims import Dim
+from forge.ir.nodes import Node, Value
+from forge.ir.op import Kind, Operand
+from forge.ir.types import TensorType
+from forge.ops.core.inference import at_most, expect_dtype, fail, fresh_dims, required, same_dtype, tensor
+from forge.ops.core.layout_change import LayoutChange
+from forge.ops.core.lowering import injective, new_symbols, optional_operand, scalar
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.te import Expr
+
+
+@dataclass(frozen=True)
+class PadAttrs:
+    pad_width: tuple[tuple[Dim, Dim], ...] | None = None
+    pad_mode: str = "constant"
+
+
+PAD_MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
+
+
+def _source(mode: str, index: Expr, extent: Expr) -> Expr:
+    """Where the padded element ``index`` (counted from the first element of the operand) comes from."""
+    if mode == "wrap":
+        return index % extent
+    if mode == "reflect":
+        period = te.binary("max", (extent - 1) * 2, te.const(1))
+        folded = index % period
+        return te.clamp(te.binary("min", folded, period - folded), extent)
+    if mode == "symmetric":
+        folded = index % (extent * 2)
+        return te.clamp(te.binary("min", folded, extent * 2 - 1 - folded), extent)
+    return te.clamp(index, extent)
+
+
+def _source_indices(mode: str, count: int, before: int, after: int) -> Array:
+    """The same for all elements of a padded axis, with -1 for a padded constant."""
+    index = np.arange(-before, count + after)
+    if mode == "constant":
+        return np.where((index >= 0) & (index < count), index, -1)
+    if mode == "edge":
+        return np.clip(index, 0, count - 1)
+    if mode == "wrap":
+        return index % count
+    period = max(1, 2 * (count - 1)) if mode == "reflect" else 2 * count
+    folded = index % period
+    return np.minimum(folded, period - folded if mode == "reflect" else period - 1 - folded)
+
+
+@register
+class Pad(Op[PadAttrs]):
+    """data with ``pad_width[k]`` = (before, after) elements added to dimension k; negative numbers remove.
+
+    ``pad_mode``: constant (operand ``pad_value``, 0 or "" if absent), edge, reflect (without the edge), symmetric (with
+    it), wrap. Operand ``pad_width``, of shape (rank, 2), takes the place of a missing attribute.
+    """
+
+    name = "nn.pad"
+    operands = (Operand("data"), Operand("pad_value", optional=True), Operand("pad_width", optional=True))
+    Attrs = PadAttrs
+    kind = Kind.INJECTIVE
+
+    def infer(self, operands: Values, attrs: PadAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        if attrs.pad_mode not in PAD_MODES:
+            raise fail(self.name, "attribute pad_mode", repr(attrs.pad_mode), f"one of {', '.join(PAD_MODES)}")
+        if (value := optional_operand(operands, 1)) is not None:
+            same_dtype(self.name, [data, tensor(self.name, value, "pad_value")])
+        if attrs.pad_width is None:
+            return [self._dynamic(operands, data)]
+        if len(attrs.pad_width) != data.rank:
+            raise fail(self.name, "attribute pad_width", f"{len(attrs.pad_width)} pairs", f"{data.rank} pairs")
+        shape = tuple(d + before + after for d, (before, after) in zip(data.shape, attrs.pad_width, strict=True))
+        if any(dims.different(d, dims.maximum(d, 0)) for d in shape):
+            raise fail(self.name, "attribute pad_width", attrs.pad_width, "at most as much removed as there is")
+        return [TensorType(shape, data.dtype)]
+
+    def _dynamic(self, operands: Values, data: TensorType) -> TensorType:
+        widths = tensor(self.name, optional_operand(operands, 2), "pad_width")
+        expect_dtype(self.name, widths, "pad_width", "integer")
+        if widths.shape != (data.rank, 2):
+            raise fail(self.name, "operand 'pad_width'", widths, f"shape ({data.rank}, 2)")
+        return TensorType(fresh_dims("pad", data.rank), data.dtype)
+
+    def reference(self, operands: Arrays, attrs: PadAttrs) -> Arrays:
+        data, value, widths = [*operands, None, None][:3]
+        pairs = attrs.pad_width if attrs.pad_width is not None else widths.tolist()
+        for axis, (before, after) in enumerate(pairs):
+            source = _source_indices(attrs.pad_mode, data.shape[axis], int(before), int(after))
+            blank = data.shape[axis] == 0
+            taken = _blank(data, axis, len(source)) if blank else np.take(data, np.maximum(source, 0), axis=axis)
+            shape = [-1 if k == axis else 1 for k in range(data.ndim)]
+            fill = np.asarray("" if data.dtype == object else 0, data.dtype) if value is None else value.reshape(())
+            data = np.where((source < 0).reshape(shape), fill, taken)
+        return [data]
+
+    def lower(self, operands: Tensors, attrs: PadAttrs, results: TensorTypes) -> Lowered:
+        data, value, widths = [*operands, None, None][:3]
+        assert data is not None
+        if attrs.pad_width is not None:
+            before = [te.dim(b) for b, _ in attrs.pad_width]
+        else:
+            assert widths is not None
+            before = [te.cast(widths[te.const(k), te.const(0)], "int64") for k in range(data.ndim)]
+        fill = te.const(0, data.dtype) if value is None else scalar(value)
+        same = [_unpadded(attrs, k) for k in range(data.ndim)]
+
+        def body(i: Sequence[Expr]) -> Expr:
+            shifted = [x if keep else x - b for x, b, keep in zip(i, before, same, strict=True)]
+            source = [
+                x if keep else _source(attrs.pad_mode, x, extent)
+                for x, extent, keep in zip(shifted, data.shape, same, strict=True)
+            ]
+            result = data[tuple(source)]
+            if attrs.pad_mode != "constant":
+                return result
+            return te.select(_inside(shifted, data.shape, same), result, fill)
+
+        return [injective(self.name, results[0], body)]
+
+    def requires(self, operands: Sequence[TensorType | None], attrs: PadAttrs, results: TensorTypes) -> list[tuple[Expr, str]]:
+        data = operands[0]
+        assert data is not None
+        found: list[tuple[Expr, str]] = []
+        if attrs.pad_mode == "constant":
+            return found
+        for k, d in enumerate(data.shape):
+            fine = _unpadded(attrs, k) or at_most(1, d)
+            why = f"dimension {k} is empty; mode {attrs.pad_mode} repeats it"
+            found += required(fine, partial(operator.ge, te.dim(d), 1), why)
+        return found
+
+    def define_symbols(self, operands: Tensors, attrs: PadAttrs, results: TensorTypes) -> Mapping[str, Expr]:
+        data, widths = operands[0], optional_operand(operands, 2)
+        if attrs.pad_width is not None or widths is None or data is None:
+            return {}
+        both = [[te.cast(widths[te.const(k), te.const(s)], "int64") for s in (0, 1)] for k in range(data.ndim)]
+        return new_symbols(results[0], [d + b[0] + b[1] for d, b in zip(data.shape, both, strict=True)])
+
+    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+        """Blocked axes keep their extent."""
+        attrs, rank = node.attrs, node.result.rank
+        if attrs.pad_width is None or any(change.block(k) > 1 and not _unpadded(attrs, k) for k in range(rank)):
+            return None
+        return change.on_first(node, pad_width=tuple((0, 0) if k is None else attrs.pad_width[k] for k in change.order(rank)))
+
+
+def _unpadded(attrs: PadAttrs, axis: int) -> bool:
+    return attrs.pad_width is not None and tuple(attrs.pad_width[axis]) == (0, 0)
+
+
+def _inside(indices: Sequence[Expr], shape: Sequence[Expr], skip: Sequence[bool]) -> Expr:
+    """Whether all indices are in bounds."""
+    inside: Expr = te.const(True, "bool")
+    for index, extent, skipped in zip(indices, shape, skip, strict=True):
+        if not skipped:
+            inside = te.logical_and(inside, te.logical_and(index >= 0, index < extent))
+    return inside
+
+
+def _blank(data: Array, axis: int, count: int) -> Array:
+    shape = list(data.shape)
+    shape[axis] = count
+    return np.zeros(shape, data.dtype)
+
+
+__all__ = ["PAD_MODES", "Pad"]

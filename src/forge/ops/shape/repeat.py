@@ -1,0 +1,100 @@
+"""Repetition of elements along an axis: repeat, repeat_interleave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge.dims import Dim
+from forge.ir.builder import Builder
+from forge.ir.nodes import Value
+from forge.ir.op import Kind, Operand
+from forge.ir.types import TensorType
+from forge.ops.core.inference import expect_dtype, expect_rank, fail, fresh_dims, normalize_axis, present, tensor, unify_dim
+from forge.ops.core.layout_change import along_axis
+from forge.ops.core.lowering import injective, replaced
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+
+
+@dataclass(frozen=True)
+class RepeatAttrs:
+    repeats: int
+    axis: int | None = None
+
+
+@register
+class Repeat(Op[RepeatAttrs]):
+    """Every element ``repeats`` times in a row along ``axis``: out[i] = data[i // repeats]."""
+
+    name = "repeat"
+    in_layout = along_axis
+    operands = (Operand("data"),)
+    Attrs = RepeatAttrs
+    kind = Kind.INJECTIVE
+
+    def infer(self, operands: Values, attrs: RepeatAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        if attrs.axis is None:
+            raise fail(self.name, "attribute axis", None, "an axis", "flatten with reshape first")
+        axis = normalize_axis(self.name, attrs.axis, data.rank)
+        return [TensorType(_resized(data.shape, axis, data.shape[axis] * attrs.repeats), data.dtype)]
+
+    def reference(self, operands: Arrays, attrs: RepeatAttrs) -> Arrays:
+        return [np.repeat(operands[0], attrs.repeats, axis=attrs.axis)]
+
+    def lower(self, operands: Tensors, attrs: RepeatAttrs, results: TensorTypes) -> Lowered:
+        (data,) = present(operands)
+        axis = (attrs.axis or 0) % data.ndim
+        return [injective(self.name, results[0], lambda i: data[replaced(i, axis, i[axis] // attrs.repeats)])]
+
+
+def _resized(shape: Sequence[Dim], axis: int, extent: Dim) -> tuple[Dim, ...]:
+    return (*shape[:axis], extent, *shape[axis + 1 :])
+
+
+@dataclass(frozen=True)
+class RepeatInterleaveAttrs:
+    axis: int = 0
+
+
+@register
+class RepeatInterleave(Op[RepeatInterleaveAttrs]):
+    """Element k of data along ``axis`` repeats[k] times in a row; negative numbers count as 0."""
+
+    name = "repeat_interleave"
+    operands = (Operand("data"), Operand("repeats"))
+    Attrs = RepeatInterleaveAttrs
+
+    def infer(self, operands: Values, attrs: RepeatInterleaveAttrs, regions: Regions = ()) -> Types:
+        data, repeats = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "repeats")
+        axis = normalize_axis(self.name, attrs.axis, data.rank)
+        expect_dtype(self.name, repeats, "repeats", "index")
+        expect_rank(self.name, repeats, "repeats", 1)
+        unify_dim(self.name, repeats.shape[0], data.shape[axis], "length of repeats")
+        return [TensorType((*data.shape[:axis], *fresh_dims("repeated", 1), *data.shape[axis + 1 :]), data.dtype)]
+
+    def reference(self, operands: Arrays, attrs: RepeatInterleaveAttrs) -> Arrays:
+        return [np.repeat(operands[0], np.maximum(operands[1].astype(np.int64), 0), attrs.axis)]
+
+    def decompose(self, builder: Builder, operands: Values, attrs: RepeatInterleaveAttrs) -> Sequence[Value]:
+        data, repeats = operands[:2]
+        assert data is not None and repeats is not None
+        zero, one = (builder.constant(v, "int64") for v in (0, 1))
+        counts = builder.call("maximum", builder.call("cast", repeats, dtype="int64"), zero)
+        ends = builder.call("cumsum", counts, axis=0)
+        places = builder.call("arange", zero, builder.call("sum", counts), one)
+        sources = builder.call("searchsorted", ends, places, right=True)
+        return [builder.call("take", data, sources, axis=attrs.axis, mode="clip")]
+
+
+def count_up(builder: Builder, vector: Value) -> Value:
+    """0, 1, 2 .. as many as ``vector`` has elements."""
+    zero, one = (builder.constant(v, "int64") for v in (0, 1))
+    places = builder.call("arange", zero, builder.call("ndarray_size", vector), one)
+    return builder.call("reshape", places, newshape=vector.shape, allowzero=True)
+
+
+__all__ = ["Repeat", "RepeatInterleave"]

@@ -1,0 +1,285 @@
+"""strided_slice: ONNX's Slice, with bounds known when compiling or at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from forge import dims, te
+from forge.dims import Dim
+from forge.ir.nodes import Node, Value
+from forge.ir.op import Kind, Operand
+from forge.ir.shapes import known_dims
+from forge.ir.types import TensorType
+from forge.ops.core.inference import fail, fresh_dims, normalize_axes, present, static_length, tensor
+from forge.ops.core.layout_change import LayoutChange
+from forge.ops.core.lowering import element, injective, length, new_symbols
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import (
+    Arrays,
+    DimArray,
+    DimArrays,
+    Lowered,
+    OperandTypes,
+    Regions,
+    Tensors,
+    TensorTypes,
+    Types,
+    Values,
+)
+from forge.te import Expr, Tensor
+
+T = TypeVar("T")
+UNBOUNDED = 2**31 - 1
+"""A bound of at least this size, of either sign, lies beyond every dimension."""
+
+
+@dataclass(frozen=True)
+class StridedSliceAttrs:
+    begin: tuple[Dim, ...] | None = None
+    end: tuple[Dim, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    slice_mode: str = "end"
+    axes: tuple[int, ...] | None = None
+
+
+def from_end(bound: Dim, extent: Dim) -> Dim:
+    """``bound`` with a negative value counted from the end of the dimension; not clamped."""
+    if isinstance(bound, int):
+        return bound if bound >= 0 else extent + bound
+    low, high = dims.bounds(bound)
+    if (low is not None and low >= 0) or dims.equal(bound, extent - 1):
+        return bound
+    if high is not None and high < 0:
+        return bound + extent
+    return bound + extent * dims.maximum(0, dims.minimum(1, -1 * bound))
+
+
+def slice_range(extent: Dim, begin: Dim, end: Dim, stride: int) -> tuple[Dim, Dim]:
+    """First index and number of elements of ``begin:end:stride`` in a dimension.
+
+    The first index is exact only where there is an element.
+    """
+    if stride > 0:
+        start = dims.maximum(from_end(begin, extent), 0)
+        beyond = isinstance(end, int) and end >= UNBOUNDED
+        stop = extent if beyond else dims.minimum(from_end(end, extent), extent)
+        return start, dims.maximum(dims.ceildiv(stop - start, stride), 0)
+    from_last = isinstance(begin, int) and (begin >= UNBOUNDED or begin == -1)
+    start = extent - 1 if from_last else dims.minimum(dims.maximum(from_end(begin, extent), 0), extent - 1)
+    before = isinstance(end, int) and end <= -UNBOUNDED
+    stop = -1 if before else dims.maximum(from_end(end, extent), -1)
+    return start, dims.maximum(dims.ceildiv(start - stop, -stride), 0)
+
+
+@register
+class StridedSlice(Op[StridedSliceAttrs]):
+    """data[begin:end:strides] along ``axes`` (all the first ones if None), bounds clamped, negative ones counted from the end.
+
+    ``slice_mode`` "end", or "size": then ``end`` has numbers of elements, -1 for all the rest. Operands begin, end,
+    strides and axes take the place of missing attributes.
+    """
+
+    name = "strided_slice"
+    operands = (
+        Operand("data"),
+        Operand("begin", optional=True, holds="integers"),
+        Operand("end", optional=True, holds="integers"),
+        Operand("strides", optional=True, holds="integers"),
+        Operand("axes", optional=True, holds="integers"),
+    )
+    Attrs = StridedSliceAttrs
+    kind = Kind.INJECTIVE
+    is_strided = True
+
+    def infer(self, operands: Values, attrs: StridedSliceAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        if attrs.slice_mode not in ("end", "size"):
+            raise fail(self.name, "attribute slice_mode", repr(attrs.slice_mode), "end or size")
+        contents = [_known(v) for v in operands[1:]]
+        bounds = _Bounds.static(attrs, contents)
+        if bounds is None:
+            return [TensorType(self._unknown(operands, attrs, data), data.dtype)]
+        shape = list(data.shape)
+        for axis, begin, end, stride in self._ranges(bounds, data.rank):
+            shape[axis] = slice_range(data.shape[axis], begin, end, stride)[1]
+        return [TensorType(tuple(shape), data.dtype)]
+
+    def _unknown(self, operands: Values, attrs: StridedSliceAttrs, data: TensorType) -> tuple[Dim, ...]:
+        given = zip(_own(attrs), _padded(operands[1:]), ("begin", "end", "strides", "axes"), strict=True)
+        lengths = [static_length(self.name, v, n) if a is None else len(a) for a, v, n in given if (a, v) != (None, None)]
+        if len(set(lengths)) != 1:
+            raise fail(self.name, "numbers of begin, end, strides and axes", lengths, "equal numbers")
+        count = lengths[0]
+        has_axes = len(operands) > 4 and operands[4] is not None
+        axes = attrs.axes if attrs.axes is not None or has_axes else tuple(range(count))
+        changed = range(data.rank) if axes is None else normalize_axes(self.name, axes, data.rank)
+        fresh = fresh_dims("slice", data.rank)
+        return tuple(fresh[k] if k in changed else d for k, d in enumerate(data.shape))
+
+    def _ranges(self, bounds: _Bounds, rank: int) -> list[tuple[int, Dim, Dim, int]]:
+        axes = normalize_axes(self.name, bounds.axes, rank)
+        lengths = {len(axes), len(bounds.begin), len(bounds.end), len(bounds.strides)}
+        if len(lengths) != 1:
+            raise fail(self.name, "numbers of begin, end, strides and axes", sorted(lengths), "equal numbers")
+        if 0 in bounds.strides:
+            raise fail(self.name, "strides", bounds.strides, "no 0")
+        return list(zip(axes, bounds.begin, bounds.end, bounds.strides, strict=True))
+
+    def reference(self, operands: Arrays, attrs: StridedSliceAttrs) -> Arrays:
+        data = operands[0]
+        bounds = _Bounds.static(attrs, [None if v is None else v.reshape(-1).tolist() for v in operands[1:]])
+        assert bounds is not None
+        selection = [slice(None)] * data.ndim
+        for axis, begin, end, stride in self._ranges(bounds, data.ndim):
+            start, count = (int(d) for d in slice_range(data.shape[axis], begin, end, stride))  # type: ignore[arg-type]
+            stop = start + count * stride
+            selection[axis] = slice(start, stop if stop >= 0 else None, stride) if count else slice(0, 0)
+        return [data[tuple(selection)]]
+
+    def lower(self, operands: Tensors, attrs: StridedSliceAttrs, results: TensorTypes) -> Lowered:
+        data = present(operands)[0]
+        steps = _steps(operands, attrs)
+
+        def body(i: Sequence[Expr]) -> Expr:
+            return data[tuple(start + x * stride for x, (start, _, stride) in zip(i, steps, strict=True))]
+
+        return [injective(self.name, results[0], body)]
+
+    def define_symbols(self, operands: Tensors, attrs: StridedSliceAttrs, results: TensorTypes) -> Mapping[str, Expr]:
+        if all(t is None for t in operands[1:]):
+            return {}
+        return new_symbols(results[0], [count for _, count, _ in _steps(operands, attrs)])
+
+    def evaluate_dims(self, operands: DimArrays, attrs: StridedSliceAttrs, types: OperandTypes) -> DimArray:
+        data = operands[0]
+        given = [None if v is None else list(v.reshape(-1)) for v in operands[1:]]
+        present_types = [t is not None for t in types[1:]]
+        unknown = any(p and g is None for p, g in zip(present_types, given, strict=True))
+        bounds = None if unknown else _Bounds.static(attrs, given)
+        if data is None or bounds is None or not dims.is_static(*bounds.begin, *bounds.end):
+            return None
+        return np.asarray(self.reference([data], _as_attrs(bounds))[0], dtype=object)
+
+    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+        """With the bounds as attributes; of a blocked axis whole blocks."""
+        attrs, rank = node.attrs, node.result.rank
+        if any(v is not None for v in node.operands[1:]) or not attrs.axes:
+            return None
+        begin, end = list(attrs.begin), list(attrs.end)
+        for k, axis in enumerate(attrs.axes):
+            if (block := change.block(axis % rank)) == 1:
+                continue
+            known = isinstance(begin[k], int) and isinstance(end[k], int) and (attrs.strides is None or attrs.strides[k] == 1)
+            if not (known and 0 <= begin[k] < end[k] and begin[k] % block == end[k] % block == 0):
+                return None
+            begin[k], end[k] = begin[k] // block, end[k] // block
+        axes = tuple(change.axis(axis, rank) for axis in attrs.axes)
+        return change.on_first(node, begin=tuple(begin), end=tuple(end), axes=axes)
+
+
+def _as_attrs(bounds: _Bounds) -> StridedSliceAttrs:
+    return StridedSliceAttrs(bounds.begin, bounds.end, bounds.strides, "end", bounds.axes)
+
+
+def _known(value: Any) -> list[Dim] | str | None:
+    """Contents of a run-time operand; "unknown" where it is there but not known."""
+    if value is None:
+        return None
+    contents = known_dims(value)
+    return "unknown" if contents is None else list(contents.reshape(-1))
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    begin: tuple[Dim, ...]
+    end: tuple[Dim, ...]
+    strides: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    @staticmethod
+    def static(attrs: StridedSliceAttrs, operands: Sequence[Any]) -> _Bounds | None:
+        """The bounds out of attributes and contents of operands; None when they are not known."""
+        given = [*operands, None, None, None, None][:4]
+        own = (attrs.begin, attrs.end, attrs.strides, attrs.axes)
+        merged = [g if a is None else a for a, g in zip(own, given, strict=True)]
+        if any(isinstance(m, str) for m in merged) or merged[0] is None or merged[1] is None:
+            return None
+        begin, end, strides, axes = merged
+        strides = strides if strides is not None else [1] * len(begin)
+        axes = axes if axes is not None else range(len(begin))
+        if not dims.is_static(*strides, *axes):
+            return None
+        if attrs.slice_mode == "size":
+            end = [UNBOUNDED if s == -1 else b + s for b, s in zip(begin, end, strict=True)]
+        return _Bounds(tuple(begin), tuple(end), tuple(map(_number, strides)), tuple(map(_number, axes)))
+
+
+def _number(value: Any) -> int:
+    return int(value)
+
+
+Step = tuple[Expr, Expr, Expr]  # first index, number of elements, stride
+
+
+def _steps(operands: Tensors, attrs: StridedSliceAttrs) -> list[Step]:
+    """What is read along every dimension of the operand."""
+    data = operands[0]
+    assert data is not None
+    begin, end, strides, axes = [_entries(o, a) for o, a in zip(_padded(operands[1:]), _own(attrs), strict=True)]
+    assert begin is not None and end is not None
+    strides = strides or [te.const(1)] * len(begin)
+    axes = axes or [te.const(k) for k in range(len(begin))]
+    steps: list[Step] = []
+    for axis, extent in enumerate(data.shape):
+        chosen: Step = (te.const(0), extent, te.const(1))
+        for a, b, e, s in zip(axes, begin, end, strides, strict=True):
+            chosen = _choose(_is_axis(a, axis, data.ndim), _step(extent, b, _stop(attrs, b, e), s), chosen)
+        steps.append(chosen)
+    return steps
+
+
+def _padded(operands: Sequence[T | None]) -> list[T | None]:
+    return [*operands, None, None, None, None][:4]
+
+
+def _own(attrs: StridedSliceAttrs) -> tuple[Sequence[Dim] | None, ...]:
+    return attrs.begin, attrs.end, attrs.strides, attrs.axes
+
+
+def _entries(operand: Tensor | None, own: Sequence[Dim] | None) -> list[Expr] | None:
+    if own is not None:
+        return [te.dim(d) for d in own]
+    return None if operand is None else [element(operand, k) for k in range(length(operand))]
+
+
+def _stop(attrs: StridedSliceAttrs, begin: Expr, end: Expr) -> Expr:
+    if attrs.slice_mode == "end":
+        return end
+    return te.select(end.eq(-1), te.const(UNBOUNDED), begin + end)
+
+
+def _is_axis(axis: Expr, wanted: int, rank: int) -> Expr:
+    hits = [axis.eq(wanted), axis.eq(wanted - rank)]
+    if any(te.is_const(h, True) for h in hits):
+        return te.const(True, "bool")
+    return hits[1] if te.is_const(hits[0], False) else te.binary("or", hits[0], hits[1])
+
+
+def _choose(condition: Expr, a: Step, b: Step) -> Step:
+    first, second, third = (te.select(condition, x, y) for x, y in zip(a, b, strict=True))
+    return first, second, third
+
+
+def _step(extent: Expr, begin: Expr, end: Expr, stride: Expr) -> Step:
+    """``slice_range`` in expressions, for a stride of either sign."""
+    begin, end = (te.select(x < 0, x + extent, x) for x in (begin, end))
+    ahead = stride > 0
+    before, last = te.select(ahead, te.const(0), te.const(-1)), te.select(ahead, extent, extent - 1)
+    start = te.binary("min", te.binary("max", begin, te.const(0)), last)
+    stop = te.binary("min", te.binary("max", end, before), last)
+    count = te.const(0) - te.binary("floordiv", start - stop, stride)
+    return start, te.binary("max", count, te.const(0)), stride

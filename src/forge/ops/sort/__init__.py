@@ -1,0 +1,1 @@
+"""Operators that order and search."""

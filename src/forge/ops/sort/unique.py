@@ -1,0 +1,182 @@
+"""Distinct elements, and positions of elements that are not zero: unique, argwhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge import dims, dtypes, te
+from forge.ir.builder import Builder
+from forge.ir.nodes import Value
+from forge.ir.op import Kind, NoAttrs, Operand
+from forge.ir.types import TensorType
+from forge.ops.core import scalar_math as numeric
+from forge.ops.core.inference import expect_dtype, fail, fresh_dims, normalize_axis, tensor
+from forge.ops.core.lowering import new_symbols, optional_operand, scalar
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Arrays, Regions, Tensors, TensorTypes, Types, Values
+from forge.te import Expr
+
+
+@dataclass(frozen=True)
+class UniqueAttrs:
+    axis: int = 0
+    sorted: bool = True
+
+
+@register
+class Unique(Op[UniqueAttrs]):
+    """The different slices of data along ``axis``, ascending or (``sorted`` False) in order of first appearance.
+
+    Results: the slices, the position where each appears first, for every slice of data its number, how often each
+    appears.
+    """
+
+    name = "unique"
+    operands = (Operand("data"),)
+    Attrs = UniqueAttrs
+    kind = Kind.OPAQUE
+
+    def infer(self, operands: Values, attrs: UniqueAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        if dtypes.is_complex(data.dtype):
+            raise fail(self.name, "operand 'data' has the wrong element type", data.dtype, "a type with an order")
+        axis = normalize_axis(self.name, attrs.axis, data.rank)
+        (count,) = fresh_dims("unique", 1)
+        slices = TensorType((*data.shape[:axis], count, *data.shape[axis + 1 :]), data.dtype)
+        numbers = TensorType((count,), "int64")
+        return [slices, numbers, TensorType((data.shape[axis],), "int64"), numbers]
+
+    def reference(self, operands: Arrays, attrs: UniqueAttrs) -> Arrays:
+        slices = np.moveaxis(numeric.widen(operands[0]), attrs.axis, 0)
+        columns = slices.reshape(len(slices), math.prod(slices.shape[1:])).T
+        places = [np.unique(column, return_inverse=True)[1] for column in columns]
+        ranks = np.array(places, np.int64).reshape(len(columns), len(slices)).T
+        _, first, number, count = np.unique(ranks, return_index=True, return_inverse=True, return_counts=True, axis=0)
+        order = np.arange(len(first)) if attrs.sorted else np.argsort(first, kind="stable")
+        place = np.argsort(order, kind="stable")
+        slices = np.take(operands[0], first[order], axis=attrs.axis)
+        return [slices, first[order], place[number.reshape(-1)], count[order]]
+
+    def decompose(self, builder: Builder, operands: Values, attrs: UniqueAttrs) -> Sequence[Value] | None:
+        """Neighbours in ascending order are compared; strings by their ranks.
+
+        Slices of unknown or large size have no native code.
+        """
+        (data,) = operands
+        assert data is not None
+        if data.dtype == "string":
+            ranks = builder.call("string.rank", data)
+            _, first, inverse, count = builder.call_multi(self, ranks, axis=attrs.axis, sorted=attrs.sorted)
+            return [builder.call("take", data, first, axis=attrs.axis), first, inverse, count]
+        if data.dtype == "bool":
+            numbers = builder.call("cast", data, dtype="uint8")
+            _, first, inverse, count = builder.call_multi(self, numbers, axis=attrs.axis, sorted=attrs.sorted)
+            return [builder.call("take", data, first, axis=attrs.axis), first, inverse, count]
+        rest = tuple(k for k in range(data.rank) if k != attrs.axis % data.rank)
+        size = dims.product(data.shape[k] for k in rest)
+        if not isinstance(size, int) or size > LARGEST_SLICE:
+            return None
+        if size:
+            moved = builder.call("transpose", data, axes=(attrs.axis % data.rank, *rest))
+            rows = builder.call("reshape", moved, newshape=(data.shape[attrs.axis], size))
+        else:
+            rows = builder.call("broadcast_to", builder.constant(np.zeros((1, 1), np.int64)), shape=(data.shape[attrs.axis], 1))
+        first, inverse, count = _unique_rows(builder, rows, attrs.sorted)
+        return [builder.call("take", data, first, axis=attrs.axis), first, inverse, count]
+
+
+LARGEST_SLICE = 64
+"""Elements of a slice that unique orders in native code, one sort each."""
+
+
+def _differ(builder: Builder, a: Value, b: Value) -> Value:
+    """Whether rows differ; NaN equals NaN."""
+    differ = builder.call("not_equal", a, b)
+    if dtypes.is_float(a.dtype):
+        both = builder.call("logical_and", builder.call("isnan", a), builder.call("isnan", b))
+        differ = builder.call("logical_and", differ, builder.call("logical_not", both))
+    return builder.call("any", differ, axis=(1,))
+
+
+def _ascending_order(builder: Builder, rows: Value) -> Value:
+    """Positions of the rows in lexicographic order: stable sorts by every column, the last one first."""
+    last, *others = (
+        builder.call("take", rows, builder.constant(k, "int64"), axis=1) for k in reversed(range(rows.shape[1]))
+    )
+    order = builder.call("argsort", last)
+    for keys in others:
+        order = builder.call("take", order, builder.call("argsort", builder.call("take", keys, order, axis=0)), axis=0)
+    return order
+
+
+def _first_of_run(builder: Builder, ordered: Value) -> Value:
+    """Whether each row differs from the one before it."""
+    zero, one = (builder.constant(v, "int64") for v in (0, 1))
+    length = builder.call("take", builder.call("shape_of", ordered), zero, axis=0)
+    place = builder.call("reshape", builder.call("arange", zero, length, one), newshape=ordered.shape[:1])
+    previous = builder.call("maximum", builder.call("subtract", place, one), zero)
+    differ = _differ(builder, ordered, builder.call("take", ordered, previous, axis=0))
+    return builder.call("logical_or", builder.call("equal", place, zero), differ)
+
+
+def _unique_rows(builder: Builder, rows: Value, ascending: bool) -> tuple[Value, Value, Value]:
+    """For the different rows: where each appears first, for every row its number, how often each appears."""
+    order = _ascending_order(builder, rows)
+    starts = _first_of_run(builder, builder.call("take", rows, order, axis=0))
+    counted = builder.call("cumsum", builder.call("cast", starts, dtype="int64"), axis=0)
+    number = builder.call("subtract", counted, builder.constant(1, "int64"))
+    place = builder.call("squeeze", builder.call("argwhere", starts), axis=(1,))
+    first = builder.call("take", order, place, axis=0)
+    ones = builder.call("ones_like", order)
+    count = builder.call("scatter_elements", builder.call("zeros_like", first), number, ones, reduction="add")
+    inverse = builder.call("scatter_elements", builder.call("zeros_like", order), order, number)
+    if ascending:
+        return first, inverse, count
+    appearance = builder.call("argsort", first)
+    inverse = builder.call("take", builder.call("argsort", appearance), inverse, axis=0)
+    first, count = (builder.call("take", v, appearance, axis=0) for v in (first, count))
+    return first, inverse, count
+
+
+@register
+class ArgWhere(Op[NoAttrs]):
+    """The indices of the elements that are not 0, one row each, in row-major order.
+
+    Operand count, the number of such elements, is added by the decomposition.
+    """
+
+    name = "argwhere"
+    operands = (Operand("condition"), Operand("count", optional=True, holds="integer"))
+    kind = Kind.OPAQUE
+    kernel = "argwhere"
+
+    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
+        condition = tensor(self.name, operands[0], "condition")
+        expect_dtype(self.name, condition, "condition", "number or bool")
+        return [TensorType((*fresh_dims("found", 1), condition.rank), "int64")]
+
+    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
+        return [np.argwhere(numeric.widen(operands[0]))]
+
+    def define_symbols(self, operands: Tensors, attrs: NoAttrs, results: TensorTypes) -> Mapping[str, Expr]:
+        count = optional_operand(operands, 1)
+        if count is None:
+            return {}
+        return new_symbols(TensorType(results[0].shape[:1], "int64"), [te.cast(scalar(count), "int64")])
+
+    def decompose(self, builder: Builder, operands: Values, attrs: NoAttrs) -> Sequence[Value] | None:
+        if optional_operand(operands, 1) is not None:
+            return None
+        condition = operands[0]
+        assert condition is not None
+        if condition.dtype != "bool":
+            condition = builder.call("not_equal", condition, builder.constant(0, condition.dtype))
+        count = builder.call("sum", builder.call("cast", condition, dtype="int64"))
+        return [builder.call(self, condition, count)]
+
+
+__all__ = ["ArgWhere", "Unique"]

@@ -1,0 +1,132 @@
+"""Looking up strings in a vocabulary, and counting n-grams."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge.errors import ExecutionError
+from forge.ir.op import NoAttrs, Operand, Trait
+from forge.ir.types import TensorType
+from forge.ops.core.inference import expect_dtype, expect_rank, fail, tensor
+from forge.ops.core.op import register
+from forge.ops.core.signatures import Array, Arrays, Regions, Types, Values
+from forge.ops.core.strings import texts
+from forge.ops.text.strings import StringOp
+
+
+@register
+class StringLookup(StringOp[NoAttrs]):
+    """The position of every string of data among keys, of equal keys the first; the number of keys where it is not there."""
+
+    name = "string.lookup"
+    operands = (Operand("data"), Operand("keys"))
+
+    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
+        types = [tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True)]
+        for type_, operand in zip(types, self.operands, strict=True):
+            expect_dtype(self.name, type_, operand.name, "string")
+        expect_rank(self.name, types[1], "keys", 1)
+        return [TensorType(types[0].shape, "int64")]
+
+    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
+        keys = texts(operands[1])
+        places = {key: len(keys) - 1 - k for k, key in enumerate(reversed(keys))}
+        found = [places.get(text, len(keys)) for text in texts(operands[0])]
+        return [np.array(found, np.int64).reshape(operands[0].shape)]
+
+
+@register
+class StringRank(StringOp[NoAttrs]):
+    """For every string the number of strings of data that come before it in the order of code points."""
+
+    name = "string.rank"
+    operands = (Operand("data"),)
+
+    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        expect_dtype(self.name, data, "data", "string")
+        return [TensorType(data.shape, "int64")]
+
+    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
+        words = texts(operands[0])
+        places: dict[str, int] = {}
+        for place, word in enumerate(sorted(words)):
+            places.setdefault(word, place)
+        return [np.array([places[word] for word in words], np.int64).reshape(operands[0].shape)]
+
+
+@dataclass(frozen=True)
+class NgramCountsAttrs:
+    size: int
+    min_length: int = 1
+    max_length: int = 1
+    max_skip: int = 0
+
+
+@register
+class NgramCounts(StringOp[NgramCountsAttrs]):
+    """How often each n-gram of a pool occurs in every row of data (numbers of tokens), added at its index of ``size`` places.
+
+    Grams of length n begin at starts[n - 1] of pool, one after the other; indexes numbers the grams of all lengths. Those of
+    ``min_length`` to ``max_length`` count; between two tokens of one lie 0, 1, ... or ``max_skip`` others, the same number each
+    time (a gram of length 1 counts once). Of equal grams the last one counts.
+    """
+
+    name = "ngram_counts"
+    operands = (Operand("data"), Operand("pool"), Operand("starts"), Operand("indexes"))
+    Attrs = NgramCountsAttrs
+    traits = Trait.MAY_FAIL
+
+    def infer(self, operands: Values, attrs: NgramCountsAttrs, regions: Regions = ()) -> Types:
+        types = [tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True)]
+        for type_, operand in zip(types, self.operands, strict=True):
+            expect_dtype(self.name, type_, operand.name, "int64")
+            expect_rank(self.name, type_, operand.name, (1, 2) if operand.name == "data" else 1)
+        if attrs.size < 0 or attrs.max_skip < 0 or not 1 <= attrs.min_length <= attrs.max_length:
+            raise fail(self.name, "attributes", attrs, "size and max_skip of at least 0, 1 <= min_length <= max_length")
+        return [TensorType((*types[0].shape[:-1], attrs.size), "float32")]
+
+    def reference(self, operands: Arrays, attrs: NgramCountsAttrs) -> Arrays:
+        data, pool, starts, indexes = operands
+        known = _grams(pool.tolist(), starts.tolist(), indexes.tolist(), attrs)
+        result = np.zeros((*data.shape[:-1], attrs.size), np.float32)
+        for place in np.ndindex(data.shape[:-1]):
+            for gram, count in Counter(_occurring(data[place], attrs)).items():
+                if gram in known:
+                    result[place][known[gram]] += count
+        return [result]
+
+
+def _grams(pool: list[int], starts: list[int], indexes: list[int], attrs: NgramCountsAttrs) -> dict[tuple[int, ...], int]:
+    """Where the grams that count are counted.
+
+    Raises:
+        ExecutionError: offsets or indexes do not fit.
+    """
+    ends = [*starts[1:], len(pool)]
+    spans = list(zip(starts, ends, strict=False))
+    grams = [tuple(pool[at : at + n]) for n, (begin, end) in enumerate(spans, 1) for at in range(begin, end - n + 1, n)]
+    if any(not 0 <= b <= e <= len(pool) for b, e in spans) or len(grams) > len(indexes) or not _inside(indexes, attrs.size):
+        raise ExecutionError(f"{NgramCounts.name}: the pool's offsets or indexes do not fit each other")
+    numbered = zip(grams, indexes, strict=False)
+    return {gram: index for gram, index in numbered if attrs.min_length <= len(gram) <= attrs.max_length}
+
+
+def _inside(indexes: list[int], size: int) -> bool:
+    return all(0 <= i < size for i in indexes)
+
+
+def _occurring(row: Array, attrs: NgramCountsAttrs) -> Iterator[tuple[int, ...]]:
+    tokens = row.tolist()
+    for step in range(1, min(attrs.max_skip + 1, len(tokens)) + 1):
+        shortest = 2 if step > 1 and attrs.min_length == 1 else attrs.min_length
+        for length in range(shortest, attrs.max_length + 1):
+            for start in range(len(tokens) - (length - 1) * step):
+                yield tuple(tokens[start : start + (length - 1) * step + 1 : step])
+
+
+__all__ = ["NgramCounts", "StringLookup", "StringRank"]

@@ -1,0 +1,82 @@
+"""Numbers to text and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge import dtypes
+from forge.ir.op import Operand, Trait
+from forge.ir.types import TensorType
+from forge.ops.core.inference import fail, object_array, tensor
+from forge.ops.core.op import register
+from forge.ops.core.scalar_math import float_text, parse_float, parse_integer
+from forge.ops.core.signatures import Arrays, Regions, Types, Values
+from forge.ops.core.strings import texts
+from forge.ops.text.strings import StringOp, string_type
+
+
+@dataclass(frozen=True)
+class FromNumberAttrs:
+    digits: int = 17
+
+
+@register
+class StringFromNumber(StringOp[FromNumberAttrs]):
+    """The decimal text of data: bool, int64, uint64, or float64 with at most ``digits`` significant digits."""
+
+    name = "string.from_number"
+    operands = (Operand("data"),)
+    Attrs = FromNumberAttrs
+
+    def infer(self, operands: Values, attrs: FromNumberAttrs, regions: Regions = ()) -> Types:
+        data = tensor(self.name, operands[0], "data")
+        if data.dtype not in ("bool", *_PARSED):
+            raise fail(self.name, "operand 'data' has the wrong element type", data.dtype, f"bool or one of {', '.join(_PARSED)}")
+        if not 1 <= attrs.digits <= 17:
+            raise fail(self.name, "attribute digits", attrs.digits, "1 to 17")
+        return [TensorType(data.shape, "string")]
+
+    def reference(self, operands: Arrays, attrs: FromNumberAttrs) -> Arrays:
+        data = operands[0]
+        real = data.dtype == np.float64
+        return [object_array([float_text(v, attrs.digits) if real else str(v) for v in data.ravel().tolist()], data.shape)]
+
+
+_PARSED = ("int64", "uint64", "float64")
+
+
+@dataclass(frozen=True)
+class ToNumberAttrs:
+    dtype: str
+    within: str = "int64"
+
+
+@register
+class StringToNumber(StringOp[ToNumberAttrs]):
+    """The numbers, of ``dtype`` (int64, uint64 or float64), that data are the decimal text of; it fails for other text.
+
+    Numbers of int64 are in the range of ``within``.
+    """
+
+    name = "string.to_number"
+    operands = (Operand("data"),)
+    Attrs = ToNumberAttrs
+    traits = Trait.MAY_FAIL
+
+    def infer(self, operands: Values, attrs: ToNumberAttrs, regions: Regions = ()) -> Types:
+        if attrs.dtype not in _PARSED:
+            raise fail(self.name, "attribute dtype", attrs.dtype, ", ".join(_PARSED))
+        if not dtypes.is_integer(attrs.within) or attrs.within == "uint64":
+            raise fail(self.name, "attribute within", attrs.within, "an integer type that int64 holds")
+        return [TensorType(string_type(self.name, operands, 0, "data").shape, attrs.dtype)]
+
+    def reference(self, operands: Arrays, attrs: ToNumberAttrs) -> Arrays:
+        within = attrs.within if attrs.dtype == "int64" else attrs.dtype
+        words = texts(operands[0])
+        numbers = [parse_float(w) if attrs.dtype == "float64" else parse_integer(w, within) for w in words]
+        return [np.array(numbers, dtypes.numpy_dtype(attrs.dtype)).reshape(operands[0].shape)]
+
+
+__all__ = ["StringFromNumber", "StringToNumber"]

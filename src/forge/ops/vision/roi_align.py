@@ -1,0 +1,95 @@
+"""RoiAlign: means of samples in the bins of regions of interest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge.ir.op import Accuracy, Kind, Operand
+from forge.ir.types import TensorType
+from forge.ops.core.inference import expect_dtype, expect_rank, fail, tensor, unify_dim
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array, Arrays, Regions, TensorTypes, Types, Values
+
+
+@dataclass(frozen=True)
+class RoiAlignAttrs:
+    pooled_size: tuple[int, ...]
+    spatial_scale: float = 1.0
+    sample_ratio: int = 0
+    aligned: bool = False
+    mode: str = "avg"
+
+
+@register
+class RoiAlign(Op[RoiAlignAttrs]):
+    """Regions (x1, y1, x2, y2) of images, times ``spatial_scale``, in ``pooled_size`` bins of linearly interpolated samples.
+
+    A bin has ``sample_ratio`` samples a side, or (0) one for each element that it spans. mode "avg" is their mean, "max" the
+    largest product of a neighbour and its weight (as in ONNX). ``aligned`` shifts regions by -1/2; without it they are at
+    least 1 x 1. A sample more than one element outside of the data counts as 0. batch_indices names the image of a region.
+    """
+
+    name = "vision.roi_align"
+    operands = (Operand("data"), Operand("rois"), Operand("batch_indices"))
+    Attrs = RoiAlignAttrs
+    kind = Kind.ANCHOR
+    kernel = "roi_align"
+    accuracy = Accuracy.ACCUMULATING
+
+    def infer(self, operands: Values, attrs: RoiAlignAttrs, regions: Regions = ()) -> Types:
+        data, rois, batches = (tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True))
+        for type_, operand, rank, accepted in zip((data, rois, batches), self.operands, (4, 2, 1), ("float", "float", "index")):
+            expect_rank(self.name, type_, operand.name, rank)
+            expect_dtype(self.name, type_, operand.name, accepted)
+        unify_dim(self.name, rois.shape[1], 4, "numbers of a region")
+        unify_dim(self.name, rois.shape[0], batches.shape[0], "number of regions")
+        if attrs.mode not in ("avg", "max"):
+            raise fail(self.name, "attribute mode", repr(attrs.mode), "avg or max")
+        if len(attrs.pooled_size) != 2 or min(attrs.pooled_size) < 1:
+            raise fail(self.name, "attribute pooled_size", attrs.pooled_size, "2 positive numbers")
+        return [TensorType((rois.shape[0], data.shape[1], *attrs.pooled_size), data.dtype)]
+
+    def reference(self, operands: Arrays, attrs: RoiAlignAttrs) -> Arrays:
+        data, rois, batches = operands
+        out = np.zeros((len(rois), data.shape[1], *attrs.pooled_size), np.float64)
+        wide, real = data.astype(np.float64), np.float64 if data.dtype == np.float64 else np.float32
+        for r, roi in enumerate(rois.astype(real)):
+            image = wide[min(max(int(batches[r]), 0), len(data) - 1)]
+            for place in np.ndindex(*attrs.pooled_size):
+                ys, xs = (self._positions(roi[[1 - k, 3 - k]], place[k], k, attrs) for k in range(2))
+                values = [_sampled(image, y, x, attrs.mode) for y in ys for x in xs]
+                if values:
+                    out[(r, slice(None), *place)] = np.max(values, 0) if attrs.mode == "max" else np.mean(values, 0)
+        return [out.astype(data.dtype)]
+
+    def _positions(self, ends: Array, place: int, axis: int, attrs: RoiAlignAttrs) -> list[float]:
+        """Samples of one bin along one axis."""
+        begin, end = ends * ends.dtype.type(attrs.spatial_scale) - ends.dtype.type(0.5 if attrs.aligned else 0.0)
+        length = end - begin if attrs.aligned else max(end - begin, ends.dtype.type(1))
+        size = length / attrs.pooled_size[axis]
+        count = attrs.sample_ratio if attrs.sample_ratio > 0 else math.ceil(size)
+        return [float(begin + place * size + (k + 0.5) * size / count) for k in range(count)]
+
+    def flops(self, operands: Sequence[Any], attrs: RoiAlignAttrs, results: TensorTypes) -> Any:
+        return 8 * max(attrs.sample_ratio, 1) ** 2 * results[0].size
+
+
+def _sampled(image: Array, y: float, x: float, mode: str) -> Array:
+    """One sample of every channel."""
+    height, width = image.shape[1:]
+    if not (-1 <= y <= height and -1 <= x <= width):
+        return np.zeros(image.shape[0])
+    y, x = min(max(y, 0.0), height - 1.0), min(max(x, 0.0), width - 1.0)
+    top, left = int(y), int(x)
+    rows = [(top, 1 - y + top), (min(top + 1, height - 1), y - top)]
+    columns = [(left, 1 - x + left), (min(left + 1, width - 1), x - left)]
+    parts = [image[:, i, j] * (v * w) for i, v in rows for j, w in columns]
+    return np.asarray(np.max(parts, 0) if mode == "max" else np.sum(parts, 0))
+
+
+__all__ = ["RoiAlign"]

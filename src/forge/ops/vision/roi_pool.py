@@ -1,0 +1,80 @@
+"""RoiPool: maxima of the bins of regions of interest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forge.ir.op import Category, Operand
+from forge.ir.types import TensorType
+from forge.ops.core.inference import expect_dtype, expect_rank, fail, same_dtype, tensor, unify_dim
+from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Arrays, Regions, TensorTypes, Types, Values
+
+
+@dataclass(frozen=True)
+class RoiPoolAttrs:
+    pooled_size: tuple[int, int]
+    spatial_scale: float = 1.0
+
+
+@register
+class RoiPool(Op[RoiPoolAttrs]):
+    """The largest element of every bin, ``pooled_size`` of them, of regions of data (NCHW); 0 for a bin outside of it.
+
+    rois: (image, x1, y1, x2, y2) a row, times ``spatial_scale`` rounded to the nearest element (halves away from 0), the last
+    one included. A bin reaches from the floor to the ceiling of its share.
+    """
+
+    name = "vision.roi_pool"
+    operands = (Operand("data"), Operand("rois"))
+    Attrs = RoiPoolAttrs
+    kernel = "roi_pool"
+    category = Category.REDUCTION
+
+    def infer(self, operands: Values, attrs: RoiPoolAttrs, regions: Regions = ()) -> Types:
+        data, rois = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "rois")
+        for type_, name, rank in ((data, "data", 4), (rois, "rois", 2)):
+            expect_rank(self.name, type_, name, rank)
+            expect_dtype(self.name, type_, name, "float")
+        same_dtype(self.name, [data, rois])
+        unify_dim(self.name, rois.shape[1], 5, "numbers of a region")
+        if min(attrs.pooled_size) < 1:
+            raise fail(self.name, "attribute pooled_size", attrs.pooled_size, "positive numbers")
+        if isinstance(data.shape[0], int) and data.shape[0] == 0:
+            raise fail(self.name, "number of images", 0, "at least 1")
+        return [TensorType((rois.shape[0], data.shape[1], *attrs.pooled_size), data.dtype)]
+
+    def reference(self, operands: Arrays, attrs: RoiPoolAttrs) -> Arrays:
+        data, rois = operands
+        out = np.zeros((len(rois), data.shape[1], *attrs.pooled_size), data.dtype)
+        for number, roi in enumerate(rois.astype(np.float32)):
+            image = data[min(max(int(roi[0]), 0), len(data) - 1)]
+            x1, y1, x2, y2 = (_rounded(v * np.float32(attrs.spatial_scale)) for v in roi[1:])
+            for row, column in np.ndindex(*attrs.pooled_size):
+                rows = _bin(y1, y2, row, attrs.pooled_size[0], image.shape[1])
+                columns = _bin(x1, x2, column, attrs.pooled_size[1], image.shape[2])
+                part = image[:, rows, columns]
+                if part.size:
+                    out[number, :, row, column] = part.max(axis=(1, 2))
+        return [out]
+
+    def flops(self, operands: Sequence[Any], attrs: RoiPoolAttrs, results: TensorTypes) -> Any:
+        return results[0].size
+
+
+def _rounded(x: Any) -> int:
+    return int(np.clip(np.copysign(np.floor(np.abs(x) + np.float32(0.5)), x), -(2**31), 2**31 - 1))
+
+
+def _bin(begin: int, end: int, number: int, bins: int, extent: int) -> slice:
+    size = np.float32(max(end - begin + 1, 1)) / np.float32(bins)
+    first, last = math.floor(np.float32(number) * size) + begin, math.ceil(np.float32(number + 1) * size) + begin
+    return slice(min(max(first, 0), extent), min(max(last, 0), extent))
+
+
+__all__ = ["RoiPool"]
