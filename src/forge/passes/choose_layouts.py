@@ -21,7 +21,7 @@ from forge.ops.core.layout_change import Shape
 from forge.ops.packed.pairs import paired
 from forge.ops.shape.layout_transform import with_layout
 from forge.passes.base import PassContext
-from forge.passes.relayout import Relayout
+from forge.passes.conversion import Relayout
 from forge.passes.rewriting import on_all_graphs
 from forge.target.blocking import channel_block, dots_of_pairs
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from forge.ir.nodes import Graph, Node, Value
 from forge.passes.base import PassContext
-from forge.passes.relayout import Relayout
+from forge.passes.conversion import Relayout
 from forge.passes.rewriting import on_all_graphs
 
 SPATIAL = {3: "W", 4: "HW", 5: "DHW"}

@@ -53,6 +53,13 @@ def test_followers(run: GraphPass, body: str, follows: bool) -> None:
     assert check(run, graph) == 1 + follows
 
 
+def test_a_result_without_the_moved_axes_keeps_its_name() -> None:
+    text = f"def @main(%x: Tensor[(2, 3, 8, 8), float32]) {{ {CONV}%y = mean(%0, axis=[2, 3]); %y }}"
+    graph = parse(text, [weights(5, 3, 3, 3)])
+    assert check(_last, graph) == 2
+    assert graph.output_names == ["y"]
+
+
 @pytest.mark.parametrize("body", [
     "nn.softmax(%0, axis=1)", "sum(%0, axis=[1], keepdims=True)", "mean(%0, axis=[2, 3])",
     "nn.pad(%0, pad_width=[[0, 0], [16, 0], [0, 0], [0, 0]])", "repeat(%0, repeats=2, axis=1)",
