@@ -23,7 +23,6 @@ from forge.ir.nodes import Module
 from forge.ir.op import REGISTRY
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_with_constants
-from forge.lowering.groups import is_view
 
 LIMIT = 1e-4
 SMALL = [(name, dynamic) for name in models.MODELS for dynamic in (False, True)]
@@ -67,7 +66,7 @@ def test_text_and_file_keep_the_network(name: str, dynamic: bool, tmp_path: Path
 @pytest.mark.parametrize("name", models.MODELS)
 def test_inner_tensors_agree(name: str) -> None:
     module = forge.from_onnx(models.build(name, dynamic=True, small=True)).mod.copy()
-    inner = [n.results[0] for n in module.main.nodes if n.op != "constant" and not is_view(n) and len(n.results) == 1]
+    inner = [n.results[0] for n in module.main.nodes if n.op != "constant" and not n.op_def.is_view and len(n.results) == 1]
     module.main.outputs = list(dict.fromkeys([*module.main.outputs, *inner[:: max(1, len(inner) // 20)]]))
     feed = models.inputs(name, small=True)
     expected = run_module(module, feed)

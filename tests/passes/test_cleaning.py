@@ -72,7 +72,7 @@ VIEWS = [
     ("%0 = reshape(%x, newshape=[8, 3]); %1 = add(%0, meta[relay.Constant][2]); abs(%1)",
      "%0 = reshape(%x, newshape=[8, 3]);\n%1 = add(%0, meta[relay.Constant][0]);\nabs(%1)"),
     ("%0 = reshape(%x, newshape=[24]); %1 = exp(%x); %2 = reshape(%1, newshape=[24]); %3 = add(%0, %2); abs(%3)",
-     "%0 = exp(%x);\n%1 = add(%x, %0);\n%2 = reshape(%1, newshape=[24]);\nabs(%2)"),
+     "%0 = exp(%x);\n%1 = add(%x, %0);\n%2 = abs(%1);\nreshape(%2, newshape=[24])"),
     ("%0 = divide(%x, 8f); abs(%0)", "%0 = multiply(%x, 0.125f);\nabs(%0)"),
     ("%0 = divide(%x, 3f); abs(%0)", "%0 = divide(%x, 3f);\nabs(%0)"),
     ("%0 = power(%x, 3f); abs(%0)", "%0 = multiply(%x, %x);\n%1 = multiply(%0, %x);\nabs(%1)"),
@@ -85,7 +85,7 @@ SLICES = [
     ("%0 = transpose(%x, axes=[2, 0, 1]); %1 = take(%0, 1i64, axis=0); abs(%1)",
      "%0 = take(%x, 1i64, axis=2);\nabs(%0)"),
     ("%0 = transpose(%x, axes=[2, 1, 0]); %1 = reshape(%0, newshape=[4, 1, 3, 2]); %2 = take(%1, 1i64, axis=2); abs(%2)",
-     "%0 = take(%x, 1i64, axis=1);\n%1 = transpose(%0, axes=[1, 0]);\n%2 = reshape(%1, newshape=[4, 1, 2]);\nabs(%2)"),
+     "%0 = take(%x, 1i64, axis=1);\n%1 = transpose(%0, axes=[1, 0]);\n%2 = abs(%1);\nreshape(%2, newshape=[4, 1, 2])"),
     ("%0 = take(%x, 2i64, axis=1); %1 = reshape(%0, newshape=[2, 2, 2]); abs(%1)",
      "%0 = reshape(%x, newshape=[2, 3, 2, 2]);\n%1 = take(%0, 2i64, axis=1);\nabs(%1)"),
     ("%0 = take(%x, 1i64, axis=2); %1 = reshape(%0, newshape=[6]); abs(%1)",
@@ -93,7 +93,7 @@ SLICES = [
     ("%0 = strided_slice(%x, begin=[2], end=[4], axes=[2]); %1 = reshape(%0, newshape=[6, 1, 2]); abs(%1)",
      "%0 = reshape(%x, newshape=[6, 2, 2]);\n%1 = strided_slice(%0, begin=[1], end=[2], axes=[1]);\nabs(%1)"),
     ("%0 = strided_slice(%x, begin=[1], end=[3], axes=[2]); %1 = reshape(%0, newshape=[6, 1, 2]); abs(%1)",
-     "%0 = strided_slice(%x, begin=[1], end=[3], axes=[2]);\n%1 = reshape(%0, newshape=[6, 1, 2]);\nabs(%1)"),
+     "%0 = strided_slice(%x, begin=[1], end=[3], axes=[2]);\n%1 = abs(%0);\nreshape(%1, newshape=[6, 1, 2])"),
     ("%0 = transpose(%x, axes=[2, 0, 1]); %1 = reshape(%0, newshape=[6, 4]); %2 = nn.dense(%1, meta[relay.Constant][0]); "
      "%3 = add(meta[relay.Constant][1], %2); %4 = reshape(%3, newshape=[3, 2, 5]); abs(%4)",
      "%0 = transpose(%x, axes=[2, 0, 1]);\n%1 = reshape(%0, newshape=[3, 2, 4]);\n%2 = nn.dense(%1, meta[relay.Constant][0]);\n"

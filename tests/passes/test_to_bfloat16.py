@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from forge.ir.nodes import Graph
-from forge.ir.op import REGISTRY
 from forge.passes import choose_layouts, pack_weights, to_bfloat16
 from forge.passes.base import PassContext
 from forge.target import Target
@@ -114,10 +113,6 @@ def test_only_if_asked() -> None:
     graph = parse("def @main(%x: Tensor[(3, 5), float32]) { nn.dense(%x, meta[relay.Constant][0]) }", [weights(5, 5)])
     assert to_bfloat16.run_if_asked(graph, PassContext(AVX2)) == 0
     assert to_bfloat16.run_if_asked(graph, PassContext(AVX2, options={"bfloat16": True})) == 1
-
-
-def test_the_table_names_operators_that_exist() -> None:
-    assert REGISTRY.keys() >= to_bfloat16.FOLLOW | to_bfloat16.NORMALISATIONS
 
 
 def test_nothing_to_do_is_nothing_done() -> None:

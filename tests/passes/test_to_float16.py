@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from forge.ir.nodes import Graph
-from forge.ir.op import REGISTRY
 from forge.passes import to_float16
 from forge.passes.base import PassContext
 from tests.passes.checks import AVX2, check, parse, text_of, weights
@@ -101,7 +100,3 @@ def test_only_if_asked() -> None:
     graph = parse("def @main(%x: Tensor[(3, 5), float32]) { nn.dense(%x, meta[relay.Constant][0]) }", [weights(5, 5)])
     assert to_float16.run_if_asked(graph, PassContext(AVX2)) == 0
     assert to_float16.run_if_asked(graph, PassContext(AVX2, options={"float16": True})) == 1
-
-
-def test_the_tables_name_operators_that_exist() -> None:
-    assert REGISTRY.keys() >= to_float16.ALWAYS | to_float16.FOLLOW

@@ -9,7 +9,7 @@ from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Stmt
-from forge.tir.visit import computed, roots, stores
+from forge.tir.visit import LONG_INTRINSICS, computed, roots, stores
 
 PARALLEL_WORK = 16_384
 """Vector operations that pay for a parallel chunk (about 5 us). Scheduled loops wait for memory: about one a nanosecond."""
@@ -17,12 +17,6 @@ PARALLEL_WORK = 16_384
 PARALLEL_MULTIPLY_ADDS = 200_000
 """Multiply-adds that pay for a parallel chunk. Dense kernels compute from registers, 16 to 32 in a cycle, so that their
 work does not convert to vector operations at a fixed rate."""
-
-_EXPENSIVE = frozenset({
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
-    "asinh", "acosh", "atanh", "atan2", "erf", "pow", "sigmoid", "silu", "gelu", "gelu_tanh",
-    "mish", "softplus",
-})
 
 
 def expression_cost(x: Expr) -> int:
@@ -32,7 +26,7 @@ def expression_cost(x: Expr) -> int:
     for e in computed(x):
         if e in free:
             continue
-        if isinstance(e, E.Call) and e.name in _EXPENSIVE:
+        if isinstance(e, E.Call) and e.name in LONG_INTRINSICS:
             total += 12
         elif isinstance(e, E.Binary | E.Compare | E.Select | E.Cast | E.Call | E.Load):
             total += 1

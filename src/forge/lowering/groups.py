@@ -18,26 +18,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from forge import dims
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.nodes import CONSTANT, Graph, Node, Value
 from forge.ir.op import Kind
 from forge.ir.types import TensorType
 from forge.lowering.objects import is_handle_copy, runs_on_host
 from forge.ops.core.op import Op
 
-VIEW_OPERATORS = frozenset({"reshape", "expand_dims", "squeeze", "nn.batch_flatten"})
-
 MAX_NODES = 48
 """Of one group: bounds the size of a kernel."""
-
-_READ_ONCE_KERNELS = dict.fromkeys(("softmax", "layer_norm", "cumulative"), (0,))
-_READ_ONCE_REDUCTIONS = frozenset(
-    "sum mean prod max min any all logsumexp reduce_l1 reduce_l2 nn.global_avg_pool2d nn.global_max_pool2d".split()
-)
-_MOVES = frozenset({"transpose", "take", "strided_slice", "broadcast_to"})
-_COSTLY = frozenset(
-    "exp log log2 log10 log1p expm1 sqrt rsqrt erf sigmoid tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh "
-    "atan2 power divide nn.gelu nn.silu nn.mish nn.softplus nn.selu nn.elu nn.celu mod floor_mod floor_divide".split()
-)
 
 
 @dataclass(eq=False)
@@ -59,21 +47,13 @@ class Group:
 
     @property
     def is_injective(self) -> bool:
-        return kind_of(self.anchor) in (Kind.ELEMENTWISE, Kind.INJECTIVE)
+        return self.anchor.op_def.kind in (Kind.ELEMENTWISE, Kind.INJECTIVE)
 
     def external_operands(self) -> list[Value]:
         """What the kernel reads from memory, in order of first use; scalar constants are part of the code."""
         inside = {v for node in self.nodes for v in node.results}
         used = (v for node in self.nodes for v in node.operands if v is not None and v not in inside)
         return [v for v in dict.fromkeys(used) if not is_scalar_constant(v)]
-
-
-def kind_of(node: Node) -> Kind:
-    return node.op_def.kind if isinstance(node.op_def, Op) else Kind.OPAQUE
-
-
-def is_view(node: Node) -> bool:
-    return node.op in VIEW_OPERATORS
 
 
 def is_scalar_constant(value: Value) -> bool:
@@ -83,7 +63,7 @@ def is_scalar_constant(value: Value) -> bool:
 
 
 def _needs_kernel(node: Node) -> bool:
-    return node.op != "constant" and not is_view(node) and not runs_on_host(node) and not is_handle_copy(node)
+    return node.op_def is not CONSTANT and not node.op_def.is_view and not runs_on_host(node) and not is_handle_copy(node)
 
 
 def form_groups(graph: Graph, fuse: bool = True, keep: Iterable[Value] = ()) -> list[Group]:
@@ -109,7 +89,7 @@ class _Former:
         position = {n: i for i, n in enumerate(nodes)}
         groups: list[Group] = []
         for node in nodes:
-            if kind_of(node) not in (Kind.ELEMENTWISE, Kind.INJECTIVE):
+            if node.op_def.kind not in (Kind.ELEMENTWISE, Kind.INJECTIVE):
                 groups.append(self._open(node))
         for node in reversed(nodes):
             if node in self.member:
@@ -136,7 +116,7 @@ class _Former:
         while len(group.nodes) < MAX_NODES:
             value = group.sink.results[0]
             user = self._only_user([value])
-            if user is None or user in self.member or kind_of(user) is not Kind.ELEMENTWISE:
+            if user is None or user in self.member or user.op_def.kind is not Kind.ELEMENTWISE:
                 return
             if len(user.results) != 1 or not _same_shape(value, user.results[0]):
                 return
@@ -169,21 +149,14 @@ class _Former:
     def _may_join(self, host: Group, user: Node, position: int, node: Node) -> bool:
         """Whether evaluating ``node`` where ``user`` reads it repeats no work."""
         if user in self.reread:
-            return node.op in _MOVES and _kernel_of(host.anchor) == "attention"
-        if user is not host.anchor or host.is_injective or _is_strided_read(node, user):
-            return True
-        if user.op in _READ_ONCE_REDUCTIONS:
-            return True
-        kernel = _kernel_of(user)
-        if kernel == "concatenate":
-            return True
-        return position in _READ_ONCE_KERNELS.get(kernel or "", ())
+            return node.op_def.is_strided and _kernel_of(host.anchor) == "attention"
+        return user is not host.anchor or _is_strided_read(node, user) or user.op_def.reads_once(position)
 
 
 def _is_strided_read(node: Node, reader: Node) -> bool:
     """A movement that products read through: kernels take operands of any strides, and attention copies what it reads."""
     kernel = _kernel_of(reader)
-    return kernel == "matmul" and node.op == "transpose" or kernel == "attention" and node.op in _MOVES
+    return kernel == "matmul" and node.op_def.is_permutation or kernel == "attention" and node.op_def.is_strided
 
 
 def _kernel_of(node: Node) -> str | None:
@@ -192,7 +165,7 @@ def _kernel_of(node: Node) -> str | None:
 
 def takes_epilogue(anchor: Node) -> bool:
     """Opaque operators store their results themselves."""
-    return kind_of(anchor) is not Kind.OPAQUE
+    return anchor.op_def.kind is not Kind.OPAQUE
 
 
 def _same_shape(a: Value, b: Value) -> bool:
@@ -203,7 +176,7 @@ def _same_shape(a: Value, b: Value) -> bool:
 
 def _affordable(node: Node, host: Group) -> bool:
     """Costly element-wise work is inlined only where it is not repeated for several elements of the reader."""
-    if node.op not in _COSTLY:
+    if not isinstance(node.op_def, Op) or not node.op_def.is_costly(node.operands, node.attrs):
         return True
     users = [user for user, _ in node.result.uses]
     return all(_no_larger(user, node.result) for user in users) and all(
@@ -212,7 +185,7 @@ def _affordable(node: Node, host: Group) -> bool:
 
 
 def _no_larger(user: Node, value: Value) -> bool:
-    if kind_of(user) in (Kind.REDUCTION, Kind.ANCHOR):
+    if user.op_def.kind in (Kind.REDUCTION, Kind.ANCHOR):
         return True
     return all(isinstance(v.type, TensorType) and _at_most(v.type.size, value.tensor_type.size) for v in user.results)
 

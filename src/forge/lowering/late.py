@@ -15,7 +15,7 @@ from forge import dims, dtypes, te
 from forge.errors import CompileError
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
-from forge.lowering.groups import is_scalar_constant, is_view
+from forge.lowering.groups import is_scalar_constant
 from forge.lowering.objects import runs_on_host, tensor_symbols
 from forge.ops.core.op import Op
 from forge.tir import expr as E
@@ -97,7 +97,7 @@ def _conditions(node: Node) -> list[tuple[Expr, str]]:
     if not all(isinstance(v.type, TensorType) for v in [*node.results, *node.operands] if v is not None):
         return []
     found: list[tuple[Expr, str]] = []
-    if is_view(node) and node.operands[0] is not None:
+    if node.op_def.is_view and node.operands[0] is not None:
         ours, theirs = node.results[0].tensor_type.size, node.operands[0].tensor_type.size
         if not dims.equal(ours, theirs):
             why = f"{ours} elements differ from the {theirs} of its operand"

@@ -22,7 +22,7 @@ from forge.errors import CompileError
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType, UnrankedType
-from forge.lowering.groups import Group, is_view
+from forge.lowering.groups import Group
 from forge.lowering.objects import HANDLE_BYTES, is_sequence, runs_on_host, tensor_symbols
 
 ALIGNMENT = 64
@@ -106,7 +106,7 @@ class _Block:
 
 def view_root(value: Value) -> Value:
     """The value whose memory ``value`` is."""
-    while value.producer is not None and is_view(value.producer):
+    while value.producer is not None and value.producer.op_def.is_view:
         operand = value.producer.operands[0]
         assert operand is not None
         value = operand

@@ -35,7 +35,7 @@ def _canonicalize(graph: Graph) -> int:
 
 
 def _apply(graph: Graph, node: Node) -> int:
-    for rule in RULES.get(node.op, ()):
+    for rule in RULES.get(node.op, ()) + (view_rules.MAP_RULES if node.op_def.is_map else ()):
         made = len(graph.nodes)
         found = rule(graph, node)
         if found is None:

@@ -13,27 +13,23 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.nodes import Graph, Node
+from forge.ir.op import Precision
 from forge.passes import to_float16
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, live_nodes, on_all_graphs
-from forge.passes.split_recurrent import LAYERS as RECURRENT
-
-NORMALISATIONS = frozenset("nn.softmax nn.log_softmax".split())
-FOLLOW = to_float16.FOLLOW | frozenset(
-    "nn.gelu nn.silu nn.mish nn.elu nn.selu nn.celu nn.softplus nn.softsign nn.global_avg_pool2d nn.global_max_pool2d "
-    "nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d nn.adaptive_max_pool1d nn.adaptive_max_pool2d "
-    "nn.adaptive_max_pool3d nn.layer_norm nn.rms_norm nn.group_norm nn.instance_norm nn.upsampling image.resize2d erf".split()
-)
 
 
 def run(graph: Graph, context: PassContext) -> int:
     """Returns the number of nodes that compute in bfloat16 now."""
-    converted = to_float16.convert(graph, to_float16.Precision("bfloat16", to_float16.ALWAYS, FOLLOW, _fits, _feeds_softmax))
-    return converted + on_all_graphs(graph, lambda g: sum(_narrow_weights(g, n) for n in live_nodes(g) if n.op in RECURRENT))
+    follow = {Precision.FOLLOWS, Precision.FOLLOWS_IN_RANGE}
+    converted = to_float16.convert(graph, to_float16.NarrowType("bfloat16", follow, _fits, _feeds_sensitive))
+    return converted + on_all_graphs(graph, lambda g: sum(_narrow_weights(g, n) for n in live_nodes(g)))
 
 
 def _narrow_weights(graph: Graph, node: Node) -> int:
-    """Constant weights of a recurrent layer in bfloat16."""
+    """Constant weights of an operator that computes in float32 in bfloat16."""
+    if node.op_def.precision is not Precision.NARROW_WEIGHTS:
+        return 0
     x, *values = node.operands[:3]
     builder, count = before(graph, node), 0
     if x is None or x.dtype != "float32":
@@ -63,16 +59,16 @@ def _holds(numbers: np.ndarray) -> bool:
     return bool(np.all(np.isfinite(rounded))) and (not counts or bool(np.all(rounded == numbers)))
 
 
-def _feeds_softmax(node: Node) -> bool:
-    """Whether the result of a contraction reaches a softmax through element-wise operators and changes of shape."""
-    if node.op not in to_float16.ALWAYS or not hasattr(node.attrs, "out_dtype"):
+def _feeds_sensitive(node: Node) -> bool:
+    """Whether the result of a contraction reaches what magnifies its errors, as softmax does, through what would follow."""
+    if node.op_def.precision is not Precision.NARROWS or not hasattr(node.attrs, "out_dtype"):
         return False
     pending, seen = [node], {node}
     while pending:
         users = {user for user, _ in pending.pop().results[0].uses}
-        if any(user.op in NORMALISATIONS for user in users):
+        if any(user.op_def.precision is Precision.SENSITIVE for user in users):
             return True
-        new = {user for user in users if user.op in to_float16.FOLLOW and len(user.results) == 1} - seen
+        new = {user for user in users if user.op_def.precision is Precision.FOLLOWS and len(user.results) == 1} - seen
         seen |= new
         pending += new
     return False

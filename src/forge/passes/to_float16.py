@@ -1,14 +1,15 @@
 """Computes in float16 where that is safe; inputs, outputs and sensitive operators stay float32.
 
-Contractions become float16 (ALWAYS; they accumulate in float32). Movement and element-wise operators follow (FOLLOW) where all
-computed operands are float16 already. Everything else, exponentials, reductions and normalisations among them, gets float32
-operands: ``cast`` nodes are put between. A node whose constants or attributes float16 cannot hold stays float32.
+``OpDef.precision`` says what an operator does: contractions become float16 (they accumulate in float32). Movement and
+element-wise operators follow where all computed operands are float16 already. Everything else, exponentials, reductions and
+normalisations among them, gets float32 operands: ``cast`` nodes are put between. A node whose constants or attributes float16
+cannot hold stays float32.
 ``passes/to_bfloat16.py`` does the same with another type and other rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,52 +17,41 @@ import numpy as np
 from forge import dtypes
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value, clone_node
+from forge.ir.op import Precision
 from forge.ir.types import TensorType
 from forge.passes.base import PassContext
 from forge.passes.rewriting import on_all_graphs
 
-ALWAYS = frozenset(
-    "nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose nn.dense nn.matmul "
-    "nn.batch_matmul".split()
-)
-FOLLOW = frozenset(
-    "nn.bias_add nn.relu nn.leaky_relu nn.prelu nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.avg_pool1d nn.avg_pool2d "
-    "nn.avg_pool3d nn.batch_flatten nn.pad add subtract multiply divide maximum minimum abs negative clip where copy reshape "
-    "transpose squeeze expand_dims concatenate stack split strided_slice take broadcast_to tile repeat reverse sigmoid tanh "
-    "nn.hardswish nn.hard_sigmoid nn.depth_to_space nn.space_to_depth layout_transform gather gather_nd".split()
-)
 SCALING = frozenset({"multiply", "divide"})
 
 _HALF = np.finfo(np.float16)
 
 
 @dataclass(frozen=True)
-class Precision:
+class NarrowType:
     """Which nodes compute in a narrow type.
 
     Attributes:
         dtype: the narrow type.
-        always: operators that compute in it.
-        follow: those that do where all their computed operands have it.
+        follow: what follows where all computed operands have it.
         fits: whether it holds the constants and attributes of a node well enough.
-        wide: whether the result of a node of ``always`` is float32 all the same.
+        wide: whether the result of a node that narrows is float32 all the same.
     """
 
     dtype: str
-    always: frozenset[str]
-    follow: frozenset[str]
+    follow: Container[Precision]
     fits: Callable[[Node], bool]
     wide: Callable[[Node], bool] = lambda node: False
 
 
 def run(graph: Graph, context: PassContext) -> int:
     """Returns the number of nodes that compute in float16 now."""
-    return convert(graph, Precision("float16", ALWAYS, FOLLOW, _fits_node))
+    return convert(graph, NarrowType("float16", {Precision.FOLLOWS}, _fits_node))
 
 
-def convert(graph: Graph, precision: Precision) -> int:
+def convert(graph: Graph, narrow: NarrowType) -> int:
     """Returns the number of nodes that compute in the narrow type now."""
-    return on_all_graphs(graph, lambda g: _Converter(g, precision).run())
+    return on_all_graphs(graph, lambda g: _Converter(g, narrow).run())
 
 
 def run_if_asked(graph: Graph, context: PassContext) -> int:
@@ -72,9 +62,9 @@ def run_if_asked(graph: Graph, context: PassContext) -> int:
 class _Converter:
     """Builds one graph anew: ``mapped`` holds the new value of each old one, of the old dtype or the narrow one."""
 
-    def __init__(self, graph: Graph, precision: Precision) -> None:
+    def __init__(self, graph: Graph, narrow: NarrowType) -> None:
         self.graph = graph
-        self.precision = precision
+        self.narrow = narrow
         self.fresh = Graph(graph.inputs, graph.name)
         self.builder = Builder(self.fresh)
         self.mapped: dict[Value, Value] = {v: v for v in graph.inputs}
@@ -100,7 +90,7 @@ class _Converter:
         operands_now = [None if v is None else self._half(self.mapped[v]) for v in node.operands]
         names = [v.name for v in node.results]
         attributes = node.attributes
-        if self.precision.wide(node):
+        if self.narrow.wide(node):
             attributes = {**attributes, "out_dtype": "float32"}
         new = self.builder.node(node.op_def, operands_now, attributes, name=node.name, result_names=names)
         self.mapped.update(zip(node.results, new.results))
@@ -109,13 +99,14 @@ class _Converter:
     def _is_half(self, node: Node) -> bool:
         floats = [v for v in node.operands if v is not None and _is_float32(v)]
         computed = [v for v in floats if v.constant is None]
-        p = self.precision
-        if not computed or not p.fits(node):
+        precision, narrow = node.op_def.precision, self.narrow
+        if not computed or not narrow.fits(node):
             return False
-        return node.op in p.always or (node.op in p.follow and all(self.mapped[v].dtype == p.dtype for v in computed))
+        follows = precision in narrow.follow and all(self.mapped[v].dtype == narrow.dtype for v in computed)
+        return follows or precision is Precision.NARROWS
 
     def _half(self, value: Value) -> Value:
-        return self._cast(value, self.precision.dtype) if _is_float32(value) else value
+        return self._cast(value, self.narrow.dtype) if _is_float32(value) else value
 
     def _as(self, value: Value, original: Value) -> Value:
         """``value`` in the dtype that ``original`` has."""

@@ -15,9 +15,6 @@ from forge.passes.rewriting import before, new_symbols
 
 Rule = Callable[[Graph, Node], Value | Sequence[Value] | None]
 
-VIEWS = ("reshape", "squeeze", "expand_dims", "nn.batch_flatten")
-"""Operators that only change the shape."""
-
 
 def data_of(node: Node) -> Value:
     """The first operand, which is there."""
@@ -29,7 +26,7 @@ def data_of(node: Node) -> Value:
 def view_of_view(graph: Graph, node: Node) -> Value | None:
     """reshape(reshape(x, s), t) == reshape(x, t), and the same for the other operators that only change the shape."""
     inner = data_of(node).producer
-    if inner is None or inner.op not in VIEWS or not is_plain_view(node) or not is_plain_view(inner):
+    if inner is None or not inner.op_def.is_view or not is_plain_view(node) or not is_plain_view(inner):
         return None
     return reshaped(graph, node, data_of(inner))
 
@@ -104,11 +101,16 @@ def dense_of_view(graph: Graph, node: Node) -> Value | None:
 
 
 def elementwise_of_view(graph: Graph, node: Node) -> Value | None:
-    """f(reshape(x), c) == reshape(f(x, c)) for element-wise f and constants c: scalars, or along a last axis that stays"""
+    """f(reshape(x), c) == reshape(f(x, c)) for element-wise f and constants c: scalars, or along a last axis that stays
+
+    x is computed: f may join the kernel that does. A view of an input stays, as f may join its readers.
+    """
     inner = data_of(node).producer
     if inner is None or inner.op != "reshape" or not is_plain_view(inner) or node.result.shape != inner.result.shape:
         return None
     data, others = data_of(inner), node.operands[1:]
+    if data.producer is None or data.producer.op_def.is_view:
+        return None
     keeps_last = data.rank > 0 and inner.result.rank > 0 and data.shape[-1] == inner.result.shape[-1]
     if not all(v is None or _goes_along_last(v, keeps_last) for v in others):
         return None
@@ -124,6 +126,8 @@ def _goes_along_last(value: Value | None, allowed: bool) -> bool:
 
 def sum_of_views(graph: Graph, node: Node) -> Value | None:
     """reshape(x) + reshape(y) == reshape(x + y) for x and y of one shape"""
+    if len(node.operands) != 2:
+        return None
     inner = [v.producer for v in node.operands if v is not None and v.producer is not None and v.producer.op == "reshape"]
     if len(inner) != 2 or any(n.result.shape != node.result.shape or not is_plain_view(n) for n in inner):
         return None
@@ -302,13 +306,6 @@ def _swaps_last_two(axes: tuple[int, ...]) -> bool:
     return rank >= 2 and axes == (*range(rank - 2), rank - 1, rank - 2)
 
 
-
-
-ACTIVATIONS = (
-    "nn.relu", "nn.gelu", "nn.silu", "nn.leaky_relu", "nn.hardswish", "clip", "sigmoid", "tanh", "erf", "exp", "sqrt", "negative",
-)
-ARITHMETIC = ("add", "subtract", "multiply")
-
 RULES: dict[str, tuple[Rule, ...]] = {
     "reshape": (view_of_view, explicit_newshape, view_of_take, view_of_slice, view_of_dense),
     "squeeze": (view_as_reshape,),
@@ -319,7 +316,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "take": (take_of_transpose, take_of_view),
     "nn.dense": (dense_of_view,),
     "nn.matmul": (matmul_of_transpose,),
-    **dict.fromkeys(ACTIVATIONS, (elementwise_of_view,)),
-    **dict.fromkeys(ARITHMETIC, (elementwise_of_view, sum_of_views)),
-    "divide": (elementwise_of_view,),
 }
+MAP_RULES: tuple[Rule, ...] = (elementwise_of_view, sum_of_views)
+"""For every operator whose operands broadcast (``OpDef.is_map``)."""

@@ -1,4 +1,4 @@
-"""Walks over expressions and statements: what they consist of, and the variables and buffers that they use."""
+"""Walks over expressions and statements: what they consist of, what they use, and what they cost."""
 
 from __future__ import annotations
 
@@ -6,6 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 from forge.tir import expr as tir
 from forge.tir import stmt
+
+LONG_INTRINSICS = frozenset({
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+    "asinh", "acosh", "atanh", "atan2", "erf", "pow", "sigmoid", "silu", "gelu", "gelu_tanh",
+    "mish", "softplus",
+})
+"""Intrinsics that take about a dozen instructions or more."""
+
+_DIVISIONS = frozenset({"div", "truncdiv", "truncmod", "floordiv", "floormod", "fmod", "sqrt", "rsqrt"})
+_MANY_OPERATIONS = 12
 
 
 def nodes(*roots: tir.Expr, children: Callable[[tir.Expr], Sequence[tir.Expr]] = tir.children) -> Iterator[tir.Expr]:
@@ -121,3 +131,10 @@ def free_names(body: stmt.Stmt) -> tuple[list[tir.Var], list[tir.Buffer]]:
             case stmt.CallRoutine(buffers=buffers):
                 used_buffers.update(dict.fromkeys(buffers))
     return [v for v in used_vars if v not in bound], [b for b in used_buffers if b not in bound]
+
+
+def is_costly(x: tir.Expr) -> bool:
+    """Whether computing ``x`` again takes longer than reading it from memory: it divides, or has many operations."""
+    operations = [e for e in computed(x) if isinstance(e, tir.Binary | tir.Compare | tir.Select | tir.Call)]
+    names = {e.op if isinstance(e, tir.Binary) else e.name for e in operations if isinstance(e, tir.Binary | tir.Call)}
+    return len(operations) >= _MANY_OPERATIONS or not names.isdisjoint(_DIVISIONS | LONG_INTRINSICS)

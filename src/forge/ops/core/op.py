@@ -79,6 +79,10 @@ class Op(OpDef[A]):
         """
         return elementwise(node, change) if self.is_map else None
 
+    def is_costly(self, operands: Sequence[Value | None], attrs: A) -> bool:
+        """Whether computing an element again takes longer than storing it and reading it where it is needed."""
+        return False
+
     def flops(self, operands: Sequence[Value | None], attrs: A, results: Sequence[TensorType]) -> Any:
         """Arithmetic operations of one evaluation (a Dim): multiplications and additions count one each."""
         return results[0].size if results and self.kind is not Kind.INJECTIVE else 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from forge.ops.core.signatures import (
     Values,
 )
 from forge.te import Expr, Tensor
+from forge.tir.visit import is_costly
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,16 @@ class Elementwise(Op[Any]):
             return None
         return apply_dims(self.row.dims, *(x for x in operands if x is not None))
 
+    def is_costly(self, operands: Values, attrs: Any) -> bool:
+        return _is_costly(self, attrs, *(v.dtype for v in operands if v is not None))
+
     def flops(self, operands: Sequence[Any], attrs: Any, results: TensorTypes) -> Any:
         return results[0].size * self.row.flops
+
+
+@cache
+def _is_costly(op: Elementwise, attrs: Any, *element_types: str) -> bool:
+    return is_costly(op._body([te.placeholder((), t)[()] for t in element_types], attrs))
 
 
 def _is_short(body: Expr, x: Sequence[Expr]) -> bool:
