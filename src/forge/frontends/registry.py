@@ -74,6 +74,7 @@ class Registry:
         is_extension: bool = False,
         introduced: Mapping[str, int] | None = None,
         removed: Mapping[str, int] | None = None,
+        lacks: Collection[str] = (),
     ) -> Callable[[F], F]:
         """Decorator: the function converts operators ``ops`` from version ``since`` on, up to the next row of the same operator.
 
@@ -84,12 +85,13 @@ class Registry:
             is_extension: the standard lacks this version, but files have it.
             introduced, removed: attributes that are newer than ``since`` or that newer versions lack -> the version from which
                 on they are there, or not. A node of another version that has one is refused.
+            lacks: attributes of a record that these operators do not have.
         """
 
         def add(function: F) -> F:
             for op in ops:
                 row = describe(self.canonical(domain), op, since, function, is_extension=is_extension)
-                for version in _versions(row, introduced or {}, removed or {}):
+                for version in _versions(row, introduced or {}, {**(removed or {}), **dict.fromkeys(lacks, since)}):
                     self._add(version)
             return function
 

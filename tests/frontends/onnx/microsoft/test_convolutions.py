@@ -121,5 +121,5 @@ def test_transposed_convolution_without_pads_is_refused() -> None:
 
 def test_automatic_padding_beside_pads_of_run_time_is_refused() -> None:
     inputs = [X, floats(1, 4, 3, 3, 2), np.array([1, 0, 1, 1])]
-    with pytest.raises(OpAttributeUnimplemented, match="'auto_pad': got 'SAME_UPPER' beside pads that arrive at run time"):
+    with pytest.raises(OpAttributeUnimplemented, match="'auto_pad': got 'SAME_UPPER' with pads that arrive at run time"):
         import_model(node_model("ConvTransposeWithDynamicPads", inputs, {"auto_pad": "SAME_UPPER"}))

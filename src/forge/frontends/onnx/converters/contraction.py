@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from forge import dims
 from forge.compose import products
-from forge.compose.windows import same_padding, transposed_padding
+from forge.compose.windows import transposed_padding
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.converters.windows import ConvAttributes, ConvTransposeAttributes, spatial_rank
 from forge.frontends.onnx.registry import converts
 from forge.ops.core.broadcast import for_product
 
@@ -90,125 +91,38 @@ def einsum(g: Context, *operands: Value, equation: str) -> Value:
     return g.call("einsum", *operands, equation=equation)
 
 
-def window(
-    g: Context,
-    kernel: Sequence[Dim],
-    strides: Sequence[int] | None,
-    dilations: Sequence[int] | None,
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Strides and dilations, one for each axis of the kernel."""
-    count = len(kernel)
-    found = []
-    for what, given in (("strides", strides), ("dilations", dilations)):
-        values = (1,) * count if not given else tuple(given)
-        if len(values) != count or min(values) < 1:
-            raise g.invalid(f"attribute {what!r}: got {list(values)}; expected {count} positive numbers")
-        found.append(values)
-    return found[0], found[1]
-
-
-def padding(
-    g: Context,
-    auto_pad: str,
-    pads: Sequence[int] | None,
-    spatial: Sequence[Dim],
-    kernel: Sequence[Dim],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-) -> tuple[Dim, ...]:
-    """Padding before all spatial axes, then after them."""
-    if auto_pad in ("NOTSET", ""):
-        given = (0,) * (2 * len(spatial)) if not pads else tuple(pads)
-        if len(given) != 2 * len(spatial):
-            raise g.invalid(f"attribute 'pads': got {list(given)}; expected {2 * len(spatial)} numbers")
-        return given
-    if auto_pad == "VALID":
-        return (0,) * (2 * len(spatial))
-    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
-        raise g.invalid(f"attribute 'auto_pad': got {auto_pad!r}; expected NOTSET, VALID, SAME_UPPER or SAME_LOWER")
-    return same_padding(spatial, kernel, strides, dilations, upper=auto_pad == "SAME_UPPER")
-
-
-def kernel_sizes(g: Context, weight: Value, kernel_shape: Sequence[int] | None) -> tuple[Dim, ...]:
-    """The kernel's spatial sizes; the attribute must agree with the weight."""
-    sizes = tuple(weight.shape[2:])
-    if kernel_shape and (len(kernel_shape) != len(sizes) or any(dims.different(a, b) for a, b in zip(kernel_shape, sizes))):
-        raise g.invalid(
-            f"attribute 'kernel_shape': got {list(kernel_shape)}; the weight has {[str(s) for s in sizes]}; expected equal sizes"
-        )
-    return sizes
-
-
-def spatial_rank(g: Context, x: Value, most: int = 3) -> int:
-    """Number of spatial axes of a batch of images."""
-    if not 3 <= x.rank <= most + 2:
-        raise g.unsupported(f"got rank {x.rank}; supported: 3 to {most + 2}")
-    return x.rank - 2
-
-
 @converts("Conv", since=1)
-def conv(
-    g: Context,
-    x: Value,
-    weight: Value,
-    bias: Value | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-) -> Value:
+def conv(g: Context, x: Value, weight: Value, bias: Value | None = None, *, attrs: ConvAttributes) -> Value:
     rank = spatial_rank(g, x)
     if weight.rank != x.rank:
         raise g.invalid(f"weight: got rank {weight.rank}; expected {x.rank}, that of the data")
-    kernel = kernel_sizes(g, weight, kernel_shape)
-    steps, holes = window(g, kernel, strides, dilations)
-    around = padding(g, auto_pad, pads, x.shape[2:], kernel, steps, holes)
-    result = g.call(f"nn.conv{rank}d", x, weight, strides=steps, padding=around, dilation=holes, groups=group, kernel_size=kernel)
+    kernel = attrs.kernel(g, weight)
+    strides, dilations, pads = attrs.window(g, x, kernel)
+    result = g.call(
+        f"nn.conv{rank}d", x, weight, strides=strides, padding=pads, dilation=dilations, groups=attrs.group, kernel_size=kernel
+    )
     return result if bias is None else g.call("nn.bias_add", result, bias)
 
 
 @converts("ConvTranspose", since=1)
-def conv_transpose(
-    g: Context,
-    x: Value,
-    weight: Value,
-    bias: Value | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    output_padding: tuple[int, ...] | None = None,
-    output_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-) -> Value:
+def conv_transpose(g: Context, x: Value, weight: Value, bias: Value | None = None, *, attrs: ConvTransposeAttributes) -> Value:
     rank = spatial_rank(g, x)
-    kernel = kernel_sizes(g, weight, kernel_shape)
-    steps, holes = window(g, kernel, strides, dilations)
-    extra: tuple[Dim, ...] = tuple(output_padding or (0,) * rank)
-    if output_shape:
-        wanted = list(output_shape)[-rank:]
-    elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = [size * step for size, step in zip(x.shape[2:], steps)]
+    kernel = attrs.kernel(g, weight)
+    strides, dilations = attrs.strides_and_dilations(g, len(kernel))
+    extra: tuple[Dim, ...] = tuple(attrs.output_padding or (0,) * rank)
+    if attrs.output_shape:
+        wanted: Sequence[Dim] = attrs.output_shape[-rank:]
+    elif attrs.auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        wanted = [size * stride for size, stride in zip(x.shape[2:], strides)]
     else:
-        wanted = []
+        wanted = ()
     if wanted:
-        around, extra = transposed_padding(x.shape[2:], kernel, steps, holes, extra, wanted, auto_pad == "SAME_UPPER")
+        is_upper = attrs.auto_pad == "SAME_UPPER"
+        pads, extra = transposed_padding(x.shape[2:], kernel, strides, dilations, extra, wanted, is_upper)
     else:
-        around = padding(g, auto_pad, pads, x.shape[2:], kernel, steps, holes)
+        pads = attrs.padding(g, x.shape[2:], kernel, strides, dilations)
     result = g.call(
-        f"nn.conv{rank}d_transpose",
-        x,
-        weight,
-        kernel_size=kernel,
-        strides=steps,
-        output_padding=extra,
-        padding=around,
-        dilation=holes,
-        groups=group,
+        f"nn.conv{rank}d_transpose", x, weight, kernel_size=kernel, strides=strides, output_padding=extra, padding=pads,
+        dilation=dilations, groups=attrs.group,
     )
     return result if bias is None else g.call("nn.bias_add", result, bias)

@@ -7,41 +7,17 @@ from forge.compose import quantized
 from forge.compose.products import matmul
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.contraction import conv
+from forge.frontends.onnx.converters.windows import ConvAttributes
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
 
-Ints = tuple[int, ...]
 
-
-@converts("QuantizeLinear", since=10)
-def quantize_10(g: Context, x: Value, scale: Value, zero_point: Value | None = None) -> Value:
-    return quantize(g, x, scale, zero_point)
-
-
-@converts("QuantizeLinear", since=13)
-def quantize_13(g: Context, x: Value, scale: Value, zero_point: Value | None = None, *, axis: int = 1) -> Value:
-    return quantize(g, x, scale, zero_point, axis=axis)
-
-
-@converts("QuantizeLinear", since=19)
-def quantize_19(
-    g: Context, x: Value, scale: Value, zero_point: Value | None = None, *, axis: int = 1, saturate: int = 1
-) -> Value:
-    return quantize(g, x, scale, zero_point, axis=axis, saturate=saturate)
-
-
-@converts("QuantizeLinear", since=21)
+@converts(
+    "QuantizeLinear", since=10, introduced={"axis": 13, "saturate": 19, "block_size": 21, "output_dtype": 21, "precision": 21}
+)
 def quantize(
-    g: Context,
-    x: Value,
-    scale: Value,
-    zero_point: Value | None = None,
-    *,
-    axis: int = 1,
-    block_size: int = 0,
-    output_dtype: int = 0,
-    precision: int = 0,
-    saturate: int = 1,
+    g: Context, x: Value, scale: Value, zero_point: Value | None = None, *, axis: int = 1, block_size: int = 0,
+    output_dtype: int = 0, precision: int = 0, saturate: int = 1,
 ) -> Value:
     """round(x / scale) + zero_point, saturated; floats of eight bits are cast instead of rounded."""
     dtype = _quantized_dtype(g, zero_point, output_dtype)
@@ -72,25 +48,9 @@ def _quantized_dtype(g: Context, zero_point: Value | None, output_dtype: int) ->
     return zero_point.dtype if zero_point is not None else declared or "uint8"
 
 
-@converts("DequantizeLinear", since=10)
-def dequantize_10(g: Context, x: Value, scale: Value, zero_point: Value | None = None) -> Value:
-    return dequantize(g, x, scale, zero_point)
-
-
-@converts("DequantizeLinear", since=13)
-def dequantize_13(g: Context, x: Value, scale: Value, zero_point: Value | None = None, *, axis: int = 1) -> Value:
-    return dequantize(g, x, scale, zero_point, axis=axis)
-
-
-@converts("DequantizeLinear", since=21)
+@converts("DequantizeLinear", since=10, introduced={"axis": 13, "block_size": 21, "output_dtype": 21})
 def dequantize(
-    g: Context,
-    x: Value,
-    scale: Value,
-    zero_point: Value | None = None,
-    *,
-    axis: int = 1,
-    block_size: int = 0,
+    g: Context, x: Value, scale: Value, zero_point: Value | None = None, *, axis: int = 1, block_size: int = 0,
     output_dtype: int = 0,
 ) -> Value:
     """(x - zero_point) * scale."""
@@ -127,59 +87,19 @@ def qlinear_matmul(
 
 @converts("ConvInteger", since=10)
 def conv_integer(
-    g: Context,
-    x: Value,
-    weight: Value,
-    x_zero_point: Value | None = None,
-    w_zero_point: Value | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints | None = None,
-    group: int = 1,
-    kernel_shape: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
+    g: Context, x: Value, weight: Value, x_zero_point: Value | None = None, w_zero_point: Value | None = None, *,
+    attrs: ConvAttributes,
 ) -> Value:
-    data = quantized.centred(g, x, x_zero_point)
-    taps = quantized.centred(g, weight, quantized.per_channel(g, w_zero_point, weight))
-    return conv(
-        g, data, taps, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads, strides=strides
-    )
+    kernel = quantized.centred(g, weight, quantized.per_channel(g, w_zero_point, weight))
+    return conv(g, quantized.centred(g, x, x_zero_point), kernel, attrs=attrs)
 
 
 @converts("QLinearConv", since=10)
 def qlinear_conv(
-    g: Context,
-    x: Value,
-    x_scale: Value,
-    x_zero_point: Value,
-    weight: Value,
-    w_scale: Value,
-    w_zero_point: Value,
-    y_scale: Value,
-    y_zero_point: Value,
-    bias: Value | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints | None = None,
-    group: int = 1,
-    kernel_shape: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
+    g: Context, x: Value, x_scale: Value, x_zero_point: Value, weight: Value, w_scale: Value, w_zero_point: Value, y_scale: Value,
+    y_zero_point: Value, bias: Value | None = None, *, attrs: ConvAttributes,
 ) -> Value:
-    total = conv_integer(
-        g,
-        x,
-        weight,
-        x_zero_point,
-        w_zero_point,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
-    )
+    total = conv_integer(g, x, weight, x_zero_point, w_zero_point, attrs=attrs)
     if bias is not None:
         total = g.call("nn.bias_add", total, bias)
     channels = w_scale

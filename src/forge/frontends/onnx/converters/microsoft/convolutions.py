@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,85 +15,43 @@ from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters import contraction, movement, pooling
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.microsoft.activations import activated
+from forge.frontends.onnx.converters.pooling import MaxPoolAttributes
+from forge.frontends.onnx.converters.windows import ConvAttributes, ConvTransposeAttributes
 from forge.frontends.onnx.registry import converts
-
-Ints = tuple[int, ...]
 
 MAX_TAPS = 256
 """Elements of a window that is written out."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class FusedConvAttributes(ConvAttributes):
+    activation: str | None = None
+    activation_params: tuple[float, ...] = ()
+
+
 @converts("FusedConv", domain=DOMAIN)
 def fused_conv(
-    g: Context,
-    x: Value,
-    weight: Value,
-    bias: Value | None = None,
-    addend: Value | None = None,
-    *,
-    activation: str | None = None,
-    activation_params: tuple[float, ...] = (),
-    auto_pad: str = "NOTSET",
-    dilations: Ints | None = None,
-    group: int = 1,
-    kernel_shape: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
+    g: Context, x: Value, weight: Value, bias: Value | None = None, addend: Value | None = None, *, attrs: FusedConvAttributes
 ) -> Value:
     """activation(convolution + addend)."""
-    total = contraction.conv(
-        g, x, weight, bias, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads,
-        strides=strides,
-    )
+    total = contraction.conv(g, x, weight, bias, attrs=attrs)
     if addend is not None:
         total = g.call("add", total, addend)
-    return activated(g, total, activation, activation_params)
+    return activated(g, total, attrs.activation, attrs.activation_params)
 
 
 @converts("NhwcConv", domain=DOMAIN)
-def nhwc_conv(
-    g: Context,
-    x: Value,
-    weight: Value,
-    bias: Value | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints | None = None,
-    group: int = 1,
-    kernel_shape: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
-) -> Value:
-    return nhwc_fused_conv(
-        g, x, weight, bias, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads,
-        strides=strides,
-    )
+def nhwc_conv(g: Context, x: Value, weight: Value, bias: Value | None = None, *, attrs: ConvAttributes) -> Value:
+    return channels_behind(g, contraction.conv(g, channels_first(g, x), weight, bias, attrs=attrs))
 
 
 @converts("NhwcFusedConv", domain=DOMAIN)
 def nhwc_fused_conv(
-    g: Context,
-    x: Value,
-    weight: Value,
-    bias: Value | None = None,
-    addend: Value | None = None,
-    *,
-    activation: str | None = None,
-    activation_params: tuple[float, ...] = (),
-    auto_pad: str = "NOTSET",
-    dilations: Ints | None = None,
-    group: int = 1,
-    kernel_shape: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
+    g: Context, x: Value, weight: Value, bias: Value | None = None, addend: Value | None = None, *, attrs: FusedConvAttributes
 ) -> Value:
     """Data, addend and result have channels last; the weight is that of FusedConv."""
-    result = fused_conv(
-        g, channels_first(g, x), weight, bias, None if addend is None else channels_first(g, addend), activation=activation,
-        activation_params=activation_params, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
-        pads=pads, strides=strides,
-    )
-    return channels_behind(g, result)
+    total = None if addend is None else channels_first(g, addend)
+    return channels_behind(g, fused_conv(g, channels_first(g, x), weight, bias, total, attrs=attrs))
 
 
 def channels_first(g: Context, x: Value) -> Value:
@@ -106,56 +64,33 @@ def channels_behind(g: Context, x: Value) -> Value:
     return g.call("transpose", x, axes=(0, *range(2, x.rank), 1))
 
 
-@converts("NhwcMaxPool", domain=DOMAIN)
-def nhwc_max_pool(
-    g: Context,
-    x: Value,
-    *,
-    kernel_shape: Ints,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
-) -> Value:
-    (result, *_) = pooling.max_pool(
-        g, channels_first(g, x), kernel_shape=kernel_shape, auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations,
-        pads=pads, strides=strides,
-    )
+@converts("NhwcMaxPool", domain=DOMAIN, lacks=("storage_order",))
+def nhwc_max_pool(g: Context, x: Value, *, attrs: MaxPoolAttributes) -> Value:
+    (result, *_) = pooling.max_pool(g, channels_first(g, x), attrs=attrs)
     assert result is not None
     return channels_behind(g, result)
 
 
-@converts("MaxpoolWithMask", domain=DOMAIN)
-def max_pool_with_mask(
-    g: Context,
-    x: Value,
-    mask: Value,
-    *,
-    auto_pad: str = "NOTSET",
-    kernel_shape: Ints,
-    pads: Ints | None = None,
-    storage_order: int = 0,
-    strides: Ints | None = None,
-) -> Value:
+@converts("MaxpoolWithMask", domain=DOMAIN, lacks=("ceil_mode", "dilations"))
+def max_pool_with_mask(g: Context, x: Value, mask: Value, *, attrs: MaxPoolAttributes) -> Value:
     """Along the last axis a window ends where the mask is 0; the first element of an image counts all the same.
 
     onnxruntime reads a mask of several channels at offsets that belong to none of them, so only one of one channel has a meaning.
     """
     if mask.rank != x.rank or tuple(mask.shape[:2]) != (1, 1):
         raise g.unsupported(f"mask: got {mask.type} for {x.type}; supported: one mask for all images and channels, [1, 1, ...]")
-    if math.prod(kernel_shape) > MAX_TAPS:
-        raise g.unsupported(f"attribute 'kernel_shape': got {list(kernel_shape)}; supported: at most {MAX_TAPS} elements")
-    steps, holes = contraction.window(g, kernel_shape, strides, None)
-    around = contraction.padding(g, auto_pad, pads, x.shape[2:], kernel_shape, steps, holes)
-    taps = _Taps(g, kernel_shape, steps, around)
+    kernel = attrs.kernel_shape
+    if math.prod(kernel) > MAX_TAPS:
+        raise g.unsupported(f"attribute 'kernel_shape': got {list(kernel)}; supported: at most {MAX_TAPS} elements")
+    strides, _, pads = attrs.window(g, x, kernel)
+    taps = _Taps(g, kernel, strides, pads)
     lowest = g.scalar(float(np.finfo(np.float32).min), x)
     data = taps.padded(x, lowest)
     open_ = taps.padded(_first_is_open(g, mask), g.constant(True))
     best: Value | None = None
-    for row in itertools.product(*(range(k) for k in kernel_shape[:-1])):
+    for row in itertools.product(*(range(k) for k in kernel[:-1])):
         going: Value | None = None
-        for place in range(kernel_shape[-1]):
+        for place in range(kernel[-1]):
             here = taps.cut(open_, x.shape[2:], (*row, place))
             going = here if going is None else g.call("logical_and", going, here)
             found = g.call("where", going, taps.cut(data, x.shape[2:], (*row, place)), lowest)
@@ -179,56 +114,40 @@ class _Taps:
 
     g: Context
     kernel: Sequence[int]
-    steps: Sequence[int]
-    around: Sequence[Dim]
+    strides: Sequence[int]
+    pads: Sequence[Dim]
 
     def padded(self, x: Value, fill: Value) -> Value:
         count = len(self.kernel)
-        pairs = ((0, 0), (0, 0), *zip(self.around[:count], self.around[count:]))
+        pairs = ((0, 0), (0, 0), *zip(self.pads[:count], self.pads[count:]))
         return self.g.call("nn.pad", x, fill, pad_width=pairs, pad_mode="constant")
 
     def cut(self, padded: Value, spatial: Sequence[Dim], place: Sequence[int]) -> Value:
         """The elements at ``place`` of all windows of an image of sizes ``spatial``."""
         count = len(place)
-        totals = [size + a + b for size, a, b in zip(spatial, self.around[:count], self.around[count:])]
+        totals = [size + a + b for size, a, b in zip(spatial, self.pads[:count], self.pads[count:])]
         ends = [
-            dims.floordiv(total - taps, step) * step + start + 1
-            for total, taps, step, start in zip(totals, self.kernel, self.steps, place)
+            dims.floordiv(total - taps, stride) * stride + start + 1
+            for total, taps, stride, start in zip(totals, self.kernel, self.strides, place)
         ]
         axes = tuple(range(2, 2 + count))
-        return self.g.call("strided_slice", padded, begin=tuple(place), end=tuple(ends), strides=tuple(self.steps), axes=axes)
+        return self.g.call("strided_slice", padded, begin=tuple(place), end=tuple(ends), strides=tuple(self.strides), axes=axes)
 
 
-@converts("ConvTransposeWithDynamicPads", domain=DOMAIN)
+@converts("ConvTransposeWithDynamicPads", domain=DOMAIN, lacks=("output_shape", "pads"))
 def conv_transpose_with_dynamic_pads(
-    g: Context,
-    x: Value,
-    weight: Value,
-    pads: Value | None = None,
-    bias: Value | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints | None = None,
-    group: int = 1,
-    kernel_shape: Ints | None = None,
-    output_padding: Ints | None = None,
-    strides: Ints | None = None,
+    g: Context, x: Value, weight: Value, pads: Value | None = None, bias: Value | None = None, *, attrs: ConvTransposeAttributes
 ) -> Value:
     """Padding that arrives at run time cuts the whole result."""
     if pads is None:
         raise g.invalid("input 2 (Pads) is absent; it is required, although the schema calls it optional")
     known = g.ints(pads)
     if known is not None:
-        return contraction.conv_transpose(
-            g, x, weight, bias, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
-            output_padding=output_padding, pads=known, strides=strides,
-        )
-    if auto_pad not in ("NOTSET", ""):
-        raise g.unsupported(f"attribute 'auto_pad': got {auto_pad!r} beside pads that arrive at run time; supported: 'NOTSET'")
-    whole = contraction.conv_transpose(
-        g, x, weight, bias, dilations=dilations, group=group, kernel_shape=kernel_shape, output_padding=output_padding,
-        strides=strides,
-    )
+        return contraction.conv_transpose(g, x, weight, bias, attrs=replace(attrs, pads=known))
+    if attrs.auto_pad not in ("NOTSET", ""):
+        raise g.unsupported(
+            f"attribute 'auto_pad': got {attrs.auto_pad!r} with pads that arrive at run time; supported: 'NOTSET'")
+    whole = contraction.conv_transpose(g, x, weight, bias, attrs=attrs)
     count = x.rank - 2
     before, after = g.multi("split", g.cast(pads, "int64"), indices_or_sections=2, axis=0)
     sizes = g.call("strided_slice", g.call("shape_of", whole, dtype="int64"), begin=(2,), end=(x.rank,), strides=(1,), axes=(0,))

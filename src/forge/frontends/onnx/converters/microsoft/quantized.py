@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from forge import dtypes
 from forge.compose import quantized, windows
 from forge.frontends.onnx.context import Context, Value
@@ -134,30 +136,19 @@ def global_average_pool(
     return channels_behind(g, result) if channels_last else result
 
 
-@converts("QLinearAveragePool", domain=DOMAIN)
+@dataclass(frozen=True, kw_only=True)
+class LayoutPoolAttributes(pooling.AveragePoolAttributes):
+    channels_last: int = 0
+
+
+@converts("QLinearAveragePool", domain=DOMAIN, lacks=("dilations",))
 def average_pool(
-    g: Context,
-    x: Value,
-    x_scale: Value,
-    x_zero_point: Value | None,
-    y_scale: Value,
-    y_zero_point: Value | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    channels_last: int = 0,
-    count_include_pad: int = 0,
-    kernel_shape: Ints,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
+    g: Context, x: Value, x_scale: Value, x_zero_point: Value | None, y_scale: Value, y_zero_point: Value | None = None, *,
+    attrs: LayoutPoolAttributes,
 ) -> Value:
-    data = real(g, channels_first(g, x) if channels_last else x, x_scale, x_zero_point)
-    mean = pooling.average_pool(
-        g, data, kernel_shape=kernel_shape, auto_pad=auto_pad, ceil_mode=ceil_mode, count_include_pad=count_include_pad,
-        pads=pads, strides=strides,
-    )
-    result = rounded(g, mean, y_scale, y_zero_point, x.dtype)
-    return channels_behind(g, result) if channels_last else result
+    data = real(g, channels_first(g, x) if attrs.channels_last else x, x_scale, x_zero_point)
+    result = rounded(g, pooling.average_pool(g, data, attrs=attrs), y_scale, y_zero_point, x.dtype)
+    return channels_behind(g, result) if attrs.channels_last else result
 
 
 @converts("QLinearReduceMean", domain=DOMAIN)

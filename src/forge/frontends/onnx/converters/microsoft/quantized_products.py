@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from forge import dims
 from forge.compose import quantized
@@ -12,10 +13,9 @@ from forge.frontends.onnx.converters import quantization
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.microsoft.attention import HIDDEN, check_options, head_sizes, projected_attention
 from forge.frontends.onnx.converters.microsoft.convolutions import channels_behind, channels_first
+from forge.frontends.onnx.converters.windows import ConvAttributes
 from forge.frontends.onnx.registry import converts
 from forge.ops.core.term import Term
-
-Ints = tuple[int, ...]
 
 
 @converts("MatMulInteger16", domain=DOMAIN)
@@ -107,33 +107,20 @@ def gemm(
     return quantized.requantized(g, total, (factor, g.constant(1.0, "float32")), y_scale, zero_point)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LayoutConvAttributes(ConvAttributes):
+    channels_last: int = 0
+
+
 @converts("QLinearConv", domain=DOMAIN)
 def conv(
-    g: Context,
-    x: Value,
-    x_scale: Value,
-    x_zero_point: Value,
-    weight: Value,
-    w_scale: Value,
-    w_zero_point: Value,
-    y_scale: Value,
-    y_zero_point: Value,
-    bias: Value | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    channels_last: int = 0,
-    dilations: Ints | None = None,
-    group: int = 1,
-    kernel_shape: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
+    g: Context, x: Value, x_scale: Value, x_zero_point: Value, weight: Value, w_scale: Value, w_zero_point: Value, y_scale: Value,
+    y_zero_point: Value, bias: Value | None = None, *, attrs: LayoutConvAttributes,
 ) -> Value:
-    result = quantization.qlinear_conv(
-        g, channels_first(g, x) if channels_last else x, x_scale, x_zero_point, weight, w_scale, w_zero_point, y_scale,
-        y_zero_point, bias, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads,
-        strides=strides,
-    )
-    return channels_behind(g, result) if channels_last else result
+    data = channels_first(g, x) if attrs.channels_last else x
+    weights = (weight, w_scale, w_zero_point)
+    result = quantization.qlinear_conv(g, data, x_scale, x_zero_point, *weights, y_scale, y_zero_point, bias, attrs=attrs)
+    return channels_behind(g, result) if attrs.channels_last else result
 
 
 @converts("QAttention", domain=DOMAIN)
