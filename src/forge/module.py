@@ -459,7 +459,7 @@ class IRModule:
 
     def _inline(self) -> None:
         def inline(module: Module) -> int:
-            count = inline_calls.run(module.main, PassContext(Target.parse("llvm"), options={"module": module}))
+            count = inline_calls.run(module.main, module)
             module.graphs = {"main": module.main}
             return count
 
@@ -527,7 +527,7 @@ class IRModule:
         options = check_options(
             target, host=host, opt_level=opt_level, float16=set_float16, bfloat16=set_bfloat16, channel_layout=set_channel_layout,
             winograd=winograd, tuned=tuned)
-        artifact.write(compile_module(self._module, options), self._module, output)
+        compile_module(self._module, options, output=output)
 
     @takes_options
     def tune(
@@ -616,7 +616,7 @@ class IRModule:
         from forge.exporters.onnx import export_model, save_model, with_weights
 
         module = self._verified().copy()
-        inline_calls.run(module.main, PassContext(Target.parse("llvm"), options={"module": module}))
+        inline_calls.run(module.main, module)
         model, document = export_model(module, opset)
         if path is None:
             return with_weights(model, document.tensors)

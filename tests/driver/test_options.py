@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import forge
-from forge.driver import GRAPH_STAGES, check_options, compile_module, optimized_graph
+from forge.driver import STAGES, check_options, compile_module, optimized_graph
 from forge.errors import ForgeError, OptionError, TargetError
 from forge.ir.parser import parse_module
 from forge.target import Target
@@ -248,4 +248,4 @@ def test_functions_are_inlined(digits: forge.IRModule) -> None:
 
 
 def test_stages_have_names_of_their_own() -> None:
-    assert len({s.name for s in GRAPH_STAGES}) == len(GRAPH_STAGES)
+    assert len({s.name for s in STAGES}) == len(STAGES)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import forge
-from forge.driver import GRAPH_STAGES, check_options, compile_module, optimized_graph
+from forge.driver import STAGES, check_options, compile_module, optimized_graph
 from forge.driver.pass_context import PassContext
 from forge.errors import OptionError
 from forge.options import CompileOptions
@@ -52,7 +52,7 @@ def check(ir: forge.IRModule) -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
 
 
-OPTIONAL = [stage.name for stage in GRAPH_STAGES if stage.level] + ["fusion"]
+OPTIONAL = [stage.name for stage in STAGES if stage.level]
 
 
 @pytest.mark.parametrize("name", OPTIONAL)
@@ -66,13 +66,14 @@ def test_all_optional_stages_may_be_left_out(ir: forge.IRModule) -> None:
         check(ir)
 
 
-@pytest.mark.parametrize("stage", [s for s in GRAPH_STAGES if s.level], ids=lambda s: s.name)
+@pytest.mark.parametrize("stage", [s for s in STAGES if s.level], ids=lambda s: s.name)
 def test_each_stage_may_run_below_its_level(ir: forge.IRModule, stage: Any) -> None:
     ran: list[str] = []
     with PassContext(opt_level=0, required_pass=[stage.name]):
         compile_module(ir.mod, observer=lambda done, graph: ran.append(done.name))
         check(ir)
-    assert ran == [s.name for s in GRAPH_STAGES if s is stage or s.level == 0]
+    options = check_options(opt_level=0)
+    assert ran == [s.name for s in STAGES if s.name != "link" and (s is stage or s.is_on(options) or s.name == "fusion")]
 
 
 def test_a_disabled_stage_does_not_run(ir: forge.IRModule) -> None:
@@ -171,7 +172,7 @@ def test_other_threads_are_not_concerned() -> None:
         ({"disabled_pass": ["FuseOps"]}, "disabled_pass: no stage is called 'FuseOps'; expected some of: canonicalize"),
         ({"disabled_pass": ["decompose"]}, "disabled_pass: stage 'decompose' is needed at every level"),
         ({"disabled_pass": "merge"}, "disabled_pass: got 'merge'; expected a list of names"),
-        ({"required_pass": ["fusion"]}, "required_pass: no stage is called 'fusion'"),
+        ({"required_pass": ["fuse"]}, "required_pass: no stage is called 'fuse'"),
         ({"required_pass": ["merge"], "disabled_pass": ["merge"]}, "'merge' is in required_pass and in disabled_pass"),
         ({"config": [1]}, r"config: got \[1\]; expected values by name, as in {'set_float16': True}"),
         ({"instruments": [print]}, "instruments: got some; expected none; 'forge compile --dump all' writes"),

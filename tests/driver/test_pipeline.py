@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import forge
-from forge.driver import GRAPH_STAGES, Stage, check_options, compile_module, optimized_graph
+from forge.driver import GRAPH_STAGES, STAGES, Compilation, Stage, check_options, compile_module, optimized_graph
 from forge.driver.pipeline import OPT_LEVELS, levels_table
 from forge.errors import InvalidGraphError, OptionError
-from forge.ir.nodes import Graph, Module
+from forge.ir.nodes import Module
 from forge.ir.verifier import verify
 from scripts import write_docs
 
@@ -21,8 +21,8 @@ def test_generated_pages_are_fresh() -> None:
 def test_the_table_has_every_stage_and_level() -> None:
     lines = levels_table().splitlines()
     assert lines[0] == "| stage | what it does | 0 | 1 | 2 | 3 | 4 |"
-    assert [line.split("`")[1] for line in lines[2:-2]] == [s.name for s in GRAPH_STAGES]
-    for stage, line in zip(GRAPH_STAGES, lines[2:]):
+    assert [line.split("`")[1] for line in lines[2:-1]] == [s.name for s in STAGES]
+    for stage, line in zip(STAGES, lines[2:]):
         assert line.count(" x ") == len(OPT_LEVELS) - stage.level
 
 
@@ -30,14 +30,14 @@ def test_the_table_has_every_stage_and_level() -> None:
 def test_the_graph_is_valid_after_every_stage(digits: forge.IRModule, opt_level: int) -> None:
     seen: list[str] = []
 
-    def see(stage: Stage, graph: Graph) -> None:
+    def see(stage: Stage, compilation: Compilation) -> None:
         seen.append(stage.name)
-        verify(Module(graph))
-        assert graph.output_names == ["logits"]
+        verify(Module(compilation.graph))
+        assert compilation.graph.output_names == ["logits"]
 
     options = check_options(opt_level=opt_level, float16=True, channel_layout="last")
     optimized_graph(digits.mod, options, observer=see)
-    assert seen == [s.name for s in GRAPH_STAGES if s.level <= opt_level]
+    assert seen == [s.name for s in GRAPH_STAGES if s.is_on(options)]
 
 
 def test_stopping_after_a_stage(digits: forge.IRModule) -> None:

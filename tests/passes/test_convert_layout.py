@@ -12,7 +12,7 @@ from tests.passes.checks import check, parse, text_of, weights
 
 
 def to(layout: str) -> GraphPass:
-    return lambda graph, context: convert_layout.run(graph, PassContext(context.target, options={"channel_layout": layout}))
+    return lambda graph, context: convert_layout.run(graph, PassContext(context.target, layout))
 
 
 def parse_image(body: str, *constants: tuple[int, ...], type_: str = "Tensor[(2, 3, 8, 8), float32]") -> Graph:

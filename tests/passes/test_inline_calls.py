@@ -33,7 +33,7 @@ def inline(module: Module) -> int:
     inputs = {v.name: np.arange(12, dtype=np.float32).reshape(3, 4) for v in module.main.inputs}
     expected = run_module(module, inputs)
     names = module.main.output_names
-    count = inline_calls.run(module.main, PassContext(CONTEXT.target, options={"module": module}))
+    count = inline_calls.run(module.main, module)
     verify(module)
     assert not [n for n in module.main.walk() if n.op == "call"]
     assert module.main.output_names == names
@@ -114,14 +114,14 @@ def test_recursion_is_refused() -> None:
     call = module.main.nodes[0]
     module.graphs["double"].insert(clone_node(call, {call.operands[0]: module.graphs["double"].inputs[0]}))
     with pytest.raises(InvalidGraphError, match="@double: calls itself"):
-        inline_calls.run(module.main, PassContext(CONTEXT.target, options={"module": module}))
+        inline_calls.run(module.main, module)
 
 
 def test_a_function_that_does_not_exist() -> None:
     module = parse_module(TWICE)
     del module.graphs["double"]
     with pytest.raises(InvalidGraphError, match="calls @double, which does not exist"):
-        inline_calls.run(module.main, PassContext(CONTEXT.target, options={"module": module}))
+        inline_calls.run(module.main, module)
 
 
 def test_growth_without_measure_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,15 +130,11 @@ def test_growth_without_measure_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     text = "\n".join(["def @main(%x: float32) { @f0(%x) }", *functions, "def @f60(%x: float32) { abs(%x) }"])
     module = parse_module(text)
     with pytest.raises(InvalidGraphError, match="more than 100 nodes"):
-        inline_calls.run(module.main, PassContext(CONTEXT.target, options={"module": module}))
+        inline_calls.run(module.main, module)
 
 
 def test_a_call_that_does_not_fit() -> None:
     module = parse_module(TWICE)
     module.graphs["double"].inputs[0].type = TensorType((2, 2, 2), "float32")
     with pytest.raises(InvalidGraphError, match="@double"):
-        inline_calls.run(module.main, PassContext(CONTEXT.target, options={"module": module}))
-
-
-def test_without_module_nothing_happens() -> None:
-    assert inline_calls.run(parse_module(TWICE).main, CONTEXT) == 0
+        inline_calls.run(module.main, module)

@@ -7,7 +7,6 @@ import pytest
 
 from forge.ir.nodes import Graph
 from forge.passes import choose_layouts, pack_weights, to_bfloat16
-from forge.passes.base import PassContext
 from forge.target import Target
 from tests.passes.checks import AVX2, AVX512, check, parse, rewrite, text_of, weights
 
@@ -108,11 +107,6 @@ def test_recurrent_layers_keep_their_states() -> None:
     assert [v.dtype for v in node.operands[:3]] == ["float32", "bfloat16", "bfloat16"]
     assert {v.dtype for v in node.results} == {"float32"}
 
-
-def test_only_if_asked() -> None:
-    graph = parse("def @main(%x: Tensor[(3, 5), float32]) { nn.dense(%x, meta[relay.Constant][0]) }", [weights(5, 5)])
-    assert to_bfloat16.run_if_asked(graph, PassContext(AVX2)) == 0
-    assert to_bfloat16.run_if_asked(graph, PassContext(AVX2, options={"bfloat16": True})) == 1
 
 
 def test_nothing_to_do_is_nothing_done() -> None:

@@ -7,8 +7,7 @@ import pytest
 
 from forge.ir.nodes import Graph
 from forge.passes import to_float16
-from forge.passes.base import PassContext
-from tests.passes.checks import AVX2, check, parse, text_of, weights
+from tests.passes.checks import check, parse, text_of, weights
 
 HALF = 2e-3
 """Relative to the largest output: two roundings to 11 bits."""
@@ -94,9 +93,3 @@ def test_regions() -> None:
       }
     }""", [weights(5, 5)])
     assert check(to_float16.run, graph, tolerance=HALF) == 1
-
-
-def test_only_if_asked() -> None:
-    graph = parse("def @main(%x: Tensor[(3, 5), float32]) { nn.dense(%x, meta[relay.Constant][0]) }", [weights(5, 5)])
-    assert to_float16.run_if_asked(graph, PassContext(AVX2)) == 0
-    assert to_float16.run_if_asked(graph, PassContext(AVX2, options={"float16": True})) == 1

@@ -11,11 +11,9 @@ import typer
 
 from forge.cli import source
 from forge.cli.records import takes_records
-from forge.driver import GRAPH_STAGES, CompiledModel, Stage, artifact, compile_module, optimized_graph
+from forge.driver import GRAPH_STAGES, STAGES, Compilation, CompiledModel, Stage, artifact, compile_module, run_stages
+from forge.driver.pipeline import stage_of
 from forge.driver.replacement import KEY_NAME, LIBRARY_NAME
-from forge.errors import OptionError
-from forge.ir.nodes import Graph, Module
-from forge.ir.printer import print_module
 from forge.options import CompileOptions, OutputOptions
 
 EXAMPLES = (
@@ -34,30 +32,31 @@ def compile_(
     options: CompileOptions,
     output: OutputOptions,
     encrypt: Annotated[bool, typer.Option("--encrypt", help="Encrypt; the password is FORGE_PASSWORD or asked for.")] = False,
-    dump: Annotated[str | None, typer.Option(help="Text of the module after this stage, or 'all', to OUTPUT.stages/.")] = None,
-    stop_after: Annotated[str | None, typer.Option(help="Print the module after this stage and stop.")] = None,
+    dump: Annotated[str | None, typer.Option(help="Text of what this stage makes, or 'all', to OUTPUT.stages/.")] = None,
+    stop_after: Annotated[str | None, typer.Option(help="Print what this stage makes and stop.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Compiles a model into one self-contained native library."""
-    if stop_after is not None:
-        _check_stage("--stop-after", stop_after)
-        graph = optimized_graph(source.load_model(model, shape).mod, options, stop_after)
-        typer.echo(print_module(Module(graph), types=True), nl=False)
-        return
+    last = None if stop_after is None else stage_of(stop_after, "--stop-after")
     dumper = None if dump is None else _Dumper(output.path, dump)
     if encrypt:
         output = dataclasses.replace(output, encrypt_password=source.password(True))
-    artifact.check(output)
+    if last in (None, STAGES[-1]):
+        artifact.check(output)
     began = time.perf_counter()
     with source.progress(quiet=as_json) as report:
         report("load", 0, 1)
         module = source.load_model(model, shape)
         report("load", 1, 1)
-        compiled = compile_module(module.mod, options, observer=None if dumper is None else dumper.see, progress=report)
-        report("link", 0, 1)
-        final = artifact.write(compiled, module.mod, output)
-        report("link", 1, 1)
-    _report(final, compiled, time.perf_counter() - began, encrypt, as_json)
+        if last is not None:
+            compilation = Compilation(module.mod, options, output=output, progress=report)
+            run_stages(compilation, stop_after=last.name, observer=dumper)
+        else:
+            compiled = compile_module(module.mod, options, output=output, observer=dumper, progress=report)
+    if last is not None:
+        typer.echo(last.text(compilation), nl=False)
+    else:
+        _report(output.path, compiled, time.perf_counter() - began, encrypt, as_json)
 
 
 def _report(final: Path, compiled: CompiledModel, seconds: float, encrypted: bool, as_json: bool) -> None:
@@ -77,22 +76,15 @@ def _report(final: Path, compiled: CompiledModel, seconds: float, encrypted: boo
         source.say(f"wrote {key}: loading the library needs this file and the password")
 
 
-def _check_stage(option: str, name: str, *others: str) -> None:
-    names = [*others, *(s.name for s in GRAPH_STAGES)]
-    if name not in names:
-        raise OptionError(f"{option} {name}: no such stage; expected one of: {', '.join(names)}")
-
-
 class _Dumper:
-    """Writes the text of the module after stages."""
+    """Writes what stages made."""
 
     def __init__(self, output: Path, wanted: str) -> None:
-        _check_stage("--dump", wanted, "all")
         self.folder = output.parent / f"{output.name}.stages"
-        self.wanted = wanted
+        self.wanted = STAGES if wanted == "all" else (stage_of(wanted, "--dump"),)
 
-    def see(self, stage: Stage, graph: Graph) -> None:
-        if self.wanted in ("all", stage.name):
+    def __call__(self, stage: Stage, compilation: Compilation) -> None:
+        if stage in self.wanted:
             self.folder.mkdir(parents=True, exist_ok=True)
-            place = self.folder / f"{GRAPH_STAGES.index(stage) + 1:02d}_{stage.name}.relay"
-            place.write_text(print_module(Module(graph), types=True), encoding="utf-8")
+            place = self.folder / f"{STAGES.index(stage) + 1:02d}_{stage.name}.{'relay' if stage in GRAPH_STAGES else 'txt'}"
+            place.write_text(stage.text(compilation), encoding="utf-8")

@@ -178,7 +178,7 @@ def _put(work: Path, place: Path, target: Target) -> None:
 
 
 def _write(work: Path, compiled: CompiledModel) -> None:
-    objects = [*compiled.kernels, compiled.entry, compiled.embedded_entry]
+    objects = compiled.objects
     data = b"".join(objects)
     content = {
         "sizes": [len(o) for o in objects],

@@ -14,6 +14,8 @@ from forge.lowering.program import LoweredProgram
 from forge.target import Target
 from forge_runtime import Runtime
 
+PAGE = 4096
+
 
 @dataclass
 class CompiledModel:
@@ -40,6 +42,11 @@ class CompiledModel:
     seconds: dict[str, float] = field(default_factory=dict)
     lowered: LoweredProgram | None = None
 
+    @property
+    def objects(self) -> list[bytes]:
+        """All object files: kernels, entry, embedded entry."""
+        return [*self.kernels, self.entry, self.embedded_entry]
+
     def runtime(self, *, num_threads: int | None = None) -> Runtime:
         """The model linked into this process, ready to call.
 
@@ -52,3 +59,22 @@ class CompiledModel:
         library = JitLibrary([*self.kernels, self.entry], [MODEL_SYMBOL])
         weights = self.weights.data if self.weights.size else None
         return Runtime.from_jit(library.addresses[MODEL_SYMBOL], library, weights, num_threads=num_threads)
+
+
+def weights_blob(lowered: LoweredProgram) -> np.ndarray:
+    """All weights in one array of bytes, aligned to a page; zeros between them."""
+    blob = aligned_bytes(lowered.program.weights_size)
+    end = 0
+    for offset, array in lowered.weights:
+        blob[end:offset] = 0
+        end = offset + array.nbytes
+        blob[offset:end] = array.reshape(-1).view(np.uint8)
+    blob[end:] = 0
+    return blob
+
+
+def aligned_bytes(size: int) -> np.ndarray:
+    """``size`` bytes that start at a page."""
+    backing = np.empty(size + PAGE, np.uint8)
+    start = -backing.ctypes.data % PAGE
+    return backing[start : start + size]

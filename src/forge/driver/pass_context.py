@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from forge.driver import tuning
-from forge.driver.pipeline import FUSION, GRAPH_STAGES
+from forge.driver.pipeline import STAGES
 from forge.errors import OptionError
 from forge.options import CompileOptions, options_of
 from forge.target import TargetLike
@@ -29,7 +29,7 @@ class PassContext:
     Args:
         opt_level: 0 to 4; ``docs/opt_levels.md`` says what each turns on.
         required_pass: names of stages that run although their level is above ``opt_level``.
-        disabled_pass: names of stages that do not run, ``"fusion"`` among them. Stages of level 0 cannot be left out.
+        disabled_pass: names of stages that do not run. Stages of level 0 cannot be left out.
         config: other options by name, as of ``IRModule.compile``: those that ``docs/settings.md`` marks.
         instruments: accepted for compatibility; must be empty.
 
@@ -48,9 +48,9 @@ class PassContext:
     ) -> None:
         _LEVEL.check("PassContext", opt_level)
         self.opt_level = opt_level
-        levels = {stage.name: stage.level for stage in GRAPH_STAGES}
+        levels = {stage.name: stage.level for stage in STAGES}
         self.required_pass = _names("required_pass", required_pass, list(levels))
-        self.disabled_pass = _names("disabled_pass", disabled_pass, [*(n for n, level in levels.items() if level), FUSION])
+        self.disabled_pass = _names("disabled_pass", disabled_pass, [name for name, level in levels.items() if level])
         both = [name for name in self.required_pass if name in self.disabled_pass]
         if both:
             raise OptionError(f"PassContext: {both[0]!r} is in required_pass and in disabled_pass; expected one of them")
@@ -92,7 +92,7 @@ def _names(option: str, given: Sequence[str] | None, known: Sequence[str]) -> tu
         raise OptionError(f"PassContext: {option}: got {given!r}; expected a list of names of stages")
     for name in given or ():
         if name not in known:
-            needed = any(stage.name == name for stage in GRAPH_STAGES)
+            needed = any(stage.name == name for stage in STAGES)
             what = f"stage {name!r} is needed at every level" if needed else f"no stage is called {name!r}"
             raise OptionError(f"PassContext: {option}: {what}; expected some of: {', '.join(known)}")
     return tuple(dict.fromkeys(given or ()))

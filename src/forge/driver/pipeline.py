@@ -1,16 +1,28 @@
-"""The compiler on one page: the list of its stages, from the imported graph to the program.
+"""The compiler on one page: the list of its stages, from the imported graph to the library.
 
-A stage runs when ``opt_level`` is at least its level. ``forge compile --dump all`` writes the module after every stage,
-``--stop-after NAME`` ends early. What follows the graph stages: groups and kernels (``lowering``), machine code (``codegen``).
+A stage runs when ``opt_level`` is at least its level and its options are set. ``forge compile --dump all`` writes what each stage
+made, ``--stop-after NAME`` prints it and ends there.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from forge.codegen.compile import compile_modules
+from forge.codegen.entry import emit_program_entry
+from forge.codegen.module import emit_module
+from forge.driver import artifact
+from forge.driver.compilation import Compilation
+from forge.driver.compiled import CompiledModel, weights_blob
+from forge.driver.texts import groups_text, plan_text
 from forge.errors import OptionError
-from forge.ir.nodes import Graph
+from forge.ir.nodes import Module
+from forge.ir.printer import print_module
+from forge.lowering.program import Lowering
+from forge.lowering.times import with_times
+from forge.options import CompileOptions
 from forge.passes import (
     canonicalize,
     choose_layouts,
@@ -34,108 +46,170 @@ from forge.passes import (
     widen_conv1d,
 )
 from forge.passes.base import GraphPass, PassContext
+from forge.tir.printer import print_function, print_statement
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One graph pass in its place."""
+    """One step of the compiler.
+
+    Attributes:
+        level: the ``opt_level`` from which it runs.
+        enabled: whether options want it.
+        otherwise: what runs in its place where it is off.
+        text: what dumps show after it.
+        phase: to which its time is counted.
+    """
 
     name: str
     level: int
-    run: GraphPass
+    run: Callable[[Compilation], object]
     purpose: str
+    enabled: Callable[[CompileOptions], bool] = lambda options: True
+    otherwise: Callable[[Compilation], object] = lambda compilation: None
+    text: Callable[[Compilation], str] = lambda c: print_module(Module(c.graph), types=True)
+    phase: str = "graph"
+
+    def is_on(self, options: CompileOptions) -> bool:
+        if self.name in options.disabled_pass or not self.enabled(options):
+            return False
+        return options.opt_level >= self.level or self.name in options.required_pass
 
 
-def _choose_layouts(graph: Graph, context: PassContext) -> int:
-    """Blocked layouts, unless the user chose one."""
-    return choose_layouts.run(graph, context) if context.options.get("channel_layout") is None else 0
+Observer = Callable[[Stage, Compilation], None]
 
 
-def _split_groups(graph: Graph, context: PassContext) -> int:
-    """For the kernels of blocked layouts."""
-    return split_groups.run(graph, context) if context.options.get("channel_layout") is None else 0
+def _pass(
+    name: str, level: int, run: GraphPass, purpose: str, enabled: Callable[[CompileOptions], bool] = lambda options: True
+) -> Stage:
+    return Stage(name, level, lambda c: run(c.graph, PassContext(c.options.target, c.options.channel_layout)), purpose, enabled)
 
 
-GRAPH_STAGES: tuple[Stage, ...] = (
-    Stage("inline_calls", 0, inline_calls.run, "functions of the module become part of main"),
-    Stage("canonicalize", 1, canonicalize.run, "one form for equal things; no-ops go"),
-    Stage("fold_constants", 1, fold_constants.run, "what depends on constants only is evaluated"),
-    Stage("eliminate_common_subexpr", 1, eliminate_common_subexpr.run, "equal nodes are merged"),
-    Stage("fold_sequences", 1, fold_sequences.run, "sequences and optionals whose structure is known become plain tensors"),
-    Stage("fold_batch_norm", 1, fold_batch_norm.run, "batch normalisation goes into the weights before it"),
-    Stage("fold_scale", 2, fold_scale.run, "constant scales and shifts go into weights"),
-    Stage("fuse_patterns", 2, fuse_patterns.run, "what exporters write in primitives becomes one operator"),
-    Stage("to_float16", 0, to_float16.run_if_asked, "`set_float16`: safe operators compute in float16"),
-    Stage("convert_layout", 0, convert_layout.run, "`set_channel_layout`: the layout that the user asked for"),
-    Stage("decompose", 0, decompose.run, "composite operators become simpler ones"),
-    Stage("simplify", 1, canonicalize.run, "`canonicalize` again, for what decomposition left"),
-    Stage("to_bfloat16", 0, to_bfloat16.run_if_asked, "`set_bfloat16`: safe operators compute in bfloat16"),
-    Stage("fuse_attention", 2, fuse_attention.run, "products, softmax and masks of attention become one operator"),
-    Stage("widen_conv1d", 2, widen_conv1d.run, "convolutions along one axis become those of images one row high"),
-    Stage("split_groups", 2, _split_groups, "grouped convolutions become one a group, unless `set_channel_layout` is given"),
-    Stage("choose_layouts", 2, _choose_layouts, "convolutions get blocked layouts, unless `set_channel_layout` is given"),
-    Stage("use_winograd", 3, use_winograd.run_unless_refused,
-          "3x3 convolutions with fewer multiplications, larger weights and errors of 1e-5, unless `winograd` is off"),
-    Stage("fuse_norms", 2, fuse_patterns.run_norms, "normalisations of images in plain layouts run row by row"),
-    Stage("split_recurrent", 2, split_recurrent.run, "recurrent layers read products of all their inputs"),
-    Stage("pack_weights", 2, pack_weights.run, "matrix products get packed weights"),
-    Stage("fold_weights", 1, fold_constants.run, "`fold_constants` again: weights that were cast, transposed or packed"),
-    Stage("merge", 1, eliminate_common_subexpr.run, "equal layout changes are merged"),
-    Stage("eliminate_dead_code", 0, eliminate_dead_code.run, "what no output needs goes"),
+def _group(c: Compilation, fuse: bool) -> None:
+    c.lowering = Lowering(c.options.target, fuse)
+    c.grouped = c.lowering.group(c.graph)
+
+
+def _plan(c: Compilation) -> None:
+    c.plan = c.lowering.plan(c.grouped)
+
+
+def _lower(c: Compilation) -> None:
+    lowered = c.lowering.lower(c.grouped, c.plan, c.name, c.progress)
+    c.lowered = with_times(lowered) if c.profile else lowered
+
+
+def _emit(c: Compilation) -> None:
+    program, target = c.lowered.program, c.options.target
+    c.llvm = [(f.name, emit_module([f], target)) for f in program.functions]
+    c.llvm += [(f"entry{embedded:d}", emit_program_entry(program, target, embedded)) for embedded in (False, True)]
+
+
+def _compile(c: Compilation) -> None:
+    level = LLVM_LEVELS[c.options.opt_level]
+    *kernels, entry, embedded = compile_modules(c.llvm, c.options.target, level, lambda *counts: c.progress("compile", *counts))
+    size = c.plan.arena_size
+    arena = size if isinstance(size, int) else str(size)
+    summary = {"groups": len(c.lowered.groups), "kernels": len(kernels), "arena_size": arena}
+    weights, recorded = weights_blob(c.lowered), c.options.recorded
+    c.compiled = CompiledModel(c.options.target, kernels, entry, embedded, weights, recorded, summary, c.seconds, c.lowered)
+
+
+def _link(c: Compilation) -> None:
+    assert c.output is not None
+    c.progress("link", 0, 1)
+    c.artifact = artifact.write(c.compiled, c.module, c.output)
+    c.progress("link", 1, 1)
+
+
+STAGES: tuple[Stage, ...] = (
+    Stage("inline_calls", 0, lambda c: inline_calls.run(c.graph, c.module), "functions of the module become part of main"),
+    _pass("canonicalize", 1, canonicalize.run, "one form for equal things; no-ops go"),
+    _pass("fold_constants", 1, fold_constants.run, "what depends on constants only is evaluated"),
+    _pass("eliminate_common_subexpr", 1, eliminate_common_subexpr.run, "equal nodes are merged"),
+    _pass("fold_sequences", 1, fold_sequences.run, "sequences and optionals whose structure is known become plain tensors"),
+    _pass("fold_batch_norm", 1, fold_batch_norm.run, "batch normalisation goes into the weights before it"),
+    _pass("fold_scale", 2, fold_scale.run, "constant scales and shifts go into weights"),
+    _pass("fuse_patterns", 2, fuse_patterns.run, "what exporters write in primitives becomes one operator"),
+    _pass("to_float16", 0, to_float16.run, "`set_float16`: safe operators compute in float16", lambda o: o.float16),
+    _pass("convert_layout", 0, convert_layout.run, "`set_channel_layout`: the layout that the user asked for",
+          lambda o: o.channel_layout is not None),
+    _pass("decompose", 0, decompose.run, "composite operators become simpler ones"),
+    _pass("simplify", 1, canonicalize.run, "`canonicalize` again, for what decomposition left"),
+    _pass("to_bfloat16", 0, to_bfloat16.run, "`set_bfloat16`: safe operators compute in bfloat16", lambda o: o.bfloat16),
+    _pass("fuse_attention", 2, fuse_attention.run, "products, softmax and masks of attention become one operator"),
+    _pass("widen_conv1d", 2, widen_conv1d.run, "convolutions along one axis become those of images one row high"),
+    _pass("split_groups", 2, split_groups.run, "grouped convolutions become one a group, unless `set_channel_layout` is given",
+          lambda o: o.channel_layout is None),
+    _pass("choose_layouts", 2, choose_layouts.run, "convolutions get blocked layouts, unless `set_channel_layout` is given",
+          lambda o: o.channel_layout is None),
+    _pass("use_winograd", 3, use_winograd.run,
+          "3x3 convolutions with fewer multiplications, larger weights and errors of 1e-5, unless `winograd` is off",
+          lambda o: o.winograd),
+    _pass("fuse_norms", 2, fuse_patterns.run_norms, "normalisations of images in plain layouts run row by row"),
+    _pass("split_recurrent", 2, split_recurrent.run, "recurrent layers read products of all their inputs"),
+    _pass("pack_weights", 2, pack_weights.run, "matrix products get packed weights"),
+    _pass("fold_weights", 1, fold_constants.run, "`fold_constants` again: weights that were cast, transposed or packed"),
+    _pass("merge", 1, eliminate_common_subexpr.run, "equal layout changes are merged"),
+    _pass("eliminate_dead_code", 0, eliminate_dead_code.run, "what no output needs goes"),
+    Stage("fusion", 1, lambda c: _group(c, True), "groups of operators become kernels, else single ones",
+          otherwise=lambda c: _group(c, False), text=lambda c: groups_text(c.grouped), phase="lower"),
+    Stage("memory_plan", 0, _plan, "intermediate results share an arena",
+          text=lambda c: plan_text(c.grouped, c.plan), phase="lower"),
+    Stage("loops", 0, _lower, "each group becomes loops, shaped for the target",
+          text=lambda c: "\n".join([*map(print_function, c.lowered.program.functions), print_statement(c.lowered.program.entry)]),
+          phase="lower"),
+    Stage("llvm", 0, _emit, "loops become LLVM IR", text=lambda c: "\n".join(f"; {n}\n{ir}" for n, ir in c.llvm), phase="emit"),
+    Stage("machine_code", 0, _compile, "LLVM makes object code, in worker processes",
+          text=lambda c: "".join(f"{n}: {len(k)} bytes\n" for (n, _), k in zip(c.llvm, c.compiled.objects)), phase="llvm"),
+    Stage("link", 0, _link, "object code and weights become a library", phase="link",
+          text=lambda c: "".join(f"{p.name}: {p.stat().st_size} bytes\n" for p in sorted(c.artifact.iterdir()))),
 )
 
-OPT_LEVELS = range(5)
+GRAPH_STAGES = tuple(stage for stage in STAGES if stage.phase == "graph")
 
-FUSION = "fusion"
-FUSION_LEVEL = 1
-"""Fusion groups of more than one node are formed from this level on."""
+OPT_LEVELS = range(5)
 
 LLVM_LEVELS = (0, 1, 2, 3, 3)
 """LLVM's optimisation level for each of ours; from 2 on, with its loop and straight-line vectorisers."""
 
-Observer = Callable[[Stage, Graph], None]
 
-
-def run_graph_stages(
-    graph: Graph, context: PassContext, stop_after: str | None = None, observer: Observer | None = None,
-    stages: Sequence[Stage] = GRAPH_STAGES,
+def run_stages(
+    compilation: Compilation, stages: Sequence[Stage] = STAGES, stop_after: str | None = None, observer: Observer | None = None
 ) -> None:
-    """Runs the stages of ``context`` on ``graph``, in place; ``observer`` sees the graph after each.
-
-    Those are the stages of its ``opt_level``, and what its options ``required_pass`` and ``disabled_pass`` say.
+    """Runs those of ``stages`` that the options turn on, up to and including ``stop_after``; ``observer`` sees each result.
 
     Raises:
         OptionError: ``stop_after`` names no stage.
     """
     if stop_after is not None:
-        check_stage(stop_after, stages)
+        stage_of(stop_after, "compile")
     for stage in stages:
-        if _is_on(stage, context):
-            stage.run(graph, context)
-            if observer is not None:
-                observer(stage, graph)
+        begin = time.perf_counter()
+        is_on = stage.is_on(compilation.options)
+        (stage.run if is_on else stage.otherwise)(compilation)
+        compilation.seconds[stage.phase] = compilation.seconds.get(stage.phase, 0.0) + time.perf_counter() - begin
+        if observer is not None and (is_on or stage.phase != "graph"):
+            observer(stage, compilation)
         if stage.name == stop_after:
             return
 
 
-def _is_on(stage: Stage, context: PassContext) -> bool:
-    if stage.name in context.options.get("disabled_pass", ()):
-        return False
-    return context.opt_level >= stage.level or stage.name in context.options.get("required_pass", ())
+def stage_of(name: str, where: str) -> Stage:
+    """The stage of this name.
 
-
-def check_stage(name: str, stages: Sequence[Stage] = GRAPH_STAGES) -> None:
-    """Raises OptionError unless a stage is called ``name``."""
-    names = [s.name for s in stages]
-    if name not in names:
-        raise OptionError(f"compile: no stage is called {name!r}; expected one of: {', '.join(names)}")
+    Raises:
+        OptionError: there is none.
+    """
+    for stage in STAGES:
+        if stage.name == name:
+            return stage
+    raise OptionError(f"{where}: no stage is called {name!r}; expected one of: {', '.join(s.name for s in STAGES)}")
 
 
 def levels_table() -> str:
     """What each ``opt_level`` turns on, in Markdown."""
-    fusion = "element-wise work runs inside the kernels beside it"
-    rows = [(f"`{s.name}`", s.purpose, _marks(s.level)) for s in GRAPH_STAGES]
-    rows.append(("fusion", fusion, _marks(FUSION_LEVEL)))
+    rows = [(f"`{s.name}`", s.purpose, _marks(s.level)) for s in STAGES]
     rows.append(("LLVM", "optimisation of machine code", [f"O{LLVM_LEVELS[level]}" for level in OPT_LEVELS]))
     heading = ["stage", "what it does", *map(str, OPT_LEVELS)]
     lines = [heading, ["---", "---", *[":-:"] * len(OPT_LEVELS)], *[[name, purpose, *cells] for name, purpose, cells in rows]]

@@ -12,7 +12,8 @@ import numpy as np
 from forge import dims
 from forge.dims import Dim
 from forge.driver import analysis, peaks
-from forge.driver.compiler import Progress, compile_module
+from forge.driver.compilation import Progress
+from forge.driver.compiler import compile_module
 from forge.ir.interp import bind_symbols
 from forge.ir.nodes import Module, Node, Value
 from forge.ir.types import TensorType

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from forge.driver import profiler
-from forge.driver.compiler import Progress, compile_module
+from forge.driver.compilation import Progress
+from forge.driver.compiler import compile_module
 from forge.driver.pass_context import check_options
 from forge.driver.tuning import Record, described
 from forge.errors import OptionError, option

@@ -48,6 +48,25 @@ class HandleCopy:
 Item = Group | Definition | ControlStep | HandleCopy
 
 
+@dataclass(frozen=True, eq=False)
+class GroupedGraph:
+    """A graph as what its entry runs.
+
+    Attributes:
+        items: in order: groups, definitions of sizes, control flow.
+        symbols: those that inputs bind.
+        late: those that are known only during the run.
+        names: of the outputs.
+    """
+
+    graph: Graph
+    groups: tuple[Group, ...]
+    items: tuple[Item, ...]
+    symbols: tuple[str, ...]
+    late: tuple[str, ...]
+    names: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class LoweredProgram:
     """``groups[i]`` runs as ``steps[i]``, the name of a function of ``program``.
@@ -69,10 +88,12 @@ def lower_graph(graph: Graph, name: str, target: Target, fuse: bool = True, prog
     Raises:
         CompileError: an operator or type has no native code; the message names the node.
     """
-    return _Lowering(target, fuse).lower(graph, name, progress)
+    lowering = Lowering(target, fuse)
+    grouped = lowering.group(graph)
+    return lowering.lower(grouped, lowering.plan(grouped), name, progress)
 
 
-class _Lowering:
+class Lowering:
     """What a program and the programs of its regions share: kernels and weights."""
 
     def __init__(self, target: Target, fuse: bool) -> None:
@@ -81,15 +102,12 @@ class _Lowering:
         self.functions: dict[str, Function] = {}
         self.table = WeightTable()
 
-    def lower(self, graph: Graph, name: str, progress: Progress | None) -> LoweredProgram:
-        lowered = self.lower_one(graph, name, progress)
-        program = dataclasses.replace(
-            lowered.program, functions=tuple(self.functions.values()), weights_size=self.table.size
-        )
-        return dataclasses.replace(lowered, program=program, weights=tuple(self.table.entries))
+    def group(self, graph: Graph) -> GroupedGraph:
+        """``graph`` in groups; it is changed where outputs need copies.
 
-    def lower_one(self, graph: Graph, name: str, progress: Progress | None = None) -> LoweredProgram:
-        """One graph, as a program without functions and weights."""
+        Raises:
+            CompileError: a type has no native code.
+        """
         check_types([*graph.inputs, *[v for node in graph.nodes for v in node.results]])
         names = graph.output_names
         straighten_scans(graph)
@@ -103,25 +121,46 @@ class _Lowering:
         copies = [HandleCopy(n) for n in graph.nodes if is_handle_copy(n)]
         controls += find_unranked_copies(graph, controls)
         sequence = _in_order(graph, groups, [*definitions, *controls, *copies])
-        plan = plan_memory(graph, [_step(item) for item in sequence], late, self.table)
-        assembler = _Assembler(graph, plan, self, late, name)
-        for number, item in enumerate(sequence):
+        return GroupedGraph(graph, tuple(groups), tuple(sequence), tuple(symbols), tuple(late), tuple(names))
+
+    def plan(self, grouped: GroupedGraph) -> MemoryPlan:
+        """Where values are, and when memory is taken and given back."""
+        return plan_memory(grouped.graph, [_step(item) for item in grouped.items], grouped.late, self.table)
+
+    def lower(self, grouped: GroupedGraph, plan: MemoryPlan, name: str, progress: Progress | None = None) -> LoweredProgram:
+        """The program.
+
+        Raises:
+            CompileError: an operator has no native code; the message names the node.
+        """
+        lowered = self._assemble(grouped, plan, name, progress)
+        program = dataclasses.replace(lowered.program, functions=tuple(self.functions.values()), weights_size=self.table.size)
+        return dataclasses.replace(lowered, program=program, weights=tuple(self.table.entries))
+
+    def lower_region(self, region: Graph, name: str) -> Program:
+        """The program of a region, without functions and weights: they are in that of the whole graph."""
+        grouped = self.group(region)
+        return self._assemble(grouped, self.plan(grouped), name).program
+
+    def _assemble(self, grouped: GroupedGraph, plan: MemoryPlan, name: str, progress: Progress | None = None) -> LoweredProgram:
+        assembler = _Assembler(grouped, plan, self, name)
+        for number, item in enumerate(grouped.items):
             if progress is not None:
-                progress("lower", number, len(sequence))
+                progress("lower", number, len(grouped.items))
             assembler.add(number, item)
-        program = _program(graph, name, assembler, names, symbols)
-        return LoweredProgram(program, (), tuple(groups), tuple(assembler.steps), plan, tuple(sequence))
+        program = _program(grouped, assembler)
+        return LoweredProgram(program, (), grouped.groups, tuple(assembler.steps), plan, grouped.items)
 
 
-def _program(graph: Graph, name: str, assembler: _Assembler, names: Sequence[str], symbols: Sequence[str]) -> Program:
-    plan, late = assembler.plan, assembler.late
-    outputs, extra = _output_specs(graph, names, late)
+def _program(grouped: GroupedGraph, assembler: _Assembler) -> Program:
+    graph, late, plan = grouped.graph, grouped.late, assembler.plan
+    outputs, extra = _output_specs(graph, grouped.names, late)
     return Program(
-        name=name,
+        name=assembler.name,
         functions=(),
         entry=seq(assembler.entry),
         arena_size=_arena_size(plan),
-        symbols=tuple(te.symbol_var(s) for s in [*symbols, *late, *extra]),
+        symbols=tuple(te.symbol_var(s) for s in [*grouped.symbols, *late, *extra]),
         inputs=tuple(_spec(v, v.name) for v in graph.inputs),
         outputs=outputs,
         weights_size=0,
@@ -163,11 +202,11 @@ def _step(item: Item) -> Step:
 class _Assembler:
     """Builds the kernels and the entry, step by step."""
 
-    def __init__(self, graph: Graph, plan: MemoryPlan, lowering: _Lowering, late: Sequence[str], name: str) -> None:
-        self.graph = graph
+    def __init__(self, grouped: GroupedGraph, plan: MemoryPlan, lowering: Lowering, name: str) -> None:
+        self.graph = grouped.graph
         self.plan = plan
         self.lowering = lowering
-        self.late = late
+        self.late = grouped.late
         self.name = name
         self.functions = lowering.functions
         self.controls: list[Control] = []
@@ -205,7 +244,7 @@ class _Assembler:
     def _run_control(self, step: ControlStep) -> None:
         labels = step.node.op_def.regions
         regions = [
-            self.lowering.lower_one(region, f"{self.name}.{step.name}.{label}").program
+            self.lowering.lower_region(region, f"{self.name}.{step.name}.{label}")
             for label, region in zip(labels, step.node.regions, strict=True)
         ]
         self.entry.extend(run_control(step, len(self.controls), self.plan, lambda v: _address(v, self.plan)))

@@ -6,9 +6,8 @@ command line and in documentation. It edits the graph in place, keeps it valid, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from forge.ir.nodes import Graph
 from forge.target import Target
@@ -19,8 +18,7 @@ class PassContext:
     """What passes may depend on, besides the graph."""
 
     target: Target
-    opt_level: int = 3
-    options: Mapping[str, Any] = field(default_factory=dict)
+    channel_layout: str | None = None
 
 
 class GraphPass(Protocol):

@@ -22,7 +22,7 @@ CONVOLUTIONS = frozenset(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in (""
 
 def run(graph: Graph, context: PassContext) -> int:
     """Returns the number of nodes in the new layout."""
-    wanted = context.options.get("channel_layout")
+    wanted = context.channel_layout
     return on_all_graphs(graph, lambda g: _Permuted(g, wanted == "last").run()) if wanted is not None else 0
 
 

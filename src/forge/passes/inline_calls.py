@@ -1,6 +1,4 @@
 """Replaces calls of the module's functions by their bodies: ``@f(%x)`` --> the nodes of ``f`` on ``%x``.
-
-Needs ``context.options["module"]``; without it, a graph with calls is left alone.
 """
 
 from __future__ import annotations
@@ -17,21 +15,19 @@ from forge.ir.nodes import CONSTANT, ConstantAttrs, Graph, Module, Node, Value
 from forge.ir.retype import substitute_in_graph
 from forge.ir.shapes import fresh_symbol
 from forge.ir.types import dimension_pairs
-from forge.passes.base import PassContext
 from forge.passes.rewriting import attribute_symbols, before, live_nodes, on_all_graphs, replace, value_symbols
 
 MAX_NODES = 1_000_000
 """Of a graph after inlining: functions that call others twice, and those again, grow without measure."""
 
 
-def run(graph: Graph, context: PassContext) -> int:
-    """Returns the number of calls that were replaced.
+def run(graph: Graph, module: Module) -> int:
+    """Returns the number of calls in ``graph`` that were replaced by functions of ``module``.
 
     Raises:
         InvalidGraphError: a function does not exist, does not fit its call, or calls itself; or too many nodes result.
     """
-    module = context.options.get("module")
-    if not isinstance(module, Module) or not any(n.op_def is CALL for n in graph.walk()):
+    if not any(n.op_def is CALL for n in graph.walk()):
         return 0
     verify_calls(module)
     return _Inliner(module).inline(graph)

@@ -42,11 +42,6 @@ def _narrow_weights(graph: Graph, node: Node) -> int:
     return count
 
 
-def run_if_asked(graph: Graph, context: PassContext) -> int:
-    """``run`` where option ``bfloat16`` is set."""
-    return run(graph, context) if context.options.get("bfloat16") else 0
-
-
 def _fits(node: Node) -> bool:
     """Whether bfloat16 holds the finite constants, and exactly those that count: whole and half numbers."""
     return all(_holds(x[np.isfinite(x)]) for x in to_float16.numbers(node))

@@ -54,11 +54,6 @@ def convert(graph: Graph, narrow: NarrowType) -> int:
     return on_all_graphs(graph, lambda g: _Converter(g, narrow).run())
 
 
-def run_if_asked(graph: Graph, context: PassContext) -> int:
-    """``run`` where option ``float16`` is set."""
-    return run(graph, context) if context.options.get("float16") else 0
-
-
 class _Converter:
     """Builds one graph anew: ``mapped`` holds the new value of each old one, of the old dtype or the narrow one."""
 

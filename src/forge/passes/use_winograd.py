@@ -15,11 +15,6 @@ from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
 from forge.target.blocking import winograd_tile
 
 
-def run_unless_refused(graph: Graph, context: PassContext) -> int:
-    """The pass, unless the user turned it off."""
-    return run(graph, context) if context.options.get("winograd", True) else 0
-
-
 def run(graph: Graph, context: PassContext) -> int:
     def convert(graph: Graph) -> int:
         nodes = (node for node in live_nodes(graph) if node.op == "nn.contrib_conv2d_NCHWc")

@@ -1,0 +1,72 @@
+"""What the stages of the compiler work on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from forge.driver.compiled import CompiledModel
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph, Module
+from forge.ir.retype import check_param, sizes_of_params, substitute_in_graph
+from forge.lowering.memory import MemoryPlan
+from forge.lowering.program import GroupedGraph, LoweredProgram, Lowering
+from forge.options import CompileOptions, OutputOptions
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass
+class Compilation:
+    """What stages work on: each changes the graph, or adds what it makes.
+
+    Attributes:
+        module: the user's; not changed.
+        output: where the library goes; None: it is not linked.
+        profile: the code notes when each of its kernels ended, in one more output.
+        progress: called with phase, number done, number in all.
+        llvm: names and LLVM IR of the kernels and, at the end, of the entries.
+        seconds: by phase.
+    """
+
+    module: Module
+    options: CompileOptions
+    name: str = "main"
+    output: OutputOptions | None = None
+    profile: bool = False
+    progress: Progress = lambda phase, done, total: None
+    lowering: Lowering = field(init=False)
+    grouped: GroupedGraph = field(init=False)
+    plan: MemoryPlan = field(init=False)
+    lowered: LoweredProgram = field(init=False)
+    llvm: list[tuple[str, str]] = field(init=False)
+    compiled: CompiledModel = field(init=False)
+    artifact: Path = field(init=False)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @functools.cached_property
+    def graph(self) -> Graph:
+        """A copy of the module's ``main``, in which ``params`` are constants, and symbols in their shapes are numbers.
+
+        Raises:
+            InvalidGraphError: ``params`` names no input of main, or its arrays do not fit.
+        """
+        return _bound_main(self.module)
+
+
+def _bound_main(module: Module) -> Graph:
+    graph = module.main.copy()
+    inputs = {v.name: v for v in graph.inputs}
+    first = graph.nodes[0] if graph.nodes else None
+    for name, array in module.params.items():
+        check_param(module, name, array)
+    sizes = sizes_of_params(module)
+    if sizes:
+        substitute_in_graph(graph, sizes)
+    for name, array in module.params.items():
+        value = inputs[name]
+        graph.replace_uses(value, Builder(graph, before=first).constant(array, name=name))
+        graph.inputs.remove(value)
+    return graph
