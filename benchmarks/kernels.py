@@ -16,9 +16,10 @@ import numpy as np
 import forge.kernels
 from forge.codegen.testing import aligned, build
 from forge.driver import peaks
+from forge.kernels.choose import dense_panel
 from forge.kernels.testing import Case, Spec
 from forge.target import Target
-from forge.target.blocking import channel_block, dense_panel
+from forge.target.blocking import channel_block
 
 assert forge.kernels.FAMILIES
 

@@ -7,9 +7,9 @@ import pytest
 
 import forge.kernels
 from forge.errors import CompileError
+from forge.kernels.choose import dense_panel
 from forge.kernels.testing import Case, Spec
 from forge.target import Target
-from forge.target.blocking import dense_panel
 from forge.tir import expr as E
 from tests.kernels.support import assert_close, guarded, pack_dense, run, targets_here
 

@@ -9,11 +9,11 @@ import pytest
 
 from forge import dtypes
 from forge.codegen.testing import build
+from forge.kernels.choose import dense_panel
 from forge.kernels.cpu import matmul
 from forge.kernels.testing import Case, Spec
 from forge.ops.packed.pairs import paired
 from forge.target import Target
-from forge.target.blocking import dense_panel
 from forge.tir import expr as E
 from tests.kernels.support import (
     TARGETS,

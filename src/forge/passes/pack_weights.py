@@ -14,10 +14,11 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.nodes import Graph, Node, Value
+from forge.kernels.choose import dense_panel
 from forge.ops.packed.pairs import paired
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
-from forge.target.blocking import dense_panel, dots_of_pairs
+from forge.target.blocking import dots_of_pairs
 
 
 def run(graph: Graph, context: PassContext) -> int:

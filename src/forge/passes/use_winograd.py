@@ -8,11 +8,11 @@ become float32, and so do the products: fewer in float32 take less time than all
 from __future__ import annotations
 
 from forge.ir.nodes import Graph, Node
+from forge.kernels.choose import Convolution3x3, winograd_tile
 from forge.ops.packed import pairs
 from forge.ops.packed.winograd import transform_filters
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
-from forge.target.blocking import winograd_tile
 
 
 def run(graph: Graph, context: PassContext) -> int:
@@ -48,5 +48,5 @@ def _tile(node: Node, context: PassContext) -> int:
     if tuple(attributes["strides"]) != (1, 1) or tuple(attributes["dilation"]) != (1, 1):
         return 0
     images = node.result.shape[0]
-    shape = (images if isinstance(images, int) else 1, attributes["in_channels"], attributes["channels"], height, width)
-    return winograd_tile(context.target, data.dtype, *shape)
+    sizes = (images if isinstance(images, int) else 1, attributes["in_channels"], attributes["channels"], height, width)
+    return winograd_tile(context.target, Convolution3x3(data.dtype, *sizes))

@@ -33,6 +33,7 @@ from forge import dtypes
 from forge.errors import TargetError
 from forge.target import features as cpu_features
 from forge.target.choices import Choices
+from forge.target.costs import SERVER_CORE, MachineModel
 from forge.target.tags import TAGS
 
 TargetLike = Union["Target", str, Mapping[str, Any]]
@@ -101,6 +102,11 @@ class Target:
     @property
     def vector_registers(self) -> int:
         return 32 if self.has("avx512f") or self.arch == "aarch64" else 16
+
+    @property
+    def costs(self) -> MachineModel:
+        """What the cost models of kernels count with; the same for all CPUs so far."""
+        return SERVER_CORE
 
     def lanes(self, dtype: str) -> int:
         """Elements of ``dtype`` in one vector register."""

@@ -224,7 +224,7 @@ def _plan(call: KernelCall) -> AttentionPlan:
     in_pairs = query.dtype == key.dtype == value.dtype == "bfloat16" and E.is_const(query.shape[-1] % 2, 0)
     in_pairs = in_pairs and dots_of_pairs(call.target)
     lanes, registers, item = call.target.lanes(dtype), call.target.vector_registers, dtypes.itemsize(dtype)
-    vectors, tile_rows = tiles.product_tile(loops.static(rows), loops.static(size), lanes, registers)
+    vectors, tile_rows = tiles.product_tile(loops.static(rows), loops.static(size), lanes, call.target)
     wide = max(v for v in range(1, tiles.MAX_VECTORS + 1) if v == 1 or tiles.fits(tile_rows, v, registers))
     widest = max(1, _known(query.shape[-1], "depth"), _known(size, "size of values")) * item
     known = loops.static(keys)

@@ -19,7 +19,7 @@ from forge import loops
 from forge.errors import CompileError
 from forge.kernels.cpu import tiles
 from forge.kernels.cpu.conv_plan import ConvPlan, Problem, plan_convolution
-from forge.kernels.cpu.spatial import note_winograd, static_shape, window_of
+from forge.kernels.cpu.spatial import note_algorithm, static_shape, window_of
 from forge.loops import Accumulators, pairs
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
@@ -32,7 +32,7 @@ def conv2d_nchwc(call: KernelCall) -> Function:
     """Direct convolution over blocked channels."""
     plan = plan_convolution(_problem(call), call.name)
     window = plan.window
-    note_winograd(call, window, plan.in_channels * plan.unit)
+    note_algorithm(call, window, plan.in_channels * plan.unit)
     extents = {"image": window.batch, "row_block": E.const(plan.row_blocks), "column_block": E.const(plan.column_blocks),
                "group_block": E.const(plan.group_blocks)}
 

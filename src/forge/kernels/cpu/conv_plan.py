@@ -6,28 +6,23 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import nsmallest
+from typing import Final
 
 from forge import dtypes
 from forge.kernels.cpu import tiles
-from forge.kernels.cpu.spatial import Window
+from forge.kernels.cpu.spatial import Convolution3x3, Window
 from forge.loops import RegisterTile
 from forge.target import Target
+from forge.target.blocking import channel_block, dots_of_pairs
 from forge.target.choices import LIMIT
 
 _Plan = tuple[int, int, int, int, int, int, int]
 """(height, width, vectors) of a register tile; (row_block, column_block, groups, chunk) of a task."""
 
-MAX_TILE_ROWS = 4
-TASK_OVERHEAD = 3000.0
-"""Cycles to start a task."""
-COPY_CYCLES = 2.5
-"""Cycles to copy one vector of the input."""
-STREAM_BYTES = 16.0
-"""Bytes of weights that arrive from the outer caches in a cycle."""
-LEAST_STEPS = 128
-"""Of a chunk of channel blocks: more of them outweigh the exchange of partial sums."""
-TILE_OVERHEAD = 24.0
-"""Cycles of a register tile outside its reduction, but for one per accumulator."""
+# Register tiles cover at most this many rows of the image.
+MAX_TILE_ROWS: Final = 4
+# A chunk of channel blocks has at least this many reduction steps: they pay for storing and reloading partial sums.
+LEAST_STEPS: Final = 128
 
 
 @dataclass(frozen=True)
@@ -149,6 +144,16 @@ class Problem:
         return area * blocks * self.window.block * dtypes.itemsize(self.dtype) // self.unit
 
 
+def estimate(convolution: Convolution3x3, target: Target) -> float:
+    """Cycles of one core: the multiply-adds, or the weights where reading them from memory takes longer."""
+    channels = convolution.in_channels * convolution.out_channels
+    products = 9 * convolution.images * channels * convolution.height * convolution.width
+    cycles = products / (target.costs.multiply_adds * channel_block(target))
+    if convolution.dtype == "bfloat16" and dots_of_pairs(target):
+        cycles /= 2
+    return max(cycles, 9 * dtypes.itemsize(convolution.dtype) * channels / target.costs.memory_bytes)
+
+
 def plan_convolution(problem: Problem, kernel: str) -> ConvPlan:
     """The plan that was measured to be the fastest, or the cheapest by the cost model."""
     tile = min(_tiles(problem), key=lambda tile: _tile_cost(problem, *tile))
@@ -192,8 +197,9 @@ def _tile_cost(problem: Problem, height: int, width: int, vectors: int) -> float
 
 
 def _one_tile(problem: Problem, rows: int, vectors: int) -> float:
-    weight_stream = vectors * problem.target.vector_bits / 8 / STREAM_BYTES
-    return problem.steps * max(tiles.step_cycles(rows, vectors), weight_stream) + TILE_OVERHEAD + rows * vectors
+    costs = problem.target.costs
+    weight_stream = vectors * problem.target.vector_bits / 8 / costs.streamed_bytes
+    return problem.steps * max(tiles.step_cycles(rows, vectors, costs), weight_stream) + costs.tile_overhead + rows * vectors
 
 
 def _choose_task(problem: Problem, height: int, width: int, vectors: int) -> tuple[int, int, int, int]:
@@ -243,11 +249,11 @@ def _row_blocks(out: int, height: int) -> list[int]:
 
 def _makespan(problem: Problem, vectors: int, rows: int, groups: int) -> float:
     """Cycles until the last core has finished."""
-    window, cores = problem.window, problem.target.num_cores
+    window, cores, costs = problem.window, problem.target.num_cores, problem.target.costs
     tasks = problem.batch * -(-window.height.out // rows) * (problem.out_vectors // vectors // groups)
-    compute = rows * window.width.out * groups * vectors * problem.steps / 2
+    compute = rows * window.width.out * groups * vectors * problem.steps / costs.multiply_adds
     copied = problem.patch_bytes(rows, window.width.out, problem.in_blocks) / (problem.target.vector_bits / 8)
-    task = compute + TASK_OVERHEAD + (COPY_CYCLES * copied if problem.staged else 0)
+    task = compute + costs.task_overhead + (costs.copy * copied if problem.staged else 0)
     return -(-tasks // cores) * task
 
 

@@ -22,7 +22,6 @@ from forge.kernels.cpu.gemm import Product, Rows, RowValue
 from forge.loops import RegisterTile, pairs
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.target import Target
-from forge.target.blocking import dense_key
 from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
@@ -115,18 +114,23 @@ def plan_dense(call: KernelCall) -> DensePlan:
     vectors = tiles.divisors(panel // lanes, 3)[0]
     rows = loops.product(data.shape[:-1])
     registers = call.target.vector_registers
-    tile_rows = tiles.rows_for(loops.static(rows), vectors, registers)
+    tile_rows = tiles.rows_for(loops.static(rows), vectors, call.target)
     depth_bytes = depth * dtypes.itemsize(pairs.BITS if in_pairs else dtype)
     ready = data.buffer is not None and (data.dtype not in loops.HALF or in_pairs)
     staged = not ready and tile_rows * depth_bytes <= tiles.STACK_LIMIT // 2
     most = tiles.STACK_LIMIT // 2 // depth_bytes if staged else 4 * ROW_BLOCK
-    call.target.choices.note(dense_key(loops.static(rows) or 0, depth, units, data.dtype), call.name)
+    call.target.choices.note(panel_key(loops.static(rows) or 0, depth, units, data.dtype), call.name)
     key = f"dense tasks {loops.static(rows)} x {depth} x {units} {panel} {lanes} {dtype} {staged} {in_pairs}"
     tile_rows, block = call.target.choices.pick(
         key, _rows(rows, tile_rows, min(ROW_BLOCK, most)), lambda: _alternatives(rows, tile_rows, most, vectors, registers),
         call.name)
     return DensePlan(data, weight, result, call.target, rows, depth, units, panel,
                      RegisterTile(tile_rows, vectors, lanes, dtype), block, staged, in_pairs)
+
+
+def panel_key(rows: int, depth: int, units: int, dtype: str) -> str:
+    """The name of the choice of a panel; 0 rows: known at run time only."""
+    return f"dense panel {rows} x {depth} x {units} {dtype}"
 
 
 def _rows(rows: Expr, tile_rows: int, most: int) -> tuple[int, int]:

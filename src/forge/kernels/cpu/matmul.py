@@ -134,8 +134,8 @@ def _plan(call: KernelCall) -> MatmulPlan:
     in_pairs = a.dtype == b.dtype == "bfloat16" and E.is_const(depth % 2, 0) and dots_of_pairs(call.target)
     depth = depth // 2 if in_pairs else depth
     dtype = tiles.accumulator_dtype(a.dtype, b.dtype)
-    lanes, registers = call.target.lanes(dtype), call.target.vector_registers
-    vectors, tile_rows = tiles.product_tile(loops.static(rows), loops.static(columns), lanes, registers)
+    lanes = call.target.lanes(dtype)
+    vectors, tile_rows = tiles.product_tile(loops.static(rows), loops.static(columns), lanes, call.target)
     single = E.is_const(rows, 1) and not (transpose_b or in_pairs) and _rows_contiguous(call.target, b)
     if single:
         vectors, tile_rows = max(1, min(SINGLE_VECTORS, -(-(loops.static(columns) or ROW_BLOCK) // lanes))), 1

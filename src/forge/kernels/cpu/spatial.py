@@ -9,7 +9,8 @@ from typing import Any
 from forge import loops
 from forge.errors import CompileError
 from forge.loops.contract import KernelCall, Reader, Writer
-from forge.target.blocking import winograd_key
+from forge.target import Target
+from forge.target.blocking import channel_block
 from forge.tir.expr import Expr
 
 
@@ -98,14 +99,32 @@ def window_of(call: KernelCall, kernel: Sequence[int]) -> Window:
                   Axis(w, out_w, kernel[1], strides[1], dilation[1], pads[1]), block, out_block)
 
 
-def note_winograd(call: KernelCall, window: Window, in_channels: int) -> None:
-    """Tells that a pass chose between this kernel and another for a 3x3 convolution of stride 1."""
+@dataclass(frozen=True)
+class Convolution3x3:
+    """A 3x3 convolution of stride 1: what the choice of its algorithm depends on. ``height`` and ``width`` are the result's."""
+
+    dtype: str
+    images: int
+    in_channels: int
+    out_channels: int
+    height: int
+    width: int
+
+    def key(self, target: Target) -> str:
+        """The name of the choice; output channels count with their padding."""
+        lanes = channel_block(target)
+        narrow = "" if self.dtype == "float32" else f" {self.dtype}"
+        outer = -(-self.out_channels // lanes) * lanes
+        return f"winograd {self.images} x {self.in_channels} x {outer} x {self.height} x {self.width}{narrow}"
+
+
+def note_algorithm(call: KernelCall, window: Window, in_channels: int) -> None:
+    """Notes for the tuner that this kernel was chosen among several algorithms, if it is a 3x3 convolution of stride 1."""
     axes = (window.height, window.width)
     if [(a.kernel, a.stride, a.dilation) for a in axes] == [(3, 1, 1)] * 2:
         images, blocks = loops.static(window.batch) or 1, loops.static(window.result.shape[1]) or 1
-        channels = in_channels, blocks * window.out_block
-        key = winograd_key(call.target, window.data.dtype, images, *channels, window.height.out, window.width.out)
-        call.target.choices.note(key, call.name)
+        sizes = (images, in_channels, blocks * window.out_block, window.height.out, window.width.out)
+        call.target.choices.note(Convolution3x3(window.data.dtype, *sizes).key(call.target), call.name)
 
 
 def static_shape(call: KernelCall, reader: Reader | None, rank: int, what: str) -> list[int]:

@@ -1,24 +1,25 @@
 """Register tiles and blocks, chosen from the target.
 
 A register tile is ``rows`` x ``vectors`` accumulators: each step of the reduction multiplies one scalar per row (broadcast) with
-each of ``vectors`` vector registers. The cost model counts the cycles of one step on a core with two multiply-add units of
-latency 4 and two load ports, which holds for every AVX2 and AVX-512 server core of the last ten years.
+each of ``vectors`` vector registers. The cost model counts the cycles of one step.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from forge import dtypes, loops
 from forge.target import Target
+from forge.target.costs import MachineModel
 
-MAX_VECTORS = 4
-LEAST_STEP_CYCLES = 5.0
-"""Of a step with few accumulators: the latency, and some slack (8 accumulators reach 88 % of what 10 do)."""
-LOAD_SHARE = 0.15
-"""Of the time of a step's loads, what is not hidden (AVX2, 14 x 1 against 6 x 2: 80 and 94 % of the peak)."""
-MOST_TILES_AHEAD = 64
-"""Register tiles that share weights: of more, reading these from memory is a small part of the time."""
-STACK_LIMIT = 768 << 10
-"""Bytes of stack that one kernel may take; threads have several MiB."""
+# Register tiles of matrix products have at most this many vectors in a row.
+MAX_VECTORS: Final = 4
+# Register tiles of matrix products have at most this many rows.
+MAX_ROWS: Final = 8
+# At most this many register tiles prefetch the weights that they share: for more, reading these is a small part of the time.
+MOST_TILES_AHEAD: Final = 64
+# One kernel may take this many bytes of stack; threads have several MiB.
+STACK_LIMIT: Final = 768 << 10
 
 
 def accumulator_dtype(*operands: str) -> str:
@@ -33,10 +34,10 @@ def fits(rows: int, vectors: int, registers: int) -> bool:
     return rows * vectors + vectors + 1 <= registers
 
 
-def step_cycles(rows: int, vectors: int) -> float:
-    """Cycles of one reduction step of a tile. Loads run beside the arithmetic, but not entirely for free."""
-    loads = (rows + vectors) / 2
-    return max(rows * vectors / 2, loads, LEAST_STEP_CYCLES) + LOAD_SHARE * loads
+def step_cycles(rows: int, vectors: int, costs: MachineModel) -> float:
+    """Cycles of one reduction step of a tile. Arithmetic hides most of the loads' time."""
+    loads = (rows + vectors) / costs.loads
+    return max(rows * vectors / costs.multiply_adds, loads, costs.least_step) + costs.exposed_loads * loads
 
 
 def largest_rows(vectors: int, registers: int) -> int:
@@ -57,31 +58,31 @@ def divisors(number: int, limit: int) -> list[int]:
     return [d for d in range(min(number, limit), 0, -1) if number % d == 0]
 
 
-def rows_for(extent: int | None, vectors: int, registers: int, limit: int = 8) -> int:
+def rows_for(extent: int | None, vectors: int, target: Target) -> int:
     """Rows of the main tile over ``extent`` rows (None: known at run time only)."""
-    most = min(largest_rows(vectors, registers), limit)
+    most = min(largest_rows(vectors, target.vector_registers), MAX_ROWS)
     if extent is None:
         return most
-    return min(range(1, min(most, extent) + 1), key=lambda rows: (_rows_cost(extent, rows, vectors), -rows))
+    return min(range(1, min(most, extent) + 1), key=lambda rows: (_rows_cost(extent, rows, vectors, target.costs), -rows))
 
 
-def product_tile(rows: int | None, columns: int | None, lanes: int, registers: int) -> tuple[int, int]:
+def product_tile(rows: int | None, columns: int | None, lanes: int, target: Target) -> tuple[int, int]:
     """(vectors, rows) of the main tile of a product of these sizes (None: known at run time only)."""
-    candidates = [(vectors, rows_for(rows, vectors, registers)) for vectors in range(1, MAX_VECTORS + 1)]
+    candidates = [(vectors, rows_for(rows, vectors, target)) for vectors in range(1, MAX_VECTORS + 1)]
 
     def cost(candidate: tuple[int, int]) -> float:
         vectors, tile_rows = candidate
         extent = 8 * tile_rows if rows is None else rows
         padding = 1.0 if columns is None else loops.round_up(columns, vectors * lanes) / columns
-        return _rows_cost(extent, tile_rows, vectors) / (extent * vectors) * padding
+        return _rows_cost(extent, tile_rows, vectors, target.costs) / (extent * vectors) * padding
 
     return min(candidates, key=cost)
 
 
-def _rows_cost(extent: int, rows: int, vectors: int) -> float:
+def _rows_cost(extent: int, rows: int, vectors: int, costs: MachineModel) -> float:
     """Cycles of a step over all rows; a remainder is a variant of its own, whose code costs a little."""
     full, rest = divmod(extent, rows)
-    return full * step_cycles(rows, vectors) + (1.02 * step_cycles(rest, vectors) if rest else 0)
+    return full * step_cycles(rows, vectors, costs) + (1.02 * step_cycles(rest, vectors, costs) if rest else 0)
 
 
 def unroll_for(tile_size: int, extent: int | None, budget: int = 32) -> int:

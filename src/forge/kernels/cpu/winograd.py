@@ -17,15 +17,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
+from typing import Final
 
 from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows
-from forge.kernels.cpu.spatial import Window, note_winograd, static_shape, window_of
+from forge.kernels.cpu.spatial import Convolution3x3, Window, note_algorithm, static_shape, window_of
 from forge.loops import RegisterTile
 from forge.loops.contract import KernelCall, kernel
 from forge.target import Target
+from forge.target.blocking import channel_block
 from forge.target.choices import LIMIT
 from forge.tir import expr as E
 from forge.tir.expr import Expr
@@ -36,15 +38,14 @@ ReadSquare = Callable[[int, int], Expr]
 WriteSquare = Callable[[int, Expr], Stmt]
 Line = Callable[[Sequence[Expr]], list[Expr]]
 
-TILE_ROWS = 14
-WEIGHT_BYTES_PER_CYCLE = 10.0
-"""Rate at which a core reads weights that other tasks have left in the outer caches."""
-TILE_OVERHEAD = 24.0
-"""Cycles of a register tile outside its reduction, but for one per accumulator."""
-PREFETCH_BYTES = 4096
-"""How far ahead of the multiply-adds the weights of each block of output channels are asked for."""
-TRANSFORM_CYCLES = 14.0
-"""Per position of a patch and vector of channels, both transformations."""
+# Register tiles have at most this many rows.
+TILE_ROWS: Final = 14
+# The weights of each block of output channels are prefetched this many bytes ahead of the multiply-adds.
+PREFETCH_BYTES: Final = 4096
+# Both transformations take this many cycles per position of a patch and vector of channels.
+TRANSFORM_CYCLES: Final = 14.0
+# A register tile takes as long outside its multiply-adds as the multiply-adds of this many tiles.
+OVERHEAD_TILES: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,24 @@ class WinogradPlan:
         return self.out_vectors // self.tile.vectors // self.parts
 
 
+def estimate(convolution: Convolution3x3, scheme: Scheme, target: Target) -> float:
+    """Cycles of one core: multiply-adds, transformations, and the weights.
+
+    Weights come from memory once, and from the outer caches again for each block of tiles that the second-level cache holds.
+    In the Winograd domain bfloat16 is float32.
+    """
+    lanes, positions, costs = channel_block(target), scheme.positions, target.costs
+    inner, outer = convolution.in_channels, convolution.out_channels
+    tiles = convolution.images * -(-convolution.height // scheme.out) * -(-convolution.width // scheme.out)
+    products = positions * tiles * inner * outer / (costs.multiply_adds * lanes)
+    transforms = TRANSFORM_CYCLES * positions * tiles * (inner + outer) / (2 * lanes)
+    held = max(1, target.l2_cache // 3 // (positions * 4 * (inner + 2 * lanes)))
+    few = 1 + OVERHEAD_TILES / min(held, tiles)
+    blocks = -(-tiles // held)
+    weights = 4 * positions * inner * outer * (1 / costs.memory_bytes + (blocks - 1) / costs.reread_bytes)
+    return max(products * few, weights) + transforms
+
+
 @kernel("conv2d_winograd_nchwc")
 def conv2d_winograd_nchwc(call: KernelCall) -> Function:
     """3x3 convolution in the Winograd domain."""
@@ -135,7 +154,7 @@ def _plan(call: KernelCall) -> WinogradPlan:
     block, parts = _tasks(call, scheme, window, stride, out_vectors, vectors, lanes, dtype)
     rows = _tile_rows(block, vectors, call.target)
     in_channels = int(call.attrs.in_channels or padded)
-    note_winograd(call, window, in_channels)
+    note_algorithm(call, window, in_channels)
     return WinogradPlan(scheme, window, call.target, in_channels, stride,
                         tiles.vector_lanes(in_block, call.target, dtype), out_vectors,
                         RegisterTile(rows, vectors, lanes, dtype), block, parts)
@@ -160,13 +179,13 @@ def _tasks(
     most = max(1, min(target.l2_cache, tiles.STACK_LIMIT) // 2 // (scheme.positions * (stride + vectors * lanes) * size))
     images = loops.static(window.batch) or 1
     change = scheme.positions * TRANSFORM_CYCLES / 2
-    weights = scheme.positions * stride * out_vectors * lanes * size / WEIGHT_BYTES_PER_CYCLE
+    weights = scheme.positions * stride * out_vectors * lanes * size / target.costs.shared_bytes
 
     def makespan(choice: tuple[int, int]) -> float:
         blocks, parts = choice
         block = -(-count // blocks)
         rows = _tile_rows(block, vectors, target)
-        one_tile = stride * tiles.step_cycles(rows, vectors) + TILE_OVERHEAD + rows * vectors
+        one_tile = stride * tiles.step_cycles(rows, vectors, target.costs) + target.costs.tile_overhead + rows * vectors
         products = scheme.positions * out_vectors // vectors * -(-block // rows) * one_tile
         task = max(products, weights) / parts + block * change * (stride / lanes + out_vectors / parts)
         return -(-images * blocks * parts // target.num_cores) * task

@@ -1,0 +1,46 @@
+"""Which kernel computes an operator, and how its weights are packed: what passes ask before they rewrite a graph.
+
+Kernel families estimate what they take; a measured choice (``Target.choices``) goes before an estimate.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from forge.kernels.cpu import conv_plan, dense, winograd
+from forge.kernels.cpu.spatial import Convolution3x3
+from forge.target import Target
+from forge.target.blocking import channel_block
+
+# Relative time of a step with this many vectors in a row: fewer need more loads per multiply-add.
+_STEP_PENALTY: Final = {1: 1.15, 2: 1.02, 3: 1.0}
+# The direct sum stays where the estimated gain of Winograd's algorithm is less than this factor.
+_WINOGRAD_MARGIN: Final = 1.1
+
+
+def dense_panel(target: Target, dtype: str, units: int, rows: int = 0, depth: int = 0) -> int:
+    """Columns of one packed weight panel: a multiple of the vector's lanes with little padding; 0 rows: not known."""
+    lanes = channel_block(target, dtype)
+
+    def cost(vectors: int) -> tuple[float, int]:
+        width = lanes * vectors
+        return -(-units // width) * width * _STEP_PENALTY[vectors], -vectors
+
+    best, *others = sorted(_STEP_PENALTY, key=cost)
+    key = dense.panel_key(rows, depth, units, dtype)
+    (vectors,) = target.choices.pick(key, (best,), lambda: ((v,) for v in (best, *others)))
+    return lanes * vectors
+
+
+def winograd_tile(target: Target, convolution: Convolution3x3) -> int:
+    """The m of the fastest F(m x m, 3x3); 0 where the direct sum is faster."""
+    if convolution.in_channels < channel_block(target):
+        return 0
+    cycles = {s.out: winograd.estimate(convolution, s, target) * _WINOGRAD_MARGIN for s in winograd.SCHEMES.values()}
+    cycles[0] = conv_plan.estimate(convolution, target)
+    best, *others = sorted(cycles, key=lambda tile: (cycles[tile], tile))
+    (tile,) = target.choices.pick(convolution.key(target), (best,), lambda: ((t,) for t in (best, *others)))
+    return tile
+
+
+__all__ = ["Convolution3x3", "dense_panel", "winograd_tile"]
