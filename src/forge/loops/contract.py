@@ -59,6 +59,11 @@ class KernelCall:
     target: Target
     options: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def readers(self) -> tuple[Reader, ...]:
+        """The operands that are there: all of them, unless one may be left out."""
+        return tuple(o for o in self.operands if o is not None)
+
     def function(self, body: Stmt) -> Function:
         return Function(self.name, self.buffers, self.scalars, body)
 

@@ -14,8 +14,7 @@ OPERATIONS = {"reduce_bitwise_and": ("and", -1), "reduce_bitwise_or": ("or", 0),
 @kernel("bit_reduction")
 def bit_reduction(call: KernelCall) -> Function:
     """Family of ``reduce_bitwise_and`` and its kin: operand data; attributes axis, keepdims."""
-    (data,), (result,) = call.operands, call.results
-    assert data is not None
+    (data,), (result,) = call.readers, call.results
     operation, neutral = OPERATIONS[call.operator]
     rank = len(data.shape)
     axes = tuple(range(rank)) if call.attrs.axis is None else tuple(a % rank for a in call.attrs.axis)

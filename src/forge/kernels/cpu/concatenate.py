@@ -17,8 +17,7 @@ def concatenate(call: KernelCall) -> Function:
     axis = call.attrs.axis % len(call.results[0].shape)
     nests: list[Stmt] = []
     offset: Expr = E.const(0)
-    for part in call.operands:
-        assert part is not None
+    for part in call.readers:
         if not any(E.is_const(extent, 0) for extent in part.shape):
             nests.append(_copy(call, part, axis, offset))
         offset = offset + part.shape[axis]

@@ -18,8 +18,7 @@ def pairwise_coupling(call: KernelCall) -> Function:
     """Family of ``pairwise_coupling``: operand data (rows, k, k) with a constant k. The matrix of the quadratic form is
     Q[t, j] = -data[t, j] data[j, t], and on its diagonal the sum of the squares of column t: only the latter is kept.
     """
-    (data,) = call.operands
-    assert data is not None
+    (data,) = call.readers
     (result,) = call.results
     dtype, classes = data.dtype, int(data.shape[1].value)  # type: ignore[attr-defined]
     p, slope, diagonal = (Buffer(name, dtype, (E.const(classes),), scope="local") for name in ("p", "slope", "diagonal"))

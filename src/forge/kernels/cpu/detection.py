@@ -65,8 +65,7 @@ def box_suppression(call: KernelCall) -> Function:
     """Family of ``vision.box_suppression``: operands boxes, scores, order, limit, iou_threshold, score_threshold (optional);
     attribute center_point_box. One row for each batch and class; every box is compared with those kept before it.
     """
-    boxes, scores, order, limit, threshold, *rest = call.operands
-    assert boxes is not None and scores is not None and order is not None and limit is not None and threshold is not None
+    boxes, scores, order, limit, threshold, *rest = call.readers
     out, extent = call.buffers[-1], scores.shape[2]
     loops = [Loop(E.var("batch"), scores.shape[0]), Loop(E.var("class"), scores.shape[1])]
     row = tuple(x.var for x in loops)
@@ -76,7 +75,7 @@ def box_suppression(call: KernelCall) -> Function:
     bind, box = _box(boxes, row[0], number, call.attrs.center_point_box, "box")
     bind_other, rival = _box(boxes, row[0], other, call.attrs.center_point_box, "rival")
     eligible = E.load(kept, zero) < E.cast(limit.read((zero,)), "int64")
-    if rest and rest[0] is not None:
+    if rest:
         eligible = E.logical_and(eligible, scores.read((*row, number)) > rest[0].read((zero,)))
     limit_of_overlap = threshold.read((zero,))
     compare = seq(
@@ -149,8 +148,7 @@ def _taps(position: Expr, extent: Expr, name: str) -> tuple[list[Stmt], list[tup
 @kernel("roi_align")
 def roi_align(call: KernelCall) -> Function:
     """Family of ``vision.roi_align``: operands data, rois, batch_indices; every element of the result visits its samples."""
-    data, rois, batches = call.operands
-    assert data is not None and rois is not None and batches is not None
+    data, rois, batches = call.readers
     result = call.results[0]
     real = "float64" if data.dtype == "float64" else "float32"
     loops = [Loop(E.var(n), extent) for n, extent in zip(("roi", "channel", "row", "column"), result.shape)]

@@ -19,8 +19,7 @@ def _swap(out: Buffer, batch: list[Expr], a: Expr, b: Expr, column: Expr) -> Stm
 @kernel("eliminate")
 def eliminate(call: KernelCall) -> Function:
     """Family of ``linalg.eliminate``: operand data; results the upper triangular matrices, in place, and determinants."""
-    data = call.operands[0]
-    assert data is not None
+    data = call.readers[0]
     out, determinants = call.buffers[-2:]
     loops = [Loop(E.var(f"b{k}"), extent) for k, extent in enumerate(data.shape[:-2])]
     batch: list[Expr] = [x.var for x in loops]

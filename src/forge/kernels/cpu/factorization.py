@@ -25,8 +25,7 @@ def _at(out: Buffer, batch: Sequence[Expr]) -> Callable[[Expr, Expr], Expr]:
 @kernel("cholesky")
 def cholesky(call: KernelCall) -> Function:
     """Family of ``linalg.cholesky``: operand data, of which one triangle is read; attribute lower. Row by row."""
-    (data,) = call.operands
-    assert data is not None
+    (data,) = call.readers
     out, dtype, lower = call.buffers[-1], call.buffers[-1].dtype, call.attrs.lower
     loops, batch = _batch(data.shape)
     size, zero = data.shape[-1], E.const(0)
@@ -57,8 +56,7 @@ def triangular_solve(call: KernelCall) -> Function:
 
     From the right, x a = b is solved as (a transposed) (x transposed) = (b transposed), without moving anything.
     """
-    a, b = call.operands
-    assert a is not None and b is not None
+    a, b = call.readers
     out, attrs = call.buffers[-1], call.attrs
     loops, batch = _batch(b.shape)
     size, others = (b.shape[-2], b.shape[-1]) if attrs.left_side else (b.shape[-1], b.shape[-2])
@@ -96,8 +94,7 @@ def triangular_solve(call: KernelCall) -> Function:
 @kernel("lu")
 def lu(call: KernelCall) -> Function:
     """Family of ``linalg.lu``: operand data; results both factors in one matrix, in place, and the rows' former places."""
-    (data,) = call.operands
-    assert data is not None
+    (data,) = call.readers
     out, places = call.buffers[-2:]
     loops, batch = _batch(data.shape)
     at, size, zero = _at(out, batch), data.shape[-1], E.const(0)

@@ -28,8 +28,7 @@ class _Layout:
 @kernel("fft", complex_numbers=True)
 def fft(call: KernelCall) -> Function:
     """Family of ``fft.dft`` (pairs in the last dimension) and ``fft.fft`` along one axis (complex elements)."""
-    data = call.operands[0]
-    assert data is not None
+    data = call.readers[0]
     layout = _dft_layout(call, data) if call.operator == "fft.dft" else _fft_layout(call, data)
     shape, axis = data.shape[: layout.rank], layout.axis
     options = {

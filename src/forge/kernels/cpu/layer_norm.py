@@ -27,8 +27,7 @@ def layer_norm(call: KernelCall) -> Function:
     which turn gamma and beta off. ``(x - mean) / sqrt(variance + epsilon) * gamma + beta``; ``nn.rms_norm`` takes the mean
     for 0. float16 and bfloat16 are computed in float32.
     """
-    data = call.operands[0]
-    assert data is not None
+    data = call.readers[0]
     gamma = _parameter(call, 1, "scale")
     beta = _parameter(call, 2, "center")
 

@@ -238,8 +238,7 @@ def _scan(row: Row, length: Expr, count: Expr, position: Expr, one: Stmt, bound:
 
 
 def _ordering(call: KernelCall, values: Buffer | None, positions: Buffer | None, ascending: bool) -> Function:
-    data = call.operands[0]
-    assert data is not None
+    data = call.readers[0]
     axis = call.attrs.axis % len(data.shape)
     loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(data.shape) if k != axis]
     outer = [x.var for x in loops]

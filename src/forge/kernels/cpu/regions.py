@@ -33,8 +33,7 @@ def _bin(begin: Expr, end: Expr, number: Expr, bins: int, extent: Expr, name: st
 @kernel("roi_pool")
 def roi_pool(call: KernelCall) -> Function:
     """Family of ``vision.roi_pool``: operands data, rois; attributes pooled_size, spatial_scale."""
-    data, rois = call.operands
-    assert data is not None and rois is not None
+    data, rois = call.readers
     (result,), attrs = call.results, call.attrs
     region, channel, row, column, y, x = (E.var(n) for n in ("region", "channel", "row", "column", "y", "x"))
     loops = [Loop(v, e) for v, e in zip((region, channel, row, column), result.shape, strict=True)]

@@ -31,8 +31,7 @@ def cumulative(call: KernelCall) -> Function:
 
 class _Running:
     def __init__(self, call: KernelCall) -> None:
-        data, result = call.operands[0], call.results[0]
-        assert data is not None
+        data, result = call.readers[0], call.results[0]
         self.call = call
         self.data = data
         self.result = result

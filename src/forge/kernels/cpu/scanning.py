@@ -25,8 +25,7 @@ def _local(name: str, dtype: str) -> Buffer:
 @kernel("running_extreme")
 def running_extreme(call: KernelCall) -> Function:
     """Family of ``cummax`` and ``cummin``: operand data; attribute axis; results the extremes and their positions."""
-    (data,) = call.operands
-    assert data is not None
+    (data,) = call.readers
     values, places = call.results
     loops, place, indices = _rows(call, data)
     zero, value = E.const(0), E.Var(data.dtype, 1, "value")
@@ -60,8 +59,7 @@ def _along(call: KernelCall, data: Reader, place: Expr, step: Stmt) -> Stmt:
 @kernel("running_logsumexp")
 def running_logsumexp(call: KernelCall) -> Function:
     """Family of ``logcumsumexp``: operand data; attribute axis."""
-    (data,), (result,) = call.operands, call.results
-    assert data is not None
+    (data,), (result,) = call.readers, call.results
     loops, place, indices = _rows(call, data)
     zero, value = E.const(0), E.Var(data.dtype, 1, "value")
     total = _local("total", data.dtype)

@@ -56,8 +56,7 @@ Target = Callable[[Reader, Reader, Sequence[Expr]], tuple[dict[int, Expr], Seque
 
 
 def _scatter(call: KernelCall, reduction: str, target: Target) -> Function:
-    data, indices, updates = call.operands
-    assert data is not None and indices is not None and updates is not None
+    data, indices, updates = call.readers
     out = call.buffers[-1]
     loops = _loops(updates.shape, "u")
     at = tuple(x.var for x in loops)
@@ -86,8 +85,7 @@ def _unless_empty(shape: Sequence[Expr], body: Stmt) -> Stmt:
 @kernel("scatter_elements", complex_numbers=True)
 def scatter_elements(call: KernelCall) -> Function:
     """Family of ``scatter_elements``: operands data, indices, updates; attributes axis, reduction, out_of_range."""
-    data = call.operands[0]
-    assert data is not None
+    data = call.readers[0]
     axis = call.attrs.axis % len(data.shape)
     return _scatter(call, call.attrs.reduction, lambda data, indices, at: ({axis: indices.read(at)}, _without(at, axis)))
 
@@ -113,8 +111,7 @@ def scatter_nd(call: KernelCall) -> Function:
 @kernel("argwhere")
 def argwhere(call: KernelCall) -> Function:
     """Family of ``argwhere``: operand condition (bool); rows of indices are written as they are found, at most as many as fit."""
-    condition = call.operands[0]
-    assert condition is not None
+    condition = call.readers[0]
     out, found = call.buffers[-1], Buffer("found", "int64", (E.const(1),), scope="local")
     zero, row = E.const(0), E.var("row")
     loops = _loops(condition.shape, "i")

@@ -27,8 +27,7 @@ def searchsorted(call: KernelCall) -> Function:
     """Family of ``searchsorted``: operands sorted (.., n) or (n), values (.., m) of any shape if sorted is one row; attribute
     right. Every step halves the range [low, low + size) that the place lies in; there are as many as n has bits.
     """
-    ordered, values = call.operands
-    assert ordered is not None and values is not None
+    ordered, values = call.readers
     (result,) = call.results
     loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(values.shape)]
     at: list[Expr] = [x.var for x in loops]

@@ -25,8 +25,7 @@ def softmax(call: KernelCall) -> Function:
     ``exp(x - max) / sum(exp(x - max))``, or ``x - max - log(sum(exp(x - max)))``. NaN anywhere in a row makes the whole row
     NaN, and so does a row of nothing but -inf. float16 and bfloat16 are computed in float32.
     """
-    (data,) = call.operands
-    assert data is not None
+    (data,) = call.readers
     axis = call.attrs.axis % len(data.shape)
     problem = row_problem(call, (axis,), lambda indices: {"data": data.read(tuple(indices))})
     dtype = data.dtype if data.dtype == "float64" else "float32"

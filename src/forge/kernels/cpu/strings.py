@@ -22,18 +22,12 @@ class Routine:
     scalars: Callable[[KernelCall], Sequence[Expr]]
 
 
-def _operand(call: KernelCall, position: int) -> Reader:
-    reader = call.operands[position]
-    assert reader is not None
-    return reader
-
-
 def _count(call: KernelCall, position: int = 0) -> Expr:
-    return product(_operand(call, position).shape)
+    return product(call.readers[position].shape)
 
 
 def _rows(call: KernelCall, position: int) -> Expr:
-    return _operand(call, position).shape[0]
+    return call.readers[position].shape[0]
 
 
 def _maxsplit(call: KernelCall) -> Expr:
@@ -41,17 +35,17 @@ def _maxsplit(call: KernelCall) -> Expr:
 
 
 def _ngram_numbers(call: KernelCall) -> list[Expr]:
-    data, attrs = _operand(call, 0), call.attrs
+    data, attrs = call.readers[0], call.attrs
     limits = (attrs.min_length, attrs.max_length, attrs.max_skip, attrs.size)
     return [product(data.shape[:-1]), data.shape[-1], *(_rows(call, k) for k in (1, 2, 3)), *map(E.const, limits)]
 
 
 def _is_real(call: KernelCall) -> bool:
-    return _operand(call, 0).dtype == "float64"
+    return call.readers[0].dtype == "float64"
 
 
 def _formatter(call: KernelCall) -> str:
-    return f"forge_string_from_{_operand(call, 0).dtype}"
+    return f"forge_string_from_{call.readers[0].dtype}"
 
 
 def _parser(call: KernelCall) -> str:
@@ -85,7 +79,7 @@ ROUTINES: dict[str, Routine] = {
 def strings(call: KernelCall) -> Function:
     """One call, for the operator that ``call`` names."""
     routine = ROUTINES[call.operator]
-    buffers = [_buffer(_operand(call, k)) for k in range(routine.operands)]
+    buffers = [_buffer(call.readers[k]) for k in range(routine.operands)]
     results = call.buffers[len(call.buffers) - len(call.results) :]
     name = routine.name if isinstance(routine.name, str) else routine.name(call)
     return call.function(CallRoutine(name, (*buffers, *results), tuple(routine.scalars(call))))

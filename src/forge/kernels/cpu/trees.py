@@ -72,8 +72,7 @@ def tree_ensemble(call: KernelCall) -> Function:
     offsets; attributes targets, steps, aggregate. A part of the work is a block of rows and a chunk of targets.
     """
     operands = [*call.operands, None, None][:6]
-    data, nodes, roots, weights = operands[:4]
-    assert data is not None and nodes is not None and roots is not None and weights is not None
+    data, nodes, roots, weights = call.readers[:4]
     targets = call.attrs.targets
     width = max(1, min(targets, MOST_TARGETS))
     most = _most_rows(call, data, nodes, roots, width * dtypes.itemsize(weights.dtype))
