@@ -47,16 +47,8 @@ def reshape_to(g: Context, x: Value, shape: Value) -> Value:
 
 
 def embedding_bag(
-    g: Context,
-    weight: Value,
-    indices: Value,
-    offsets: Value,
-    *,
-    mode: int = 0,
-    include_last_offset: int = 0,
-    padding_idx: int = -1,
-    scale_grad_by_freq: int = 0,
-    sparse: int = 0,
+    g: Context, weight: Value, indices: Value, offsets: Value,
+    *, mode: int = 0, include_last_offset: int = 0, padding_idx: int = -1, scale_grad_by_freq: int = 0, sparse: int = 0,
 ) -> list[Value | None]:
     """One row for each bag; what else PyTorch returns is for its own gradients."""
     if not 0 <= mode < len(_MODES):

@@ -16,21 +16,10 @@ _SCORES = ("product", "capped", "biased", "probabilities")
 
 @converts("Attention", since=23)
 def attention_23(
-    g: Context,
-    query: Value,
-    key: Value,
-    value: Value,
-    mask: Value | None = None,
-    past_key: Value | None = None,
+    g: Context, query: Value, key: Value, value: Value, mask: Value | None = None, past_key: Value | None = None,
     past_value: Value | None = None,
-    *,
-    is_causal: int = 0,
-    kv_num_heads: int | None = None,
-    q_num_heads: int | None = None,
-    qk_matmul_output_mode: int = 0,
-    scale: float | None = None,
-    softcap: float = 0.0,
-    softmax_precision: int | None = None,
+    *, is_causal: int = 0, kv_num_heads: int | None = None, q_num_heads: int | None = None, qk_matmul_output_mode: int = 0,
+    scale: float | None = None, softcap: float = 0.0, softmax_precision: int | None = None,
 ) -> list[Value | None]:
     return attention_25(
         g, query, key, value, mask, past_key, past_value, is_causal=is_causal, kv_num_heads=kv_num_heads,
@@ -41,22 +30,10 @@ def attention_23(
 
 @converts("Attention", since=24)
 def attention_24(
-    g: Context,
-    query: Value,
-    key: Value,
-    value: Value,
-    mask: Value | None = None,
-    past_key: Value | None = None,
-    past_value: Value | None = None,
-    lengths: Value | None = None,
-    *,
-    is_causal: int = 0,
-    kv_num_heads: int | None = None,
-    q_num_heads: int | None = None,
-    qk_matmul_output_mode: int = 0,
-    scale: float | None = None,
-    softcap: float = 0.0,
-    softmax_precision: int | None = None,
+    g: Context, query: Value, key: Value, value: Value, mask: Value | None = None, past_key: Value | None = None,
+    past_value: Value | None = None, lengths: Value | None = None,
+    *, is_causal: int = 0, kv_num_heads: int | None = None, q_num_heads: int | None = None, qk_matmul_output_mode: int = 0,
+    scale: float | None = None, softcap: float = 0.0, softmax_precision: int | None = None,
 ) -> list[Value | None]:
     return attention_25(
         g, query, key, value, mask, past_key, past_value, lengths, is_causal=is_causal, kv_num_heads=kv_num_heads,
@@ -67,23 +44,10 @@ def attention_24(
 
 @converts("Attention", since=25)
 def attention_25(
-    g: Context,
-    query: Value,
-    key: Value,
-    value: Value,
-    mask: Value | None = None,
-    past_key: Value | None = None,
-    past_value: Value | None = None,
-    lengths: Value | None = None,
-    *,
-    is_causal: int = 0,
-    kv_num_heads: int | None = None,
-    left_window_size: int = -1,
-    q_num_heads: int | None = None,
-    qk_matmul_output_mode: int = 0,
-    right_window_size: int = -1,
-    scale: float | None = None,
-    softcap: float = 0.0,
+    g: Context, query: Value, key: Value, value: Value, mask: Value | None = None, past_key: Value | None = None,
+    past_value: Value | None = None, lengths: Value | None = None,
+    *, is_causal: int = 0, kv_num_heads: int | None = None, left_window_size: int = -1, q_num_heads: int | None = None,
+    qk_matmul_output_mode: int = 0, right_window_size: int = -1, scale: float | None = None, softcap: float = 0.0,
     softmax_precision: int | None = None,
 ) -> list[Value | None]:
     if not 0 <= qk_matmul_output_mode < len(_SCORES):
@@ -126,15 +90,8 @@ def _as_wide_as_keys(g: Context, mask: Value, key: Value, past_key: Value | None
 
 @converts("RotaryEmbedding", since=23)
 def rotary(
-    g: Context,
-    x: Value,
-    cosines: Value,
-    sines: Value,
-    positions: Value | None = None,
-    *,
-    interleaved: int = 0,
-    num_heads: int | None = None,
-    rotary_embedding_dim: int = 0,
+    g: Context, x: Value, cosines: Value, sines: Value, positions: Value | None = None,
+    *, interleaved: int = 0, num_heads: int | None = None, rotary_embedding_dim: int = 0,
 ) -> Value:
     turn = partial(rotary_embedding, g, positions=positions, interleaved=bool(interleaved), rotated=rotary_embedding_dim)
     if x.rank == 4:

@@ -47,31 +47,16 @@ def transposed_matrix(g: Context, matrix: Value) -> Value:
 
 @converts("Gemm", since=1)
 def gemm_1(
-    g: Context,
-    a: Value,
-    b: Value,
-    c: Value,
-    *,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    broadcast: int = 0,
-    transA: int = 0,  # noqa: N803
-    transB: int = 0,  # noqa: N803
+    g: Context, a: Value, b: Value, c: Value,
+    *, alpha: float = 1.0, beta: float = 1.0, broadcast: int = 0, transA: int = 0, transB: int = 0,  # noqa: N803
 ) -> Value:
     return gemm(g, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
 
 
 @converts("Gemm", since=7)
 def gemm(
-    g: Context,
-    a: Value,
-    b: Value,
-    c: Value | None = None,
-    *,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    transA: int = 0,  # noqa: N803
-    transB: int = 0,  # noqa: N803
+    g: Context, a: Value, b: Value, c: Value | None = None,
+    *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0,  # noqa: N803
 ) -> Value:
     if a.rank != 2 or b.rank != 2:
         raise g.invalid(f"got ranks {a.rank} and {b.rank}; expected matrices")

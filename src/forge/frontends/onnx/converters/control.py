@@ -166,11 +166,7 @@ def _widened_element(a: Type, b: Type) -> Type:
 
 @converts("Scan", since=8)
 def scan_8(
-    g: Context,
-    lengths: Value | None = None,
-    *values: Value,
-    body: onnx.GraphProto,
-    num_scan_inputs: int,
+    g: Context, lengths: Value | None = None, *values: Value, body: onnx.GraphProto, num_scan_inputs: int,
     directions: Ints | None = None,
 ) -> list[Value]:
     """Over the sequence axis 1 of every element of the batch axis 0: a scan in a scan."""
@@ -187,14 +183,8 @@ def scan_8(
 
 @converts("Scan", since=9)
 def scan(
-    g: Context,
-    *values: Value,
-    body: onnx.GraphProto,
-    num_scan_inputs: int,
-    scan_input_axes: Ints | None = None,
-    scan_input_directions: Ints | None = None,
-    scan_output_axes: Ints | None = None,
-    scan_output_directions: Ints | None = None,
+    g: Context, *values: Value, body: onnx.GraphProto, num_scan_inputs: int, scan_input_axes: Ints | None = None,
+    scan_input_directions: Ints | None = None, scan_output_axes: Ints | None = None, scan_output_directions: Ints | None = None,
 ) -> list[Value]:
     count = len(values) - num_scan_inputs
     if num_scan_inputs < 1 or count < 0:
@@ -204,15 +194,8 @@ def scan(
     region = widened_region(lambda types: build_region(g.scope, body, [*types, *slices]), [v.type for v in values[:count]], 0)
     graph = region.with_captures(region.captured, len(values))
     return g.multi(
-        "scan",
-        *values,
-        *region.captured,
-        regions=[graph],
-        num_states=count,
-        num_scan_inputs=num_scan_inputs,
-        input_axes=scan_input_axes,
-        input_directions=scan_input_directions,
-        output_axes=scan_output_axes,
+        "scan", *values, *region.captured, regions=[graph], num_states=count, num_scan_inputs=num_scan_inputs,
+        input_axes=scan_input_axes, input_directions=scan_input_directions, output_axes=scan_output_axes,
         output_directions=scan_output_directions,
     )
 

@@ -24,25 +24,13 @@ def constant_11(g: Context, *, value: np.ndarray | None = None, sparse_value: np
 @converts("Constant", since=12)
 def constant(
     g: Context,
-    *,
-    value: np.ndarray | None = None,
-    sparse_value: np.ndarray | None = None,
-    value_float: float | None = None,
-    value_floats: tuple[float, ...] | None = None,
-    value_int: int | None = None,
-    value_ints: tuple[int, ...] | None = None,
-    value_string: str | None = None,
-    value_strings: tuple[str, ...] | None = None,
+    *, value: np.ndarray | None = None, sparse_value: np.ndarray | None = None, value_float: float | None = None,
+    value_floats: tuple[float, ...] | None = None, value_int: int | None = None, value_ints: tuple[int, ...] | None = None,
+    value_string: str | None = None, value_strings: tuple[str, ...] | None = None,
 ) -> Value:
     forms = (
-        (value, None),
-        (sparse_value, None),
-        (value_float, "float32"),
-        (value_floats, "float32"),
-        (value_int, "int64"),
-        (value_ints, "int64"),
-        (value_string, "string"),
-        (value_strings, "string"),
+        (value, None), (sparse_value, None), (value_float, "float32"), (value_floats, "float32"), (value_int, "int64"),
+        (value_ints, "int64"), (value_string, "string"), (value_strings, "string"),
     )
     given = [form for form in forms if form[0] is not None]
     if len(given) != 1:

@@ -54,17 +54,8 @@ def _as_matrix(g: Context, x: Value, axis: int) -> Value:
 
 @converts("SpatialBN")
 def spatial_batch_norm(
-    g: Context,
-    x: Value,
-    scale: Value,
-    bias: Value,
-    mean: Value,
-    variance: Value,
-    *,
-    epsilon: float = 1e-5,
-    is_test: int | None = None,
-    momentum: float = 0.9,
-    order: str = "NCHW",
+    g: Context, x: Value, scale: Value, bias: Value, mean: Value, variance: Value,
+    *, epsilon: float = 1e-5, is_test: int | None = None, momentum: float = 0.9, order: str = "NCHW",
 ) -> list[Value]:
     """BatchNormalization by channel."""
     if order != "NCHW":

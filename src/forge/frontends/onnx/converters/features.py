@@ -66,12 +66,8 @@ def binarizer(g: Context, x: Value, *, threshold: float = 0.0) -> Value:
 
 @converts("Imputer", since=1, domain=ML_DOMAIN)
 def imputer(
-    g: Context,
-    x: Value,
-    *,
-    imputed_value_floats: Floats = (),
-    imputed_value_int64s: Integers = (),
-    replaced_value_float: float = 0.0,
+    g: Context, x: Value,
+    *, imputed_value_floats: Floats = (), imputed_value_int64s: Integers = (), replaced_value_float: float = 0.0,
     replaced_value_int64: int = 0,
 ) -> Value:
     """Elements that equal the replaced value, which may be NaN, become the imputed one of their column."""

@@ -29,20 +29,12 @@ def label_encoder_1(
 
 @converts("LabelEncoder", since=2, domain=ML_DOMAIN)
 def label_encoder(
-    g: Context,
-    x: Value,
-    *,
-    default_float: float = -0.0,
-    default_int64: int = -1,
-    default_string: str = _UNUSED,
-    default_tensor: np.ndarray | None = None,
-    keys_floats: tuple[float, ...] | None = None,
-    keys_int64s: tuple[int, ...] | None = None,
-    keys_strings: tuple[str, ...] | None = None,
-    keys_tensor: np.ndarray | None = None,
-    values_floats: tuple[float, ...] | None = None,
-    values_int64s: tuple[int, ...] | None = None,
-    values_strings: tuple[str, ...] | None = None,
+    g: Context, x: Value,
+    *, default_float: float = -0.0, default_int64: int = -1, default_string: str = _UNUSED,
+    default_tensor: np.ndarray | None = None, keys_floats: tuple[float, ...] | None = None,
+    keys_int64s: tuple[int, ...] | None = None, keys_strings: tuple[str, ...] | None = None,
+    keys_tensor: np.ndarray | None = None, values_floats: tuple[float, ...] | None = None,
+    values_int64s: tuple[int, ...] | None = None, values_strings: tuple[str, ...] | None = None,
     values_tensor: np.ndarray | None = None,
 ) -> Value:
     keys = _only(g, "keys", keys_floats, keys_int64s, keys_strings, keys_tensor)
@@ -97,13 +89,8 @@ def _nowhere(g: Context, x: Value) -> Value:
 
 @converts("CategoryMapper", since=1, domain=ML_DOMAIN)
 def category_mapper(
-    g: Context,
-    x: Value,
-    *,
-    cats_int64s: tuple[int, ...],
-    cats_strings: tuple[str, ...],
-    default_int64: int = -1,
-    default_string: str = _UNUSED,
+    g: Context, x: Value,
+    *, cats_int64s: tuple[int, ...], cats_strings: tuple[str, ...], default_int64: int = -1, default_string: str = _UNUSED,
 ) -> Value:
     if len(cats_int64s) != len(cats_strings):
         raise g.invalid(f"got {len(cats_int64s)} numbers and {len(cats_strings)} strings; expected as many of both")
@@ -115,12 +102,8 @@ def category_mapper(
 
 @converts("OneHotEncoder", since=1, domain=ML_DOMAIN)
 def one_hot_encoder(
-    g: Context,
-    x: Value,
-    *,
-    cats_int64s: tuple[int, ...] | None = None,
-    cats_strings: tuple[str, ...] | None = None,
-    zeros: int = 1,
+    g: Context, x: Value,
+    *, cats_int64s: tuple[int, ...] | None = None, cats_strings: tuple[str, ...] | None = None, zeros: int = 1,
 ) -> Value:
     """Numbers of other types are compared as int64; elements of no category give zeros, or fail at run time if not ``zeros``."""
     if (cats_int64s is None) == (cats_strings is None) or (cats_strings is not None) != (x.dtype == "string"):
@@ -142,17 +125,9 @@ def _all_hit(g: Context, hits: Value) -> Value:
 
 @converts("TfIdfVectorizer", since=9)
 def tfidf_vectorizer(
-    g: Context,
-    x: Value,
-    *,
-    max_gram_length: int,
-    max_skip_count: int,
-    min_gram_length: int,
-    mode: str,
-    ngram_counts: tuple[int, ...],
-    ngram_indexes: tuple[int, ...],
-    pool_int64s: tuple[int, ...] | None = None,
-    pool_strings: tuple[str, ...] | None = None,
+    g: Context, x: Value,
+    *, max_gram_length: int, max_skip_count: int, min_gram_length: int, mode: str, ngram_counts: tuple[int, ...],
+    ngram_indexes: tuple[int, ...], pool_int64s: tuple[int, ...] | None = None, pool_strings: tuple[str, ...] | None = None,
     weights: tuple[float, ...] | None = None,
 ) -> Value:
     """Weights belong to the places of the result."""

@@ -44,15 +44,9 @@ def linear_regressor(
 
 @converts("LinearClassifier", since=1, domain=ML_DOMAIN)
 def linear_classifier(
-    g: Context,
-    x: Value,
-    *,
-    classlabels_ints: Integers | None = None,
-    classlabels_strings: tuple[str, ...] | None = None,
-    coefficients: Floats,
-    intercepts: Floats | None = None,
-    multi_class: int = 0,
-    post_transform: str = "NONE",
+    g: Context, x: Value,
+    *, classlabels_ints: Integers | None = None, classlabels_strings: tuple[str, ...] | None = None, coefficients: Floats,
+    intercepts: Floats | None = None, multi_class: int = 0, post_transform: str = "NONE",
 ) -> list[Value]:
     """One row of coefficients and two classes: the score of the second one. ``multi_class`` changes nothing, in any engine."""
     labels = class_labels(classlabels_ints, classlabels_strings)
@@ -79,17 +73,9 @@ def _check_classes(g: Context, labels: np.ndarray) -> None:
 
 @converts("SVMRegressor", since=1, domain=ML_DOMAIN)
 def svm_regressor(
-    g: Context,
-    x: Value,
-    *,
-    coefficients: Floats = (),
-    kernel_params: Floats = (),
-    kernel_type: str = "LINEAR",
-    n_supports: int = 0,
-    one_class: int = 0,
-    post_transform: str = "NONE",
-    rho: Floats = (),
-    support_vectors: Floats = (),
+    g: Context, x: Value,
+    *, coefficients: Floats = (), kernel_params: Floats = (), kernel_type: str = "LINEAR", n_supports: int = 0,
+    one_class: int = 0, post_transform: str = "NONE", rho: Floats = (), support_vectors: Floats = (),
 ) -> Value:
     """Without support vectors, coefficients are those of a linear function; ``one_class``: 1 for what belongs to it, else -1."""
     data = features(g, x)
@@ -110,20 +96,10 @@ def svm_regressor(
 
 @converts("SVMClassifier", since=1, domain=ML_DOMAIN)
 def svm_classifier(
-    g: Context,
-    x: Value,
-    *,
-    classlabels_ints: Integers | None = None,
-    classlabels_strings: tuple[str, ...] | None = None,
-    coefficients: Floats = (),
-    kernel_params: Floats = (),
-    kernel_type: str = "LINEAR",
-    post_transform: str = "NONE",
-    prob_a: Floats = (),
-    prob_b: Floats = (),
-    rho: Floats = (),
-    support_vectors: Floats = (),
-    vectors_per_class: Integers = (),
+    g: Context, x: Value,
+    *, classlabels_ints: Integers | None = None, classlabels_strings: tuple[str, ...] | None = None, coefficients: Floats = (),
+    kernel_params: Floats = (), kernel_type: str = "LINEAR", post_transform: str = "NONE", prob_a: Floats = (),
+    prob_b: Floats = (), rho: Floats = (), support_vectors: Floats = (), vectors_per_class: Integers = (),
 ) -> list[Value]:
     """One machine for each pair of classes, which vote; without support vectors, one linear function for each class."""
     labels = class_labels(classlabels_ints, classlabels_strings)

@@ -10,17 +10,8 @@ from forge.frontends.onnx.tensors import element_dtype
 
 @converts("BatchNormalization", since=1)
 def batch_norm_1(
-    g: Context,
-    x: Value,
-    scale: Value,
-    bias: Value,
-    mean: Value,
-    variance: Value,
-    *,
-    epsilon: float = 1e-5,
-    is_test: int | None = None,
-    momentum: float = 0.9,
-    spatial: int = 1,
+    g: Context, x: Value, scale: Value, bias: Value, mean: Value, variance: Value,
+    *, epsilon: float = 1e-5, is_test: int | None = None, momentum: float = 0.9, spatial: int = 1,
 ) -> list[Value]:
     """Inference with one output, unless ``is_test`` is there and 0: exporters of models that are not in training leave it out."""
     training = not is_test if is_test is not None else _reads_statistics(g)
@@ -29,31 +20,15 @@ def batch_norm_1(
 
 @converts("BatchNormalization", since=7)
 def batch_norm_7(
-    g: Context,
-    x: Value,
-    scale: Value,
-    bias: Value,
-    mean: Value,
-    variance: Value,
-    *,
-    epsilon: float = 1e-5,
-    momentum: float = 0.9,
-    spatial: int = 1,
+    g: Context, x: Value, scale: Value, bias: Value, mean: Value, variance: Value,
+    *, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1,
 ) -> list[Value]:
     return _batch_norm(g, x, scale, bias, mean, variance, epsilon, momentum, bool(spatial), _reads_statistics(g))
 
 
 @converts("BatchNormalization", since=9)
 def batch_norm_9(
-    g: Context,
-    x: Value,
-    scale: Value,
-    bias: Value,
-    mean: Value,
-    variance: Value,
-    *,
-    epsilon: float = 1e-5,
-    momentum: float = 0.9,
+    g: Context, x: Value, scale: Value, bias: Value, mean: Value, variance: Value, *, epsilon: float = 1e-5, momentum: float = 0.9
 ) -> list[Value]:
     return _batch_norm(g, x, scale, bias, mean, variance, epsilon, momentum, True, _reads_statistics(g))
 
@@ -64,16 +39,8 @@ def _reads_statistics(g: Context) -> bool:
 
 
 def _batch_norm(
-    g: Context,
-    x: Value,
-    scale: Value,
-    bias: Value,
-    mean: Value,
-    variance: Value,
-    epsilon: float,
-    momentum: float,
-    by_channel: bool,
-    training: bool,
+    g: Context, x: Value, scale: Value, bias: Value, mean: Value, variance: Value, epsilon: float, momentum: float,
+    by_channel: bool, training: bool,
 ) -> list[Value]:
     """Outputs before opset 14: the result; in training also running mean and variance, and those of the batch."""
     if training and not by_channel:
@@ -88,16 +55,8 @@ def _batch_norm(
 
 @converts("BatchNormalization", since=14)
 def batch_norm(
-    g: Context,
-    x: Value,
-    scale: Value,
-    bias: Value,
-    mean: Value,
-    variance: Value,
-    *,
-    epsilon: float = 1e-5,
-    momentum: float = 0.9,
-    training_mode: int = 0,
+    g: Context, x: Value, scale: Value, bias: Value, mean: Value, variance: Value,
+    *, epsilon: float = 1e-5, momentum: float = 0.9, training_mode: int = 0,
 ) -> list[Value]:
     if not training_mode:
         return [norms.batch_norm(g, x, scale, bias, mean, variance, epsilon=epsilon)]

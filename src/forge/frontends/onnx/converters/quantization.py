@@ -70,14 +70,7 @@ def matmul_integer(g: Context, a: Value, b: Value, a_zero_point: Value | None = 
 
 @converts("QLinearMatMul", since=10)
 def qlinear_matmul(
-    g: Context,
-    a: Value,
-    a_scale: Value,
-    a_zero_point: Value,
-    b: Value,
-    b_scale: Value,
-    b_zero_point: Value,
-    y_scale: Value,
+    g: Context, a: Value, a_scale: Value, a_zero_point: Value, b: Value, b_scale: Value, b_zero_point: Value, y_scale: Value,
     y_zero_point: Value,
 ) -> Value:
     total = matmul(g, quantized.centred_rows(g, a, a_zero_point), quantized.centred(g, b, b_zero_point))

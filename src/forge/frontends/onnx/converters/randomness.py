@@ -30,12 +30,7 @@ def _dtype(x: Value, dtype: int | None) -> str:
 @converts("RandomNormal", since=1)
 def random_normal(
     g: Context,
-    *,
-    shape: Shape,
-    dtype: int = onnx.TensorProto.FLOAT,
-    mean: float = 0.0,
-    scale: float = 1.0,
-    seed: float | None = None,
+    *, shape: Shape, dtype: int = onnx.TensorProto.FLOAT, mean: float = 0.0, scale: float = 1.0, seed: float | None = None,
 ) -> Value:
     kind = element_dtype(dtype, "attribute 'dtype'")
     return g.call("random.normal", out_shape=shape, out_dtype=kind, mean=mean, scale=scale, seed=seed_of(g, seed))
@@ -52,12 +47,7 @@ def random_normal_like(
 @converts("RandomUniform", since=1)
 def random_uniform(
     g: Context,
-    *,
-    shape: Shape,
-    dtype: int = onnx.TensorProto.FLOAT,
-    high: float = 1.0,
-    low: float = 0.0,
-    seed: float | None = None,
+    *, shape: Shape, dtype: int = onnx.TensorProto.FLOAT, high: float = 1.0, low: float = 0.0, seed: float | None = None,
 ) -> Value:
     kind = element_dtype(dtype, "attribute 'dtype'")
     return g.call("random.uniform", out_shape=shape, out_dtype=kind, low=low, high=high, seed=seed_of(g, seed))

@@ -63,24 +63,10 @@ def direction_count(g: Context, direction: str) -> int:
 
 @converts("LSTM", since=1)
 def lstm(
-    g: Context,
-    x: Value,
-    w: Value,
-    r: Value,
-    bias: Value | None = None,
-    lengths: Value | None = None,
-    h0: Value | None = None,
-    c0: Value | None = None,
-    peephole: Value | None = None,
-    *,
-    activation_alpha: Floats | None = None,
-    activation_beta: Floats | None = None,
-    activations: Names | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    input_forget: int = 0,
-    layout: int = 0,
+    g: Context, x: Value, w: Value, r: Value, bias: Value | None = None, lengths: Value | None = None, h0: Value | None = None,
+    c0: Value | None = None, peephole: Value | None = None,
+    *, activation_alpha: Floats | None = None, activation_beta: Floats | None = None, activations: Names | None = None,
+    clip: float | None = None, direction: str = "forward", hidden_size: int | None = None, input_forget: int = 0, layout: int = 0,
     output_sequence: int = 0,
 ) -> list[Value]:
     attributes = _attributes(
@@ -91,23 +77,10 @@ def lstm(
 
 @converts("GRU", since=3)
 def gru(
-    g: Context,
-    x: Value,
-    w: Value,
-    r: Value,
-    bias: Value | None = None,
-    lengths: Value | None = None,
-    h0: Value | None = None,
-    *,
-    activation_alpha: Floats | None = None,
-    activation_beta: Floats | None = None,
-    activations: Names | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
-    linear_before_reset: int = 0,
-    output_sequence: int = 0,
+    g: Context, x: Value, w: Value, r: Value, bias: Value | None = None, lengths: Value | None = None, h0: Value | None = None,
+    *, activation_alpha: Floats | None = None, activation_beta: Floats | None = None, activations: Names | None = None,
+    clip: float | None = None, direction: str = "forward", hidden_size: int | None = None, layout: int = 0,
+    linear_before_reset: int = 0, output_sequence: int = 0,
 ) -> list[Value]:
     attributes = _attributes(
         g, r, activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh"), clip, direction, hidden_size, layout
@@ -117,21 +90,9 @@ def gru(
 
 @converts("RNN", since=1)
 def rnn(
-    g: Context,
-    x: Value,
-    w: Value,
-    r: Value,
-    bias: Value | None = None,
-    lengths: Value | None = None,
-    h0: Value | None = None,
-    *,
-    activation_alpha: Floats | None = None,
-    activation_beta: Floats | None = None,
-    activations: Names = ("Tanh", "Tanh"),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
+    g: Context, x: Value, w: Value, r: Value, bias: Value | None = None, lengths: Value | None = None, h0: Value | None = None,
+    *, activation_alpha: Floats | None = None, activation_beta: Floats | None = None, activations: Names = ("Tanh", "Tanh"),
+    clip: float | None = None, direction: str = "forward", hidden_size: int | None = None, layout: int = 0,
     output_sequence: int = 0,
 ) -> list[Value]:
     names = activations[: direction_count(g, direction)]
@@ -143,16 +104,8 @@ converts("GRU", since=1)(gru)
 
 
 def _attributes(
-    g: Context,
-    r: Value,
-    names: Names | None,
-    alpha: Floats | None,
-    beta: Floats | None,
-    default: Names,
-    clip: float | None,
-    direction: str,
-    hidden_size: int | None,
-    layout: int,
+    g: Context, r: Value, names: Names | None, alpha: Floats | None, beta: Floats | None, default: Names, clip: float | None,
+    direction: str, hidden_size: int | None, layout: int,
 ) -> dict[str, Any]:
     direction = {"foward": "forward"}.get(direction, direction)
     count = direction_count(g, direction)

@@ -38,27 +38,16 @@ def _transform(g: Context, x: Value, length: Value | None, axis: int, inverse: b
 
 @converts("STFT", since=17)
 def short_time_transform(
-    g: Context,
-    signal: Value,
-    frame_step: Value,
-    window: Value | None = None,
-    frame_length: Value | None = None,
-    *,
-    onesided: int = 1,
+    g: Context, signal: Value, frame_step: Value, window: Value | None = None, frame_length: Value | None = None,
+    *, onesided: int = 1,
 ) -> Value:
     return stft(g, signal, frame_step, window=window, length=frame_length, onesided=bool(onesided))
 
 
 @converts("MelWeightMatrix", since=17)
 def mel_weight_matrix(
-    g: Context,
-    num_mel_bins: Value,
-    dft_length: Value,
-    sample_rate: Value,
-    lower_edge_hertz: Value,
-    upper_edge_hertz: Value,
-    *,
-    output_datatype: int = onnx.TensorProto.FLOAT,
+    g: Context, num_mel_bins: Value, dft_length: Value, sample_rate: Value, lower_edge_hertz: Value, upper_edge_hertz: Value,
+    *, output_datatype: int = onnx.TensorProto.FLOAT,
 ) -> Value:
     operands = (num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz)
     return g.call("signal.mel_weights", *operands, out_dtype=element_dtype(output_datatype, "attribute 'output_datatype'"))

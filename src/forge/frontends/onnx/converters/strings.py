@@ -21,13 +21,8 @@ def string_split(g: Context, x: Value, *, delimiter: str = "", maxsplit: int | N
 
 @converts("StringNormalizer", since=10)
 def string_normalizer(
-    g: Context,
-    x: Value,
-    *,
-    case_change_action: str = "NONE",
-    is_case_sensitive: int = 0,
-    locale: str = "",
-    stopwords: tuple[str, ...] = (),
+    g: Context, x: Value,
+    *, case_change_action: str = "NONE", is_case_sensitive: int = 0, locale: str = "", stopwords: tuple[str, ...] = (),
 ) -> Value:
     """Cases change as Unicode says, in every locale that has no rules of its own."""
     if locale.replace("-", "_").split("_")[0].lower() in OTHER_CASES and case_change_action != "NONE":

@@ -25,12 +25,7 @@ def _updated(g: Context, update: Update, rate: Value, step: Value, tensors: Sequ
 
 @converts("Adagrad", since=1, domain=DOMAIN)
 def adagrad(
-    g: Context,
-    rate: Value,
-    step: Value,
-    *tensors: Value,
-    decay_factor: float = 0.0,
-    epsilon: float = 1e-6,
+    g: Context, rate: Value, step: Value, *tensors: Value, decay_factor: float = 0.0, epsilon: float = 1e-6,
     norm_coefficient: float = 0.0,
 ) -> list[Value]:
     update = partial(optimizers.adagrad, decay=decay_factor, epsilon=epsilon, weight_decay=norm_coefficient)
@@ -39,15 +34,8 @@ def adagrad(
 
 @converts("Adam", since=1, domain=DOMAIN)
 def adam(
-    g: Context,
-    rate: Value,
-    step: Value,
-    *tensors: Value,
-    alpha: float = 0.9,
-    beta: float = 0.999,
-    epsilon: float = 1e-6,
-    norm_coefficient: float = 0.0,
-    norm_coefficient_post: float = 0.0,
+    g: Context, rate: Value, step: Value, *tensors: Value, alpha: float = 0.9, beta: float = 0.999, epsilon: float = 1e-6,
+    norm_coefficient: float = 0.0, norm_coefficient_post: float = 0.0,
 ) -> list[Value]:
     update = partial(
         optimizers.adam, alpha=alpha, beta=beta, epsilon=epsilon, weight_decay=norm_coefficient,

@@ -52,14 +52,9 @@ def affine_grid(g: Context, theta: Value, size: Value, *, align_corners: int = 0
 
 @converts("NonMaxSuppression", since=10)
 def non_max_suppression(
-    g: Context,
-    boxes: Value,
-    scores: Value,
-    max_output_boxes_per_class: Value | None = None,
-    iou_threshold: Value | None = None,
+    g: Context, boxes: Value, scores: Value, max_output_boxes_per_class: Value | None = None, iou_threshold: Value | None = None,
     score_threshold: Value | None = None,
-    *,
-    center_point_box: int = 0,
+    *, center_point_box: int = 0,
 ) -> Value:
     limits = (max_output_boxes_per_class, iou_threshold, score_threshold)
     if boxes.rank == scores.rank == 3:
@@ -69,44 +64,20 @@ def non_max_suppression(
 
 @converts("RoiAlign", since=10)
 def roi_align_10(
-    g: Context,
-    x: Value,
-    rois: Value,
-    batch_indices: Value,
-    *,
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
+    g: Context, x: Value, rois: Value, batch_indices: Value,
+    *, mode: str = "avg", output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0,
 ) -> Value:
     return roi_align(
-        g,
-        x,
-        rois,
-        batch_indices,
-        coordinate_transformation_mode="output_half_pixel",
-        mode=mode,
-        output_height=output_height,
-        output_width=output_width,
-        sampling_ratio=sampling_ratio,
-        spatial_scale=spatial_scale,
+        g, x, rois, batch_indices, coordinate_transformation_mode="output_half_pixel", mode=mode, output_height=output_height,
+        output_width=output_width, sampling_ratio=sampling_ratio, spatial_scale=spatial_scale,
     )
 
 
 @converts("RoiAlign", since=16)
 def roi_align(
-    g: Context,
-    x: Value,
-    rois: Value,
-    batch_indices: Value,
-    *,
-    coordinate_transformation_mode: str = "half_pixel",
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
+    g: Context, x: Value, rois: Value, batch_indices: Value,
+    *, coordinate_transformation_mode: str = "half_pixel", mode: str = "avg", output_height: int = 1, output_width: int = 1,
+    sampling_ratio: int = 0, spatial_scale: float = 1.0,
 ) -> Value:
     modes = ("half_pixel", "output_half_pixel")
     if coordinate_transformation_mode not in modes:
@@ -137,19 +108,9 @@ def max_roi_pool(g: Context, x: Value, rois: Value, *, pooled_shape: Ints, spati
 
 @converts("DeformConv", since=19)
 def deformable_convolution(
-    g: Context,
-    x: Value,
-    weight: Value,
-    offset: Value,
-    bias: Value | None = None,
-    mask: Value | None = None,
-    *,
-    dilations: Ints | None = None,
-    group: int = 1,
-    kernel_shape: Ints | None = None,
-    offset_group: int = 1,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
+    g: Context, x: Value, weight: Value, offset: Value, bias: Value | None = None, mask: Value | None = None,
+    *, dilations: Ints | None = None, group: int = 1, kernel_shape: Ints | None = None, offset_group: int = 1,
+    pads: Ints | None = None, strides: Ints | None = None,
 ) -> Value:
     if x.rank != 4:
         raise g.unsupported(f"input of rank {x.rank}; supported: 4")
@@ -163,14 +124,8 @@ def deformable_convolution(
 
 @converts("Col2Im", since=18)
 def column_to_image(
-    g: Context,
-    x: Value,
-    image_shape: Value,
-    block_shape: Value,
-    *,
-    dilations: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
+    g: Context, x: Value, image_shape: Value, block_shape: Value,
+    *, dilations: Ints | None = None, pads: Ints | None = None, strides: Ints | None = None,
 ) -> Value:
     rank = image_shape.shape[0]
     if not isinstance(rank, int):

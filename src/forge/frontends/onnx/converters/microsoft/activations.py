@@ -112,14 +112,9 @@ def softmax_behind(g: Context, x: Value, axis: int) -> Value:
 
 @converts("BiasDropout", domain=DOMAIN)
 def bias_dropout(
-    g: Context,
-    x: Value,
-    bias: Value,
-    residual: Value | None = None,
-    ratio: Value | None = None,
+    g: Context, x: Value, bias: Value, residual: Value | None = None, ratio: Value | None = None,
     training_mode: Value | None = None,
-    *,
-    seed: int | None = None,
+    *, seed: int | None = None,
 ) -> list[Value | None]:
     """Without training: the sum, and a mask that keeps everything."""
     if training_mode is not None and g.ints(training_mode) != (0,):

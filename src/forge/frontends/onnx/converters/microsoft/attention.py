@@ -20,23 +20,10 @@ HIDDEN = -10000.0
 
 @converts("Attention", domain=DOMAIN)
 def attention(
-    g: Context,
-    x: Value,
-    weights: Value,
-    bias: Value | None = None,
-    mask_index: Value | None = None,
-    past: Value | None = None,
-    attention_bias: Value | None = None,
-    past_sequence_length: Value | None = None,
-    *,
-    do_rotary: int = 0,
-    mask_filter_value: float = HIDDEN,
-    num_heads: int,
-    past_present_share_buffer: int = 0,
-    qkv_hidden_sizes: tuple[int, ...] | None = None,
-    rotary_embedding_dim: int = 0,
-    scale: float = 0.0,
-    unidirectional: int = 0,
+    g: Context, x: Value, weights: Value, bias: Value | None = None, mask_index: Value | None = None, past: Value | None = None,
+    attention_bias: Value | None = None, past_sequence_length: Value | None = None,
+    *, do_rotary: int = 0, mask_filter_value: float = HIDDEN, num_heads: int, past_present_share_buffer: int = 0,
+    qkv_hidden_sizes: tuple[int, ...] | None = None, rotary_embedding_dim: int = 0, scale: float = 0.0, unidirectional: int = 0,
 ) -> list[Value]:
     """``x`` is projected to queries, keys and values by one matrix; past and present are key and value on top of each other."""
     check_options(g, do_rotary, past_present_share_buffer or past_sequence_length is not None)
@@ -58,16 +45,8 @@ def check_options(g: Context, rotates: int, shares: int | bool) -> None:
 
 
 def projected_attention(
-    g: Context,
-    projected: Value,
-    sizes: Sequence[int],
-    *,
-    mask_index: Value | None,
-    past: Value | None,
-    num_heads: int,
-    scale: float,
-    unidirectional: int,
-    hidden: float,
+    g: Context, projected: Value, sizes: Sequence[int],
+    *, mask_index: Value | None, past: Value | None, num_heads: int, scale: float, unidirectional: int, hidden: float,
     attention_bias: Value | None = None,
 ) -> list[Value]:
     """Attention between queries, keys and values that lie side by side; past and present are keys and values stacked."""
@@ -178,22 +157,10 @@ def key_places(g: Context, key: Value, past: Value | None) -> Value:
 
 @converts("MultiHeadAttention", domain=DOMAIN)
 def multi_head_attention(
-    g: Context,
-    query: Value,
-    key: Value | None = None,
-    value: Value | None = None,
-    bias: Value | None = None,
-    key_padding_mask: Value | None = None,
-    attention_bias: Value | None = None,
-    past_key: Value | None = None,
-    past_value: Value | None = None,
-    past_sequence_length: Value | None = None,
-    cache_indirection: Value | None = None,
-    *,
-    mask_filter_value: float = HIDDEN,
-    num_heads: int,
-    scale: float = 0.0,
-    unidirectional: int = 0,
+    g: Context, query: Value, key: Value | None = None, value: Value | None = None, bias: Value | None = None,
+    key_padding_mask: Value | None = None, attention_bias: Value | None = None, past_key: Value | None = None,
+    past_value: Value | None = None, past_sequence_length: Value | None = None, cache_indirection: Value | None = None,
+    *, mask_filter_value: float = HIDDEN, num_heads: int, scale: float = 0.0, unidirectional: int = 0,
 ) -> list[Value | None]:
     """Keys and values may be packed with the query, with each other, or come by head as another layer computed them."""
     if past_sequence_length is not None or cache_indirection is not None:

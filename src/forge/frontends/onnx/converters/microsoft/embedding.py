@@ -14,19 +14,9 @@ from forge.ops.core.term import Term
 
 @converts("EmbedLayerNormalization", domain=DOMAIN)
 def embed_layer_norm(
-    g: Context,
-    ids: Value,
-    segment_ids: Value | None,
-    words: Value,
-    positions: Value,
-    segments: Value | None,
-    gamma: Value,
-    beta: Value,
-    mask: Value | None = None,
-    position_ids: Value | None = None,
-    *,
-    epsilon: float = 1e-12,
-    mask_index_type: int | None = None,
+    g: Context, ids: Value, segment_ids: Value | None, words: Value, positions: Value, segments: Value | None, gamma: Value,
+    beta: Value, mask: Value | None = None, position_ids: Value | None = None,
+    *, epsilon: float = 1e-12, mask_index_type: int | None = None,
 ) -> list[Value | None]:
     """The norm; how many elements of each row of the mask are 1 (0 without a mask), whatever mask_index_type says; the sum."""
     total = _rows(g, words, ids)
@@ -61,27 +51,11 @@ def _counts(g: Context, ids: Value, mask: Value | None) -> Value | None:
 
 @converts("QEmbedLayerNormalization", domain=DOMAIN)
 def quantized_embed_layer_norm(
-    g: Context,
-    ids: Value,
-    segment_ids: Value | None,
-    words: Value,
-    positions: Value,
-    segments: Value | None,
-    gamma: Value,
-    beta: Value,
-    mask: Value | None,
-    words_scale: Value,
-    positions_scale: Value,
-    segments_scale: Value | None,
-    gamma_scale: Value,
-    beta_scale: Value,
-    words_zero_point: Value,
-    positions_zero_point: Value,
-    segments_zero_point: Value | None,
-    gamma_zero_point: Value,
-    beta_zero_point: Value,
-    *,
-    epsilon: float = 1e-12,
+    g: Context, ids: Value, segment_ids: Value | None, words: Value, positions: Value, segments: Value | None, gamma: Value,
+    beta: Value, mask: Value | None, words_scale: Value, positions_scale: Value, segments_scale: Value | None, gamma_scale: Value,
+    beta_scale: Value, words_zero_point: Value, positions_zero_point: Value, segments_zero_point: Value | None,
+    gamma_zero_point: Value, beta_zero_point: Value,
+    *, epsilon: float = 1e-12,
 ) -> list[Value | None]:
     third = None if segments is None or segments_scale is None else real(g, segments, segments_scale, segments_zero_point)
     results = embed_layer_norm(
@@ -94,15 +68,8 @@ def quantized_embed_layer_norm(
 
 @converts("WordConvEmbedding", domain=DOMAIN)
 def word_embedding(
-    g: Context,
-    words: Value,
-    weight: Value,
-    bias: Value,
-    table: Value,
-    *,
-    char_embedding_size: int | None = None,
-    conv_window_size: int | None = None,
-    embedding_size: int | None = None,
+    g: Context, words: Value, weight: Value, bias: Value, table: Value,
+    *, char_embedding_size: int | None = None, conv_window_size: int | None = None, embedding_size: int | None = None,
 ) -> Value:
     """Of words ``[N, L]`` of characters: the largest tanh of a convolution over windows that lie in the word, one at least.
 

@@ -19,17 +19,8 @@ from forge.ops.core.term import Term
 
 @converts("RotaryEmbedding", domain=DOMAIN)
 def rotary(
-    g: Context,
-    x: Value,
-    positions: Value,
-    cosines: Value,
-    sines: Value,
-    *,
-    interleaved: int = 0,
-    is_packed_batching: int = 0,
-    num_heads: int = 0,
-    rotary_embedding_dim: int = 0,
-    scale: float = 1.0,
+    g: Context, x: Value, positions: Value, cosines: Value, sines: Value,
+    *, interleaved: int = 0, is_packed_batching: int = 0, num_heads: int = 0, rotary_embedding_dim: int = 0, scale: float = 1.0,
 ) -> Value:
     """``x`` is ``[B, L, H * D]`` or ``[B, H, L, D]``; one position is that of the first element.
 
@@ -89,42 +80,15 @@ class _Places:
 
 @converts("GroupQueryAttention", domain=DOMAIN)
 def group_query_attention(
-    g: Context,
-    query: Value,
-    key: Value | None,
-    value: Value | None,
-    past_key: Value | None,
-    past_value: Value | None,
-    seqlens_k: Value,
-    total_sequence_length: Value,
-    cos_cache: Value | None = None,
-    sin_cache: Value | None = None,
-    position_ids: Value | None = None,
-    attention_bias: Value | None = None,
-    head_sink: Value | None = None,
-    k_scale: Value | None = None,
-    v_scale: Value | None = None,
-    q_norm_weight: Value | None = None,
-    k_norm_weight: Value | None = None,
-    query_seqlens: Value | None = None,
-    *,
-    causal: int = 1,
-    do_rotary: int = 0,
-    k_norm_epsilon: float | None = None,
-    k_quant_type: str = "NONE",
-    kv_cache_bit_width: int = 0,
-    kv_num_heads: int,
-    local_window_size: int = -1,
-    num_heads: int,
-    q_norm_epsilon: float | None = None,
-    qk_norm_epsilon: float = 1e-6,
-    qk_output: int = 0,
-    rotary_interleaved: int = 0,
-    scale: float = 0.0,
-    sliding_window_cache: int = 0,
-    smooth_softmax: int = -1,
-    softcap: float = 0.0,
-    v_quant_type: str = "NONE",
+    g: Context, query: Value, key: Value | None, value: Value | None, past_key: Value | None, past_value: Value | None,
+    seqlens_k: Value, total_sequence_length: Value, cos_cache: Value | None = None, sin_cache: Value | None = None,
+    position_ids: Value | None = None, attention_bias: Value | None = None, head_sink: Value | None = None,
+    k_scale: Value | None = None, v_scale: Value | None = None, q_norm_weight: Value | None = None,
+    k_norm_weight: Value | None = None, query_seqlens: Value | None = None,
+    *, causal: int = 1, do_rotary: int = 0, k_norm_epsilon: float | None = None, k_quant_type: str = "NONE",
+    kv_cache_bit_width: int = 0, kv_num_heads: int, local_window_size: int = -1, num_heads: int,
+    q_norm_epsilon: float | None = None, qk_norm_epsilon: float = 1e-6, qk_output: int = 0, rotary_interleaved: int = 0,
+    scale: float = 0.0, sliding_window_cache: int = 0, smooth_softmax: int = -1, softcap: float = 0.0, v_quant_type: str = "NONE",
 ) -> list[Value | None]:
     """Query i of a batch stands at position ``seqlens_k + 1 - L + i``, in a first call at i; it sees keys up to that position.
 
@@ -151,14 +115,7 @@ def group_query_attention(
 
 
 def _check_options(
-    g: Context,
-    k_quant_type: str,
-    v_quant_type: str,
-    bits: int,
-    sliding: int,
-    qk_output: int,
-    causal: int,
-    k_scale: Value | None,
+    g: Context, k_quant_type: str, v_quant_type: str, bits: int, sliding: int, qk_output: int, causal: int, k_scale: Value | None,
     v_scale: Value | None,
 ) -> None:
     if (k_quant_type, v_quant_type) != ("NONE", "NONE") or bits or k_scale is not None or v_scale is not None:
@@ -206,12 +163,7 @@ def _normed(g: Context, x: Value, weight: Value | None, epsilon: float) -> Value
 
 
 def _rotated(
-    g: Context,
-    heads: list[Value],
-    places: _Places,
-    cosines: Value | None,
-    sines: Value | None,
-    positions: Value | None,
+    g: Context, heads: list[Value], places: _Places, cosines: Value | None, sines: Value | None, positions: Value | None,
     interleaved: bool,
 ) -> list[Value]:
     """Query and key turned by their positions."""
@@ -270,17 +222,8 @@ def _sink(g: Context, head_sink: Value | None, smooth: int, num_heads: int) -> V
 
 
 def _attended(
-    g: Context,
-    query: Value,
-    key: Value,
-    value: Value,
-    places: _Places,
-    bias: Value | None,
-    sink: Value | None,
-    *,
-    scale: float | None,
-    softcap: float,
-    window: int,
+    g: Context, query: Value, key: Value, value: Value, places: _Places, bias: Value | None, sink: Value | None,
+    *, scale: float | None, softcap: float, window: int,
 ) -> Value:
     """A sink is a key of zeros in front of all, which the mask gives its score; so positions and windows go into the mask."""
     left = window - 1 if window > 0 else -1

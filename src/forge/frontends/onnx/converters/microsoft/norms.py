@@ -41,14 +41,8 @@ def _inverse_root(g: Context, x: Value, axes: tuple[int, ...], epsilon: float) -
 
 @converts("SkipLayerNormalization", domain=DOMAIN)
 def skip_layer_norm(
-    g: Context,
-    x: Value,
-    skip: Value,
-    gamma: Value,
-    beta: Value | None = None,
-    bias: Value | None = None,
-    *,
-    epsilon: float = 1e-12,
+    g: Context, x: Value, skip: Value, gamma: Value, beta: Value | None = None, bias: Value | None = None,
+    *, epsilon: float = 1e-12,
 ) -> list[Value | None]:
     """The layer norm of ``x + skip + bias``, its statistics, and the sum."""
     total = _sum(g, x, skip, bias)
@@ -80,15 +74,8 @@ def _sum(g: Context, x: Value, skip: Value, bias: Value | None) -> Value:
 
 @converts("GroupNorm", domain=DOMAIN)
 def group_norm(
-    g: Context,
-    x: Value,
-    gamma: Value,
-    beta: Value,
-    *,
-    activation: int,
-    channels_last: int = 1,
-    epsilon: float = 1e-5,
-    groups: int,
+    g: Context, x: Value, gamma: Value, beta: Value,
+    *, activation: int, channels_last: int = 1, epsilon: float = 1e-5, groups: int,
 ) -> Value:
     """``activation`` 1 is SiLU behind the norm."""
     if activation not in (0, 1):
@@ -101,17 +88,8 @@ def group_norm(
 
 @converts("SkipGroupNorm", domain=DOMAIN)
 def skip_group_norm(
-    g: Context,
-    x: Value,
-    gamma: Value,
-    beta: Value,
-    skip: Value,
-    bias: Value | None = None,
-    *,
-    activation: int,
-    channels_last: int = 1,
-    epsilon: float = 1e-5,
-    groups: int,
+    g: Context, x: Value, gamma: Value, beta: Value, skip: Value, bias: Value | None = None,
+    *, activation: int, channels_last: int = 1, epsilon: float = 1e-5, groups: int,
 ) -> list[Value]:
     """The group norm of ``x + skip + bias``, and the sum. A skip of rank 2 is one number for each image and channel."""
     if skip.rank == 2:

@@ -38,20 +38,9 @@ def unpacked(g: Context, packed: Value, bits: int, low_first: bool = True) -> Va
 
 @converts("MatMulNBits", domain=DOMAIN)
 def matmul_of_few_bits(
-    g: Context,
-    x: Value,
-    weight: Value,
-    scales: Value,
-    zero_points: Value | None = None,
-    group_index: Value | None = None,
+    g: Context, x: Value, weight: Value, scales: Value, zero_points: Value | None = None, group_index: Value | None = None,
     bias: Value | None = None,
-    *,
-    K: int,  # noqa: N803
-    N: int,  # noqa: N803
-    accuracy_level: int = 0,
-    bits: int = 4,
-    block_size: int,
-    weight_prepacked: int = 0,
+    *, K: int, N: int, accuracy_level: int = 0, bits: int = 4, block_size: int, weight_prepacked: int = 0,  # noqa: N803
 ) -> Value:
     """``x @ ((codes - zero_points) * scales)^T``. Products are of the operands' type, which is as accurate as any
     ``accuracy_level`` asks for; onnxruntime rounds ``x`` to eight bits at level 4.
@@ -109,17 +98,8 @@ def _cut(g: Context, x: Value, size: Dim) -> Value:
 
 @converts("MatMulBnb4", domain=DOMAIN)
 def matmul_of_table(
-    g: Context,
-    x: Value,
-    weight: Value,
-    absmax: Value,
-    *,
-    K: int,  # noqa: N803
-    N: int,  # noqa: N803
-    block_size: int,
-    quant_type: int,
-    training_mode: int = 0,
-    transB: int = 1,  # noqa: N803
+    g: Context, x: Value, weight: Value, absmax: Value,
+    *, K: int, N: int, block_size: int, quant_type: int, training_mode: int = 0, transB: int = 1,  # noqa: N803
 ) -> Value:
     """``x @ w^T``: codes of four bits, high ones first, stand for numbers of a table; blocks go over the ends of rows."""
     if quant_type not in (0, 1):
@@ -137,16 +117,8 @@ def matmul_of_table(
 
 @converts("GatherBlockQuantized", domain=DOMAIN)
 def gather_of_blocks(
-    g: Context,
-    data: Value,
-    indices: Value,
-    scales: Value,
-    zero_points: Value | None = None,
-    *,
-    bits: int = 4,
-    block_size: int = 128,
-    gather_axis: int = 0,
-    quantize_axis: int = 1,
+    g: Context, data: Value, indices: Value, scales: Value, zero_points: Value | None = None,
+    *, bits: int = 4, block_size: int = 128, gather_axis: int = 0, quantize_axis: int = 1,
 ) -> Value:
     """Rows of a table of codes, as real numbers. Codes of four bits lie in pairs along the last axis, the low one first."""
     if data.dtype != "uint8" or bits not in (4, 8):

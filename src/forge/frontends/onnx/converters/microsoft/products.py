@@ -11,15 +11,8 @@ from forge.frontends.onnx.registry import converts
 
 @converts("FusedMatMul", domain=DOMAIN)
 def fused_matmul(
-    g: Context,
-    a: Value,
-    b: Value,
-    *,
-    alpha: float = 1.0,
-    transA: int = 0,  # noqa: N803
-    transB: int = 0,  # noqa: N803
-    transBatchA: int = 0,  # noqa: N803
-    transBatchB: int = 0,  # noqa: N803
+    g: Context, a: Value, b: Value,
+    *, alpha: float = 1.0, transA: int = 0, transB: int = 0, transBatchA: int = 0, transBatchB: int = 0,  # noqa: N803
 ) -> Value:
     """``alpha * a @ b``. ``transBatch``: the first axis stands where the rows should; vectors are never transposed."""
     left = _oriented(g, a, bool(transA), bool(transBatchA))
@@ -43,33 +36,17 @@ def _oriented(g: Context, x: Value, swapped: bool, batch_first: bool) -> Value:
 
 @converts("TransposeMatMul", domain=DOMAIN)
 def transpose_matmul(
-    g: Context,
-    a: Value,
-    b: Value,
-    *,
-    alpha: float = 1.0,
-    transA: int = 0,  # noqa: N803
-    transB: int = 0,  # noqa: N803
+    g: Context, a: Value, b: Value, *, alpha: float = 1.0, transA: int = 0, transB: int = 0  # noqa: N803
 ) -> Value:
     return fused_matmul(g, a, b, alpha=alpha, transA=transA, transB=transB)
 
 
 @converts("FusedMatMulActivation", domain=DOMAIN)
 def fused_matmul_activation(
-    g: Context,
-    a: Value,
-    b: Value,
-    *,
-    activation: str,
-    activation_alpha: float | None = None,
-    activation_axis: int | None = None,
-    activation_beta: float | None = None,
-    activation_gamma: float | None = None,
-    alpha: float = 1.0,
-    transA: int = 0,  # noqa: N803
-    transB: int = 0,  # noqa: N803
-    transBatchA: int = 0,  # noqa: N803
-    transBatchB: int = 0,  # noqa: N803
+    g: Context, a: Value, b: Value,
+    *, activation: str, activation_alpha: float | None = None, activation_axis: int | None = None,
+    activation_beta: float | None = None, activation_gamma: float | None = None, alpha: float = 1.0,
+    transA: int = 0, transB: int = 0, transBatchA: int = 0, transBatchB: int = 0,  # noqa: N803
 ) -> Value:
     product = fused_matmul(
         g, a, b, alpha=alpha, transA=transA, transB=transB, transBatchA=transBatchA, transBatchB=transBatchB
@@ -86,19 +63,9 @@ def _given(*parameters: float | None) -> list[float]:
 
 @converts("FusedGemm", domain=DOMAIN)
 def fused_gemm(
-    g: Context,
-    a: Value,
-    b: Value,
-    c: Value | None = None,
-    *,
-    activation: str | None = None,
-    activation_alpha: float | None = None,
-    activation_beta: float | None = None,
-    activation_gamma: float | None = None,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    transA: int = 0,  # noqa: N803
-    transB: int = 0,  # noqa: N803
+    g: Context, a: Value, b: Value, c: Value | None = None,
+    *, activation: str | None = None, activation_alpha: float | None = None, activation_beta: float | None = None,
+    activation_gamma: float | None = None, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0,  # noqa: N803
 ) -> Value:
     total = contraction.gemm(g, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
     return activated(g, total, activation, _given(activation_alpha, activation_beta, activation_gamma))

@@ -41,15 +41,8 @@ def dequantize_linear(g: Context, x: Value, scale: Value, zero_point: Value | No
 
 @converts("QLinearAdd", domain=DOMAIN)
 def add(
-    g: Context,
-    a: Value,
-    a_scale: Value,
-    a_zero_point: Value | None,
-    b: Value,
-    b_scale: Value,
-    b_zero_point: Value | None,
-    c_scale: Value,
-    c_zero_point: Value | None = None,
+    g: Context, a: Value, a_scale: Value, a_zero_point: Value | None, b: Value, b_scale: Value, b_zero_point: Value | None,
+    c_scale: Value, c_zero_point: Value | None = None,
 ) -> Value:
     total = g.call("add", real(g, a, a_scale, a_zero_point), real(g, b, b_scale, b_zero_point))
     return rounded(g, total, c_scale, c_zero_point, a.dtype)
@@ -57,15 +50,8 @@ def add(
 
 @converts("QLinearMul", domain=DOMAIN)
 def multiply(
-    g: Context,
-    a: Value,
-    a_scale: Value,
-    a_zero_point: Value | None,
-    b: Value,
-    b_scale: Value,
-    b_zero_point: Value | None,
-    c_scale: Value,
-    c_zero_point: Value | None = None,
+    g: Context, a: Value, a_scale: Value, a_zero_point: Value | None, b: Value, b_scale: Value, b_zero_point: Value | None,
+    c_scale: Value, c_zero_point: Value | None = None,
 ) -> Value:
     """The product of integers is exact; it is scaled once."""
     product = g.call("multiply", quantized.centred(g, a, a_zero_point), quantized.centred(g, b, b_zero_point))
@@ -82,14 +68,8 @@ def multiply_integers(
 
 @converts("QLinearLeakyRelu", domain=DOMAIN)
 def leaky_relu(
-    g: Context,
-    x: Value,
-    x_scale: Value,
-    x_zero_point: Value | None,
-    y_scale: Value,
-    y_zero_point: Value | None = None,
-    *,
-    alpha: float = 0.01,
+    g: Context, x: Value, x_scale: Value, x_zero_point: Value | None, y_scale: Value, y_zero_point: Value | None = None,
+    *, alpha: float = 0.01,
 ) -> Value:
     result = g.call("nn.leaky_relu", real(g, x, x_scale, x_zero_point), alpha=alpha)
     return rounded(g, result, y_scale, y_zero_point, x.dtype)
@@ -104,15 +84,8 @@ def sigmoid(
 
 @converts("QLinearSoftmax", domain=DOMAIN)
 def softmax(
-    g: Context,
-    x: Value,
-    x_scale: Value,
-    x_zero_point: Value | None,
-    y_scale: Value,
-    y_zero_point: Value,
-    *,
-    axis: int = -1,
-    opset: int,
+    g: Context, x: Value, x_scale: Value, x_zero_point: Value | None, y_scale: Value, y_zero_point: Value,
+    *, axis: int = -1, opset: int,
 ) -> Value:
     """Before opset 13, over all axes from ``axis`` on together."""
     data = real(g, x, x_scale, x_zero_point)
@@ -122,14 +95,7 @@ def softmax(
 
 @converts("QLinearGlobalAveragePool", domain=DOMAIN)
 def global_average_pool(
-    g: Context,
-    x: Value,
-    x_scale: Value,
-    x_zero_point: Value,
-    y_scale: Value,
-    y_zero_point: Value,
-    *,
-    channels_last: int = 0,
+    g: Context, x: Value, x_scale: Value, x_zero_point: Value, y_scale: Value, y_zero_point: Value, *, channels_last: int = 0
 ) -> Value:
     data = real(g, channels_first(g, x) if channels_last else x, x_scale, x_zero_point)
     result = rounded(g, windows.global_pool(g, data, "avg"), y_scale, y_zero_point, x.dtype)
@@ -153,15 +119,8 @@ def average_pool(
 
 @converts("QLinearReduceMean", domain=DOMAIN)
 def reduce_mean(
-    g: Context,
-    x: Value,
-    x_scale: Value,
-    x_zero_point: Value | None,
-    y_scale: Value,
-    y_zero_point: Value | None = None,
-    *,
-    axes: Ints,
-    keepdims: int,
+    g: Context, x: Value, x_scale: Value, x_zero_point: Value | None, y_scale: Value, y_zero_point: Value | None = None,
+    *, axes: Ints, keepdims: int,
 ) -> Value:
     mean = g.call("mean", real(g, x, x_scale, x_zero_point), axis=tuple(axes), keepdims=bool(keepdims))
     return rounded(g, mean, y_scale, y_zero_point, x.dtype)
@@ -186,16 +145,8 @@ def concat(g: Context, y_scale: Value, y_zero_point: Value, *parts: Value, axis:
 
 @converts("QLinearWhere", domain=DOMAIN)
 def where(
-    g: Context,
-    condition: Value,
-    x: Value,
-    x_scale: Value,
-    x_zero_point: Value,
-    y: Value,
-    y_scale: Value,
-    y_zero_point: Value,
-    z_scale: Value,
-    z_zero_point: Value,
+    g: Context, condition: Value, x: Value, x_scale: Value, x_zero_point: Value, y: Value, y_scale: Value, y_zero_point: Value,
+    z_scale: Value, z_zero_point: Value,
 ) -> Value:
     chosen = g.call("where", condition, real(g, x, x_scale, x_zero_point), real(g, y, y_scale, y_zero_point))
     return rounded(g, chosen, z_scale, z_zero_point, x.dtype)

@@ -38,14 +38,8 @@ def _factor(g: Context, scales: Sequence[Value]) -> Value:
 
 @converts("MatMulIntegerToFloat", domain=DOMAIN)
 def matmul_integer_to_float(
-    g: Context,
-    a: Value,
-    b: Value,
-    a_scale: Value,
-    b_scale: Value,
-    a_zero_point: Value | None = None,
-    b_zero_point: Value | None = None,
-    bias: Value | None = None,
+    g: Context, a: Value, b: Value, a_scale: Value, b_scale: Value, a_zero_point: Value | None = None,
+    b_zero_point: Value | None = None, bias: Value | None = None,
 ) -> Value:
     """Scale and zero point of ``b`` are numbers, or one for each column."""
     total = matmul(g, quantized.centred(g, a, a_zero_point), quantized.centred(g, b, b_zero_point))
@@ -75,20 +69,9 @@ def _rounded_by_range(g: Context, x: Value) -> tuple[Value, Value, Value]:
 
 @converts("QGemm", domain=DOMAIN)
 def gemm(
-    g: Context,
-    a: Value,
-    a_scale: Value,
-    a_zero_point: Value,
-    b: Value,
-    b_scale: Value,
-    b_zero_point: Value,
-    c: Value | None = None,
-    y_scale: Value | None = None,
-    y_zero_point: Value | None = None,
-    *,
-    alpha: float = 1.0,
-    transA: int = 0,  # noqa: N803
-    transB: int = 0,  # noqa: N803
+    g: Context, a: Value, a_scale: Value, a_zero_point: Value, b: Value, b_scale: Value, b_zero_point: Value,
+    c: Value | None = None, y_scale: Value | None = None, y_zero_point: Value | None = None,
+    *, alpha: float = 1.0, transA: int = 0, transB: int = 0,  # noqa: N803
 ) -> Value:
     """``alpha * (a @ b + c)``; without y_scale the result is real."""
     if a.rank != 2 or b.rank != 2:
@@ -125,23 +108,10 @@ def conv(
 
 @converts("QAttention", domain=DOMAIN)
 def attention(
-    g: Context,
-    x: Value,
-    weights: Value,
-    bias: Value,
-    x_scale: Value,
-    weights_scale: Value,
-    mask_index: Value | None = None,
-    x_zero_point: Value | None = None,
-    weights_zero_point: Value | None = None,
-    past: Value | None = None,
-    *,
-    do_rotary: int = 0,
-    mask_filter_value: float = HIDDEN,
-    num_heads: int,
-    past_present_share_buffer: int = 0,
-    scale: float = 0.0,
-    unidirectional: int = 0,
+    g: Context, x: Value, weights: Value, bias: Value, x_scale: Value, weights_scale: Value, mask_index: Value | None = None,
+    x_zero_point: Value | None = None, weights_zero_point: Value | None = None, past: Value | None = None,
+    *, do_rotary: int = 0, mask_filter_value: float = HIDDEN, num_heads: int, past_present_share_buffer: int = 0,
+    scale: float = 0.0, unidirectional: int = 0,
 ) -> list[Value]:
     """Attention behind a projection of integers; scores and probabilities are real."""
     check_options(g, do_rotary, past_present_share_buffer)

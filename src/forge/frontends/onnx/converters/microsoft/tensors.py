@@ -65,14 +65,8 @@ def grid_sample(
 
 @converts("CropAndResize", domain=DOMAIN)
 def crop_and_resize(
-    g: Context,
-    x: Value,
-    rois: Value,
-    batch_indices: Value,
-    crop_size: Value,
-    *,
-    extrapolation_value: float = 0.0,
-    mode: str = "bilinear",
+    g: Context, x: Value, rois: Value, batch_indices: Value, crop_size: Value,
+    *, extrapolation_value: float = 0.0, mode: str = "bilinear",
 ) -> Value:
     if mode not in ("bilinear", "nearest"):
         raise g.invalid(f"attribute 'mode': got {mode!r}; expected 'bilinear' or 'nearest'")
