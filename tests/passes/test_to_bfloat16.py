@@ -74,6 +74,15 @@ def test_constants_that_count_stay_float32(node: str, follows: bool) -> None:
     assert len(narrow(graph)) == (2 if follows else 0 if wide_scores else 1)
 
 
+def test_what_is_only_cast_for_a_contraction_draws_nothing_along() -> None:
+    graph = parse("""def @main(%x: Tensor[(3, 5), float32]) {
+      %0 = nn.dense(%x, meta[relay.Constant][0]);
+      (nn.softmax(%0), nn.dense(%0, meta[relay.Constant][0]), nn.relu(%0))
+    }""", [weights(5, 5)])
+    assert check(to_bfloat16.run, graph, tolerance=ROUNDED) == 2
+    assert graph.find("nn.relu").dtype == "float32"
+
+
 @pytest.mark.parametrize(("target", "rank"), [(DOTS, 7), (AVX512, 6), (AVX2, 6)])
 def test_convolutions_are_packed_in_pairs_where_the_target_multiplies_them(target: Target, rank: int) -> None:
     graph = parse("""def @main(%x: Tensor[(1, 20, 8, 8), bfloat16]) { nn.conv2d(%x, meta[relay.Constant][0]) }""",

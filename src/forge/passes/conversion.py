@@ -19,7 +19,8 @@ from forge.passes.rewriting import before, live_nodes, remove_unused
 class Conversion(ABC):
     """One graph on its way. ``new`` and ``old`` hold the values that exist in a form, by the original value.
 
-    ``builder`` inserts before the node that is visited.
+    ``copied`` are the original values whose new form is converted from the old one. ``builder`` inserts before the node that is
+    visited.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -27,6 +28,7 @@ class Conversion(ABC):
         self.builder = Builder(graph)
         self.new: dict[Value, Value] = {}
         self.old: dict[Value, Value] = {}
+        self.copied: set[Value] = set()
 
     @abstractmethod
     def convert(self, node: Node) -> bool:
@@ -58,6 +60,7 @@ class Conversion(ABC):
         """``value`` in the new form."""
         if value not in self.new:
             self.new[value] = self.to_new(self.old.setdefault(value, value))
+            self.copied.add(value)
         return self.new[value]
 
     def usual(self, value: Value) -> Value:
@@ -65,6 +68,10 @@ class Conversion(ABC):
         if value not in self.old:
             self.old[value] = self.to_old(self.new[value], value) if value in self.new else value
         return self.old[value]
+
+    def is_new(self, value: Value) -> bool:
+        """Whether the node that computes ``value`` gives it in the new form."""
+        return value in self.new and value not in self.copied
 
     def _read_old(self, node: Node) -> None:
         for position, value in enumerate(node.operands):

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import dtypes
-from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Node, Value, clone_node
+from forge.ir.nodes import Graph, Node, Value
 from forge.ir.op import Precision
 from forge.ir.types import TensorType
 from forge.passes.base import PassContext
+from forge.passes.conversion import Conversion
 from forge.passes.rewriting import on_all_graphs
 
 SCALING = frozenset({"multiply", "divide"})
@@ -51,83 +51,43 @@ def run(graph: Graph, context: PassContext) -> int:
 
 def convert(graph: Graph, narrow: NarrowType) -> int:
     """Returns the number of nodes that compute in the narrow type now."""
-    return on_all_graphs(graph, lambda g: _Converter(g, narrow).run())
+    return on_all_graphs(graph, lambda g: _Narrowing(g, narrow).run())
 
 
-class _Converter:
-    """Builds one graph anew: ``mapped`` holds the new value of each old one, of the old dtype or the narrow one."""
+class _Narrowing(Conversion):
+    """Values of float32 in a narrow type."""
 
     def __init__(self, graph: Graph, narrow: NarrowType) -> None:
-        self.graph = graph
+        super().__init__(graph)
         self.narrow = narrow
-        self.fresh = Graph(graph.inputs, graph.name)
-        self.builder = Builder(self.fresh)
-        self.mapped: dict[Value, Value] = {v: v for v in graph.inputs}
-        self.casts: dict[tuple[Value, str], Value] = {}
-        self.converted = 0
 
-    def run(self) -> int:
-        for value in self.graph.inputs:
-            value.uses.clear()
-        for node in self.graph.nodes:
-            self.builder.location = node.location
-            self._convert(node)
-        outputs = [self._output(v) for v in self.graph.outputs]
-        self.graph.nodes, self.graph.outputs = self.fresh.nodes, outputs
-        return self.converted
-
-    def _convert(self, node: Node) -> None:
-        if not self._is_half(node):
-            operands = {v: self._as(self.mapped[v], v) for v in node.operands if v is not None}
-            self.fresh.insert(clone_node(node, operands))
-            self.mapped.update({v: operands[v] for v in node.results})
-            return
-        operands_now = [None if v is None else self._half(self.mapped[v]) for v in node.operands]
-        names = [v.name for v in node.results]
-        attributes = node.attributes
-        if self.narrow.wide(node):
-            attributes = {**attributes, "out_dtype": "float32"}
-        new = self.builder.node(node.op_def, operands_now, attributes, name=node.name, result_names=names)
-        self.mapped.update(zip(node.results, new.results))
-        self.converted += 1
-
-    def _is_half(self, node: Node) -> bool:
-        floats = [v for v in node.operands if v is not None and _is_float32(v)]
-        computed = [v for v in floats if v.constant is None]
-        precision, narrow = node.op_def.precision, self.narrow
-        if not computed or not narrow.fits(node):
+    def convert(self, node: Node) -> bool:
+        if not self._narrows(node):
             return False
-        follows = precision in narrow.follow and all(self.mapped[v].dtype == narrow.dtype for v in computed)
+        operands = [v if v is None else self.converted(v) if _is_float32(v) else self.usual(v) for v in node.operands]
+        attributes = {**node.attributes, **({"out_dtype": "float32"} if self.narrow.wide(node) else {})}
+        names = [v.name for v in node.results]
+        new = self.builder.node(node.op_def, operands, attributes, name=node.name, result_names=names)
+        for old, value in zip(node.results, new.results):
+            (self.old if value.dtype == old.dtype else self.new)[old] = value
+        return True
+
+    def _narrows(self, node: Node) -> bool:
+        computed = [v for v in node.operands if v is not None and _is_float32(v) and v.constant is None]
+        if not computed or not self.narrow.fits(node):
+            return False
+        precision = node.op_def.precision
+        follows = precision in self.narrow.follow and all(self.is_new(v) for v in computed)
         return follows or precision is Precision.NARROWS
 
-    def _half(self, value: Value) -> Value:
-        return self._cast(value, self.narrow.dtype) if _is_float32(value) else value
-
-    def _as(self, value: Value, original: Value) -> Value:
-        """``value`` in the dtype that ``original`` has."""
-        if not isinstance(original.type, TensorType) or value.dtype == original.dtype:
-            return value
-        return self._cast(value, original.dtype)
-
-    def _output(self, value: Value) -> Value:
-        """The output in its old dtype, under its old name."""
-        new = self._as(self.mapped[value], value)
-        if new is not self.mapped[value]:
-            new.name, self.mapped[value].name = value.name, ""
-        return new
-
-    def _cast(self, value: Value, dtype: str) -> Value:
-        key = (value, dtype)
-        if key not in self.casts:
-            self.casts[key] = self._constant(value, dtype) or self.builder.call("cast", value, dtype=dtype)
-        return self.casts[key]
-
-
-    def _constant(self, value: Value, dtype: str) -> Value | None:
-        """A constant rounded at once: later passes pack it."""
+    def to_new(self, value: Value) -> Value:
+        """A constant is rounded at once: later passes pack it."""
         if value.constant is None:
-            return None
-        return self.builder.constant(value.constant.astype(dtypes.numpy_dtype(dtype)), name=value.name)
+            return self.builder.call("cast", value, dtype=self.narrow.dtype)
+        return self.builder.constant(value.constant.astype(dtypes.numpy_dtype(self.narrow.dtype)), name=value.name)
+
+    def to_old(self, value: Value, original: Value) -> Value:
+        return self.builder.call("cast", value, dtype=original.dtype)
 
 
 def _is_float32(value: Value) -> bool:
