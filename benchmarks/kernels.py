@@ -13,15 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import forge.kernels
-from forge.codegen.testing import aligned, build
 from forge.driver import peaks
 from forge.kernels.choose import dense_panel
-from forge.kernels.testing import Case, Spec
 from forge.target import Target
 from forge.target.blocking import channel_block
-
-assert forge.kernels.FAMILIES
+from tests.codegen.compiled import aligned, build
+from tests.kernels.case import Case, Spec
 
 
 @dataclass(frozen=True)

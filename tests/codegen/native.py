@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes
-from forge.codegen.testing import build
 from forge.target import Target
 from forge.target.features import host_features
 from forge.tir import expr as tir
 from forge.tir import stmt
 from forge.tir.expr import Buffer, Expr
+from tests.codegen.compiled import build
 from tests.tir import interp
 
 Array = np.ndarray[Any, Any]

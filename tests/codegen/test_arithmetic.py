@@ -140,9 +140,9 @@ def test_bit_intrinsics(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("target", LEVELS)
 @pytest.mark.parametrize("lanes", [1, 2, 3, 4, 8, 16, 32])
 def test_dot_product_of_bytes_is_exact(lanes: int, target: str) -> None:
-    from forge.codegen.testing import build
     from forge.tir import stmt
     from forge.tir.expr import Buffer
+    from tests.codegen.compiled import build
 
     c, a, b = Buffer("c", "int32", ()), Buffer("a", "uint8", ()), Buffer("b", "int8", ())
     indices = tir.ramp(0, 1, lanes), tir.ramp(0, 1, 4 * lanes)
@@ -160,9 +160,9 @@ def test_dot_product_of_bytes_is_exact(lanes: int, target: str) -> None:
 @pytest.mark.parametrize("target", LEVELS)
 @pytest.mark.parametrize("lanes", [1, 3, 4, 8, 16])
 def test_dot_product_of_pairs_of_bfloat16(lanes: int, target: str) -> None:
-    from forge.codegen.testing import build
     from forge.tir import stmt
     from forge.tir.expr import Buffer
+    from tests.codegen.compiled import build
     from tests.tir import interp
 
     c, a, b = Buffer("c", "float32", ()), Buffer("a", "bfloat16", ()), Buffer("b", "bfloat16", ())
@@ -184,9 +184,9 @@ def test_dot_product_of_pairs_of_bfloat16(lanes: int, target: str) -> None:
 
 @pytest.mark.parametrize("target", LEVELS)
 def test_bits_of_narrow_floats_pass_unchanged(target: str) -> None:
-    from forge.codegen.testing import build
     from forge.tir import stmt
     from forge.tir.expr import Buffer
+    from tests.codegen.compiled import build
 
     x, y = Buffer("x", "bfloat16", ()), Buffer("y", "uint16", ())
     place = tir.ramp(0, 1, 16)
@@ -200,9 +200,9 @@ def test_bits_of_narrow_floats_pass_unchanged(target: str) -> None:
 
 @pytest.mark.parametrize("target", LEVELS)
 def test_unrounded_numbers_are_rounded_where_they_are_stored(target: str) -> None:
-    from forge.codegen.testing import build
     from forge.tir import stmt
     from forge.tir.expr import Buffer
+    from tests.codegen.compiled import build
 
     x, y = Buffer("x", "float32", ()), Buffer("y", "bfloat16", ())
     place = tir.ramp(0, 1, 16)
@@ -223,9 +223,9 @@ def test_unrounded_numbers_are_rounded_where_they_are_stored(target: str) -> Non
 @pytest.mark.parametrize("lanes", [2, 3, 8, 13, 16])
 @pytest.mark.parametrize("name", ["reduce_add", "reduce_mul", "reduce_max", "reduce_min"])
 def test_horizontal_reductions(name: str, lanes: int) -> None:
-    from forge.codegen.testing import build
     from forge.tir import stmt
     from forge.tir.expr import Buffer
+    from tests.codegen.compiled import build
     from tests.tir import interp
 
     x, y = Buffer("x", "float32", ()), Buffer("y", "float32", ())

@@ -213,7 +213,7 @@ class Model(ctypes.Structure):
 
 
 def run_model(model: Model, weights: int) -> list[float]:
-    from forge.codegen.testing import aligned, serial_host
+    from tests.codegen.compiled import aligned, serial_host
 
     x, y, arena = np.arange(6, dtype=np.float32), np.zeros(6, np.float32), aligned((128,), "uint8")
     symbols = (ctypes.c_int64 * 1)(6)

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from forge.codegen.module import emit_module
-from forge.codegen.testing import aligned, build, serial_host
 from forge.errors import CompileError, TargetError
 from forge.target import Target
 from forge.tir import expr as tir
 from forge.tir import stmt
 from forge.tir.expr import Buffer, Expr, Var
+from tests.codegen import compiled
+from tests.codegen.compiled import aligned, build, serial_host
 from tests.codegen.native import LEVELS, Array, GuardedPage, assert_identical
 from tests.tir import interp
 
@@ -67,10 +68,8 @@ def test_parallel_loops_cover_their_range(chunks: int) -> None:
 def test_a_status_of_the_host_ends_the_kernel() -> None:
     import ctypes
 
-    from forge.codegen import testing
-
     host = serial_host()
-    failing = testing._PARALLEL_FOR(lambda *_: 5)
+    failing = compiled._PARALLEL_FOR(lambda *_: 5)
     host.parallel_for = failing
     function = stmt.Function("fails", (X, Y), (n,), stmt.loop(i, n, stmt.store(Y, i, tir.load(X, i)), "parallel"))
     with pytest.raises(CompileError, match="status 5"):

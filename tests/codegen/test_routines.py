@@ -8,7 +8,6 @@ import pytest
 from forge.codegen.compile import compile_modules
 from forge.codegen.jit import JitLibrary, routines
 from forge.codegen.module import emit_module
-from forge.codegen.testing import build
 from forge.errors import CompileError
 from forge.target import Target
 from forge.tir import expr as E
@@ -17,6 +16,7 @@ from forge.tir.expr import Buffer
 from forge.tir.printer import print_function
 from forge.tir.stmt import CallRoutine, Function, Stmt, loop, seq, store
 from forge_runtime import include_directory, routine_addresses
+from tests.codegen.compiled import build
 
 DATA, OUT = Buffer("data", "string", (E.const(2),), writable=False), Buffer("out", "bool", (E.const(2),))
 N = E.var("n")

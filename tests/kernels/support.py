@@ -8,10 +8,10 @@ import mmap
 import numpy as np
 
 from forge import dtypes
-from forge.codegen.testing import build
-from forge.kernels.testing import Case
 from forge.target import Target
 from forge.target.features import host_features
+from tests.codegen.compiled import build
+from tests.kernels.case import Case
 
 TARGETS = ("llvm", "llvm -mcpu=x86-64-v3 -num-cores=2", "llvm -mcpu=x86-64 -num-cores=3")
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from forge import dtypes
-from forge.codegen.testing import build
-from forge.kernels.testing import Case, Spec
 from forge.ops.nn.fused_attention import FusedAttention, FusedAttentionAttrs
 from forge.tir import expr as E
+from tests.codegen.compiled import build
+from tests.kernels.case import Case, Spec
 from tests.kernels.support import assert_close, guarded, run, targets_here
 
 RNG = np.random.default_rng(5)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forge.codegen.testing import build
 from forge.errors import CompileError
 from forge.kernels.cpu import conv_plan
-from forge.kernels.testing import Case, Spec
 from forge.target import Target
 from forge.tir import expr as E
+from tests.codegen.compiled import build
+from tests.kernels.case import Case, Spec
 from tests.kernels.support import (
     assert_close,
     block_channels,

@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import forge.kernels
 from forge.errors import CompileError
 from forge.kernels.choose import dense_panel
-from forge.kernels.testing import Case, Spec
 from forge.target import Target
 from forge.tir import expr as E
+from tests.kernels.case import Case, Spec
 from tests.kernels.support import assert_close, guarded, pack_dense, run, targets_here
-
-assert forge.kernels.FAMILIES
 
 RNG = np.random.default_rng(3)
 
@@ -43,7 +40,7 @@ def test_matches_numpy(target: str, lead: tuple[int, ...], depth: int, units: in
 @pytest.mark.parametrize("target", targets_here())
 @pytest.mark.parametrize("depth", [37, 2999])
 def test_symbolic_rows(target: str, depth: int) -> None:
-    from forge.codegen.testing import build
+    from tests.codegen.compiled import build
     m, units = E.var("m"), 70
     panel = dense_panel(Target.parse(target), "float32", units)
     kernel = build(dense_case((m, depth), units, panel, symbols=(m,)).function(target), target)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from forge.errors import CompileError
-from forge.kernels.testing import Case, Spec
 from forge.target import Target
 from forge.tir import expr as E
+from tests.kernels.case import Case, Spec
 from tests.kernels.support import assert_close, block_channels, convolve, run, targets_here, unblock_channels
 
 RNG = np.random.default_rng(7)

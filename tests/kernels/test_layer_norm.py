@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import forge.kernels  # noqa: F401
-from forge.codegen.testing import build
-from forge.kernels.testing import Case, Spec
 from forge.tir import expr as E
+from tests.codegen.compiled import build
+from tests.kernels.case import Case, Spec
 from tests.kernels.support import guarded, run
 from tests.schedule.support import TARGETS
 

@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from forge.codegen.testing import build
 from forge.errors import CompileError
 from forge.kernels.cpu import matmul
-from forge.kernels.testing import Case, Spec
 from forge.loops.contract import Reader
 from forge.tir import expr as E
+from tests.codegen.compiled import build
+from tests.kernels.case import Case, Spec
 from tests.kernels.support import assert_close, guarded, run, targets_here
 
 RNG = np.random.default_rng(11)

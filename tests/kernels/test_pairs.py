@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from forge import dtypes
-from forge.codegen.testing import build
 from forge.kernels.choose import dense_panel
 from forge.kernels.cpu import matmul
-from forge.kernels.testing import Case, Spec
 from forge.ops.packed.pairs import paired
 from forge.target import Target
 from forge.tir import expr as E
+from tests.codegen.compiled import build
+from tests.kernels.case import Case, Spec
 from tests.kernels.support import (
     TARGETS,
     assert_close,

@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-import forge.kernels
 import forge.ops  # noqa: F401
 from forge import dtypes, te
-from forge.codegen.testing import build
 from forge.errors import CompileError
 from forge.ir.op import get_op
 from forge.kernels import FAMILIES
-from forge.kernels.testing import reader, writer
 from forge.loops.contract import KernelCall
 from forge.target import Target
 from forge.tir.expr import Buffer
+from tests.codegen.compiled import build
+from tests.kernels.case import reader, writer
 from tests.kernels.support import guarded
 from tests.schedule.support import TARGETS
 

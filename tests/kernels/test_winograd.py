@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from forge import dtypes
-from forge.codegen.testing import build
 from forge.errors import CompileError
 from forge.kernels.cpu import tiles
-from forge.kernels.testing import Case, Spec
 from forge.target import Target
 from forge.tir import expr as E
+from tests.codegen.compiled import build
+from tests.kernels.case import Case, Spec
 from tests.kernels.support import block_channels, convolve, guarded, run, targets_here, unblock_channels
 
 RNG = np.random.default_rng(13)

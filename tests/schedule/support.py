@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from forge import dtypes, schedule, te
-from forge.codegen.testing import build
-from forge.kernels.testing import reader, writer
 from forge.loops.contract import KernelCall
 from forge.target import Target
 from forge.te import Tensor
 from forge.tir.evaluate import evaluate
 from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.stmt import Function
+from tests.codegen.compiled import build
+from tests.kernels.case import reader, writer
 from tests.kernels.support import guarded, targets_here
 
 __all__ = ["TARGETS", "call_for", "compile_tensors", "function_for", "guarded", "run", "truth"]

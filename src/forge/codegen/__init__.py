@@ -5,7 +5,6 @@
     compile.compile_modules       IR text -> object code, in a pool of processes (worker)
     jit.JitLibrary                objects -> code in this process
     link.link_library             objects, weights, C runtime -> a shared library
-    testing.build                 one function -> a Python callable
 
 LLVM has no vectors of elementary functions on every CPU, and its conversions of narrow floats call library routines, so both are
 written here as loop IR (transcendental: exponential, powers, trigonometry, division; narrow) and expanded where they are used.

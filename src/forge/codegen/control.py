@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from forge.codegen import abi
+from forge.codegen.functions import FunctionEmitter
 from forge.tir import expr as tir
 from forge.tir import stmt
 from forge.tir.program import Control
-
-if TYPE_CHECKING:
-    from forge.codegen.functions import FunctionEmitter
 
 KINDS = (
     "if", "loop", "scan", "sequence_map", "sequence_construct", "sequence_insert", "sequence_erase", "sequence_at",

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from forge.codegen import abi, control
+from forge.codegen.functions import FunctionEmitter
 from forge.tir import stmt, visit
-
-if TYPE_CHECKING:
-    from forge.codegen.functions import FunctionEmitter
 
 LARGEST = float(1 << 46)
 """Bytes; larger requests are refused before their size could overflow."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import threading
@@ -14,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from forge import loops
-from forge.codegen.testing import aligned, build
+from forge.codegen.compile import compile_modules
+from forge.codegen.jit import JitLibrary
+from forge.codegen.module import emit_module, kernel_symbol
 from forge.loops import Accumulators, RegisterTile
 from forge.target import Target
 from forge.tir import expr as E
@@ -67,11 +70,12 @@ def best_seconds(run: Callable[[], object], repeat: int) -> float:
 
 
 def _flops(target: Target, threads: int, pool: ThreadPoolExecutor) -> float:
-    kernel = build(_multiply_adds(target, _STEPS), target)
-    arrays = [aligned((_ACCUMULATORS * target.lanes("float32"),)) for _ in range(threads)]
-    for array in arrays:
-        array[...] = 0.5
-    seconds = best_seconds(lambda: _at_once(pool, kernel, arrays), _REPEAT)
+    function = _multiply_adds(target, _STEPS)
+    symbol = kernel_symbol(function.name)
+    library = JitLibrary(compile_modules([(function.name, emit_module([function], target))], target), [symbol])
+    kernel = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(library.addresses[symbol])
+    arrays = [np.full(_ACCUMULATORS * target.lanes("float32"), 0.5, np.float32) for _ in range(threads)]
+    seconds = best_seconds(lambda: _at_once(pool, lambda array: kernel(array.ctypes.data, None), arrays), _REPEAT)
     return 2 * sum(a.size for a in arrays) * _STEPS / seconds
 
 

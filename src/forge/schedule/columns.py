@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from forge import dtypes
 from forge.loops import (
@@ -31,13 +30,11 @@ from forge.loops import (
     tree,
 )
 from forge.schedule.access import UNIT, pattern
+from forge.schedule.problem import Problem
 from forge.schedule.stages import Reduction
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.stmt import Allocate, Let, Stmt, loop, seq, store
-
-if TYPE_CHECKING:
-    from forge.schedule.reduction import Problem
 
 ROWS = 4
 """Rows that are read side by side: an accumulator is loaded and stored once for all of them."""

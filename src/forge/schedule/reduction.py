@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from forge.loops import (
     PARALLEL_WORK,
@@ -21,38 +20,29 @@ from forge.loops import (
     RegisterTile,
     Vectorizer,
     combine,
-    element_size,
     expression_cost,
     group_loop,
-    memory_sizes,
     nest,
     next_power_of_two,
     parallel_nest,
     product,
     statement_cost,
-    supports_masks,
     tree,
 )
 from forge.loops.contract import KernelCall
-from forge.schedule.access import INVARIANT, UNIT, Accesses, analyse, collapse, pattern, vector_cost
+from forge.schedule.access import INVARIANT, UNIT, analyse, pattern, vector_cost
 from forge.schedule.algebra import Algebra
 from forge.schedule.columns import reduce_columns
-from forge.schedule.guards import GuardedReads
 from forge.schedule.injective import serial_nest
-from forge.schedule.simplify import IndexSimplifier
+from forge.schedule.problem import Problem, prepare
 from forge.schedule.stages import Reduction
-from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
-from forge.tir.rewrite import Rewriter, map_expressions
-from forge.tir.stmt import Allocate, Evaluate, Let, Stmt, loop, seq, store
-from forge.tir.visit import free_variables, stores
+from forge.tir.rewrite import Rewriter
+from forge.tir.stmt import Allocate, Let, Stmt, loop, seq, store
 
 UNROLLED_STEPS = 9
 """Reductions of at most this many steps in all are written out."""
-
-LONG = 32
-"""Steps of a reduction beside which one store of its result does not matter."""
 
 INNER_ACCUMULATORS = 4
 OUTER_VECTORS = 4
@@ -61,39 +51,6 @@ MAX_ACCUMULATORS = 12
 CHUNKS = 16
 CHUNK_ELEMENTS = 1024
 """Chunks of a single axis are multiples of this."""
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """Canonical and collapsed: reductions over outer axes, then ``body`` over outer and rest axes."""
-
-    target: Target
-    algebra: Algebra
-    outer: tuple[Loop, ...]
-    rest: tuple[Loop, ...]
-    reductions: tuple[Reduction, ...]
-    body: Stmt
-
-    @property
-    def lanes(self) -> int:
-        """Elements of a vector of the widest data; what is stored after long reductions does not count."""
-        parts: list[Stmt] = [Evaluate(r.value) for r in self.reductions]
-        sizes = [element_size(r.value) for r in self.reductions]
-        if self.rest or all(_steps(r) < LONG for r in self.reductions):
-            parts.append(self.body)
-            sizes += [element_size(s.value) for s in stores(self.body)]
-        return max(1, self.target.vector_bits // (8 * max(*sizes, *memory_sizes(seq(*parts)), 1)))
-
-    @property
-    def memory_sizes(self) -> set[int]:
-        return memory_sizes(seq(self.body, *(Evaluate(r.value) for r in self.reductions)))
-
-    @property
-    def masked(self) -> bool:
-        return supports_masks(self.target, self.memory_sizes)
-
-    def accesses(self, reduction: Reduction) -> Accesses:
-        return analyse((reduction.value,), (), self.algebra)
 
 
 def schedule_reductions(
@@ -106,35 +63,6 @@ def schedule_reductions(
         return _inner_vectors(problem)
     by_columns = reduce_columns(problem, axis)
     return _OuterVectors(problem, axis).build() if by_columns is None else by_columns
-
-
-def prepare(target: Target, loops: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra) -> Problem:
-    """Finds the outer axes, brings indices to canonical form and collapses axes."""
-    simplify = IndexSimplifier(algebra)
-    guard = GuardedReads(target, algebra)
-    body = simplify.stmt(map_expressions(body, guard))
-    reductions = [Reduction(r.result, r.kind, simplify.expr(guard(r.value)), r.axes) for r in reductions]
-    used = set[Var]().union(*(free_variables(r.value) for r in reductions))
-    outer = [axis for axis in loops if axis.var in used]
-    rest = [axis for axis in loops if axis.var not in used]
-    gone: dict[Var, Expr] = {}
-    everything = analyse([r.value for r in reductions], (body,), algebra)
-    groups = []
-    for group in (outer, rest, *(r.axes for r in reductions)):
-        collapsed = collapse(group, everything, algebra)
-        gone.update(collapsed.substitution)
-        groups.append(collapsed.loops)
-    if gone:
-        simplify = IndexSimplifier(algebra)
-        rename = Rewriter(lambda x: gone.get(x) if isinstance(x, Var) else None)
-        body = simplify.stmt(map_expressions(body, rename))
-        reductions = [Reduction(r.result, r.kind, simplify.expr(rename(r.value)), r.axes) for r in reductions]
-    merged = tuple(Reduction(r.result, r.kind, r.value, list(axes)) for r, axes in zip(reductions, groups[2:]))
-    return Problem(target, algebra, groups[0], groups[1], merged, body)
-
-
-def _steps(reduction: Reduction) -> int:
-    return math.prod(axis.assumed for axis in reduction.axes)
 
 
 def _outer_vector_axis(problem: Problem) -> Loop | None:
@@ -151,7 +79,7 @@ def _outer_cost(problem: Problem, axis: Loop) -> float:
     after = vector_cost(analyse((), (problem.body,), problem.algebra), axis, lanes, problem.algebra)
     total = after * math.prod(r.assumed for r in problem.rest)
     for r in problem.reductions:
-        total += _steps(r) * (vector_cost(problem.accesses(r), axis, lanes, problem.algebra) + expression_cost(r.value) / lanes)
+        total += r.steps * (vector_cost(problem.accesses(r), axis, lanes, problem.algebra) + expression_cost(r.value) / lanes)
     return total
 
 
@@ -160,11 +88,11 @@ def _inner_cost(problem: Problem) -> float:
     for r in problem.reductions:
         axis = _reduction_vector_axis(problem, r)
         if axis is None:
-            total += _steps(r) * (1 + expression_cost(r.value))
+            total += r.steps * (1 + expression_cost(r.value))
             continue
         lanes = min(problem.lanes, next_power_of_two(axis.assumed))
         per_step = vector_cost(problem.accesses(r), axis, lanes, problem.algebra) + expression_cost(r.value) / lanes
-        total += _steps(r) * per_step + 2 * lanes.bit_length()
+        total += r.steps * per_step + 2 * lanes.bit_length()
     return total
 
 
@@ -205,7 +133,7 @@ def _chunks(problem: Problem) -> int:
     (r,) = problem.reductions
     around = math.prod(axis.static or CHUNKS for axis in problem.outer)
     axis = r.axes[0]
-    work = around * _steps(r) * max(1, expression_cost(r.value)) // problem.lanes
+    work = around * r.steps * max(1, expression_cost(r.value)) // problem.lanes
     if axis.static is None and all(other.static is not None for other in problem.outer):
         return CHUNKS if around < CHUNKS and len(r.axes) == 1 else 1
     return min(CHUNKS, axis.assumed) if around < CHUNKS and work >= 4 * PARALLEL_WORK else 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -26,6 +27,11 @@ class Reduction:
     kind: str
     value: Expr
     axes: list[Loop]
+
+    @property
+    def steps(self) -> int:
+        """Their number, for costs."""
+        return math.prod(axis.assumed for axis in self.axes)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""One loop function as a Python callable, for tests and for measuring kernels."""
+"""One loop function as a Python callable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernel calls on plain buffers, for tests and for measuring kernels: no graph, no fusion groups."""
+"""Kernel calls on plain buffers: no graph, no fusion groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from forge.loops.contract import FAMILIES, KernelCall, Reader, Writer
+from forge.kernels import FAMILIES
+from forge.loops.contract import KernelCall, Reader, Writer
 from forge.target import Target, TargetLike
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
