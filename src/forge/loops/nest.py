@@ -81,12 +81,8 @@ def unroll_by(name: str, extent: ExprLike, factor: int, body: Body) -> Stmt:
 def parallel(extent: ExprLike, work: ExprLike, body: Body) -> Stmt:
     """The outermost loop of a dense kernel; ``work`` is the number of multiply-adds of one iteration."""
     index = E.var("task")
-    return loop(index, extent, body(index), "parallel", grain=_grain(PARALLEL_MULTIPLY_ADDS, E.as_expr(work)))
-
-
-def _grain(chunk: int, work: Expr) -> Expr:
-    """Iterations of ``work`` each that make up ``chunk``."""
-    return E.binary("max", E.const(1), E.const(chunk) // E.binary("max", E.const(1), work))
+    grain = E.binary("max", E.const(1), E.const(PARALLEL_MULTIPLY_ADDS) // E.binary("max", E.const(1), E.as_expr(work)))
+    return loop(index, extent, body(index), "parallel", grain=grain)
 
 
 def guard(condition: Expr, then: Stmt, otherwise: Stmt | None = None) -> Stmt:
@@ -195,7 +191,7 @@ def parallel_nest(loops: Sequence[Loop], body: Stmt, cost: Expr) -> Stmt:
     extent = product(axis.extent for axis in loops[:outer])
     if isinstance(extent, E.Const) and extent.value == 1:
         return nest(loops, body)
-    return loop(fused, extent, seq(*_decode(fused, loops[:outer]), inner), "parallel", grain=_grain(PARALLEL_WORK, work))
+    return loop(fused, extent, seq(*_decode(fused, loops[:outer]), inner), "parallel", grain=_grain(work))
 
 
 def _parallel_prefix(loops: Sequence[Loop]) -> int:
@@ -206,6 +202,12 @@ def _parallel_prefix(loops: Sequence[Loop]) -> int:
         if count >= 128:
             return k + 1
     return len(loops)
+
+
+def _grain(work: Expr) -> Expr:
+    if isinstance(work, E.Const):
+        return E.const(max(1, PARALLEL_WORK // max(1, int(work.value))))  # type: ignore[arg-type]
+    return E.const(PARALLEL_WORK) // E.binary("max", work, E.const(1)) + 1
 
 
 def _decode(fused: Var, loops: Sequence[Loop]) -> list[Stmt]:
