@@ -25,7 +25,7 @@ def _operator() -> Iterator[None]:
 
 
 def _last(graph: Graph, context: PassContext) -> int:
-    return convert_layout.run(graph, PassContext(context.target, options={"channel_layout": "last"}))
+    return convert_layout.run(graph, PassContext(context.target, "last"))
 
 
 @pytest.mark.parametrize("run", [choose_layouts.run, _last])
