@@ -15,7 +15,6 @@ from benchmarks import accuracy_results
 from forge.frontends.onnx import REGISTRY
 from forge.ir.op import Kind, Trait, all_ops
 from forge.kernels import FAMILIES
-from forge.lowering.objects import HOSTED
 from forge.ops.core.op import Op
 from forge.ops.elementwise.rows import Elementwise
 from scripts.operator_types import element_types
@@ -98,7 +97,7 @@ def _attributes(op: Op[Any]) -> Iterator[str]:
 
 def native_code(op: Op[Any]) -> str:
     """How the operator becomes machine code."""
-    if op.name in HOSTED:
+    if op.host_routine is not None:
         return "a program of its own for each region, which the runtime runs" if op.regions else "a function of the runtime"
     if op.kernel in FAMILIES:
         return f"kernel family `{op.kernel}`"

@@ -12,7 +12,7 @@ from forge.ir.builder import Builder
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Module
 from forge.ir.types import TensorType
-from forge.lowering.strings import unpack_string_constants
+from forge.ops.core.strings import unpack_string_constants
 from tests import guard
 
 

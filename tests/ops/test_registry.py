@@ -12,7 +12,6 @@ import forge.ops  # noqa: F401
 from forge import dtypes
 from forge.ir.op import Kind, OpDef, all_ops
 from forge.kernels import FAMILIES
-from forge.lowering.objects import HOSTED
 from forge.ops.core.op import Op
 from scripts.operator_pages import onnx_operators, operator_pages
 from tests.ops.cases import made
@@ -74,7 +73,7 @@ def test_only_the_last_operand_is_variadic(op: Op) -> None:  # type: ignore[type
 
 
 def has_native_code(op: Op) -> bool:  # type: ignore[type-arg]
-    return overrides(op, "lower") or overrides(op, "decompose") or op.kernel in FAMILIES or op.name in HOSTED
+    return overrides(op, "lower") or overrides(op, "decompose") or op.kernel in FAMILIES or op.host_routine is not None
 
 
 def test_operators_without_native_code_are_these() -> None:

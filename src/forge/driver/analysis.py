@@ -14,7 +14,6 @@ from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.groups import form_groups
 from forge.lowering.memory import materialise_outputs, plan_memory, steps_of
-from forge.lowering.objects import HOSTED
 from forge.ops.core.op import Op
 
 
@@ -88,7 +87,7 @@ def has_native_code(node: Node) -> bool:
     if not isinstance(op, Op) or op.lowering_missing:
         return False
     own = type(op)
-    if node.op in HOSTED:
+    if op.host_routine is not None:
         return True
     return op.kernel is not None or own.lower is not Op.lower or own.decompose is not Op.decompose
 

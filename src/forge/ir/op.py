@@ -162,7 +162,10 @@ class OpDef(Generic[A]):
     traits: ClassVar[Trait] = Trait.NONE
     accuracy: ClassVar[Accuracy] = Accuracy.EXACT
     kind: ClassVar[Kind] = Kind.OPAQUE
+    is_identity: ClassVar[bool] = False  # the result is operand 0, which may be of any type
     is_view: ClassVar[bool] = False  # the result is operand 0 in another shape
+    target_shape: ClassVar[str] = ""  # the attribute that is the shape of the result, where there is one
+    host_routine: ClassVar[str | None] = None  # what runs it in the runtime (``codegen.control.KINDS``); None: compiled code
     is_permutation: ClassVar[bool] = False  # the result is operand 0 with its axes in another order, which ``axes`` gives
     is_strided: ClassVar[bool] = False  # kernels that take any strides, or copy what they read, can read through it
     read_once: ClassVar[tuple[str, ...]] = ()  # operands of which each element is read once; see ``reads_once``

@@ -23,6 +23,7 @@ from forge.ir.builder import Builder, infer
 from forge.ir.call import CALL, result_types
 from forge.ir.follow import BatchFollower
 from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.op import OpDef
 from forge.ir.retype import infer_again, substitute_in_graph
 
 MAX_CHOICES = 64
@@ -188,9 +189,9 @@ class _Change(_Walk):
             self._follow_call(node)
             node.attrs = dataclasses.replace(attrs, results=self._result_types(node))
             return
-        name = next((n for n in ("newshape", "shape") if isinstance(getattr(attrs, n, None), tuple)), None)
-        source = node.operands[0] if node.operands else None
-        if name is None or source is None or source not in self.batches:
+        name = node.op_def.target_shape
+        source = node.operands[0] if name else None
+        if source is None or source not in self.batches or getattr(attrs, name) is None:
             return
         target = node.result.shape
         axis = self._target_axis(node, source, target)
@@ -210,7 +211,7 @@ class _Change(_Walk):
         """Where the batch goes in a target shape for the old size."""
         batch, old = self.batches[source], self.before[source]
         assert isinstance(old, T.TensorType)
-        if node.op != "reshape":
+        if not node.op_def.is_view:
             return len(target) - source.rank + batch.axis
         found = through_reshape(old.shape, batch, target)
         if found.before == 1 and (found.after == 1 or found.axis == 0):
@@ -252,15 +253,14 @@ class _Change(_Walk):
                     yield _Repeated(one, axis + 1, (*front, rows.before * rows.after * self.symbol, *behind), value.dtype)
 
     def _stand_in(self, node: Node, position: int, constant: _Repeated) -> None:
-        """Until the size is known, a constant of its type is a broadcast one."""
+        """Puts a value of the constant's type there until the size is known."""
         graph, old = node.graph, node.operands[position]
         assert graph is not None and old is not None and old.producer is not None
-        builder = Builder(graph, before=node)
-        scalar = builder.constant(constant.one.reshape(-1)[:1].reshape(()))
-        stand_in = builder.call("broadcast_to", scalar, shape=constant.shape)
-        node.set_operand(position, stand_in)
-        assert stand_in.producer is not None
-        self.repeated[stand_in.producer] = constant
+        attrs = _StandInAttrs(constant.shape, constant.dtype)
+        stand_in = Node(_STAND_IN, [], attrs, _STAND_IN.infer([], attrs))
+        graph.insert(stand_in, node)
+        node.set_operand(position, stand_in.result)
+        self.repeated[stand_in] = constant
         if not graph.use_count(old):
             graph.remove(old.producer)
 
@@ -269,9 +269,7 @@ class _Change(_Walk):
         assert graph is not None
         array = np.repeat(constant.one, new, constant.axis).reshape(stand_in.result.shape)
         graph.replace_uses(stand_in.result, Builder(graph, before=stand_in).constant(array))
-        (scalar,) = stand_in.pred
         graph.remove(stand_in)
-        graph.remove(scalar)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -282,6 +280,27 @@ class _Repeated:
     axis: int
     shape: tuple[Dim, ...]
     dtype: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _StandInAttrs:
+    shape: tuple[Dim, ...]
+    dtype: str
+
+
+class _StandIn(OpDef[_StandInAttrs]):
+    """A constant whose size is not known yet."""
+
+    name = "stand_in"
+    Attrs = _StandInAttrs
+
+    def infer(
+        self, operands: Sequence[Value | None], attrs: _StandInAttrs, regions: Sequence[Graph] = ()
+    ) -> Sequence[T.Type]:
+        return [T.TensorType(attrs.shape, attrs.dtype)]
+
+
+_STAND_IN = _StandIn()
 
 
 def _unused_symbol(module: Module) -> DimExpr:

@@ -5,10 +5,8 @@ The entry runs such a node through the host, on tensors whose sizes it states; w
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from forge import dims, te
 from forge.dims import Dim
@@ -18,14 +16,15 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.memory import MemoryPlan
-from forge.lowering.objects import HOSTED, KINDS, described, is_unranked_copy, runs_on_host, tensor_symbols
-from forge.ops.control.control import LoopAttrs, ScanAttrs
-from forge.ops.sequence.sequence import ConcatFromSequenceAttrs, SequenceMapAttrs, SplitToSequenceAttrs
+from forge.lowering.objects import described, is_unranked_copy, runs_on_host, tensor_symbols
+from forge.ops.core.op import Op
 from forge.tir.expr import Expr
 from forge.tir.program import Control, Program
 from forge.tir.stmt import Address, ControlOperand, ControlResult, LoadSymbol, MoveOutput, RunControl, Stmt
 
 MAX_RANK = 8
+_COPY = "optional_get"
+"""The host's routine that copies a tensor of unknown rank."""
 
 
 @dataclass(eq=False)
@@ -79,15 +78,11 @@ def find_unranked_copies(graph: Graph, found: Iterable[ControlStep]) -> list[Con
 
 def _check(node: Node) -> None:
     where = f"compile: node {node.name or node.op} ({node.op})"
-    if node.op not in HOSTED and not is_unranked_copy(node):
+    if node.op_def.host_routine is None and not is_unranked_copy(node):
         raise CompileError(f"{where}: this operator has no native code; run it with target='reference'")
     for value in [*node.operands, *node.results]:
         if value is not None and isinstance(value.type, TensorType) and value.rank > MAX_RANK:
             raise CompileError(f"{where}: got {value.type}; expected at most {MAX_RANK} dimensions")
-    if node.op == "loop":
-        for value, dtype in zip(node.operands[:2], ("int64", "bool")):
-            if value is not None and value.dtype != dtype:
-                raise CompileError(f"{where}: number of trips and condition; got {value.type}; expected {dtype}")
 
 
 def _pass_sizes(node: Node, known: Collection[str]) -> tuple[str, ...]:
@@ -114,28 +109,9 @@ def _missing(region: Graph) -> set[str]:
 
 def control_of(step: ControlStep, regions: Sequence[Program]) -> Control:
     """What the host is told of a node."""
-    node, attrs = step.node, step.node.attrs
-    if isinstance(attrs, LoopAttrs):
-        trips, condition = ([*node.operands, None, None][k] is not None for k in (0, 1))
-        return Control(step.name, node.op, tuple(regions), attrs.num_carried, has_trips=trips, has_condition=condition)
-    if isinstance(attrs, ScanAttrs):
-        stacked = len(node.results) - attrs.num_states
-        directions = [*(attrs.input_directions or (0,) * attrs.num_scan_inputs), *(attrs.output_directions or (0,) * stacked)]
-        backwards = tuple(bool(d) for d in directions)
-        return Control(step.name, node.op, tuple(regions), attrs.num_states, attrs.num_scan_inputs, backwards=backwards)
-    kind = KINDS.get(node.op, "optional_get" if node.op == "copy" else node.op)
-    return dataclasses.replace(Control(step.name, kind, tuple(regions)), **_options(attrs))
-
-
-def _options(attrs: object) -> dict[str, Any]:
-    match attrs:
-        case SplitToSequenceAttrs(axis=axis, keepdims=keepdims):
-            return {"axis": axis, "drops_axis": not keepdims}
-        case ConcatFromSequenceAttrs(axis=axis, new_axis=new_axis):
-            return {"axis": axis, "adds_axis": new_axis}
-        case SequenceMapAttrs(num_sequences=count):
-            return {"carried": count}
-    return {}
+    op = step.node.op_def
+    options = op.host_options(step.node) if isinstance(op, Op) else {}
+    return Control(step.name, op.host_routine or _COPY, tuple(regions), **options)
 
 
 def run_control(step: ControlStep, number: int, plan: MemoryPlan, address: Callable[[Value], Address]) -> list[Stmt]:
@@ -184,42 +160,13 @@ def _bind(step: ControlStep, plan: MemoryPlan) -> list[Stmt]:
     return [LoadSymbol(te.symbol_var(s), places[s]) for s in step.symbols]
 
 
-def straighten_scans(graph: Graph) -> None:
-    """Makes every scan of ``graph`` run along first dimensions, with transposes around it."""
+def legalize(graph: Graph) -> None:
+    """Puts what native code has in the place of nodes in other forms (``Op.legalize``)."""
     for node in list(graph.nodes):
-        if isinstance(node.attrs, ScanAttrs) and (node.attrs.input_axes or node.attrs.output_axes):
-            _straighten(graph, node, node.attrs)
-
-
-def _straighten(graph: Graph, node: Node, attrs: ScanAttrs) -> None:
-    first = attrs.num_states
-    builder = Builder(graph, node, node.location)
-    operands = list(node.operands)
-    for k, axis in enumerate(attrs.input_axes or ()):
-        value = operands[first + k]
-        assert value is not None
-        operands[first + k] = _transposed(builder, value, _to_front(axis % value.rank, value.rank))
-    axes = {first + k: axis for k, axis in enumerate(attrs.output_axes or ())}
-    kept = dataclasses.replace(attrs, input_axes=None, output_axes=None)
-    result_types = [_moved(v, axes.get(k, 0)) for k, v in enumerate(node.results)]
-    straight = Node(node.op_def, operands, kept, result_types, node.regions, node.name, node.location)
-    graph.insert(straight, node)
-    for k, (old, new) in enumerate(zip(node.results, straight.results)):
-        order = _to_front(axes[k] % old.rank, old.rank) if k in axes else tuple(range(old.rank))
-        replacement = _transposed(builder, new, tuple(order.index(d) for d in range(old.rank)))
-        replacement.name = old.name
-        graph.replace_uses(old, replacement)
-    graph.remove(node)
-
-
-def _to_front(axis: int, rank: int) -> tuple[int, ...]:
-    return (axis, *(d for d in range(rank) if d != axis))
-
-
-def _moved(value: Value, axis: int) -> TensorType:
-    order = _to_front(axis % value.rank, value.rank) if value.rank else ()
-    return TensorType(tuple(value.shape[d] for d in order), value.dtype)
-
-
-def _transposed(builder: Builder, value: Value, order: tuple[int, ...]) -> Value:
-    return value if order == tuple(range(len(order))) else builder.call("transpose", value, axes=order)
+        values = node.op_def.legalize(Builder(graph, node, node.location), node) if isinstance(node.op_def, Op) else None
+        if values is None:
+            continue
+        for old, new in zip(node.results, values, strict=True):
+            new.name = old.name
+            graph.replace_uses(old, new)
+        graph.remove(node)

@@ -24,6 +24,7 @@ from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType, UnrankedType
 from forge.lowering.groups import Group
 from forge.lowering.objects import HANDLE_BYTES, is_sequence, runs_on_host, tensor_symbols
+from forge.ops.elementwise.select import copied
 
 ALIGNMENT = 64
 WEIGHT_ALIGNMENT = 64
@@ -130,7 +131,7 @@ def materialise_outputs(graph: Graph, late: Collection[str] = ()) -> None:
         is_late_view = root is not value and any(s in late for s in tensor_symbols(value.type))
         is_foreign = root.producer is None or root.constant is not None or is_control_result(root)
         if root in taken or is_foreign or is_late_view:
-            outputs[k] = Builder(graph).call("copy", value)
+            outputs[k] = copied(Builder(graph), value)
         taken.add(view_root(outputs[k]))
     graph.outputs = outputs
 

@@ -18,28 +18,6 @@ from forge.tir.stmt import Function, seq, store
 
 HANDLE_BYTES = 24  # forge_sequence
 
-KINDS = {
-    "sequence_construct": "sequence_construct",
-    "sequence_empty": "sequence_construct",
-    "optional": "sequence_construct",
-    "sequence_insert": "sequence_insert",
-    "sequence_erase": "sequence_erase",
-    "sequence_at": "sequence_at",
-    "sequence_length": "sequence_length",
-    "split_to_sequence": "sequence_split",
-    "concat_from_sequence": "sequence_concat",
-    "sequence_map": "sequence_map",
-    "optional_has_element": "optional_has",
-    "optional_get_element": "optional_get",
-}
-"""Operators on sequences and optionals, and what the host calls them."""
-
-CONTROL_FLOW = ("if", "loop", "scan")
-
-HOSTED = frozenset([*CONTROL_FLOW, *KINDS])
-"""Operators that the host runs."""
-
-
 _NO_CODE = "expected a tensor of known rank, a sequence or an optional; run it with target='reference'"
 
 
@@ -50,15 +28,15 @@ def is_sequence(type_: Type) -> bool:
 
 def runs_on_host(node: Node) -> bool:
     """Whether the entry asks the host to run the node: control flow, and operators on sequences and optionals."""
-    return bool(node.regions) or node.op in KINDS or is_unranked_copy(node)
+    return bool(node.regions) or node.op_def.host_routine is not None or is_unranked_copy(node)
 
 
 def is_handle_copy(node: Node) -> bool:
-    return node.op == "copy" and is_sequence(node.result.type)
+    return node.op_def.is_identity and is_sequence(node.result.type)
 
 
 def is_unranked_copy(node: Node) -> bool:
-    return node.op == "copy" and isinstance(node.result.type, UnrankedType)
+    return node.op_def.is_identity and isinstance(node.result.type, UnrankedType)
 
 
 def described(value: Value) -> tuple[str, tuple[Dim, ...] | None]:

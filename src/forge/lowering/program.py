@@ -21,14 +21,14 @@ from forge.lowering.control import (
     find_control,
     find_unranked_copies,
     introduced_symbols,
+    legalize,
     run_control,
-    straighten_scans,
 )
 from forge.lowering.groups import Group, form_groups, is_scalar_constant
 from forge.lowering.late import Definition, build_definition, find_definitions, size_of
 from forge.lowering.memory import MemoryPlan, Step, WeightTable, materialise_outputs, plan_memory, readable_extents
 from forge.lowering.objects import check_types, copy_handle, is_handle_copy, object_spec, tensor_symbols
-from forge.lowering.strings import unpack_string_constants
+from forge.ops.core.strings import unpack_string_constants
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr
@@ -110,7 +110,7 @@ class Lowering:
         """
         check_types([*graph.inputs, *[v for node in graph.nodes for v in node.results]])
         names = graph.output_names
-        straighten_scans(graph)
+        legalize(graph)
         unpack_string_constants(graph)
         symbols = _input_symbols(graph)
         definitions = find_definitions(graph, symbols)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from forge.ir.nodes import Graph, Node
 from forge.ops.core.op import Op
+from forge.ops.elementwise.select import copied
 from forge.passes.base import PassContext
 from forge.passes.rewriting import before, on_all_graphs, replace
 
@@ -38,5 +39,5 @@ def _replaced(graph: Graph, node: Node) -> list[Node] | None:
         return None
     parts = graph.nodes.before(node, len(graph.nodes) - known)
     if not replace(graph, node, *values):
-        replace(graph, node, *(builder.call("copy", v) for v in values))
+        replace(graph, node, *(copied(builder, v) for v in values))
     return parts

@@ -15,6 +15,7 @@ from forge.ir.nodes import CONSTANT, ConstantAttrs, Graph, Module, Node, Value
 from forge.ir.retype import substitute_in_graph
 from forge.ir.shapes import fresh_symbol
 from forge.ir.types import dimension_pairs
+from forge.ops.elementwise.select import copied
 from forge.passes.rewriting import attribute_symbols, before, live_nodes, on_all_graphs, replace, value_symbols
 
 MAX_NODES = 1_000_000
@@ -114,6 +115,6 @@ def _distinct(graph: Graph, call: Node, values: list[Value]) -> list[Value]:
     found: list[Value] = []
     for old, new in zip(call.results, values, strict=True):
         if graph.is_output(old) and (new.producer is None or graph.is_output(new) or new in found):
-            new = before(graph, call).call("copy", new)
+            new = copied(before(graph, call), new)
         found.append(new)
     return found

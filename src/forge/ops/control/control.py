@@ -6,7 +6,8 @@ the same order. Sizes that differ between branches or iterations are new symbols
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,9 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.dims import Dim
-from forge.ir.nodes import Graph
+from forge.errors import CompileError
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph, Node, Value
 from forge.ir.op import Kind, NoAttrs, Operand, RegionRunner
 from forge.ir.shapes import fresh_symbol, known_dims
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType, symbols
@@ -74,6 +77,7 @@ class If(Op[NoAttrs]):
     """The results of then_branch where condition holds, else of else_branch, on the captured operands."""
 
     name = "if"
+    host_routine = "if"
     operands = (Operand("condition"), Operand("captured", variadic=True))
     regions = ("then_branch", "else_branch")
     kind = Kind.OPAQUE
@@ -111,6 +115,7 @@ class Loop(Op[LoopAttrs]):
     """
 
     name = "loop"
+    host_routine = "loop"
     operands = (Operand("max_trip", optional=True), Operand("condition", optional=True), Operand("values", variadic=True))
     Attrs = LoopAttrs
     regions = ("body",)
@@ -137,6 +142,14 @@ class Loop(Op[LoopAttrs]):
     def _trips(operands: Values) -> Dim:
         known = known_dims(operands[0]) if operands[1] is None else None
         return fresh_symbol("trips") if known is None else dims.maximum(0, known.reshape(-1)[0])
+
+    def host_options(self, node: Node) -> Mapping[str, Any]:
+        trips, condition, *_ = [*node.operands, None, None]
+        for value, dtype in ((trips, "int64"), (condition, "bool")):
+            if value is not None and value.dtype != dtype:
+                where = f"compile: node {node.name or node.op} ({node.op})"
+                raise CompileError(f"{where}: number of trips and condition; got {value.type}; expected {dtype}")
+        return {"carried": node.attrs.num_carried, "has_trips": trips is not None, "has_condition": condition is not None}
 
     def reference_regions(self, operands: Arrays, attrs: LoopAttrs, regions: Regions, run: RegionRunner) -> Arrays:
         body, carried = regions[0], list(operands[2 : 2 + attrs.num_carried])
@@ -199,6 +212,7 @@ class Scan(Op[ScanAttrs]):
     """
 
     name = "scan"
+    host_routine = "scan"
     operands = (Operand("values", variadic=True),)
     Attrs = ScanAttrs
     regions = ("body",)
@@ -231,6 +245,32 @@ class Scan(Op[ScanAttrs]):
             found.append(TensorType(tuple(shape), type_.dtype))
         return found
 
+    def host_options(self, node: Node) -> Mapping[str, Any]:
+        attrs: ScanAttrs = node.attrs
+        stacked = len(node.results) - attrs.num_states
+        directions = [*(attrs.input_directions or (0,) * attrs.num_scan_inputs), *(attrs.output_directions or (0,) * stacked)]
+        return {"carried": attrs.num_states, "scanned": attrs.num_scan_inputs, "backwards": tuple(map(bool, directions))}
+
+    def legalize(self, builder: Builder, node: Node) -> Sequence[Value] | None:
+        """A scan along first dimensions, with transposes around it."""
+        attrs: ScanAttrs = node.attrs
+        if not attrs.input_axes and not attrs.output_axes:
+            return None
+        first = attrs.num_states
+        operands = list(node.operands)
+        for k, axis in enumerate(attrs.input_axes or ()):
+            value = operands[first + k]
+            assert value is not None
+            operands[first + k] = _transposed(builder, value, _to_front(axis, value.rank))
+        axes = {first + k: axis for k, axis in enumerate(attrs.output_axes or ())}
+        orders = [_to_front(axes[k], v.rank) if k in axes else None for k, v in enumerate(node.results)]
+        types = [v.type if order is None else _moved(v, order) for v, order in zip(node.results, orders)]
+        kept = dataclasses.replace(attrs, input_axes=None, output_axes=None)
+        straight = Node(self, operands, kept, types, node.regions, node.name, node.location)
+        builder.graph.insert(straight, node)
+        pairs = zip(straight.results, orders)
+        return [v if o is None else _transposed(builder, v, tuple(o.index(d) for d in range(len(o)))) for v, o in pairs]
+
     def reference_regions(self, operands: Arrays, attrs: ScanAttrs, regions: Regions, run: RegionRunner) -> Arrays:
         body, count = regions[0], attrs.num_scan_inputs
         states = list(operands[: attrs.num_states])
@@ -256,6 +296,18 @@ class Scan(Op[ScanAttrs]):
 
 def _per_value(given: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
     return given if given is not None else (0,) * count
+
+
+def _to_front(axis: int, rank: int) -> tuple[int, ...]:
+    return (axis % rank, *(d for d in range(rank) if d != axis % rank))
+
+
+def _moved(value: Value, order: Sequence[int]) -> TensorType:
+    return TensorType(tuple(value.shape[d] for d in order), value.dtype)
+
+
+def _transposed(builder: Builder, value: Value, order: tuple[int, ...]) -> Value:
+    return value if order == tuple(range(len(order))) else builder.call("transpose", value, axes=order)
 
 
 __all__ = ["If", "Loop", "Scan", "join", "stack_values", "visible_symbols"]

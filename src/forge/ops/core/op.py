@@ -79,6 +79,18 @@ class Op(OpDef[A]):
         """
         return elementwise(node, change) if self.is_map else None
 
+    def legalize(self, builder: Builder, node: Node) -> Sequence[Value] | None:
+        """Results of ``node`` in a form that native code has, by nodes that ``builder`` puts before it; None: it is in one."""
+        return None
+
+    def host_options(self, node: Node) -> Mapping[str, Any]:
+        """What the host needs to know of ``node`` besides its regions: fields of ``forge.tir.program.Control``.
+
+        Raises:
+            CompileError: the host cannot run it.
+        """
+        return {}
+
     def is_costly(self, operands: Sequence[Value | None], attrs: A) -> bool:
         """Whether computing an element again takes longer than storing it and reading it where it is needed."""
         return False

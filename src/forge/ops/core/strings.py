@@ -6,6 +6,8 @@ import re
 
 import numpy as np
 
+from forge.ir.builder import Builder
+from forge.ir.nodes import CONSTANT, Graph
 from forge.ops.core.signatures import Array
 
 ESCAPED = re.compile("[\udc80-\udcff]")
@@ -34,4 +36,20 @@ def packed(array: Array) -> Array:
     return np.frombuffer(ends.tobytes() + b"".join(encoded), np.uint8)
 
 
-__all__ = ["packed", "texts"]
+def unpack_string_constants(graph: Graph) -> None:
+    """Puts ``string.unpack`` in the place of every string constant of ``graph``, not of its regions.
+
+    Characters then lie in the weights, and addresses are found at run time:
+    ``constant of ["ab", "c"]``  -->  ``string.unpack(constant of bytes, shape=(2,))``
+    """
+    for node in list(graph.nodes):
+        value = node.results[0] if node.op_def is CONSTANT else None
+        if value is None or value.constant is None or value.dtype != "string":
+            continue
+        builder = Builder(graph, before=node)
+        fresh = builder.call("string.unpack", builder.constant(packed(value.constant)), shape=value.constant.shape)
+        graph.replace_uses(value, fresh)
+        graph.remove(node)
+
+
+__all__ = ["packed", "texts", "unpack_string_constants"]

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes, te
+from forge.ir.builder import Builder
+from forge.ir.nodes import Value
 from forge.ir.op import Kind, NoAttrs, Operand
 from forge.ir.types import TensorType
 from forge.ops.core.inference import broadcast_shapes, expect_dtype, fail, same_dtype, tensor
@@ -36,6 +38,7 @@ class Copy(Op[NoAttrs]):
     name = "copy"
     operands = (Operand("data"),)
     kind = Kind.ELEMENTWISE
+    is_identity = True
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         assert operands[0] is not None
@@ -52,6 +55,11 @@ class Copy(Op[NoAttrs]):
 
     def flops(self, operands: Sequence[Any], attrs: NoAttrs, results: TensorTypes) -> Any:
         return 0
+
+
+def copied(builder: Builder, value: Value) -> Value:
+    """A copy of ``value``."""
+    return builder.call("copy", value)
 
 
 @dataclass(frozen=True)

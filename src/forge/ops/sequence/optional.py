@@ -26,6 +26,7 @@ class MakeOptional(HostOp):
     """An optional that holds value; without value an empty one for values of ``type`` (as text)."""
 
     name = "optional"
+    host_routine = "sequence_construct"
     operands = (Operand("value", optional=True),)
     Attrs = OptionalAttrs
 
@@ -44,6 +45,7 @@ class OptionalHasElement(HostOp):
     """Whether the optional holds a value; a value that is no optional does."""
 
     name = "optional_has_element"
+    host_routine = "optional_has"
     operands = (Operand("optional", optional=True),)
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
@@ -61,6 +63,7 @@ class OptionalGetElement(HostOp):
     """
 
     name = "optional_get_element"
+    host_routine = "optional_get"
     operands = (Operand("optional"),)
     traits = Trait.HOST | Trait.MAY_FAIL
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from forge import dims
 from forge.dims import Dim
+from forge.ir.nodes import Node
 from forge.ir.op import Kind, Operand, RegionRunner, Trait
 from forge.ir.shapes import fresh_symbol
 from forge.ir.types import SequenceType, TensorType, Type, UnrankedType
@@ -70,6 +71,7 @@ class SequenceConstruct(HostOp):
     """The sequence of the operands."""
 
     name = "sequence_construct"
+    host_routine = "sequence_construct"
     operands = (Operand("values", variadic=True),)
 
     def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
@@ -91,6 +93,7 @@ class SequenceEmpty(HostOp):
     """A sequence without elements, of tensors of ``dtype``."""
 
     name = "sequence_empty"
+    host_routine = "sequence_construct"
     Attrs = SequenceEmptyAttrs
 
     def infer(self, operands: Values, attrs: SequenceEmptyAttrs, regions: Regions = ()) -> Types:
@@ -105,6 +108,7 @@ class SequenceInsert(HostOp):
     """The sequence with tensor inserted before position (negative: from the end), or at its end."""
 
     name = "sequence_insert"
+    host_routine = "sequence_insert"
     operands = (Operand("sequence"), Operand("tensor"), Operand("position", optional=True))
 
     def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
@@ -124,6 +128,7 @@ class SequenceErase(HostOp):
     """The sequence without the element at position (negative: from the end), or without the last."""
 
     name = "sequence_erase"
+    host_routine = "sequence_erase"
     operands = (Operand("sequence"), Operand("position", optional=True))
 
     def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
@@ -140,6 +145,7 @@ class SequenceAt(HostOp):
     """The element at position (negative: from the end)."""
 
     name = "sequence_at"
+    host_routine = "sequence_at"
     operands = (Operand("sequence"), Operand("position"))
 
     def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
@@ -155,6 +161,7 @@ class SequenceLength(HostOp):
     """The number of elements."""
 
     name = "sequence_length"
+    host_routine = "sequence_length"
     operands = (Operand("sequence"),)
 
     def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
@@ -180,6 +187,7 @@ class SplitToSequence(HostOp):
     """
 
     name = "split_to_sequence"
+    host_routine = "sequence_split"
     operands = (Operand("data"), Operand("split", optional=True))
     Attrs = SplitToSequenceAttrs
 
@@ -190,6 +198,9 @@ class SplitToSequence(HostOp):
         if optional_operand(operands, 1) is None and not attrs.keepdims:
             size = []
         return [SequenceType(TensorType((*data.shape[:axis], *size, *data.shape[axis + 1 :]), data.dtype))]
+
+    def host_options(self, node: Node) -> Mapping[str, Any]:
+        return {"axis": node.attrs.axis, "drops_axis": not node.attrs.keepdims}
 
     def reference(self, operands: Arrays, attrs: SplitToSequenceAttrs) -> Arrays:
         data, split = [*operands, None][:2]
@@ -217,6 +228,7 @@ class ConcatFromSequence(HostOp):
     """The elements one after the other along ``axis``, or along a new dimension there."""
 
     name = "concat_from_sequence"
+    host_routine = "sequence_concat"
     operands = (Operand("sequence"),)
     Attrs = ConcatFromSequenceAttrs
 
@@ -228,6 +240,9 @@ class ConcatFromSequence(HostOp):
         axis = normalize_axis(self.name, attrs.axis, rank)
         rest = element.shape[axis + (not attrs.new_axis) :]
         return [TensorType((*element.shape[:axis], fresh_symbol("joined"), *rest), element.dtype)]
+
+    def host_options(self, node: Node) -> Mapping[str, Any]:
+        return {"axis": node.attrs.axis, "adds_axis": node.attrs.new_axis}
 
     def reference(self, operands: Arrays, attrs: ConcatFromSequenceAttrs) -> Arrays:
         return [(np.stack if attrs.new_axis else np.concatenate)(operands[0], axis=attrs.axis)]
@@ -247,6 +262,7 @@ class SequenceMap(HostOp):
     """
 
     name = "sequence_map"
+    host_routine = "sequence_map"
     operands = (Operand("values", variadic=True),)
     Attrs = SequenceMapAttrs
     regions = ("body",)
@@ -256,6 +272,9 @@ class SequenceMap(HostOp):
             raise fail(self.name, "regions and operands", f"{len(regions)} and {len(operands)}", "one region, a sequence")
         sequence(self.name, operands[0], "values")
         return [SequenceType(taken(v.type)) for v in regions[0].outputs]
+
+    def host_options(self, node: Node) -> Mapping[str, Any]:
+        return {"carried": node.attrs.num_sequences}
 
     def reference_regions(self, operands: Arrays, attrs: SequenceMapAttrs, regions: Regions, run: RegionRunner) -> Arrays:
         rows = []

@@ -53,6 +53,7 @@ class BroadcastTo(Op[BroadcastToAttrs]):
     """
 
     name = "broadcast_to"
+    target_shape = "shape"
     operands = (Operand("data"), Operand("shape", optional=True, holds="integers"))
     Attrs = BroadcastToAttrs
     kind = Kind.INJECTIVE

@@ -75,6 +75,7 @@ class Reshape(Op[ReshapeAttrs]):
     """
 
     name = "reshape"
+    target_shape = "newshape"
     carry_batch = carry_reshaped
     operands = (Operand("data"), Operand("newshape", optional=True, holds="integers"))
     Attrs = ReshapeAttrs
