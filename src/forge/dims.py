@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import NoReturn, Union
+from typing import NoReturn, TypeVar, Union
 
 from forge.errors import InvalidGraphError, ParseError
 
@@ -254,6 +254,12 @@ def product(dims: Iterable[Dim]) -> Dim:
     return result
 
 
+OPERATIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "floordiv": floordiv,
+    "floormod": floormod, "min": minimum, "max": maximum,
+}  # fmt: skip
+
+
 def symbols(*dims: Dim) -> list[str]:
     """Names of the symbols in ``dims``, in order of first appearance."""
     found: dict[str, None] = {}
@@ -393,7 +399,7 @@ class _Parser:
     def _term(self) -> Dim:
         total = self._factor()
         while sign := self._accept("*", "//", "%"):
-            total = _BINARY[sign](total, self._factor())
+            total = OPERATIONS[_SIGNS[sign]](total, self._factor())
         return total
 
     def _factor(self) -> Dim:
@@ -417,7 +423,7 @@ class _Parser:
             self._expect(",")
             b = self._sum()
             self._expect(")")
-            return _extremum(token, a, b)
+            return OPERATIONS[token](a, b)
         if token.startswith("$"):
             return symbol(self._unquoted(token))
         return symbol(token) if is_identifier(token) else self._fail()
@@ -429,7 +435,7 @@ class _Parser:
             self._fail()
 
 
-_BINARY: dict[str, Callable[[Dim, Dim], Dim]] = {"*": lambda a, b: a * b, "//": floordiv, "%": floormod}
+_SIGNS = {"*": "mul", "//": "floordiv", "%": "floormod"}
 
 
 def _integer(digits: str) -> int:
@@ -455,11 +461,29 @@ def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
     raise TypeError(f"dimension: got {dim!r} of type {type(dim).__name__}; expected an int or a DimExpr")
 
 
-def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
-    total: dict[Monomial, int] = {}
+A = TypeVar("A")
+
+
+def collected(terms: Iterable[tuple[tuple[A, ...], int]]) -> list[tuple[tuple[A, ...], int]]:
+    """The sum of terms (monomials with coefficients) with each monomial once and no coefficient of 0."""
+    total: dict[tuple[A, ...], int] = {}
     for monomial, coefficient in terms:
         total[monomial] = total.get(monomial, 0) + coefficient
-    kept = [(m, c) for m, c in total.items() if c]
+    return [(m, c) for m, c in total.items() if c]
+
+
+def divided(monomial: tuple[A, ...], divisor: tuple[A, ...]) -> tuple[A, ...] | None:
+    """The quotient of two products of atoms; None where ``divisor`` does not divide ``monomial``."""
+    rest = list(monomial)
+    for atom in divisor:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return tuple(rest)
+
+
+def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
+    kept = collected(terms)
     if not kept:
         return 0
     if len(kept) == 1 and kept[0][0] == ():
@@ -501,14 +525,10 @@ def _term_quotient(dividend: Iterable[tuple[Monomial, int]], divisor: tuple[Mono
     atoms, factor = divisor
     quotient: list[tuple[Monomial, int]] = []
     for monomial, coefficient in dividend:
-        rest = list(monomial)
-        for atom in atoms:
-            if atom not in rest:
-                return None
-            rest.remove(atom)
-        if coefficient % factor:
+        rest = divided(monomial, atoms)
+        if rest is None or coefficient % factor:
             return None
-        quotient.append((tuple(rest), coefficient // factor))
+        quotient.append((rest, coefficient // factor))
     return _collect(quotient)
 
 
@@ -547,10 +567,7 @@ def _extremum(op: str, a: Dim, b: Dim) -> Dim:
 def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
     if isinstance(atom, Symbol):
         return values[atom.name] if atom.name in values else DimExpr((((atom,), 1),))
-    a, b = substitute(atom.a, values), substitute(atom.b, values)
-    if atom.op in ("min", "max"):
-        return _extremum(atom.op, a, b)
-    return floordiv(a, b) if atom.op == "floordiv" else floormod(a, b)
+    return OPERATIONS[atom.op](substitute(atom.a, values), substitute(atom.b, values))
 
 
 def _monomial_bounds(monomial: Monomial, largest: int | None) -> tuple[int | None, int | None]:

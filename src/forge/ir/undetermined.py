@@ -7,11 +7,10 @@ needs only the size as a whole, a new symbol replaces it: ``Tensor[(d_0, 4)]``.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from forge import dims
-from forge.dims import Dim, DimExpr, Monomial, Operation
+from forge.dims import Dim, DimExpr, Operation
 from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.call import bind_dimensions
@@ -71,30 +70,17 @@ def _with_whole(dim: Dim, size: DimExpr, symbol: DimExpr) -> Dim:
     rest: Dim = symbol - DimExpr(tuple(others)) if others else symbol
     total: Dim = 0
     for monomial, coefficient in dim.terms:
-        left, power = _divided(monomial, leading)
-        while power and coefficient % factor**power:
-            left, power = (*left, *leading), power - 1
-        term: Dim = coefficient // factor**power if power else coefficient
-        for atom in left:
+        term: Dim = 1
+        while coefficient % factor == 0 and (left := dims.divided(monomial, leading)) is not None:
+            monomial, coefficient, term = left, coefficient // factor, term * rest
+        for atom in monomial:
             term = term * (_operation_with_whole(atom, size, symbol) if isinstance(atom, Operation) else DimExpr((((atom,), 1),)))
-        total = total + dims.product([term, *[rest] * power])
+        total = total + term * coefficient
     return total
 
 
 def _operation_with_whole(atom: Operation, size: DimExpr, symbol: DimExpr) -> Dim:
-    return _BINARY[atom.op](_with_whole(atom.a, size, symbol), _with_whole(atom.b, size, symbol))
-
-
-_BINARY: dict[str, Callable[[Dim, Dim], Dim]] = {
-    "floordiv": dims.floordiv, "floormod": dims.floormod, "min": dims.minimum, "max": dims.maximum,
-}
-
-
-def _divided(monomial: Monomial, divisor: Monomial) -> tuple[Monomial, int]:
-    """The rest of ``monomial`` after dividing by ``divisor`` as often as possible, and how often that is."""
-    have, need = Counter(monomial), Counter(divisor)
-    power = min(have[atom] // count for atom, count in need.items())
-    return tuple((have - Counter({a: n * power for a, n in need.items()})).elements()), power
+    return dims.OPERATIONS[atom.op](_with_whole(atom.a, size, symbol), _with_whole(atom.b, size, symbol))
 
 
 def _dims(type_: T.Type) -> list[Dim]:

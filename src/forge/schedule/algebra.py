@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
+from forge.dims import collected, divided
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
 from forge.tir.visit import free_variables
@@ -58,10 +59,7 @@ ONE = number(1)
 
 
 def collect(terms: Iterable[tuple[Monomial, int]]) -> Poly:
-    total: dict[Monomial, int] = {}
-    for monomial, coefficient in terms:
-        total[monomial] = total.get(monomial, 0) + coefficient
-    return Poly(tuple(sorted((m, c) for m, c in total.items() if c)))
+    return Poly(tuple(sorted(collected(terms))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +327,9 @@ def _divide(a: Poly, b: Poly) -> tuple[Poly, Poly]:
     divisor, factor = b.terms[0]
     quotient: list[tuple[Monomial, int]] = []
     for monomial, coefficient in a.terms:
-        if _intersection(monomial, divisor) == divisor and coefficient // factor:
-            quotient.append((_without(monomial, divisor), _quotient(coefficient, factor, monomial == divisor)))
+        rest = divided(monomial, divisor)
+        if rest is not None and coefficient // factor:
+            quotient.append((rest, _quotient(coefficient, factor, monomial == divisor)))
     whole = collect(quotient)
     return whole, a - whole * b
 
@@ -347,10 +346,3 @@ def _intersection(a: Monomial, b: Monomial) -> Monomial:
             rest.remove(place)
             common.append(place)
     return tuple(common)
-
-
-def _without(a: Monomial, b: Monomial) -> Monomial:
-    rest = list(a)
-    for place in b:
-        rest.remove(place)
-    return tuple(rest)

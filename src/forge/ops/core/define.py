@@ -15,24 +15,20 @@ from collections.abc import Callable, Mapping, Sequence
 from types import GenericAlias
 from typing import Any
 
-from forge import dims, dtypes, te
+from forge import dtypes, te
 from forge.dims import Dim
 from forge.errors import OptionError
 from forge.ir.op import REGISTRY, Accuracy, Kind, Operand, is_operator
 from forge.ir.types import TensorType
 from forge.ops.core.inference import DTYPE_CLASSES, broadcast_shapes, expect_dtype, fail, same_dtype, tensors
+from forge.ops.core.lowering import as_dim
 from forge.ops.core.op import Op, register
 from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
 from forge.ops.elementwise.rows import Elementwise, Row, keywords
 from forge.te import Expr, Tensor
-from forge.tir import expr as E
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 _KINDS = {"injective": Kind.INJECTIVE, "reduction": Kind.REDUCTION, "opaque": Kind.OPAQUE}
-_ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "floordiv": dims.floordiv,
-    "floormod": dims.floormod, "min": dims.minimum, "max": dims.maximum,
-}  # fmt: skip
 _DEFINED: set[str] = set()
 
 
@@ -167,13 +163,10 @@ def _result(name: str, element: Callable[..., Expr], operands: Sequence[str], at
 
 def _dim(name: str, extent: Expr) -> Dim:
     """An expression of sizes as a dimension."""
-    if isinstance(extent, E.Const):
-        return int(extent.value)  # type: ignore[arg-type]
-    if isinstance(extent, E.Var):
-        return dims.symbol(extent.name)
-    if isinstance(extent, E.Binary) and extent.op in _ARITHMETIC:
-        return _ARITHMETIC[extent.op](_dim(name, extent.a), _dim(name, extent.b))
-    raise fail(name, "a size of the result", extent, "+ - * // % min max of sizes of the operands and numbers")
+    try:
+        return as_dim(extent)
+    except TypeError:
+        raise fail(name, "a size of the result", extent, "+ - * // % min max of sizes of the operands and numbers") from None
 
 
 __all__ = ["define_operator"]

@@ -22,20 +22,9 @@ def as_dim(x: Expr) -> Dim:
             return int(value)  # type: ignore[arg-type]
         case E.Var(name=name):
             return dims.symbol(name)
-        case E.Binary(op=op, a=a, b=b) if op in _DIM_OPERATIONS:
-            return _DIM_OPERATIONS[op](as_dim(a), as_dim(b))
+        case E.Binary(op=op, a=a, b=b) if op in dims.OPERATIONS:
+            return dims.OPERATIONS[op](as_dim(a), as_dim(b))
     raise TypeError(f"extent {x!r} is not a dimension")
-
-
-_DIM_OPERATIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "floordiv": dims.floordiv,
-    "floormod": dims.floormod,
-    "min": dims.minimum,
-    "max": dims.maximum,
-}
 
 
 def shape_of(tensor: Tensor) -> tuple[Dim, ...]:
