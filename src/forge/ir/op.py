@@ -199,6 +199,10 @@ class OpDef(Generic[A]):
     def result(self) -> Value:
         return self.node.result
 
+    @property
+    def results(self) -> list[Value]:
+        return self.node.results
+
     def accuracy_on(self, dtype: str) -> Accuracy:
         """How exact results are for operands of this element type."""
         return self.accuracy

@@ -1,29 +1,47 @@
 """The table of operators that can be written as ONNX.
 
 A row is a function ``export(g, node, *operands)``: ``g`` is the :class:`~forge.exporters.onnx.emitter.Emitter` it adds ONNX
-nodes with, ``node`` the node of the graph IR, ``operands`` the values of its operands in ONNX (None where an optional one is
-absent). It returns the value of the result, or a list of one for each result. What it cannot express it refuses with
-``g.unsupported``; NotImplemented leaves it to what is done for an operator without a row: it is written as its ``decompose``
-says, else as its tensor expressions say (``expressions``).
+nodes with, ``node`` the node of the graph IR or the operator bound to it, ``operands`` the values of its operands in ONNX
+(None where an optional one is absent). It returns the value of the result, or a list of one for each result. What it cannot
+express it refuses with ``g.unsupported``; NotImplemented leaves it to what is done for an operator without a row: it is written
+as its ``decompose`` says, else as its tensor expressions say (``expressions``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+
+from forge.ir.op import OpDef
+
+if TYPE_CHECKING:
+    from forge.exporters.onnx.emitter import Emitter
 
 ExportFunction = Callable[..., Any]
 F = TypeVar("F", bound=ExportFunction)
+Bound = TypeVar("Bound", bound=OpDef[Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+Row = Callable[Concatenate["Emitter", Bound, P], R]
 
 TABLE: dict[str, ExportFunction] = {}
 
 
-def exports(*names: str) -> Callable[[F], F]:
-    """Decorator: the function exports the operators ``names``."""
+@overload
+def exports(*operators: str) -> Callable[[F], F]: ...
+@overload
+def exports(*operators: type[Bound]) -> Callable[[Row[Bound, P, R]], Row[Bound, P, R]]: ...
 
-    def add(function: F) -> F:
-        for name in names:
-            add_row(name, function)
+
+def exports(*operators: str | type[OpDef[Any]]) -> Callable[[Any], Any]:
+    """Decorator: the function exports ``operators``. It is given the node, or for those that are classes the bound operator."""
+
+    def add(function: Any) -> Any:
+        for operator in operators:
+            if isinstance(operator, str):
+                add_row(operator, function)
+            else:
+                add_row(operator.name, lambda g, node, *operands: function(g, node.op_def.bind(node), *operands))
         return function
 
     return add
