@@ -27,7 +27,7 @@ class PairwiseCoupling(Op[NoAttrs]):
     """
 
     name = "pairwise_coupling"
-    operands = (Operand("data"),)
+    data = Operand()
     kind = Kind.ANCHOR
     kernel = "pairwise_coupling"
     accuracy = Accuracy.ACCUMULATING

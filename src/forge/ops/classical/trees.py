@@ -46,11 +46,8 @@ class TreeEnsemble(Op[TreeEnsembleAttrs]):
     """
 
     name = "tree_ensemble"
-    operands = (
-        Operand("data"), Operand("nodes"), Operand("roots"), Operand("weights"),
-        Operand("entry_targets", optional=True), Operand("offsets", optional=True),
-    )
-    Attrs = TreeEnsembleAttrs
+    data, nodes, roots, weights = Operand(), Operand(), Operand(), Operand()
+    entry_targets, offsets = Operand(optional=True), Operand(optional=True)
     kind = Kind.ANCHOR
     kernel = "tree_ensemble"
     accuracy = Accuracy.ACCUMULATING

@@ -78,7 +78,7 @@ class If(Op[NoAttrs]):
 
     name = "if"
     host_routine = "if"
-    operands = (Operand("condition"), Operand("captured", variadic=True))
+    condition, captured = Operand(), Operand(variadic=True)
     regions = ("then_branch", "else_branch")
     kind = Kind.OPAQUE
 
@@ -116,8 +116,7 @@ class Loop(Op[LoopAttrs]):
 
     name = "loop"
     host_routine = "loop"
-    operands = (Operand("max_trip", optional=True), Operand("condition", optional=True), Operand("values", variadic=True))
-    Attrs = LoopAttrs
+    max_trip, condition, values = Operand(optional=True), Operand(optional=True), Operand(variadic=True)
     regions = ("body",)
     kind = Kind.OPAQUE
 
@@ -213,8 +212,7 @@ class Scan(Op[ScanAttrs]):
 
     name = "scan"
     host_routine = "scan"
-    operands = (Operand("values", variadic=True),)
-    Attrs = ScanAttrs
+    values = Operand(variadic=True)
     regions = ("body",)
     kind = Kind.OPAQUE
 

@@ -141,7 +141,7 @@ class SignBit(_OnBits):
     """Whether the sign bit of data is set: of negative numbers, -0 and NaN with that bit."""
 
     name = "signbit"
-    operands = (Operand("data"),)
+    data = Operand()
 
     def infer(self, operands: Values, attrs: object, regions: Regions = ()) -> Types:
         return [TensorType(self.check(operands)[0].shape, "bool")]
@@ -168,7 +168,7 @@ class CopySign(_OnBits):
     """|lhs| with the sign bit of rhs."""
 
     name = "copysign"
-    operands = (Operand("lhs"), Operand("rhs"))
+    lhs, rhs = Operand(), Operand()
 
     def infer(self, operands: Values, attrs: object, regions: Regions = ()) -> Types:
         return _broadcast_pair(self, operands)
@@ -192,7 +192,7 @@ class NextAfter(_OnBits):
     """The number next to lhs in the direction of rhs; lhs itself where both are equal; NaN where one is."""
 
     name = "nextafter"
-    operands = (Operand("lhs"), Operand("rhs"))
+    lhs, rhs = Operand(), Operand()
     precision = Precision.WIDE
 
     def infer(self, operands: Values, attrs: object, regions: Regions = ()) -> Types:
@@ -235,8 +235,7 @@ class ReducePrecision(Op[ReducePrecisionAttrs]):
     """
 
     name = "reduce_precision"
-    operands = (Operand("data"),)
-    Attrs = ReducePrecisionAttrs
+    data = Operand()
     kind = Kind.ELEMENTWISE
 
     def infer(self, operands: Values, attrs: ReducePrecisionAttrs, regions: Regions = ()) -> Types:

@@ -66,8 +66,7 @@ class Cast(Op[CastAttrs]):
     """
 
     name = "cast"
-    operands = (Operand("data"),)
-    Attrs = CastAttrs
+    data = Operand()
     kind = Kind.ELEMENTWISE
 
     def infer(self, operands: Values, attrs: CastAttrs, regions: Regions = ()) -> Types:
@@ -93,7 +92,7 @@ class CastLike(Op[NoAttrs]):
     """data as the element type of dtype_like."""
 
     name = "cast_like"
-    operands = (Operand("data"), Operand("dtype_like"))
+    data, dtype_like = Operand(), Operand()
     kind = Kind.ELEMENTWISE
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
@@ -119,8 +118,7 @@ class Reinterpret(Op[CastAttrs]):
     """The bits of data read as ``dtype``, which has the same width."""
 
     name = "reinterpret"
-    operands = (Operand("data"),)
-    Attrs = CastAttrs
+    data = Operand()
     kind = Kind.ELEMENTWISE
     precision = Precision.WIDE
 

@@ -36,7 +36,7 @@ class Copy(Op[NoAttrs]):
     """data, unchanged."""
 
     name = "copy"
-    operands = (Operand("data"),)
+    data = Operand()
     kind = Kind.ELEMENTWISE
     is_identity = True
 
@@ -81,8 +81,7 @@ class Clip(Op[ClipAttrs]):
     """min(max(data, a_min), a_max); a missing bound is none. Scalar operands take the place of missing attributes. NaN stays."""
 
     name = "clip"
-    operands = (Operand("data"), Operand("min", optional=True), Operand("max", optional=True))
-    Attrs = ClipAttrs
+    data, min, max = Operand(), Operand(optional=True), Operand(optional=True)
     kind = Kind.ELEMENTWISE
 
     def infer(self, operands: Values, attrs: ClipAttrs, regions: Regions = ()) -> Types:
@@ -127,7 +126,7 @@ class Where(Op[NoAttrs]):
     """x where condition holds, else y; all three broadcast."""
 
     name = "where"
-    operands = (Operand("condition"), Operand("x"), Operand("y"))
+    condition, x, y = Operand(), Operand(), Operand()
     kind = Kind.ELEMENTWISE
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:

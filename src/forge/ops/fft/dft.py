@@ -50,8 +50,7 @@ class Dft(Op[DftAttrs]):
     """
 
     name = "fft.dft"
-    operands = (Operand("data"), Operand("length", optional=True, holds="integer"))
-    Attrs = DftAttrs
+    data, length = Operand(), Operand(optional=True, holds="integer")
     kind = Kind.OPAQUE
     kernel = "fft"
     accuracy = Accuracy.ACCUMULATING

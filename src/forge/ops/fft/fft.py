@@ -38,8 +38,7 @@ class Fft(Op[FftAttrs]):
     """
 
     name = "fft.fft"
-    operands = (Operand("data"),)
-    Attrs = FftAttrs
+    data = Operand()
     kernel = "fft"
     accuracy = Accuracy.ACCUMULATING
 

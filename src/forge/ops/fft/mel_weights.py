@@ -37,7 +37,6 @@ class MelWeights(Op[MelWeightsAttrs]):
     operands = tuple(
         Operand(n) for n in ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
     )
-    Attrs = MelWeightsAttrs
     kind = Kind.ANCHOR
     accuracy = Accuracy.ACCUMULATING
 

@@ -87,8 +87,7 @@ class Take(Op[TakeAttrs]):
     """
 
     name = "take"
-    operands = (Operand("data"), Operand("indices"))
-    Attrs = TakeAttrs
+    data, indices = Operand(), Operand()
     kind = Kind.INJECTIVE
     is_strided = True
 
@@ -176,8 +175,7 @@ class Gather(Op[GatherAttrs]):
     """out[i] = data[j] with j equal to i but for j[axis] = indices[i]; indices may be smaller than data along the other axes."""
 
     name = "gather"
-    operands = (Operand("data"), Operand("indices"))
-    Attrs = GatherAttrs
+    data, indices = Operand(), Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: GatherAttrs, regions: Regions = ()) -> Types:
@@ -241,8 +239,7 @@ class GatherNd(Op[GatherNdAttrs]):
     """
 
     name = "gather_nd"
-    operands = (Operand("data"), Operand("indices"))
-    Attrs = GatherNdAttrs
+    data, indices = Operand(), Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: GatherNdAttrs, regions: Regions = ()) -> Types:

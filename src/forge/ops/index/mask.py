@@ -29,8 +29,7 @@ class SequenceMask(Op[SequenceMaskAttrs]):
     """data with ``mask_value`` at all positions along ``axis`` (0 or 1) from valid_length[b] on, b along the other of the two."""
 
     name = "sequence_mask"
-    operands = (Operand("data"), Operand("valid_length"))
-    Attrs = SequenceMaskAttrs
+    data, valid_length = Operand(), Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: SequenceMaskAttrs, regions: Regions = ()) -> Types:
@@ -70,7 +69,7 @@ class MaskedScatter(Op[NoAttrs]):
     """
 
     name = "masked_scatter"
-    operands = (Operand("data"), Operand("mask"), Operand("source"))
+    data, mask, source = Operand(), Operand(), Operand()
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         data, mask, source = (tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True))

@@ -39,8 +39,7 @@ class OneHot(Op[OneHotAttrs]):
     """
 
     name = "one_hot"
-    operands = (Operand("indices"), Operand("on_value"), Operand("off_value"), Operand("depth", optional=True))
-    Attrs = OneHotAttrs
+    indices, on_value, off_value, depth = Operand(), Operand(), Operand(), Operand(optional=True)
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: OneHotAttrs, regions: Regions = ()) -> Types:

@@ -24,7 +24,7 @@ class UnravelIndex(Op[NoAttrs]):
     """The indices, one row a dimension, of flat row-major positions in a tensor of ``shape``, a vector of known length."""
 
     name = "unravel_index"
-    operands = (Operand("indices"), Operand("shape"))
+    indices, shape = Operand(), Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
@@ -61,7 +61,7 @@ class InvertPermutation(Op[NoAttrs]):
     """out[data[i]] = i, of a permutation of 0 .. n - 1."""
 
     name = "invert_permutation"
-    operands = (Operand("data"),)
+    data = Operand()
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")

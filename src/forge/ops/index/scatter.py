@@ -114,8 +114,7 @@ class ScatterElements(Op[ScatterElementsAttrs]):
     """
 
     name = "scatter_elements"
-    operands = (Operand("data"), Operand("indices"), Operand("updates"))
-    Attrs = ScatterElementsAttrs
+    data, indices, updates = Operand(), Operand(), Operand()
     kind = Kind.OPAQUE
     kernel = "scatter_elements"
     accuracy = Accuracy.ACCUMULATING
@@ -152,8 +151,7 @@ class ScatterNd(Op[ScatterNdAttrs]):
     """
 
     name = "scatter_nd"
-    operands = (Operand("data"), Operand("indices"), Operand("updates"))
-    Attrs = ScatterNdAttrs
+    data, indices, updates = Operand(), Operand(), Operand()
     kind = Kind.OPAQUE
     kernel = "scatter_nd"
     accuracy = Accuracy.ACCUMULATING
@@ -196,13 +194,8 @@ class SparseToDense(Op[SparseToDenseAttrs]):
     """
 
     name = "sparse_to_dense"
-    operands = (
-        Operand("sparse_indices"),
-        Operand("sparse_values"),
-        Operand("default_value", optional=True),
-        Operand("output_shape", optional=True),
-    )
-    Attrs = SparseToDenseAttrs
+    sparse_indices, sparse_values, default_value = Operand(), Operand(), Operand(optional=True)
+    output_shape = Operand(optional=True)
 
     def infer(self, operands: Values, attrs: SparseToDenseAttrs, regions: Regions = ()) -> Types:
         indices, values = tensor(self.name, operands[0], "sparse_indices"), tensor(self.name, operands[1], "sparse_values")

@@ -44,7 +44,6 @@ class Einsum(Op[EinsumAttrs]):
 
     name = "einsum"
     operands = (Operand("operands", variadic=True),)
-    Attrs = EinsumAttrs
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     category = Category.CONTRACTION

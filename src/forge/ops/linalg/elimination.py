@@ -33,7 +33,7 @@ class Eliminate(Op[NoAttrs]):
     """
 
     name = "linalg.eliminate"
-    operands = (Operand("data"),)
+    data = Operand()
     kernel = "eliminate"
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
@@ -75,7 +75,7 @@ class Determinant(Op[NoAttrs]):
     """The determinants of the matrices in the last two dimensions."""
 
     name = "linalg.determinant"
-    operands = (Operand("data"),)
+    data = Operand()
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
 

@@ -60,8 +60,7 @@ class Cholesky(Op[CholeskyAttrs]):
     """
 
     name = "linalg.cholesky"
-    operands = (Operand("data"),)
-    Attrs = CholeskyAttrs
+    data = Operand()
     kernel = "cholesky"
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
@@ -103,8 +102,7 @@ class TriangularSolve(Op[TriangularSolveAttrs]):
     """
 
     name = "linalg.triangular_solve"
-    operands = (Operand("a"), Operand("b"))
-    Attrs = TriangularSolveAttrs
+    a, b = Operand(), Operand()
     kernel = "triangular_solve"
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
@@ -152,7 +150,7 @@ class Lu(Op[NoAttrs]):
     """
 
     name = "linalg.lu"
-    operands = (Operand("data"),)
+    data = Operand()
     kernel = "lu"
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
@@ -191,7 +189,7 @@ class Solve(Op[NoAttrs]):
     """x with a x = b, by LU factors of a. Infinite or NaN where a is singular."""
 
     name = "linalg.solve"
-    operands = (Operand("a"), Operand("b"))
+    a, b = Operand(), Operand()
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
 
@@ -227,7 +225,7 @@ class Inverse(Op[NoAttrs]):
     """The inverses of the matrices. Infinite or NaN where one is singular."""
 
     name = "linalg.inverse"
-    operands = (Operand("data"),)
+    data = Operand()
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
 

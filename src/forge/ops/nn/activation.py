@@ -178,8 +178,7 @@ class PRelu(Op[PReluAttrs]):
     """
 
     name = "nn.prelu"
-    operands = (Operand("data"), Operand("alpha"))
-    Attrs = PReluAttrs
+    data, alpha = Operand(), Operand()
     kind = Kind.ELEMENTWISE
     accuracy = Accuracy.ROUNDING
     precision = Precision.FOLLOWS

@@ -56,7 +56,7 @@ class _AdaptivePool(Op[Any]):
     """
 
     in_layout = named_layout
-    operands = (Operand("data"),)
+    data = Operand()
     kind = Kind.REDUCTION
     precision = Precision.FOLLOWS_IN_RANGE
     spatial: ClassVar[str]

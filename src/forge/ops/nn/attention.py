@@ -56,9 +56,8 @@ class Attention(Op[AttentionAttrs]):
     """
 
     name = "nn.attention"
-    operands = (Operand("query"), Operand("key"), Operand("value"), Operand("mask", optional=True),
-                Operand("offset", optional=True), Operand("lengths", optional=True))
-    Attrs = AttentionAttrs
+    query, key, value, mask = Operand(), Operand(), Operand(), Operand(optional=True)
+    offset, lengths = Operand(optional=True), Operand(optional=True)
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     category = Category.CONTRACTION

@@ -28,8 +28,7 @@ class BiasAdd(Op[BiasAddAttrs]):
     """``out[..., c, ...] = data[..., c, ...] + bias[c]``, with c at ``axis``."""
 
     name = "nn.bias_add"
-    operands = (Operand("data"), Operand("bias"))
-    Attrs = BiasAddAttrs
+    data, bias = Operand(), Operand()
     accuracy = Accuracy.ROUNDING
     kind = Kind.ELEMENTWISE
     precision = Precision.FOLLOWS

@@ -48,7 +48,6 @@ class DeformablePatches(Op[DeformablePatchesAttrs]):
 
     name = "nn.deformable_patches"
     operands = _OPERANDS
-    Attrs = DeformablePatchesAttrs
     kind = Kind.ANCHOR
     accuracy = Accuracy.ACCUMULATING
     category = Category.MOVEMENT
@@ -158,8 +157,7 @@ class DeformableConv2D(Op[DeformableConvAttrs]):
     """
 
     name = "nn.deformable_conv2d"
-    operands = (Operand("data"), Operand("offset"), Operand("weight"), Operand("mask", optional=True))
-    Attrs = DeformableConvAttrs
+    data, offset, weight, mask = Operand(), Operand(), Operand(), Operand(optional=True)
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
 

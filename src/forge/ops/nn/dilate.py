@@ -27,8 +27,7 @@ class Dilate(Op[DilateAttrs]):
     """data with ``strides[k]`` - 1 elements between neighbours of dimension k; they hold ``dilation_value``, or operand value."""
 
     name = "nn.dilate"
-    operands = (Operand("data"), Operand("value", optional=True))
-    Attrs = DilateAttrs
+    data, value = Operand(), Operand(optional=True)
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: DilateAttrs, regions: Regions = ()) -> Types:

@@ -27,8 +27,7 @@ class Dropout(Op[DropoutAttrs]):
     """``out = data``: dropout at inference. ``rate`` is kept for the record."""
 
     name = "nn.dropout"
-    operands = (Operand("data"),)
-    Attrs = DropoutAttrs
+    data = Operand()
     accuracy = Accuracy.EXACT
     kind = Kind.ELEMENTWISE
 

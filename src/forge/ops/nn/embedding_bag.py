@@ -39,8 +39,7 @@ class EmbeddingBag(Op[EmbeddingBagAttrs]):
     """
 
     name = "nn.embedding_bag"
-    operands = (Operand("weight"), Operand("indices"), Operand("offsets"), Operand("per_sample_weights", optional=True))
-    Attrs = EmbeddingBagAttrs
+    weight, indices, offsets, per_sample_weights = Operand(), Operand(), Operand(), Operand(optional=True)
     accuracy = Accuracy.ACCUMULATING
     category = Category.REDUCTION
 

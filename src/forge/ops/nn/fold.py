@@ -41,8 +41,7 @@ class Fold(Op[FoldAttrs]):
     """
 
     name = "nn.fold"
-    operands = (Operand("data"),)
-    Attrs = FoldAttrs
+    data = Operand()
     kind = Kind.REDUCTION
     accuracy = Accuracy.ACCUMULATING
 

@@ -43,8 +43,7 @@ class FusedAttention(Op[FusedAttentionAttrs]):
     """
 
     name = "nn.contrib_attention"
-    operands = (Operand("query"), Operand("key"), Operand("value"), Operand("mask", optional=True))
-    Attrs = FusedAttentionAttrs
+    query, key, value, mask = Operand(), Operand(), Operand(), Operand(optional=True)
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "attention"

@@ -39,8 +39,7 @@ class LRN(Op[LRNAttrs]):
     """
 
     name = "nn.lrn"
-    operands = (Operand("data"),)
-    Attrs = LRNAttrs
+    data = Operand()
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.REDUCTION
     category = Category.NORMALISATION
@@ -97,8 +96,7 @@ class L2Normalize(Op[L2NormalizeAttrs]):
     """``out = data / sqrt(max(sum(data * data), eps))``, the sum over ``axis`` (None: all axes)."""
 
     name = "nn.l2_normalize"
-    operands = (Operand("data"),)
-    Attrs = L2NormalizeAttrs
+    data = Operand()
     accuracy = Accuracy.ACCUMULATING
     category = Category.NORMALISATION
 

@@ -77,8 +77,7 @@ class Dense(Op[DenseAttrs]):
     """
 
     name = "nn.dense"
-    operands = (Operand("data"), Operand("weight"))
-    Attrs = DenseAttrs
+    data, weight = Operand(), Operand()
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.REDUCTION
     precision = Precision.NARROWS
@@ -112,7 +111,7 @@ class Dense(Op[DenseAttrs]):
 class _Matmul(Op[Any]):
     """What products of two (stacks of) matrices share."""
 
-    operands = (Operand("a"), Operand("b"))
+    a, b = Operand(), Operand()
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "matmul"

@@ -133,7 +133,7 @@ class LayerNorm(_RowNorm):
     """
 
     name = "nn.layer_norm"
-    operands = (Operand("data"), Operand("gamma", optional=True), Operand("beta", optional=True))
+    data, gamma, beta = Operand(), Operand(optional=True), Operand(optional=True)
     Attrs = LayerNormAttrs
     subtract_mean = True
 
@@ -146,7 +146,7 @@ class RmsNorm(_RowNorm):
     """
 
     name = "nn.rms_norm"
-    operands = (Operand("data"), Operand("gamma", optional=True))
+    data, gamma = Operand(), Operand(optional=True)
     Attrs = RmsNormAttrs
     subtract_mean = False
 
@@ -208,7 +208,7 @@ class BatchNorm(_ChannelNorm):
 
     name = "nn.batch_norm"
     in_layout = in_layout_along_axis
-    operands = (Operand("data"), Operand("gamma"), Operand("beta"), Operand("moving_mean"), Operand("moving_var"))
+    data, gamma, beta, moving_mean, moving_var = Operand(), Operand(), Operand(), Operand(), Operand()
     precision = Precision.WIDE
 
     def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
@@ -257,7 +257,7 @@ class InstanceNorm(_ChannelNorm):
     """
 
     name = "nn.instance_norm"
-    operands = (Operand("data"), Operand("gamma"), Operand("beta"))
+    data, gamma, beta = Operand(), Operand(), Operand()
 
     def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
         data, gamma, beta = operands
@@ -291,7 +291,7 @@ class GroupNorm(_ChannelNorm):
     """
 
     name = "nn.group_norm"
-    operands = (Operand("data"), Operand("gamma"), Operand("beta"))
+    data, gamma, beta = Operand(), Operand(), Operand()
     Attrs = GroupNormAttrs
 
     def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:

@@ -82,7 +82,7 @@ class Pool(Op[Any]):
     """What pools over sliding windows share."""
 
     in_layout = named_layout
-    operands = (Operand("data"),)
+    data = Operand()
     kind = Kind.REDUCTION
     precision = Precision.FOLLOWS
     spatial: ClassVar[str]

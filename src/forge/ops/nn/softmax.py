@@ -29,8 +29,7 @@ class SoftmaxAttrs:
 
 class _Softmax(Op[SoftmaxAttrs]):
     in_layout = in_layout_along_axis
-    operands = (Operand("data"),)
-    Attrs = SoftmaxAttrs
+    data = Operand()
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "softmax"

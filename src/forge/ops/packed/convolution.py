@@ -36,8 +36,7 @@ class PackedConv2DAttrs(Conv2DAttrs):
 
 
 class _PackedConv(Op[PackedConv2DAttrs]):
-    operands = (Operand("data"), Operand("weight"))
-    Attrs = PackedConv2DAttrs
+    data, weight = Operand(), Operand()
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     category = Category.CONTRACTION

@@ -28,8 +28,7 @@ class DensePack(Op[DenseAttrs]):
     """
 
     name = "nn.contrib_dense_pack"
-    operands = (Operand("data"), Operand("weight"))
-    Attrs = DenseAttrs
+    data, weight = Operand(), Operand()
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "dense_pack"

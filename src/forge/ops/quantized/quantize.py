@@ -74,7 +74,7 @@ class Quantize(_Conversion):
     """
 
     name = "qnn.quantize"
-    operands = (Operand("data"), Operand("scale"), Operand("zero_point", optional=True))
+    data, scale, zero_point = Operand(), Operand(), Operand(optional=True)
     Attrs = QuantizeAttrs
     accuracy = Accuracy.EXACT
 
@@ -130,7 +130,7 @@ class Dequantize(_Conversion):
     """
 
     name = "qnn.dequantize"
-    operands = (Operand("data"), Operand("scale"), Operand("zero_point", optional=True))
+    data, scale, zero_point = Operand(), Operand(), Operand(optional=True)
     Attrs = DequantizeAttrs
     accuracy = Accuracy.ROUNDING
 

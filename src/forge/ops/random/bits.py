@@ -134,8 +134,7 @@ class RandomBits(Op[BitsAttrs]):
     """The bits of random.bit_generator; state is not advanced."""
 
     name = "random.bits"
-    operands = (Operand("state"),)
-    Attrs = BitsAttrs
+    state = Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: BitsAttrs, regions: Regions = ()) -> Types:
@@ -225,8 +224,7 @@ class BitGenerator(Op[BitsAttrs]):
     """
 
     name = "random.bit_generator"
-    operands = (Operand("state"),)
-    Attrs = BitsAttrs
+    state = Operand()
 
     def infer(self, operands: Values, attrs: BitsAttrs, regions: Regions = ()) -> Types:
         return [_check(self.name, operands, attrs), TensorType(attrs.out_shape, attrs.out_dtype)]

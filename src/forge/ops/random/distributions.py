@@ -98,7 +98,7 @@ class NormalAttrs:
 class _Generator(Op[Any]):
     """uniform and normal: a shape (attribute or operand) in, random numbers out."""
 
-    operands = (Operand("shape", optional=True, holds="integers"),)
+    shape = Operand(optional=True, holds="integers")
     kind = Kind.INJECTIVE
     traits = Trait.RANDOM
     accuracy = Accuracy.ROUNDING
@@ -189,8 +189,7 @@ class Bernoulli(Op[BernoulliAttrs]):
     """1 with probability data, else 0."""
 
     name = "random.bernoulli"
-    operands = (Operand("data"),)
-    Attrs = BernoulliAttrs
+    data = Operand()
     kind = Kind.INJECTIVE
     traits = Trait.RANDOM
 
@@ -230,8 +229,7 @@ class Multinomial(Op[MultinomialAttrs]):
     """
 
     name = "random.multinomial"
-    operands = (Operand("data"),)
-    Attrs = MultinomialAttrs
+    data = Operand()
     kind = Kind.ANCHOR
     traits = Trait.RANDOM
 

@@ -33,8 +33,7 @@ class ArgReduceAttrs:
 class ArgReduction(Op[ArgReduceAttrs]):
     """The position of an extreme element along one axis, or in row-major order over all dimensions if ``axis`` is None."""
 
-    operands = (Operand("data"),)
-    Attrs = ArgReduceAttrs
+    data = Operand()
     kind = Kind.ANCHOR
     category = Category.REDUCTION
     te_kind: str

@@ -25,8 +25,7 @@ class BitReductionAttrs:
 class BitReduction(Op[BitReductionAttrs]):
     """reduce_bitwise_and, reduce_bitwise_or, reduce_bitwise_xor; ``axis`` None means all dimensions."""
 
-    operands = (Operand("data"),)
-    Attrs = BitReductionAttrs
+    data = Operand()
     kernel = "bit_reduction"
     category = Category.REDUCTION
     combine: np.ufunc

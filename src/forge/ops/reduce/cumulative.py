@@ -34,8 +34,7 @@ class ScanopAttrs:
 class Cumulative(Op[ScanopAttrs]):
     """cumsum and cumprod."""
 
-    operands = (Operand("data"), Operand("axis", optional=True, holds="integer"))
-    Attrs = ScanopAttrs
+    data, axis = Operand(), Operand(optional=True, holds="integer")
     kind = Kind.ANCHOR
     kernel = "cumulative"
     read_once = ("data",)
@@ -143,8 +142,7 @@ class RunningAttrs:
 class RunningExtreme(Op[RunningAttrs]):
     """cummax and cummin."""
 
-    operands = (Operand("data"),)
-    Attrs = RunningAttrs
+    data = Operand()
     kernel = "running_extreme"
     category = Category.REDUCTION
     largest: bool
@@ -198,8 +196,7 @@ class LogCumSumExp(Op[RunningAttrs]):
     """log of the sum of exp of the elements up to each one along ``axis``."""
 
     name = "logcumsumexp"
-    operands = (Operand("data"),)
-    Attrs = RunningAttrs
+    data = Operand()
     kernel = "running_logsumexp"
     accuracy = Accuracy.ACCUMULATING
     category = Category.REDUCTION

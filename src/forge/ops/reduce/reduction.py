@@ -87,8 +87,7 @@ def spread(indices: Sequence[Expr], axes: Sequence[int], rank: int) -> list[Expr
 class Reduction(Op[ReduceAttrs]):
     """A reduction that is one te reduction; see the rows below."""
 
-    operands = (Operand("data"), Operand("axes", optional=True, holds="integers"))
-    Attrs = ReduceAttrs
+    data, axes = Operand(), Operand(optional=True, holds="integers")
     kind = Kind.REDUCTION
     read_once = ("data",)
     category = Category.REDUCTION
@@ -410,8 +409,7 @@ class Variance(Op[VarianceAttrs]):
     """mean((data - mean(data)) ** 2); ``unbiased`` divides by one less."""
 
     name = "variance"
-    operands = (Operand("data"),)
-    Attrs = VarianceAttrs
+    data = Operand()
     kind = Kind.ANCHOR
     accuracy = Accuracy.ACCUMULATING
     category = Category.REDUCTION

@@ -42,13 +42,8 @@ class SegmentReduce(Op[SegmentAttrs]):
     """
 
     name = "segment_reduce"
-    operands = (
-        Operand("data"),
-        Operand("segment_ids"),
-        Operand("init", optional=True),
-        Operand("num_segments", optional=True),
-    )
-    Attrs = SegmentAttrs
+    data, segment_ids, init = Operand(), Operand(), Operand(optional=True)
+    num_segments = Operand(optional=True)
     accuracy = Accuracy.ACCUMULATING
     category = Category.REDUCTION
 

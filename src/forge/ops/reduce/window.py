@@ -92,8 +92,7 @@ class ReduceWindow(Op[ReduceWindowAttrs]):
     """
 
     name = "reduce_window"
-    operands = (Operand("data"), Operand("init", optional=True))
-    Attrs = ReduceWindowAttrs
+    data, init = Operand(), Operand(optional=True)
     kind = Kind.REDUCTION
     accuracy = Accuracy.ACCUMULATING
 
@@ -228,8 +227,7 @@ class WindowExtreme(Op[WindowExtremeAttrs]):
     """
 
     name = "window_extreme"
-    operands = (Operand("data"),)
-    Attrs = WindowExtremeAttrs
+    data = Operand()
     kind = Kind.ANCHOR
     category = Category.REDUCTION
 
@@ -310,8 +308,7 @@ class SelectAndScatter(Op[WindowExtremeAttrs]):
     """
 
     name = "select_and_scatter"
-    operands = (Operand("data"), Operand("source"), Operand("init", optional=True))
-    Attrs = WindowExtremeAttrs
+    data, source, init = Operand(), Operand(), Operand(optional=True)
     accuracy = Accuracy.ACCUMULATING
     category = Category.REDUCTION
 
@@ -368,8 +365,7 @@ class SlidingWindow(Op[SlidingWindowAttrs]):
     """
 
     name = "sliding_window"
-    operands = (Operand("data"),)
-    Attrs = SlidingWindowAttrs
+    data = Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: SlidingWindowAttrs, regions: Regions = ()) -> Types:

@@ -27,7 +27,7 @@ class MakeOptional(HostOp):
 
     name = "optional"
     host_routine = "sequence_construct"
-    operands = (Operand("value", optional=True),)
+    value = Operand(optional=True)
     Attrs = OptionalAttrs
 
     def infer(self, operands: Values, attrs: OptionalAttrs, regions: Regions = ()) -> Types:
@@ -46,7 +46,7 @@ class OptionalHasElement(HostOp):
 
     name = "optional_has_element"
     host_routine = "optional_has"
-    operands = (Operand("optional", optional=True),)
+    optional = Operand(optional=True)
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         return [TensorType((), "bool")]
@@ -64,7 +64,7 @@ class OptionalGetElement(HostOp):
 
     name = "optional_get_element"
     host_routine = "optional_get"
-    operands = (Operand("optional"),)
+    optional = Operand()
     traits = Trait.HOST | Trait.MAY_FAIL
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:

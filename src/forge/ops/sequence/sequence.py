@@ -72,7 +72,7 @@ class SequenceConstruct(HostOp):
 
     name = "sequence_construct"
     host_routine = "sequence_construct"
-    operands = (Operand("values", variadic=True),)
+    values = Operand(variadic=True)
 
     def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
         if not operands:
@@ -109,7 +109,7 @@ class SequenceInsert(HostOp):
 
     name = "sequence_insert"
     host_routine = "sequence_insert"
-    operands = (Operand("sequence"), Operand("tensor"), Operand("position", optional=True))
+    sequence, tensor, position = Operand(), Operand(), Operand(optional=True)
 
     def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
         given = sequence(self.name, operands[0], "sequence")
@@ -129,7 +129,7 @@ class SequenceErase(HostOp):
 
     name = "sequence_erase"
     host_routine = "sequence_erase"
-    operands = (Operand("sequence"), Operand("position", optional=True))
+    sequence, position = Operand(), Operand(optional=True)
 
     def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
         return [sequence(self.name, operands[0], "sequence")]
@@ -146,7 +146,7 @@ class SequenceAt(HostOp):
 
     name = "sequence_at"
     host_routine = "sequence_at"
-    operands = (Operand("sequence"), Operand("position"))
+    sequence, position = Operand(), Operand()
 
     def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
         return [taken(sequence(self.name, operands[0], "sequence").element)]
@@ -162,7 +162,7 @@ class SequenceLength(HostOp):
 
     name = "sequence_length"
     host_routine = "sequence_length"
-    operands = (Operand("sequence"),)
+    sequence = Operand()
 
     def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
         sequence(self.name, operands[0], "sequence")
@@ -188,7 +188,7 @@ class SplitToSequence(HostOp):
 
     name = "split_to_sequence"
     host_routine = "sequence_split"
-    operands = (Operand("data"), Operand("split", optional=True))
+    data, split = Operand(), Operand(optional=True)
     Attrs = SplitToSequenceAttrs
 
     def infer(self, operands: Values, attrs: SplitToSequenceAttrs, regions: Regions = ()) -> Types:
@@ -229,7 +229,7 @@ class ConcatFromSequence(HostOp):
 
     name = "concat_from_sequence"
     host_routine = "sequence_concat"
-    operands = (Operand("sequence"),)
+    sequence = Operand()
     Attrs = ConcatFromSequenceAttrs
 
     def infer(self, operands: Values, attrs: ConcatFromSequenceAttrs, regions: Regions = ()) -> Types:
@@ -263,7 +263,7 @@ class SequenceMap(HostOp):
 
     name = "sequence_map"
     host_routine = "sequence_map"
-    operands = (Operand("values", variadic=True),)
+    values = Operand(variadic=True)
     Attrs = SequenceMapAttrs
     regions = ("body",)
 

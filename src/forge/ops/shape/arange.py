@@ -44,8 +44,7 @@ class Arange(Op[ArangeAttrs]):
     """start + i * step for i in range(ceil((stop - start) / step)); the operands are scalars of one type."""
 
     name = "arange"
-    operands = (Operand("start"), Operand("stop"), Operand("step"))
-    Attrs = ArangeAttrs
+    start, stop, step = Operand(), Operand(), Operand()
     kind = Kind.INJECTIVE
     accuracy = Accuracy.ROUNDING
 

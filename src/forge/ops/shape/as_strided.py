@@ -31,8 +31,7 @@ class AsStrided(Op[AsStridedAttrs]):
     """out[i..] = the element of data, in row-major order, number storage_offset + sum of i * stride."""
 
     name = "as_strided"
-    operands = (Operand("data"),)
-    Attrs = AsStridedAttrs
+    data = Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: AsStridedAttrs, regions: Regions = ()) -> Types:

@@ -54,8 +54,7 @@ class BroadcastTo(Op[BroadcastToAttrs]):
 
     name = "broadcast_to"
     target_shape = "shape"
-    operands = (Operand("data"), Operand("shape", optional=True, holds="integers"))
-    Attrs = BroadcastToAttrs
+    data, shape = Operand(), Operand(optional=True, holds="integers")
     kind = Kind.INJECTIVE
     is_strided = True
 
@@ -153,8 +152,7 @@ class Tile(Op[TileAttrs]):
     """data repeated ``reps`` (attribute or operand) times along its last dimensions: out[i] = data[i % extent]."""
 
     name = "tile"
-    operands = (Operand("data"), Operand("reps", optional=True, holds="integers"))
-    Attrs = TileAttrs
+    data, reps = Operand(), Operand(optional=True, holds="integers")
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: TileAttrs, regions: Regions = ()) -> Types:

@@ -55,8 +55,7 @@ class Concatenate(Op[AxisAttrs]):
     """The operands one after the other along ``axis``."""
 
     name = "concatenate"
-    operands = (Operand("data", variadic=True),)
-    Attrs = AxisAttrs
+    data = Operand(variadic=True)
     kind = Kind.ANCHOR
     kernel = "concatenate"
     read_once = ("data",)
@@ -120,8 +119,7 @@ class Stack(Op[AxisAttrs]):
     """The operands, of equal shapes, along a new ``axis``."""
 
     name = "stack"
-    operands = (Operand("data", variadic=True),)
-    Attrs = AxisAttrs
+    data = Operand(variadic=True)
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: AxisAttrs, regions: Regions = ()) -> Types:
@@ -173,8 +171,7 @@ class Split(Op[SplitAttrs]):
     """
 
     name = "split"
-    operands = (Operand("data"), Operand("sizes", optional=True, holds="integers"))
-    Attrs = SplitAttrs
+    data, sizes = Operand(), Operand(optional=True, holds="integers")
     kind = Kind.INJECTIVE
 
     def bounds(self, extent: Dim, attrs: SplitAttrs) -> list[Dim]:

@@ -29,8 +29,7 @@ class ChannelShuffle(Op[ChannelShuffleAttrs]):
     """Takes channels from all groups in turn: out[n, c] = data[n, (c % groups) * (C / groups) + c / groups], C along ``axis``."""
 
     name = "nn.channel_shuffle"
-    operands = (Operand("data"),)
-    Attrs = ChannelShuffleAttrs
+    data = Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: ChannelShuffleAttrs, regions: Regions = ()) -> Types:
@@ -73,8 +72,7 @@ class SubPixelAttrs:
 class _SubPixel(Op[SubPixelAttrs]):
     """What depth_to_space and space_to_depth share."""
 
-    operands = (Operand("data"),)
-    Attrs = SubPixelAttrs
+    data = Operand()
     kind = Kind.INJECTIVE
 
     def _type(self, operands: Values, attrs: SubPixelAttrs) -> tuple[TensorType, tuple[int, int, int]]:

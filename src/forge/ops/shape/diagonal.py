@@ -36,7 +36,6 @@ class Eye(Op[EyeAttrs]):
     """The matrix of ``n`` rows and ``m`` columns with 1 on diagonal ``k`` (above the main one if positive), else 0."""
 
     name = "eye"
-    Attrs = EyeAttrs
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: EyeAttrs, regions: Regions = ()) -> Types:
@@ -66,8 +65,7 @@ class Diagonal(Op[DiagonalAttrs]):
     """out[.., i] = data[.., i - min(offset, 0), .., i + max(offset, 0), ..], the two indices along ``axis1`` and ``axis2``."""
 
     name = "diagonal"
-    operands = (Operand("data"),)
-    Attrs = DiagonalAttrs
+    data = Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: DiagonalAttrs, regions: Regions = ()) -> Types:
@@ -108,8 +106,7 @@ class MatrixSetDiag(Op[MatrixSetDiagAttrs]):
     """
 
     name = "matrix_set_diag"
-    operands = (Operand("data"), Operand("diagonal"))
-    Attrs = MatrixSetDiagAttrs
+    data, diagonal = Operand(), Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: MatrixSetDiagAttrs, regions: Regions = ()) -> Types:

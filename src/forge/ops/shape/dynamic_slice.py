@@ -74,8 +74,7 @@ class DynamicSlice(Op[DynamicSliceAttrs]):
     """The ``slice_sizes`` elements of data from start on; start is moved so that the slice lies inside of data."""
 
     name = "dynamic_slice"
-    operands = (Operand("data"), Operand("start"))
-    Attrs = DynamicSliceAttrs
+    data, start = Operand(), Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: DynamicSliceAttrs, regions: Regions = ()) -> Types:
@@ -109,7 +108,7 @@ class DynamicUpdateSlice(Op[object]):
     """data with update in the place of the elements from start on; start is moved so that update lies inside of data."""
 
     name = "dynamic_update_slice"
-    operands = (Operand("data"), Operand("update"), Operand("start"))
+    data, update, start = Operand(), Operand(), Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: object, regions: Regions = ()) -> Types:
@@ -178,8 +177,7 @@ class StridedSet(Op[StridedSetAttrs]):
     """
 
     name = "strided_set"
-    operands = (Operand("data"), Operand("updates"))
-    Attrs = StridedSetAttrs
+    data, updates = Operand(), Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: StridedSetAttrs, regions: Regions = ()) -> Types:

@@ -79,8 +79,7 @@ class Full(Op[InitAttrs]):
     """A tensor of ``shape`` (attribute or operand) whose elements are all fill_value."""
 
     name = "full"
-    operands = (Operand("fill_value"), Operand("shape", optional=True, holds="integers"))
-    Attrs = InitAttrs
+    fill_value, shape = Operand(), Operand(optional=True, holds="integers")
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: InitAttrs, regions: Regions = ()) -> Types:
@@ -106,8 +105,7 @@ class Full(Op[InitAttrs]):
 class _Constant(Op[InitAttrs]):
     """zeros and ones."""
 
-    operands = (Operand("shape", optional=True, holds="integers"),)
-    Attrs = InitAttrs
+    shape = Operand(optional=True, holds="integers")
     kind = Kind.INJECTIVE
     value: int
 
@@ -147,7 +145,7 @@ class Ones(_Constant):
 class _Like(Op[NoAttrs]):
     """zeros_like and ones_like."""
 
-    operands = (Operand("data"),)
+    data = Operand()
     kind = Kind.ELEMENTWISE
     value: int
 
@@ -186,7 +184,7 @@ class FullLike(Op[NoAttrs]):
     """A tensor of the type of data whose elements are all fill_value."""
 
     name = "full_like"
-    operands = (Operand("data"), Operand("fill_value"))
+    data, fill_value = Operand(), Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:

@@ -111,8 +111,7 @@ class LayoutTransform(Op[LayoutTransformAttrs]):
     """
 
     name = "layout_transform"
-    operands = (Operand("data"),)
-    Attrs = LayoutTransformAttrs
+    data = Operand()
     accuracy = Accuracy.EXACT
     kind = Kind.INJECTIVE
 

@@ -68,8 +68,7 @@ class Pad(Op[PadAttrs]):
     """
 
     name = "nn.pad"
-    operands = (Operand("data"), Operand("pad_value", optional=True), Operand("pad_width", optional=True))
-    Attrs = PadAttrs
+    data, pad_value, pad_width = Operand(), Operand(optional=True), Operand(optional=True)
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: PadAttrs, regions: Regions = ()) -> Types:

@@ -31,8 +31,7 @@ class Repeat(Op[RepeatAttrs]):
 
     name = "repeat"
     in_layout = along_axis
-    operands = (Operand("data"),)
-    Attrs = RepeatAttrs
+    data = Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: RepeatAttrs, regions: Regions = ()) -> Types:
@@ -65,8 +64,7 @@ class RepeatInterleave(Op[RepeatInterleaveAttrs]):
     """Element k of data along ``axis`` repeats[k] times in a row; negative numbers count as 0."""
 
     name = "repeat_interleave"
-    operands = (Operand("data"), Operand("repeats"))
-    Attrs = RepeatInterleaveAttrs
+    data, repeats = Operand(), Operand()
 
     def infer(self, operands: Values, attrs: RepeatInterleaveAttrs, regions: Regions = ()) -> Types:
         data, repeats = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "repeats")

@@ -77,8 +77,7 @@ class Reshape(Op[ReshapeAttrs]):
     name = "reshape"
     target_shape = "newshape"
     carry_batch = carry_reshaped
-    operands = (Operand("data"), Operand("newshape", optional=True, holds="integers"))
-    Attrs = ReshapeAttrs
+    data, newshape = Operand(), Operand(optional=True, holds="integers")
     kind = Kind.INJECTIVE
     is_view = True
 
@@ -170,8 +169,7 @@ class ReshapeLike(Op[ReshapeLikeAttrs]):
 
     name = "reshape_like"
     carry_batch = carry_reshaped
-    operands = (Operand("data"), Operand("shape_like"))
-    Attrs = ReshapeLikeAttrs
+    data, shape_like = Operand(), Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: ReshapeLikeAttrs, regions: Regions = ()) -> Types:
@@ -203,8 +201,7 @@ class Squeeze(Op[SqueezeAttrs]):
 
     name = "squeeze"
     carry_batch = carry_reshaped
-    operands = (Operand("data"), Operand("axes", optional=True, holds="integers"))
-    Attrs = SqueezeAttrs
+    data, axes = Operand(), Operand(optional=True, holds="integers")
     kind = Kind.INJECTIVE
     is_view = True
 
@@ -286,8 +283,7 @@ class ExpandDims(Op[ExpandDimsAttrs]):
 
     name = "expand_dims"
     carry_batch = carry_reshaped
-    operands = (Operand("data"), Operand("axes", optional=True, holds="integers"))
-    Attrs = ExpandDimsAttrs
+    data, axes = Operand(), Operand(optional=True, holds="integers")
     kind = Kind.INJECTIVE
     is_view = True
 
@@ -356,8 +352,7 @@ class ShapeOf(Op[ShapeOfAttrs]):
     """The shape of data as a vector."""
 
     name = "shape_of"
-    operands = (Operand("data"),)
-    Attrs = ShapeOfAttrs
+    data = Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: ShapeOfAttrs, regions: Regions = ()) -> Types:
@@ -386,8 +381,7 @@ class NdarraySize(Op[ShapeOfAttrs]):
     """The number of elements of data, a scalar."""
 
     name = "ndarray_size"
-    operands = (Operand("data"),)
-    Attrs = ShapeOfAttrs
+    data = Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: ShapeOfAttrs, regions: Regions = ()) -> Types:
@@ -413,7 +407,7 @@ class BatchFlatten(Op[NoAttrs]):
 
     name = "nn.batch_flatten"
     carry_batch = carry_reshaped
-    operands = (Operand("data"),)
+    data = Operand()
     accuracy = Accuracy.EXACT
     kind = Kind.INJECTIVE
     is_view = True

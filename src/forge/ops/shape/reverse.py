@@ -37,8 +37,7 @@ class Reverse(Op[ReverseAttrs]):
     """data backwards along ``axis``: out[i] = data[extent - 1 - i]."""
 
     name = "reverse"
-    operands = (Operand("data"),)
-    Attrs = ReverseAttrs
+    data = Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: ReverseAttrs, regions: Regions = ()) -> Types:
@@ -73,8 +72,7 @@ class ReverseSequence(Op[ReverseSequenceAttrs]):
     """For every b along ``batch_axis`` the first seq_lengths[b] elements along ``seq_axis`` backwards, the others unchanged."""
 
     name = "reverse_sequence"
-    operands = (Operand("data"), Operand("seq_lengths"))
-    Attrs = ReverseSequenceAttrs
+    data, seq_lengths = Operand(), Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: ReverseSequenceAttrs, regions: Regions = ()) -> Types:

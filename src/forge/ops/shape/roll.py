@@ -28,8 +28,7 @@ class Roll(Op[RollAttrs]):
     """data moved by ``shift`` elements along ``axis``, what leaves entering at the other end: out[i] = data[(i - shift) % n]."""
 
     name = "roll"
-    operands = (Operand("data"),)
-    Attrs = RollAttrs
+    data = Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: RollAttrs, regions: Regions = ()) -> Types:

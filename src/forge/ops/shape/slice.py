@@ -84,14 +84,9 @@ class StridedSlice(Op[StridedSliceAttrs]):
     """
 
     name = "strided_slice"
-    operands = (
-        Operand("data"),
-        Operand("begin", optional=True, holds="integers"),
-        Operand("end", optional=True, holds="integers"),
-        Operand("strides", optional=True, holds="integers"),
-        Operand("axes", optional=True, holds="integers"),
-    )
-    Attrs = StridedSliceAttrs
+    data, begin = Operand(), Operand(optional=True, holds="integers")
+    end, strides = Operand(optional=True, holds="integers"), Operand(optional=True, holds="integers")
+    axes = Operand(optional=True, holds="integers")
     kind = Kind.INJECTIVE
     is_strided = True
 

@@ -54,8 +54,7 @@ class SpaceToBatch(Op[SpaceToBatchAttrs]):
     """
 
     name = "nn.space_to_batch_nd"
-    operands = (Operand("data"),)
-    Attrs = SpaceToBatchAttrs
+    data = Operand()
     kind = Kind.INJECTIVE
 
     def _padded(self, data: TensorType, attrs: SpaceToBatchAttrs) -> list[Dim]:
@@ -118,8 +117,7 @@ class BatchToSpace(Op[BatchToSpaceAttrs]):
     """The inverse of space_to_batch_nd; ``crops`` elements are then removed from both ends of the dimensions 1, 2 .."""
 
     name = "nn.batch_to_space_nd"
-    operands = (Operand("data"),)
-    Attrs = BatchToSpaceAttrs
+    data = Operand()
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: BatchToSpaceAttrs, regions: Regions = ()) -> Types:

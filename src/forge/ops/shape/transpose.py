@@ -35,8 +35,7 @@ class Transpose(Op[TransposeAttrs]):
     """out[i] = data[j] with j[axes[k]] = i[k]; None reverses the dimensions."""
 
     name = "transpose"
-    operands = (Operand("data"),)
-    Attrs = TransposeAttrs
+    data = Operand()
     kind = Kind.INJECTIVE
     is_permutation = True
     is_strided = True

@@ -29,8 +29,7 @@ class Trilu(Op[TriluAttrs]):
     """
 
     name = "trilu"
-    operands = (Operand("data"), Operand("k", optional=True))
-    Attrs = TriluAttrs
+    data, k = Operand(), Operand(optional=True)
     kind = Kind.INJECTIVE
 
     def infer(self, operands: Values, attrs: TriluAttrs, regions: Regions = ()) -> Types:

@@ -30,8 +30,7 @@ class SearchSorted(Op[SearchSortedAttrs]):
     """
 
     name = "searchsorted"
-    operands = (Operand("sorted"), Operand("values"))
-    Attrs = SearchSortedAttrs
+    sorted, values = Operand(), Operand()
     kernel = "searchsorted"
 
     def infer(self, operands: Values, attrs: SearchSortedAttrs, regions: Regions = ()) -> Types:

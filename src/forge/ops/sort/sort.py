@@ -93,8 +93,7 @@ class Sort(Op[SortAttrs]):
     """The elements along ``axis`` in ascending or descending order."""
 
     name = "sort"
-    operands = (Operand("data"),)
-    Attrs = SortAttrs
+    data = Operand()
     kind = Kind.OPAQUE
     kernel = "sort"
 
@@ -120,8 +119,7 @@ class ArgSort(Op[SortAttrs]):
     """The positions of the elements along ``axis`` in ascending or descending order."""
 
     name = "argsort"
-    operands = (Operand("data"),)
-    Attrs = SortAttrs
+    data = Operand()
     kind = Kind.OPAQUE
     kernel = "argsort"
 
@@ -149,8 +147,7 @@ class TopK(Op[TopKAttrs]):
     """
 
     name = "topk"
-    operands = (Operand("data"), Operand("k", optional=True, holds="integer"))
-    Attrs = TopKAttrs
+    data, k = Operand(), Operand(optional=True, holds="integer")
     kind = Kind.OPAQUE
     kernel = "topk"
 

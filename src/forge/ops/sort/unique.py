@@ -36,8 +36,7 @@ class Unique(Op[UniqueAttrs]):
     """
 
     name = "unique"
-    operands = (Operand("data"),)
-    Attrs = UniqueAttrs
+    data = Operand()
     kind = Kind.OPAQUE
 
     def infer(self, operands: Values, attrs: UniqueAttrs, regions: Regions = ()) -> Types:
@@ -150,7 +149,7 @@ class ArgWhere(Op[NoAttrs]):
     """
 
     name = "argwhere"
-    operands = (Operand("condition"), Operand("count", optional=True, holds="integer"))
+    condition, count = Operand(), Operand(optional=True, holds="integer")
     kind = Kind.OPAQUE
     kernel = "argwhere"
 

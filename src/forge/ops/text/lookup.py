@@ -23,7 +23,7 @@ class StringLookup(StringOp[NoAttrs]):
     """The position of every string of data among keys, of equal keys the first; the number of keys where it is not there."""
 
     name = "string.lookup"
-    operands = (Operand("data"), Operand("keys"))
+    data, keys = Operand(), Operand()
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         types = [tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True)]
@@ -44,7 +44,7 @@ class StringRank(StringOp[NoAttrs]):
     """For every string the number of strings of data that come before it in the order of code points."""
 
     name = "string.rank"
-    operands = (Operand("data"),)
+    data = Operand()
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")
@@ -77,8 +77,7 @@ class NgramCounts(StringOp[NgramCountsAttrs]):
     """
 
     name = "ngram_counts"
-    operands = (Operand("data"), Operand("pool"), Operand("starts"), Operand("indexes"))
-    Attrs = NgramCountsAttrs
+    data, pool, starts, indexes = Operand(), Operand(), Operand(), Operand()
     traits = Trait.MAY_FAIL
 
     def infer(self, operands: Values, attrs: NgramCountsAttrs, regions: Regions = ()) -> Types:

@@ -27,8 +27,7 @@ class StringFromNumber(StringOp[FromNumberAttrs]):
     """The decimal text of data: bool, int64, uint64, or float64 with at most ``digits`` significant digits."""
 
     name = "string.from_number"
-    operands = (Operand("data"),)
-    Attrs = FromNumberAttrs
+    data = Operand()
 
     def infer(self, operands: Values, attrs: FromNumberAttrs, regions: Regions = ()) -> Types:
         data = tensor(self.name, operands[0], "data")
@@ -61,8 +60,7 @@ class StringToNumber(StringOp[ToNumberAttrs]):
     """
 
     name = "string.to_number"
-    operands = (Operand("data"),)
-    Attrs = ToNumberAttrs
+    data = Operand()
     traits = Trait.MAY_FAIL
 
     def infer(self, operands: Values, attrs: ToNumberAttrs, regions: Regions = ()) -> Types:

@@ -50,7 +50,7 @@ def _constant(builder: Builder, *words: str, scalar: bool = False) -> Value:
 class BroadcastOp(StringOp[NoAttrs]):
     """An operator on two tensors of strings, with NumPy's broadcasting."""
 
-    operands = (Operand("a"), Operand("b"))
+    a, b = Operand(), Operand()
     result_dtype = "string"
 
     def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
@@ -128,8 +128,7 @@ class StringUnpack(StringOp[UnpackAttrs]):
     """
 
     name = "string.unpack"
-    operands = (Operand("packed"),)
-    Attrs = UnpackAttrs
+    packed = Operand()
 
     def infer(self, operands: Values, attrs: UnpackAttrs, regions: Regions = ()) -> Types:
         packed = tensor(self.name, operands[0], "packed")
@@ -161,8 +160,7 @@ class StringMostParts(StringOp[StringSplitAttrs]):
     """The largest number of parts that ``string.split`` finds in a string. Operand delimiter is added by its decomposition."""
 
     name = "string.most_parts"
-    operands = (Operand("data"), Operand("delimiter"))
-    Attrs = StringSplitAttrs
+    data, delimiter = Operand(), Operand()
 
     def infer(self, operands: Values, attrs: StringSplitAttrs, regions: Regions = ()) -> Types:
         string_type(self.name, operands, 0, "data")
@@ -181,8 +179,7 @@ class StringSplit(StringOp[StringSplitAttrs]):
     """
 
     name = "string.split"
-    operands = (Operand("data"), Operand("delimiter", optional=True), Operand("most", optional=True))
-    Attrs = StringSplitAttrs
+    data, delimiter, most = Operand(), Operand(optional=True), Operand(optional=True)
 
     def infer(self, operands: Values, attrs: StringSplitAttrs, regions: Regions = ()) -> Types:
         data = string_type(self.name, operands, 0, "data")
@@ -229,8 +226,7 @@ class StringCountWords(StringOp[StringNormalizeAttrs]):
     """How many strings ``string.normalize`` gives. Operands stopwords and folds are added by its decomposition."""
 
     name = "string.count_words"
-    operands = (Operand("data"), Operand("stopwords"), Operand("folds"))
-    Attrs = StringNormalizeAttrs
+    data, stopwords, folds = Operand(), Operand(), Operand()
 
     def infer(self, operands: Values, attrs: StringNormalizeAttrs, regions: Regions = ()) -> Types:
         string_type(self.name, operands, 0, "data")
@@ -251,7 +247,6 @@ class StringNormalize(StringOp[StringNormalizeAttrs]):
 
     name = "string.normalize"
     operands = (Operand("data"), *(Operand(n, optional=True) for n in ("stopwords", "folds", "changes", "count")))
-    Attrs = StringNormalizeAttrs
 
     def infer(self, operands: Values, attrs: StringNormalizeAttrs, regions: Regions = ()) -> Types:
         data = string_type(self.name, operands, 0, "data")
@@ -296,8 +291,7 @@ class RegexFullMatch(StringOp[RegexFullMatchAttrs]):
     """
 
     name = "string.regex_full_match"
-    operands = (Operand("data"), Operand("program", optional=True))
-    Attrs = RegexFullMatchAttrs
+    data, program = Operand(), Operand(optional=True)
 
     def infer(self, operands: Values, attrs: RegexFullMatchAttrs, regions: Regions = ()) -> Types:
         regex.compile_pattern(attrs.pattern)

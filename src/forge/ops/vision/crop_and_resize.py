@@ -37,8 +37,7 @@ class CropAndResize(Op[CropAndResizeAttrs]):
     """
 
     name = "image.crop_and_resize"
-    operands = (Operand("data"), Operand("boxes"), Operand("box_indices"))
-    Attrs = CropAndResizeAttrs
+    data, boxes, box_indices = Operand(), Operand(), Operand()
     kind = Kind.INJECTIVE
     accuracy = Accuracy.ACCUMULATING
 

@@ -38,8 +38,7 @@ class Dilation2D(Op[Dilation2DAttrs]):
     """
 
     name = "image.dilation2d"
-    operands = (Operand("data"), Operand("weight"))
-    Attrs = Dilation2DAttrs
+    data, weight = Operand(), Operand()
     kind = Kind.REDUCTION
     accuracy = Accuracy.ROUNDING
 

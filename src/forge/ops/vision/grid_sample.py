@@ -70,8 +70,7 @@ class GridSample(Op[GridSampleAttrs]):
     """
 
     name = "image.grid_sample"
-    operands = (Operand("data"), Operand("grid"))
-    Attrs = GridSampleAttrs
+    data, grid = Operand(), Operand()
     kind = Kind.ANCHOR
     accuracy = Accuracy.ACCUMULATING
 

@@ -62,15 +62,8 @@ class BoxSuppression(Op[SuppressionAttrs]):
     """
 
     name = "vision.box_suppression"
-    operands = (
-        Operand("boxes"),
-        Operand("scores"),
-        Operand("order"),
-        Operand("limit"),
-        Operand("iou_threshold"),
-        Operand("score_threshold", optional=True),
-    )
-    Attrs = SuppressionAttrs
+    boxes, scores, order, limit, iou_threshold = Operand(), Operand(), Operand(), Operand(), Operand()
+    score_threshold = Operand(optional=True)
     kernel = "box_suppression"
 
     def infer(self, operands: Values, attrs: SuppressionAttrs, regions: Regions = ()) -> Types:
@@ -116,14 +109,8 @@ class NonMaxSuppression(Op[SuppressionAttrs]):
     """
 
     name = "vision.non_max_suppression"
-    operands = (
-        Operand("boxes"),
-        Operand("scores"),
-        Operand("max_output_size", optional=True),
-        Operand("iou_threshold", optional=True),
-        Operand("score_threshold", optional=True),
-    )
-    Attrs = SuppressionAttrs
+    boxes, scores, max_output_size = Operand(), Operand(), Operand(optional=True)
+    iou_threshold, score_threshold = Operand(optional=True), Operand(optional=True)
 
     def infer(self, operands: Values, attrs: SuppressionAttrs, regions: Regions = ()) -> Types:
         _check_boxes(self.name, operands)

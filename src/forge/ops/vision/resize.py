@@ -100,7 +100,7 @@ class _Resize(Op[Any]):
     """Resizes the spatial axes to ``size`` (attribute or operand ``sizes``); modes are at the head of this module."""
 
     in_layout = named_layout
-    operands = (Operand("data"), Operand("sizes", optional=True, holds="integers"))
+    data, sizes = Operand(), Operand(optional=True, holds="integers")
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.INJECTIVE
     precision = Precision.FOLLOWS_IN_RANGE
@@ -327,8 +327,7 @@ class Upsampling(Op[UpsamplingAttrs]):
 
     name = "nn.upsampling"
     in_layout = named_layout
-    operands = (Operand("data"),)
-    Attrs = UpsamplingAttrs
+    data = Operand()
     accuracy = Accuracy.ACCUMULATING
     precision = Precision.FOLLOWS_IN_RANGE
     category = Category.MOVEMENT

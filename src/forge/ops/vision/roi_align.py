@@ -35,8 +35,7 @@ class RoiAlign(Op[RoiAlignAttrs]):
     """
 
     name = "vision.roi_align"
-    operands = (Operand("data"), Operand("rois"), Operand("batch_indices"))
-    Attrs = RoiAlignAttrs
+    data, rois, batch_indices = Operand(), Operand(), Operand()
     kind = Kind.ANCHOR
     kernel = "roi_align"
     accuracy = Accuracy.ACCUMULATING

@@ -31,8 +31,7 @@ class RoiPool(Op[RoiPoolAttrs]):
     """
 
     name = "vision.roi_pool"
-    operands = (Operand("data"), Operand("rois"))
-    Attrs = RoiPoolAttrs
+    data, rois = Operand(), Operand()
     kernel = "roi_pool"
     category = Category.REDUCTION
 
