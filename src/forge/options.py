@@ -223,7 +223,10 @@ def takes_options(method: F) -> F:
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return method(**{**unset, **signature.bind(*args, **kwargs).arguments})
+        given = signature.bind(*args, **kwargs).arguments
+        for o in known:
+            o.check(method.__name__, given.get(o.python, o.default))
+        return method(**{**unset, **given})
 
     return call  # type: ignore[return-value]
 

@@ -128,7 +128,8 @@ def test_arguments_that_are_given_win_be_they_the_defaults(ir: forge.IRModule, t
 
     with PassContext(opt_level=1, config={"set_float16": True}):
         assert [options(), options(opt_level=3, set_float16=False)] == [(1, True), (3, False)]
-        assert options("llvm", set_float16=None) == (1, True)
+        with pytest.raises(OptionError, match="set_float16: got None"):
+            options("llvm", set_float16=None)
     assert options() == (3, False)
 
 

@@ -27,20 +27,12 @@ def from_onnx(
     keep_params_in_input: bool = False,
     sanitize_input_names: bool = True,
 ) -> IRModule:
-    """Loads an ONNX model.
+    """Loads an ONNX model as `forge.from_onnx` does, whose ``shape`` and ``dtype`` are ``shape_dict`` and ``dtype_dict``.
 
     Args:
-        model: a path, the bytes of a file, or a ``ModelProto``.
-        shape_dict: shapes of inputs by the model's names: integers, names of symbols, or None to keep what the model says.
-        dtype_dict: element types of inputs by name, in the place of the model's; a single one is for those it leaves open.
-        opset: read the default domain as this opset instead of what the model declares.
         keep_params_in_input: weights stay inputs of ``main``, after its own; their values are ``IRModule.params``.
         sanitize_input_names: names of inputs become identifiers: other characters become ``_``, and one that does not begin with
-            a letter gets ``input_`` before it.
-
-    Raises:
-        OptionError: an argument of the wrong kind; ImportModelError: the model cannot be read, or contradicts an argument;
-        OpNotImplemented: it uses operators without a converter, all listed.
+            a letter gets ``input_`` before it. ``shape_dict`` and ``dtype_dict`` go by the model's own names.
     """
     from forge.frontends.onnx.importer import from_onnx as load
 

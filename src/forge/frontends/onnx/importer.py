@@ -54,29 +54,7 @@ def import_model(
     convert_config: Mapping[str, Any] | None = None,
     export_node_renamed_model_path: str | os.PathLike[str] | None = None,
 ) -> Module:
-    """Converts an ONNX model.
-
-    Args:
-        model: a path, the bytes of a file, or an ``onnx.ModelProto``; or one that is loaded. External data is read from the
-            path's folder.
-        shape: sizes of inputs by name, where the model leaves them open: numbers, None to keep, or texts. A text that the model
-            has as a label of a dimension means that one; any other is an integer expression of symbols (``2*n``).
-        dtype: element types of inputs by name, in the place of the model's; a single one is for inputs whose type the model
-            leaves open, and refused where it contradicts all that the model says.
-        opset: version of the default operator set, instead of what the model says.
-        freeze_params: weights become constants; otherwise inputs of main after the model's own, with their values in
-            ``Module.params`` (small integer vectors, which steer operators, are constants all the same).
-        convert_config: ``use_nt_batch_matmul`` (default True): products of rank 3 become ``nn.batch_matmul`` with a transposed
-            right side.
-            ``drop_zipmap``: the results of ZipMap, maps, which compiled models lack, are the tensors of scores instead.
-        export_node_renamed_model_path: writes the model there, with a name for each node.
-
-    Raises:
-        OptionError: an argument of the wrong kind, or an unknown entry of ``convert_config``.
-        ImportModelError: the model cannot be read, contradicts itself, ``shape`` or ``dtype``.
-        OpNotImplemented: operators are not supported; all of them are listed.
-        OpAttributeInvalid, OpAttributeUnimplemented: an attribute is wrong, or not supported.
-    """
+    """Converts an ONNX model, which may be loaded already; everything else is as of ``IRModule.from_onnx``."""
     check_arguments("from_onnx", shape, dtype, opset, {"freeze_params": freeze_params})
     loaded = model if isinstance(model, LoadedModel) else load(model)
     state = _state(loaded, freeze_params, convert_config)
@@ -103,12 +81,7 @@ def from_onnx(
     keep_params_in_input: bool = False,
     sanitize_input_names: bool = True,
 ) -> Module:
-    """Converts an ONNX model, in the calling form of Relax.
-
-    ``keep_params_in_input`` is the opposite of ``freeze_params`` of ``import_model``. With ``sanitize_input_names``, inputs get
-    names that are identifiers: other characters become ``_``, and a first one that is no letter gets ``input_`` before it.
-    ``shape_dict`` and ``dtype_dict`` go by the model's own names. Raises what ``import_model`` raises.
-    """
+    """Converts an ONNX model, in the calling form of Relax: see ``forge.relax.from_onnx``."""
     flags = {"keep_params_in_input": keep_params_in_input, "sanitize_input_names": sanitize_input_names}
     check_arguments("from_onnx", shape_dict, dtype_dict or DEFAULT_DTYPE, opset, flags)
     module = import_model(model, shape_dict, dtype_dict or DEFAULT_DTYPE, opset, not keep_params_in_input)

@@ -24,24 +24,13 @@ def from_onnx(
     opset: int | None = None,
     freeze_params: bool = False,
 ) -> tuple[IRModule, dict[str, NDArray]]:
-    """Loads an ONNX model; ``forge.from_onnx`` has more options.
+    """Loads an ONNX model as `forge.from_onnx` does, which has more options.
 
     What onnx's own checker finds, and inputs whose sizes are not known, are warnings.
-
-    Args:
-        model: a path, the bytes of a file, or a ``ModelProto``.
-        shape: shapes of inputs by name, in place of the model's; entries are integers, names of symbols, or None to keep.
-        dtype: element types of inputs by name, in place of the model's; a single one is for those that the model leaves open.
-        opset: read the default domain as this opset instead of what the model declares.
-        freeze_params: weights become constants. Otherwise they are inputs of ``main``, after its own.
 
     Returns:
         The module, and its weights by name: none when they are frozen. The module knows the values of its weights too, so
         that it runs without them, and they are compiled into the code; those that a call gives take their place.
-
-    Raises:
-        OptionError: an argument of the wrong kind; ImportModelError: the model cannot be read, or contradicts an argument;
-        OpNotImplemented: it uses operators without a converter, all listed.
     """
     from forge.frontends.onnx.importer import import_model
     from forge.frontends.onnx.loader import load

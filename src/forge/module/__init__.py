@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forge import dims, files
-from forge.dims import Dim, DimExpr
+from forge import files
 from forge.errors import InvalidGraphError, OptionError
-from forge.ir import hashing, retype, serialize
+from forge.ir import retype, serialize
 from forge.ir.interp import Reference
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.nodes import Module, Node, Value
 from forge.ir.parser import parse_module
-from forge.ir.rebatch import check_batch, replace_batch
-from forge.ir.rewrite import Editor, Rule, apply, edit, extract
-from forge.ir.types import TensorType
+from forge.ir.rewrite import extract
 from forge.ir.verifier import verify
+from forge.module.edits import Edits
 from forge.options import OutputOptions, takes_options
-from forge.passes import fold_batch_norm, fold_constants, inline_calls, partition, partition_for_tensorrt
+from forge.passes import fold_batch_norm, fold_constants, inline_calls
 from forge.passes.base import PassContext
 from forge.target import Target, TargetLike
 
@@ -31,13 +26,11 @@ if TYPE_CHECKING:
     import onnx
 
     from forge.driver.tuner import Tuned
-    from forge.view import Plot
 
 Some = Value | Node | str | Sequence[Value | Node | str]
-_DEPRECATED = "IRModule.{} is deprecated and will be removed in a future release; {}"
 
 
-class IRModule:
+class IRModule(Edits):
     """A model: graphs in Forge's IR and the weights that are not frozen into them.
 
     Args:
@@ -97,158 +90,6 @@ class IRModule:
             elif batch_norms:
                 fold_batch_norm.run(graph, context)
 
-    @property
-    def mod(self) -> Module:
-        """The module; prints as text without types."""
-        return self._module
-
-    @property
-    def typed_mod(self) -> Module:
-        """The module after verification; prints as text with types.
-
-        Raises:
-            InvalidGraphError: it breaks a rule of the IR.
-        """
-        return self._verified().with_types()
-
-    def _verified(self) -> Module:
-        """The module, after verifying it: nodes and values can be changed directly."""
-        verify(self._module)
-        return self._module
-
-    def script(self) -> str:
-        """The module as text with types, as it prints; contents of constants are left out.
-
-        Raises:
-            InvalidGraphError: it breaks a rule of the IR.
-        """
-        return str(self.typed_mod)
-
-    @property
-    def graphs(self) -> dict[str, Graph]:
-        """All graphs by name, ``main`` first."""
-        return self._module.graphs
-
-    @property
-    def main(self) -> Graph:
-        return self._module.main
-
-    @property
-    def graph_count(self) -> int:
-        return len(self.graphs)
-
-    @property
-    def subgraph_count(self) -> int:
-        """Graphs other than ``main``."""
-        return len(self.graphs) - 1
-
-    @property
-    def params(self) -> dict[str, np.ndarray]:
-        """Weights that are not frozen into the graph, by input name."""
-        return self._module.params
-
-    @property
-    def operators(self) -> dict[str, int]:
-        """How often each operator occurs, regions included, the most frequent first."""
-        counts = Counter(n.op for g in self.graphs.values() for n in g.walk() if n.op != "constant")
-        return dict(counts.most_common())
-
-    @property
-    def input_nodes(self) -> list[Value]:
-        """The model's inputs; those that ``params`` binds are left out.
-
-        They answer what nodes are asked, so that a walk may begin here: ``op`` is "input", ``succ`` lists the nodes that use one.
-        """
-        return [v for v in self.main.inputs if v.name not in self.params]
-
-    @property
-    def input_count(self) -> int:
-        return len(self.input_nodes)
-
-    @property
-    def input_names(self) -> list[str]:
-        return [v.name for v in self.input_nodes]
-
-    @property
-    def input_shapes(self) -> list[tuple[Dim, ...] | None]:
-        """Shapes; symbolic dimensions print as their expression. None for a sequence, an optional or a tensor of unknown rank."""
-        return [_shape(v) for v in self.input_nodes]
-
-    @property
-    def input_dtypes(self) -> list[str]:
-        """Element types; where ``input_shapes`` gives None, the type's text: ``Sequence[Tensor[(n), float32]]``."""
-        return [_dtype(v) for v in self.input_nodes]
-
-    @property
-    def output_node(self) -> Node:
-        """The node of the first output.
-
-        Raises:
-            InvalidGraphError: there is no output, or the first one is an input.
-        """
-        producer = self.main.outputs[0].producer if self.main.outputs else None
-        if producer is None:
-            raise InvalidGraphError("output_node: no node produces the first output; expected an output that is no input")
-        return producer
-
-    @property
-    def output_count(self) -> int:
-        return len(self.main.outputs)
-
-    @property
-    def output_names(self) -> list[str]:
-        return self.main.output_names
-
-    @property
-    def output_shapes(self) -> list[tuple[Dim, ...] | None]:
-        """As ``input_shapes``."""
-        return [_shape(v) for v in self.main.outputs]
-
-    @property
-    def output_dtypes(self) -> list[str]:
-        """As ``input_dtypes``."""
-        return [_dtype(v) for v in self.main.outputs]
-
-    @property
-    def is_quantized(self) -> bool:
-        """Whether the model holds quantised operators."""
-        return any(n.op.startswith("qnn.") for g in self.graphs.values() for n in g.walk())
-
-    @property
-    def is_tensorrt(self) -> bool:
-        """Whether the model is partitioned for TensorRT: a function is marked for it."""
-        marks = [graph.attributes.get(partition.COMPILER) for graph in self.graphs.values()]
-        return partition_for_tensorrt.BACKEND in marks
-
-    @property
-    def fingerprint(self) -> str:
-        """A digest of structure, names and contents: equal for identical models, in every process."""
-        return hashing.fingerprint(self._verified())
-
-    def __hash__(self) -> int:
-        """Of the structure, without names and what was trained; see `forge.ir.hashing`."""
-        return hashing.structural_hash(self._verified())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, IRModule) and hash(self) == hash(other)
-
-    def __iter__(self) -> Iterator[Node]:
-        """The nodes of ``main`` in topological order."""
-        return iter(self.main)
-
-    def __str__(self) -> str:
-        return str(self.mod)
-
-    def __repr__(self) -> str:
-        inputs = ", ".join(f"{v.name}: {v.type}" for v in self.input_nodes)
-        outputs = ", ".join(str(v.type) for v in self.main.outputs)
-        return f"<forge.IRModule ({inputs}) -> ({outputs}); {sum(self.operators.values())} operators>"
-
-    def _repr_html_(self) -> str:
-        import html
-
-        return f"<pre>{html.escape(str(self.mod))}</pre>"
-
     @classmethod
     def from_onnx(
         cls,
@@ -263,16 +104,19 @@ class IRModule:
         """Loads an ONNX model.
 
         Args:
-            model: a path, the bytes of a file, or a ``ModelProto``.
+            model: a path, the bytes of a file, or a ``ModelProto``. External data is read from the path's folder.
             shape: shapes of inputs by name, in place of the model's; entries are integers, None to keep, or texts: a label that
-                the model gives a dimension, else an expression of symbols.
-            dtype: element types of inputs by name, in place of the model's; a single one is for those that the model leaves open.
+                the model gives a dimension, else an expression of symbols (``2*n``).
+            dtype: element types of inputs by name, in place of the model's; a single one is for those that the model leaves open,
+                and refused where it contradicts all that the model says.
             opset: read the default domain as this opset instead of what the model declares.
-            freeze_params: initialisers become constants; False keeps them as inputs, with their values in ``IRModule.params``.
-            convert_config: options of converters, by name: ``use_nt_batch_matmul`` (default True) writes products of rank 3 as
-                ``nn.batch_matmul`` with a transposed right side; they are compiled alike.
+            freeze_params: initialisers become constants; False keeps them as inputs after the model's own, with their values in
+                ``IRModule.params`` (small integer vectors, which steer operators, are constants all the same).
+            convert_config: options of converters, by name. ``use_nt_batch_matmul`` (default True): products of rank 3 are
+                ``nn.batch_matmul`` with a transposed right side; they are compiled alike. ``drop_zipmap`` (default False): the
+                results of ZipMap, maps, which compiled models lack, are the tensors of scores instead.
             export_node_renamed_model_path: write the model with a name for every node to this path, and its external data
-                beside it.
+                next to it.
 
         Raises:
             OptionError: an argument of the wrong kind; ImportModelError: the model cannot be read, or contradicts an argument;
@@ -298,29 +142,6 @@ class IRModule:
         """Takes back every change since the module was made."""
         self._module = self._original.copy()
 
-    def edit(self, graph: str = "main") -> AbstractContextManager[Editor]:
-        """Edits of one graph that all happen or none: ``with ir.edit() as e: e.rename(node, "stem")``.
-
-        The editor inserts, replaces, removes, renames and rewires nodes, sets attributes, data and outputs, and grafts other
-        graphs. At the end of the block order and types are restored and the graph is verified; if that fails, or the block
-        raises, the graph is as it was before.
-
-        Raises:
-            InvalidGraphError: there is no such graph, or the edited one breaks a rule.
-        """
-        return edit(self._graph(graph), self._module)
-
-    def rewrite(self, *rules: Rule, graph: str = "main") -> int:
-        """Applies rules (see ``forge.ir.rewrite``) until nothing matches; returns how often one did.
-
-        Raises:
-            InvalidGraphError: there is no such graph, or a rule breaks it; it is unchanged then.
-        """
-        wrong = [rule for rule in rules if not isinstance(rule, Rule)]
-        if wrong:
-            raise OptionError(f"rewrite: got {wrong[0]!r}; expected a Rule (forge.ir.rewrite)")
-        return apply(self._graph(graph), rules, self._module)
-
     def extract(self, outputs: Some, inputs: Some = ()) -> IRModule:
         """A module that computes some values of ``main`` from others; what else it needs stays an input.
 
@@ -334,11 +155,6 @@ class IRModule:
         module = Module(graph, {k: a for k, a in self.params.items() if k in {v.name for v in graph.inputs}})
         module.graphs.update({name: g for name, g in self.graphs.items() if name != "main"})
         return IRModule(module, fold_constants=False, fold_batch_norms=False)
-
-    def _graph(self, name: str) -> Graph:
-        if not isinstance(name, str) or name not in self.graphs:
-            raise InvalidGraphError(f"graph {name!r}: does not exist; expected one of: {', '.join(self.graphs)}")
-        return self.graphs[name]
 
     def _values(self, what: str, which: Some) -> list[Value]:
         items: Sequence[object] = [which] if isinstance(which, str | Value | Node) else which
@@ -378,99 +194,6 @@ class IRModule:
         Operators of your own must be registered where it is read.
         """
         return _unpickled, (serialize.dumps(self._verified()),)
-
-    def set_batch_size(self, batch_size: int) -> None:
-        """Sets the first dimension of every input that has the batch dimension of the first input. In place.
-
-        In a model made for one batch size, sizes are rewritten so that every element is computed as before. In a model with a
-        symbolic batch, the symbol is replaced. Functions of the module are changed likewise.
-
-        Raises:
-            ValueError: ``batch_size`` is not a positive integer, the model fixes its batch, or it combines elements of the batch
-                (a reduction over them); the message names the node, and the module is as before. A model that was made for one
-                batch size is refused too where it moves elements, or where an operator may combine them.
-        """
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
-            raise ValueError(f"set_batch_size: got {batch_size!r}; expected a positive integer")
-        inputs = [v for v in self.input_nodes if isinstance(v.type, TensorType) and v.rank > 0]
-        if not inputs:
-            raise ValueError("set_batch_size: the model has no input with a dimension")
-        self._verified()
-        old, new = inputs[0].shape[0], int(batch_size)
-        if isinstance(old, DimExpr):
-            check_batch(self._module, inputs, old)
-            changed = retype.substitute_symbols(self._module, _solve(old, new))
-        else:
-            changed = replace_batch(self._module, inputs, old, new)
-        verify(changed)
-        self._module = changed
-
-    def partition(
-        self, backend: str, supported: Callable[[Node], bool],
-        keep: Callable[[Sequence[Node], Sequence[Value]], bool] = lambda nodes, inputs: True,
-    ) -> int:
-        """Moves what ``backend`` can run out of ``main`` into functions, in place; returns how many.
-
-        A function holds a largest connected part of the graph that can run as one. Models with functions compile and run as
-        before: every function through Forge's own code.
-
-        Args:
-            backend: name of the functions and their attribute ``Compiler``.
-            supported: whether the backend can run a node. Constants go with their users; control flow stays.
-            keep: whether a part, given by its nodes and the values it reads, becomes a function.
-
-        Raises:
-            InvalidGraphError: ``main`` breaks a rule of the IR.
-        """
-        for name, function in (("supported", supported), ("keep", keep)):
-            if not callable(function):
-                raise OptionError(f"partition: {name}: got {function!r}; expected a function")
-        return self._edited(lambda module: partition.run(module, backend, supported, keep))
-
-    def partition_for_tensorrt(
-        self, remove_stacks: bool = True, simplify_batch_matmul: bool = True, simplify_scalar_add: bool = True,
-        remove_no_mac_subgraphs: bool = True,
-    ) -> None:
-        """Moves what TensorRT can run out of ``main`` into functions, in place; see `partition`. Deprecated.
-
-        Args:
-            remove_stacks: write ``stack``, which TensorRT lacks, as a concatenation.
-            simplify_batch_matmul: write batched products by one constant matrix as ``nn.dense``.
-            simplify_scalar_add: take additions of scalars, too, as tensors of the other operand's rank.
-            remove_no_mac_subgraphs: leave parts in ``main`` that neither multiply and accumulate nor reduce.
-
-        Raises:
-            OptionError: a flag is no bool; InvalidGraphError: ``main`` breaks a rule of the IR.
-        """
-        warnings.warn(_DEPRECATED.format("partition_for_tensorrt", "IRModule.partition, which takes any backend, stays"),
-                      DeprecationWarning, stacklevel=2)
-        self._edited(lambda module: partition_for_tensorrt.run(
-            module, remove_stacks, simplify_batch_matmul, simplify_scalar_add, remove_no_mac_subgraphs))
-
-    def inline_partitions(self) -> None:
-        """Puts the bodies of all functions back into ``main``, in place; drops the functions. Deprecated.
-
-        It undoes `partition` and `partition_for_tensorrt`: the module equals what it was, names included, but for stacks and
-        batched products that the latter had written in another way.
-        """
-        warnings.warn(_DEPRECATED.format("inline_partitions", "IRModule(ir, inline_partitions=True) makes one without functions"),
-                      DeprecationWarning, stacklevel=2)
-        self._inline()
-
-    def _inline(self) -> None:
-        def inline(module: Module) -> int:
-            count = inline_calls.run(module.main, module)
-            module.graphs = {"main": module.main}
-            return count
-
-        self._edited(inline)
-
-    def _edited(self, edit: Callable[[Module], int]) -> int:
-        """Edits a copy, which takes the module's place if nothing was raised."""
-        changed = self._verified().copy()
-        count = edit(changed)
-        self._module = changed
-        return count
 
     def get_inference_function(self, target: TargetLike = "llvm") -> Callable[..., Any]:
         """A callable: arrays in by position, by name, or as one list, tuple or dictionary; an array or a list of arrays out.
@@ -572,18 +295,6 @@ class IRModule:
         tuning.store(found.records)
         return found
 
-    def plot(self, graph: str = "main", max_nodes: int = 200) -> Plot:
-        """A picture of one graph, which notebooks show; ``plot().save("graph.svg")`` writes it.
-
-        Groups stay closed where more than ``max_nodes`` boxes would be seen. ``forge view`` makes a page to search and open.
-
-        Raises:
-            OptionError: there is no such graph, or its outermost boxes alone are more than ``max_nodes``.
-        """
-        from forge.view import plot
-
-        return plot(self._module, graph, max_nodes)
-
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the module, to be read back by ``forge.load``: text and weights in one file (``.forge``).
 
@@ -644,14 +355,6 @@ def _unpickled(data: bytes) -> IRModule:
     return IRModule(serialize.loads(data), fold_constants=False, fold_batch_norms=False)
 
 
-def _shape(value: Value) -> tuple[Dim, ...] | None:
-    return value.shape if isinstance(value.type, TensorType) else None
-
-
-def _dtype(value: Value) -> str:
-    return value.dtype if isinstance(value.type, TensorType) else str(value.type)
-
-
 def _as_module(mod: Module | IRModule | str) -> Module:
     if isinstance(mod, IRModule):
         return mod.mod
@@ -662,13 +365,6 @@ def _as_module(mod: Module | IRModule | str) -> Module:
             f"IRModule: got {type(mod).__name__}; expected an ir.Module, an IRModule or text; load models with forge.from_onnx"
         )
     return mod
-
-
-def _solve(dim: DimExpr, size: int) -> dict[str, Dim]:
-    solution = dims.solve(dim, size)
-    if solution is None:
-        raise ValueError(f"set_batch_size: got {size}; the batch dimension is {dim}; expected a size that it can have")
-    return dict([solution])
 
 
 __all__ = ["IRModule", "RelayModule", "load"]

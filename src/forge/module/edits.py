@@ -1,0 +1,155 @@
+"""How ``IRModule`` is changed, in place."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+import numpy as np
+
+from forge import dims
+from forge.dims import Dim, DimExpr
+from forge.errors import InvalidGraphError, OptionError
+from forge.ir import retype
+from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.rebatch import check_batch, replace_batch
+from forge.ir.rewrite import Editor, Rule, apply, edit
+from forge.ir.types import TensorType
+from forge.ir.verifier import verify
+from forge.module.queries import Queries
+from forge.passes import inline_calls, partition, partition_for_tensorrt
+
+_DEPRECATED = "IRModule.{} is deprecated and will be removed in a future release; {}"
+
+
+class Edits(Queries):
+    """Changes that happen whole or not at all."""
+
+    def edit(self, graph: str = "main") -> AbstractContextManager[Editor]:
+        """Edits of one graph that all happen or none: ``with ir.edit() as e: e.rename(node, "stem")``.
+
+        The editor inserts, replaces, removes, renames and rewires nodes, sets attributes, data and outputs, and grafts other
+        graphs. At the end of the block order and types are restored and the graph is verified; if that fails, or the block
+        raises, the graph is as it was before.
+
+        Raises:
+            InvalidGraphError: there is no such graph, or the edited one breaks a rule.
+        """
+        return edit(self._graph(graph), self._module)
+
+    def rewrite(self, *rules: Rule, graph: str = "main") -> int:
+        """Applies rules (see ``forge.ir.rewrite``) until nothing matches; returns how often one did.
+
+        Raises:
+            InvalidGraphError: there is no such graph, or a rule breaks it; it is unchanged then.
+        """
+        wrong = [rule for rule in rules if not isinstance(rule, Rule)]
+        if wrong:
+            raise OptionError(f"rewrite: got {wrong[0]!r}; expected a Rule (forge.ir.rewrite)")
+        return apply(self._graph(graph), rules, self._module)
+
+    def _graph(self, name: str) -> Graph:
+        if not isinstance(name, str) or name not in self.graphs:
+            raise InvalidGraphError(f"graph {name!r}: does not exist; expected one of: {', '.join(self.graphs)}")
+        return self.graphs[name]
+
+    def set_batch_size(self, batch_size: int) -> None:
+        """Sets the first dimension of every input that has the batch dimension of the first input. In place.
+
+        In a model made for one batch size, sizes are rewritten so that every element is computed as before. In a model with a
+        symbolic batch, the symbol is replaced. Functions of the module are changed likewise.
+
+        Raises:
+            ValueError: ``batch_size`` is not a positive integer, the model fixes its batch, or it combines elements of the batch
+                (a reduction over them); the message names the node, and the module is as before. A model that was made for one
+                batch size is refused too where it moves elements, or where an operator may combine them.
+        """
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
+            raise ValueError(f"set_batch_size: got {batch_size!r}; expected a positive integer")
+        inputs = [v for v in self.input_nodes if isinstance(v.type, TensorType) and v.rank > 0]
+        if not inputs:
+            raise ValueError("set_batch_size: the model has no input with a dimension")
+        self._verified()
+        old, new = inputs[0].shape[0], int(batch_size)
+        if isinstance(old, DimExpr):
+            check_batch(self._module, inputs, old)
+            changed = retype.substitute_symbols(self._module, _solve(old, new))
+        else:
+            changed = replace_batch(self._module, inputs, old, new)
+        verify(changed)
+        self._module = changed
+
+    def partition(
+        self, backend: str, supported: Callable[[Node], bool],
+        keep: Callable[[Sequence[Node], Sequence[Value]], bool] = lambda nodes, inputs: True,
+    ) -> int:
+        """Moves what ``backend`` can run out of ``main`` into functions, in place; returns how many.
+
+        A function holds a largest connected part of the graph that can run as one. Models with functions compile and run as
+        before: every function through Forge's own code.
+
+        Args:
+            backend: name of the functions and their attribute ``Compiler``.
+            supported: whether the backend can run a node. Constants go with their users; control flow stays.
+            keep: whether a part, given by its nodes and the values it reads, becomes a function.
+
+        Raises:
+            InvalidGraphError: ``main`` breaks a rule of the IR.
+        """
+        for name, function in (("supported", supported), ("keep", keep)):
+            if not callable(function):
+                raise OptionError(f"partition: {name}: got {function!r}; expected a function")
+        return self._edited(lambda module: partition.run(module, backend, supported, keep))
+
+    def partition_for_tensorrt(
+        self, remove_stacks: bool = True, simplify_batch_matmul: bool = True, simplify_scalar_add: bool = True,
+        remove_no_mac_subgraphs: bool = True,
+    ) -> None:
+        """Moves what TensorRT can run out of ``main`` into functions, in place; see `partition`. Deprecated.
+
+        Args:
+            remove_stacks: write ``stack``, which TensorRT lacks, as a concatenation.
+            simplify_batch_matmul: write batched products by one constant matrix as ``nn.dense``.
+            simplify_scalar_add: take additions of scalars, too, as tensors of the other operand's rank.
+            remove_no_mac_subgraphs: leave parts in ``main`` that neither multiply and accumulate nor reduce.
+
+        Raises:
+            OptionError: a flag is no bool; InvalidGraphError: ``main`` breaks a rule of the IR.
+        """
+        warnings.warn(_DEPRECATED.format("partition_for_tensorrt", "IRModule.partition, which takes any backend, stays"),
+                      DeprecationWarning, stacklevel=2)
+        self._edited(lambda module: partition_for_tensorrt.run(
+            module, remove_stacks, simplify_batch_matmul, simplify_scalar_add, remove_no_mac_subgraphs))
+
+    def inline_partitions(self) -> None:
+        """Puts the bodies of all functions back into ``main``, in place; drops the functions. Deprecated.
+
+        It undoes `partition` and `partition_for_tensorrt`: the module equals what it was, names included, but for stacks and
+        batched products that the latter had written in another way.
+        """
+        warnings.warn(_DEPRECATED.format("inline_partitions", "IRModule(ir, inline_partitions=True) makes one without functions"),
+                      DeprecationWarning, stacklevel=2)
+        self._inline()
+
+    def _inline(self) -> None:
+        def inline(module: Module) -> int:
+            count = inline_calls.run(module.main, module)
+            module.graphs = {"main": module.main}
+            return count
+
+        self._edited(inline)
+
+    def _edited(self, edit: Callable[[Module], int]) -> int:
+        """Edits a copy, which takes the module's place if nothing was raised."""
+        changed = self._verified().copy()
+        count = edit(changed)
+        self._module = changed
+        return count
+
+
+def _solve(dim: DimExpr, size: int) -> dict[str, Dim]:
+    solution = dims.solve(dim, size)
+    if solution is None:
+        raise ValueError(f"set_batch_size: got {size}; the batch dimension is {dim}; expected a size that it can have")
+    return dict([solution])
