@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from forge import dtypes
 from forge.errors import CompileError
@@ -15,8 +16,8 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Stmt, seq, store
 
-LARGEST_NUMBER = "largest_number"
-"""A maximum of one instruction a step, for kernels that let NaN through by other ways: a NaN may be dropped."""
+# The maximum in one instruction per step, which may drop a NaN: for kernels that let NaN through in other ways.
+LARGEST_NUMBER: Final = "largest_number"
 
 _HORIZONTAL = {
     LARGEST_NUMBER: "reduce_max",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from forge import dtypes
 from forge.target import Target
@@ -11,12 +12,11 @@ from forge.tir.expr import Expr
 from forge.tir.stmt import Stmt
 from forge.tir.visit import LONG_INTRINSICS, computed, roots, stores
 
-PARALLEL_WORK = 16_384
-"""Vector operations that pay for a parallel chunk (about 5 us). Scheduled loops wait for memory: about one a nanosecond."""
+# Work that pays for a parallel chunk, about 5 us, in the two units that costs have: schedules count vector operations,
+# whose lanes depend on target and dtype; dense kernels count multiply-adds of elements.
+PARALLEL_WORK: Final = 16_384
 
-PARALLEL_MULTIPLY_ADDS = 200_000
-"""Multiply-adds that pay for a parallel chunk. Dense kernels compute from registers, 16 to 32 in a cycle, so that their
-work does not convert to vector operations at a fixed rate."""
+PARALLEL_MULTIPLY_ADDS: Final = 200_000
 
 
 def expression_cost(x: Expr) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from forge.loops.cost import PARALLEL_MULTIPLY_ADDS, PARALLEL_WORK
 from forge.loops.values import bind, next_power_of_two, product, static, tail_mask
@@ -11,8 +12,8 @@ from forge.tir import expr as E
 from forge.tir.expr import Expr, ExprLike, Var
 from forge.tir.stmt import If, Let, Stmt, loop, seq
 
-ASSUMED_EXTENT = 1024
-"""What a symbolic extent counts for in costs."""
+# In costs, a symbolic extent counts as this many.
+ASSUMED_EXTENT: Final = 1024
 
 Body = Callable[[Expr], Stmt]
 """index -> statement"""

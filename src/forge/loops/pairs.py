@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 
-PAIR = "uint32"
-BITS = "uint16"
-"""What a local copy of bfloat16 numbers consists of: they are moved without conversion."""
+PAIR: Final = "uint32"
+# Local copies of bfloat16 numbers consist of their bits: they are moved without conversion.
+BITS: Final = "uint16"
 
 
 def load(buffer: Buffer, first: Expr, lanes: int = 1) -> Expr:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from forge import dtypes
 from forge.loops import (
@@ -36,12 +37,14 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.stmt import Allocate, Let, Stmt, loop, seq, store
 
-ROWS = 4
-"""Rows that are read side by side: an accumulator is loaded and stored once for all of them."""
+# This many rows are read side by side: an accumulator is loaded and stored once for all of them.
+ROWS: Final = 4
 
-CHUNKS = 16
-MIN_ROWS = 32
-MAX_PARTIAL_BYTES = 1 << 18
+# A tall matrix is cut into at most this many chunks of rows, each of at least MIN_ROWS.
+CHUNKS: Final = 16
+MIN_ROWS: Final = 32
+# The partial results of chunks take at most this many bytes of stack.
+MAX_PARTIAL_BYTES: Final = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)

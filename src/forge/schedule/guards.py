@@ -7,6 +7,7 @@ again, so that padding and windows over padded data are contiguous vector loads 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from forge import dtypes
 from forge.loops import supports_masks
@@ -17,8 +18,8 @@ from forge.tir.expr import Expr
 from forge.tir.rewrite import Rewriter
 from forge.tir.visit import nodes
 
-NARROW = 1 << 30
-"""Indices below are compared as int32: twice as many lanes a vector."""
+# Indices below this are compared as int32: a vector has twice as many lanes.
+NARROW: Final = 1 << 30
 
 
 class GuardedReads:

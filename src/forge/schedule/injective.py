@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from forge.loops import (
     PARALLEL_WORK,
@@ -34,11 +35,11 @@ from forge.tir.rewrite import Rewriter, map_expressions, substitute
 from forge.tir.stmt import Stmt, Store, seq
 from forge.tir.visit import stores
 
-BLOCK_BYTES = 16384
-"""Of one flat loop that is cut for several threads: bytes of the widest element stream in a block."""
+# A flat loop that is cut for several threads has blocks of this many bytes of the widest element.
+BLOCK_BYTES: Final = 16384
 
-CHEAP = 12
-"""Vector operations per vector below which a loop is unrolled."""
+# A loop of at most this many vector operations per vector is unrolled.
+CHEAP: Final = 12
 
 
 def schedule_injective(call: KernelCall, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from forge.loops import Loop, Vectorizer, bound, tail_mask
 from forge.schedule.access import OTHER, UNIT, Accesses, pattern
@@ -15,8 +16,8 @@ from forge.tir.expr import Expr
 from forge.tir.rewrite import substitute
 from forge.tir.stmt import Stmt, Store, seq, store
 
-MOST = 8
-"""Extent of the short axis at most."""
+# The short axis has at most this extent.
+MAX_SHORT: Final = 8
 
 
 def interleaved_axes(loops: Sequence[Loop], body: Stmt, accesses: Accesses, algebra: Algebra) -> tuple[Loop, Loop] | None:
@@ -28,7 +29,7 @@ def interleaved_axes(loops: Sequence[Loop], body: Stmt, accesses: Accesses, alge
         return None
     place = algebra.poly(body.index)
     for short in loops:
-        if short.static is None or not 2 <= short.static <= MOST or pattern(algebra.coefficient(place, short.var)) != UNIT:
+        if short.static is None or not 2 <= short.static <= MAX_SHORT or pattern(algebra.coefficient(place, short.var)) != UNIT:
             continue
         for axis in loops:
             step = algebra.coefficient(place, axis.var)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from forge.loops import Loop, element_size, memory_sizes, supports_masks
 from forge.schedule.access import Accesses, analyse, collapse
@@ -17,8 +18,8 @@ from forge.tir.rewrite import Rewriter, map_expressions
 from forge.tir.stmt import Evaluate, Stmt, seq
 from forge.tir.visit import free_variables, stores
 
-LONG = 32
-"""Steps of a reduction beside which one store of its result does not matter."""
+# After a reduction of this many steps, storing its result does not matter.
+LONG: Final = 32
 
 
 @dataclass(frozen=True, eq=False)

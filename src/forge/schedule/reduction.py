@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from forge.loops import (
     PARALLEL_WORK,
@@ -41,16 +42,20 @@ from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.rewrite import Rewriter
 from forge.tir.stmt import Allocate, Let, Stmt, loop, seq, store
 
-UNROLLED_STEPS = 9
-"""Reductions of at most this many steps in all are written out."""
+# Reductions of at most this many steps in all are written out.
+UNROLLED_STEPS: Final = 9
 
-INNER_ACCUMULATORS = 4
-OUTER_VECTORS = 4
-MAX_ACCUMULATORS = 12
+# Vectors along a reduction axis have at most this many independent accumulators.
+INNER_ACCUMULATORS: Final = 4
+# Along an outer axis, at most this many vectors are reduced side by side,
+OUTER_VECTORS: Final = 4
+# and at most this many together with the steps of a register block.
+MAX_ACCUMULATORS: Final = 12
 
-CHUNKS = 16
-CHUNK_ELEMENTS = 1024
-"""Chunks of a single axis are multiples of this."""
+# A long reduction to few results is cut into at most this many chunks.
+CHUNKS: Final = 16
+# Chunks of a single axis are multiples of this.
+CHUNK_ELEMENTS: Final = 1024
 
 
 def schedule_reductions(

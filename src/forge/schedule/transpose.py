@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from forge.loops import (
     Loop,
@@ -24,7 +25,8 @@ from forge.tir.rewrite import Rewriter, map_expressions, substitute
 from forge.tir.stmt import If, Stmt, loop, seq
 from forge.tir.visit import stores
 
-MAX_TILE = 16
+# Tiles have at most this many rows and columns.
+MAX_TILE: Final = 16
 
 
 class TransposedLoads:

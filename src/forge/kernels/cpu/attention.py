@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from forge import dtypes, loops
 from forge.errors import CompileError
@@ -33,23 +33,27 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, Let, Stmt, seq, store
 
-KEY_SHARE = 8
-"""Part of the second-level cache that a packed block of keys takes, and one of their values."""
-WHOLE_KEYS = 1024
-WHOLE_SHARE = 6
-"""The same of keys that are packed as one block, and at most so many of them."""
-KEY_BLOCK = 512
-SCORE_BYTES = 24 << 10
-LEAST_TILES = 4
-"""Row tiles that share a packed tile of keys while it is in the first-level cache."""
-STAGED_BYTES = 64 << 10
-"""Of the rows of query that one task copies, and of their sums."""
-MOST_ROWS = 192
-UNROLL = 4
-WRITTEN_OUT = 16
-"""Vectors of a row whose pass is written out."""
-EXPONENTIAL_COST = 8
-"""Multiply-adds as long as one element of the pass over a row."""
+# A packed block of keys, and one of their values, takes at most this part of the second-level cache.
+KEY_SHARE: Final = 8
+# All keys are packed as one block where there are at most this many, in this part of the second-level cache.
+WHOLE_KEYS: Final = 1024
+WHOLE_SHARE: Final = 6
+# One of several blocks of keys has at most this many.
+KEY_BLOCK: Final = 512
+# The scores that are in work at once take about this many bytes, in the first-level cache.
+SCORE_BYTES: Final = 24 << 10
+# At least this many row tiles share a packed tile of keys while it is in the first-level cache.
+MIN_TILES: Final = 4
+# The rows of the query that one task copies take at most this many bytes, and so do their sums.
+STAGED_BYTES: Final = 64 << 10
+# A task has at most this many rows.
+MAX_ROWS: Final = 192
+# A pass over a row has this many independent accumulators.
+UNROLL: Final = 4
+# The pass over a row of at most this many vectors is written out.
+WRITTEN_OUT: Final = 16
+# One element of the pass over a row takes as long as this many multiply-adds.
+EXPONENTIAL_COST: Final = 8
 
 
 @dataclass(frozen=True)
@@ -231,12 +235,12 @@ def _plan(call: KernelCall) -> AttentionPlan:
     cache = min(call.target.l2_cache, 2 * tiles.STACK_LIMIT) // widest
     whole = known is not None and known <= min(WHOLE_KEYS, cache // WHOLE_SHARE)
     key_block = max(1, known) if known is not None and whole else _key_block(known, wide * lanes, cache // KEY_SHARE)
-    few_rows = gemm.row_block(rows, tile_rows, max(LEAST_TILES * tile_rows, SCORE_BYTES // (key_block * item)))
+    few_rows = gemm.row_block(rows, tile_rows, max(MIN_TILES * tile_rows, SCORE_BYTES // (key_block * item)))
     batch = (*result.shape[:place], *result.shape[place + 1:-1])
     return AttentionPlan(
         query, key, value, mask, result, call.attrs, call.target, batch, rows, keys,
         query.shape[-1], size, RegisterTile(tile_rows, wide, lanes, dtype), RegisterTile(tile_rows, vectors, lanes, dtype),
-        gemm.row_block(rows, few_rows, min(MOST_ROWS, STAGED_BYTES // widest)), few_rows, key_block, whole, in_pairs)
+        gemm.row_block(rows, few_rows, min(MAX_ROWS, STAGED_BYTES // widest)), few_rows, key_block, whole, in_pairs)
 
 
 def _key_block(keys: int | None, width: int, fitting: int) -> int:

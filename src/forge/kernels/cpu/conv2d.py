@@ -262,7 +262,7 @@ class _Task:
 
         def step(x: Expr, k: Expr) -> Stmt:
             update = acc.add_outer_product(scalar(block, tap, x), lambda v: self._weight(group, first_block + block, tap, k, v))
-            return seq(self._ahead(group, first_block + block, tap, k), update)
+            return seq(self._prefetch(group, first_block + block, tap, k), update)
 
         if width.kernel == 1 or width.dilation == 1 and channels == plan.in_block == plan.block:
             extent = size if channels == plan.in_block else channels
@@ -299,11 +299,11 @@ class _Task:
         row = (out_block * plan.in_blocks + block) * window.height.kernel + tap
         return (row * (window.width.kernel * plan.in_block) + k) * window.out_block + lane
 
-    def _ahead(self, group: Expr, block: Expr, tap: Expr, k: Expr) -> Stmt:
-        """Asks for the weights of the next group; after the last one, for those of the next chunk."""
+    def _prefetch(self, group: Expr, block: Expr, tap: Expr, k: Expr) -> Stmt:
+        """Prefetches the weights of the next group; after the last one, those of the next chunk."""
         plan, weight = self.plan, self.window.weight.buffer
         count = -(-plan.row_block // plan.tile_height) * -(-plan.column_block // plan.tile_width)
-        if weight is None or not tiles.asks_ahead(count, plan.group_bytes // plan.chunks, plan.target):
+        if weight is None or not tiles.prefetches(count, plan.group_bytes // plan.chunks, plan.target):
             return seq()
         following, place = group + 1, block
         if plan.chunks > 1:

@@ -22,7 +22,7 @@ _Plan = tuple[int, int, int, int, int, int, int]
 # Register tiles cover at most this many rows of the image.
 MAX_TILE_ROWS: Final = 4
 # A chunk of channel blocks has at least this many reduction steps: they pay for storing and reloading partial sums.
-LEAST_STEPS: Final = 128
+MIN_STEPS: Final = 128
 
 
 @dataclass(frozen=True)
@@ -222,11 +222,11 @@ def _chunk(problem: Problem, vectors: int, positions: int) -> int:
     """
     weights = vectors * problem.lanes * _weight_bytes(problem.window, problem.in_channels * problem.unit)
     partial = positions * vectors * problem.lanes * dtypes.itemsize(problem.dtype)
-    most = tiles.bytes_ahead(problem.target)
+    most = tiles.prefetch_bytes(problem.target)
     if not problem.staged or weights <= most or partial > min(most, tiles.STACK_LIMIT // 2):
         return problem.in_blocks
     chunk = tiles.divisors(problem.in_blocks, max(1, most * problem.in_blocks // weights))[0]
-    return chunk if problem.steps * chunk >= LEAST_STEPS * problem.in_blocks else problem.in_blocks
+    return chunk if problem.steps * chunk >= MIN_STEPS * problem.in_blocks else problem.in_blocks
 
 
 def _patch_limit(problem: Problem) -> int:

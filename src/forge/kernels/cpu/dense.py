@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from forge import dtypes, loops
 from forge.errors import CompileError
@@ -26,14 +27,14 @@ from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
 
-ROW_BLOCK = 256
-"""Rows that share one pass over a column tile: enough that weights may come from main memory at full speed."""
+# This many rows share one pass over a column tile: enough that weights may come from main memory at full speed.
+ROW_BLOCK: Final = 256
 
-LEAST_PART = 128
-"""Steps of a part of K."""
+# A part of K has at least this many steps.
+MIN_PART: Final = 128
 
-MOST_TILE_ROWS = 14
-"""Of tiles that tuning tries."""
+# Tuning tries register tiles of at most this many rows.
+MAX_TILE_ROWS: Final = 14
 
 Element = Callable[[Expr, Expr], Expr]
 
@@ -60,17 +61,17 @@ class DensePlan:
         return self.depth // 2 if self.pairs else self.depth
 
     @property
-    def asks_ahead(self) -> bool:
-        """Whether the weights of the next part of K, or column tile, are asked for; one row reads them at full speed anyway."""
-        return self.static_rows != 1 and tiles.asks_ahead(-(-self.row_block // self.tile.rows), 0, self.target)
+    def prefetches(self) -> bool:
+        """Whether the weights of the next part of K, or column tile, are prefetched; one row reads them at full speed anyway."""
+        return self.static_rows != 1 and tiles.prefetches(-(-self.row_block // self.tile.rows), 0, self.target)
 
     @property
     def part(self) -> int:
         """Steps whose weights, and those of the next ones, stay in the second-level cache."""
-        if not self.asks_ahead:
+        if not self.prefetches:
             return self.steps
         step = self.tile.width * dtypes.itemsize(self.weight.dtype) * (2 if self.pairs else 1)
-        return tiles.even_blocks(self.steps, max(LEAST_PART, tiles.bytes_ahead(self.target) // step))
+        return tiles.even_blocks(self.steps, max(MIN_PART, tiles.prefetch_bytes(self.target) // step))
 
     @property
     def static_rows(self) -> int | None:
@@ -141,7 +142,7 @@ def _rows(rows: Expr, tile_rows: int, most: int) -> tuple[int, int]:
 def _alternatives(rows: Expr, tile_rows: int, most: int, vectors: int, registers: int) -> Iterator[tuple[int, int]]:
     """Other tasks for the best register tile, then other tiles."""
     yield from (_rows(rows, tile_rows, min(block, most)) for block in (ROW_BLOCK, 64, 128, 512, 1024))
-    largest = min(tiles.largest_rows(vectors, registers), MOST_TILE_ROWS, loops.static(rows) or MOST_TILE_ROWS)
+    largest = min(tiles.largest_rows(vectors, registers), MAX_TILE_ROWS, loops.static(rows) or MAX_TILE_ROWS)
     yield from (_rows(rows, other, min(ROW_BLOCK, most)) for other in range(largest, 3, -1) if other != tile_rows)
 
 
@@ -170,7 +171,7 @@ def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
         if plan.part < plan.steps:
             return seq(bound, _in_parts(plan, rows, tile, scalar))
         product = Product(plan.tile, E.const(plan.steps), scalar, lambda k, v: _weight_vector(plan, tile, k, v),
-                          lambda row, value: _write(plan, row, tile, value), ahead=_ahead(plan, tile + 1))
+                          lambda row, value: _write(plan, row, tile, value), prefetch=_prefetch(plan, tile + 1))
         return seq(bound, gemm.any_rows(product, rows, plan.rows))
 
     groups = plan.column_groups
@@ -191,21 +192,21 @@ def _in_parts(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
     def keep(row: Expr, value: RowValue) -> Stmt:
         return seq(store(partial, at(row, v), value(v)) for v in range(shape.vectors))
 
-    def part(first: Expr, steps: int, finish: Callable[[Expr, RowValue], Stmt], ahead: Callable[[Expr], Stmt] | None) -> Stmt:
+    def part(first: Expr, steps: int, finish: Callable[[Expr, RowValue], Stmt], prefetch: Callable[[Expr], Stmt] | None) -> Stmt:
         product = Product(shape, E.const(steps), lambda row, k: scalar(row, first + k),
                           lambda k, v: _weight_vector(plan, tile, first + k, v), finish,
-                          lambda row, v: E.load(partial, at(row, v)), ahead)
+                          lambda row, v: E.load(partial, at(row, v)), prefetch)
         return gemm.any_rows(product, rows, plan.rows)
 
     def inner(number: Expr) -> Stmt:
         lets, first = loops.bind("first_k", number * plan.part)
-        return seq(lets, part(first, plan.part, keep, _ahead(plan, tile, first + plan.part)))
+        return seq(lets, part(first, plan.part, keep, _prefetch(plan, tile, first + plan.part)))
 
     count = -(-plan.steps // plan.part)
     begin = (count - 1) * plan.part
     zero = E.const(0, shape.dtype, shape.lanes)
     clear = loops.serial("p", rows.count * shape.vectors, lambda i: store(partial, i, zero))
-    last = part(E.const(begin), plan.steps - begin, lambda row, value: _write(plan, row, tile, value), _ahead(plan, tile + 1))
+    last = part(E.const(begin), plan.steps - begin, lambda row, value: _write(plan, row, tile, value), _prefetch(plan, tile + 1))
     return seq(Allocate(partial), clear, loops.serial("part", count - 1, inner), last)
 
 
@@ -264,10 +265,10 @@ def _weight_column(plan: DensePlan, column_tile: Expr, vector: int) -> tuple[Exp
     return column_tile // tiles_per_panel, column_tile % tiles_per_panel * plan.tile.width + vector * plan.tile.lanes
 
 
-def _ahead(plan: DensePlan, column_tile: Expr, first: Expr | None = None) -> Callable[[Expr], Stmt] | None:
-    """Asks for the weights of a column tile from step ``first`` on."""
+def _prefetch(plan: DensePlan, column_tile: Expr, first: Expr | None = None) -> Callable[[Expr], Stmt] | None:
+    """Prefetches the weights of a column tile from step ``first`` on."""
     weight, tile = plan.weight.buffer, plan.tile
-    if weight is None or not plan.asks_ahead:
+    if weight is None or not plan.prefetches:
         return None
     begin = E.const(0) if first is None else first
     return lambda k: seq(Prefetch(weight, _weight_place(plan, column_tile, begin + k, v)) for v in range(tile.vectors))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from forge import loops
 from forge.errors import CompileError
@@ -22,9 +23,10 @@ from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Function, Stmt, seq
 
-TASKS_PER_CORE = 4
-MEMORY_FACTOR = 3
-"""A multiply-add here takes as long as so many in a kernel that reuses its operands."""
+# The image is cut into about this many tasks per core.
+TASKS_PER_CORE: Final = 4
+# A multiply-add takes as long as this many in a kernel that reuses its operands.
+MEMORY_FACTOR: Final = 3
 
 TileBuilder = Callable[[Expr, int, "int | None"], Stmt]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from forge import loops
 from forge.kernels.cpu import tiles
@@ -16,7 +17,8 @@ from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Stmt, seq
 
-SMALL_TILE_ROWS = 4
+# Register tiles over the rows that full tiles leave have at most this many rows.
+SMALL_TILE_ROWS: Final = 4
 
 RowValue = Callable[[int], Expr]
 
@@ -32,7 +34,7 @@ class Product:
         vector: right vector (k, number of the vector), in the accumulators' dtype.
         finish: takes one row: ``finish(row, value)`` with ``value(v)`` the sums of vector v.
         start: sums that a row begins with, ``start(row, v)``; None: zero.
-        ahead: a statement beside step k, which asks for what later steps read; None: nothing.
+        prefetch: a statement at step k that prefetches what later steps read; None: nothing.
     """
 
     tile: RegisterTile
@@ -41,7 +43,7 @@ class Product:
     vector: Callable[[Expr, int], Expr]
     finish: Callable[[Expr, RowValue], Stmt]
     start: Callable[[Expr, int], Expr] | None = None
-    ahead: Callable[[Expr], Stmt] | None = None
+    prefetch: Callable[[Expr], Stmt] | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def row_tile(product: Product, first: Expr, rows: int, limit: Expr | None = None
 
     def step(k: Expr) -> Stmt:
         update = acc.add_outer_product(lambda row: product.scalar(source_row(row), k), lambda v: product.vector(k, v))
-        return update if product.ahead is None else seq(product.ahead(k), update)
+        return update if product.prefetch is None else seq(product.prefetch(k), update)
 
     steps = loops.unroll_by("k", product.depth, unroll, step)
     return seq(acc.allocate(), lets, begin, steps, loops.unroll("row", rows, finish_row))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from forge import dtypes, loops
 from forge.errors import CompileError
@@ -30,15 +31,16 @@ from forge.tir.visit import nodes
 
 Element = Callable[[Expr, Expr], Expr]
 
-ROW_BLOCK = 256
-PANEL_BYTES = 192 << 10
-"""Of a local panel of b, or of a copy of rows of a."""
-PART_DEPTH = 512
-"""Rows of a panel that holds a part of K."""
-SINGLE_VECTORS = 8
-"""Of a column tile of a product with one row, which reads b once and in place: long pieces of its rows."""
-DIRECT_STRIDE_BYTES = 2048
-"""Longest row of b that is read in place; longer ones fall on the same few cache sets."""
+# A task has at most about this many rows.
+ROW_BLOCK: Final = 256
+# A local panel of b, or a copy of rows of a, takes at most this many bytes.
+PANEL_BYTES: Final = 192 << 10
+# A panel that holds a part of K has this many rows.
+PART_DEPTH: Final = 512
+# A product with one row reads b once and in place: column tiles of this many vectors are long pieces of its rows.
+SINGLE_VECTORS: Final = 8
+# Rows of b of at most this many bytes are read in place; longer ones fall on the same few cache sets.
+DIRECT_STRIDE_BYTES: Final = 2048
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from forge import dtypes
 from forge.kernels.cpu.merging import BLOCK, LARGEST, LARGEST_SYMBOLIC, Merge, has_key, key, position_of
@@ -20,10 +21,11 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
 
-COST_PER_ELEMENT = 64
+# Sorting takes about this many vector operations per element.
+COST_PER_ELEMENT: Final = 64
 
-MOST_WANTED = 16
-"""Of a long row, without sorting much of it."""
+# Of a long row, at most this many elements are selected without sorting much of it.
+MAX_SELECTED: Final = 16
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ def _order_or_merge(target: Target, row: Row, dtype: str, length: Expr, count: E
         return _order(row, length, count)
     if isinstance(length, E.Const) and isinstance(count, E.Const):
         elements, wanted = int(length.value), int(count.value)  # type: ignore[arg-type]
-        if 0 < wanted <= MOST_WANTED and elements > 2 * BLOCK:
+        if 0 < wanted <= MAX_SELECTED and elements > 2 * BLOCK:
             return _select(target, row, length, count)
         merges = 1 < elements <= LARGEST and (wanted * 8 >= elements or elements <= 2 * BLOCK)
         return _merge(target, row, length, count, next_power_of_two(elements)) if merges else _order(row, length, count)

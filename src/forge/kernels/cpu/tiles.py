@@ -17,7 +17,7 @@ MAX_VECTORS: Final = 4
 # Register tiles of matrix products have at most this many rows.
 MAX_ROWS: Final = 8
 # At most this many register tiles prefetch the weights that they share: for more, reading these is a small part of the time.
-MOST_TILES_AHEAD: Final = 64
+MAX_PREFETCH_TILES: Final = 64
 # One kernel may take this many bytes of stack; threads have several MiB.
 STACK_LIMIT: Final = 768 << 10
 
@@ -97,13 +97,13 @@ def unroll_for(tile_size: int, extent: int | None, budget: int = 32) -> int:
     return best if 2 * best >= min(most, extent) else most
 
 
-def asks_ahead(count: int, weights: int, target: Target) -> bool:
-    """Whether ``count`` register tiles that share ``weights`` bytes ask for those of the next ones; the caches must hold both."""
-    return count <= MOST_TILES_AHEAD and weights <= bytes_ahead(target)
+def prefetches(count: int, weights: int, target: Target) -> bool:
+    """Whether ``count`` register tiles that share ``weights`` bytes prefetch the next ones'; the caches must hold both."""
+    return count <= MAX_PREFETCH_TILES and weights <= prefetch_bytes(target)
 
 
-def bytes_ahead(target: Target) -> int:
-    """Most bytes of weights that register tiles share while they ask for as many."""
+def prefetch_bytes(target: Target) -> int:
+    """Most bytes of weights that register tiles share while they prefetch as many."""
     return target.l2_cache // 4
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import inf
+from typing import Final
 
 from forge import dtypes
 from forge.loops import Loop, parallel_nest, supports_masks, vector_loop
@@ -20,18 +21,18 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
 
-PATHS = 16
-"""Followed at once: enough to hide the latency of a step from the second-level cache; some live on the stack."""
+# This many paths are followed at once: enough to hide the latency of a step from the second-level cache.
+PATHS: Final = 16
 
-STEPS = 4
-"""Between two questions whether any path goes on."""
+# Whether any path continues is tested once in this many steps.
+STEPS: Final = 4
 
-MOST_ROWS = 2048
-MOST_BYTES = 1 << 16
-"""Of a block: its rows, and the bytes of its totals, which lie on the stack."""
+# A block has at most this many rows, and totals of this many bytes, which lie on the stack.
+MAX_ROWS: Final = 2048
+MAX_BYTES: Final = 1 << 16
 
-MOST_TARGETS = 512
-"""Accumulated at once: they lie on the stack."""
+# At most this many targets are accumulated at once: they lie on the stack.
+MAX_TARGETS: Final = 512
 
 NODE = FEATURE, CHILD, THRESHOLD, LEAF = range(4)
 
@@ -74,7 +75,7 @@ def tree_ensemble(call: KernelCall) -> Function:
     operands = [*call.operands, None, None][:6]
     data, nodes, roots, weights = call.readers[:4]
     targets = call.attrs.targets
-    width = max(1, min(targets, MOST_TARGETS))
+    width = max(1, min(targets, MAX_TARGETS))
     most = _most_rows(call, data, nodes, roots, width * dtypes.itemsize(weights.dtype))
     totals = Buffer("totals", weights.dtype, (E.const(most), E.const(width)), scope="local")
     block, chunk = E.var("block"), E.var("chunk")
@@ -100,7 +101,7 @@ def _most_rows(call: KernelCall, data: Reader, nodes: Reader, roots: Reader, byt
     budget = target.l1_cache // 2 if tree <= target.l1_cache // 2 else max(target.l1_cache // 2, target.l2_cache // 4)
     columns = data.shape[1]
     count = _extent(columns) if isinstance(columns, E.Const) else call.attrs.features
-    fitting = min(MOST_ROWS, MOST_BYTES // bytes_of_totals, budget // (count * size + bytes_of_totals))
+    fitting = min(MAX_ROWS, MAX_BYTES // bytes_of_totals, budget // (count * size + bytes_of_totals))
     return int(max(PATHS, fitting // PATHS * PATHS))
 
 
@@ -219,7 +220,7 @@ def _add_entries(problem: _Problem, row: Expr, leaf: Expr) -> Stmt:
     number, entry, target, begin = (E.var(name) for name in ("number", "entry", "target", "begin"))
     place = _place(problem, row, target)
     add = store(problem.totals, place, problem.merge(E.load(problem.totals, place), problem.weights.read((entry,))))
-    if problem.call.attrs.targets > MOST_TARGETS:
+    if problem.call.attrs.targets > MAX_TARGETS:
         add = If(E.logical_and(target >= 0, target < problem.targets), add)
     visit = seq(Let(entry, begin + number), Let(target, problem.entry_targets.read((entry,)) - problem.first_target), add)
     return seq(

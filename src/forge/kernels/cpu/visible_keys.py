@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from forge import loops
 from forge.kernels.cpu.gemm import Rows
@@ -16,10 +17,10 @@ from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Stmt, seq, store
 
-HIDING = -1e30
-"""A mask of at most this hides a key from a row that sees another one: the difference of their scores has no exponential."""
-SHOWING = -1e20
-"""A key with a mask above this is seen."""
+# A mask of at most this hides a key from a row that sees another one: the difference of their scores has no exponential.
+HIDING: Final = -1e30
+# A key with a mask above this is seen.
+SHOWING: Final = -1e20
 
 
 @dataclass(frozen=True)

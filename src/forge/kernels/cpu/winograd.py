@@ -289,7 +289,7 @@ class _Task:
                 lambda row, k: E.load(self.patches, (row + p * plan.block) * plan.in_stride + k),
                 lambda k, v: self._weight(p, group, k, v),
                 lambda row, value: seq(store(self.sums, self._sum_index(p, row, v), value(v)) for v in range(plan.tile.vectors)),
-                ahead=lambda k: self._ahead(p, group, k))
+                prefetch=lambda k: self._prefetch(p, group, k))
             return gemm.row_tiles(product, rows)
 
         return loops.serial("position", plan.scheme.positions, position)
@@ -304,8 +304,8 @@ class _Task:
         number = group * plan.tile.vectors + vector
         return number // per_block, number % per_block * plan.tile.lanes
 
-    def _ahead(self, position: Expr, group: Expr, k: Expr) -> Stmt:
-        """Asks for the weights that follow: those of the next position lie behind those of this one."""
+    def _prefetch(self, position: Expr, group: Expr, k: Expr) -> Stmt:
+        """Prefetches the weights that follow: those of the next position lie after those of this one."""
         weight = self.window.weight
         if weight.buffer is None:
             return seq()

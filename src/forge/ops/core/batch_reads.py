@@ -13,6 +13,7 @@ from forge.ir.batch import Batch, MixesBatch
 from forge.te import Tensor
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
+from forge.tir.visit import nodes
 
 
 def batches_of_results(results: Sequence[Tensor], given: Mapping[Tensor, Batch]) -> list[Batch | None]:
@@ -55,21 +56,14 @@ class _Positions:
 
     def _decides(self, body: Expr, var: Var) -> bool:
         """Whether ``var`` is used in another way than to read at its place."""
-        seen: set[int] = set()  # expressions are shared
-        stack: list[Expr] = [body]
-        while stack:
-            x = stack.pop()
-            if x is var:
-                return True
-            if id(x) in seen:
-                continue
-            seen.add(id(x))
-            if isinstance(x, E.Read):
-                axis = self.of(x.tensor)
-                stack.extend(i for k, i in enumerate(x.indices) if not (i is var and axis in (k, None)))
-            else:
-                stack.extend(E.children(x))
-        return False
+
+        def used(x: Expr) -> Sequence[Expr]:
+            if not isinstance(x, E.Read):
+                return E.children(x)
+            axis = self.of(x.tensor)
+            return [i for k, i in enumerate(x.indices) if not (i is var and axis in (k, None))]
+
+        return any(x is var for x in nodes(body, children=used))
 
 
 def _elsewhere(index: Expr, axis: int) -> MixesBatch:

@@ -24,18 +24,13 @@ def split_product(op: Op[Any], builder: Builder, operands: Sequence[Value | None
     assert a is not None and b is not None
     if not dtypes.is_complex(a.dtype):
         return None
-    options = vars_of(attrs)
+    options = dict(vars(attrs))
     wanted = options.pop("out_dtype", "") or a.dtype
     (a_real, a_imag), (b_real, b_imag) = (_parts(builder, x, wanted) for x in (a, b))
     pairs = ((a_real, b_real), (a_imag, b_imag), (a_real, b_imag), (a_imag, b_real))
     products = [builder.call(op, x, y, **options) for x, y in pairs]
     real = builder.call("subtract", products[0], products[1])
     return [builder.call("complex.make", real, builder.call("add", products[2], products[3]))]
-
-
-def vars_of(attrs: Any) -> dict[str, Any]:
-    """The attributes by name."""
-    return {name: getattr(attrs, name) for name in attrs.__dataclass_fields__}
 
 
 def _parts(builder: Builder, x: Value, dtype: str) -> tuple[Value, Value]:

@@ -20,6 +20,7 @@ from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Category, Kind, NoAttrs, Operand, Precision, Trait
 from forge.ir.types import TensorType
 from forge.ops.core.inference import broadcast_shapes, expect_dtype, same_dtype, tensors
+from forge.ops.core.lowering import identifier
 from forge.ops.core.op import Op, register
 from forge.ops.core.scalar_math import widen_all
 from forge.ops.core.signatures import (
@@ -149,12 +150,8 @@ def broadcast_compute(
     """The compute whose element is ``body`` of the broadcast elements of the operands."""
     present = [t for t in operands if t is not None]
     return te.compute(
-        result.shape, lambda *i: body(*(te.broadcast_read(t, i) for t in present)), _identifier(name), result.dtype
+        result.shape, lambda *i: body(*(te.broadcast_read(t, i) for t in present)), identifier(name), result.dtype
     )
-
-
-def _identifier(name: str) -> str:
-    return name.replace(".", "_")
 
 
 def register_rows(module: str, rows: Sequence[Row]) -> None:
@@ -165,7 +162,7 @@ def register_rows(module: str, rows: Sequence[Row]) -> None:
             "traits": row.traits, "accuracy": row.accuracy, "row": row, "__module__": module,
             **{fact: value for fact in ("precision", "category") if (value := getattr(row, fact)) is not None},
         }
-        register(type(f"Elementwise_{_identifier(row.name)}", (Elementwise,), members))
+        register(type(f"Elementwise_{identifier(row.name)}", (Elementwise,), members))
 
 
 def apply_dims(function: Callable[..., Any], *arrays: Array) -> DimArray:

@@ -169,7 +169,7 @@ class Reduction(Op[ReduceAttrs]):
             return [builder.call("squeeze", kept, axes)]
         if self.accuracy is Accuracy.ACCUMULATING and data.dtype in ("float16", "bfloat16"):
             wide = builder.call("cast", data, dtype="float32")
-            result = builder.call(self, wide, *operands[1:], **vars_of(attrs))
+            result = builder.call(self, wide, *operands[1:], **vars(attrs))
             return [builder.call("cast", result, dtype=data.dtype)]
         return None
 
@@ -197,11 +197,6 @@ _DIM_FOLDS: dict[str, Callable[[Dim, Dim], Dim]] = {
     "max": dims.maximum,
     "min": dims.minimum,
 }
-
-
-def vars_of(attrs: Any) -> dict[str, Any]:
-    """The attributes by name."""
-    return {name: getattr(attrs, name) for name in attrs.__dataclass_fields__}
 
 
 def with_known_axes(attrs: ReduceAttrs, axes: Value | None) -> ReduceAttrs:
@@ -306,7 +301,7 @@ class Mean(Reduction):
         assert data is not None
         if not dtypes.is_integer(data.dtype):
             return super().decompose(builder, operands, attrs) or self._of_perhaps_nothing(builder, data, operands, attrs)
-        total = builder.call("sum", *operands, **vars_of(attrs))
+        total = builder.call("sum", *operands, **vars(attrs))
         return [builder.call("trunc_divide", total, summands(builder, data, total))]
 
     def _of_perhaps_nothing(self, builder: Builder, data: Value, operands: Values, attrs: ReduceAttrs) -> Sequence[Value] | None:
@@ -316,7 +311,7 @@ class Mean(Reduction):
         count = dims.product(data.shape[k] for k in axes)
         if not run_time and isinstance(count, int) and count > 0:
             return None
-        total = builder.call("sum", *operands, **vars_of(attrs))
+        total = builder.call("sum", *operands, **vars(attrs))
         return [builder.call("divide", total, summands(builder, data, total))]
 
 
@@ -347,7 +342,7 @@ class CountNonzero(Reduction):
         data = operands[0]
         assert data is not None
         flags = builder.call("cast", data, dtype="bool")
-        return [builder.call("sum", builder.call("cast", flags, dtype="int64"), *operands[1:], **vars_of(attrs))]
+        return [builder.call("sum", builder.call("cast", flags, dtype="int64"), *operands[1:], **vars(attrs))]
 
 
 @register
@@ -368,7 +363,7 @@ class LogSumExp(Reduction):
     def decompose(self, builder: Builder, operands: Values, attrs: ReduceAttrs) -> Sequence[Value] | None:
         data = operands[0]
         assert data is not None
-        kept = {**vars_of(attrs), "keepdims": True}
+        kept = {**vars(attrs), "keepdims": True}
         zero = builder.constant(0.0, data.dtype)
         top = builder.call("max", *operands, **kept)
         top = builder.call("where", builder.call("isfinite", top), top, zero)
