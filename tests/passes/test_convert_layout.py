@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from forge.ir.nodes import Graph
-from forge.ir.op import REGISTRY
 from forge.passes import convert_layout
 from forge.passes.base import GraphPass, PassContext
 from tests.passes.checks import check, parse, text_of, weights
@@ -94,7 +93,3 @@ def test_input_that_is_an_output_and_regions() -> None:
 
 def test_without_the_option_nothing_happens() -> None:
     assert check(convert_layout.run, parse_image(CONV + "nn.relu(%0)", (5, 3, 3, 3))) == 0
-
-
-def test_the_table_names_operators_that_exist() -> None:
-    assert REGISTRY.keys() >= convert_layout.CONVOLUTIONS

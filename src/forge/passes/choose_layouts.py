@@ -18,6 +18,8 @@ from forge import dtypes
 from forge.dims import is_static
 from forge.ir.nodes import Graph, Node, Value
 from forge.ops.core.layout_change import Shape
+from forge.ops.nn.convolution import Conv2D, ConvBase
+from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.ops.packed.pairs import paired
 from forge.ops.shape.layout_transform import with_layout
 from forge.passes.base import PassContext
@@ -83,81 +85,73 @@ class _Blocked(Relayout):
         return self.to_new(self.view(value, shape))
 
     def start(self, node: Node) -> Value | None:
-        if node.op == "nn.conv2d" and _is_eligible(node):
-            return self._convolution(node)
-        if node.op == "nn.conv2d_transpose" and _is_eligible_transposed(node):
-            return self._transposed_convolution(node)
+        if (conv := Conv2D.of(node)) is not None and _is_eligible(conv):
+            return self._convolution(conv)
+        if (transposed := Conv2DTranspose.of(node)) is not None and _is_eligible_transposed(transposed):
+            return self._transposed_convolution(transposed)
         return None
 
-    def _convolution(self, node: Node) -> Value:
-        data, weight = node.operands
-        assert data is not None and weight is not None and weight.constant is not None
+    def _convolution(self, conv: Conv2D) -> Value:
+        data, kernel, node = conv.data, _array(conv.weight), conv.node
         attributes, channels = node.attributes, data.shape[1]
-        if attributes["groups"] == 1:
+        if conv.attrs.groups == 1:
             if channels >= self.size or data in self.new:
-                return self._convolve(node, self.converted(data), weight.constant, self.size, attributes)
+                return self._convolve(conv, self.converted(data), kernel, self.size, attributes)
             if data not in self.narrow:
                 self.narrow[data] = self.builder.call(
                     "layout_transform", self.usual(data), src_layout="NCHW", dst_layout=f"NCHW{channels}c")
-            return self._convolve(node, self.narrow[data], weight.constant, channels, attributes)
+            return self._convolve(conv, self.narrow[data], kernel, channels, attributes)
         layout, source = f"OHW{self.size}o", self.converted(data)
-        packed = self.builder.constant(with_layout(weight.constant[:, 0], "OHW", layout), name=weight.name)
-        sizes = {"channels": channels, "in_channels": channels, "kernel_size": weight.shape[2:]}
+        packed = self.builder.constant(with_layout(kernel[:, 0], "OHW", layout), name=conv.weight.name)
+        sizes = {"channels": channels, "in_channels": channels, "kernel_size": kernel.shape[2:]}
         layouts = {"data_layout": self.layout, "kernel_layout": layout, "out_layout": self.layout}
         return self.builder.call(
             "nn.contrib_depthwise_conv2d_NCHWc", source, packed, name=node.name, **{**attributes, **sizes, **layouts})
 
-    def _convolve(self, node: Node, source: Value, kernel: np.ndarray, block: int, attributes: dict[str, Any]) -> Value:
-        """The convolution of ``source``, in blocks of ``block``, with ``kernel[O, I, kh, kw]``, under the names of ``node``."""
-        data, weight = node.operands
-        assert data is not None and weight is not None
-        layout, channels = f"OIHW{block}i{self.size}o", data.shape[1]
+    def _convolve(self, of: ConvBase[Any], source: Value, kernel: np.ndarray, block: int, attributes: dict[str, Any]) -> Value:
+        """The convolution of ``source``, in blocks of ``block``, with ``kernel[O, I, kh, kw]``, under the names of ``of``."""
+        layout, channels = f"OIHW{block}i{self.size}o", of.data.shape[1]
         packed = with_layout(kernel, "OIHW", layout)
         if self.dots and channels % 2 == 0 and block % 2 == 0 and dtypes.canonical(kernel.dtype) == "bfloat16":
             packed = paired(packed)
         sizes = {"channels": kernel.shape[0], "in_channels": channels, "kernel_size": kernel.shape[2:]}
         layouts = {"data_layout": f"NCHW{block}c", "kernel_layout": layout, "out_layout": self.layout}
-        return self.builder.call("nn.contrib_conv2d_NCHWc", source, self.builder.constant(packed, name=weight.name),
-                                 name=node.name, **{**attributes, **sizes, **layouts})
+        return self.builder.call("nn.contrib_conv2d_NCHWc", source, self.builder.constant(packed, name=of.weight.name),
+                                 name=of.node.name, **{**attributes, **sizes, **layouts})
 
-    def _transposed_convolution(self, node: Node) -> Value:
+    def _transposed_convolution(self, conv: Conv2DTranspose) -> Value:
         """A convolution whose output channels are the outputs between two inputs, then a shuffle of these to their places.
 
         With stride s, outputs ``q * s + r`` are ``sum over taps j of data[q - j] * weight[r + j * s]``.
         """
-        data, weight = node.operands
-        assert data is not None and weight is not None and weight.constant is not None
-        strides, channels = node.attributes["strides"], weight.shape[1]
-        kernel = subpixel_kernel(weight.constant, strides, channels + -channels % self.size)
+        rows, columns = conv.attrs.strides
+        channels = conv.weight.shape[1]
+        kernel = subpixel_kernel(_array(conv.weight), (rows, columns), channels + -channels % self.size)
         height, width = (k - 1 for k in kernel.shape[2:])
         padding = {"padding": (height, width, height, width)}
-        return self._shuffled(self._convolve(node, self.converted(data), kernel, self.size, padding), strides, node)
+        return self._shuffled(self._convolve(conv, self.converted(conv.data), kernel, self.size, padding), conv)
 
-    def _shuffled(self, phases: Value, strides: tuple[int, int], node: Node) -> Value:
-        """``phases[N, (r, s, C), H, W, c]`` as ``[N, C, (H, r), (W, s), c]``, cropped to the result of ``node``."""
+    def _shuffled(self, phases: Value, conv: Conv2DTranspose) -> Value:
+        """``phases[N, (r, s, C), H, W, c]`` as ``[N, C, (H, r), (W, s), c]``, cropped to the result of ``conv``."""
         builder = self.builder
         n, blocks, height, width, lanes = phases.shape
-        rows, columns = strides
+        rows, columns = conv.attrs.strides
         apart = builder.call("reshape", phases, newshape=(n, rows, columns, blocks // (rows * columns), height, width, lanes))
         moved = builder.call("transpose", apart, axes=(0, 3, 4, 1, 5, 2, 6))
         whole = (n, blocks // (rows * columns), height * rows, width * columns, lanes)
         image = builder.call("reshape", moved, newshape=whole)
-        extents = node.result.shape[2:]
-        first = padding_begins(node.attributes["padding"])
+        extents = conv.result.shape[2:]
+        first = padding_begins(conv.attrs.padding)
         if first == (0, 0) and tuple(extents) == (whole[2], whole[3]):
             return image
         end = tuple(b + e for b, e in zip(first, extents))
         return builder.call("strided_slice", image, begin=first, end=end, axes=(2, 3))
 
 
-def _is_eligible(node: Node) -> bool:
+def _is_eligible(conv: Conv2D) -> bool:
     """Whether the blocked kernels can compute this convolution."""
-    if not is_plain_convolution(node):
-        return False
-    data, weight = node.operands
-    assert data is not None and weight is not None
-    groups = node.attributes["groups"]
-    return bool(groups == 1 or groups == data.shape[1] == weight.shape[0])
+    groups = conv.attrs.groups
+    return is_plain_convolution(conv.node) and (groups == 1 or groups == conv.data.shape[1] == conv.weight.shape[0])
 
 
 def is_plain_convolution(node: Node, kernel_layout: str = "OIHW") -> bool:
@@ -165,26 +159,28 @@ def is_plain_convolution(node: Node, kernel_layout: str = "OIHW") -> bool:
 
     If it has one group, or one for each channel, it can be computed in blocks.
     """
-    data, weight = node.operands
-    attributes = node.attributes
-    if data is None or weight is None or weight.constant is None or weight.constant.size == 0 or data.dtype not in FLOATS:
+    conv: ConvBase[Any] | None = ConvBase.of(node)
+    if conv is None or conv.weight.constant is None or conv.weight.constant.size == 0 or conv.data.dtype not in FLOATS:
         return False
-    layouts = (attributes["data_layout"], attributes["kernel_layout"], attributes["out_layout"] or "NCHW")
-    default = layouts == ("NCHW", kernel_layout, "NCHW") and attributes["out_dtype"] in ("", data.dtype)
-    return default and is_static(*data.shape[1:], *attributes["padding"])
+    data, attrs = conv.data, conv.attrs
+    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or "NCHW")
+    default = layouts == ("NCHW", kernel_layout, "NCHW") and attrs.out_dtype in ("", data.dtype)
+    return default and is_static(*data.shape[1:], *attrs.padding)
 
 
-def _is_eligible_transposed(node: Node) -> bool:
+def _is_eligible_transposed(conv: Conv2DTranspose) -> bool:
     """Whether the shuffled form can compute this transposed convolution."""
-    attributes = node.attributes
-    if not is_plain_convolution(node, "IOHW") or attributes["groups"] != 1 or any(d != 1 for d in attributes["dilation"]):
+    attrs = conv.attrs
+    if not is_plain_convolution(conv.node, "IOHW") or attrs.groups != 1 or any(d != 1 for d in attrs.dilation):
         return False
-    data, weight = node.operands
-    assert data is not None and weight is not None
-    first, steps = padding_begins(attributes["padding"]), attributes["strides"]
-    reach = [b + extent for b, extent in zip(first, node.result.shape[2:])]
-    limit = [(i - 1) * s + -(-k // s) * s for i, k, s in zip(data.shape[2:], weight.shape[2:], steps)]
-    return len(steps) == 2 and all(r <= m for r, m in zip(reach, limit))
+    reach = [b + extent for b, extent in zip(padding_begins(attrs.padding), conv.result.shape[2:])]
+    sizes = zip(conv.data.shape[2:], conv.weight.shape[2:], attrs.strides)
+    return len(attrs.strides) == 2 and all(r <= (i - 1) * s + -(-k // s) * s for r, (i, k, s) in zip(reach, sizes))
+
+
+def _array(weight: Value) -> np.ndarray:
+    assert weight.constant is not None
+    return weight.constant
 
 
 def padding_begins(padding: tuple[Any, ...]) -> tuple[Any, Any]:

@@ -9,15 +9,16 @@ everything else reads a tensor that is transposed back, once. Inputs and outputs
 
 from __future__ import annotations
 
+from typing import Any
+
 from forge.ir.nodes import Graph, Node, Value
+from forge.ops.nn.convolution import ConvBase
 from forge.passes.base import PassContext
 from forge.passes.conversion import Relayout
 from forge.passes.rewriting import on_all_graphs
 
 SPATIAL = {3: "W", 4: "HW", 5: "DHW"}
 """Letters of the spatial dimensions by rank."""
-
-CONVOLUTIONS = frozenset(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose"))
 
 
 def run(graph: Graph, context: PassContext) -> int:
@@ -57,16 +58,14 @@ class _Permuted(Relayout):
         return self.builder.call("transpose", value, axes=tuple(map(order.index, range(value.rank))))
 
     def start(self, node: Node) -> Value | None:
-        if node.op not in CONVOLUTIONS:
+        conv: ConvBase[Any] | None = ConvBase.of(node)
+        if conv is None:
             return None
-        data, weight = node.operands
-        assert data is not None and weight is not None
-        attributes, target = node.attributes, self.name(node.attrs.data_layout)
-        if target is None or attributes["out_layout"] not in ("", attributes["data_layout"]):
+        attrs, target = conv.attrs, self.name(conv.attrs.data_layout)
+        if target is None or attrs.out_layout not in ("", attrs.data_layout):
             return None
-        old, spatial = attributes["kernel_layout"], SPATIAL[data.rank]
-        new = spatial + "IO" if self.last else "OI" + spatial
-        image, kernel = self.converted(data), self.usual(weight)
+        old, new = attrs.kernel_layout, conv.spatial + "IO" if self.last else "OI" + conv.spatial
+        image, kernel = self.converted(conv.data), self.usual(conv.weight)
         if old != new:
             kernel = self.builder.call("transpose", kernel, axes=tuple(map(old.index, new)))
         return self.call(node, image, kernel, data_layout=target, kernel_layout=new, out_layout="")
