@@ -309,3 +309,17 @@ def test_numbers_of_native_code(text: str, expected: bool) -> None:
 def test_symbols_in_order_of_appearance() -> None:
     assert dims.symbols(dims.parse("n + m"), dims.parse("(k // 3)*j")) == ["m", "n", "k", "j"]
     assert dims.symbols(3) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("3*n - 2", ("n", 3, -2)), ("n", ("n", 1, 0)), ("7", None), ("n*n", None), ("n + m", None), ("(n // 2) + 1", None)],
+)
+def test_linear_dimensions(text: str, expected: tuple[str, int, int] | None) -> None:
+    assert dims.linear(dims.parse(text)) == expected
+
+
+def test_products_are_divided_atom_by_atom() -> None:
+    assert dims.divided((1, 1, 2), (1, 2)) == (1,)
+    assert dims.divided((1, 2), (1, 1)) is None
+    assert dict(dims.collected([((1,), 2), ((), 3), ((1,), -2)])) == {(): 3}

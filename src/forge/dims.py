@@ -160,16 +160,26 @@ def symbol(name: str) -> DimExpr:
     if not 0 < len(name) <= MAX_NAME:
         raise InvalidGraphError(f"dimension: {_shown(name)} cannot name a symbol; expected 1 to {MAX_NAME} characters")
     _KNOWN.add(name)
-    return DimExpr((((Symbol(name),), 1),))
+    return of_atom(Symbol(name))
+
+
+def of_atom(atom: Atom) -> DimExpr:
+    """The dimension that is just ``atom``."""
+    return DimExpr((((atom,), 1),))
+
+
+def sole_atom(dim: Dim) -> Atom | None:
+    """The atom that ``dim`` is; None when it is a number or a sum or product."""
+    if isinstance(dim, int) or len(dim.terms) != 1:
+        return None
+    (monomial, coefficient) = dim.terms[0]
+    return monomial[0] if coefficient == 1 and len(monomial) == 1 else None
 
 
 def symbol_name(dim: Dim) -> str | None:
     """The name of the symbol that ``dim`` is; None when it is a number or an expression."""
-    if isinstance(dim, int) or len(dim.terms) != 1:
-        return None
-    (monomial, coefficient) = dim.terms[0]
-    is_symbol = coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol)
-    return monomial[0].name if is_symbol else None  # type: ignore[union-attr]
+    atom = sole_atom(dim)
+    return atom.name if isinstance(atom, Symbol) else None
 
 
 def is_identifier(name: str) -> bool:
@@ -296,19 +306,27 @@ def evaluate(dim: Dim, values: Mapping[str, int]) -> int:
     raise KeyError(f"no value for {', '.join(symbols(result))} in {dim}")
 
 
+def linear(dim: Dim) -> tuple[str, int, int] | None:
+    """``(symbol, factor, constant)`` where ``dim`` is ``factor * symbol + constant``; None for anything else."""
+    terms = dict(_terms(dim))
+    constant = terms.pop((), 0)
+    if len(terms) != 1:
+        return None
+    ((monomial, factor),) = terms.items()
+    return (monomial[0].name, factor, constant) if len(monomial) == 1 and isinstance(monomial[0], Symbol) else None
+
+
 def solve(dim: Dim, size: int) -> tuple[str, int] | None:
     """``(symbol, value)`` with which ``dim`` is ``size``, where ``dim`` is linear in a single symbol.
 
     None: it is not, or no value from 0 on does it.
     """
-    if isinstance(dim, int):
+    found = linear(dim)
+    if found is None:
         return None
-    constant = sum(c for m, c in dim.terms if not m)
-    rest = [(m, c) for m, c in dim.terms if m]
-    if len(rest) != 1 or len(rest[0][0]) != 1 or not isinstance(rest[0][0][0], Symbol):
-        return None
-    value, remainder = divmod(size - constant, rest[0][1])
-    return (rest[0][0][0].name, value) if remainder == 0 and value >= 0 else None
+    name, factor, constant = found
+    value, remainder = divmod(size - constant, factor)
+    return (name, value) if remainder == 0 and value >= 0 else None
 
 
 def bounds(dim: Dim, largest: int | None = None) -> tuple[int | None, int | None]:
@@ -497,16 +515,14 @@ def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
 def _atom(atom: Operation) -> DimExpr:
     if atom.nesting > MAX_NESTING or len(str(atom)) > MAX_TEXT:
         raise _too_large("an expression of many operations")
-    return DimExpr((((atom,), 1),))
+    return of_atom(atom)
 
 
 def _grouped(dim: Dim) -> str:
     """``dim`` as an operand of ``//`` and ``%``."""
     if isinstance(dim, int):
         return str(dim) if dim >= 0 else f"({dim})"
-    (monomial, coefficient) = dim.terms[0]
-    alone = len(dim.terms) == 1 and len(monomial) == 1 and coefficient == 1
-    return str(dim) if alone else f"({dim})"
+    return f"({dim})" if sole_atom(dim) is None else str(dim)
 
 
 def _exact_quotient(a: Dim, b: Dim) -> Dim | None:
@@ -547,7 +563,7 @@ def _small_floordiv(a: Dim, b: int) -> Dim:
     if len([m for m, _ in _terms(a) if m]) == 1 and inner and isinstance(inner[0], Operation):
         atom = inner[0]
         if atom.op == "floordiv" and isinstance(atom.b, int) and atom.b > 0:
-            constant = a - DimExpr((((atom,), 1),))
+            constant = a - of_atom(atom)
             return floordiv(atom.a + constant * atom.b, atom.b * b)  # (x // c + k) // b == (x + k*c) // (c*b)
     return _atom(Operation("floordiv", a, b))
 
@@ -566,7 +582,7 @@ def _extremum(op: str, a: Dim, b: Dim) -> Dim:
 
 def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
     if isinstance(atom, Symbol):
-        return values[atom.name] if atom.name in values else DimExpr((((atom,), 1),))
+        return values[atom.name] if atom.name in values else of_atom(atom)
     return OPERATIONS[atom.op](substitute(atom.a, values), substitute(atom.b, values))
 
 

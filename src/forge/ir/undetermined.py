@@ -74,7 +74,7 @@ def _with_whole(dim: Dim, size: DimExpr, symbol: DimExpr) -> Dim:
         while coefficient % factor == 0 and (left := dims.divided(monomial, leading)) is not None:
             monomial, coefficient, term = left, coefficient // factor, term * rest
         for atom in monomial:
-            term = term * (_operation_with_whole(atom, size, symbol) if isinstance(atom, Operation) else DimExpr((((atom,), 1),)))
+            term = term * (_operation_with_whole(atom, size, symbol) if isinstance(atom, Operation) else dims.of_atom(atom))
         total = total + term * coefficient
     return total
 

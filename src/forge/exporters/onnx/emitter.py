@@ -298,11 +298,9 @@ class Emitter:
         if source is None:
             raise self.unsupported(f"nothing before it tells the size {name!r}")
         extent = self.extent(source.ref, source.axis)
-        if dims.symbol_name(source.dim) is not None:
-            return extent
-        assert isinstance(source.dim, DimExpr)
-        constant = sum(c for m, c in source.dim.terms if not m)
-        factor = next(c for m, c in source.dim.terms if m)
+        linear = dims.linear(source.dim)
+        assert linear is not None
+        _, factor, constant = linear
         shifted = self.op("Sub", extent, self.ints([constant])) if constant else extent
         return self.op("Div", shifted, self.ints([factor])) if factor != 1 else shifted
 
@@ -329,7 +327,7 @@ class Emitter:
             return plain and dims.symbol_name(self.sources[name].dim) != name
         if plain:
             return True
-        return _is_linear(extent) and self._source(name) is None
+        return dims.linear(extent) is not None and self._source(name) is None
 
     def ref(self, value: Value) -> Ref:
         """What ``value`` is in ONNX."""
@@ -407,12 +405,6 @@ def names_read(node: onnx.NodeProto) -> Iterator[str]:
         if attribute.type == onnx.AttributeProto.GRAPH:
             for inner in attribute.g.node:
                 yield from names_read(inner)
-
-
-def _is_linear(dim: Dim) -> bool:
-    """Whether ``dim`` is a multiple of a symbol plus a number."""
-    monomials = [m for m, _ in dim.terms if m] if isinstance(dim, DimExpr) else []
-    return len(monomials) == 1 and len(monomials[0]) == 1 and not isinstance(monomials[0][0], Operation)
 
 
 def tensor_code(dtype: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from forge import dims
-from forge.dims import Dim, DimExpr, Operation
+from forge.dims import Dim, Operation
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
@@ -113,13 +113,8 @@ def _larger(a: Dim, b: Dim) -> Dim:
 
 def _is_cut_from(small: Dim, large: Dim) -> bool:
     """Whether ``small`` is min(large, ...)."""
-    if not isinstance(small, DimExpr) or len(small.terms) != 1:
-        return False
-    monomial, coefficient = small.terms[0]
-    if coefficient != 1 or len(monomial) != 1 or not isinstance(monomial[0], Operation):
-        return False
-    operation = monomial[0]
-    return operation.op == "min" and (dims.equal(operation.a, large) or dims.equal(operation.b, large))
+    atom = dims.sole_atom(small)
+    return isinstance(atom, Operation) and atom.op == "min" and large in (atom.a, atom.b)
 
 
 def _stretched(builder: Builder, value: Value, target: Sequence[Dim]) -> Value:
