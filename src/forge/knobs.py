@@ -41,5 +41,6 @@ CACHE_LIMIT = Knob("FORGE_CACHE_LIMIT_MB", "4096", "size of the compile cache in
 NUM_THREADS = Knob("FORGE_NUM_THREADS", "", "threads of the runtime; default: the CPUs that the process may use")
 TUNING = Knob("FORGE_TUNING", "", "file of what `forge tune` measured; default: forge/tuning.sqlite in the user's data folder")
 PASSWORD = Knob("FORGE_PASSWORD", "", "password of encrypted models for the command line; default: it asks")
+VERIFY = Knob("FORGE_VERIFY", "0", "1 verifies a graph after each rule that rewrites it, for debugging")
 
-KNOBS = (CACHE, CACHE_DIR, CACHE_LIMIT, NUM_THREADS, TUNING, PASSWORD)
+KNOBS = (CACHE, CACHE_DIR, CACHE_LIMIT, NUM_THREADS, TUNING, PASSWORD, VERIFY)

@@ -56,13 +56,16 @@ class Builder:
         attrs = op_def.make_attrs(attributes)
         types = infer(op_def, operands, attrs, regions)
         node = Node(op_def, operands, attrs, types, regions, name, self.location, result_names)
+        return self.insert(node)
+
+    def insert(self, node: Node) -> Node:
         return self.graph.insert(node, self.before)
 
     def constant(self, value: Any, dtype: str | None = None, name: str = "") -> Value:
         array = np.asarray(value, dtype=None if dtype is None else dtypes.numpy_dtype(dtype))
         attrs = ConstantAttrs(array)
         node = Node(CONSTANT, [], attrs, CONSTANT.infer([], attrs), name=name, location=self.location, result_names=[name])
-        return self.graph.insert(node, self.before).result
+        return self.insert(node).result
 
     def output(self, *values: Value) -> Graph:
         """Sets the graph's outputs and returns it."""

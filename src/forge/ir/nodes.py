@@ -4,7 +4,7 @@ SSA. A ``Graph`` has inputs, nodes in topological order and outputs. A ``Node`` 
 one ``Value`` per result. What a region (a nested graph) uses from outside is an operand of its node: regions are closed.
 Constants are nodes of operator ``constant``. An absent optional operand is None.
 
-Editing keeps uses up to date through the methods here; ``ir.rewrite`` builds the user-facing, verified edits on them.
+Editing keeps uses up to date through the methods here; ``ir.edit`` builds the user-facing, verified edits on them.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Value:
 class Node:
     """An application of an operator. Create with ``Builder.call`` or ``Graph.insert``."""
 
-    __slots__ = ("attrs", "graph", "link", "location", "name", "op_def", "operands", "regions", "results")
+    __slots__ = ("attrs", "graph", "link", "location", "name", "op_def", "operands", "origin", "regions", "results")
 
     def __init__(
         self,
@@ -154,6 +154,7 @@ class Node:
         self.location = location
         self.graph: Graph | None = None
         self.link: Link | None = None
+        self.origin: tuple[str, ...] = ()  # names of the rules that led to the node, the first one first
         names = [*result_names, *[""] * (len(result_types) - len(result_names))]
         self.results = [Value(t, n, self, i) for i, (t, n) in enumerate(zip(result_types, names))]
 
@@ -533,6 +534,7 @@ def clone_node(node: Node, mapping: dict[Value, Value]) -> Node:
         node.op_def, operands, node.attrs, [v.type for v in node.results], [r.copy() for r in node.regions],
         node.name, node.location, [v.name for v in node.results],
     )
+    clone.origin = node.origin
     mapping.update(zip(node.results, clone.results))
     return clone
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from forge import dims, dtypes, te
 from forge.errors import CompileError, ForgeError
+from forge.ir import attributes
+from forge.ir import types as T
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.kernels import COMPLEX_FAMILIES, FAMILIES
@@ -37,21 +38,9 @@ def group_symbols(group: Group) -> list[str]:
     names: set[str] = set()
     for node in group.nodes:
         values = [*node.results, *[v for v in node.operands if v is not None]]
-        for value in values:
-            if isinstance(value.type, TensorType):
-                names.update(dims.symbols(*value.type.shape))
-        names.update(_attribute_symbols(node.attributes.values()))
+        names.update(s for v in values for s in T.symbols(v.type))
+        names.update(attributes.symbols(node.attrs))
     return sorted(names)
-
-
-def _attribute_symbols(values: Any) -> list[str]:
-    found: list[str] = []
-    for value in values:
-        if isinstance(value, dims.DimExpr):
-            found.extend(dims.symbols(value))
-        elif isinstance(value, tuple):
-            found.extend(_attribute_symbols(value))
-    return found
 
 
 class _GroupBuilder:

@@ -11,10 +11,10 @@ import numpy as np
 from forge import files
 from forge.errors import InvalidGraphError, OptionError
 from forge.ir import retype, serialize
+from forge.ir.extract import extract
 from forge.ir.interp import Reference
 from forge.ir.nodes import Module, Node, Value
 from forge.ir.parser import parse_module
-from forge.ir.rewrite import extract
 from forge.ir.verifier import verify
 from forge.module.edits import Edits
 from forge.options import OutputOptions, takes_options

@@ -12,9 +12,10 @@ from forge import dims
 from forge.dims import Dim, DimExpr
 from forge.errors import InvalidGraphError, OptionError
 from forge.ir import retype
+from forge.ir.edit import Editor, edit
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.rebatch import check_batch, replace_batch
-from forge.ir.rewrite import Editor, Rule, apply, edit
+from forge.ir.rewrite import Rule, apply
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
 from forge.module.queries import Queries

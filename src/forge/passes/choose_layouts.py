@@ -17,6 +17,7 @@ import numpy as np
 from forge import dtypes
 from forge.dims import is_static
 from forge.ir.nodes import Graph, Node, Value
+from forge.ir.rewrite import on_all_graphs
 from forge.ops.core.layout_change import Shape
 from forge.ops.nn.convolution import Conv2D, ConvBase
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
@@ -24,7 +25,6 @@ from forge.ops.packed.pairs import paired
 from forge.ops.shape.layout_transform import with_layout
 from forge.passes.base import PassContext
 from forge.passes.conversion import Relayout
-from forge.passes.rewriting import on_all_graphs
 from forge.target.blocking import channel_block, dots_of_pairs
 
 FLOATS = ("float32", "float16", "bfloat16")

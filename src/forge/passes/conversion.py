@@ -10,10 +10,10 @@ from abc import ABC, abstractmethod
 
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
+from forge.ir.rewrite import before, remove_unused
 from forge.ir.types import TensorType
 from forge.ops.core.layout_change import LayoutChange, Shape
 from forge.ops.core.op import Op
-from forge.passes.rewriting import before, live_nodes, remove_unused
 
 
 class Conversion(ABC):
@@ -45,7 +45,7 @@ class Conversion(ABC):
     def run(self) -> int:
         """Edits the graph; the number of nodes that are converted."""
         replaced: list[Node] = []
-        for node in live_nodes(self.graph):
+        for node in self.graph.nodes:
             self.builder = before(self.graph, node)
             if self.convert(node):
                 replaced.append(node)

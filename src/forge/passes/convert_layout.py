@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 from forge.ir.nodes import Graph, Node, Value
+from forge.ir.rewrite import on_all_graphs
 from forge.ops.nn.convolution import ConvBase
 from forge.passes.base import PassContext
 from forge.passes.conversion import Relayout
-from forge.passes.rewriting import on_all_graphs
 
 SPATIAL = {3: "W", 4: "HW", 5: "DHW"}
 """Letters of the spatial dimensions by rank."""

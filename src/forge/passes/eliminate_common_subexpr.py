@@ -13,9 +13,10 @@ import numpy as np
 
 from forge.ir.nodes import Graph, Node
 from forge.ir.op import Trait
+from forge.ir.rewrite import on_all_graphs, replace
 from forge.passes.base import PassContext
-from forge.passes.rewriting import is_mergeable, live_nodes, on_all_graphs, replace
 
+UNREPEATABLE = Trait.RANDOM | Trait.STATEFUL
 SAMPLE = 4096
 """Elements of a large constant that its key is made of."""
 
@@ -27,8 +28,8 @@ def run(graph: Graph, context: PassContext) -> int:
 def _merge(graph: Graph) -> int:
     seen: dict[Any, Node] = {}
     count = 0
-    for node in live_nodes(graph):
-        if not is_mergeable(node):
+    for node in graph.nodes:
+        if node.regions or node.op_def.traits & UNREPEATABLE:
             continue
         first = seen.setdefault(_key(node), node)
         if first is not node and _has_equal_contents(first, node) and replace(graph, node, *first.results):

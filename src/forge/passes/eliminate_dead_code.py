@@ -6,10 +6,12 @@ depends on data) which types or attributes of needed nodes mention.
 
 from __future__ import annotations
 
+from forge.ir import attributes
+from forge.ir import types as T
 from forge.ir.nodes import Graph, Node
 from forge.ir.op import Trait
+from forge.ir.rewrite import new_symbols, on_all_graphs
 from forge.passes.base import PassContext
-from forge.passes.rewriting import attribute_symbols, new_symbols, on_all_graphs, value_symbols
 
 
 def run(graph: Graph, context: PassContext) -> int:
@@ -18,7 +20,7 @@ def run(graph: Graph, context: PassContext) -> int:
 
 def _remove_dead(graph: Graph) -> int:
     needed = set(graph.outputs)
-    symbols = {s for v in graph.outputs for s in value_symbols(v)}
+    symbols = {s for v in graph.outputs for s in T.symbols(v.type)}
     dead: list[Node] = []
     for node in reversed(graph.nodes):
         used = any(v in needed for v in node.results) or any(s in symbols for s in new_symbols(node))
@@ -27,8 +29,8 @@ def _remove_dead(graph: Graph) -> int:
             continue
         needed.update(v for v in node.operands if v is not None)
         values = [*node.results, *(v for v in node.operands if v is not None)]
-        symbols.update(s for v in values for s in value_symbols(v))
-        symbols.update(attribute_symbols(node.attributes))
+        symbols.update(s for v in values for s in T.symbols(v.type))
+        symbols.update(attributes.symbols(node.attrs))
     for node in dead:
         graph.remove(node)
     return len(dead)

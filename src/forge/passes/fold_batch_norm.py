@@ -13,13 +13,14 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.rewrite import Declined, Rewriter, before, rewrite, rule
 from forge.passes.base import PassContext
-from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
+from forge.passes.matching import operand
 from forge.passes.weighted import find_weighted, rebuild
 
 
 def run(graph: Graph, context: PassContext) -> int:
-    return on_all_graphs(graph, _fold)
+    return rewrite(graph, [fold_batch_norm])
 
 
 def run_with_params(module: Module, context: PassContext) -> int:
@@ -55,24 +56,21 @@ def _weights(node: Node) -> Iterator[tuple[Node, int]]:
         value = below.operands[0] if below.op in ("nn.bias_add", "add") else None
 
 
-def _fold(graph: Graph) -> int:
-    return sum(_fold_node(graph, node) for node in live_nodes(graph) if node.op == "nn.batch_norm")
-
-
-def _fold_node(graph: Graph, node: Node) -> int:
-    data, *parameters = node.operands
-    assert data is not None
-    constants = [p.constant for p in parameters if p is not None and p.constant is not None]
-    if len(constants) != len(parameters):
-        return 0
+@rule("nn.batch_norm")
+def fold_batch_norm(builder: Rewriter, node: Node) -> Value | Declined:
+    data = operand(node)
+    constants = [p.constant for p in node.operands[1:] if p is not None and p.constant is not None]
+    if len(constants) != len(node.operands) - 1:
+        return Declined("its parameters are not constant")
     scale, shift = scale_and_shift(node, constants)
     axis = node.attributes["axis"] % data.rank
-    found = find_weighted(graph, data)
+    found = find_weighted(builder.graph, data)
     if found is not None and found.axis == axis:
-        value = rebuild(graph, node, found, scale, shift)
-    else:
-        value = _affine(graph, node, data, axis, scale, shift)
-    return int(replace(graph, node, value))
+        return rebuild(builder, found, scale, shift)
+    shape = (-1, *[1] * (data.rank - 1 - axis))
+    as_type = dtypes.numpy_dtype(data.dtype)
+    factor, offset = (builder.constant(v.astype(as_type).reshape(shape)) for v in (scale, shift))
+    return builder.call("add", builder.call("multiply", data, factor), offset)
 
 
 def scale_and_shift(node: Node, parameters: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -84,11 +82,3 @@ def scale_and_shift(node: Node, parameters: list[np.ndarray]) -> tuple[np.ndarra
         scale = gamma * scale
     shift = -mean * scale
     return scale, shift + beta if attributes["center"] else shift
-
-
-def _affine(graph: Graph, node: Node, data: Value, axis: int, scale: np.ndarray, shift: np.ndarray) -> Value:
-    builder = before(graph, node)
-    shape = (-1, *[1] * (data.rank - 1 - axis))
-    as_type = dtypes.numpy_dtype(data.dtype)
-    factor, offset = (builder.constant(v.astype(as_type).reshape(shape)) for v in (scale, shift))
-    return builder.call("add", builder.call("multiply", data, factor), offset)

@@ -9,36 +9,26 @@ from __future__ import annotations
 import numpy as np
 
 from forge import dtypes
+from forge.ir import attributes
 from forge.ir.interp import evaluate
 from forge.ir.nodes import CONSTANT, Graph, Node, Value
 from forge.ir.op import Trait
+from forge.ir.rewrite import Rewriter, rewrite, rule
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.passes.base import PassContext
-from forge.passes.rewriting import attribute_symbols, before, live_nodes, on_all_graphs, remove_unused, replace
 
 MAX_BYTES = 64 << 20
 
 
 def run(graph: Graph, context: PassContext) -> int:
-    return on_all_graphs(graph, _fold)
+    return rewrite(graph, [fold_constants])
 
 
-def _fold(graph: Graph) -> int:
-    count = 0
-    for node in live_nodes(graph):
-        arrays = _evaluated(node) or _inferred(node)
-        if arrays is None:
-            continue
-        builder = before(graph, node)
-        constants = [builder.constant(array) for array in arrays]
-        if replace(graph, node, *constants):
-            count += 1
-            continue
-        for value in constants:
-            assert value.producer is not None
-            remove_unused(graph, value.producer)
-    return count
+@rule()
+def fold_constants(builder: Rewriter, node: Node) -> list[Value] | None:
+    arrays = _evaluated(node) or _inferred(node)
+    return None if arrays is None else [builder.constant(array) for array in arrays]
 
 
 def _evaluated(node: Node) -> list[np.ndarray] | None:
@@ -58,7 +48,7 @@ def _is_foldable(node: Node) -> bool:
         return False
     if node.regions or not node.op_def.is_pure or node.op_def.traits & Trait.HOST:
         return False
-    return all(isinstance(v.type, TensorType) for v in node.results) and not any(attribute_symbols(node.attributes))
+    return all(isinstance(v.type, TensorType) for v in node.results) and not any(attributes.symbols(node.attrs))
 
 
 def _known_bytes(value: Value) -> int:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from forge.ir.nodes import Graph, Node, Value
+from forge.ir.rewrite import Declined, Rewriter, rewrite, rule
 from forge.passes.base import PassContext
-from forge.passes.rewriting import channel_vector, live_nodes, on_all_graphs, replace
+from forge.passes.matching import channel_vector, operand
 from forge.passes.weighted import Weighted, find_weighted, rebuild
 
 Effect = Callable[[np.ndarray], tuple[np.ndarray | None, np.ndarray | None]]
@@ -27,34 +28,27 @@ EFFECTS: dict[str, Effect] = {
 
 
 def run(graph: Graph, context: PassContext) -> int:
-    return on_all_graphs(graph, _fold)
+    return rewrite(graph, [fold_scale])
 
 
-def _fold(graph: Graph) -> int:
-    return sum(_fold_node(graph, node) for node in live_nodes(graph) if node.op in EFFECTS)
-
-
-def _fold_node(graph: Graph, node: Node) -> int:
-    left, right = node.operands
+@rule(*EFFECTS)
+def fold_scale(builder: Rewriter, node: Node) -> Value | Declined | None:
+    left, right = operand(node), operand(node, 1)
     sides = [(left, right)] if node.op in ("divide", "subtract") else [(left, right), (right, left)]
     for data, constant in sides:
-        if data is None or constant is None or constant.constant is None or data.type != node.result.type:
+        found = find_weighted(builder.graph, data) if constant.constant is not None and data.type == node.result.type else None
+        if found is None:
             continue
-        found = find_weighted(graph, data)
-        vector = None if found is None else _vector(found, constant)
-        if found is None or vector is None or not _worthwhile(node, found, vector):
-            continue
-        scale, shift = EFFECTS[node.op](vector)
-        return int(replace(graph, node, rebuild(graph, node, found, scale, shift)))
-    return 0
+        vector = channel_vector(constant, found.anchor.result.rank, found.axis, found.channels)
+        if vector is None:
+            return Declined("the constant varies along other axes than the channels")
+        if not _is_worthwhile(node, found, vector):
+            return Declined("the only addition is the bias already" if node.op != "divide" else "a divisor is zero")
+        return rebuild(builder, found, *EFFECTS[node.op](vector.astype(np.float64)))
+    return None
 
 
-def _vector(found: Weighted, constant: Value) -> np.ndarray | None:
-    vector = channel_vector(constant, found.anchor.result.rank, found.axis, found.channels)
-    return None if vector is None else vector.astype(np.float64)
-
-
-def _worthwhile(node: Node, found: Weighted, vector: np.ndarray) -> bool:
+def _is_worthwhile(node: Node, found: Weighted, vector: np.ndarray) -> bool:
     """An addition to a result without bias stays: it is one already. Division by zero stays visible."""
     if node.op in ("add", "subtract"):
         return found.bias is not None

@@ -20,10 +20,10 @@ from forge.errors import InvalidGraphError
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.retype import infer_again
+from forge.ir.rewrite import before, on_all_graphs, replace
 from forge.ir.types import OptionalType, TensorType
 from forge.ops.sequence.sequence import ConcatFromSequenceAttrs, SplitToSequenceAttrs
 from forge.passes.base import PassContext
-from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
 
 MAX_PARTS = 1024
 """Of a tensor that is split; more stay a sequence."""
@@ -68,7 +68,7 @@ class _Folder:
         }
 
     def run(self) -> int:
-        return sum(self._visit(node) for node in live_nodes(self.graph))
+        return sum(self._visit(node) for node in self.graph.nodes)
 
     def _visit(self, node: Node) -> bool:
         self._retype(node)

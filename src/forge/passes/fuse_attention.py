@@ -16,9 +16,9 @@ from forge import dims
 from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
+from forge.ir.rewrite import Declined, Replace, Rewriter, only_use, rewrite, rule
 from forge.passes.base import PassContext
-from forge.passes.fuse_patterns import made_by, operand, reduced_axes, scalar
-from forge.passes.rewriting import before, live_nodes, on_all_graphs, only_use, replace
+from forge.passes.matching import made_by, operand, reduced_axes, scalar
 
 MOST_WIDTH = 256
 """Of queries and values: that much of a block of rows lies on the stack."""
@@ -29,10 +29,10 @@ LEAST_KEYS = 256
 
 
 def run(graph: Graph, context: PassContext) -> int:
-    def fuse(graph: Graph) -> int:
-        return sum(_fuse(graph, node) for node in live_nodes(graph) if node.op == "nn.matmul")
+    return rewrite(graph, [fuse_attention])
 
-    return on_all_graphs(graph, fuse)
+
+SHARED = Declined("scores or probabilities are read elsewhere too, or reshaped along their last axis")
 
 
 @dataclass
@@ -40,10 +40,11 @@ class _Scores:
     """What stands between the products, from the softmax back to the first one.
 
     Attributes:
+        product: the first product; until it is found, the softmax.
         form: shape of the scores where masks are applied; None: there is no mask.
     """
 
-    product: Node | None = None
+    product: Node
     scale: float = 1.0
     softcap: float = 0.0
     form: tuple[Dim, ...] | None = None
@@ -53,21 +54,30 @@ class _Scores:
     zero_unseen: bool = False
 
 
-def _fuse(graph: Graph, node: Node) -> int:
+@rule("nn.matmul")
+def fuse_attention(builder: Rewriter, node: Node) -> Replace | Declined | None:
+    graph = builder.graph
     probabilities, value = operand(node), operand(node, 1)
-    if node.attributes["transpose_a"] or node.attributes["transpose_b"] or node.result.dtype != value.dtype:
-        return 0
     shares, seen = _where_seen(_widened(graph, _through_reshapes(graph, probabilities)))
     softmax = made_by(shares, "nn.softmax")
-    if softmax is None or not _only_for(graph, softmax.result) or softmax.attributes["axis"] not in (-1, softmax.result.rank - 1):
-        return 0
-    scores = _scores(graph, operand(softmax))
-    if scores is None or scores.product is None or not _suitable(scores.product, value, probabilities):
-        return 0
-    if seen is not None and not _tells_unseen(seen, scores):
-        return 0
+    if softmax is None:
+        return None
+    if node.attributes["transpose_a"] or node.attributes["transpose_b"] or node.result.dtype != value.dtype:
+        return Declined("the second product transposes an operand, or has another type than the values")
+    if not _only_for(graph, softmax.result):
+        return SHARED
+    if softmax.attributes["axis"] not in (-1, softmax.result.rank - 1):
+        return Declined("softmax is not over the last axis")
+    scores = _scores(graph, softmax)
+    if isinstance(scores, Declined):
+        return scores
+    reason = _unsuitable(scores.product, value, probabilities)
+    if reason:
+        return Declined(reason)
+    if seen is not None and not _is_seen(seen, scores):
+        return Declined("what zeroes probabilities is not the mask of the scores")
     scores.zero_unseen = seen is not None
-    return _Rewrite(graph, node, scores).run()
+    return _Fusion(builder, node, scores).run()
 
 
 def _widened(graph: Graph, value: Value | None) -> Value | None:
@@ -86,7 +96,7 @@ def _where_seen(value: Value | None) -> tuple[Value | None, Value | None]:
     return operand(node, 1), operand(node)
 
 
-def _tells_unseen(seen: Value, scores: _Scores) -> bool:
+def _is_seen(seen: Value, scores: _Scores) -> bool:
     """Whether ``seen`` is False for just the rows whose scores the masks make -inf: any(selected), any(added > -inf)."""
     node = made_by(seen, "any")
     if node is None or not node.attributes["keepdims"] or reduced_axes(node) != (operand(node).rank - 1,):
@@ -116,20 +126,21 @@ def _through_reshapes(graph: Graph, value: Value) -> Value | None:
         value = source
 
 
-def _scores(graph: Graph, value: Value) -> _Scores | None:
-    """The expression of the scores, taken apart; None for others."""
-    found = _Scores()
+def _scores(graph: Graph, softmax: Node) -> _Scores | Declined:
+    """The expression of the scores, taken apart."""
+    found, value = _Scores(softmax), operand(softmax)
     while True:
         source = _through_reshapes(graph, value)
-        node = None if source is None else source.producer
-        if source is None or node is None:
-            return None
-        if node.op == "nn.matmul":
-            found.product = node
+        if source is None:
+            return SHARED
+        if source.producer is None:
+            return Declined("the scores are no product")
+        if source.producer.op == "nn.matmul":
+            found.product = source.producer
             return found
-        following = _step(found, node)
+        following = _step(found, source.producer)
         if following is None:
-            return None
+            return Declined(f"{source.producer.op} after the first product is no scale, soft cap or mask in its place")
         value = following
 
 
@@ -209,40 +220,38 @@ def _leads_to_product(value: Value, depth: int = 8) -> bool:
         v is not None and _leads_to_product(v, depth - 1) for v in node.operands)
 
 
-def _suitable(product: Node, value: Value, probabilities: Value) -> bool:
-    """Whether the kernel takes these operands, and gains by it."""
+def _unsuitable(product: Node, value: Value, probabilities: Value) -> str:
+    """Why the kernel does not take these operands, or does not gain by it; empty: it does both."""
     query, key = operand(product), operand(product, 1)
-    if product.attributes["transpose_a"] or not query.dtype == key.dtype == value.dtype:
-        return False
-    if SCORE_TYPES.get(query.dtype) != product.result.dtype or value.rank < 2:
-        return False
-    if probabilities.shape != product.result.shape:
-        return False
+    types = [v.dtype for v in (query, key, value, product.result)]
+    if product.attributes["transpose_a"] or len(set(types[:3])) > 1 or SCORE_TYPES.get(types[0]) != types[3]:
+        return f"no kernel for queries, keys, values and scores of {', '.join(types)}, or transposed queries"
+    if value.rank < 2 or probabilities.shape != product.result.shape:
+        return "the probabilities do not have the shape of the first product"
     sizes = (query.shape[-1], value.shape[-1])
     if not all(isinstance(s, int) and 0 < s <= MOST_WIDTH for s in sizes):
-        return False
+        return f"queries and values are {sizes[0]} and {sizes[1]} wide; expected at most {MOST_WIDTH}"
     keys = value.shape[-2]
-    return not isinstance(keys, int) or keys >= LEAST_KEYS
+    few = isinstance(keys, int) and keys < LEAST_KEYS
+    return f"{keys} keys; three kernels are as fast for fewer than {LEAST_KEYS}" if few else ""
 
 
-class _Rewrite:
+class _Fusion:
     """One node of the fused operator in the place of a matched pattern."""
 
-    def __init__(self, graph: Graph, node: Node, scores: _Scores) -> None:
-        assert scores.product is not None
-        self.graph, self.last, self.scores = graph, node, scores
+    def __init__(self, builder: Rewriter, node: Node, scores: _Scores) -> None:
+        self.builder, self.last, self.scores = builder, node, scores
         self.value = operand(node, 1)
         self.shape: tuple[Dim, ...] = scores.product.result.shape
 
-    def run(self) -> int:
+    def run(self) -> Replace | Declined:
         heads = self._heads()
         if heads is None:
-            return 0
+            return Declined("the masks do not split the rows of the scores into heads")
         batch, rows = heads
         target, inner = self._transposition(batch, rows)
-        builder = before(self.graph, target)
-        scores, product = self.scores, self.scores.product
-        assert product is not None
+        builder, scores, product = self.builder, self.scores, self.scores.product
+        builder.move_before(target)
         (query, first), (key, second) = (unscaled(builder, operand(product, k)) for k in (0, 1))
         if len(batch) + 2 > len(self.shape):
             query = _reshaped(builder, query, (*batch, rows, query.shape[-1]))
@@ -250,12 +259,12 @@ class _Rewrite:
         else:
             value = self.value
         result = builder.call(
-            "nn.contrib_attention", *(without_leading_ones(v) for v in (query, key, value)), self._mask(builder, batch),
+            "nn.contrib_attention", *(without_leading_ones(v) for v in (query, key, value)), self._mask(batch),
             name=self.last.name, scale=scores.scale * first * second, softcap=scores.softcap, fill=scores.fill,
             zero_unseen=scores.zero_unseen, transpose_key=bool(product.attributes["transpose_b"]), inner=inner)
         if result.shape != target.result.shape:
             result = builder.call("reshape", result, newshape=target.result.shape)
-        return int(replace(self.graph, target, result))
+        return Replace(target, result)
 
     def _heads(self) -> tuple[tuple[Dim, ...], Dim] | None:
         """The leading axes and the rows of the fused operator, in which the masks broadcast."""
@@ -269,31 +278,31 @@ class _Rewrite:
         merged = (*batch[:-1], batch[-1] * group)
         return (split, form[-2]) if form[:-2] in (split, merged) else None
 
-    def _mask(self, builder: Builder, batch: tuple[Dim, ...]) -> Value | None:
+    def _mask(self, batch: tuple[Dim, ...]) -> Value | None:
         if self.scores.selected is not None:
-            return self._aligned(builder, self.scores.selected, batch)
+            return self._aligned(self.scores.selected, batch)
         mask = None
         for added in self.scores.added:
-            aligned = self._aligned(builder, added, batch)
-            mask = aligned if mask is None else builder.call("add", mask, aligned)
+            aligned = self._aligned(added, batch)
+            mask = aligned if mask is None else self.builder.call("add", mask, aligned)
         return mask
 
-    def _aligned(self, builder: Builder, mask: Value, batch: tuple[Dim, ...]) -> Value:
+    def _aligned(self, mask: Value, batch: tuple[Dim, ...]) -> Value:
         """``mask`` with the heads' axis split as those of the operands."""
         form = self.scores.form
         assert form is not None
         if len(form) == len(batch) + 2 or mask.rank < 3:
             return mask
         heads = (1, 1) if dims.equal(mask.shape[-3], 1) else batch[-2:]
-        return _reshaped(builder, mask, (*mask.shape[:-3], *heads, *mask.shape[-2:]))
+        return _reshaped(self.builder, mask, (*mask.shape[:-3], *heads, *mask.shape[-2:]))
 
     def _transposition(self, batch: tuple[Dim, ...], rows: Dim) -> tuple[Node, int]:
         """The transposition that brings rows before heads, if that follows, and how many axes it moves rows across."""
-        value = self.last.result
-        user = only_use(self.graph, value)
-        if user is not None and user.op == "reshape" and _only_for(self.graph, value):
-            value, user = user.result, only_use(self.graph, user.result)
-        if user is None or user.op != "transpose" or not _only_for(self.graph, value):
+        graph, value = self.builder.graph, self.last.result
+        user = only_use(graph, value)
+        if user is not None and user.op == "reshape" and _only_for(graph, value):
+            value, user = user.result, only_use(graph, user.result)
+        if user is None or user.op != "transpose" or not _only_for(graph, value):
             return self.last, 0
         moved = _moved_rows(value.shape, user.attributes["axes"], rows, self.value.shape[-1])
         if moved is None:

@@ -7,7 +7,6 @@ nesting of their factors.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,126 +14,30 @@ import numpy as np
 from forge import dtypes
 from forge.errors import TypeInferenceError
 from forge.ir.nodes import Graph, Node, Value
+from forge.ir.rewrite import Declined, Rewriter, rewrite, rule
 from forge.passes.base import PassContext
-from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
+from forge.passes.matching import (
+    factors,
+    is_close,
+    made_by,
+    operand,
+    reduced,
+    reduced_axes,
+    scalar,
+    squared,
+    with_scalar,
+)
 
-Rule = Callable[[Graph, Node], Value | None]
-MAX_FACTORS = 8
-MAX_ROUNDS = 4
+NOT_TRAILING = Declined("the mean is not over the last axes")
 
 
 def run(graph: Graph, context: PassContext) -> int:
-    return on_all_graphs(graph, lambda inner: _fuse(inner, RULES))
+    return rewrite(graph, RULES)
 
 
 def run_norms(graph: Graph, context: PassContext) -> int:
     """Only normalisations, for what decomposition left of those of channels and groups where the layout stayed plain."""
-    return on_all_graphs(graph, lambda inner: _fuse(inner, NORMS))
-
-
-def _fuse(graph: Graph, rules: Mapping[str, tuple[Rule, ...]]) -> int:
-    total = 0
-    for _ in range(MAX_ROUNDS):
-        count = sum(_apply(graph, node, rules) for node in live_nodes(graph))
-        total += count
-        if not count:
-            break
-    return total
-
-
-def _apply(graph: Graph, node: Node, rules: Mapping[str, tuple[Rule, ...]]) -> int:
-    for rule in rules.get(node.op, ()):
-        value = rule(graph, node)
-        if value is not None:
-            return int(replace(graph, node, value))
-    return 0
-
-
-
-def made_by(value: Value | None, *ops: str) -> Node | None:
-    """The node that computes ``value``, if it applies one of ``ops``."""
-    return value.producer if value is not None and value.producer is not None and value.producer.op in ops else None
-
-
-def operand(node: Node, position: int = 0) -> Value:
-    value = node.operands[position]
-    assert value is not None
-    return value
-
-
-def scalar(value: Value | None) -> float | None:
-    """The number that a constant of one element holds: the shortest decimal one that its dtype rounds to it."""
-    array = None if value is None else value.constant
-    return float(str(array.reshape(-1)[0])) if array is not None and array.size == 1 and array.dtype.kind in "fiuV" else None
-
-
-def is_close(value: float | None, expected: float) -> bool:
-    """Equal up to the rounding of a constant that a model keeps in float32 or prints with few digits."""
-    return value is not None and math.isclose(value, expected, rel_tol=1e-5, abs_tol=1e-12)
-
-
-def with_scalar(value: Value | None, op: str) -> Iterator[tuple[Value, float]]:
-    """(x, c) for a value that is ``x op c`` with a number c (``c op x`` as well, where the operator commutes)."""
-    node = made_by(value, op)
-    if node is None:
-        return
-    orders = ((0, 1), (1, 0)) if op in ("add", "multiply") else ((0, 1),)
-    for x, c in orders:
-        number = scalar(node.operands[c])
-        if number is not None:
-            yield operand(node, x), number
-
-
-def factors(value: Value) -> tuple[float, list[Value]]:
-    """``value`` as a number times other values, looking through products and quotients by numbers."""
-    number, found = 1.0, [value]
-    for _ in range(MAX_FACTORS):
-        index = next((i for i, v in enumerate(found) if _is_product(v)), None)
-        if index is None:
-            break
-        node = found.pop(index).producer
-        assert node is not None
-        if node.op == "divide":
-            number /= scalar(operand(node, 1)) or 1.0
-            found.insert(index, operand(node, 0))
-            continue
-        for v in (operand(node, 1), operand(node, 0)):
-            c = scalar(v)
-            if c is None:
-                found.insert(index, v)
-            else:
-                number *= c
-    return number, found
-
-
-def _is_product(value: Value) -> bool:
-    node = made_by(value, "multiply", "divide")
-    return node is not None and (node.op == "multiply" or scalar(operand(node, 1)) not in (None, 0.0))
-
-
-def squared(value: Value | None) -> Value | None:
-    """x of x * x or power(x, 2)"""
-    node = made_by(value, "multiply")
-    if node is not None and node.operands[0] is node.operands[1]:
-        return node.operands[0]
-    return next((x for x, exponent in with_scalar(value, "power") if exponent == 2.0), None)
-
-
-def reduced(value: Value | None, op: str) -> tuple[Value, tuple[int, ...]] | None:
-    """(x, axes) of a reduction that keeps its axes with extent 1."""
-    node = made_by(value, op)
-    if node is None or not node.attributes["keepdims"] or any(v is not None for v in node.operands[1:]):
-        return None
-    return operand(node), reduced_axes(node)
-
-
-def reduced_axes(node: Node) -> tuple[int, ...]:
-    rank = operand(node).rank
-    axis, exclude = node.attributes["axis"], node.attributes["exclude"]
-    given = range(rank) if axis is None else (axis,) if isinstance(axis, int) else axis
-    chosen = {a % rank for a in given}
-    return tuple(k for k in range(rank) if (k in chosen) != (exclude and axis is not None))
-
+    return rewrite(graph, [layer_norm, rms_norm])
 
 
 def is_trailing(axes: tuple[int, ...], rank: int) -> bool:
@@ -169,7 +72,8 @@ def _square_root(value: Value | None, inverse: bool) -> Value | None:
     return _square_root(operand(node, int(node.op == "divide")), inverse=False)
 
 
-def layer_norm(graph: Graph, node: Node) -> Value | None:
+@rule("divide", "multiply")
+def layer_norm(builder: Rewriter, node: Node) -> Value | Declined | None:
     """(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon) == layer_norm(x)"""
     parts = divided_by_deviation(node)
     if parts is None:
@@ -178,12 +82,16 @@ def layer_norm(graph: Graph, node: Node) -> Value | None:
     difference = made_by(centred, "subtract")
     mean = None if difference is None else reduced(difference.operands[1], "mean")
     square = reduced(variance, "mean")
-    if difference is None or mean is None or square is None or mean[1] != square[1] or not is_trailing(mean[1], centred.rank):
+    if difference is None or mean is None or square is None or mean[0] is not operand(difference):
         return None
+    if mean[1] != square[1]:
+        return Declined("mean and variance are over different axes")
+    if not is_trailing(mean[1], centred.rank):
+        return NOT_TRAILING
     x = operand(difference)
-    if mean[0] is not x or not _same_difference(squared(square[0]), difference):
-        return None
-    return before(graph, node).call("nn.layer_norm", x, axis=-len(mean[1]), epsilon=epsilon)
+    if not _same_difference(squared(square[0]), difference):
+        return Declined("the variance is not that of the difference")
+    return builder.call("nn.layer_norm", x, axis=-len(mean[1]), epsilon=epsilon)
 
 
 def _same_difference(value: Value | None, difference: Node) -> bool:
@@ -195,105 +103,120 @@ def _same_difference(value: Value | None, difference: Node) -> bool:
     return a is not None and a == b
 
 
-def rms_norm(graph: Graph, node: Node) -> Value | None:
+@rule("divide", "multiply")
+def rms_norm(builder: Rewriter, node: Node) -> Value | Declined | None:
     """x / sqrt(mean(x ** 2) + epsilon) == rms_norm(x)"""
     parts = divided_by_deviation(node)
     if parts is None:
         return None
     x, variance, epsilon = parts
     square = reduced(variance, "mean")
-    if square is None or squared(square[0]) is not x or not is_trailing(square[1], x.rank):
+    base = None if square is None else squared(square[0])
+    if square is None or base is None:
         return None
-    return before(graph, node).call("nn.rms_norm", x, axis=-len(square[1]), epsilon=epsilon)
+    if base is not x:
+        return Declined("the mean is of the squares of another value")
+    if not is_trailing(square[1], x.rank):
+        return NOT_TRAILING
+    return builder.call("nn.rms_norm", x, axis=-len(square[1]), epsilon=epsilon)
 
 
-def norm_with_scale(graph: Graph, node: Node) -> Value | None:
+@rule("multiply")
+def norm_with_scale(builder: Rewriter, node: Node) -> Value | Declined | None:
     """layer_norm(x) * gamma == layer_norm(x, gamma), and the same for rms_norm"""
     for position in (0, 1):
         norm = made_by(node.operands[position], "nn.layer_norm", "nn.rms_norm")
         if norm is None or any(v is not None for v in norm.operands[1:]):
             continue
         if norm.attributes.get("scale", True):
-            return _with_parameter(graph, node, norm, operand(norm), operand(node, 1 - position))
+            return _with_parameter(builder, node, norm, operand(norm), operand(node, 1 - position))
     return None
 
 
-def norm_with_shift(graph: Graph, node: Node) -> Value | None:
+@rule("add")
+def norm_with_shift(builder: Rewriter, node: Node) -> Value | Declined | None:
     """layer_norm(x, gamma) + beta == layer_norm(x, gamma, beta)"""
     for position in (0, 1):
         norm = made_by(node.operands[position], "nn.layer_norm")
         if norm is not None and norm.attributes["center"] and all(v is None for v in norm.operands[2:]):
             gamma = norm.operands[1] if len(norm.operands) > 1 else None
-            return _with_parameter(graph, node, norm, operand(norm), gamma, operand(node, 1 - position))
+            return _with_parameter(builder, node, norm, operand(norm), gamma, operand(node, 1 - position))
     return None
 
 
-def _with_parameter(graph: Graph, node: Node, norm: Node, data: Value, *parameters: Value | None) -> Value | None:
-    """The normalisation with more parameters; None where they do not fit its axes or enlarge the result."""
+def _with_parameter(
+    builder: Rewriter, node: Node, norm: Node, data: Value, *parameters: Value | None
+) -> Value | Declined | None:
+    """The normalisation with more parameters, where they fit its axes and do not enlarge the result."""
     added = parameters[-1]
-    if added is None or added is data or node.result.type != norm.result.type or added.rank > -norm.attributes["axis"]:
+    if added is None or added is data:
         return None
+    if node.result.type != norm.result.type:
+        return Declined("the parameter enlarges the result")
+    if added.rank > -norm.attributes["axis"]:
+        return Declined("the parameter has more axes than are normalised")
     try:
-        return before(graph, node).call(norm.op, data, *parameters, name=norm.name, **norm.attributes)
+        return builder.call(norm.op, data, *parameters, name=norm.name, **norm.attributes)
     except TypeInferenceError:
-        return None
+        return Declined("the parameter does not have the shape of the normalised axes")
 
 
-def softmax(graph: Graph, node: Node) -> Value | None:
+@rule("divide")
+def softmax(builder: Rewriter, node: Node) -> Value | Declined | None:
     """exp(x - max(x)) / sum(exp(x - max(x))) == softmax(x)"""
     total = reduced(node.operands[1], "sum")
     power = made_by(node.operands[0], "exp")
     difference = None if power is None else made_by(power.operands[0], "subtract")
-    if total is None or power is None or difference is None or total[0] is not power.result or len(total[1]) != 1:
+    if total is None or power is None or difference is None or total[0] is not power.result:
         return None
+    if len(total[1]) != 1:
+        return Declined("the sum is over several axes")
     largest = reduced(difference.operands[1], "max")
     if largest is None or largest != (operand(difference), total[1]):
-        return None
-    return before(graph, node).call("nn.softmax", operand(difference), axis=total[1][0])
+        return Declined("what is subtracted is not the maximum over the axis of the sum")
+    return builder.call("nn.softmax", operand(difference), axis=total[1][0])
 
 
-def spatial_mean(graph: Graph, node: Node) -> Value | None:
+@rule("mean", "max")
+def spatial_mean(builder: Rewriter, node: Node) -> Value | Declined | None:
     """mean(x[N, C, H, W], axis=(2, 3)) == global_avg_pool2d(x), and the same for max"""
     data = operand(node)
     if data.rank != 4 or any(v is not None for v in node.operands[1:]) or not dtypes.is_float(data.dtype):
         return None
     if reduced_axes(node) != (2, 3):
-        return None
-    builder = before(graph, node)
+        return Declined("not over height and width")
     pooled = builder.call("nn.global_avg_pool2d" if node.op == "mean" else "nn.global_max_pool2d", data)
     return pooled if node.attributes["keepdims"] else builder.call("reshape", pooled, newshape=node.result.shape)
 
 
-
-def gelu(graph: Graph, node: Node) -> Value | None:
+@rule("divide", "multiply")
+def gelu(builder: Rewriter, node: Node) -> Value | Declined | None:
     """x / 2 * (1 + erf(x / sqrt(2))) == gelu(x); x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))) its approximation"""
     number, parts = factors(node.result)
-    if len(parts) != 2 or not is_close(number, 0.5):
-        return None
-    for x, gate in (parts, parts[::-1]):
+    for x, gate in (parts, parts[::-1]) if len(parts) == 2 else ():
         for inner, one in with_scalar(gate, "add"):
-            if one == 1.0 and _is_erf_argument(inner, x):
-                return before(graph, node).call("nn.gelu", x)
-            if one == 1.0 and _is_tanh_argument(inner, x):
-                return before(graph, node).call("nn.gelu", x, approximate="tanh")
+            curve = made_by(inner, "erf", "tanh")
+            if curve is None or one != 1.0:
+                continue
+            if not is_close(number, 0.5):
+                return Declined(f"the factor is {number:g}; expected 0.5")
+            if curve.op == "erf" and _is_erf_argument(operand(curve), x):
+                return builder.call("nn.gelu", x)
+            if curve.op == "tanh" and _is_tanh_argument(operand(curve), x):
+                return builder.call("nn.gelu", x, approximate="tanh")
+            return Declined(f"the argument of {curve.op} is not that of gelu")
     return None
 
 
 def _is_erf_argument(value: Value, x: Value) -> bool:
-    """value == erf(x / sqrt(2))"""
-    node = made_by(value, "erf")
-    if node is None:
-        return False
-    number, parts = factors(operand(node))
+    """value == x / sqrt(2)"""
+    number, parts = factors(value)
     return is_close(number, math.sqrt(0.5)) and len(parts) == 1 and parts[0] is x
 
 
 def _is_tanh_argument(value: Value, x: Value) -> bool:
-    """value == tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))"""
-    node = made_by(value, "tanh")
-    if node is None:
-        return False
-    number, parts = factors(operand(node))
+    """value == sqrt(2 / pi) * (x + 0.044715 * x ** 3)"""
+    number, parts = factors(value)
     if not is_close(number, math.sqrt(2 / math.pi)):
         return False
     if len(parts) == 2 and x in parts:
@@ -318,61 +241,60 @@ def _is_power(value: Value | None, x: Value, exponent: int) -> bool:
     return len(parts) == exponent and all(v is x for v in parts)
 
 
-def gated(graph: Graph, node: Node) -> Value | None:
+GATED = {"sigmoid": "nn.silu", "nn.hard_sigmoid": "nn.hardswish", "nn.softplus": "nn.mish"}
+
+
+@rule("multiply")
+def gated(builder: Rewriter, node: Node) -> Value | Declined | None:
     """x * sigmoid(x) == silu(x); x * hard_sigmoid(x) == hardswish(x); x * tanh(softplus(x)) == mish(x)"""
+    declined = None
     for position in (0, 1):
-        x, gate = operand(node, position), operand(node, 1 - position).producer
-        if gate is None or not gate.operands:
+        x, gate = operand(node, position), made_by(operand(node, 1 - position), "sigmoid", "nn.hard_sigmoid", "tanh")
+        inner = made_by(operand(gate), "nn.softplus") if gate is not None and gate.op == "tanh" else gate
+        if gate is None or inner is None:
             continue
-        if gate.op == "sigmoid" and operand(gate) is x:
-            return before(graph, node).call("nn.silu", x)
-        if gate.op == "nn.hard_sigmoid" and operand(gate) is x and _is_hardswish_gate(gate.attributes):
-            return before(graph, node).call("nn.hardswish", x)
-        softplus = made_by(operand(gate), "nn.softplus") if gate.op == "tanh" else None
-        if softplus is not None and operand(softplus) is x:
-            return before(graph, node).call("nn.mish", x)
-    return None
+        if operand(inner) is not x:
+            declined = Declined(f"{inner.op} is of another value")
+        elif inner.op == "nn.hard_sigmoid" and not _is_hardswish_gate(gate.attributes):
+            declined = Declined("alpha and beta of nn.hard_sigmoid are not 1/6 and 1/2")
+        else:
+            return builder.call(GATED[inner.op], x)
+    return declined
 
 
 def _is_hardswish_gate(attributes: dict[str, Any]) -> bool:
     return is_close(attributes["alpha"], 1 / 6) and is_close(attributes["beta"], 0.5)
 
 
-def hardswish(graph: Graph, node: Node) -> Value | None:
+@rule("divide", "multiply")
+def hardswish(builder: Rewriter, node: Node) -> Value | Declined | None:
     """x * clip(x + 3, 0, 6) / 6 == hardswish(x)"""
     number, parts = factors(node.result)
-    if len(parts) != 2 or not is_close(number, 1 / 6):
-        return None
-    for x, gate in (parts, parts[::-1]):
+    for x, gate in (parts, parts[::-1]) if len(parts) == 2 else ():
         clip = made_by(gate, "clip")
         if clip is None or any(v is not None for v in clip.operands[1:]):
             continue
         if (clip.attributes["a_min"], clip.attributes["a_max"]) != (0, 6):
             continue
         if any(inner is x and three == 3.0 for inner, three in with_scalar(clip.operands[0], "add")):
-            return before(graph, node).call("nn.hardswish", x)
+            is_sixth = is_close(number, 1 / 6)
+            return builder.call("nn.hardswish", x) if is_sixth else Declined(f"the factor is {number:g}; expected 1/6")
     return None
 
 
-
-def matmul_by_constant(graph: Graph, node: Node) -> Value | None:
+@rule("nn.matmul")
+def matmul_by_constant(builder: Rewriter, node: Node) -> Value | Declined | None:
     """matmul(x, w) == dense(x, transpose(w)) for a constant matrix w"""
     a, b = operand(node), operand(node, 1)
     attributes = node.attributes
-    if b.constant is None or b.rank != 2 or attributes["transpose_a"] or not np.issubdtype(b.constant.dtype, np.number):
+    if b.constant is None or b.rank != 2 or not np.issubdtype(b.constant.dtype, np.number):
         return None
-    builder = before(graph, node)
+    if attributes["transpose_a"]:
+        return Declined("the first operand is transposed")
     weight = b if attributes["transpose_b"] else builder.constant(b.constant.T, name=b.name)
     return builder.call("nn.dense", a, weight, name=node.name, units=weight.shape[0], out_dtype=attributes["out_dtype"])
 
 
-RULES: dict[str, tuple[Rule, ...]] = {
-    "divide": (layer_norm, rms_norm, softmax, gelu, hardswish),
-    "multiply": (layer_norm, rms_norm, norm_with_scale, gated, gelu, hardswish),
-    "add": (norm_with_shift,),
-    "mean": (spatial_mean,),
-    "max": (spatial_mean,),
-    "nn.matmul": (matmul_by_constant,),
-}
-
-NORMS: dict[str, tuple[Rule, ...]] = {"divide": (layer_norm, rms_norm), "multiply": (layer_norm, rms_norm)}
+RULES = (
+    layer_norm, rms_norm, softmax, norm_with_scale, norm_with_shift, gated, gelu, hardswish, spatial_mean, matmul_by_constant,
+)

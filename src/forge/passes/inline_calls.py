@@ -9,14 +9,15 @@ from collections.abc import Hashable, Mapping
 from forge import dims
 from forge.dims import Dim
 from forge.errors import InvalidGraphError
+from forge.ir import attributes
 from forge.ir.arrays import identity
 from forge.ir.call import CALL, bind_parameters, verify_calls
 from forge.ir.nodes import CONSTANT, ConstantAttrs, Graph, Module, Node, Value
 from forge.ir.retype import substitute_in_graph
+from forge.ir.rewrite import before, on_all_graphs, replace
 from forge.ir.shapes import fresh_symbol
-from forge.ir.types import dimension_pairs
-from forge.ops.elementwise.select import copied
-from forge.passes.rewriting import attribute_symbols, before, live_nodes, on_all_graphs, replace, value_symbols
+from forge.ir.types import dimension_pairs, symbols
+from forge.passes.matching import distinct
 
 MAX_NODES = 1_000_000
 """Of a graph after inlining: functions that call others twice, and those again, grow without measure."""
@@ -43,7 +44,7 @@ class _Inliner:
         return on_all_graphs(graph, self._inline_calls)
 
     def _inline_calls(self, graph: Graph) -> int:
-        calls = [n for n in live_nodes(graph) if n.op_def is CALL]
+        calls = [n for n in graph.nodes if n.op_def is CALL]
         bodies = [self._body(call.attributes["function"]) for call in calls]
         names = Counter(n.name for g in (graph, *bodies) for n in g.nodes if n.op_def is not CONSTANT)
         for call in calls:
@@ -68,7 +69,7 @@ class _Inliner:
             assert operand is not None
             body.replace_uses(parameter, operand)
         _splice(graph, call, body, names)
-        replace(graph, call, *_distinct(graph, call, body.outputs))
+        replace(graph, call, *distinct(before(graph, call), call, body.outputs))
         if call.graph is graph:
             graph.remove(call)
 
@@ -82,8 +83,8 @@ def _symbols(name: str, body: Graph, call: Node) -> dict[str, Dim]:
             if name_inside is not None:
                 bound.setdefault(name_inside, actual)
     for node in body.walk():
-        used = [s for v in node.results for s in value_symbols(v)]
-        for symbol in [*used, *attribute_symbols(node.attributes)]:
+        used = [s for v in node.results for s in symbols(v.type)]
+        for symbol in [*used, *attributes.symbols(node.attrs)]:
             if symbol not in bound:
                 bound[symbol] = fresh_symbol(symbol)
     return bound
@@ -108,13 +109,3 @@ def _merge_constants(graph: Graph) -> None:
             if kept is not node.result:
                 graph.replace_uses(node.result, kept)
                 graph.remove(node)
-
-
-def _distinct(graph: Graph, call: Node, values: list[Value]) -> list[Value]:
-    """``values``, or copies where an output of the graph would share one with an input or another output."""
-    found: list[Value] = []
-    for old, new in zip(call.results, values, strict=True):
-        if graph.is_output(old) and (new.producer is None or graph.is_output(new) or new in found):
-            new = copied(before(graph, call), new)
-        found.append(new)
-    return found

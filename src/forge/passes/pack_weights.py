@@ -9,61 +9,46 @@ With a weight that is not constant: ``nn.matmul(%x, %w, transpose_b=True)``.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
 from forge import dtypes
 from forge.ir.nodes import Graph, Node, Value
+from forge.ir.rewrite import Declined, Rewriter, Rule, rewrite
 from forge.kernels.choose import dense_panel
 from forge.ops.packed.pairs import paired
 from forge.passes.base import PassContext
-from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
+from forge.passes.matching import operand
+from forge.target import Target
 from forge.target.blocking import dots_of_pairs
 
 
 def run(graph: Graph, context: PassContext) -> int:
-    def pack(graph: Graph) -> int:
-        nodes = (node for node in live_nodes(graph) if node.op == "nn.dense")
-        return sum(_pack_node(graph, node, context) for node in nodes)
-
-    return on_all_graphs(graph, pack)
+    return rewrite(graph, [Rule("pack_weights", ("nn.dense",), partial(_packed, context.target))])
 
 
-def _pack_node(graph: Graph, node: Node, context: PassContext) -> int:
-    data, weight = node.operands
-    assert data is not None and weight is not None
+def _packed(target: Target, builder: Rewriter, node: Node) -> Value | Declined:
+    data, weight = operand(node), operand(node, 1)
     if data.dtype != weight.dtype or not dtypes.is_float(data.dtype):
-        return 0
-    array = weight.constant
+        return Declined("data and weight are not of one floating-point type")
+    array, out_dtype = weight.constant, node.attributes["out_dtype"]
     if array is None:
-        return _as_matmul(graph, node, data, weight)
+        if data.rank < 2:
+            return Declined("the weight is not constant, and the data are a vector")
+        return builder.call("nn.matmul", data, weight, name=node.name, out_dtype=out_dtype, transpose_b=True)
     if array.size == 0:
-        return 0
+        return Declined("the weight is empty")
     if array.shape[0] == 1 and data.dtype in ("float32", "float64") and node.result.dtype == data.dtype:
-        return _as_sum(graph, node, data, array)
+        products = builder.call("multiply", data, builder.constant(np.ascontiguousarray(array[0])))
+        return builder.call("sum", products, axis=(data.rank - 1,), keepdims=True, name=node.name)
     units, depth = array.shape
     rows = math.prod(d if isinstance(d, int) else 0 for d in data.shape[:-1])
-    packed = pack_panels(array, dense_panel(context.target, data.dtype, units, rows, depth))
-    if data.dtype == "bfloat16" and packed.shape[1] % 2 == 0 and dots_of_pairs(context.target):
+    packed = pack_panels(array, dense_panel(target, data.dtype, units, rows, depth))
+    if data.dtype == "bfloat16" and packed.shape[1] % 2 == 0 and dots_of_pairs(target):
         packed = paired(packed)
-    builder = before(graph, node)
     constant = builder.constant(packed, name=weight.name)
-    value = builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=units,
-                         out_dtype=node.attributes["out_dtype"])
-    return int(replace(graph, node, value))
-
-
-def _as_sum(graph: Graph, node: Node, data: Value, weight: np.ndarray) -> int:
-    builder = before(graph, node)
-    products = builder.call("multiply", data, builder.constant(np.ascontiguousarray(weight[0])))
-    return int(replace(graph, node, builder.call("sum", products, axis=(data.rank - 1,), keepdims=True, name=node.name)))
-
-
-def _as_matmul(graph: Graph, node: Node, data: Value, weight: Value) -> int:
-    if data.rank < 2:
-        return 0
-    attributes = {"out_dtype": node.attributes["out_dtype"], "transpose_b": True}
-    return int(replace(graph, node, before(graph, node).call("nn.matmul", data, weight, name=node.name, **attributes)))
+    return builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=units, out_dtype=out_dtype)
 
 
 def pack_panels(weight: np.ndarray, panel: int) -> np.ndarray:

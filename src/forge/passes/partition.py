@@ -13,9 +13,9 @@ from forge.errors import InvalidGraphError
 from forge.ir.builder import Builder
 from forge.ir.call import call_function
 from forge.ir.nodes import Graph, Module, Node, Value, clone_node
+from forge.ir.rewrite import new_symbols
 from forge.ir.undetermined import name_whole_sizes
 from forge.ir.verifier import verify, verify_graph
-from forge.passes.rewriting import new_symbols
 
 COMPILER = "Compiler"
 """Attribute of a function: the backend it is for."""

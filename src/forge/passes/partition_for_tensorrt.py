@@ -14,9 +14,9 @@ import numpy as np
 from forge.dims import is_static
 from forge.errors import OptionError
 from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.rewrite import before, replace
 from forge.ir.types import TensorType
 from forge.passes import partition
-from forge.passes.rewriting import before, live_nodes, replace
 
 BACKEND = "tensorrt"
 MULTIPLY_ACCUMULATE = frozenset({
@@ -51,7 +51,7 @@ def run(
     rewrites = [(remove_stacks, "stack", _without_stack), (simplify_batch_matmul, "nn.batch_matmul", _as_dense),
                 (simplify_batch_matmul, "nn.matmul", _as_dense)]
     for wanted, op, rewrite in rewrites:
-        for node in live_nodes(module.main) if wanted else ():
+        for node in module.main.nodes if wanted else ():
             if node.op == op:
                 rewrite(module.main, node)
 

@@ -8,12 +8,15 @@ padding either way, keep the plain form.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from forge.ir.nodes import Graph, Node
+from forge.ir.nodes import Graph, Node, Value
+from forge.ir.rewrite import Declined, Rewriter, Rule, rewrite
 from forge.passes.base import PassContext
 from forge.passes.choose_layouts import is_plain_convolution
-from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
+from forge.passes.matching import operand
 from forge.target.blocking import channel_block
 
 LEAST_CHANNELS = 4
@@ -23,23 +26,21 @@ MOST_WASTE = 4.0
 
 
 def run(graph: Graph, context: PassContext) -> int:
-    def split(graph: Graph) -> int:
-        return sum(_split_node(graph, node, context) for node in live_nodes(graph) if node.op == "nn.conv2d")
-
-    return on_all_graphs(graph, split)
+    return rewrite(graph, [Rule("split_groups", ("nn.conv2d",), partial(_split, channel_block(context.target)))])
 
 
-def _split_node(graph: Graph, node: Node, context: PassContext) -> int:
+def _split(lanes: int, builder: Rewriter, node: Node) -> Value | Declined | None:
     groups = node.attributes["groups"]
-    if groups == 1 or not is_plain_convolution(node):
-        return 0
-    data, weight = node.operands
-    assert data is not None and weight is not None and weight.constant is not None
+    if groups == 1:
+        return None
+    if not is_plain_convolution(node):
+        return Declined("the kernels of blocked layouts do not take it")
+    data, weight = operand(node), operand(node, 1)
+    assert weight.constant is not None
     inner, outer = data.shape[1] // groups, weight.shape[0] // groups
-    together = groups_together(groups, inner, outer, channel_block(context.target))
+    together = groups_together(groups, inner, outer, lanes)
     if not together:
-        return 0
-    builder = before(graph, node)
+        return Declined("depthwise, or mostly padding when split")
     attributes = {**node.attributes, "groups": 1, "channels": together * outer}
     parts = []
     for g in range(0, groups, together):
@@ -47,8 +48,7 @@ def _split_node(graph: Graph, node: Node, context: PassContext) -> int:
             "strided_slice", data, begin=(g * inner,), end=((g + together) * inner,), strides=(1,), axes=(1,))
         kernel = builder.constant(_diagonal(weight.constant[g * outer : (g + together) * outer], together))
         parts.append(builder.call("nn.conv2d", own, kernel, name=node.name if together == groups else "", **attributes))
-    result = parts[0] if together == groups else builder.call("concatenate", *parts, axis=1, name=node.name)
-    return int(replace(graph, node, result))
+    return parts[0] if together == groups else builder.call("concatenate", *parts, axis=1, name=node.name)
 
 
 def groups_together(groups: int, inner: int, outer: int, lanes: int) -> int:

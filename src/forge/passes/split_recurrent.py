@@ -6,26 +6,29 @@ bfloat16 beside float32 is multiplied with the rounded %x and the products stay 
 
 from __future__ import annotations
 
-from forge.ir.nodes import Graph, Node
+from collections.abc import Sequence
+
+from forge.ir.nodes import Graph, Node, Value
+from forge.ir.rewrite import Declined, Rewriter, rewrite, rule
 from forge.passes.base import PassContext
-from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
 
 LAYERS = ("nn.lstm", "nn.gru", "nn.rnn")
 
 
 def run(graph: Graph, context: PassContext) -> int:
-    return on_all_graphs(graph, lambda g: sum(_split(g, node) for node in live_nodes(g) if node.op in LAYERS))
+    return rewrite(graph, [split_recurrent])
 
 
-def _split(graph: Graph, node: Node) -> int:
+@rule(*LAYERS)
+def split_recurrent(builder: Rewriter, node: Node) -> Sequence[Value] | Declined | None:
     x, w, *others = node.operands
-    if x is None or w is None or w.constant is None:
-        return 0
-    builder = before(graph, node)
+    if x is None or w is None:
+        return None
+    if w.constant is None:
+        return Declined("the weights of the input are not constant")
     rows = w.constant.reshape(-1, w.constant.shape[-1])
     same = w.dtype == x.dtype
     data = x if same else builder.call("cast", x, dtype=w.dtype)
     products = builder.call("nn.dense", data, builder.constant(rows, name=w.name), units=rows.shape[0],
                             out_dtype="" if same else x.dtype)
-    results = builder.call_multi(node.op, products, None, *others, name=node.name, **node.attributes)
-    return int(replace(graph, node, *results))
+    return builder.call_multi(node.op, products, None, *others, name=node.name, **node.attributes)

@@ -14,16 +14,16 @@ import numpy as np
 from forge import dtypes
 from forge.ir.nodes import Graph, Node
 from forge.ir.op import Precision
+from forge.ir.rewrite import before, on_all_graphs
 from forge.passes import to_float16
 from forge.passes.base import PassContext
-from forge.passes.rewriting import before, live_nodes, on_all_graphs
 
 
 def run(graph: Graph, context: PassContext) -> int:
     """Returns the number of nodes that compute in bfloat16 now."""
     follow = {Precision.FOLLOWS, Precision.FOLLOWS_IN_RANGE}
     converted = to_float16.convert(graph, to_float16.NarrowType("bfloat16", follow, _fits, _feeds_sensitive))
-    return converted + on_all_graphs(graph, lambda g: sum(_narrow_weights(g, n) for n in live_nodes(g)))
+    return converted + on_all_graphs(graph, lambda g: sum(_narrow_weights(g, n) for n in g.nodes))
 
 
 def _narrow_weights(graph: Graph, node: Node) -> int:

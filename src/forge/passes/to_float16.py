@@ -17,10 +17,10 @@ import numpy as np
 from forge import dtypes
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.op import Precision
+from forge.ir.rewrite import on_all_graphs
 from forge.ir.types import TensorType
 from forge.passes.base import PassContext
 from forge.passes.conversion import Conversion
-from forge.passes.rewriting import on_all_graphs
 
 SCALING = frozenset({"multiply", "divide"})
 

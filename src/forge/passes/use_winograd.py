@@ -7,46 +7,37 @@ become float32, and so do the products: fewer in float32 take less time than all
 
 from __future__ import annotations
 
-from forge.ir.nodes import Graph, Node
+from functools import partial
+
+from forge.dims import is_static
+from forge.ir.nodes import Graph, Node, Value
+from forge.ir.rewrite import Declined, Rewriter, Rule, rewrite
 from forge.kernels.choose import Convolution3x3, winograd_tile
 from forge.ops.packed import pairs
 from forge.ops.packed.winograd import transform_filters
 from forge.passes.base import PassContext
-from forge.passes.rewriting import before, live_nodes, on_all_graphs, replace
+from forge.passes.matching import operand
+from forge.target import Target
 
 
 def run(graph: Graph, context: PassContext) -> int:
-    def convert(graph: Graph) -> int:
-        nodes = (node for node in live_nodes(graph) if node.op == "nn.contrib_conv2d_NCHWc")
-        return sum(_convert_node(graph, node, context) for node in nodes)
-
-    return on_all_graphs(graph, convert)
+    return rewrite(graph, [Rule("use_winograd", ("nn.contrib_conv2d_NCHWc",), partial(_converted, context.target))])
 
 
-def _convert_node(graph: Graph, node: Node, context: PassContext) -> int:
-    data, weight = node.operands
-    assert data is not None and weight is not None
-    tile = _tile(node, context)
-    if not tile:
-        return 0
-    assert weight.constant is not None
-    builder = before(graph, node)
-    filters = builder.constant(transform_filters(pairs.plain_array(weight.constant, 6), tile), name=weight.name)
-    value = builder.call("nn.contrib_conv2d_winograd_NCHWc", data, filters, name=node.name, **node.attributes)
-    return int(replace(graph, node, value))
-
-
-def _tile(node: Node, context: PassContext) -> int:
-    """Rows and columns of the tiles to use; 0: the direct sum stays."""
-    data, weight = node.operands
+def _converted(target: Target, builder: Rewriter, node: Node) -> Value | Declined:
+    data, weight = operand(node), operand(node, 1)
     attributes = node.attributes
-    if data is None or weight is None or weight.constant is None or data.dtype not in ("float32", "bfloat16"):
-        return 0
+    if weight.constant is None or data.dtype not in ("float32", "bfloat16"):
+        return Declined("not a constant weight of float32 or bfloat16")
     height, width = node.result.shape[2:4]
-    if not (isinstance(height, int) and isinstance(width, int) and weight.shape[2:4] == (3, 3)):
-        return 0
-    if tuple(attributes["strides"]) != (1, 1) or tuple(attributes["dilation"]) != (1, 1):
-        return 0
+    if weight.shape[2:4] != (3, 3) or tuple(attributes["strides"]) != (1, 1) or tuple(attributes["dilation"]) != (1, 1):
+        return Declined("not a 3x3 kernel with strides and dilation of 1")
+    if not is_static(height, width):
+        return Declined("the image has a symbolic size")
     images = node.result.shape[0]
     sizes = (images if isinstance(images, int) else 1, attributes["in_channels"], attributes["channels"], height, width)
-    return winograd_tile(context.target, Convolution3x3(data.dtype, *sizes))
+    tile = winograd_tile(target, Convolution3x3(data.dtype, *sizes))
+    if not tile:
+        return Declined("the direct sum is estimated to be faster")
+    filters = builder.constant(transform_filters(pairs.plain_array(weight.constant, 6), tile), name=weight.name)
+    return builder.call("nn.contrib_conv2d_winograd_NCHWc", data, filters, name=node.name, **attributes)

@@ -12,7 +12,8 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.nodes import Graph, Node, Value
-from forge.passes.rewriting import before, channel_vector, only_use
+from forge.ir.rewrite import Rewriter, only_use
+from forge.passes.matching import channel_vector
 
 FORWARD = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 TRANSPOSED = ("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
@@ -115,9 +116,8 @@ def _anchor_below(value: Value | None) -> Node | None:
     return None
 
 
-def rebuild(graph: Graph, at: Node, found: Weighted, scale: np.ndarray | None, shift: np.ndarray | None) -> Value:
-    """``scale * found + shift`` as an operator with new weights and one bias, inserted before ``at``."""
-    builder = before(graph, at)
+def rebuild(builder: Rewriter, found: Weighted, scale: np.ndarray | None, shift: np.ndarray | None) -> Value:
+    """``scale * found + shift`` as an operator with new weights and one bias."""
     anchor = found.anchor
     weight = found.weight if scale is None else scaled_weight(anchor, found.weight, scale)
     bias = np.zeros(found.channels) if found.bias is None else found.bias

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from forge.dims import is_static
 from forge.ir.nodes import Graph, Node, Value
+from forge.ir.rewrite import on_all_graphs
 from forge.passes.base import PassContext
 from forge.passes.conversion import Relayout
-from forge.passes.rewriting import on_all_graphs
 
 FLOATS = ("float32", "float16", "bfloat16")
 

@@ -1,0 +1,124 @@
+"""What rules share: how to read producers, numbers, factors, reductions and vectors along channels, and to keep outputs apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from forge.dims import Dim
+from forge.ir.builder import Builder
+from forge.ir.nodes import Node, Value
+from forge.ir.rewrite import is_taken
+from forge.ops.elementwise.select import copied
+
+MAX_FACTORS = 8
+
+
+def made_by(value: Value | None, *ops: str) -> Node | None:
+    """The node that computes ``value``, if it applies one of ``ops``."""
+    return value.producer if value is not None and value.producer is not None and value.producer.op in ops else None
+
+
+def operand(node: Node, position: int = 0) -> Value:
+    value = node.operands[position]
+    assert value is not None
+    return value
+
+
+def scalar(value: Value | None) -> float | None:
+    """The number that a constant of one element holds: the shortest decimal one that its dtype rounds to it."""
+    array = None if value is None else value.constant
+    return float(str(array.reshape(-1)[0])) if array is not None and array.size == 1 and array.dtype.kind in "fiuV" else None
+
+
+def is_close(value: float | None, expected: float) -> bool:
+    """Equal up to the rounding of a constant that a model keeps in float32 or prints with few digits."""
+    return value is not None and math.isclose(value, expected, rel_tol=1e-5, abs_tol=1e-12)
+
+
+def with_scalar(value: Value | None, op: str) -> Iterator[tuple[Value, float]]:
+    """(x, c) for a value that is ``x op c`` with a number c (``c op x`` as well, where the operator commutes)."""
+    node = made_by(value, op)
+    if node is None:
+        return
+    orders = ((0, 1), (1, 0)) if op in ("add", "multiply") else ((0, 1),)
+    for x, c in orders:
+        number = scalar(node.operands[c])
+        if number is not None:
+            yield operand(node, x), number
+
+
+def factors(value: Value) -> tuple[float, list[Value]]:
+    """``value`` as a number times other values, looking through products and quotients by numbers."""
+    number, found = 1.0, [value]
+    for _ in range(MAX_FACTORS):
+        index = next((i for i, v in enumerate(found) if _is_product(v)), None)
+        if index is None:
+            break
+        node = found.pop(index).producer
+        assert node is not None
+        if node.op == "divide":
+            number /= scalar(operand(node, 1)) or 1.0
+            found.insert(index, operand(node, 0))
+            continue
+        for v in (operand(node, 1), operand(node, 0)):
+            c = scalar(v)
+            if c is None:
+                found.insert(index, v)
+            else:
+                number *= c
+    return number, found
+
+
+def _is_product(value: Value) -> bool:
+    node = made_by(value, "multiply", "divide")
+    return node is not None and (node.op == "multiply" or scalar(operand(node, 1)) not in (None, 0.0))
+
+
+def squared(value: Value | None) -> Value | None:
+    """x of x * x or power(x, 2)"""
+    node = made_by(value, "multiply")
+    if node is not None and node.operands[0] is node.operands[1]:
+        return node.operands[0]
+    return next((x for x, exponent in with_scalar(value, "power") if exponent == 2.0), None)
+
+
+def reduced(value: Value | None, op: str) -> tuple[Value, tuple[int, ...]] | None:
+    """(x, axes) of a reduction that keeps its axes with extent 1."""
+    node = made_by(value, op)
+    if node is None or not node.attributes["keepdims"] or any(v is not None for v in node.operands[1:]):
+        return None
+    return operand(node), reduced_axes(node)
+
+
+def reduced_axes(node: Node) -> tuple[int, ...]:
+    rank = operand(node).rank
+    axis, exclude = node.attributes["axis"], node.attributes["exclude"]
+    given = range(rank) if axis is None else (axis,) if isinstance(axis, int) else axis
+    chosen = {a % rank for a in given}
+    return tuple(k for k in range(rank) if (k in chosen) != (exclude and axis is not None))
+
+
+def channel_vector(value: Value, rank: int, axis: int, channels: Dim) -> np.ndarray | None:
+    """The vector that a constant is which broadcasts along ``axis`` of a tensor of ``rank``; a scalar is repeated.
+
+    None: not a constant, or it varies along another axis.
+    """
+    array = value.constant
+    if array is None or not isinstance(channels, int) or array.ndim > rank:
+        return None
+    shape = (1,) * (rank - array.ndim) + array.shape
+    if any(extent != 1 for k, extent in enumerate(shape) if k != axis) or shape[axis] not in (1, channels):
+        return None
+    return np.broadcast_to(array.reshape(-1), (channels,)) if shape[axis] == 1 else array.reshape(-1)
+
+
+def distinct(builder: Builder, node: Node, values: Iterable[Value]) -> list[Value]:
+    """``values`` for the results of ``node``, and copies where an output would share one with an input or another output."""
+    found: list[Value] = []
+    for old, new in zip(node.results, values, strict=True):
+        shared = builder.graph.is_output(old) and (is_taken(builder.graph, new) or new in found)
+        found.append(copied(builder, new) if shared else new)
+    return found
