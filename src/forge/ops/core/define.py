@@ -18,7 +18,7 @@ from typing import Any
 from forge import dtypes, te
 from forge.dims import Dim
 from forge.errors import OptionError
-from forge.ir.op import REGISTRY, Accuracy, Kind, Operand, is_operator
+from forge.ir.op import REGISTRY, Accuracy, Kind, Operand, Precision, is_operator
 from forge.ir.types import TensorType
 from forge.ops.core.inference import DTYPE_CLASSES, broadcast_shapes, expect_dtype, fail, same_dtype, tensors
 from forge.ops.core.lowering import as_dim
@@ -43,6 +43,7 @@ def define_operator(
     kind: str = "opaque",
     accepts: str = "numeric",
     accuracy: Accuracy = Accuracy.ROUNDING,
+    precision: Precision = Precision.WIDE,
 ) -> None:
     """Defines the operator ``name``; one that was defined so before is replaced, for graphs that are built from then on.
 
@@ -60,6 +61,7 @@ def define_operator(
             (``te.reduce``; element-wise operators behind it run inside its kernel) or "opaque" (a kernel of its own).
         accepts: element types of the operands: a class of ``forge.ops.core.inference.DTYPE_CLASSES``, or one type.
         accuracy: how far results of compiled code may be from the reference; for those who test it.
+        precision: what it does in float16 or bfloat16; by default its operands are float32 again.
 
     Raises:
         OptionError: an argument does not fit, or Forge has an operator of that name.
@@ -69,6 +71,7 @@ def define_operator(
     members = {
         "__doc__": f"Defined by ``define_operator`` in {reference.__module__}.", "__module__": reference.__module__,
         "name": name, "operands": formal, "Attrs": _record(name, attributes or {}), "accuracy": accuracy,
+        "precision": precision,
     }
     base: type[Op[Any]] = _Element
     if lower is not None:

@@ -1,0 +1,191 @@
+"""Facts about operators stand on the operators: nothing else knows them by name, and new operators need no table."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forge import te
+from forge.errors import ForgeError
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph, Value
+from forge.ir.op import REGISTRY, Category, Kind, OpDef, Precision, all_ops
+from forge.ir.types import TensorType
+from forge.lowering.groups import form_groups
+from forge.ops.core.define import define_operator
+from forge.passes import canonicalize, to_bfloat16, to_float16
+from forge.passes.base import PassContext
+from tests.ops.test_cases import CASES
+from tests.passes.checks import AVX2
+
+Pass = Callable[[Graph, PassContext], int]
+SOURCE = Path(__file__).parents[2] / "src" / "forge"
+OPERATORS = [op for op in all_ops() if not type(op).__module__.startswith("forge.ir.")]  # not constant and call
+NAMES = {op.name for op in OPERATORS}
+
+HOMONYMS = {
+    "ir/undetermined.py": {"max", "min"},  # of dimensions
+    "lowering/late.py": {"max"},  # of loop expressions
+    "lowering/program.py": {"max"},
+    "lowering/objects.py": {"optional"},  # a type
+    "driver/feeds.py": {"optional"},
+}
+"""What is no operator in these files."""
+
+HEADS = {
+    "canonicalize": "add broadcast_to cast concatenate copy divide layout_transform maximum minimum multiply nn.dropout nn.pad "
+                    "power repeat reshape strided_slice subtract take tile",
+    "choose_layouts": "nn.conv2d nn.conv2d_transpose",
+    "fold_batch_norm": "add nn.batch_norm nn.bias_add",
+    "fold_scale": "add divide multiply subtract",
+    "fold_sequences": "concat_from_sequence concatenate copy optional optional_get_element optional_has_element sequence_at "
+                      "sequence_construct sequence_empty sequence_erase sequence_insert sequence_length split_to_sequence stack",
+    "fuse_attention": "add any cast divide greater multiply nn.matmul nn.softmax reshape tanh transpose where",
+    "fuse_patterns": "add clip divide erf exp max mean multiply nn.gelu nn.global_avg_pool2d nn.global_max_pool2d "
+                     "nn.hard_sigmoid nn.layer_norm nn.matmul nn.rms_norm nn.softplus power "
+                     "reciprocal rsqrt sigmoid sqrt subtract sum tanh",
+    "pack_weights": "nn.dense",
+    "product_rules": "nn.batch_matmul nn.conv1d nn.conv2d nn.conv3d nn.dense nn.matmul",
+    "split_groups": "nn.conv2d",
+    "split_recurrent": "nn.gru nn.lstm nn.rnn",
+    "to_float16": "divide multiply",  # constants are factors
+    "use_winograd": "nn.contrib_conv2d_NCHWc",
+    "view_rules": "add expand_dims nn.batch_flatten nn.dense nn.matmul reshape split squeeze strided_slice take transpose",
+    "weighted": "add nn.bias_add nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose "
+                "nn.dense",
+    "widen_conv1d": "nn.conv1d",
+}
+"""Operators whose equations the passes know: those that their patterns consist of. What is true of operators in general is
+declared by them (``OpDef``). ``partition_for_tensorrt`` is not here: it lists what another compiler has."""
+
+
+def parsed(*folders: str) -> Iterator[tuple[str, ast.Module]]:
+    for folder in folders:
+        for path in sorted((SOURCE / folder).rglob("*.py")):
+            yield str(path.relative_to(SOURCE)), ast.parse(path.read_text())
+
+
+def literals(tree: ast.Module) -> set[str]:
+    """Names of operators in it, but for those that it only builds (``builder.call(name, ...)``)."""
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.args]
+    built = {id(n.args[0]) for n in calls if getattr(n.func, "attr", "") == "call"}
+    constants = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in built]
+    return {str(n.value) for n in constants if n.value in NAMES}
+
+
+def is_operator_in_disguise(value: object) -> bool:
+    """A class of an operator or of its attributes, its name, or a collection of such names."""
+    if isinstance(value, type):
+        own = issubclass(value, OpDef) and getattr(value, "name", None) in NAMES
+        return own or (value.__module__.startswith("forge.ops.") and any(op.Attrs is value for op in OPERATORS))
+    if isinstance(value, str):
+        return value in NAMES
+    return isinstance(value, set | frozenset | tuple | list | dict) and any(isinstance(v, str) and v in NAMES for v in value)
+
+
+def imported(tree: ast.Module) -> dict[str, object]:
+    """What it imports of Forge, but for the families of kernels, of which some are called as their operators are."""
+    found: dict[str, object] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("forge") and "kernels" not in (node.module or ""):
+            module = importlib.import_module(node.module or "")
+            found |= {alias.name: getattr(module, alias.name, None) for alias in node.names}
+    return found
+
+
+def test_nothing_but_patterns_knows_operators_by_name() -> None:
+    for path, tree in parsed("ir", "lowering", "view", "driver"):
+        assert literals(tree) <= HOMONYMS.get(path, set()), path
+        built = [n.args[0] for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args]
+        assert not [n.value for n in built if isinstance(n, ast.Constant) and n.value in NAMES - {"max", "min"}], path
+        assert not [name for name, value in imported(tree).items() if is_operator_in_disguise(value)], path
+
+
+def test_passes_know_the_operators_of_their_patterns_only() -> None:
+    for path, tree in parsed("passes"):
+        stem = Path(path).stem
+        if stem != "partition_for_tensorrt":
+            assert literals(tree) <= set(HEADS.get(stem, "").split()), f"{path}: declare on the operator what holds in general"
+    texts = {Path(path).stem: ast.unparse(tree) for path, tree in parsed("passes")}
+    stale = [(s, n) for s, names in HEADS.items() for n in names.split() if repr(n) not in texts.get(s, "")]
+    assert not stale
+
+
+def test_every_operator_answers_every_question() -> None:
+    for op in OPERATORS:
+        assert isinstance(op.precision, Precision) and isinstance(op.category, Category), op.name
+        assert not op.is_map or op.kind is Kind.ELEMENTWISE, op.name
+        assert set(op.read_once) <= {o.name for o in op.operands}, op.name
+        assert all(isinstance(op.reads_once(k), bool) for k in range(len(op.operands))), op.name
+        assert not op.target_shape or op.target_shape in {f.name for f in op.attribute_fields()}, op.name
+        assert not (op.is_permutation or op.is_view) or op.kind is Kind.INJECTIVE, op.name
+
+
+def test_what_follows_a_narrow_type_accepts_it() -> None:
+    followers = {op.name for op in OPERATORS if op.precision in (Precision.FOLLOWS, Precision.FOLLOWS_IN_RANGE)}
+    refused = []
+    for case in CASES:
+        arrays = case.arrays()
+        if case.op not in followers or not any(a is not None and a.dtype == np.float32 for a in arrays):
+            continue
+        builder = Builder()
+        narrow = [None if a is None else builder.constant(a.astype(np.float16) if a.dtype == np.float32 else a) for a in arrays]
+        try:
+            builder.node(REGISTRY[case.op], narrow, case.attrs)
+        except ForgeError as error:
+            refused.append(f"{case.id}: {error}")
+    assert not refused
+
+
+@pytest.fixture
+def new_operators() -> Iterator[None]:
+    """``test.long``, of many steps, and ``test.short``, of one, which in addition follows narrow types."""
+    define_operator("test.long", lambda x: np.log1p(np.exp(x)), element=lambda x: te.call("log1p", te.call("exp", x)))
+    define_operator("test.short", lambda x: x + x, element=lambda x: x + x, precision=Precision.FOLLOWS)
+    yield
+    for name in ("test.long", "test.short"):
+        REGISTRY.pop(name)
+
+
+def graph_of(op: str) -> tuple[Graph, Value]:
+    """``op`` of a vector, which is added to each row of a matrix."""
+    b = Builder()
+    x, y = b.input(TensorType((8,), "float32"), "x"), b.input(TensorType((64, 8), "float32"), "y")
+    value = b.call(op, x)
+    return b.output(b.call("add", y, value)), value
+
+
+@pytest.mark.usefixtures("new_operators")
+@pytest.mark.parametrize(("op", "kernels"), [("test.long", 2), ("test.short", 1), ("erfinv", 2), ("abs", 1)])
+def test_what_is_costly_is_not_repeated(op: str, kernels: int) -> None:
+    graph, _ = graph_of(op)
+    assert len(form_groups(graph)) == kernels
+
+
+@pytest.mark.usefixtures("new_operators")
+@pytest.mark.parametrize(("run", "dtype"), [(to_float16.run, "float16"), (to_bfloat16.run, "bfloat16")])
+def test_what_declares_it_follows_a_narrow_type(run: Pass, dtype: str) -> None:
+    b = Builder()
+    x = b.input(TensorType((4, 8), "float32"), "x")
+    product = b.call("nn.dense", x, b.constant(np.full((3, 8), 0.3, np.float32)))
+    graph = b.output(b.call("test.long", b.call("test.short", product)))
+    run(graph, PassContext(AVX2))
+    types = {n.op: n.result.dtype for n in graph.nodes}
+    assert (types["test.short"], types["test.long"]) == (dtype, "float32")
+
+
+@pytest.mark.usefixtures("new_operators")
+@pytest.mark.parametrize("op", ["test.long", "test.short", "ceil", "greater"])
+def test_views_move_below_element_wise_operators(op: str) -> None:
+    b = Builder()
+    x = b.input(TensorType((4, 8), "float32"), "x")
+    view = b.call("reshape", b.call("transpose", x, axes=(1, 0)), newshape=(32,))
+    others = [b.constant(np.float32(0.5))] if op == "greater" else []
+    graph = b.output(b.call(op, view, *others))
+    canonicalize.run(graph, PassContext(AVX2))
+    assert [n.op for n in graph.nodes if n.op != "constant"] == ["transpose", op, "reshape"]
