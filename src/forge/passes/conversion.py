@@ -105,7 +105,7 @@ class Relayout(Conversion, LayoutChange):
             return False
         value = self.start(node)
         if value is None and isinstance(node.op_def, Op) and any(v in self.new for v in values) and self.can_follow(node):
-            value = node.op_def.in_layout(node, self)
+            value = node.op_def.bind(node).in_layout(self)
         if value is None:
             return False
         same_axes = node.result.rank >= max(v.rank for v in node.operands if v is not None)

@@ -14,6 +14,7 @@ from forge.dims import Dim
 if TYPE_CHECKING:
     from forge.ir.builder import Builder
     from forge.ir.nodes import Node, Value
+    from forge.ops.core.op import Op
 
 Shape = Sequence[Dim]
 
@@ -74,26 +75,26 @@ class LayoutChange(ABC):
         return self.call(node, self.converted(first), *(None if v is None else self.usual(v) for v in others), **changes)
 
 
-def elementwise(node: Node, change: LayoutChange) -> Value | None:
+def elementwise(op: Op[Any], change: LayoutChange) -> Value | None:
     """``Op.in_layout`` where elements of the result depend on those of the broadcast operands at their place only."""
-    shape = node.result.shape
+    node, shape = op.node, op.result.shape
     shapes = [() if v is None else (*(1,) * (len(shape) - v.rank), *v.shape) for v in node.operands]
     if not change.can_broadcast([s for v, s in zip(node.operands, shapes) if v is not None], shape):
         return None
     return change.call(node, *(None if v is None else change.broadcast(v, s, shape) for v, s in zip(node.operands, shapes)))
 
 
-def along_axis(self: Any, node: Node, change: LayoutChange) -> Value | None:
+def along_axis(op: Op[Any], change: LayoutChange) -> Value | None:
     """``Op.in_layout`` of operators with attribute ``axis`` of the first operand; others are vectors or scalars."""
-    axis, rank = node.attributes["axis"], node.result.rank
-    return None if change.block(axis % rank) > 1 else change.on_first(node, axis=change.axis(axis, rank))
+    axis, rank = op.attrs.axis, op.result.rank
+    return None if change.block(axis % rank) > 1 else change.on_first(op.node, axis=change.axis(axis, rank))
 
 
-def named_layout(self: Any, node: Node, change: LayoutChange) -> Value | None:
+def named_layout(op: Op[Any], change: LayoutChange) -> Value | None:
     """``Op.in_layout`` of operators whose attributes ``layout`` and ``out_layout`` name the layout, which may be any."""
-    attributes = node.attributes
+    attributes = op.node.attributes
     names = {key: change.name(attributes[key]) for key in ("layout", "out_layout") if attributes.get(key)}
-    return None if None in names.values() else change.on_first(node, **names)
+    return None if None in names.values() else change.on_first(op.node, **names)
 
 
 __all__ = ["LayoutChange", "along_axis", "elementwise", "named_layout"]

@@ -72,12 +72,12 @@ class Op(OpDef[A]):
 
         return carried(self, operands, attrs, results, batches)
 
-    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
-        """The result of ``node``, which has one, in another layout; in its usual one if it has fewer axes than the operands.
+    def in_layout(self, change: LayoutChange) -> Value | None:
+        """Of an operator bound to a node with one result: that in another layout, or as usual if it has fewer axes than operands.
 
         None: it is not computed there. Derived for element-wise operators (`is_map`).
         """
-        return elementwise(node, change) if self.is_map else None
+        return elementwise(self, change) if self.is_map else None
 
     def legalize(self, builder: Builder, node: Node) -> Sequence[Value] | None:
         """Results of ``node`` in a form that native code has, by nodes that ``builder`` puts before it; None: it is in one."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from forge import dims, te
-from forge.ir.nodes import Node, Value
+from forge.ir.nodes import Value
 from forge.ir.op import Kind, Operand
 from forge.ir.types import TensorType
 from forge.ops.core.inference import (
@@ -106,11 +106,10 @@ class Take(Op[TakeAttrs]):
             unify_dim(self.name, a, b, "batch dimensions")
         return [TensorType((*data.shape[:axis], *indices.shape[batch:], *data.shape[axis + 1 :]), data.dtype)]
 
-    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+    def in_layout(self, change: LayoutChange) -> Value | None:
         """Where the indices are a vector, so that the result has the axes of the data."""
-        indices, attrs = node.operands[1], node.attrs
-        fits = indices is not None and indices.rank == 1 and attrs.axis is not None and attrs.batch_dims == 0
-        return along_axis(self, node, change) if fits else None
+        fits = self.indices.rank == 1 and self.attrs.axis is not None and self.attrs.batch_dims == 0
+        return along_axis(self, change) if fits else None
 
     def reference(self, operands: Arrays, attrs: TakeAttrs) -> Arrays:
         return [_take(operands[0], operands[1], attrs)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from forge import dims, te
-from forge.ir.nodes import Node, Value
+from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Category, Kind, NoAttrs, Operand, Precision
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import expect_dtype, expect_rank, fail, normalize_axis, present, same_dtype, tensor, unify_dim
@@ -213,14 +213,13 @@ class PRelu(Op[PReluAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+    def in_layout(self, change: LayoutChange) -> Value | None:
         """In blocks ``relu(data) + alpha * min(data, 0)``, where alpha has two axes."""
-        data, alpha = node.operands
-        assert data is not None and alpha is not None
-        axis = node.attrs.axis % data.rank
+        data, builder = self.data, change.builder
+        axis = self.attrs.axis % data.rank
         if change.block(axis) == 1:
-            return along_axis(self, node, change)
-        blocked, builder = change.converted(data), change.builder
+            return along_axis(self, change)
+        blocked = change.converted(data)
         negative = builder.call("minimum", blocked, builder.constant(0, data.dtype))
-        scaled = builder.call("multiply", negative, change.vector(alpha, axis, data.shape))
-        return builder.call("add", builder.call("nn.relu", blocked), scaled, name=node.name)
+        scaled = builder.call("multiply", negative, change.vector(self.alpha, axis, data.shape))
+        return builder.call("add", builder.call("nn.relu", blocked), scaled, name=self.node.name)

@@ -15,7 +15,7 @@ from forge.ops.core.op import Op, register
 from forge.te import Tensor
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Node, Value
+    from forge.ir.nodes import Graph, Value
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,10 @@ class BiasAdd(Op[BiasAddAttrs]):
         axis = normalize_axis(self.name, attrs.axis, data.ndim)
         return [te.compute(te.shape_of(results[0].shape), lambda *i: data[i] + bias[i[axis]], name="bias_add")]
 
-    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+    def in_layout(self, change: LayoutChange) -> Value | None:
         """In blocks the bias has two axes, so that it broadcasts in an addition."""
-        data, bias = node.operands
-        assert data is not None and bias is not None
-        axis = node.attrs.axis % data.rank
+        axis = self.attrs.axis % self.data.rank
         if change.block(axis) == 1:
-            return along_axis(self, node, change)
-        return change.builder.call("add", change.converted(data), change.vector(bias, axis, data.shape), name=node.name)
+            return along_axis(self, change)
+        bias = change.vector(self.bias, axis, self.data.shape)
+        return change.builder.call("add", change.converted(self.data), bias, name=self.node.name)

@@ -15,7 +15,7 @@ import numpy as np
 from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.builder import Builder
-from forge.ir.nodes import Node, Value
+from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Category, Kind, Operand
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
@@ -104,16 +104,16 @@ class Reduction(Op[ReduceAttrs]):
         chosen = reduced_axes(self.name, attrs, data.rank)
         return [TensorType(reduced_shape(data.shape, chosen, attrs.keepdims), data.dtype)]
 
-    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+    def in_layout(self, change: LayoutChange) -> Value | None:
         """Over axes that are not blocked. If they are dropped, the others must be in their usual order."""
-        data, attrs = node.operands[0], node.attrs
-        if data is None or any(v is not None for v in node.operands[1:]):
+        data, attrs = self.data, self.attrs
+        if self.axes is not None:
             return None
         axes = reduced_axes(self.name, attrs, data.rank)
         usual, here = ([k for k in order if k not in axes] for order in (range(data.rank), change.order(data.rank)))
         if any(change.block(k) > 1 for k in axes) or not attrs.keepdims and usual != here:
             return None
-        return change.on_first(node, axis=tuple(sorted(change.axis(k, data.rank) for k in axes)), exclude=False)
+        return change.on_first(self.node, axis=tuple(sorted(change.axis(k, data.rank) for k in axes)), exclude=False)
 
     def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:
         """The reduction of an array with dimensions kept."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from forge import dims, te
 from forge.dims import Dim
-from forge.ir.nodes import Node, Value
+from forge.ir.nodes import Value
 from forge.ir.op import Kind, Operand, Precision
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
@@ -91,13 +91,12 @@ class Concatenate(Op[AxisAttrs]):
         parts = [x for x in operands if x is not None]
         return np.concatenate(parts, axis=attrs.axis) if len(parts) == len(operands) else None
 
-    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+    def in_layout(self, change: LayoutChange) -> Value | None:
         """Only whole blocks join."""
-        parts, rank = [v for v in node.operands if v is not None], node.result.rank
-        axis = node.attrs.axis % rank
-        if (block := change.block(axis)) > 1 and any(v.shape[axis] % block for v in parts):
+        axis = self.attrs.axis % self.result.rank
+        if (block := change.block(axis)) > 1 and any(v.shape[axis] % block for v in self.data):
             return None
-        return change.call(node, *map(change.converted, parts), axis=change.axis(axis, rank))
+        return change.call(self.node, *map(change.converted, self.data), axis=change.axis(axis, self.result.rank))
 
 
 def _piecewise(parts: Sequence[Tensor], axis: int, indices: Sequence[Expr]) -> Expr:

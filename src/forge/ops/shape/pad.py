@@ -11,7 +11,7 @@ import numpy as np
 
 from forge import dims, te
 from forge.dims import Dim
-from forge.ir.nodes import Node, Value
+from forge.ir.nodes import Value
 from forge.ir.op import Kind, Operand
 from forge.ir.types import TensorType
 from forge.ops.core.inference import at_most, expect_dtype, fail, fresh_dims, required, same_dtype, tensor
@@ -148,12 +148,12 @@ class Pad(Op[PadAttrs]):
         both = [[te.cast(widths[te.const(k), te.const(s)], "int64") for s in (0, 1)] for k in range(data.ndim)]
         return new_symbols(results[0], [d + b[0] + b[1] for d, b in zip(data.shape, both, strict=True)])
 
-    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+    def in_layout(self, change: LayoutChange) -> Value | None:
         """Blocked axes keep their extent."""
-        attrs, rank = node.attrs, node.result.rank
-        if attrs.pad_width is None or any(change.block(k) > 1 and not _unpadded(attrs, k) for k in range(rank)):
+        widths, rank = self.attrs.pad_width, self.result.rank
+        if widths is None or any(change.block(k) > 1 and not _unpadded(self.attrs, k) for k in range(rank)):
             return None
-        return change.on_first(node, pad_width=tuple((0, 0) if k is None else attrs.pad_width[k] for k in change.order(rank)))
+        return change.on_first(self.node, pad_width=tuple((0, 0) if k is None else widths[k] for k in change.order(rank)))
 
 
 def _unpadded(attrs: PadAttrs, axis: int) -> bool:

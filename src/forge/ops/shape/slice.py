@@ -10,7 +10,7 @@ import numpy as np
 
 from forge import dims, te
 from forge.dims import Dim
-from forge.ir.nodes import Node, Value
+from forge.ir.nodes import Value
 from forge.ir.op import Kind, Operand
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
@@ -159,21 +159,22 @@ class StridedSlice(Op[StridedSliceAttrs]):
             return None
         return np.asarray(self.reference([data], _as_attrs(bounds))[0], dtype=object)
 
-    def in_layout(self, node: Node, change: LayoutChange) -> Value | None:
+    def in_layout(self, change: LayoutChange) -> Value | None:
         """With the bounds as attributes; of a blocked axis whole blocks."""
-        attrs, rank = node.attrs, node.result.rank
-        if any(v is not None for v in node.operands[1:]) or not attrs.axes:
+        attrs, rank = self.attrs, self.result.rank
+        if attrs.begin is None or attrs.end is None or not attrs.axes or self.strides is not None:
             return None
         begin, end = list(attrs.begin), list(attrs.end)
-        for k, axis in enumerate(attrs.axes):
+        for k, (axis, first, last) in enumerate(zip(attrs.axes, attrs.begin, attrs.end)):
             if (block := change.block(axis % rank)) == 1:
                 continue
-            known = isinstance(begin[k], int) and isinstance(end[k], int) and (attrs.strides is None or attrs.strides[k] == 1)
-            if not (known and 0 <= begin[k] < end[k] and begin[k] % block == end[k] % block == 0):
+            if not isinstance(first, int) or not isinstance(last, int) or (attrs.strides is not None and attrs.strides[k] != 1):
                 return None
-            begin[k], end[k] = begin[k] // block, end[k] // block
+            if not 0 <= first < last or first % block or last % block:
+                return None
+            begin[k], end[k] = first // block, last // block
         axes = tuple(change.axis(axis, rank) for axis in attrs.axes)
-        return change.on_first(node, begin=tuple(begin), end=tuple(end), axes=axes)
+        return change.on_first(self.node, begin=tuple(begin), end=tuple(end), axes=axes)
 
 
 def _as_attrs(bounds: _Bounds) -> StridedSliceAttrs:
