@@ -67,8 +67,14 @@ def test_versions_differ_in_their_attributes() -> None:
         from_toy(model(node("sum", "x x", "y", negate=1), version=2))
 
 
+def test_versions_differ_in_their_operands() -> None:
+    registry = Registry("toy")
+    registry.converts("clip", introduced={"high": 2})(lambda g, x, high=None: x)
+    assert [(r.since, r.max_operands) for r in registry.rows()] == [(1, 1), (2, 2)]
+
+
 def test_versions_of_what_is_not_an_attribute_are_refused() -> None:
-    with pytest.raises(ValueError, match="relu: slope: no attribute of"):
+    with pytest.raises(ValueError, match="relu: slope: no parameter of"):
         Registry("toy").converts("relu", introduced={"slope": 2})(lambda g, x: x)
 
 

@@ -31,6 +31,7 @@ class Converter:
     """A row of a registry: the converter of ``op`` from version ``since`` on.
 
     Attributes:
+        operands: their names.
         max_operands: None for any number.
         attributes: name -> default, or ``REQUIRED``.
         records: parameters that take a record -> its class.
@@ -45,6 +46,7 @@ class Converter:
     since: int
     function: ConverterFunction
     min_operands: int = 0
+    operands: tuple[str, ...] = ()
     max_operands: int | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     records: Mapping[str, type] = field(default_factory=dict)
@@ -107,6 +109,7 @@ def describe(domain: str, op: str, since: int, function: ConverterFunction, **fl
         since,
         function,
         sum(p.default is REQUIRED for p in positional),
+        tuple(p.name for p in positional),
         None if variadic else len(positional),
         attributes,
         records,

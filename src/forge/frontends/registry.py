@@ -84,7 +84,8 @@ class Registry:
             domain: of the operators.
             is_extension: the standard lacks this version, but files have it.
             introduced, removed: attributes that are newer than ``since`` or that newer versions lack -> the version from which
-                on they are there, or not. A node of another version that has one is refused.
+                on they are there, or not; ``introduced`` names optional last operands too. A node of another version that has
+                one is refused.
             lacks: attributes of a record that these operators do not have.
         """
 
@@ -227,17 +228,19 @@ class Registry:
 
 
 def _versions(row: Converter, introduced: Mapping[str, int], removed: Mapping[str, int]) -> Iterator[Converter]:
-    """Rows for the versions at which the attributes of an operator change."""
-    unknown = {*introduced, *removed} - set(row.attributes)
+    """Rows for the versions at which the attributes or operands of an operator change."""
+    unknown = {*introduced, *removed} - set(row.attributes) - set(row.operands)
     if unknown:
-        raise ValueError(f"{row.op}: {', '.join(sorted(unknown))}: no attribute of {row.function.__qualname__}")
+        raise ValueError(f"{row.op}: {', '.join(sorted(unknown))}: no parameter of {row.function.__qualname__}")
     for version in sorted({row.since, *introduced.values(), *removed.values()}):
         present = {
             name: default
             for name, default in row.attributes.items()
             if introduced.get(name, row.since) <= version < removed.get(name, MAX_VERSION)
         }
-        yield replace(row, since=version, attributes=present)
+        later = sum(introduced.get(name, row.since) > version for name in row.operands)
+        most = None if row.max_operands is None else row.max_operands - later
+        yield replace(row, since=version, attributes=present, max_operands=most)
 
 
 def _insert(table: _Table, row: Converter) -> None:

@@ -14,36 +14,8 @@ from forge.frontends.onnx.tensors import element_dtype
 _SCORES = ("product", "capped", "biased", "probabilities")
 
 
-@converts("Attention", since=23)
-def attention_23(
-    g: Context, query: Value, key: Value, value: Value, mask: Value | None = None, past_key: Value | None = None,
-    past_value: Value | None = None,
-    *, is_causal: int = 0, kv_num_heads: int | None = None, q_num_heads: int | None = None, qk_matmul_output_mode: int = 0,
-    scale: float | None = None, softcap: float = 0.0, softmax_precision: int | None = None,
-) -> list[Value | None]:
-    return attention_25(
-        g, query, key, value, mask, past_key, past_value, is_causal=is_causal, kv_num_heads=kv_num_heads,
-        q_num_heads=q_num_heads, qk_matmul_output_mode=qk_matmul_output_mode, scale=scale, softcap=softcap,
-        softmax_precision=softmax_precision,
-    )
-
-
-@converts("Attention", since=24)
-def attention_24(
-    g: Context, query: Value, key: Value, value: Value, mask: Value | None = None, past_key: Value | None = None,
-    past_value: Value | None = None, lengths: Value | None = None,
-    *, is_causal: int = 0, kv_num_heads: int | None = None, q_num_heads: int | None = None, qk_matmul_output_mode: int = 0,
-    scale: float | None = None, softcap: float = 0.0, softmax_precision: int | None = None,
-) -> list[Value | None]:
-    return attention_25(
-        g, query, key, value, mask, past_key, past_value, lengths, is_causal=is_causal, kv_num_heads=kv_num_heads,
-        q_num_heads=q_num_heads, qk_matmul_output_mode=qk_matmul_output_mode, scale=scale, softcap=softcap,
-        softmax_precision=softmax_precision,
-    )
-
-
-@converts("Attention", since=25)
-def attention_25(
+@converts("Attention", since=23, introduced={"lengths": 24, "left_window_size": 25, "right_window_size": 25})
+def scaled_attention(
     g: Context, query: Value, key: Value, value: Value, mask: Value | None = None, past_key: Value | None = None,
     past_value: Value | None = None, lengths: Value | None = None,
     *, is_causal: int = 0, kv_num_heads: int | None = None, left_window_size: int = -1, q_num_heads: int | None = None,

@@ -10,18 +10,10 @@ from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
 from forge.ir.shapes import MAX_ELEMENTS
 
-
-@converts("Constant", since=1)
-def constant_1(g: Context, *, value: np.ndarray) -> Value:
-    return g.constant(value)
+_NUMBERS_AND_TEXTS = ("value_float", "value_floats", "value_int", "value_ints", "value_string", "value_strings")
 
 
-@converts("Constant", since=11)
-def constant_11(g: Context, *, value: np.ndarray | None = None, sparse_value: np.ndarray | None = None) -> Value:
-    return constant(g, value=value, sparse_value=sparse_value)
-
-
-@converts("Constant", since=12)
+@converts("Constant", introduced={"sparse_value": 11, **dict.fromkeys(_NUMBERS_AND_TEXTS, 12)})
 def constant(
     g: Context,
     *, value: np.ndarray | None = None, sparse_value: np.ndarray | None = None, value_float: float | None = None,
@@ -38,12 +30,7 @@ def constant(
     return g.constant(*given[0])
 
 
-@converts("Shape", since=1)
-def shape_1(g: Context, x: Value) -> Value:
-    return g.call("shape_of", x, dtype="int64")
-
-
-@converts("Shape", since=15)
+@converts("Shape", introduced={"start": 15, "end": 15})
 def shape(g: Context, x: Value, *, start: int = 0, end: int | None = None) -> Value:
     sizes = g.call("shape_of", x, dtype="int64")
     first, last, _ = slice(start, end).indices(x.rank)

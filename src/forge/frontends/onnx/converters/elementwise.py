@@ -214,32 +214,12 @@ def cast_1(g: Context, x: Value, *, to: str) -> Value:
     return _cast(g, x, dtypes.canonical(to.lower()))
 
 
-@converts("Cast", since=6)
-def cast_6(g: Context, x: Value, *, to: int) -> Value:
-    return _cast(g, x, element_dtype(to, "attribute 'to'"))
-
-
-@converts("Cast", since=19)
-def cast_19(g: Context, x: Value, *, to: int, saturate: int = 1) -> Value:
-    return _cast(g, x, element_dtype(to, "attribute 'to'"), bool(saturate))
-
-
-@converts("Cast", since=24)
+@converts("Cast", since=6, introduced={"saturate": 19, "round_mode": 24})
 def cast(g: Context, x: Value, *, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
     return _cast(g, x, element_dtype(to, "attribute 'to'"), bool(saturate), round_mode)
 
 
-@converts("CastLike", since=15)
-def cast_like_15(g: Context, x: Value, like: Value) -> Value:
-    return _cast(g, x, like.dtype)
-
-
-@converts("CastLike", since=19)
-def cast_like_19(g: Context, x: Value, like: Value, *, saturate: int = 1) -> Value:
-    return _cast(g, x, like.dtype, bool(saturate))
-
-
-@converts("CastLike", since=24)
+@converts("CastLike", since=15, introduced={"saturate": 19, "round_mode": 24})
 def cast_like(g: Context, x: Value, like: Value, *, saturate: int = 1, round_mode: str = "up") -> Value:
     return _cast(g, x, like.dtype, bool(saturate), round_mode)
 

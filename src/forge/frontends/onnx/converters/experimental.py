@@ -6,7 +6,7 @@ from forge import dims
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.contraction import dense
-from forge.frontends.onnx.converters.normalization import batch_norm_1
+from forge.frontends.onnx.converters.normalization import batch_norm
 from forge.frontends.onnx.registry import converts
 
 
@@ -60,4 +60,4 @@ def spatial_batch_norm(
     """BatchNormalization by channel."""
     if order != "NCHW":
         raise g.unsupported(f"attribute 'order': got {order!r}; supported: 'NCHW'")
-    return batch_norm_1(g, x, scale, bias, mean, variance, epsilon=epsilon, is_test=is_test, momentum=momentum)
+    return batch_norm(g, x, scale, bias, mean, variance, epsilon=epsilon, is_test=is_test, momentum=momentum)

@@ -20,12 +20,7 @@ def gather_elements(g: Context, x: Value, indices: Value, *, axis: int = 0) -> V
     return g.call("gather", x, indices, axis=g.axis(axis, x.rank))
 
 
-@converts("GatherND", since=11)
-def gather_nd_11(g: Context, x: Value, indices: Value) -> Value:
-    return gather_nd(g, x, indices)
-
-
-@converts("GatherND", since=12)
+@converts("GatherND", since=11, introduced={"batch_dims": 12})
 def gather_nd(g: Context, x: Value, indices: Value, *, batch_dims: int = 0) -> Value:
     return g.call("gather_nd", x, _index_vectors_first(g, indices), batch_dims=batch_dims)
 
@@ -35,24 +30,14 @@ def _index_vectors_first(g: Context, indices: Value) -> Value:
     return g.call("transpose", indices, axes=(indices.rank - 1, *range(indices.rank - 1))) if indices.rank > 1 else indices
 
 
-@converts("Scatter", since=9)
-@converts("ScatterElements", since=11)
-def scatter(g: Context, x: Value, indices: Value, updates: Value, *, axis: int = 0) -> Value:
-    return scatter_elements(g, x, indices, updates, axis=axis)
-
-
-@converts("ScatterElements", since=16)
+@converts("Scatter", since=9, lacks=("reduction",))
+@converts("ScatterElements", since=11, introduced={"reduction": 16})
 def scatter_elements(g: Context, x: Value, indices: Value, updates: Value, *, axis: int = 0, reduction: str = "none") -> Value:
     kind = _reduction(g, reduction)
     return g.call("scatter_elements", x, indices, updates, axis=g.axis(axis, x.rank), reduction=kind)
 
 
-@converts("ScatterND", since=11)
-def scatter_nd_11(g: Context, x: Value, indices: Value, updates: Value) -> Value:
-    return scatter_nd(g, x, indices, updates)
-
-
-@converts("ScatterND", since=16)
+@converts("ScatterND", since=11, introduced={"reduction": 16})
 def scatter_nd(g: Context, x: Value, indices: Value, updates: Value, *, reduction: str = "none") -> Value:
     return g.call("scatter_nd", x, _index_vectors_first(g, indices), updates, mode=_reduction(g, reduction))
 
@@ -87,12 +72,7 @@ def top_k_1(g: Context, x: Value, *, k: int, axis: int = -1) -> list[Value]:
     return _top_k(g, x, g.constant(k, "int64"), axis, largest=True)
 
 
-@converts("TopK", since=10)
-def top_k_10(g: Context, x: Value, k: Value, *, axis: int = -1) -> list[Value]:
-    return _top_k(g, x, k, axis, largest=True)
-
-
-@converts("TopK", since=11)
+@converts("TopK", since=10, introduced={"largest": 11, "sorted": 11})
 def top_k(g: Context, x: Value, k: Value, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> list[Value]:  # noqa: A002
     """Unsorted results may come in any order, so they come sorted as well."""
     return _top_k(g, x, k, axis, bool(largest))

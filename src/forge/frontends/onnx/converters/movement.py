@@ -22,12 +22,7 @@ def reshape_1(g: Context, x: Value, *, shape: tuple[int, ...] = ()) -> Value:
     return _reshape(g, x, shape, allowzero=False)
 
 
-@converts("Reshape", since=5)
-def reshape_5(g: Context, x: Value, shape: Value) -> Value:
-    return reshape(g, x, shape)
-
-
-@converts("Reshape", since=14)
+@converts("Reshape", since=5, introduced={"allowzero": 14})
 def reshape(g: Context, x: Value, shape: Value, *, allowzero: int = 0) -> Value:
     known = g.dims(shape)
     if known is None:
@@ -292,22 +287,12 @@ def trilu(g: Context, x: Value, k: Value | None = None, *, upper: int = 1) -> Va
     return g.call("trilu", x, g.constant(0, "int64") if k is None else k, upper=bool(upper))
 
 
-@converts("DepthToSpace", since=1)
-def depth_to_space_1(g: Context, x: Value, *, blocksize: int) -> Value:
-    return depth_to_space(g, x, blocksize=blocksize)
-
-
-@converts("DepthToSpace", since=11)
+@converts("DepthToSpace", introduced={"mode": 11})
 def depth_to_space(g: Context, x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
     return g.call("nn.depth_to_space", x, block_size=blocksize, mode=mode)
 
 
-@converts("SpaceToDepth", since=1)
-def space_to_depth_1(g: Context, x: Value, *, blocksize: int) -> Value:
-    return space_to_depth(g, x, blocksize=blocksize)
-
-
-@converts("SpaceToDepth", since=28)
+@converts("SpaceToDepth", introduced={"mode": 28})
 def space_to_depth(g: Context, x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
     if mode == "DCR":
         return g.call("nn.space_to_depth", x, block_size=blocksize)
@@ -320,7 +305,7 @@ def space_to_depth(g: Context, x: Value, *, blocksize: int, mode: str = "DCR") -
     return g.reshape(moved, (n, c * blocksize * blocksize, rows, columns))
 
 
-_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+_PAD_MODES = ("constant", "reflect", "edge", "wrap")
 
 
 @converts("Pad", since=1)
@@ -333,12 +318,7 @@ def pad_2(g: Context, x: Value, *, pads: tuple[int, ...], mode: str = "constant"
     return _pad(g, x, pads, g.scalar(value, x), mode)
 
 
-@converts("Pad", since=11)
-def pad_11(g: Context, x: Value, pads: Value, value: Value | None = None, *, mode: str = "constant") -> Value:
-    return pad(g, x, pads, value, mode=mode)
-
-
-@converts("Pad", since=18)
+@converts("Pad", since=11, introduced={"axes": 18})
 def pad(
     g: Context, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None, *, mode: str = "constant"
 ) -> Value:
@@ -382,7 +362,7 @@ def _pad(g: Context, x: Value, pads: Sequence[Dim], fill: Value, mode: str) -> V
 def _pad_mode(g: Context, mode: str) -> str:
     if mode not in _PAD_MODES:
         raise g.invalid(f"attribute 'mode': got {mode!r}; expected one of {', '.join(_PAD_MODES)}")
-    return _PAD_MODES[mode]
+    return mode
 
 
 @converts("ReverseSequence", since=10)

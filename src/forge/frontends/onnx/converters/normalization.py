@@ -8,60 +8,28 @@ from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
 
 
-@converts("BatchNormalization", since=1)
-def batch_norm_1(
+@converts("BatchNormalization", introduced={"training_mode": 14}, removed={"is_test": 7, "spatial": 9})
+def batch_norm(
     g: Context, x: Value, scale: Value, bias: Value, mean: Value, variance: Value,
-    *, epsilon: float = 1e-5, is_test: int | None = None, momentum: float = 0.9, spatial: int = 1,
+    *, epsilon: float = 1e-5, is_test: int | None = None, momentum: float = 0.9, spatial: int = 1, training_mode: int = 0,
 ) -> list[Value]:
-    """Inference with one output, unless ``is_test`` is there and 0: exporters of models that are not in training leave it out."""
-    training = not is_test if is_test is not None else _reads_statistics(g)
-    return _batch_norm(g, x, scale, bias, mean, variance, epsilon, momentum, bool(spatial), training)
+    """The result; in training also running mean and variance, and before opset 14 those of the batch.
 
-
-@converts("BatchNormalization", since=7)
-def batch_norm_7(
-    g: Context, x: Value, scale: Value, bias: Value, mean: Value, variance: Value,
-    *, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1,
-) -> list[Value]:
-    return _batch_norm(g, x, scale, bias, mean, variance, epsilon, momentum, bool(spatial), _reads_statistics(g))
-
-
-@converts("BatchNormalization", since=9)
-def batch_norm_9(
-    g: Context, x: Value, scale: Value, bias: Value, mean: Value, variance: Value, *, epsilon: float = 1e-5, momentum: float = 0.9
-) -> list[Value]:
-    return _batch_norm(g, x, scale, bias, mean, variance, epsilon, momentum, True, _reads_statistics(g))
-
-
-def _reads_statistics(g: Context) -> bool:
-    """Before opset 14 outputs behind the first ask for training."""
-    return any(g.wants(i) for i in range(1, 5))
-
-
-def _batch_norm(
-    g: Context, x: Value, scale: Value, bias: Value, mean: Value, variance: Value, epsilon: float, momentum: float,
-    by_channel: bool, training: bool,
-) -> list[Value]:
-    """Outputs before opset 14: the result; in training also running mean and variance, and those of the batch."""
-    if training and not by_channel:
+    Before opset 14 more than one output asks for training, unless ``is_test`` says otherwise: exporters of models that are not in
+    training leave it out.
+    """
+    if is_test is not None:
+        training = not is_test
+    else:
+        training = bool(training_mode) if g.opset >= 14 else any(g.wants(i) for i in range(1, 5))
+    if training and not spatial:
         raise g.unsupported("attribute 'spatial': got 0 in training; supported: 1 (one mean for each channel)")
     if training:
         own, running = norms.batch_statistics(g, x, mean, variance, momentum=momentum)
-        return [norms.batch_norm(g, x, scale, bias, *own, epsilon=epsilon), *running, *own]
-    if by_channel:
-        return [norms.batch_norm(g, x, scale, bias, mean, variance, epsilon=epsilon)]
-    return [norms.elementwise_batch_norm(g, x, scale, bias, mean, variance, epsilon=epsilon)]
-
-
-@converts("BatchNormalization", since=14)
-def batch_norm(
-    g: Context, x: Value, scale: Value, bias: Value, mean: Value, variance: Value,
-    *, epsilon: float = 1e-5, momentum: float = 0.9, training_mode: int = 0,
-) -> list[Value]:
-    if not training_mode:
-        return [norms.batch_norm(g, x, scale, bias, mean, variance, epsilon=epsilon)]
-    own, running = norms.batch_statistics(g, x, mean, variance, momentum=momentum)
-    return [norms.batch_norm(g, x, scale, bias, *own, epsilon=epsilon), *running]
+        result = norms.batch_norm(g, x, scale, bias, *own, epsilon=epsilon)
+        return [result, *running] if g.opset >= 14 else [result, *running, *own]
+    composition = norms.batch_norm if spatial else norms.elementwise_batch_norm
+    return [composition(g, x, scale, bias, mean, variance, epsilon=epsilon)]
 
 
 @converts("InstanceNormalization", since=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from forge.frontends.onnx.context import Context, Value
@@ -61,57 +62,56 @@ def direction_count(g: Context, direction: str) -> int:
     return 2 if direction == "bidirectional" else 1
 
 
-@converts("LSTM", since=1)
+@dataclass(frozen=True, kw_only=True)
+class RecurrentAttributes:
+    activation_alpha: Floats | None = None
+    activation_beta: Floats | None = None
+    activations: Names | None = None
+    clip: float | None = None
+    direction: str = "forward"
+    hidden_size: int | None = None
+    layout: int = 0
+    output_sequence: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RNNAttributes(RecurrentAttributes):
+    activations: Names = ("Tanh", "Tanh")
+
+
+@converts("LSTM")
 def lstm(
     g: Context, x: Value, w: Value, r: Value, bias: Value | None = None, lengths: Value | None = None, h0: Value | None = None,
-    c0: Value | None = None, peephole: Value | None = None,
-    *, activation_alpha: Floats | None = None, activation_beta: Floats | None = None, activations: Names | None = None,
-    clip: float | None = None, direction: str = "forward", hidden_size: int | None = None, input_forget: int = 0, layout: int = 0,
-    output_sequence: int = 0,
+    c0: Value | None = None, peephole: Value | None = None, *, input_forget: int = 0, attrs: RecurrentAttributes,
 ) -> list[Value]:
-    attributes = _attributes(
-        g, r, activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh", "Tanh"), clip, direction, hidden_size, layout
-    )
-    return g.multi("nn.lstm", x, w, r, bias, lengths, h0, c0, peephole, input_forget=bool(input_forget), **attributes)
+    layer = _layer(g, r, attrs, attrs.activations, ("Sigmoid", "Tanh", "Tanh"))
+    return g.multi("nn.lstm", x, w, r, bias, lengths, h0, c0, peephole, input_forget=bool(input_forget), **layer)
 
 
-@converts("GRU", since=3)
+@converts("GRU")
 def gru(
     g: Context, x: Value, w: Value, r: Value, bias: Value | None = None, lengths: Value | None = None, h0: Value | None = None,
-    *, activation_alpha: Floats | None = None, activation_beta: Floats | None = None, activations: Names | None = None,
-    clip: float | None = None, direction: str = "forward", hidden_size: int | None = None, layout: int = 0,
-    linear_before_reset: int = 0, output_sequence: int = 0,
+    *, linear_before_reset: int = 0, attrs: RecurrentAttributes,
 ) -> list[Value]:
-    attributes = _attributes(
-        g, r, activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh"), clip, direction, hidden_size, layout
-    )
-    return g.multi("nn.gru", x, w, r, bias, lengths, h0, linear_before_reset=bool(linear_before_reset), **attributes)
+    layer = _layer(g, r, attrs, attrs.activations, ("Sigmoid", "Tanh"))
+    return g.multi("nn.gru", x, w, r, bias, lengths, h0, linear_before_reset=bool(linear_before_reset), **layer)
 
 
-@converts("RNN", since=1)
+@converts("RNN")
 def rnn(
     g: Context, x: Value, w: Value, r: Value, bias: Value | None = None, lengths: Value | None = None, h0: Value | None = None,
-    *, activation_alpha: Floats | None = None, activation_beta: Floats | None = None, activations: Names = ("Tanh", "Tanh"),
-    clip: float | None = None, direction: str = "forward", hidden_size: int | None = None, layout: int = 0,
-    output_sequence: int = 0,
+    *, attrs: RNNAttributes,
 ) -> list[Value]:
-    names = activations[: direction_count(g, direction)]
-    attributes = _attributes(g, r, names, activation_alpha, activation_beta, ("Tanh",), clip, direction, hidden_size, layout)
-    return g.multi("nn.rnn", x, w, r, bias, lengths, h0, **attributes)
+    layer = _layer(g, r, attrs, attrs.activations[: direction_count(g, attrs.direction)], ("Tanh",))
+    return g.multi("nn.rnn", x, w, r, bias, lengths, h0, **layer)
 
 
-converts("GRU", since=1)(gru)
-
-
-def _attributes(
-    g: Context, r: Value, names: Names | None, alpha: Floats | None, beta: Floats | None, default: Names, clip: float | None,
-    direction: str, hidden_size: int | None, layout: int,
-) -> dict[str, Any]:
-    direction = {"foward": "forward"}.get(direction, direction)
+def _layer(g: Context, r: Value, attrs: RecurrentAttributes, names: Names | None, default: Names) -> dict[str, Any]:
+    direction = {"foward": "forward"}.get(attrs.direction, attrs.direction)
     count = direction_count(g, direction)
-    if hidden_size is not None and r.shape[-1] != hidden_size:
+    if attrs.hidden_size is not None and r.shape[-1] != attrs.hidden_size:
         raise g.invalid(
-            f"attribute 'hidden_size': got {hidden_size}; the recurrence weight has {r.shape[-1]}; expected equal sizes"
+            f"attribute 'hidden_size': got {attrs.hidden_size}; the recurrence weight has {r.shape[-1]}; expected equal sizes"
         )
-    chosen = activations(g, names, alpha, beta, default, count)
-    return {"direction": direction, "clip": clip, "layout": layout, **chosen}
+    chosen = activations(g, names, attrs.activation_alpha, attrs.activation_beta, default, count)
+    return {"direction": direction, "clip": attrs.clip, "layout": attrs.layout, **chosen}

@@ -76,16 +76,8 @@ def _argument(op: str) -> Callable[..., Value]:
     return convert
 
 
-def _argument_1(op: str) -> Callable[..., Value]:
-    def convert(g: Context, x: Value, *, axis: int = 0, keepdims: int = 1) -> Value:
-        return _argument(op)(g, x, axis=axis, keepdims=keepdims)
-
-    return convert
-
-
 for _name, _op in (("ArgMax", "argmax"), ("ArgMin", "argmin")):
-    converts(_name, since=1)(_argument_1(_op))
-    converts(_name, since=12)(_argument(_op))
+    converts(_name, introduced={"select_last_index": 12})(_argument(_op))
 
 
 def _softmax(op: str) -> Callable[..., Value]:

@@ -34,19 +34,7 @@ def _asymmetric(mode: str) -> Method:
     return Method({"bilinear": "linear"}.get(mode, mode), "asymmetric", "floor")
 
 
-@converts("Resize", since=11)
-def resize_11(
-    g: Context, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None,
-    *, coordinate_transformation_mode: str = "half_pixel", cubic_coeff_a: float = -0.75, exclude_outside: int = 0,
-    extrapolation_value: float = 0.0, mode: str = "nearest", nearest_mode: str = "round_prefer_floor",
-) -> Value:
-    return resize(
-        g, x, roi, scales, sizes, coordinate_transformation_mode=coordinate_transformation_mode, cubic_coeff_a=cubic_coeff_a,
-        exclude_outside=exclude_outside, extrapolation_value=extrapolation_value, mode=mode, nearest_mode=nearest_mode,
-    )
-
-
-@converts("Resize", since=18)
+@converts("Resize", since=11, introduced=dict.fromkeys(("antialias", "axes", "keep_aspect_ratio_policy"), 18))
 def resize(
     g: Context, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None,
     *, antialias: int = 0, axes: tuple[int, ...] | None = None, coordinate_transformation_mode: str = "half_pixel",

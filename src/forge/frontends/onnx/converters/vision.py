@@ -62,23 +62,13 @@ def non_max_suppression(
     return g.call("vision.non_max_suppression", boxes, scores, *limits, center_point_box=bool(center_point_box))
 
 
-@converts("RoiAlign", since=10)
-def roi_align_10(
-    g: Context, x: Value, rois: Value, batch_indices: Value,
-    *, mode: str = "avg", output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0,
-) -> Value:
-    return roi_align(
-        g, x, rois, batch_indices, coordinate_transformation_mode="output_half_pixel", mode=mode, output_height=output_height,
-        output_width=output_width, sampling_ratio=sampling_ratio, spatial_scale=spatial_scale,
-    )
-
-
-@converts("RoiAlign", since=16)
+@converts("RoiAlign", since=10, introduced={"coordinate_transformation_mode": 16})
 def roi_align(
     g: Context, x: Value, rois: Value, batch_indices: Value,
     *, coordinate_transformation_mode: str = "half_pixel", mode: str = "avg", output_height: int = 1, output_width: int = 1,
     sampling_ratio: int = 0, spatial_scale: float = 1.0,
 ) -> Value:
+    """Before opset 16 in coordinates of the output."""
     modes = ("half_pixel", "output_half_pixel")
     if coordinate_transformation_mode not in modes:
         raise g.invalid(
@@ -93,7 +83,7 @@ def roi_align(
         pooled_size=(output_height, output_width),
         spatial_scale=spatial_scale,
         sample_ratio=sampling_ratio,
-        aligned=coordinate_transformation_mode == "half_pixel",
+        aligned=g.opset >= 16 and coordinate_transformation_mode == "half_pixel",
         mode=mode,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from forge import dims
 from forge.compose import attention as layers
@@ -18,22 +19,35 @@ HIDDEN = -10000.0
 """What onnxruntime adds to scores of masked keys unless ``mask_filter_value`` says otherwise."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class HeadAttributes:
+    mask_filter_value: float = HIDDEN
+    num_heads: int
+    scale: float = 0.0
+    unidirectional: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectedAttributes(HeadAttributes):
+    """Of layers that project their input."""
+
+    do_rotary: int = 0
+    past_present_share_buffer: int = 0
+
+
 @converts("Attention", domain=DOMAIN)
 def attention(
     g: Context, x: Value, weights: Value, bias: Value | None = None, mask_index: Value | None = None, past: Value | None = None,
     attention_bias: Value | None = None, past_sequence_length: Value | None = None,
-    *, do_rotary: int = 0, mask_filter_value: float = HIDDEN, num_heads: int, past_present_share_buffer: int = 0,
-    qkv_hidden_sizes: tuple[int, ...] | None = None, rotary_embedding_dim: int = 0, scale: float = 0.0, unidirectional: int = 0,
+    *, qkv_hidden_sizes: tuple[int, ...] | None = None, rotary_embedding_dim: int = 0, attrs: ProjectedAttributes,
 ) -> list[Value]:
     """``x`` is projected to queries, keys and values by one matrix; past and present are key and value on top of each other."""
-    check_options(g, do_rotary, past_present_share_buffer or past_sequence_length is not None)
+    check_options(g, attrs.do_rotary, attrs.past_present_share_buffer or past_sequence_length is not None)
     projected = contraction.matmul(g, x, weights)
     if bias is not None:
         projected = g.call("add", projected, bias)
-    return projected_attention(
-        g, projected, head_sizes(g, weights, num_heads, qkv_hidden_sizes), mask_index=mask_index, past=past,
-        attention_bias=attention_bias, num_heads=num_heads, scale=scale, unidirectional=unidirectional, hidden=mask_filter_value,
-    )
+    sizes = head_sizes(g, weights, attrs.num_heads, qkv_hidden_sizes)
+    return projected_attention(g, projected, sizes, mask_index, past, attrs, attention_bias)
 
 
 def check_options(g: Context, rotates: int, shares: int | bool) -> None:
@@ -45,8 +59,7 @@ def check_options(g: Context, rotates: int, shares: int | bool) -> None:
 
 
 def projected_attention(
-    g: Context, projected: Value, sizes: Sequence[int],
-    *, mask_index: Value | None, past: Value | None, num_heads: int, scale: float, unidirectional: int, hidden: float,
+    g: Context, projected: Value, sizes: Sequence[int], mask_index: Value | None, past: Value | None, attrs: HeadAttributes,
     attention_bias: Value | None = None,
 ) -> list[Value]:
     """Attention between queries, keys and values that lie side by side; past and present are keys and values stacked."""
@@ -54,13 +67,9 @@ def projected_attention(
     past_key, past_value = (None, None) if past is None else _halves(g, past)
     result = layers.attention(
         g, query, key, value,
-        mask=_sum(g, mask_addend(g, mask_index, query, key, past_key, hidden), attention_bias),
-        past_key=past_key,
-        past_value=past_value,
-        num_heads=num_heads,
-        num_kv_heads=num_heads,
-        scale=scale or None,
-        is_causal=bool(unidirectional),
+        mask=_sum(g, mask_addend(g, mask_index, query, key, past_key, attrs.mask_filter_value), attention_bias),
+        past_key=past_key, past_value=past_value, num_heads=attrs.num_heads, num_kv_heads=attrs.num_heads,
+        scale=attrs.scale or None, is_causal=bool(attrs.unidirectional),
     )
     if not g.wants(1):
         return [result.out]

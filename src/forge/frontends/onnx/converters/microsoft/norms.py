@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from forge.compose import norms
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters import normalization
@@ -11,13 +13,8 @@ from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
 from forge.ops.core.term import Term
 
-
-@converts("LayerNormalization", since=1, is_extension=True)
-def layer_norm(
-    g: Context, x: Value, scale: Value, bias: Value | None = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
-) -> list[Value | None]:
-    """onnxruntime writes the operator into models of opsets that do not have it yet."""
-    return normalization.layer_norm(g, x, scale, bias, axis=axis, epsilon=epsilon, stash_type=stash_type)
+# onnxruntime writes the operator into models of opsets that do not have it yet.
+converts("LayerNormalization", since=1, is_extension=True)(normalization.layer_norm)
 
 
 @converts("SimplifiedLayerNormalization", since=1, is_extension=True)
@@ -72,36 +69,39 @@ def _sum(g: Context, x: Value, skip: Value, bias: Value | None) -> Value:
     return total if bias is None else g.call("add", total, bias)
 
 
+@dataclass(frozen=True, kw_only=True)
+class GroupNormAttributes:
+    activation: int
+    channels_last: int = 1
+    epsilon: float = 1e-5
+    groups: int
+
+
 @converts("GroupNorm", domain=DOMAIN)
-def group_norm(
-    g: Context, x: Value, gamma: Value, beta: Value,
-    *, activation: int, channels_last: int = 1, epsilon: float = 1e-5, groups: int,
-) -> Value:
-    """``activation`` 1 is SiLU behind the norm."""
-    if activation not in (0, 1):
-        raise g.invalid(f"attribute 'activation': got {activation}; expected 0 (none) or 1 (SiLU)")
-    data = g.cast(channels_first(g, x) if channels_last else x, "float32")
-    result = g.call("nn.group_norm", data, gamma, beta, num_groups=groups, axis=1, epsilon=epsilon)
-    result = g.cast(g.call("nn.silu", result) if activation else result, x.dtype)
-    return channels_behind(g, result) if channels_last else result
+def group_norm(g: Context, x: Value, gamma: Value, beta: Value, *, attrs: GroupNormAttributes) -> Value:
+    """``activation`` 1 is SiLU after the norm."""
+    if attrs.activation not in (0, 1):
+        raise g.invalid(f"attribute 'activation': got {attrs.activation}; expected 0 (none) or 1 (SiLU)")
+    data = g.cast(channels_first(g, x) if attrs.channels_last else x, "float32")
+    result = g.call("nn.group_norm", data, gamma, beta, num_groups=attrs.groups, axis=1, epsilon=attrs.epsilon)
+    result = g.cast(g.call("nn.silu", result) if attrs.activation else result, x.dtype)
+    return channels_behind(g, result) if attrs.channels_last else result
 
 
 @converts("SkipGroupNorm", domain=DOMAIN)
 def skip_group_norm(
-    g: Context, x: Value, gamma: Value, beta: Value, skip: Value, bias: Value | None = None,
-    *, activation: int, channels_last: int = 1, epsilon: float = 1e-5, groups: int,
+    g: Context, x: Value, gamma: Value, beta: Value, skip: Value, bias: Value | None = None, *, attrs: GroupNormAttributes
 ) -> list[Value]:
     """The group norm of ``x + skip + bias``, and the sum. A skip of rank 2 is one number for each image and channel."""
     if skip.rank == 2:
         n, channels = skip.shape
         ones = (1,) * (x.rank - 2)
-        skip = g.reshape(skip, (n, *ones, channels) if channels_last else (n, channels, *ones))
+        skip = g.reshape(skip, (n, *ones, channels) if attrs.channels_last else (n, channels, *ones))
     total = g.call("add", x, skip)
     if bias is not None:
-        shape = bias.shape if channels_last else (*bias.shape, *(1,) * (x.rank - 2))
+        shape = bias.shape if attrs.channels_last else (*bias.shape, *(1,) * (x.rank - 2))
         total = g.call("add", total, g.reshape(bias, shape))
-    attributes = {"activation": activation, "channels_last": channels_last, "epsilon": epsilon, "groups": groups}
-    return [group_norm(g, total, gamma, beta, **attributes), total]  # type: ignore[arg-type]
+    return [group_norm(g, total, gamma, beta, attrs=attrs), total]
 
 
 @converts("GatedRMSNorm", domain=DOMAIN)

@@ -29,14 +29,8 @@ def rounded(g: Context, x: Value, scale: Value, zero_point: Value | None, dtype:
     return g.call("qnn.quantize", x, *parameters, out_dtype=dtype)
 
 
-@converts("QuantizeLinear", domain=DOMAIN)
-def quantize_linear(g: Context, x: Value, scale: Value, zero_point: Value | None = None, *, axis: int = 1) -> Value:
-    return quantization.quantize(g, x, scale, zero_point, axis=axis)
-
-
-@converts("DequantizeLinear", domain=DOMAIN)
-def dequantize_linear(g: Context, x: Value, scale: Value, zero_point: Value | None = None, *, axis: int = 1) -> Value:
-    return quantization.dequantize(g, x, scale, zero_point, axis=axis)
+converts("QuantizeLinear", domain=DOMAIN, lacks=("block_size", "output_dtype", "precision", "saturate"))(quantization.quantize)
+converts("DequantizeLinear", domain=DOMAIN, lacks=("block_size", "output_dtype"))(quantization.dequantize)
 
 
 @converts("QLinearAdd", domain=DOMAIN)

@@ -11,7 +11,12 @@ from forge.compose.products import matmul
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters import quantization
 from forge.frontends.onnx.converters.microsoft import DOMAIN
-from forge.frontends.onnx.converters.microsoft.attention import HIDDEN, check_options, head_sizes, projected_attention
+from forge.frontends.onnx.converters.microsoft.attention import (
+    ProjectedAttributes,
+    check_options,
+    head_sizes,
+    projected_attention,
+)
 from forge.frontends.onnx.converters.microsoft.convolutions import channels_behind, channels_first
 from forge.frontends.onnx.converters.windows import ConvAttributes
 from forge.frontends.onnx.registry import converts
@@ -110,16 +115,12 @@ def conv(
 def attention(
     g: Context, x: Value, weights: Value, bias: Value, x_scale: Value, weights_scale: Value, mask_index: Value | None = None,
     x_zero_point: Value | None = None, weights_zero_point: Value | None = None, past: Value | None = None,
-    *, do_rotary: int = 0, mask_filter_value: float = HIDDEN, num_heads: int, past_present_share_buffer: int = 0,
-    scale: float = 0.0, unidirectional: int = 0,
+    *, attrs: ProjectedAttributes,
 ) -> list[Value]:
-    """Attention behind a projection of integers; scores and probabilities are real."""
-    check_options(g, do_rotary, past_present_share_buffer)
-    sizes = head_sizes(g, weights, num_heads, None)
+    """Attention after a projection of integers; scores and probabilities are real."""
+    check_options(g, attrs.do_rotary, attrs.past_present_share_buffer)
+    sizes = head_sizes(g, weights, attrs.num_heads, None)
     if dims.different(bias.shape[0], sum(sizes)):
         raise g.invalid(f"bias: got {bias.type}; expected {sum(sizes)} elements")
     projected = matmul_integer_to_float(g, x, weights, x_scale, weights_scale, x_zero_point, weights_zero_point, bias)
-    return projected_attention(
-        g, projected, sizes, mask_index=mask_index, past=past, num_heads=num_heads, scale=scale, unidirectional=unidirectional,
-        hidden=mask_filter_value,
-    )
+    return projected_attention(g, projected, sizes, mask_index, past, attrs)
