@@ -20,6 +20,8 @@ from forge.target import Target
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+OPT_LEVELS = range(5)
+
 _KEY = "option"
 
 
@@ -101,7 +103,7 @@ class CompileOptions:
     host: Target | None = field(default=None, metadata=says(
         "Description of the host; must be of the target's architecture.", flags=("--host",)))
     opt_level: int = field(default=3, metadata=says(
-        "Optimisation level.", flags=("--opt-level", "-O"), values=range(5),
+        "Optimisation level.", flags=("--opt-level", "-O"), values=OPT_LEVELS,
         detail="0 to 4; ``docs/opt_levels.md`` says what each turns on."))
     float16: bool = field(default=False, metadata=says(
         "Compute in float16 where that is safe.", python="set_float16", flags=("--float16",), config=True,

@@ -93,9 +93,7 @@ def _load(
         return runtime, list(zip(runtime.input_names, runtime.input_dtypes, shapes))
     from forge.driver import compile_module
 
-    report("load", 0, 1)
-    module = source.load_model(model, shape)
-    report("load", 1, 1)
+    module = source.load_model(model, shape, report)
     compiled = compile_module(module.mod, options, progress=report)
     return compiled.runtime(), source.specs_of(module)
 

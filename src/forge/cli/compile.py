@@ -45,9 +45,7 @@ def compile_(
         artifact.check(output)
     began = time.perf_counter()
     with source.progress(quiet=as_json) as report:
-        report("load", 0, 1)
-        module = source.load_model(model, shape)
-        report("load", 1, 1)
+        module = source.load_model(model, shape, report)
         if last is not None:
             compilation = Compilation(module.mod, options, output=output, progress=report)
             run_stages(compilation, stop_after=last.name, observer=dumper)

@@ -34,11 +34,8 @@ def export(
         raise OptionError(f"--opset, --external-bytes: {output} is no ONNX file; expected an output that ends in .onnx")
     source.check_output(output, force)
     with source.progress() as report:
-        report("load", 0, 2)
-        module = source.load_model(model, shape)
-        report("load", 1, 2)
+        module = source.load_model(model, shape, report)
         _write(module, output, opset, external_bytes)
-        report("load", 2, 2)
     source.say(f"wrote {output} ({source.bytes_text(output.stat().st_size)})")
 
 

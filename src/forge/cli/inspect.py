@@ -33,11 +33,8 @@ def inspect(
         _print_artifact(model, _artifact_metadata(model, key), as_json)
         return
     with source.progress(quiet=as_json) as report:
-        report("load", 0, 2)
-        module = source.load_model(model, shape)
-        report("load", 1, 2)
+        module = source.load_model(model, shape, report)
         shown = str(module.typed_mod) if text else summarize(module.main)
-        report("load", 2, 2)
     if isinstance(shown, str):
         typer.echo(shown, nl=False)
     elif as_json:

@@ -41,12 +41,8 @@ def profile(
     if html is not None:
         source.check_output(html, force=True)
     with source.progress(quiet=as_json) as report:
-        report("load", 0, 1)
-        module = source.load_model(model, shape)
-        report("load", 1, 1)
-        specs = source.specs_of(module)
-        given = source.load_arrays(inputs or [], [name for name, _, _ in specs])
-        feed = source.make_inputs(specs, given, source.parse_sizes(dim or []))
+        module = source.load_model(model, shape, report)
+        feed = source.feed_of(module, inputs, dim)
         found = profile_module(module.mod, feed, options, threads=threads, rounds=rounds, progress=report)
     if html is not None:
         source.write_text(html, page(found, model.name))

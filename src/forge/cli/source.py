@@ -46,12 +46,13 @@ ShapeOption = Annotated[
 ]
 
 
-def load_model(path: Path, shapes: Sequence[str] | None = None) -> IRModule:
+def load_model(path: Path, shapes: Sequence[str] | None, report: Report) -> IRModule:
     """The model in ``path``: ``.onnx``, ``.forge`` or the text form (``.relay``, ``.txt``, weights beside it).
 
     Args:
         path: the file.
         shapes: what ``--shape`` gave.
+        report: of `progress`.
 
     Raises:
         ImportModelError: there is no such file, it cannot be read, or its ending names no format.
@@ -63,15 +64,14 @@ def load_model(path: Path, shapes: Sequence[str] | None = None) -> IRModule:
         raise OptionError(f"{path}: is compiled; expected a model; 'forge compile --export-relay' keeps the text")
     if not path.is_file():
         raise ImportModelError(f"{path}: no such file; expected a model (.onnx, .forge, .relay)")
-    if path.suffix == ".onnx":
-        from forge.loaders import from_onnx
-
-        return from_onnx(path, shape=parse_shapes(shapes or ()))
-    if shapes:
+    if shapes and path.suffix != ".onnx":
         raise OptionError(f"--shape {shapes[0]}: {path} has its shapes; expected an .onnx file")
-    if path.suffix not in (".forge", ".relay", ".txt"):
+    if path.suffix not in (".onnx", ".forge", ".relay", ".txt"):
         raise ImportModelError(f"{path}: unknown kind of model {path.suffix!r}; expected .onnx, .forge or .relay")
-    return load(path)
+    report("load", 0, 1)
+    module = IRModule.from_onnx(path, shape=parse_shapes(shapes or ())) if path.suffix == ".onnx" else load(path)
+    report("load", 1, 1)
+    return module
 
 
 def is_artifact(path: Path) -> bool:
@@ -107,10 +107,7 @@ def open_runtime(path: Path, key: Path | None, report: Report, shapes: Sequence[
         raise OptionError(f"--key: {path} is not compiled; expected an encrypted artifact")
     from forge.driver import compile_module
 
-    report("load", 0, 1)
-    module = load_model(path, shapes)
-    report("load", 1, 1)
-    return compile_module(module.mod, progress=report).runtime()
+    return compile_module(load_model(path, shapes, report).mod, progress=report).runtime()
 
 
 def password(confirm: bool = False) -> str:
@@ -183,6 +180,13 @@ def make_inputs(specs: Sequence[Spec], given: Mapping[str, np.ndarray], sizes: M
     bases = {*given, *map(structures.base, given)}
     made = random_inputs([s for s in specs if s[0] not in bases], sizes)
     return structures.gather({**made, **given}, [s[0] for s in specs], [s[1] for s in specs])
+
+
+def feed_of(module: IRModule, inputs: Sequence[str] | None, dims: Sequence[str] | None) -> dict[str, Any]:
+    """All inputs of a module: what ``--input`` gave, else random ones of the sizes that ``--dim`` gave."""
+    specs = specs_of(module)
+    given = load_arrays(inputs or [], [name for name, _, _ in specs])
+    return make_inputs(specs, given, parse_sizes(dims or []))
 
 
 def parse_sizes(items: Sequence[str]) -> dict[str, int]:

@@ -49,12 +49,8 @@ def tune(
         _manage(show, export, take, as_json)
         return
     with source.progress(quiet=as_json) as report:
-        report("load", 0, 1)
-        module = source.load_model(model, shape)
-        report("load", 1, 1)
-        specs = source.specs_of(module)
-        given = source.load_arrays(inputs or [], [name for name, _, _ in specs])
-        feed = source.make_inputs(specs, given, source.parse_sizes(dim or []))
+        module = source.load_model(model, shape, report)
+        feed = source.feed_of(module, inputs, dim)
         found = tune_module(module.mod, feed, options, seconds=seconds, progress=report)
     tuning.store(found.records)
     if as_json:

@@ -26,10 +26,7 @@ def view(
     path = output if output is not None else Path(model.with_suffix(".html").name)
     source.check_output(path, force)
     with source.progress() as report:
-        report("load", 0, 2)
-        module = source.load_model(model, shape)
-        report("load", 1, 2)
+        module = source.load_model(model, shape, report)
         text = page(module.mod, model.name)
-        report("load", 2, 2)
     source.write_text(path, text)
     source.say(f"wrote {path} ({source.bytes_text(len(text))}): open it in a browser")

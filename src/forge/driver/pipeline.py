@@ -22,7 +22,7 @@ from forge.ir.nodes import Module
 from forge.ir.printer import print_module
 from forge.lowering.program import Lowering
 from forge.lowering.times import with_times
-from forge.options import CompileOptions
+from forge.options import OPT_LEVELS, CompileOptions
 from forge.passes import (
     canonicalize,
     choose_layouts,
@@ -167,8 +167,6 @@ STAGES: tuple[Stage, ...] = (
 )
 
 GRAPH_STAGES = tuple(stage for stage in STAGES if stage.phase == "graph")
-
-OPT_LEVELS = range(5)
 
 LLVM_LEVELS = (0, 1, 2, 3, 3)
 """LLVM's optimisation level for each of ours; from 2 on, with its loop and straight-line vectorisers."""

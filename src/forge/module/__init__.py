@@ -124,15 +124,7 @@ class IRModule(Edits):
         """
         from forge.frontends.onnx.importer import import_model
 
-        module = import_model(
-            model,
-            shape=shape,
-            dtype=dtype,
-            opset=opset,
-            freeze_params=freeze_params,
-            convert_config=convert_config,
-            export_node_renamed_model_path=export_node_renamed_model_path,
-        )
+        module = import_model(model, shape, dtype, opset, freeze_params, convert_config, export_node_renamed_model_path)
         verify(module)
         loaded = cls.__new__(cls)
         loaded._take(module, {}, inline=False, constants=freeze_params, batch_norms=freeze_params)
