@@ -16,7 +16,7 @@ So there are no flags like has_bias or relu in a kernel. Indices out of the logi
 their own addresses use it; ``buffer.alignment`` tells what alignment of the base is known.
 
 Symbolic extents are ordinary expressions (variables of the function's scalars). A family may emit several guarded variants
-inside one function (``If`` on an extent). Vector width, register count and caches come from ``call.target``.
+inside one function (``If`` on an extent). Vector width, register count, caches and rates come from ``call.target``.
 Parallelism: the outermost loop of the body has kind ``parallel``, or loops within a serial one do where that leaves threads idle
 (see tir.stmt); the family chooses what they run over.
 """
