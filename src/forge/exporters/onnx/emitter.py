@@ -242,6 +242,14 @@ class Emitter:
                 parts.append(self.size(size))
         return self.concat(parts, 0)
 
+    def given(self, attribute: Dim | Sequence[Dim] | None, operand: Ref | None) -> Ref:
+        """Sizes that an attribute holds, or where it is None an operand, as int64: a vector unless the operand is a scalar."""
+        if attribute is not None:
+            return self.dims(attribute if isinstance(attribute, Sequence) else [attribute])
+        if operand is None:
+            raise self.unsupported("neither an attribute nor an operand says the sizes")
+        return self.cast(operand, "int64")
+
     def size(self, dim: Dim) -> Ref:
         """A size as a vector of one element, from the shapes of values whose sizes have its symbols.
 

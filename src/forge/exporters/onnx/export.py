@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import onnx
 from onnx import helper
@@ -151,8 +150,7 @@ class Walker:
         return [made] if isinstance(made, Ref) else list(made)
 
     def _constant(self, g: Emitter, node: Node) -> Ref:
-        attrs: Any = node.attrs
-        return g.add_tensor(attrs.value, node.result.name or node.name or "constant")
+        return g.add_tensor(node.attrs.value, node.result.name or node.name or "constant")
 
     def _define(self, g: Emitter, value: Value, ref: Ref, first: int, wanted: dict[Value, str]) -> None:
         """Records a result, cast to its type, under its name in the graph IR where a new node makes it."""

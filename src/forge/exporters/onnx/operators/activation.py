@@ -13,6 +13,7 @@ from forge.exporters.onnx import schemas
 from forge.exporters.onnx.emitter import Emitter, Ref
 from forge.exporters.onnx.registry import add_row, exports
 from forge.ir.nodes import Node
+from forge.ops.nn.activation import GeluAttrs, PRelu
 
 _SAME = {  # (ONNX, names of the attributes)
     "nn.leaky_relu": ("LeakyRelu", ("alpha",)), "nn.elu": ("Elu", ("alpha",)), "nn.celu": ("Celu", ("alpha",)),
@@ -55,7 +56,7 @@ def log_sigmoid(g: Emitter, node: Node, x: Ref) -> Ref:
 
 @exports("nn.gelu")
 def gelu(g: Emitter, node: Node, x: Ref) -> Ref:
-    attrs: Any = node.attrs
+    attrs: GeluAttrs = node.attrs
     if g.has("Gelu"):
         return g.op("Gelu", x, approximate=attrs.approximate if attrs.approximate != "none" else None)
     half = g.op("Mul", x, g.like(0.5, x))
@@ -68,9 +69,8 @@ def gelu(g: Emitter, node: Node, x: Ref) -> Ref:
     return g.op("Mul", half, g.op("Add", inner, g.like(1, x)))
 
 
-@exports("nn.prelu")
-def prelu(g: Emitter, node: Node, x: Ref, slope: Ref) -> Ref:
-    attrs: Any = node.attrs
-    rank = node.result.rank
-    after = rank - 1 - attrs.axis % rank
+@exports(PRelu)
+def prelu(g: Emitter, op: PRelu, x: Ref, slope: Ref) -> Ref:
+    rank = op.result.rank
+    after = rank - 1 - op.attrs.axis % rank
     return g.op("PRelu", x, g.unsqueeze(slope, *range(1, after + 1)))

@@ -8,9 +8,9 @@ import numpy as np
 
 from forge import dtypes
 from forge.exporters.onnx.emitter import Emitter, Ref
-from forge.exporters.onnx.operators.movement import data_shape
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
+from forge.ops.reduce.bits import BitReduction, ReduceAnd, ReduceOr, ReduceXor
 
 
 def _masks(g: Emitter, dtype: str) -> Ref:
@@ -48,20 +48,20 @@ def leading_zeros(g: Emitter, x: Ref, rank: int = -1) -> Ref:
     return g.cast(g.op("Sub", g.const(width, "int32"), g.op("ReduceMax", found, g.ints([rank]), keepdims=0)), x.dtype)
 
 
-@exports("reduce_bitwise_and", "reduce_bitwise_or", "reduce_bitwise_xor")
-def bit_reduction(g: Emitter, node: Node, x: Ref) -> Any:
-    attrs: Any = node.attrs
-    rank = len(data_shape(node))
+@exports(ReduceAnd, ReduceOr, ReduceXor)
+def bit_reduction(g: Emitter, op: BitReduction, x: Ref) -> Any:
+    attrs = op.attrs
+    rank = len(op.data.shape)
     axes = g.ints(range(rank)) if attrs.axis is None else g.ints(a % rank for a in attrs.axis)
     keep = 1 if attrs.keepdims else 0
     is_bool = x.dtype == "bool"
     if attrs.axis == ():
         return x
     flags = g.cast(x if is_bool else _unpacked(g, x), "int32")
-    if node.op == "reduce_bitwise_xor":
+    if op.name == "reduce_bitwise_xor":
         reduced = g.op("Mod", g.op("ReduceSum", flags, axes, keepdims=keep), g.const(2, "int32"))
     else:
-        reduced = g.op("ReduceMin" if node.op == "reduce_bitwise_and" else "ReduceMax", flags, axes, keepdims=keep)
+        reduced = g.op("ReduceMin" if op.name == "reduce_bitwise_and" else "ReduceMax", flags, axes, keepdims=keep)
     held = g.op("Greater", reduced, g.const(0, "int32"), dtype="bool")
     if is_bool:
         return held

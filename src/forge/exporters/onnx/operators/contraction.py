@@ -15,6 +15,12 @@ from forge.exporters.onnx.operators.layouts import begins_and_ends, constant_tra
 from forge.exporters.onnx.operators.movement import data_shape
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node, Value
+from forge.ops.linalg.einsum import Einsum
+from forge.ops.nn.bias_add import BiasAdd
+from forge.ops.nn.convolution import Conv, Conv1D, Conv2D, Conv3D
+from forge.ops.nn.deformable_convolution import DeformableConv2D
+from forge.ops.nn.matmul import BatchMatmulAttrs, MatmulAttrs
+from forge.ops.nn.transposed_convolution import Conv1DTranspose, Conv2DTranspose, Conv3DTranspose, ConvTranspose
 
 CHANNELS_FIRST = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 OUTPUTS_FIRST = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
@@ -48,7 +54,7 @@ def dense(g: Emitter, node: Node, x: Ref, weight: Ref) -> Ref:
 
 @exports("nn.matmul", "nn.batch_matmul")
 def matmul(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
-    attrs: Any = node.attrs
+    attrs: MatmulAttrs | BatchMatmulAttrs = node.attrs
     flags = (attrs.transpose_a, attrs.transpose_b)
     if (parts := _centred(g, node)) is not None:
         swapped = [Centred(_swapped(g, p.data, len(data_shape(node, k))) if flags[k] else p.data, p.zero)
@@ -62,14 +68,13 @@ def _swapped(g: Emitter, x: Ref, rank: int) -> Ref:
     return constant_transposed(g, x, [*range(rank - 2), rank - 1, rank - 2])
 
 
-@exports("nn.bias_add")
-def bias_add(g: Emitter, node: Node, x: Ref, bias: Ref) -> Ref:
+@exports(BiasAdd)
+def bias_add(g: Emitter, op: BiasAdd, x: Ref, bias: Ref) -> Ref:
     """The bias of the convolution or product before it, if nobody else reads that; else an addition."""
-    attrs: Any = node.attrs
-    rank = node.result.rank
-    axis = attrs.axis % rank
-    data = node.operands[0]
-    product = _own_product(g, node, data, x)
+    rank = op.result.rank
+    axis = op.attrs.axis % rank
+    data = op.node.operands[0]
+    product = _own_product(g, op.node, data, x)
     if product is not None and (product.op_type != "Gemm" or axis == 1) and axis == 1:
         return _with_bias(g, product, x, bias)
     return g.op("Add", x, g.unsqueeze(bias, *range(1, rank - axis)))
@@ -113,18 +118,18 @@ def _with_bias(g: Emitter, product: onnx.NodeProto, x: Ref, bias: Ref) -> Ref:
     return x
 
 
-@exports("nn.conv1d", "nn.conv2d", "nn.conv3d")
-def conv(g: Emitter, node: Node, x: Ref, weight: Ref) -> Ref:
-    attrs: Any = node.attrs
+@exports(Conv1D, Conv2D, Conv3D)
+def conv(g: Emitter, op: Conv, x: Ref, weight: Ref) -> Ref:
+    attrs = op.attrs
     rank = len(attrs.strides)
     layout = attrs.out_layout or attrs.data_layout
     plain = CHANNELS_FIRST[rank]
-    if (parts := _centred(g, node)) is not None and dims.is_static(*attrs.padding):
+    if (parts := _centred(g, op.node)) is not None and dims.is_static(*attrs.padding):
         data, taps = moved(g, parts[0].data, attrs.data_layout, plain), _moved_weight(g, parts[1].data, attrs.kernel_layout, rank)
         pads = begins_and_ends(attrs.padding, rank)
         result = product(g, "ConvInteger", Centred(data, parts[0].zero), Centred(taps, parts[1].zero), pads=pads, **_steps(attrs))
         return moved(g, result, plain, layout)
-    dtype = node.result.dtype
+    dtype = op.result.dtype
     integer = dtypes.is_integer(dtype)
     work = "float64" if integer else dtype
     if integer and dtypes.bits(dtype) > 32:
@@ -146,15 +151,15 @@ def _moved_weight(g: Emitter, x: Ref, source: str, rank: int) -> Ref:
     return constant_transposed(g, x, permutation(g, source, OUTPUTS_FIRST[rank]))
 
 
-@exports("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
-def conv_transpose(g: Emitter, node: Node, x: Ref, weight: Ref) -> Ref:
-    attrs: Any = node.attrs
+@exports(Conv1DTranspose, Conv2DTranspose, Conv3DTranspose)
+def conv_transpose(g: Emitter, op: ConvTranspose, x: Ref, weight: Ref) -> Ref:
+    attrs = op.attrs
     rank = len(attrs.strides)
     layout = attrs.out_layout or attrs.data_layout
     plain = CHANNELS_FIRST[rank]
-    if dtypes.is_integer(node.result.dtype):
-        raise g.unsupported(f"ONNX's ConvTranspose takes no {node.result.dtype}")
-    data, taps = _wide(g, node, x, weight)
+    if dtypes.is_integer(op.result.dtype):
+        raise g.unsupported(f"ONNX's ConvTranspose takes no {op.result.dtype}")
+    data, taps = _wide(g, op.node, x, weight)
     data = moved(g, data, attrs.data_layout, plain)
     taps = constant_transposed(g, taps, permutation(g, attrs.kernel_layout, INPUTS_FIRST[rank]))
     pads = _numbers(g, begins_and_ends(attrs.padding, rank), "padding")
@@ -169,27 +174,26 @@ def _numbers(g: Emitter, sizes: Sequence[Dim], what: str) -> list[int]:
     return [int(s) for s in sizes]  # type: ignore[arg-type]
 
 
-@exports("nn.deformable_conv2d")
-def deformable_conv(g: Emitter, node: Node, x: Ref, offset: Ref, weight: Ref, mask: Ref | None = None) -> Any:
-    attrs: Any = node.attrs
+@exports(DeformableConv2D)
+def deformable_conv(g: Emitter, op: DeformableConv2D, x: Ref, offset: Ref, weight: Ref, mask: Ref | None = None) -> Any:
+    attrs = op.attrs
     if not g.has("DeformConv"):
         return NotImplemented
     return g.op("DeformConv", x, weight, offset, None, mask, strides=list(attrs.strides), dilations=list(attrs.dilation),
                 pads=begins_and_ends(attrs.padding, 2), group=attrs.groups, offset_group=attrs.offset_groups)
 
 
-@exports("einsum")
-def einsum(g: Emitter, node: Node, *x: Ref) -> Any:
+@exports(Einsum)
+def einsum(g: Emitter, op: Einsum, *x: Ref) -> Any:
     """ONNX says nothing of labels whose sizes are 1 in one operand, and equal ellipses only."""
-    attrs: Any = node.attrs
-    terms = attrs.equation.replace(" ", "").split("->")[0].split(",")
+    terms = op.attrs.equation.replace(" ", "").split("->")[0].split(",")
     sizes: dict[str, set[Any]] = {}
     for number, term in enumerate(terms):
-        for label, size in zip(term, data_shape(node, number)):
+        for label, size in zip(term, data_shape(op.node, number)):
             sizes.setdefault(label, set()).add(size)
-    if "." in attrs.equation or any(len(found) > 1 for found in sizes.values()):
+    if "." in op.attrs.equation or any(len(found) > 1 for found in sizes.values()):
         return NotImplemented
-    return g.op("Einsum", *x, equation=attrs.equation)
+    return g.op("Einsum", *x, equation=op.attrs.equation)
 
 
 @exports("linalg.determinant")

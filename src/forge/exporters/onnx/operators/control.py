@@ -11,6 +11,8 @@ from forge.exporters.onnx.registry import add_row, exports
 from forge.exporters.onnx.tensors import type_proto
 from forge.ir.nodes import Node
 from forge.ir.types import OptionalType
+from forge.ops.control.control import Loop, Scan
+from forge.ops.sequence.sequence import ConcatFromSequence, SequenceEmpty, SequenceMap, SplitToSequence
 
 Region = Callable[..., Any]
 
@@ -25,31 +27,30 @@ def if_(g: Emitter, node: Node, region: Region, condition: Ref, *captured: Ref) 
     return _results(g, node, "If", [scalar(g, condition)], then_branch=then_branch, else_branch=else_branch)
 
 
-@exports("loop")
-def loop(g: Emitter, node: Node, region: Region, most: Ref | None, condition: Ref | None, *values: Ref) -> list[Ref]:
-    attrs: Any = node.attrs
-    carried = attrs.num_carried
-    body = region(g, node.regions[0], 2 + carried, values[carried:])
+@exports(Loop)
+def loop(g: Emitter, op: Loop, region: Region, most: Ref | None, condition: Ref | None, *values: Ref) -> list[Ref]:
+    carried = op.attrs.num_carried
+    body = region(g, op.node.regions[0], 2 + carried, values[carried:])
     limit = None if most is None else scalar(g, g.cast(most, "int64"))
-    return _results(g, node, "Loop", [limit, None if condition is None else scalar(g, condition), *values[:carried]], body=body)
+    more = None if condition is None else scalar(g, condition)
+    return _results(g, op.node, "Loop", [limit, more, *values[:carried]], body=body)
 
 
-@exports("scan")
-def scan(g: Emitter, node: Node, region: Region, *values: Ref) -> list[Ref]:
-    attrs: Any = node.attrs
+@exports(Scan)
+def scan(g: Emitter, op: Scan, region: Region, *values: Ref) -> list[Ref]:
+    attrs = op.attrs
     own = attrs.num_states + attrs.num_scan_inputs
-    body = region(g, node.regions[0], own, values[own:])
+    body = region(g, op.node.regions[0], own, values[own:])
     lists = {f"scan_{name}": list(given) for name in ("input_axes", "input_directions", "output_axes", "output_directions")
              if (given := getattr(attrs, name)) is not None}
-    return _results(g, node, "Scan", list(values[:own]), body=body, num_scan_inputs=attrs.num_scan_inputs, **lists)
+    return _results(g, op.node, "Scan", list(values[:own]), body=body, num_scan_inputs=attrs.num_scan_inputs, **lists)
 
 
-@exports("sequence_map")
-def sequence_map(g: Emitter, node: Node, region: Region, *values: Ref) -> list[Ref]:
-    attrs: Any = node.attrs
-    own = attrs.num_sequences
-    body = region(g, node.regions[0], own, values[own:])
-    return _results(g, node, "SequenceMap", list(values[:own]), body=body)
+@exports(SequenceMap)
+def sequence_map(g: Emitter, op: SequenceMap, region: Region, *values: Ref) -> list[Ref]:
+    own = op.attrs.num_sequences
+    body = region(g, op.node.regions[0], own, values[own:])
+    return _results(g, op.node, "SequenceMap", list(values[:own]), body=body)
 
 
 def _same(op: str) -> Callable[..., Ref]:
@@ -66,23 +67,20 @@ for _name, _op in {
     add_row(_name, _same(_op))
 
 
-@exports("sequence_empty")
-def sequence_empty(g: Emitter, node: Node) -> Ref:
-    attrs: Any = node.attrs
-    return g.multi("SequenceEmpty", [], [""], dtype=tensor_code(attrs.dtype))[0]
+@exports(SequenceEmpty)
+def sequence_empty(g: Emitter, op: SequenceEmpty) -> Ref:
+    return g.multi("SequenceEmpty", [], [""], dtype=tensor_code(op.attrs.dtype))[0]
 
 
-@exports("split_to_sequence")
-def split_to_sequence(g: Emitter, node: Node, x: Ref, sizes: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
-    return g.op("SplitToSequence", x, sizes, dtype="", axis=attrs.axis, keepdims=None if attrs.keepdims else 0)
+@exports(SplitToSequence)
+def split_to_sequence(g: Emitter, op: SplitToSequence, x: Ref, sizes: Ref | None = None) -> Ref:
+    return g.op("SplitToSequence", x, sizes, dtype="", axis=op.attrs.axis, keepdims=None if op.attrs.keepdims else 0)
 
 
-@exports("concat_from_sequence")
-def concat_from_sequence(g: Emitter, node: Node, x: Ref) -> Ref:
-    attrs: Any = node.attrs
-    return g.op("ConcatFromSequence", x, dtype=element_of(node.result.type), axis=attrs.axis,
-                new_axis=1 if attrs.new_axis else None)
+@exports(ConcatFromSequence)
+def concat_from_sequence(g: Emitter, op: ConcatFromSequence, x: Ref) -> Ref:
+    return g.op("ConcatFromSequence", x, dtype=element_of(op.result.type), axis=op.attrs.axis,
+                new_axis=1 if op.attrs.new_axis else None)
 
 
 @exports("optional")

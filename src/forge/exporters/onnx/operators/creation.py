@@ -11,6 +11,9 @@ from forge.exporters.onnx.emitter import Emitter, Ref
 from forge.exporters.onnx.operators.movement import data_shape
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
+from forge.ops.index.one_hot import OneHot
+from forge.ops.shape.diagonal import Eye
+from forge.ops.shape.full import Full, InitAttrs
 
 
 def scalar(g: Emitter, x: Ref) -> Ref:
@@ -18,18 +21,15 @@ def scalar(g: Emitter, x: Ref) -> Ref:
     return g.scalar(x)
 
 
-@exports("full")
-def full(g: Emitter, node: Node, value: Ref, shape: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
-    wanted = g.cast(shape, "int64") if attrs.shape is None and shape is not None else g.dims(attrs.shape)
-    return g.op("Expand", g.cast(scalar(g, value), node.result.dtype), wanted)
+@exports(Full)
+def full(g: Emitter, op: Full, value: Ref, shape: Ref | None = None) -> Ref:
+    return g.op("Expand", g.cast(scalar(g, value), op.result.dtype), g.given(op.attrs.shape, shape))
 
 
 @exports("zeros", "ones")
 def zeros(g: Emitter, node: Node, shape: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
-    wanted = g.cast(shape, "int64") if attrs.shape is None and shape is not None else g.dims(attrs.shape)
-    return g.op("Expand", g.const(int(node.op == "ones"), node.result.dtype), wanted)
+    attrs: InitAttrs = node.attrs
+    return g.op("Expand", g.const(int(node.op == "ones"), node.result.dtype), g.given(attrs.shape, shape))
 
 
 @exports("zeros_like", "ones_like")
@@ -52,19 +52,18 @@ def arange(g: Emitter, node: Node, start: Ref, stop: Ref, step: Ref) -> Ref:
     return g.cast(g.op("Range", *(scalar(g, v) for v in (start, stop, step))), node.result.dtype)
 
 
-@exports("one_hot")
-def one_hot(g: Emitter, node: Node, indices: Ref, on: Ref, off: Ref, depth: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
-    axis = attrs.axis % node.result.rank
-    count = g.cast(scalar(g, depth), "int64") if attrs.depth is None and depth is not None else scalar(g, g.size(attrs.depth))
-    values = [g.cast(g.op("Reshape", v, g.ints([1])), node.result.dtype) for v in (off, on)]
-    return g.op("OneHot", g.cast(indices, "int64"), count, g.concat(values, 0), axis=axis, dtype=node.result.dtype)
+@exports(OneHot)
+def one_hot(g: Emitter, op: OneHot, indices: Ref, on: Ref, off: Ref, depth: Ref | None = None) -> Ref:
+    axis = op.attrs.axis % op.result.rank
+    count = scalar(g, g.given(op.attrs.depth, depth))
+    values = [g.cast(g.op("Reshape", v, g.ints([1])), op.result.dtype) for v in (off, on)]
+    return g.op("OneHot", g.cast(indices, "int64"), count, g.concat(values, 0), axis=axis, dtype=op.result.dtype)
 
 
-@exports("eye")
-def eye(g: Emitter, node: Node) -> Any:
-    attrs: Any = node.attrs
-    dtype = node.result.dtype
+@exports(Eye)
+def eye(g: Emitter, op: Eye) -> Any:
+    attrs = op.attrs
+    dtype = op.result.dtype
     if isinstance(attrs.n, int) and isinstance(attrs.m, int) and attrs.n * attrs.m <= 4096:
         return g.const(np.eye(attrs.n, attrs.m, attrs.k).astype(dtypes.numpy_dtype(dtype)))
     nothing = g.op("Expand", g.const(0, "float32"), g.dims([attrs.n, attrs.m]))

@@ -12,6 +12,8 @@ from forge import dtypes
 from forge.exporters.onnx.emitter import Emitter, Ref, element_of
 from forge.exporters.onnx.registry import add_row, exports
 from forge.ir.nodes import Node, Value
+from forge.ops.elementwise.cast import Cast
+from forge.ops.elementwise.select import Clip
 
 _SAME = {
     "subtract": "Sub", "multiply": "Mul", "maximum": "Max", "minimum": "Min", "abs": "Abs", "sign": "Sign",
@@ -372,19 +374,18 @@ def angle(g: Emitter, y: Ref, x: Ref) -> Ref:
     return with_sign(g, turned, y)
 
 
-@exports("cast")
-def cast(g: Emitter, node: Node, x: Ref) -> Ref:
+@exports(Cast)
+def cast(g: Emitter, op: Cast, x: Ref) -> Ref:
     """ONNX leaves open what becomes of floats beyond the range of integers: they are cut before, where floats can express it."""
-    attrs: Any = node.attrs
-    dtype = node.result.dtype
+    dtype = op.result.dtype
     if dtypes.is_float(x.dtype) and dtypes.is_integer(dtype) and dtypes.bits(dtype) <= 16:
         low, high = dtypes.integer_range(dtype)
-        if not _lies_within(node.operands[0], low, high):
+        if not _lies_within(op.node.operands[0], low, high):
             wide = x if dtypes.represents(x.dtype, dtype) else g.cast(x, "float32")
             x = g.op("Clip", wide, g.like(low, wide), g.like(high, wide))
-    elif dtypes.is_float(x.dtype) and dtypes.is_unsigned(dtype) and contents(node.operands[0]) is None:
+    elif dtypes.is_float(x.dtype) and dtypes.is_unsigned(dtype) and contents(op.node.operands[0]) is None:
         x = g.op("Max", x, g.like(0, x))
-    return g.cast(x, dtype, attrs.saturate)
+    return g.cast(x, dtype, op.attrs.saturate)
 
 
 def _lies_within(value: Value | None, low: int, high: int) -> bool:
@@ -404,11 +405,10 @@ def cast_like(g: Emitter, node: Node, x: Ref, like: Ref) -> Ref:
     return g.cast(x, like.dtype)
 
 
-@exports("clip")
-def clip(g: Emitter, node: Node, x: Ref, low: Ref | None = None, high: Ref | None = None) -> Ref:
+@exports(Clip)
+def clip(g: Emitter, op: Clip, x: Ref, low: Ref | None = None, high: Ref | None = None) -> Ref:
     """ONNX takes the least or greatest finite number for a bound that is missing."""
-    attrs: Any = node.attrs
-    bounds = [_bound(g, x, a, r) for a, r in ((attrs.a_min, low), (attrs.a_max, high))]
+    bounds = [_bound(g, x, a, r) for a, r in ((op.attrs.a_min, low), (op.attrs.a_max, high))]
     if bounds == [None, None]:
         return x
     if None in bounds:

@@ -13,6 +13,12 @@ from forge.exporters.onnx.operators.creation import scalar
 from forge.exporters.onnx.operators.movement import INT64_MAX, data_shape
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
+from forge.ops.index.gather import Gather, GatherNd, Take, TakeAttrs
+from forge.ops.index.scatter import ScatterElements, ScatterNd
+from forge.ops.shape.dynamic_slice import DynamicSlice
+from forge.ops.sort.searchsorted import SearchSorted
+from forge.ops.sort.sort import SortAttrs, TopK
+from forge.ops.sort.unique import Unique
 
 _INDEX = ("int32", "int64")
 _REDUCTIONS = {"update": None, "add": "add", "mul": "mul", "min": "min", "max": "max"}
@@ -22,23 +28,23 @@ def _indices(g: Emitter, x: Ref) -> Ref:
     return x if x.dtype in _INDEX else g.cast(x, "int64")
 
 
-@exports("take")
-def take(g: Emitter, node: Node, x: Ref, indices: Ref) -> Any:
+@exports(Take)
+def take(g: Emitter, op: Take, x: Ref, indices: Ref) -> Any:
     """ONNX counts negative indices from the end; those out of range are errors at run time, where Forge moves them inside."""
-    attrs: Any = node.attrs
-    if attrs.axis is None and len(data_shape(node)) != 1:
+    attrs = op.attrs
+    if attrs.axis is None and len(op.data.shape) != 1:
         x = g.op("Reshape", x, g.ints([-1]))
-    axis = 0 if attrs.axis is None else attrs.axis % len(data_shape(node))
-    extent = dims.product(data_shape(node)) if attrs.axis is None else data_shape(node)[axis]
+    axis = 0 if attrs.axis is None else attrs.axis % len(op.data.shape)
+    extent = dims.product(op.data.shape) if attrs.axis is None else op.data.shape[axis]
     places = _indices(g, indices)
-    if not _inside(node, extent, attrs.mode):
+    if not _inside(op.node, extent, attrs.mode):
         size = g.cast(scalar(g, g.size(extent)), places.dtype)
         if attrs.mode == "wrap":
             places = g.op("Mod", places, size)
         else:
             places = g.op("Clip", places, g.like(0, places), g.op("Sub", size, g.like(1, places)))
     if attrs.batch_dims:
-        return _batched(g, node, x, places, axis)
+        return _batched(g, op.node, x, places, axis)
     return g.op("Gather", x, places, axis=axis)
 
 
@@ -52,7 +58,7 @@ def _inside(node: Node, extent: Any, mode: str) -> bool:
 
 def _batched(g: Emitter, node: Node, x: Ref, places: Ref, axis: int) -> Any:
     """GatherND takes slices at the end: the axes between the batch and the indexed one move behind it."""
-    attrs: Any = node.attrs
+    attrs: TakeAttrs = node.attrs
     batch, rank, inner = attrs.batch_dims, len(data_shape(node)), len(data_shape(node, 1)) - attrs.batch_dims
     between = list(range(batch, axis))
     order = [*range(batch), axis, *between, *range(axis + 1, rank)]
@@ -63,10 +69,9 @@ def _batched(g: Emitter, node: Node, x: Ref, places: Ref, axis: int) -> Any:
     return g.transpose(taken, [*range(batch), *front, *range(batch, batch + inner), *rest])
 
 
-@exports("gather")
-def gather(g: Emitter, node: Node, x: Ref, indices: Ref) -> Ref:
-    attrs: Any = node.attrs
-    return g.op("GatherElements", x, _indices(g, indices), axis=attrs.axis)
+@exports(Gather)
+def gather(g: Emitter, op: Gather, x: Ref, indices: Ref) -> Ref:
+    return g.op("GatherElements", x, _indices(g, indices), axis=op.attrs.axis)
 
 
 def _vectors_last(g: Emitter, node: Node, indices: Ref) -> Ref:
@@ -75,10 +80,9 @@ def _vectors_last(g: Emitter, node: Node, indices: Ref) -> Ref:
     return g.transpose(g.cast(indices, "int64"), [*range(1, rank), 0])
 
 
-@exports("gather_nd")
-def gather_nd(g: Emitter, node: Node, x: Ref, indices: Ref) -> Ref:
-    attrs: Any = node.attrs
-    return g.op("GatherND", x, _vectors_last(g, node, indices), batch_dims=attrs.batch_dims or None)
+@exports(GatherNd)
+def gather_nd(g: Emitter, op: GatherNd, x: Ref, indices: Ref) -> Ref:
+    return g.op("GatherND", x, _vectors_last(g, op.node, indices), batch_dims=op.attrs.batch_dims or None)
 
 
 def _grown(g: Emitter, node: Node, x: Ref, axes: Sequence[int]) -> Ref:
@@ -96,41 +100,40 @@ def _beyond(g: Emitter, indices: Ref, counts: Ref) -> Ref:
     return g.op("Where", inside, wide, counts, dtype="int64")
 
 
-@exports("scatter_elements")
-def scatter_elements(g: Emitter, node: Node, x: Ref, indices: Ref, updates: Ref) -> Any:
-    attrs: Any = node.attrs
+@exports(ScatterElements)
+def scatter_elements(g: Emitter, op: ScatterElements, x: Ref, indices: Ref, updates: Ref) -> Any:
+    attrs = op.attrs
     if attrs.reduction not in _REDUCTIONS:
         return NotImplemented
     if attrs.out_of_range == "drop":
-        axis = attrs.axis % node.result.rank
+        axis = attrs.axis % op.result.rank
         count = g.extent(x, axis)
-        made = g.op("ScatterElements", _grown(g, node, x, [axis]), _beyond(g, indices, count), updates, axis=axis,
+        made = g.op("ScatterElements", _grown(g, op.node, x, [axis]), _beyond(g, indices, count), updates, axis=axis,
                     reduction=_REDUCTIONS[attrs.reduction])
         return g.op("Slice", made, g.ints([0]), count, g.ints([axis]))
     return g.op("ScatterElements", x, _indices(g, indices), updates, axis=attrs.axis, reduction=_REDUCTIONS[attrs.reduction])
 
 
-@exports("scatter_nd")
-def scatter_nd(g: Emitter, node: Node, x: Ref, indices: Ref, updates: Ref) -> Any:
-    attrs: Any = node.attrs
+@exports(ScatterNd)
+def scatter_nd(g: Emitter, op: ScatterNd, x: Ref, indices: Ref, updates: Ref) -> Any:
+    attrs = op.attrs
     if attrs.mode not in _REDUCTIONS:
         return NotImplemented
     if attrs.out_of_range == "drop":
-        depth = data_shape(node, 1)[0]
+        depth = op.indices.shape[0]
         assert isinstance(depth, int)
         axes = range(depth)
         counts = g.slice(g.shape(x), 0, 0, len(axes))
-        places = _beyond(g, _vectors_last(g, node, indices), counts)
-        made = g.op("ScatterND", _grown(g, node, x, axes), places, updates, reduction=_REDUCTIONS[attrs.mode])
+        places = _beyond(g, _vectors_last(g, op.node, indices), counts)
+        made = g.op("ScatterND", _grown(g, op.node, x, axes), places, updates, reduction=_REDUCTIONS[attrs.mode])
         return g.op("Slice", made, g.ints([0] * len(axes)), counts, g.ints(axes))
-    return g.op("ScatterND", x, _vectors_last(g, node, indices), updates, reduction=_REDUCTIONS[attrs.mode])
+    return g.op("ScatterND", x, _vectors_last(g, op.node, indices), updates, reduction=_REDUCTIONS[attrs.mode])
 
 
-@exports("dynamic_slice")
-def dynamic_slice(g: Emitter, node: Node, x: Ref, start: Ref) -> Ref:
-    attrs: Any = node.attrs
-    first = _start(g, node, x, start, g.dims(attrs.slice_sizes))
-    return g.op("Slice", x, first, g.op("Add", first, g.dims(attrs.slice_sizes)))
+@exports(DynamicSlice)
+def dynamic_slice(g: Emitter, op: DynamicSlice, x: Ref, start: Ref) -> Ref:
+    first = _start(g, op.node, x, start, g.dims(op.attrs.slice_sizes))
+    return g.op("Slice", x, first, g.op("Add", first, g.dims(op.attrs.slice_sizes)))
 
 
 def _start(g: Emitter, node: Node, x: Ref, start: Ref, sizes: Ref) -> Ref:
@@ -169,7 +172,7 @@ def argwhere(g: Emitter, node: Node, x: Ref, count: Ref | None = None) -> Ref:
 @exports("sort", "argsort")
 def sort(g: Emitter, node: Node, x: Ref) -> Any:
     """All elements are the greatest, or the least, in order; of equal ones the first comes first."""
-    attrs: Any = node.attrs
+    attrs: SortAttrs = node.attrs
     axis = attrs.axis % node.result.rank
     count = g.size(data_shape(node)[axis])
     largest = None if not attrs.is_ascend else 0
@@ -177,35 +180,34 @@ def sort(g: Emitter, node: Node, x: Ref) -> Any:
     return values if node.op == "sort" else g.cast(places, node.result.dtype)
 
 
-@exports("topk")
-def topk(g: Emitter, node: Node, x: Ref, k: Ref | None = None) -> Any:
-    attrs: Any = node.attrs
-    axis = attrs.axis % node.results[0].rank
-    count = g.size(attrs.k) if k is None else g.op("Reshape", g.cast(k, "int64"), g.ints([1]))
+@exports(TopK)
+def topk(g: Emitter, op: TopK, x: Ref, k: Ref | None = None) -> Any:
+    attrs = op.attrs
+    axis = attrs.axis % op.results[0].rank
+    count = g.given(attrs.k, k)
+    count = count if k is None else g.op("Reshape", count, g.ints([1]))
     values, places = g.multi("TopK", [x, count], [None, "int64"], axis=axis, largest=0 if attrs.is_ascend else None)
-    places = g.cast(places, node.results[-1].dtype) if attrs.ret_type != "values" else places
+    places = g.cast(places, op.results[-1].dtype) if attrs.ret_type != "values" else places
     return {"both": [values, places], "values": [values], "indices": [places]}[attrs.ret_type]
 
 
-@exports("unique")
-def unique(g: Emitter, node: Node, x: Ref) -> list[Ref]:
-    attrs: Any = node.attrs
-    return g.multi("Unique", [x], [None, "int64", "int64", "int64"], axis=attrs.axis, sorted=1 if attrs.sorted else 0)
+@exports(Unique)
+def unique(g: Emitter, op: Unique, x: Ref) -> list[Ref]:
+    return g.multi("Unique", [x], [None, "int64", "int64", "int64"], axis=op.attrs.axis, sorted=1 if op.attrs.sorted else 0)
 
 
-@exports("searchsorted")
-def searchsorted(g: Emitter, node: Node, ordered: Ref, values: Ref) -> Ref:
+@exports(SearchSorted)
+def searchsorted(g: Emitter, op: SearchSorted, ordered: Ref, values: Ref) -> Ref:
     """How many elements come before each value; NaN comes after all numbers."""
-    attrs: Any = node.attrs
-    rank = len(data_shape(node, 1))
+    rank = len(op.values.shape)
     each = g.unsqueeze(values, rank)
-    rows = ordered if len(data_shape(node)) == 1 else g.unsqueeze(ordered, rank - 1)
-    before = g.op("LessOrEqual" if attrs.right else "Less", rows, each, dtype="bool")
+    rows = ordered if len(op.sorted.shape) == 1 else g.unsqueeze(ordered, rank - 1)
+    before = g.op("LessOrEqual" if op.attrs.right else "Less", rows, each, dtype="bool")
     if dtypes.is_float(values.dtype):
         nan_row, nan_value = (g.op("IsNaN", v, dtype="bool") for v in (rows, each))
-        before = g.op("Or", before, nan_value if attrs.right else g.op("And", nan_value, g.op("Not", nan_row)))
+        before = g.op("Or", before, nan_value if op.attrs.right else g.op("And", nan_value, g.op("Not", nan_row)))
     count = g.op("ReduceSum", g.cast(before, "int64"), g.ints([rank]), keepdims=0)
-    return g.cast(count, node.result.dtype)
+    return g.cast(count, op.result.dtype)
 
 
 @exports("unravel_index")

@@ -14,6 +14,18 @@ from forge.exporters.onnx.emitter import Emitter, Ref
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
 from forge.ops.core.inference import normalize_axes
+from forge.ops.shape.broadcast import BroadcastTo, Tile
+from forge.ops.shape.concatenate import Concatenate, Split, Stack
+from forge.ops.shape.depth_to_space import DepthToSpace, SpaceToDepth
+from forge.ops.shape.diagonal import Diagonal
+from forge.ops.shape.pad import Pad
+from forge.ops.shape.repeat import Repeat
+from forge.ops.shape.reshape import ExpandDims, Reshape, Squeeze
+from forge.ops.shape.reverse import Reverse, ReverseSequence
+from forge.ops.shape.roll import Roll
+from forge.ops.shape.slice import StridedSlice
+from forge.ops.shape.transpose import Transpose
+from forge.ops.shape.trilu import Trilu
 
 INT64_MAX = (1 << 63) - 1
 
@@ -25,12 +37,11 @@ def data_shape(node: Node, operand: int = 0) -> tuple[Dim, ...]:
     return value.shape
 
 
-@exports("reshape")
-def reshape(g: Emitter, node: Node, x: Ref, shape: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
-    if attrs.newshape is None:
-        return g.op("Reshape", x, shape, allowzero=1 if attrs.allowzero else None)
-    return _reshaped(g, x, data_shape(node), node.result.shape)
+@exports(Reshape)
+def reshape(g: Emitter, op: Reshape, x: Ref, shape: Ref | None = None) -> Ref:
+    if op.attrs.newshape is None:
+        return g.op("Reshape", x, shape, allowzero=1 if op.attrs.allowzero else None)
+    return _reshaped(g, x, op.data.shape, op.result.shape)
 
 
 def _reshaped(g: Emitter, x: Ref, old: Sequence[Dim], new: Sequence[Dim]) -> Ref:
@@ -56,23 +67,21 @@ def to_result_shape(g: Emitter, node: Node, x: Ref, *_: Ref) -> Ref:
     return _reshaped(g, x, data_shape(node), node.result.shape)
 
 
-@exports("squeeze")
-def squeeze(g: Emitter, node: Node, x: Ref, axes: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
-    if attrs.axis is None and axes is not None:
+@exports(Squeeze)
+def squeeze(g: Emitter, op: Squeeze, x: Ref, axes: Ref | None = None) -> Ref:
+    if op.attrs.axis is None and axes is not None:
         return g.op("Squeeze", x, g.cast(axes, "int64"))
-    if attrs.axis is None:
-        return g.squeeze(x, *(k for k, d in enumerate(data_shape(node)) if isinstance(d, int) and d == 1))
-    return g.squeeze(x, *attrs.axis)
+    if op.attrs.axis is None:
+        return g.squeeze(x, *(k for k, d in enumerate(op.data.shape) if isinstance(d, int) and d == 1))
+    return g.squeeze(x, *op.attrs.axis)
 
 
-@exports("expand_dims")
-def expand_dims(g: Emitter, node: Node, x: Ref, axes: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
+@exports(ExpandDims)
+def expand_dims(g: Emitter, op: ExpandDims, x: Ref, axes: Ref | None = None) -> Ref:
+    attrs = op.attrs
     if attrs.axis is None:
-        assert axes is not None
-        return g.op("Unsqueeze", x, g.cast(axes, "int64"))
-    first = attrs.axis if attrs.axis >= 0 else attrs.axis + len(data_shape(node)) + 1
+        return g.op("Unsqueeze", x, g.given(None, axes))
+    first = attrs.axis if attrs.axis >= 0 else attrs.axis + len(op.data.shape) + 1
     return g.unsqueeze(x, *range(first, first + attrs.num_newaxis))
 
 
@@ -86,93 +95,80 @@ def ndarray_size(g: Emitter, node: Node, x: Ref) -> Ref:
     return g.cast(g.op("Size", x, dtype="int64"), node.result.dtype)
 
 
-@exports("transpose")
-def transpose(g: Emitter, node: Node, x: Ref) -> Ref:
-    attrs: Any = node.attrs
-    rank = len(data_shape(node))
-    axes = range(rank)[::-1] if attrs.axes is None else normalize_axes("transpose", attrs.axes, rank)
+@exports(Transpose)
+def transpose(g: Emitter, op: Transpose, x: Ref) -> Ref:
+    rank = len(op.data.shape)
+    axes = range(rank)[::-1] if op.attrs.axes is None else normalize_axes("transpose", op.attrs.axes, rank)
     return g.op("Transpose", x, perm=list(axes)) if rank else x
 
 
-@exports("concatenate")
-def concatenate(g: Emitter, node: Node, *parts: Ref) -> Ref:
-    attrs: Any = node.attrs
-    return g.concat(parts, attrs.axis)
+@exports(Concatenate)
+def concatenate(g: Emitter, op: Concatenate, *parts: Ref) -> Ref:
+    return g.concat(parts, op.attrs.axis)
 
 
-@exports("stack")
-def stack(g: Emitter, node: Node, *parts: Ref) -> Ref:
-    attrs: Any = node.attrs
-    axis = attrs.axis % node.result.rank
+@exports(Stack)
+def stack(g: Emitter, op: Stack, *parts: Ref) -> Ref:
+    axis = op.attrs.axis % op.result.rank
     return g.concat([g.unsqueeze(p, axis) for p in parts], axis)
 
 
-@exports("split")
-def split(g: Emitter, node: Node, x: Ref, sizes: Ref | None = None) -> list[Ref]:
-    attrs: Any = node.attrs
-    count = len(node.results)
-    sections = attrs.indices_or_sections
-    axis = attrs.axis % node.results[0].rank
+@exports(Split)
+def split(g: Emitter, op: Split, x: Ref, sizes: Ref | None = None) -> list[Ref]:
+    count = len(op.results)
+    sections = op.attrs.indices_or_sections
+    axis = op.attrs.axis % op.results[0].rank
     if sections is None:
-        assert sizes is not None
-        return g.multi("Split", [x, g.cast(sizes, "int64")], [None] * count, axis=axis)
+        return g.multi("Split", [x, g.given(None, sizes)], [None] * count, axis=axis)
     if isinstance(sections, int):
         return g.multi("Split", [x], [None] * count, axis=axis, num_outputs=count)
-    bounds: list[Dim] = [0, *sections, data_shape(node)[axis]]
+    bounds: list[Dim] = [0, *sections, op.data.shape[axis]]
     return g.multi("Split", [x, g.dims([b - a for a, b in itertools.pairwise(bounds)])], [None] * count, axis=axis)
 
 
-@exports("broadcast_to")
-def broadcast_to(g: Emitter, node: Node, x: Ref, shape: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
-    if attrs.shape is None:
-        assert shape is not None
-        return g.op("Expand", x, g.cast(shape, "int64"))
-    return g.op("Expand", x, g.dims(attrs.shape))
+@exports(BroadcastTo)
+def broadcast_to(g: Emitter, op: BroadcastTo, x: Ref, shape: Ref | None = None) -> Ref:
+    return g.op("Expand", x, g.given(op.attrs.shape, shape))
 
 
-@exports("tile")
-def tile(g: Emitter, node: Node, x: Ref, reps: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
-    rank, result = len(data_shape(node)), node.result.rank
-    counts = g.cast(reps, "int64") if attrs.reps is None and reps is not None else g.dims(attrs.reps)
-    given = data_shape(node, 1)[0] if attrs.reps is None else len(attrs.reps)
-    assert isinstance(given, int)
+@exports(Tile)
+def tile(g: Emitter, op: Tile, x: Ref, reps: Ref | None = None) -> Ref:
+    rank, result = len(op.data.shape), op.result.rank
+    counts = g.given(op.attrs.reps, reps)
+    given = len(op.attrs.reps) if op.attrs.reps is not None else op.reps.shape[0] if op.reps is not None else 0
     wide = g.unsqueeze(x, *range(result - rank))
-    if given < result:
+    if isinstance(given, int) and given < result:
         counts = g.concat([g.ints([1] * (result - given)), counts], 0)
     return g.op("Tile", wide, counts)
 
 
-@exports("repeat")
-def repeat(g: Emitter, node: Node, x: Ref) -> Ref:
+@exports(Repeat)
+def repeat(g: Emitter, op: Repeat, x: Ref) -> Ref:
     """Every element along a new axis behind its own, which is then merged with it."""
-    attrs: Any = node.attrs
-    shape = data_shape(node)
+    attrs = op.attrs
+    shape = op.data.shape
     if attrs.axis is None:
-        x, shape = g.op("Reshape", x, g.ints([-1])), node.result.shape
+        x, shape = g.op("Reshape", x, g.ints([-1])), op.result.shape
     axis = 0 if attrs.axis is None else attrs.axis % len(shape)
     counts = [1] * (len(shape) + 1)
     counts[axis + 1] = attrs.repeats
-    return g.reshape(g.op("Tile", g.unsqueeze(x, axis + 1), g.ints(counts)), node.result.shape)
+    return g.reshape(g.op("Tile", g.unsqueeze(x, axis + 1), g.ints(counts)), op.result.shape)
 
 
-@exports("reverse")
-def reverse(g: Emitter, node: Node, x: Ref) -> Ref:
-    attrs: Any = node.attrs
-    axes = [attrs.axis] if isinstance(attrs.axis, int) else list(attrs.axis)
+@exports(Reverse)
+def reverse(g: Emitter, op: Reverse, x: Ref) -> Ref:
+    axes = [op.attrs.axis] if isinstance(op.attrs.axis, int) else list(op.attrs.axis)
     count = len(axes)
     if not count:
         return x
     return g.op("Slice", x, g.ints([-1] * count), g.ints([-INT64_MAX] * count), g.ints(axes), g.ints([-1] * count))
 
 
-@exports("reverse_sequence")
-def reverse_sequence(g: Emitter, node: Node, x: Ref, lengths: Ref) -> Any:
+@exports(ReverseSequence)
+def reverse_sequence(g: Emitter, op: ReverseSequence, x: Ref, lengths: Ref) -> Any:
     """ONNX knows batches along the axes 0 and 1 only."""
-    attrs: Any = node.attrs
-    rank = node.result.rank
-    time, batch = attrs.seq_axis % rank, attrs.batch_axis % rank
+    rank = op.result.rank
+    time, batch = op.attrs.seq_axis % rank, op.attrs.batch_axis % rank
     order = [time, batch, *(k for k in range(rank) if k not in (time, batch))]
     if {time, batch} == {0, 1}:
         return g.op("ReverseSequence", x, g.cast(lengths, "int64"), time_axis=time, batch_axis=batch)
@@ -180,14 +176,13 @@ def reverse_sequence(g: Emitter, node: Node, x: Ref, lengths: Ref) -> Any:
     return g.transpose(moved, list(np.argsort(order)))
 
 
-@exports("strided_slice")
-def strided_slice(g: Emitter, node: Node, x: Ref, begin: Ref | None = None, end: Ref | None = None, strides: Ref | None = None,
-                  axes: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
-    first = g.dims(attrs.begin) if attrs.begin is not None else _long(g, begin)
-    last = g.dims(attrs.end) if attrs.end is not None else _long(g, end)
-    steps = g.ints(attrs.strides) if attrs.strides is not None else None if strides is None else _long(g, strides)
-    along = g.ints(attrs.axes) if attrs.axes is not None else None if axes is None else _long(g, axes)
+@exports(StridedSlice)
+def strided_slice(g: Emitter, op: StridedSlice, x: Ref, begin: Ref | None = None, end: Ref | None = None,
+                  strides: Ref | None = None, axes: Ref | None = None) -> Ref:
+    attrs = op.attrs
+    first, last = g.given(attrs.begin, begin), g.given(attrs.end, end)
+    steps = None if attrs.strides is None and strides is None else g.given(attrs.strides, strides)
+    along = None if attrs.axes is None and axes is None else g.given(attrs.axes, axes)
     if attrs.slice_mode == "size":
         beyond = g.const(INT64_MAX)
         to_the_end = g.op("Equal", last, g.const(-1), dtype="bool")
@@ -195,20 +190,15 @@ def strided_slice(g: Emitter, node: Node, x: Ref, begin: Ref | None = None, end:
     return g.op("Slice", x, first, last, along, steps)
 
 
-def _long(g: Emitter, x: Ref | None) -> Ref:
-    assert x is not None
-    return g.cast(x, "int64")
-
-
-@exports("nn.pad")
-def pad(g: Emitter, node: Node, x: Ref, value: Ref | None = None, widths: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
+@exports(Pad)
+def pad(g: Emitter, op: Pad, x: Ref, value: Ref | None = None, widths: Ref | None = None) -> Ref:
+    attrs = op.attrs
     if attrs.pad_mode == "symmetric" or (attrs.pad_mode == "wrap" and not g.has_since("Pad", 19)):
         raise g.unsupported(f"ONNX's Pad of opset {g.opset} has no mode {attrs.pad_mode!r}")
     if attrs.pad_width is not None:
         pads = g.dims([*(a for a, _ in attrs.pad_width), *(b for _, b in attrs.pad_width)])
     else:
-        pads = g.op("Reshape", g.transpose(_long(g, widths), [1, 0]), g.ints([-1]))
+        pads = g.op("Reshape", g.transpose(g.given(None, widths), [1, 0]), g.ints([-1]))
     constant = attrs.pad_mode == "constant"
     fill = None if value is None or not constant else g.scalar(value)
     if x.dtype == "string" and constant and fill is None:
@@ -216,23 +206,22 @@ def pad(g: Emitter, node: Node, x: Ref, value: Ref | None = None, widths: Ref | 
     return g.op("Pad", x, pads, fill, mode=attrs.pad_mode)
 
 
-@exports("nn.depth_to_space")
-def depth_to_space(g: Emitter, node: Node, x: Ref) -> Any:
-    attrs: Any = node.attrs
+@exports(DepthToSpace)
+def depth_to_space(g: Emitter, op: DepthToSpace, x: Ref) -> Any:
+    attrs = op.attrs
     if attrs.layout == "NHWC":
         inner = g.op("DepthToSpace", g.transpose(x, [0, 3, 1, 2]), blocksize=attrs.block_size, mode=attrs.mode)
         return g.transpose(inner, [0, 2, 3, 1])
     return g.op("DepthToSpace", x, blocksize=attrs.block_size, mode=attrs.mode)
 
 
-@exports("nn.space_to_depth")
-def space_to_depth(g: Emitter, node: Node, x: Ref) -> Ref:
-    attrs: Any = node.attrs
-    last = attrs.layout == "NHWC"
+@exports(SpaceToDepth)
+def space_to_depth(g: Emitter, op: SpaceToDepth, x: Ref) -> Ref:
+    last = op.attrs.layout == "NHWC"
     x = g.transpose(x, [0, 3, 1, 2]) if last else x
-    n, c, h, w = (data_shape(node)[k] for k in ((0, 3, 1, 2) if last else range(4)))
-    size = attrs.block_size
-    if attrs.mode == "DCR":
+    n, c, h, w = (op.data.shape[k] for k in ((0, 3, 1, 2) if last else range(4)))
+    size = op.attrs.block_size
+    if op.attrs.mode == "DCR":
         made = g.op("SpaceToDepth", x, blocksize=size)
     else:
         rows, columns = dims.floordiv(h, size), dims.floordiv(w, size)
@@ -241,12 +230,11 @@ def space_to_depth(g: Emitter, node: Node, x: Ref) -> Ref:
     return g.transpose(made, [0, 2, 3, 1]) if last else made
 
 
-@exports("roll")
-def roll(g: Emitter, node: Node, x: Ref) -> Ref:
+@exports(Roll)
+def roll(g: Emitter, op: Roll, x: Ref) -> Ref:
     """The end goes before the rest, along one axis after the other."""
-    attrs: Any = node.attrs
-    shape = data_shape(node)
-    for shift, axis in zip(attrs.shift, attrs.axis, strict=True):
+    shape = op.data.shape
+    for shift, axis in zip(op.attrs.shift, op.attrs.axis, strict=True):
         along = axis % len(shape)
         cut = dims.floormod(shape[along] - shift, shape[along])
         place, axes = g.size(cut), g.ints([along])
@@ -255,11 +243,11 @@ def roll(g: Emitter, node: Node, x: Ref) -> Ref:
     return x
 
 
-@exports("diagonal")
-def diagonal(g: Emitter, node: Node, x: Ref) -> Any:
+@exports(Diagonal)
+def diagonal(g: Emitter, op: Diagonal, x: Ref) -> Any:
     """The two axes are merged, and every (columns + 1)-th element taken."""
-    attrs: Any = node.attrs
-    shape = data_shape(node)
+    attrs = op.attrs
+    shape = op.data.shape
     first, second = attrs.axis1 % len(shape), attrs.axis2 % len(shape)
     rows, columns = shape[first], shape[second]
     if not (isinstance(rows, int) and isinstance(columns, int)):
@@ -267,13 +255,12 @@ def diagonal(g: Emitter, node: Node, x: Ref) -> Any:
     rest = [k for k in range(len(shape)) if k not in (first, second)]
     flat = g.reshape(g.transpose(x, [*rest, first, second]), (*(shape[k] for k in rest), rows * columns))
     start = attrs.offset if attrs.offset >= 0 else -attrs.offset * columns
-    count = node.result.shape[-1]
+    count = op.result.shape[-1]
     places = start + np.arange(int(count)) * (columns + 1)
     return g.op("Gather", flat, g.ints(places.tolist()), axis=len(rest))
 
 
-@exports("trilu")
-def trilu(g: Emitter, node: Node, x: Ref, k: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
+@exports(Trilu)
+def trilu(g: Emitter, op: Trilu, x: Ref, k: Ref | None = None) -> Ref:
     offset = None if k is None else g.scalar(g.cast(k, "int64"))
-    return g.op("Trilu", x, offset, upper=None if attrs.upper else 0)
+    return g.op("Trilu", x, offset, upper=None if op.attrs.upper else 0)

@@ -11,11 +11,14 @@ from forge.exporters.onnx.emitter import Emitter, Ref
 from forge.exporters.onnx.operators.movement import data_shape
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
+from forge.ops.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RmsNorm
+from forge.ops.nn.softmax import SoftmaxAttrs
+from forge.ops.quantized.quantize import Dequantize, Quantize
 
 
 @exports("nn.softmax", "nn.log_softmax")
 def softmax(g: Emitter, node: Node, x: Ref) -> Ref:
-    attrs: Any = node.attrs
+    attrs: SoftmaxAttrs = node.attrs
     return g.op("Softmax" if node.op == "nn.softmax" else "LogSoftmax", x, axis=attrs.axis)
 
 
@@ -31,68 +34,67 @@ def _parameters(g: Emitter, node: Node, x: Ref, given: Ref | None, used: bool, d
     return g.op("Expand", g.like(default, x), g.dims(shape))
 
 
-@exports("nn.layer_norm")
-def layer_norm(g: Emitter, node: Node, x: Ref, gamma: Ref | None = None, beta: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
-    scale = _parameters(g, node, x, gamma, attrs.scale, 1.0)
-    bias = _parameters(g, node, x, beta, attrs.center, 0.0) if beta is not None and attrs.center else None
+@exports(LayerNorm)
+def layer_norm(g: Emitter, op: LayerNorm, x: Ref, gamma: Ref | None = None, beta: Ref | None = None) -> Ref:
+    attrs = op.attrs
+    scale = _parameters(g, op.node, x, gamma, attrs.scale, 1.0)
+    bias = _parameters(g, op.node, x, beta, attrs.center, 0.0) if beta is not None and attrs.center else None
     return g.op("LayerNormalization", x, scale, bias, axis=attrs.axis, epsilon=attrs.epsilon)
 
 
-@exports("nn.rms_norm")
-def rms_norm(g: Emitter, node: Node, x: Ref, gamma: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
+@exports(RmsNorm)
+def rms_norm(g: Emitter, op: RmsNorm, x: Ref, gamma: Ref | None = None) -> Ref:
+    attrs = op.attrs
     if g.has("RMSNormalization"):
-        scale = _parameters(g, node, x, gamma, True, 1.0)
+        scale = _parameters(g, op.node, x, gamma, True, 1.0)
         return g.op("RMSNormalization", x, scale, axis=attrs.axis, epsilon=attrs.epsilon)
     wide = g.cast(x, "float32") if dtypes.bits(x.dtype) < 32 else x
-    rank = node.result.rank
+    rank = op.result.rank
     axes = g.ints(range(attrs.axis % rank, rank))
     square = g.op("ReduceMean", g.op("Mul", wide, wide), axes, keepdims=1)
     normal = g.cast(g.op("Div", wide, g.op("Sqrt", g.op("Add", square, g.like(attrs.epsilon, wide)))), x.dtype)
     return normal if gamma is None else g.op("Mul", normal, gamma)
 
 
-@exports("nn.batch_norm")
-def batch_norm(g: Emitter, node: Node, x: Ref, gamma: Ref, beta: Ref, mean: Ref, variance: Ref) -> Any:
-    attrs: Any = node.attrs
-    if attrs.axis % node.result.rank != 1 or not (attrs.scale and attrs.center):
+@exports(BatchNorm)
+def batch_norm(g: Emitter, op: BatchNorm, x: Ref, gamma: Ref, beta: Ref, mean: Ref, variance: Ref) -> Any:
+    attrs = op.attrs
+    if attrs.axis % op.result.rank != 1 or not (attrs.scale and attrs.center):
         return NotImplemented
     return g.op("BatchNormalization", x, gamma, beta, mean, variance, epsilon=attrs.epsilon)
 
 
-@exports("nn.instance_norm")
-def instance_norm(g: Emitter, node: Node, x: Ref, gamma: Ref, beta: Ref) -> Any:
-    attrs: Any = node.attrs
-    if attrs.axis % node.result.rank != 1 or not (attrs.scale and attrs.center):
+@exports(InstanceNorm)
+def instance_norm(g: Emitter, op: InstanceNorm, x: Ref, gamma: Ref, beta: Ref) -> Any:
+    attrs = op.attrs
+    if attrs.axis % op.result.rank != 1 or not (attrs.scale and attrs.center):
         return NotImplemented
     return g.op("InstanceNormalization", x, gamma, beta, epsilon=attrs.epsilon)
 
 
-@exports("nn.group_norm")
-def group_norm(g: Emitter, node: Node, x: Ref, gamma: Ref, beta: Ref) -> Any:
-    attrs: Any = node.attrs
+@exports(GroupNorm)
+def group_norm(g: Emitter, op: GroupNorm, x: Ref, gamma: Ref, beta: Ref) -> Any:
+    attrs = op.attrs
     if not g.has_since("GroupNormalization", 21) or not (attrs.scale and attrs.center) or x.dtype == "float64":
         return NotImplemented
     return g.op("GroupNormalization", x, gamma, beta, num_groups=attrs.num_groups, epsilon=attrs.epsilon)
 
 
-@exports("qnn.quantize")
-def quantize(g: Emitter, node: Node, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
+@exports(Quantize)
+def quantize(g: Emitter, op: Quantize, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
+    attrs = op.attrs
     if zero_point is None and attrs.out_dtype != "uint8":
-        zero_point = g.op("Expand", g.const(0, attrs.out_dtype), g.dims(data_shape(node, 1)))
-    step, zero = _scalar(g, node, 1, scale), _scalar(g, node, 1, zero_point)
-    axis = attrs.axis if data_shape(node, 1) not in ((), (1,)) else None
+        zero_point = g.op("Expand", g.const(0, attrs.out_dtype), g.dims(op.scale.shape))
+    step, zero = _scalar(g, op.node, 1, scale), _scalar(g, op.node, 1, zero_point)
+    axis = attrs.axis if op.scale.shape not in ((), (1,)) else None
     return g.op("QuantizeLinear", x, step, zero, dtype=attrs.out_dtype, axis=axis)
 
 
-@exports("qnn.dequantize")
-def dequantize(g: Emitter, node: Node, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
-    step, zero = _scalar(g, node, 1, scale), _scalar(g, node, 1, zero_point)
-    axis = attrs.axis if data_shape(node, 1) not in ((), (1,)) else None
-    return g.op("DequantizeLinear", x, step, zero, dtype=node.result.dtype, axis=axis)
+@exports(Dequantize)
+def dequantize(g: Emitter, op: Dequantize, x: Ref, scale: Ref, zero_point: Ref | None = None) -> Ref:
+    step, zero = _scalar(g, op.node, 1, scale), _scalar(g, op.node, 1, zero_point)
+    axis = op.attrs.axis if op.scale.shape not in ((), (1,)) else None
+    return g.op("DequantizeLinear", x, step, zero, dtype=op.result.dtype, axis=axis)
 
 
 def _scalar(g: Emitter, node: Node, operand: int, x: Ref | None) -> Ref | None:

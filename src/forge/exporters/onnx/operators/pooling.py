@@ -13,13 +13,23 @@ from forge.exporters.onnx.operators.layouts import begins_and_ends, moved
 from forge.exporters.onnx.operators.movement import data_shape
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
+from forge.ops.nn.adaptive_pool import AdaptivePool2DAttrs, GlobalPool2DAttrs
+from forge.ops.nn.fold import Fold
+from forge.ops.nn.local_normalization import LRN
+from forge.ops.nn.max_pool_with_indices import IndexedMaxPool2DAttrs
+from forge.ops.nn.pool import AvgPool2DAttrs, MaxPool2DAttrs
+from forge.ops.vision.grid_sample import GridSample
+from forge.ops.vision.non_max_suppression import NonMaxSuppression
+from forge.ops.vision.resize import Resize2DAttrs
+from forge.ops.vision.roi_align import RoiAlign
+from forge.ops.vision.roi_pool import RoiPool
 
 _EXACT_IN_FLOAT = frozenset({"int8", "uint8", "int16", "uint16"})
 
 
 def _window(node: Node, padding: Sequence[Dim]) -> dict[str, Any]:
     """Kernel, strides, dilations and rounding of the number of windows."""
-    attrs: Any = node.attrs
+    attrs: MaxPool2DAttrs = node.attrs
     dilations = list(attrs.dilation)
     up = attrs.ceil_mode and _is_rounded_up(node, padding)
     return {"kernel_shape": list(attrs.pool_size), "strides": list(attrs.strides), "ceil_mode": 1 if up else None,
@@ -31,7 +41,7 @@ def _is_rounded_up(node: Node, padding: Sequence[Dim]) -> bool:
 
     Versions of ONNX differ in what they say of such windows.
     """
-    attrs: Any = node.attrs
+    attrs: MaxPool2DAttrs = node.attrs
     data, rank = data_shape(node), len(attrs.pool_size)
     out_layout = attrs.out_layout or attrs.layout
     for k, axis in enumerate(CHANNELS_FIRST[rank][2:]):
@@ -46,7 +56,7 @@ def _is_rounded_up(node: Node, padding: Sequence[Dim]) -> bool:
 
 @exports("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
 def max_pool(g: Emitter, node: Node, x: Ref) -> Any:
-    attrs: Any = node.attrs
+    attrs: MaxPool2DAttrs = node.attrs
     rank = len(attrs.pool_size)
     if not dtypes.is_float(x.dtype) and x.dtype not in _EXACT_IN_FLOAT:
         return NotImplemented
@@ -60,7 +70,7 @@ def max_pool(g: Emitter, node: Node, x: Ref) -> Any:
 
 @exports("nn.max_pool1d_with_indices", "nn.max_pool2d_with_indices", "nn.max_pool3d_with_indices")
 def max_pool_with_indices(g: Emitter, node: Node, x: Ref) -> Any:
-    attrs: Any = node.attrs
+    attrs: IndexedMaxPool2DAttrs = node.attrs
     rank = len(attrs.pool_size)
     padding = begins_and_ends(attrs.padding, rank)
     if attrs.layout != CHANNELS_FIRST[rank] or attrs.out_layout not in ("", attrs.layout) or not dims.is_static(*padding):
@@ -71,7 +81,7 @@ def max_pool_with_indices(g: Emitter, node: Node, x: Ref) -> Any:
 
 @exports("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
 def avg_pool(g: Emitter, node: Node, x: Ref) -> Any:
-    attrs: Any = node.attrs
+    attrs: AvgPool2DAttrs = node.attrs
     rank = len(attrs.pool_size)
     padding = begins_and_ends(attrs.padding, rank)
     if not dtypes.is_float(x.dtype) or not dims.is_static(*padding) or (max(attrs.dilation) > 1 and g.opset < 19):
@@ -85,7 +95,7 @@ def avg_pool(g: Emitter, node: Node, x: Ref) -> Any:
 
 @exports("nn.global_max_pool2d", "nn.global_avg_pool2d")
 def global_pool(g: Emitter, node: Node, x: Ref) -> Any:
-    attrs: Any = node.attrs
+    attrs: GlobalPool2DAttrs = node.attrs
     if not dtypes.is_float(x.dtype):
         return NotImplemented
     op = "GlobalMaxPool" if "max" in node.op else "GlobalAveragePool"
@@ -95,7 +105,7 @@ def global_pool(g: Emitter, node: Node, x: Ref) -> Any:
 @exports(*(f"nn.adaptive_{kind}_pool{n}d" for kind in ("max", "avg") for n in (1, 2, 3)))
 def adaptive_pool(g: Emitter, node: Node, x: Ref) -> Any:
     """Cells of equal sizes are windows."""
-    attrs: Any = node.attrs
+    attrs: AdaptivePool2DAttrs = node.attrs
     rank = int(node.op[-2])
     plain = CHANNELS_FIRST[rank]
     layout = attrs.layout
@@ -103,21 +113,22 @@ def adaptive_pool(g: Emitter, node: Node, x: Ref) -> Any:
         return NotImplemented
     shape = [data_shape(node)[layout.index(axis)] for axis in plain[2:]]
     wanted = attrs.output_size or tuple(shape)
+    static = [(s, w) for s, w in zip(shape, wanted) if isinstance(s, int) and isinstance(w, int)]
     kind = "Max" if "max" in node.op else "Average"
     if all(isinstance(d, int) and d == 1 for d in wanted):
         result = g.op(f"Global{kind}Pool", moved(g, x, layout, plain))
-    elif dims.is_static(*shape, *wanted) and all(w > 0 and s % w == 0 and s > 0 for s, w in zip(shape, wanted)):
-        sizes = [s // w for s, w in zip(shape, wanted)]
+    elif len(static) == rank and all(0 < w <= s and s % w == 0 for s, w in static):
+        sizes = [s // w for s, w in static]
         result = g.op(f"{kind}Pool", moved(g, x, layout, plain), kernel_shape=sizes, strides=sizes)
     else:
         return NotImplemented
     return moved(g, result, plain, attrs.out_layout or layout)
 
 
-@exports("nn.lrn")
-def local_response_norm(g: Emitter, node: Node, x: Ref) -> Ref:
-    attrs: Any = node.attrs
-    rank = node.result.rank
+@exports(LRN)
+def local_response_norm(g: Emitter, op: LRN, x: Ref) -> Ref:
+    attrs = op.attrs
+    rank = op.result.rank
     order = list(range(rank))
     axis = attrs.axis % rank
     order[1], order[axis] = order[axis], order[1]
@@ -130,7 +141,7 @@ _METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic"}
 
 @exports("image.resize1d", "image.resize2d", "image.resize3d")
 def resize(g: Emitter, node: Node, x: Ref, sizes: Ref | None = None) -> Any:
-    attrs: Any = node.attrs
+    attrs: Resize2DAttrs = node.attrs
     nearest = attrs.method == "nearest_neighbor"
     if (nearest and attrs.rounding_method == "round") or not dtypes.is_float(x.dtype) or not attrs.layout.isalpha():
         return NotImplemented
@@ -145,43 +156,42 @@ def resize(g: Emitter, node: Node, x: Ref, sizes: Ref | None = None) -> Any:
     return g.cast(result, node.result.dtype)
 
 
-@exports("image.grid_sample")
-def grid_sample(g: Emitter, node: Node, x: Ref, grid: Ref) -> Any:
-    attrs: Any = node.attrs
+@exports(GridSample)
+def grid_sample(g: Emitter, op: GridSample, x: Ref, grid: Ref) -> Any:
+    attrs = op.attrs
     named = {"linear": "bilinear", "cubic": "bicubic"} if not g.has_since("GridSample", 20) else {}
-    if named and node.result.rank != 4:
+    if named and op.result.rank != 4:
         return NotImplemented
     return g.op("GridSample", x, g.cast(grid, x.dtype), mode=named.get(attrs.mode, attrs.mode), padding_mode=attrs.padding_mode,
                 align_corners=1 if attrs.align_corners else 0)
 
 
-@exports("vision.roi_align")
-def roi_align(g: Emitter, node: Node, x: Ref, rois: Ref, images: Ref) -> Ref:
-    attrs: Any = node.attrs
+@exports(RoiAlign)
+def roi_align(g: Emitter, op: RoiAlign, x: Ref, rois: Ref, images: Ref) -> Ref:
+    attrs = op.attrs
     height, width = attrs.pooled_size
     mode = "half_pixel" if attrs.aligned else "output_half_pixel"
     return g.op("RoiAlign", x, rois, g.cast(images, "int64"), output_height=height, output_width=width, mode=attrs.mode,
                 sampling_ratio=attrs.sample_ratio, spatial_scale=attrs.spatial_scale, coordinate_transformation_mode=mode)
 
 
-@exports("vision.roi_pool")
-def roi_pool(g: Emitter, node: Node, x: Ref, rois: Ref) -> Ref:
-    attrs: Any = node.attrs
-    return g.op("MaxRoiPool", x, rois, pooled_shape=list(attrs.pooled_size), spatial_scale=attrs.spatial_scale)
+@exports(RoiPool)
+def roi_pool(g: Emitter, op: RoiPool, x: Ref, rois: Ref) -> Ref:
+    return g.op("MaxRoiPool", x, rois, pooled_shape=list(op.attrs.pooled_size), spatial_scale=op.attrs.spatial_scale)
 
 
-@exports("vision.non_max_suppression")
-def non_max_suppression(g: Emitter, node: Node, boxes: Ref, scores: Ref, *limits: Ref | None) -> Ref:
-    attrs: Any = node.attrs
+@exports(NonMaxSuppression)
+def non_max_suppression(g: Emitter, op: NonMaxSuppression, boxes: Ref, scores: Ref, *limits: Ref | None) -> Ref:
     most, overlap, score = [*limits, None, None, None][:3]
     given = [None if v is None else g.op("Reshape", g.cast(v, dtype), g.ints([1]))
              for v, dtype in ((most, "int64"), (overlap, "float32"), (score, "float32"))]
-    return g.op("NonMaxSuppression", boxes, scores, *given, dtype="int64", center_point_box=1 if attrs.center_point_box else None)
+    centres = 1 if op.attrs.center_point_box else None
+    return g.op("NonMaxSuppression", boxes, scores, *given, dtype="int64", center_point_box=centres)
 
 
-@exports("nn.fold")
-def fold(g: Emitter, node: Node, x: Ref) -> Ref:
-    attrs: Any = node.attrs
+@exports(Fold)
+def fold(g: Emitter, op: Fold, x: Ref) -> Ref:
+    attrs = op.attrs
     rank = len(attrs.block_shape)
     steps, holes, around = (_each(v, n) for v, n in ((attrs.strides, rank), (attrs.dilation, rank), (attrs.padding, 2 * rank)))
     if len(attrs.padding) == rank:

@@ -8,6 +8,7 @@ from forge import dims
 from forge.exporters.onnx.emitter import Emitter, Ref, tensor_code
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
+from forge.ops.random.distributions import Bernoulli, Multinomial
 
 
 @exports("random.uniform", "random.normal")
@@ -24,16 +25,15 @@ def generator(g: Emitter, node: Node, shape: Ref | None = None) -> Ref:
     return g.multi(f"{name}Like", [g.op("Expand", g.const(0, "float32"), wanted)], [dtype], **attributes)[0]
 
 
-@exports("random.bernoulli")
-def bernoulli(g: Emitter, node: Node, x: Ref) -> Ref:
-    attrs: Any = node.attrs
-    dtype = node.result.dtype
-    return g.multi("Bernoulli", [x], [dtype], dtype=tensor_code(dtype), seed=float(attrs.seed))[0]
+@exports(Bernoulli)
+def bernoulli(g: Emitter, op: Bernoulli, x: Ref) -> Ref:
+    dtype = op.result.dtype
+    return g.multi("Bernoulli", [x], [dtype], dtype=tensor_code(dtype), seed=float(op.attrs.seed))[0]
 
 
-@exports("random.multinomial")
-def multinomial(g: Emitter, node: Node, x: Ref) -> Ref:
-    attrs: Any = node.attrs
+@exports(Multinomial)
+def multinomial(g: Emitter, op: Multinomial, x: Ref) -> Ref:
+    attrs = op.attrs
     kind = "int64" if attrs.out_dtype not in ("int32", "int64") else attrs.out_dtype
     made = g.multi("Multinomial", [x], [kind], dtype=tensor_code(kind), sample_size=attrs.num_samples, seed=float(attrs.seed))
-    return g.cast(made[0], node.result.dtype)
+    return g.cast(made[0], op.result.dtype)

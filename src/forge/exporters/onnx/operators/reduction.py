@@ -11,7 +11,9 @@ from forge.exporters.onnx.operators.movement import data_shape
 from forge.exporters.onnx.operators.running import running_product
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
-from forge.ops.reduce.reduction import reduced_axes
+from forge.ops.reduce.argmax import ArgMax, ArgMin, ArgReduction
+from forge.ops.reduce.cumulative import CumProd, CumSum, Cumulative
+from forge.ops.reduce.reduction import ReduceAttrs, reduced_axes
 
 _OPS = {"sum": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin", "mean": "ReduceMean",
         "logsumexp": "ReduceLogSumExp", "all": "ReduceMin", "any": "ReduceMax"}
@@ -19,7 +21,7 @@ _OPS = {"sum": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min": "Re
 
 def reduced(g: Emitter, node: Node, op: str, x: Ref, axes: Ref | None = None) -> Ref:
     """``op`` over the axes that the node names; of nothing counted from the front, as onnxruntime takes no others there."""
-    attrs: Any = node.attrs
+    attrs: ReduceAttrs = node.attrs
     keep = 1 if attrs.keepdims else 0
     if attrs.axis is None and axes is not None:
         return g.op(op, x, g.cast(axes, "int64"), keepdims=keep)
@@ -41,34 +43,27 @@ def reduction(g: Emitter, node: Node, x: Ref, axes: Ref | None = None) -> Any:
     return reduced(g, node, _OPS[node.op], x, axes)
 
 
-@exports("argmax", "argmin")
-def argmax(g: Emitter, node: Node, x: Ref) -> Any:
-    attrs: Any = node.attrs
+@exports(ArgMax, ArgMin)
+def argmax(g: Emitter, op: ArgReduction, x: Ref) -> Any:
+    attrs = op.attrs
     if attrs.axis is None:
         return NotImplemented
-    (axis,) = reduced_axes(node.op, attrs, len(data_shape(node)))
-    last = 1 if attrs.select_last_index else None
-    op = "ArgMax" if node.op == "argmax" else "ArgMin"
-    return g.op(op, x, dtype="int64", axis=axis, keepdims=1 if attrs.keepdims else 0, select_last_index=last)
+    (axis,) = reduced_axes(op.name, attrs, len(op.data.shape))
+    which, last = "ArgMax" if op.name == "argmax" else "ArgMin", 1 if attrs.select_last_index else None
+    return g.op(which, x, dtype="int64", axis=axis, keepdims=1 if attrs.keepdims else 0, select_last_index=last)
 
 
-def _product(g: Emitter, node: Node, x: Ref, axis: Ref | None) -> Ref:
-    attrs: Any = node.attrs
-    if axis is not None:
-        raise g.unsupported(f"its axis is known at run time only; opset {g.opset} lacks CumProd")
-    flat = g.op("Reshape", x, g.ints([-1])) if attrs.axis is None else x
-    return running_product(g, node, flat, 0 if attrs.axis is None else attrs.axis % node.result.rank, attrs.exclusive)
-
-
-@exports("cumsum", "cumprod")
-def cumsum(g: Emitter, node: Node, x: Ref, axis: Ref | None = None) -> Ref:
-    attrs: Any = node.attrs
-    op = "CumSum" if node.op == "cumsum" else "CumProd"
-    x = g.cast(x, node.result.dtype)
-    if not g.has(op):
-        return _product(g, node, x, axis)
+@exports(CumSum, CumProd)
+def cumsum(g: Emitter, op: Cumulative, x: Ref, axis: Ref | None = None) -> Ref:
+    attrs, cumulative = op.attrs, "CumSum" if op.name == "cumsum" else "CumProd"
+    x = g.cast(x, op.result.dtype)
+    if not g.has(cumulative):
+        if axis is not None:
+            raise g.unsupported(f"its axis is known at run time only; opset {g.opset} lacks CumProd")
+        flat = g.op("Reshape", x, g.ints([-1])) if attrs.axis is None else x
+        return running_product(g, op.node, flat, 0 if attrs.axis is None else attrs.axis % op.result.rank, attrs.exclusive)
     if attrs.axis is None and axis is None:
         x, along = g.op("Reshape", x, g.ints([-1])), g.const(0, "int64")
     else:
         along = g.const(attrs.axis, "int64") if axis is None else scalar(g, g.cast(axis, "int64"))
-    return g.op(op, x, along, exclusive=1 if attrs.exclusive else None)
+    return g.op(cumulative, x, along, exclusive=1 if attrs.exclusive else None)

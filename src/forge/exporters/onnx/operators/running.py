@@ -16,6 +16,7 @@ from forge.exporters.onnx.operators.elementwise import logaddexp
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
 from forge.ir.types import UnrankedType
+from forge.ops.reduce.cumulative import CumMax, CumMin, LogCumSumExp, RunningExtreme
 
 Step = Callable[[Emitter, list[Ref], Ref], tuple[list[Ref], list[Ref]]]
 
@@ -49,12 +50,11 @@ def _first(g: Emitter, node: Node, x: Ref, axis: int, value: Any) -> Ref:
     return g.op("Expand", start, g.concat(sizes, 0)) if sizes else start
 
 
-@exports("cummax", "cummin")
-def running_extreme(g: Emitter, node: Node, x: Ref) -> list[Ref]:
+@exports(CumMax, CumMin)
+def running_extreme(g: Emitter, op: RunningExtreme, x: Ref) -> list[Ref]:
     """The last of equal elements counts; NaN takes the place of all."""
-    attrs: Any = node.attrs
-    axis = attrs.axis % node.results[0].rank
-    largest = node.op == "cummax"
+    axis = op.attrs.axis % op.results[0].rank
+    largest = op.name == "cummax"
     worst: Any = math.inf
     if dtypes.is_float(x.dtype):
         worst = -math.inf if largest else math.inf
@@ -71,21 +71,20 @@ def running_extreme(g: Emitter, node: Node, x: Ref) -> list[Ref]:
         return [value, position, inner.op("Add", count, inner.const(np.int64(1)))], [value, position]
 
     zero = g.const(np.int64(0))
-    states = [_first(g, node, x, axis, worst), _first(g, node, x, axis, zero), zero]
-    return scanned(g, x, node.results[0].shape, axis, states, step)
+    states = [_first(g, op.node, x, axis, worst), _first(g, op.node, x, axis, zero), zero]
+    return scanned(g, x, op.results[0].shape, axis, states, step)
 
 
-@exports("logcumsumexp")
-def running_logarithm(g: Emitter, node: Node, x: Ref) -> Ref:
-    attrs: Any = node.attrs
-    axis = attrs.axis % node.result.rank
+@exports(LogCumSumExp)
+def running_logarithm(g: Emitter, op: LogCumSumExp, x: Ref) -> Ref:
+    axis = op.attrs.axis % op.result.rank
 
     def step(inner: Emitter, states: list[Ref], row: Ref) -> tuple[list[Ref], list[Ref]]:
-        total = logaddexp(inner, node, states[0], row)
+        total = logaddexp(inner, op.node, states[0], row)
         return [total], [total]
 
     wide = x if dtypes.bits(x.dtype) >= 32 else g.cast(x, "float32")
-    return g.cast(scanned(g, wide, node.result.shape, axis, [_first(g, node, wide, axis, -math.inf)], step)[0], x.dtype)
+    return g.cast(scanned(g, wide, op.result.shape, axis, [_first(g, op.node, wide, axis, -math.inf)], step)[0], x.dtype)
 
 
 def running_product(g: Emitter, node: Node, x: Ref, axis: int, exclusive: bool) -> Ref:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,14 +11,20 @@ from forge.exporters.onnx.operators.creation import scalar
 from forge.exporters.onnx.operators.movement import data_shape
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
+from forge.ops.fft.dft import Dft
+from forge.ops.fft.mel_weights import MelWeights
+
+if TYPE_CHECKING:
+    from forge.ops.text.lookup import NgramCountsAttrs
+    from forge.ops.text.strings import RegexFullMatchAttrs, StringNormalizeAttrs, StringSplitAttrs
 
 
-@exports("fft.dft")
-def dft(g: Emitter, node: Node, x: Ref, length: Ref | None = None) -> Any:
-    attrs: Any = node.attrs
+@exports(Dft)
+def dft(g: Emitter, op: Dft, x: Ref, length: Ref | None = None) -> Any:
+    attrs = op.attrs
     if attrs.inverse and attrs.onesided:
         return NotImplemented
-    axis = attrs.axis % len(data_shape(node))
+    axis = attrs.axis % len(op.data.shape)
     size = g.cast(scalar(g, length), "int64") if attrs.length is None and length is not None else None
     size = scalar(g, g.size(attrs.length)) if attrs.length is not None else size
     flags: dict[str, Any] = {"inverse": 1 if attrs.inverse else None, "onesided": 1 if attrs.onesided else None}
@@ -27,18 +33,17 @@ def dft(g: Emitter, node: Node, x: Ref, length: Ref | None = None) -> Any:
     return g.op("DFT", x, size, axis=axis, **flags)
 
 
-@exports("signal.mel_weights")
-def mel_weights(g: Emitter, node: Node, *numbers: Ref) -> Ref:
-    attrs: Any = node.attrs
+@exports(MelWeights)
+def mel_weights(g: Emitter, op: MelWeights, *numbers: Ref) -> Ref:
     bins, length, rate, low, high = (scalar(g, n) for n in numbers)
     whole = [g.cast(n, "int64") for n in (bins, length, rate)]
     edges = [g.cast(n, "float32") for n in (low, high)]
-    return g.op("MelWeightMatrix", *whole, *edges, dtype=attrs.out_dtype, output_datatype=tensor_code(attrs.out_dtype))
+    return g.op("MelWeightMatrix", *whole, *edges, dtype=op.attrs.out_dtype, output_datatype=tensor_code(op.attrs.out_dtype))
 
 
 @exports("ngram_counts")
 def ngram_counts(g: Emitter, node: Node, x: Ref, *pool: Ref) -> Ref:
-    attrs: Any = node.attrs
+    attrs: NgramCountsAttrs = node.attrs
     grams, starts, indexes = (None if v is None else v.constant for v in node.operands[1:])
     if grams is None or starts is None or indexes is None:
         raise g.unsupported("its n-grams are known at run time only; ONNX has them as attributes")
@@ -76,18 +81,18 @@ def string_concat(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
 
 @exports("string.split")
 def string_split(g: Emitter, node: Node, x: Ref, *_: Ref) -> list[Ref]:
-    attrs: Any = node.attrs
+    attrs: StringSplitAttrs = node.attrs
     return g.multi("StringSplit", [x], [None, "int64"], delimiter=attrs.delimiter or None, maxsplit=attrs.maxsplit)
 
 
 @exports("string.normalize")
 def string_normalize(g: Emitter, node: Node, x: Ref, *_: Ref) -> Ref:
-    attrs: Any = node.attrs
+    attrs: StringNormalizeAttrs = node.attrs
     return g.op("StringNormalizer", x, case_change_action=attrs.case_change_action, stopwords=list(attrs.stopwords) or None,
                 is_case_sensitive=1 if attrs.is_case_sensitive else 0)
 
 
 @exports("string.regex_full_match")
 def regex_full_match(g: Emitter, node: Node, x: Ref, *_: Ref) -> Ref:
-    attrs: Any = node.attrs
+    attrs: RegexFullMatchAttrs = node.attrs
     return g.op("RegexFullMatch", x, dtype="bool", pattern=attrs.pattern)

@@ -10,7 +10,7 @@ from forge.exporters.onnx.emitter import Emitter, Ref
 from forge.exporters.onnx.operators.movement import data_shape
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
-from forge.ops.classical.trees import CHILD, FEATURE, LEAF, THRESHOLD
+from forge.ops.classical.trees import CHILD, FEATURE, LEAF, THRESHOLD, TreeEnsembleAttrs
 
 MAX_LEAF_NUMBERS = 1 << 26
 _MERGES: dict[str, tuple[str, Any, float]] = {
@@ -19,7 +19,7 @@ _MERGES: dict[str, tuple[str, Any, float]] = {
 
 @exports("tree_ensemble")
 def tree_ensemble(g: Emitter, node: Node, x: Ref, *_: Ref | None) -> Ref:
-    attrs: Any = node.attrs
+    attrs: TreeEnsembleAttrs = node.attrs
     nodes, roots, weights, targets, offsets = [*(None if v is None else v.constant for v in node.operands[1:]), None, None][:5]
     assert nodes is not None and roots is not None and weights is not None
     thresholds = np.ascontiguousarray(nodes[:, THRESHOLD]).view(x.dtype)
