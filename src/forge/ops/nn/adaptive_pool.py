@@ -97,9 +97,8 @@ class _AdaptivePool(Op[Any]):
             out[tuple(target)] = function(wide(x[tuple(source)]), axis=tuple(a for a, _ in sizes), keepdims=True)
         return [out]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         (data,) = operands
-        assert data is not None
         dtype = compute_dtype(data.dtype)
         shape = te.shape_of(results[0].shape)
         cells = [(axis, *_cell(data.shape[axis], shape[axis])) for axis, _ in self.sizes(data.shape, attrs)]

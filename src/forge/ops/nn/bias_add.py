@@ -47,9 +47,8 @@ class BiasAdd(Op[BiasAddAttrs]):
         axis = normalize_axis(self.name, attrs.axis, data.ndim)
         return [data + bias.reshape([-1 if k == axis else 1 for k in range(data.ndim)])]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         data, bias = operands
-        assert data is not None and bias is not None
         axis = normalize_axis(self.name, attrs.axis, data.ndim)
         return [te.compute(te.shape_of(results[0].shape), lambda *i: data[i] + bias[i[axis]], name="bias_add")]
 

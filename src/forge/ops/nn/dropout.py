@@ -37,9 +37,8 @@ class Dropout(Op[DropoutAttrs]):
     def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
         return [operands[0]]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         (data,) = operands
-        assert data is not None
         return [te.compute(te.shape_of(results[0].shape), lambda *i: data[i], name="dropout")]
 
     def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:

@@ -61,9 +61,8 @@ class LRN(Op[LRNAttrs]):
         y = x / (attrs.bias + attrs.alpha / attrs.size * total) ** attrs.beta
         return [np.moveaxis(y, 0, attrs.axis)]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         (data,) = operands
-        assert data is not None
         axis, dtype = attrs.axis % data.ndim, compute_dtype(data.dtype)
         r = te.reduce_axis(attrs.size, "r")
 

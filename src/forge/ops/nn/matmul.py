@@ -95,9 +95,8 @@ class Dense(Op[DenseAttrs]):
         data, weight = operands
         return [matrix_product(data, weight.T, attrs.out_dtype)]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         data, weight = operands
-        assert data is not None and weight is not None
         return contraction(te.shape_of(results[0].shape), weight.shape[1], lambda i, k: data[(*i[:-1], k)],
                             lambda i, k: weight[i[-1], k], results[0].dtype, "dense")
 
@@ -134,9 +133,8 @@ class _Matmul(Op[Any]):
         right = np.swapaxes(b, -1, -2) if attrs.transpose_b else b
         return [matrix_product(left, right, attrs.out_dtype)]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         a, b = operands
-        assert a is not None and b is not None
 
         def left(i: Sequence[Expr], k: Expr) -> Expr:
             return te.broadcast_read(a, [*i[:-2], *((k, i[-2]) if attrs.transpose_a else (i[-2], k))])

@@ -70,9 +70,8 @@ class _IndexedMaxPool(Pool):
         indices = np.take_along_axis(self.view(places, attrs, 0).reshape(flat.shape), chosen[..., None], -1)[..., 0]
         return [best, indices]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         (data,) = operands
-        assert data is not None
         out = te.shape_of(results[0].shape)
         values = self.reduce(data, attrs, "max", lowest(data.dtype), out)
         return [cast_result(values, data.dtype), self._indices(data, values, attrs, out)]

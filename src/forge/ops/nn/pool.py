@@ -146,9 +146,8 @@ class _MaxPool(Pool):
         taps = tuple(range(-len(self.spatial), 0))
         return [np.max(self.view(x, attrs, lowest(dtypes.canonical(x.dtype))), axis=taps)]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         (data,) = operands
-        assert data is not None
         out = te.shape_of(results[0].shape)
         return [cast_result(self.reduce(data, attrs, "max", lowest(data.dtype), out), data.dtype)]
 
@@ -171,9 +170,8 @@ class _AvgPool(Pool):
             divisor = divisor * np.reshape(counts, [-1 if k == axis else 1 for k in range(x.ndim)])
         return [total / np.maximum(divisor, 1)]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         (data,) = operands
-        assert data is not None
         total = self.reduce(data, attrs, "sum", 0, te.shape_of(results[0].shape))
         axes, spec = self.axes(attrs), self.windows(attrs)
 

@@ -52,9 +52,8 @@ class _Softmax(Op[SoftmaxAttrs]):
         total = np.sum(np.exp(shifted), axis=attrs.axis, keepdims=True)
         return [shifted - np.log(total) if self.logarithm else np.exp(shifted) / total]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         (data,) = operands
-        assert data is not None
         axis = attrs.axis % data.ndim
         dtype = compute_dtype(data.dtype)
         rest = [extent for k, extent in enumerate(data.shape) if k != axis]

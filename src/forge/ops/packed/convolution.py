@@ -128,9 +128,8 @@ class Conv2DNCHWc(_PackedConv):
         out = np.tensordot(view, weight, ([1, 5, 6, 4], [1, 2, 3, 4]))
         return [out.transpose(0, 3, 1, 2, 4)]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         data, weight = operands
-        assert data is not None and weight is not None
         dtype = compute_dtype(results[0].dtype)
         axes: list[Axis] = []
         channel = reduction_axis(te.const(attrs.in_channels), "ri", axes)
@@ -184,9 +183,8 @@ class DepthwiseConv2DNCHWc(_PackedConv):
         data, weight = (v.astype(self.accumulator(operands[0], attrs)) for v in operands)
         return [np.einsum("nbhwcvu,bvuc->nbhwc", self.view(data, weight, attrs), weight)]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         data, weight = operands
-        assert data is not None and weight is not None
         dtype = compute_dtype(results[0].dtype)
         axes: list[Axis] = []
         v, u = (reduction_axis(weight.shape[axis], name, axes) for axis, name in ((1, "rh"), (2, "rw")))

@@ -51,9 +51,8 @@ class DensePack(Op[DenseAttrs]):
         columns = weight.transpose(1, 0, 2).reshape(weight.shape[1], -1)
         return [matrix_product(data, columns[:, : attrs.units], attrs.out_dtype)]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         data, weight = operands
-        assert data is not None and weight is not None
         panel = weight.shape[2]
         return contraction(te.shape_of(results[0].shape), data.shape[-1], lambda i, k: data[(*i[:-1], k)],
                             lambda i, k: pairs.element(weight, 3, (i[-1] // panel, k, i[-1] % panel)), results[0].dtype,

@@ -133,9 +133,8 @@ class LayoutTransform(Op[LayoutTransformAttrs]):
                 logical = np.take(logical, range(attrs.channels), axis)
         return [with_layout(logical, source.letters, target.text)]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         (data,) = operands
-        assert data is not None
         source, target = _layouts(attrs)
         extents = _logical_extents(source, data.shape, attrs.channels)
 

@@ -361,9 +361,8 @@ class ShapeOf(Op[ShapeOfAttrs]):
     def reference(self, operands: Arrays, attrs: ShapeOfAttrs) -> Arrays:
         return [np.array(operands[0].shape, dtype=dtypes.numpy_dtype(attrs.dtype))]
 
-    def lower(self, operands: Tensors, attrs: ShapeOfAttrs, results: TensorTypes) -> Lowered:
+    def lower(self, operands: tuple[Tensor, ...], attrs: ShapeOfAttrs, results: TensorTypes) -> Lowered:
         data = operands[0]
-        assert data is not None
         extents = [te.cast(e, attrs.dtype) for e in data.shape]
         last = extents[-1] if extents else te.const(0, attrs.dtype)
 
@@ -391,9 +390,8 @@ class NdarraySize(Op[ShapeOfAttrs]):
     def reference(self, operands: Arrays, attrs: ShapeOfAttrs) -> Arrays:
         return [np.array(operands[0].size, dtype=dtypes.numpy_dtype(attrs.dtype))]
 
-    def lower(self, operands: Tensors, attrs: ShapeOfAttrs, results: TensorTypes) -> Lowered:
+    def lower(self, operands: tuple[Tensor, ...], attrs: ShapeOfAttrs, results: TensorTypes) -> Lowered:
         data = operands[0]
-        assert data is not None
         total = te.dim(dims.product(shape_of(data)))
         return [injective(self.name, results[0], lambda i: te.cast(total, attrs.dtype))]
 
@@ -422,9 +420,8 @@ class BatchFlatten(Op[NoAttrs]):
         x = operands[0]
         return [x.reshape(x.shape[0], int(np.prod(x.shape[1:])))]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         (data,) = operands
-        assert data is not None
 
         def body(n: Expr, flat: Expr) -> Expr:
             indices: list[Expr] = []

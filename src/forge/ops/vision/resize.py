@@ -180,9 +180,8 @@ class _Resize(Op[Any]):
         rounded = dtypes.is_integer(dtype) and dtypes.is_float(value.dtype)
         return builder.call("cast", builder.call("round", value) if rounded else value, dtype=dtype)
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
+    def lower(self, operands: tuple[Tensor, Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
         data = operands[0]
-        assert data is not None
         out = te.shape_of(results[0].shape)
         y = data
         for axis in self.axes(attrs):
