@@ -130,7 +130,6 @@ class CompileOptions:
             both = f"{option('set_float16')} and {option('set_bfloat16')}"
             raise OptionError(f"compile: {both}: got both; expected at most one of them")
         object.__setattr__(self, "target", Target.parse(self.target))
-        self.target.require_codegen()
         if self.host is not None:
             object.__setattr__(self, "host", Target.parse(self.host))
             if self.host.arch != self.target.arch:

@@ -18,12 +18,12 @@ from forge.ir.op import REGISTRY, Category, Kind, OpDef, Precision, all_ops
 from forge.ir.types import TensorType
 from forge.lowering.groups import form_groups
 from forge.ops.core.define import define_operator
+from forge.options import CompileOptions
 from forge.passes import canonicalize, to_bfloat16, to_float16
-from forge.passes.base import PassContext
 from tests.ops.test_cases import CASES
 from tests.passes.checks import AVX2
 
-Pass = Callable[[Graph, PassContext], int]
+Pass = Callable[[Graph, CompileOptions], int]
 SOURCE = Path(__file__).parents[2] / "src" / "forge"
 OPERATORS = [op for op in all_ops() if not type(op).__module__.startswith("forge.ir.")]  # not constant and call
 NAMES = {op.name for op in OPERATORS}
@@ -174,7 +174,7 @@ def test_what_declares_it_follows_a_narrow_type(run: Pass, dtype: str) -> None:
     x = b.input(TensorType((4, 8), "float32"), "x")
     product = b.call("nn.dense", x, b.constant(np.full((3, 8), 0.3, np.float32)))
     graph = b.output(b.call("test.long", b.call("test.short", product)))
-    run(graph, PassContext(AVX2))
+    run(graph, CompileOptions(target=AVX2))
     types = {n.op: n.result.dtype for n in graph.nodes}
     assert (types["test.short"], types["test.long"]) == (dtype, "float32")
 
@@ -187,5 +187,5 @@ def test_views_move_below_element_wise_operators(op: str) -> None:
     view = b.call("reshape", b.call("transpose", x, axes=(1, 0)), newshape=(32,))
     others = [b.constant(np.float32(0.5))] if op == "greater" else []
     graph = b.output(b.call(op, view, *others))
-    canonicalize.run(graph, PassContext(AVX2))
+    canonicalize.run(graph, CompileOptions(target=AVX2))
     assert [n.op for n in graph.nodes if n.op != "constant"] == ["transpose", op, "reshape"]

@@ -12,7 +12,8 @@ from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module
 from forge.ir.parser import parse_module
 from forge.ir.verifier import verify_graph
-from forge.passes.base import GraphPass, PassContext
+from forge.options import CompileOptions
+from forge.passes.base import GraphPass
 from forge.target import Target
 
 AVX512 = Target.parse("llvm -mcpu=x86-64-v4")
@@ -31,9 +32,9 @@ def text_of(graph: Graph) -> str:
 
 def rewrite(run: GraphPass, graph: Graph, target: Target = AVX512) -> int:
     """Runs the pass; the graph must stay valid, and a second run must find nothing to do."""
-    count = run(graph, PassContext(target))
+    count = run(graph, CompileOptions(target=target))
     verify_graph(graph)
-    assert run(graph, PassContext(target)) == 0, "the pass is not idempotent"
+    assert run(graph, CompileOptions(target=target)) == 0, "the pass is not idempotent"
     return count
 
 

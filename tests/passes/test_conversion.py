@@ -10,8 +10,9 @@ import pytest
 from forge.ir.nodes import Graph
 from forge.ir.op import REGISTRY
 from forge.ops.core.define import define_operator
+from forge.options import CompileOptions
 from forge.passes import choose_layouts, convert_layout, widen_conv1d
-from forge.passes.base import GraphPass, PassContext
+from forge.passes.base import GraphPass
 from tests.passes.checks import check, parse, weights
 
 CONV = "%0 = nn.conv2d(%x, meta[relay.Constant][0], padding=[1, 1]); "
@@ -24,8 +25,8 @@ def _operator() -> Iterator[None]:
     del REGISTRY["acme.mix"]
 
 
-def _last(graph: Graph, context: PassContext) -> int:
-    return convert_layout.run(graph, PassContext(context.target, "last"))
+def _last(graph: Graph, options: CompileOptions) -> int:
+    return convert_layout.run(graph, CompileOptions(target=options.target, channel_layout="last"))
 
 
 @pytest.mark.parametrize("run", [choose_layouts.run, _last])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from forge.ir.nodes import Graph
+from forge.options import CompileOptions
 from forge.passes import convert_layout
-from forge.passes.base import GraphPass, PassContext
+from forge.passes.base import GraphPass
 from tests.passes.checks import check, parse, text_of, weights
 
 
 def to(layout: str) -> GraphPass:
-    return lambda graph, context: convert_layout.run(graph, PassContext(context.target, layout))
+    return lambda graph, options: convert_layout.run(graph, CompileOptions(target=options.target, channel_layout=layout))
 
 
 def parse_image(body: str, *constants: tuple[int, ...], type_: str = "Tensor[(2, 3, 8, 8), float32]") -> Graph:

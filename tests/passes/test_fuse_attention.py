@@ -13,8 +13,8 @@ from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module, Value
 from forge.ir.types import TensorType
+from forge.options import CompileOptions
 from forge.passes import canonicalize, decompose, fuse_attention
-from forge.passes.base import PassContext
 from tests.passes.checks import AVX512, check, random_input
 
 LOWEST = -3.4028235e38
@@ -37,7 +37,7 @@ def graph_of(write: Write) -> Graph:
     result = write(b, Inputs(b))
     graph = b.output(result)
     for prepare in (decompose.run, canonicalize.run):
-        prepare(graph, PassContext(AVX512))
+        prepare(graph, CompileOptions(target=AVX512))
     return graph
 
 

@@ -13,10 +13,6 @@ from forge.ir.parser import parse_module
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
 from forge.passes import inline_calls
-from forge.passes.base import PassContext
-from forge.target import Target
-
-CONTEXT = PassContext(Target.parse("llvm -mcpu=x86-64-v3"))
 
 TWICE = """
 def @main(%x: Tensor[(batch, 4), float32]) {

@@ -10,8 +10,8 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Graph
 from forge.ir.types import TensorType
 from forge.ops.packed.winograd import restore_filters, transform_filters
+from forge.options import CompileOptions
 from forge.passes import choose_layouts, use_winograd
-from forge.passes.base import PassContext
 from forge.target import Target
 from tests.passes.checks import AVX2, AVX512, check, weights
 
@@ -28,7 +28,7 @@ def network(channels: int, size: int, dtype: str = "float32", outputs: int = 20,
 
 
 def converted(graph: Graph, target: object = AVX512, tolerance: float = 1e-5) -> int:
-    choose_layouts.run(graph, PassContext(target))
+    choose_layouts.run(graph, CompileOptions(target=target))
     return check(use_winograd.run, graph, target, tolerance=tolerance)
 
 

@@ -112,6 +112,7 @@ def check_options(target: TargetLike | None = None, **given: Any) -> CompileOpti
     context = PassContext.current()
     known = {name: value for name, value in {"target": target, **given}.items() if value is not None}
     options = CompileOptions(**{**(context.given if context is not None else {}), **known})
+    options.target.require_codegen()
     if options.tuned:
         options = replace(options, target=replace(options.target, choices=tuning.choices(options.target)))
     return options

@@ -45,7 +45,7 @@ from forge.passes import (
     use_winograd,
     widen_conv1d,
 )
-from forge.passes.base import GraphPass, PassContext
+from forge.passes.base import GraphPass
 from forge.tir.printer import print_function, print_statement
 
 
@@ -82,7 +82,7 @@ Observer = Callable[[Stage, Compilation], None]
 def _pass(
     name: str, level: int, run: GraphPass, purpose: str, enabled: Callable[[CompileOptions], bool] = lambda options: True
 ) -> Stage:
-    return Stage(name, level, lambda c: run(c.graph, PassContext(c.options.target, c.options.channel_layout)), purpose, enabled)
+    return Stage(name, level, lambda c: run(c.graph, c.options), purpose, enabled)
 
 
 def _group(c: Compilation, fuse: bool) -> None:

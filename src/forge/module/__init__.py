@@ -17,10 +17,9 @@ from forge.ir.nodes import Module, Node, Value
 from forge.ir.parser import parse_module
 from forge.ir.verifier import verify
 from forge.module.edits import Edits
-from forge.options import OutputOptions, takes_options
+from forge.options import CompileOptions, OutputOptions, takes_options
 from forge.passes import fold_batch_norm, fold_constants, inline_calls
-from forge.passes.base import PassContext
-from forge.target import Target, TargetLike
+from forge.target import TargetLike
 
 if TYPE_CHECKING:
     import onnx
@@ -79,16 +78,16 @@ class IRModule(Edits):
         retype.sizes_of_params(self._module)
 
     def _simplify(self, inline: bool, constants: bool, batch_norms: bool) -> None:
-        context = PassContext(Target.parse("llvm"))
+        options = CompileOptions()
         if inline:
             self._inline()
         for graph in self.graphs.values():
             if constants:
-                fold_constants.run(graph, context)
+                fold_constants.run(graph, options)
             if batch_norms and graph is self.main:
-                fold_batch_norm.run_with_params(self._module, context)
+                fold_batch_norm.run_with_params(self._module, options)
             elif batch_norms:
-                fold_batch_norm.run(graph, context)
+                fold_batch_norm.run(graph, options)
 
     @classmethod
     def from_onnx(

@@ -1,27 +1,18 @@
 """What a graph pass is.
 
-A pass is a function ``run(graph, context) -> int`` in a module of its own; the file's name is the pass's name in dumps, on the
+A pass is a function ``run(graph, options) -> int`` in a module of its own; the file's name is the pass's name in dumps, on the
 command line and in documentation. It edits the graph in place, keeps it valid, and returns how many changes it made.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from forge.ir.nodes import Graph
-from forge.target import Target
-
-
-@dataclass(frozen=True)
-class PassContext:
-    """What passes may depend on, besides the graph."""
-
-    target: Target
-    channel_layout: str | None = None
+from forge.options import CompileOptions
 
 
 class GraphPass(Protocol):
     """``run`` of a pass module."""
 
-    def __call__(self, graph: Graph, context: PassContext) -> int: ...
+    def __call__(self, graph: Graph, options: CompileOptions) -> int: ...

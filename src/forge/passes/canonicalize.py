@@ -13,12 +13,12 @@ from forge import dtypes
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.rewrite import Rewriter, rewrite, rule
 from forge.ops.index.gather import in_bounds
+from forge.options import CompileOptions
 from forge.passes import product_rules, view_rules
-from forge.passes.base import PassContext
 from forge.passes.matching import operand
 
 
-def run(graph: Graph, context: PassContext) -> int:
+def run(graph: Graph, options: CompileOptions) -> int:
     return rewrite(graph, RULES)
 
 

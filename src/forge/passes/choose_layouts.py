@@ -23,16 +23,16 @@ from forge.ops.nn.convolution import Conv2D, ConvBase
 from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.ops.packed.pairs import paired
 from forge.ops.shape.layout_transform import with_layout
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 from forge.passes.conversion import Relayout
 from forge.target.blocking import channel_block, dots_of_pairs
 
 FLOATS = ("float32", "float16", "bfloat16")
 
 
-def run(graph: Graph, context: PassContext) -> int:
-    block = channel_block(context.target)
-    dots = dots_of_pairs(context.target)
+def run(graph: Graph, options: CompileOptions) -> int:
+    block = channel_block(options.target)
+    dots = dots_of_pairs(options.target)
     return on_all_graphs(graph, lambda g: _Blocked(g, block, dots).run())
 
 

@@ -14,16 +14,16 @@ from typing import Any
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.rewrite import on_all_graphs
 from forge.ops.nn.convolution import ConvBase
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 from forge.passes.conversion import Relayout
 
 SPATIAL = {3: "W", 4: "HW", 5: "DHW"}
 """Letters of the spatial dimensions by rank."""
 
 
-def run(graph: Graph, context: PassContext) -> int:
+def run(graph: Graph, options: CompileOptions) -> int:
     """Returns the number of nodes in the new layout."""
-    wanted = context.channel_layout
+    wanted = options.channel_layout
     return on_all_graphs(graph, lambda g: _Permuted(g, wanted == "last").run()) if wanted is not None else 0
 
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.rewrite import Rewriter, rewrite, rule
 from forge.ops.core.op import Op
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 from forge.passes.matching import distinct
 
 
-def run(graph: Graph, context: PassContext) -> int:
+def run(graph: Graph, options: CompileOptions) -> int:
     return rewrite(graph, [decompose])
 
 

@@ -14,14 +14,14 @@ import numpy as np
 from forge.ir.nodes import Graph, Node
 from forge.ir.op import Trait
 from forge.ir.rewrite import on_all_graphs, replace
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 
 UNREPEATABLE = Trait.RANDOM | Trait.STATEFUL
 SAMPLE = 4096
 """Elements of a large constant that its key is made of."""
 
 
-def run(graph: Graph, context: PassContext) -> int:
+def run(graph: Graph, options: CompileOptions) -> int:
     return on_all_graphs(graph, _merge)
 
 

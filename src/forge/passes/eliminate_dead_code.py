@@ -11,10 +11,10 @@ from forge.ir import types as T
 from forge.ir.nodes import Graph, Node
 from forge.ir.op import Trait
 from forge.ir.rewrite import new_symbols, on_all_graphs
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 
 
-def run(graph: Graph, context: PassContext) -> int:
+def run(graph: Graph, options: CompileOptions) -> int:
     return on_all_graphs(graph, _remove_dead)
 
 

@@ -14,16 +14,16 @@ import numpy as np
 from forge import dtypes
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.rewrite import Declined, Rewriter, before, rewrite, rule
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 from forge.passes.matching import operand
 from forge.passes.weighted import find_weighted, rebuild
 
 
-def run(graph: Graph, context: PassContext) -> int:
+def run(graph: Graph, options: CompileOptions) -> int:
     return rewrite(graph, [fold_batch_norm])
 
 
-def run_with_params(module: Module, context: PassContext) -> int:
+def run_with_params(module: Module, options: CompileOptions) -> int:
     """`run` on ``main``, for which values in ``params`` are known too.
 
     What a normalisation and the operator before it read of ``params`` becomes constants there, and so part of the folded weights.
@@ -43,7 +43,7 @@ def run_with_params(module: Module, context: PassContext) -> int:
     graph.inputs = [v for v in graph.inputs if v not in unused]
     for value in unused:
         del module.params[value.name]
-    return run(graph, context)
+    return run(graph, options)
 
 
 def _weights(node: Node) -> Iterator[tuple[Node, int]]:

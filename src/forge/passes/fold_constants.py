@@ -16,12 +16,12 @@ from forge.ir.op import Trait
 from forge.ir.rewrite import Rewriter, rewrite, rule
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 
 MAX_BYTES = 64 << 20
 
 
-def run(graph: Graph, context: PassContext) -> int:
+def run(graph: Graph, options: CompileOptions) -> int:
     return rewrite(graph, [fold_constants])
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.rewrite import Declined, Rewriter, rewrite, rule
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 from forge.passes.matching import channel_vector, operand
 from forge.passes.weighted import Weighted, find_weighted, rebuild
 
@@ -27,7 +27,7 @@ EFFECTS: dict[str, Effect] = {
 """What ``op(x, c)`` is as (scale, shift) of x."""
 
 
-def run(graph: Graph, context: PassContext) -> int:
+def run(graph: Graph, options: CompileOptions) -> int:
     return rewrite(graph, [fold_scale])
 
 

@@ -23,13 +23,13 @@ from forge.ir.retype import infer_again
 from forge.ir.rewrite import before, on_all_graphs, replace
 from forge.ir.types import OptionalType, TensorType
 from forge.ops.sequence.sequence import ConcatFromSequenceAttrs, SplitToSequenceAttrs
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 
 MAX_PARTS = 1024
 """Of a tensor that is split; more stay a sequence."""
 
 
-def run(graph: Graph, context: PassContext) -> int:
+def run(graph: Graph, options: CompileOptions) -> int:
     return on_all_graphs(graph, lambda g: _Folder(g).run())
 
 

@@ -17,7 +17,7 @@ from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.rewrite import Declined, Replace, Rewriter, only_use, rewrite, rule
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 from forge.passes.matching import made_by, operand, reduced_axes, scalar
 
 MOST_WIDTH = 256
@@ -28,7 +28,7 @@ LEAST_KEYS = 256
 """With fewer, three kernels are as fast: all that they write stays in the second-level cache."""
 
 
-def run(graph: Graph, context: PassContext) -> int:
+def run(graph: Graph, options: CompileOptions) -> int:
     return rewrite(graph, [fuse_attention])
 
 

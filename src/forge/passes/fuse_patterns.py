@@ -15,7 +15,7 @@ from forge import dtypes
 from forge.errors import TypeInferenceError
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.rewrite import Declined, Rewriter, rewrite, rule
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 from forge.passes.matching import (
     factors,
     is_close,
@@ -31,11 +31,11 @@ from forge.passes.matching import (
 NOT_TRAILING = Declined("the mean is not over the last axes")
 
 
-def run(graph: Graph, context: PassContext) -> int:
+def run(graph: Graph, options: CompileOptions) -> int:
     return rewrite(graph, RULES)
 
 
-def run_norms(graph: Graph, context: PassContext) -> int:
+def run_norms(graph: Graph, options: CompileOptions) -> int:
     """Only normalisations, for what decomposition left of those of channels and groups where the layout stayed plain."""
     return rewrite(graph, [layer_norm, rms_norm])
 

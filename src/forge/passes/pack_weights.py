@@ -18,14 +18,14 @@ from forge.ir.nodes import Graph, Node, Value
 from forge.ir.rewrite import Declined, Rewriter, Rule, rewrite
 from forge.kernels.choose import dense_panel
 from forge.ops.packed.pairs import paired
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 from forge.passes.matching import operand
 from forge.target import Target
 from forge.target.blocking import dots_of_pairs
 
 
-def run(graph: Graph, context: PassContext) -> int:
-    return rewrite(graph, [Rule("pack_weights", ("nn.dense",), partial(_packed, context.target))])
+def run(graph: Graph, options: CompileOptions) -> int:
+    return rewrite(graph, [Rule("pack_weights", ("nn.dense",), partial(_packed, options.target))])
 
 
 def _packed(target: Target, builder: Rewriter, node: Node) -> Value | Declined:

@@ -14,7 +14,7 @@ import numpy as np
 
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.rewrite import Declined, Rewriter, Rule, rewrite
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 from forge.passes.choose_layouts import is_plain_convolution
 from forge.passes.matching import operand
 from forge.target.blocking import channel_block
@@ -25,8 +25,8 @@ MOST_WASTE = 4.0
 """Multiply-adds with padding over those without it."""
 
 
-def run(graph: Graph, context: PassContext) -> int:
-    return rewrite(graph, [Rule("split_groups", ("nn.conv2d",), partial(_split, channel_block(context.target)))])
+def run(graph: Graph, options: CompileOptions) -> int:
+    return rewrite(graph, [Rule("split_groups", ("nn.conv2d",), partial(_split, channel_block(options.target)))])
 
 
 def _split(lanes: int, builder: Rewriter, node: Node) -> Value | Declined | None:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.rewrite import Declined, Rewriter, rewrite, rule
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 
 LAYERS = ("nn.lstm", "nn.gru", "nn.rnn")
 
 
-def run(graph: Graph, context: PassContext) -> int:
+def run(graph: Graph, options: CompileOptions) -> int:
     return rewrite(graph, [split_recurrent])
 
 

@@ -15,11 +15,11 @@ from forge import dtypes
 from forge.ir.nodes import Graph, Node
 from forge.ir.op import Precision
 from forge.ir.rewrite import before, on_all_graphs
+from forge.options import CompileOptions
 from forge.passes import to_float16
-from forge.passes.base import PassContext
 
 
-def run(graph: Graph, context: PassContext) -> int:
+def run(graph: Graph, options: CompileOptions) -> int:
     """Returns the number of nodes that compute in bfloat16 now."""
     follow = {Precision.FOLLOWS, Precision.FOLLOWS_IN_RANGE}
     converted = to_float16.convert(graph, to_float16.NarrowType("bfloat16", follow, _fits, _feeds_sensitive))

@@ -19,7 +19,7 @@ from forge.ir.nodes import Graph, Node, Value
 from forge.ir.op import Precision
 from forge.ir.rewrite import on_all_graphs
 from forge.ir.types import TensorType
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 from forge.passes.conversion import Conversion
 
 SCALING = frozenset({"multiply", "divide"})
@@ -44,7 +44,7 @@ class NarrowType:
     wide: Callable[[Node], bool] = lambda node: False
 
 
-def run(graph: Graph, context: PassContext) -> int:
+def run(graph: Graph, options: CompileOptions) -> int:
     """Returns the number of nodes that compute in float16 now."""
     return convert(graph, NarrowType("float16", {Precision.FOLLOWS}, _fits_node))
 

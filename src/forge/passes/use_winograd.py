@@ -15,13 +15,13 @@ from forge.ir.rewrite import Declined, Rewriter, Rule, rewrite
 from forge.kernels.choose import Convolution3x3, winograd_tile
 from forge.ops.packed import pairs
 from forge.ops.packed.winograd import transform_filters
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 from forge.passes.matching import operand
 from forge.target import Target
 
 
-def run(graph: Graph, context: PassContext) -> int:
-    return rewrite(graph, [Rule("use_winograd", ("nn.contrib_conv2d_NCHWc",), partial(_converted, context.target))])
+def run(graph: Graph, options: CompileOptions) -> int:
+    return rewrite(graph, [Rule("use_winograd", ("nn.contrib_conv2d_NCHWc",), partial(_converted, options.target))])
 
 
 def _converted(target: Target, builder: Rewriter, node: Node) -> Value | Declined:

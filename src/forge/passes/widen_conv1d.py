@@ -10,13 +10,13 @@ from __future__ import annotations
 from forge.dims import is_static
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.rewrite import on_all_graphs
-from forge.passes.base import PassContext
+from forge.options import CompileOptions
 from forge.passes.conversion import Relayout
 
 FLOATS = ("float32", "float16", "bfloat16")
 
 
-def run(graph: Graph, context: PassContext) -> int:
+def run(graph: Graph, options: CompileOptions) -> int:
     return on_all_graphs(graph, lambda g: _Rows(g).run())
 
 
