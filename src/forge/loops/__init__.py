@@ -33,6 +33,7 @@ from forge.loops.values import (
     bound_indices,
     ceildiv,
     finished,
+    known,
     local,
     multiply_add,
     next_power_of_two,
@@ -47,7 +48,7 @@ from forge.loops.vectorizer import Vectorizer
 __all__ = [
     "HALF", "LARGEST_NUMBER", "PARALLEL_WORK", "Accumulators", "Loop", "RegisterTile", "Vectorizer", "bind", "bound",
     "bound_indices", "ceildiv", "combine", "each_vector", "element_size", "expression_cost", "finished", "group_loop", "guard",
-    "identity", "local", "memory_dtypes", "memory_sizes", "multiply_add", "nest", "next_power_of_two", "parallel",
+    "identity", "known", "local", "memory_dtypes", "memory_sizes", "multiply_add", "nest", "next_power_of_two", "parallel",
     "parallel_nest", "product", "round_up", "serial", "static", "statement_cost", "supports_masks", "tail_mask", "tree",
     "unravel", "unroll", "unroll_by", "vector_loop",
 ]

@@ -13,7 +13,7 @@ level of expressions:
 
 So there are no flags like has_bias or relu in a kernel. Indices out of the logical shape are never passed without a mask.
 ``Reader.buffer`` is the plain row-major buffer when there is no prologue (else None): kernels that pack, prefetch or form
-their own addresses use it; ``buffer.alignment`` tells what alignment of the base is known.
+their own addresses use it; ``buffer.alignment`` is the known alignment of the base.
 
 Symbolic extents are ordinary expressions (variables of the function's scalars). A family may emit several guarded variants
 inside one function (``If`` on an extent). Vector width, register count, caches and rates come from ``call.target``.
@@ -23,7 +23,7 @@ Parallelism: the outermost loop of the body has kind ``parallel``, or loops with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -90,5 +90,3 @@ def kernel(name: str, complex_numbers: bool = False) -> Callable[[KernelFamily],
 
     return add
 
-
-__all__ = ["COMPLEX_FAMILIES", "FAMILIES", "KernelCall", "KernelFamily", "Reader", "Sequence", "Writer", "kernel"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from forge import dtypes
+from forge.errors import CompileError
 from forge.loops import pairs
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike, Var
@@ -16,6 +17,18 @@ HALF = ("float16", "bfloat16")
 def static(extent: Expr) -> int | None:
     """The value of a constant extent, else None."""
     return int(extent.value) if isinstance(extent, E.Const) else None  # type: ignore[arg-type]
+
+
+def known(extent: Expr, what: str) -> int:
+    """The value of an extent that must be constant.
+
+    Raises:
+        CompileError: it is not.
+    """
+    value = static(extent)
+    if value is None:
+        raise CompileError(f"{what}: got a size known only at run time; expected a constant")
+    return value
 
 
 def product(extents: Iterable[Expr]) -> Expr:
@@ -92,7 +105,7 @@ def local(name: str, dtype: str, size: int, lanes: int = 1) -> Buffer:
 
 
 def finished(value: Expr, dtype: str) -> Expr:
-    """``value`` for a writer of ``dtype``; half precision is rounded only once, behind the epilogue."""
+    """``value`` for a writer of ``dtype``; half precision is rounded only once, after the epilogue."""
     half = dtype in HALF and value.dtype == "float32"
     return E.call("unrounded", value, dtype=dtype) if half else E.cast(value, dtype)
 

@@ -74,7 +74,7 @@ def mergeable(outer: Loop, inner: Loop, accesses: Accesses, algebra: Algebra) ->
 
 @dataclass(frozen=True, eq=False)
 class Collapsed:
-    """Axes after merging; ``substitution`` sets the variables that are gone to 0."""
+    """Axes after merging; ``substitution`` sets the variables that were removed to 0."""
 
     loops: tuple[Loop, ...]
     substitution: dict[Var, Expr]
@@ -91,19 +91,19 @@ def collapse(loops: Sequence[Loop], accesses: Accesses, algebra: Algebra) -> Col
 
     ``for i in I: for j in J: A[i*J + j] = f(B[i*J + j])``  -->  ``for j in I*J: A[j] = f(B[j])``
     """
-    gone: dict[Var, Expr] = {}
+    removed: dict[Var, Expr] = {}
     kept: list[Loop] = []
     for axis in loops:
         if axis.static == 1:
-            gone[axis.var] = E.const(0)
+            removed[axis.var] = E.const(0)
         elif kept and mergeable(kept[-1], axis, accesses, algebra):
             outer = kept.pop()
-            gone[outer.var] = E.const(0)
+            removed[outer.var] = E.const(0)
             kept.append(Loop(axis.var, algebra.expr(algebra.poly(outer.extent * axis.extent))))
             algebra.declare(kept[-1].var, kept[-1].extent)
         else:
             kept.append(axis)
-    return Collapsed(tuple(kept), gone)
+    return Collapsed(tuple(kept), removed)
 
 
 UNIT, INVARIANT, OTHER = "unit", "invariant", "other"

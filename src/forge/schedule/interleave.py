@@ -1,4 +1,4 @@
-"""Stores that step along the vector axis by the extent of a short axis beside it: vectors are interleaved in registers.
+"""Stores that step along the vector axis by the extent of a short axis next to it: vectors are interleaved in registers.
 
 ``for o: for i in 2: A[2 * o + i] = f(o, i)``  -->  ``A[2 * o : 2 * (o + L)] = interleave(f(o : o + L, 0), f(o : o + L, 1))``
 """

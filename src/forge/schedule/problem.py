@@ -64,16 +64,16 @@ def prepare(target: Target, loops: Sequence[Loop], reductions: Sequence[Reductio
     used = set[Var]().union(*(free_variables(r.value) for r in reductions))
     outer = [axis for axis in loops if axis.var in used]
     rest = [axis for axis in loops if axis.var not in used]
-    gone: dict[Var, Expr] = {}
+    removed: dict[Var, Expr] = {}
     everything = analyse([r.value for r in reductions], (body,), algebra)
     groups = []
     for group in (outer, rest, *(r.axes for r in reductions)):
         collapsed = collapse(group, everything, algebra)
-        gone.update(collapsed.substitution)
+        removed.update(collapsed.substitution)
         groups.append(collapsed.loops)
-    if gone:
+    if removed:
         simplify = IndexSimplifier(algebra)
-        rename = Rewriter(lambda x: gone.get(x) if isinstance(x, Var) else None)
+        rename = Rewriter(lambda x: removed.get(x) if isinstance(x, Var) else None)
         body = simplify.stmt(map_expressions(body, rename))
         reductions = [Reduction(r.result, r.kind, simplify.expr(rename(r.value)), r.axes) for r in reductions]
     merged = tuple(Reduction(r.result, r.kind, r.value, list(axes)) for r, axes in zip(reductions, groups[2:]))

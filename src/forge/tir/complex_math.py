@@ -73,7 +73,7 @@ def _ratio(large: Expr, small: Expr) -> Expr:
 
 
 def modulus(z: Pair) -> Expr:
-    """|z| without overflow on the way; infinite where a part is, even beside NaN."""
+    """|z| without overflow on the way; infinite where a part is, even next to NaN."""
     large, small = _ordered(*z)
     ratio = _ratio(large, small)
     size = _choose(small.eq(0.0), large, large * tir.call("sqrt", ratio * ratio + 1.0))

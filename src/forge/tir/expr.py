@@ -52,7 +52,7 @@ INTRINSICS: dict[str, int] = {
     "popcount": 1, "clz": 1,
     # horizontal reductions: vector -> scalar
     "reduce_add": 1, "reduce_mul": 1, "reduce_max": 1, "reduce_min": 1, "reduce_and": 1, "reduce_or": 1,
-    "reinterpret": 1,  # bits of the first argument as the dtype given to Call; with ``lanes`` as so many elements
+    "reinterpret": 1,  # bits of the first argument as the dtype given to Call; with ``lanes`` as that many elements
     "unrounded": 1,  # a float32 that stands for the narrower dtype given to Call: it is rounded where it is stored,
     # subnormal numbers perhaps to 0
     "dot_u8s8": 3,  # (int32 x L accumulator, uint8 x 4L, int8 x 4L) -> int32 x L, exact
@@ -474,7 +474,7 @@ def call(name: str, *args: ExprLike, dtype: str | None = None, lanes: int | None
     """An intrinsic; Python numbers among ``args`` take the dtype of the first expression.
 
     Raises:
-        ValueError: no intrinsic of that name takes so many arguments, or none of them is an expression.
+        ValueError: no intrinsic of that name takes this many arguments, or none of them is an expression.
     """
     count = INTRINSICS.get(name)
     first = next((a for a in args if isinstance(a, Expr)), None)

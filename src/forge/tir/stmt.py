@@ -181,7 +181,7 @@ class AllocateOutput(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timestamp(Stmt):
-    """Stores the processor's cycle counter (int64) at ``address``: how a profile tells the time between kernels."""
+    """Stores the processor's cycle counter (int64) at ``address``: how a profile measures the time between kernels."""
 
     address: Address
 

@@ -180,7 +180,7 @@ class _State:
 
     @property
     def sum_stride(self) -> int:
-        return loops.round_up(_known(self.plan.size, "size of values"), self.plan.out_tile.width)
+        return loops.round_up(loops.known(self.plan.size, "attention: the size of values"), self.plan.out_tile.width)
 
     def allocate(self) -> Stmt:
         kept = [self.query, self.keys, self.values, self.scores, self.factor]
@@ -230,7 +230,8 @@ def _plan(call: KernelCall) -> AttentionPlan:
     lanes, registers, item = call.target.lanes(dtype), call.target.vector_registers, dtypes.itemsize(dtype)
     vectors, tile_rows = tiles.product_tile(loops.static(rows), loops.static(size), lanes, call.target)
     wide = max(v for v in range(1, tiles.MAX_VECTORS + 1) if v == 1 or tiles.fits(tile_rows, v, registers))
-    widest = max(1, _known(query.shape[-1], "depth"), _known(size, "size of values")) * item
+    depth = loops.known(query.shape[-1], "attention: the depth")
+    widest = max(1, depth, loops.known(size, "attention: the size of values")) * item
     known = loops.static(keys)
     cache = min(call.target.l2_cache, 2 * tiles.STACK_LIMIT) // widest
     whole = known is not None and known <= min(WHOLE_KEYS, cache // WHOLE_SHARE)
@@ -247,13 +248,6 @@ def _key_block(keys: int | None, width: int, fitting: int) -> int:
     """Keys of one of several blocks: whole column tiles."""
     most = max(width, min(KEY_BLOCK, fitting) // width * width)
     return most if keys is None else min(most, loops.round_up(tiles.even_blocks(keys, most), width))
-
-
-def _known(extent: Expr, what: str) -> int:
-    found = loops.static(extent)
-    if found is None:
-        raise CompileError(f"attention: {what}; got a size known at run time only; expected a constant")
-    return found
 
 
 def _task(plan: AttentionPlan, batch: Sequence[Expr], number: Expr) -> Stmt:
@@ -407,7 +401,7 @@ def _exponentials(plan: AttentionPlan, state: _State, before: Expr, few_row: Exp
         return E.ramp(base + offset, 1, lanes)
 
     found = E.Var(dtype, 1, "largest")
-    find = _each_vector(count, lanes, lambda offset, slot: highest.step(slot, E.load(state.scores, at(offset))))
+    find = _vector_pass(count, lanes, lambda offset, slot: highest.step(slot, E.load(state.scores, at(offset))))
     largest = highest.total()
     if not plan.whole:
         old = E.load(state.largest, row)
@@ -422,10 +416,10 @@ def _exponentials(plan: AttentionPlan, state: _State, before: Expr, few_row: Exp
 
     return seq(lets, lets_row, highest.start(), find, Let(found, largest),
                Let(shift, E.select(E.compare("eq", found, lowest), E.const(0, dtype), found)),
-               added.start(), _each_vector(count, lanes, exponential), _keep(plan, state, row, found, shift, added.total()))
+               added.start(), _vector_pass(count, lanes, exponential), _keep(plan, state, row, found, shift, added.total()))
 
 
-def _each_vector(count: Expr, lanes: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
+def _vector_pass(count: Expr, lanes: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
     """``body(offset, slot)`` for every vector of a row; neighbours have different slots."""
     vectors = loops.ceildiv(count, lanes)
     known = loops.static(vectors)

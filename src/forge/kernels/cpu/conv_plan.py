@@ -123,7 +123,7 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """What the fastest plan depends on, besides the target."""
+        """What the fastest plan depends on, other than the target."""
         axes = (self.window.height, self.window.width)
         extent, out, kernel = ("x".join(str(getattr(a, name)) for a in axes) for name in ("extent", "out", "kernel"))
         steps = " ".join(f"{a.stride},{a.dilation},{a.before}" for a in axes)
@@ -270,6 +270,6 @@ def _narrow_task(problem: Problem, height: int, width: int, vectors: int, limit:
 
 
 def _partial_groups(problem: Problem, positions: int, vectors: int, limit: int) -> int:
-    """Most groups whose partial sums fit beside the patch."""
+    """Most groups whose partial sums fit next to the patch."""
     size = positions * vectors * problem.lanes * dtypes.itemsize(problem.dtype)
     return tiles.divisors(problem.out_vectors // vectors, max(1, limit // size))[0]

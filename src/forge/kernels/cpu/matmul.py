@@ -105,7 +105,7 @@ class MatmulPlan:
         return E.broadcast(pairs.joined(read(step * 2), read(step * 2 + 1)), lanes)
 
     def mask_of(self, step: Expr, count: Expr, mask: Expr | None) -> Expr | None:
-        """``mask``, which tells where ``step`` is below ``count``, for each k."""
+        """``mask``, which says where ``step`` is below ``count``, for each k."""
         if mask is None or not self.pairs:
             return mask
         return pairs.numbers(step) < count * 2

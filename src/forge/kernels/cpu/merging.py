@@ -5,6 +5,8 @@ test for the end of a run.
 
 from __future__ import annotations
 
+from typing import Final
+
 from forge import dtypes
 from forge.loops import vector_loop
 from forge.target import Target
@@ -12,11 +14,13 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Allocate, If, Let, Stmt, loop, seq, store
 
-BLOCK = 32
-LARGEST = 1 << 14
-"""Longest row, by the scratch on the stack: 16 bytes an element."""
+# Blocks of this many keys are sorted by counting, then merged.
+BLOCK: Final = 32
+# The longest row, limited by the scratch on the stack: 16 bytes per element.
+LARGEST: Final = 1 << 14
 
-LARGEST_SYMBOLIC = 1 << 12
+# The same for rows whose length is known only at run time.
+LARGEST_SYMBOLIC: Final = 1 << 12
 
 
 def has_key(dtype: str) -> bool:
@@ -65,7 +69,7 @@ class Merge:
         return store(self.halves, place, value)
 
     def pad(self, length: Expr, begin: Expr | None = None) -> Stmt:
-        """Keys behind the row, or from ``begin`` on, which come last."""
+        """Keys after the row, or from ``begin`` on, which come last."""
         begin = length if begin is None else begin
         place = E.var("place")
         last = E.const(0x7FFFFFFF << 32) + E.const(1 << 31) + place
@@ -105,7 +109,7 @@ class Merge:
         return E.load(self.halves, place)
 
     def _rank(self, source: Expr, target: Expr) -> Stmt:
-        """Puts every key of a block behind the smaller ones."""
+        """Puts every key of a block after the smaller ones."""
 
         def body(at: Expr, lanes: int, mask: Expr | None) -> Stmt:
             own = E.Var("int64", lanes, "own")

@@ -222,7 +222,7 @@ def _select(target: Target, row: Row, length: Expr, count: Expr) -> Stmt:
 
 
 def _scan(row: Row, length: Expr, count: Expr, position: Expr, one: Stmt, bound: Callable[[], Expr]) -> Stmt:
-    """``one`` for every ``position`` behind the first ``count``; vectors without anything before ``bound()`` are passed over.
+    """``one`` for every ``position`` after the first ``count``; vectors without anything before ``bound()`` are passed over.
 
     A later element that is equal to the bound never comes before it.
     """

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from forge import dtypes
 from forge.errors import CompileError
@@ -23,6 +23,7 @@ from forge.loops import (
     RegisterTile,
     Vectorizer,
     group_loop,
+    known,
     pairs,
     parallel_nest,
     round_up,
@@ -36,13 +37,13 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
 
-INPUT_BYTES = 1 << 18
-"""Stack memory for the products of the input."""
+# The products of the input take at most this many bytes of stack.
+INPUT_BYTES: Final = 1 << 18
 
-SHARED_WORK = 8192
-"""Multiply-adds of vectors in the recurrent products of a step that several threads share where directions and blocks of rows
-leave them idle: each then finds its share of the weights in its own cache, step after step."""
-SHARES = 16
+# Several threads share the recurrent products of a step, which take at least this many multiply-adds of vectors, where
+# directions and blocks of rows leave threads idle: each then finds its share of the weights in its own cache at every step.
+SHARED_WORK: Final = 8192
+SHARES: Final = 16
 
 MAX_STEPS = 16
 MAX_BATCH = 4
@@ -77,12 +78,6 @@ def rnn(call: KernelCall) -> Function:
     return _Layer(call, *build).function()
 
 
-def _static(extent: Expr, what: str) -> int:
-    if not isinstance(extent, E.Const):
-        raise CompileError(f"kernel rnn: {what} is symbolic; expected a number known when the model is compiled")
-    return int(extent.value)  # type: ignore[arg-type]
-
-
 class _Layer:
     """One recurrent layer. ``gates``: rows of weights per hidden unit; ``functions``: activations per direction."""
 
@@ -90,8 +85,8 @@ class _Layer:
         self.call, self.attrs, self.target = call, call.attrs, call.target
         self.gates, self.functions, self.cell = gates, functions, cell
         self.x, self.w, self.r, self.bias, self.lengths, self.h0, self.c0, self.peephole = self._operands()
-        self.directions = _static(self.r.shape[0], "the number of directions")
-        self.hidden = _static(self.r.shape[2], "the hidden size")
+        self.directions = known(self.r.shape[0], "rnn: the number of directions")
+        self.hidden = known(self.r.shape[2], "rnn: the hidden size")
         self.rows = gates * self.hidden
         self.batch_first = bool(getattr(self.attrs, "layout", 0))
         self.steps, self.batch = (self.x.shape[1], self.x.shape[0]) if self.batch_first else (self.x.shape[0], self.x.shape[1])
@@ -297,7 +292,7 @@ def _variable(x: Expr) -> Var:
 
 def _weight_rows(weights: Reader, direction: int, first: int = 0, rows: int | None = None) -> Callable[[Expr, Expr], Expr]:
     """Reads row n (from ``first`` on; the last one again past the end) of one direction's weights."""
-    count = _static(weights.shape[1], "the number of gates") if rows is None else rows
+    count = known(weights.shape[1], "rnn: the number of gates") if rows is None else rows
     return lambda n, k: weights.read((E.const(direction), E.binary("min", n, E.const(count - 1)) + first, k))
 
 

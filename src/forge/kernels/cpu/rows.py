@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from forge import dtypes
 from forge.loops import (
@@ -39,17 +40,18 @@ from forge.tir.rewrite import Rewriter, map_expressions
 from forge.tir.stmt import Allocate, Evaluate, Function, If, Let, Stmt, seq, store
 from forge.tir.visit import stores
 
-SCRATCH_BYTES = 16384
-"""Longest row that is copied to the stack."""
+# A row of at most this many bytes is copied to the stack.
+SCRATCH_BYTES: Final = 16384
 
-ACCUMULATORS = 4
+# Reductions along a row have at most this many independent accumulators.
+ACCUMULATORS: Final = 4
 
-WRITTEN_OUT = 8
-"""Rows of at most this many vectors are written out."""
+# Rows of at most this many vectors are written out.
+WRITTEN_OUT: Final = 8
 
-TOGETHER = 4
-"""Vectors of neighbouring rows that are worked on at once, as one of so many times the lanes: their chains of operations
-overlap, and memory is read in longer pieces."""
+# This many neighbouring rows are processed at once, as one vector of all their lanes: their chains of operations overlap,
+# and memory is read in longer pieces.
+TOGETHER: Final = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +128,8 @@ def row_problem(call: KernelCall, axes: Sequence[int], reads: Callable[[Sequence
     accesses = analyse(values.values(), (write,), algebra)
     outer = collapse([axis for k, axis in enumerate(loops) if k not in axes], accesses, algebra)
     row = collapse([loops[k] for k in axes], accesses, algebra)
-    gone = {**outer.substitution, **row.substitution}
-    rename = Rewriter(lambda x: gone.get(x) if isinstance(x, Var) else None)
+    removed = {**outer.substitution, **row.substitution}
+    rename = Rewriter(lambda x: removed.get(x) if isinstance(x, Var) else None)
     values = {name: simplify.expr(rename(x)) for name, x in values.items()}
     write = simplify.stmt(map_expressions(write, rename))
     loops = list(row.loops) or [Loop(E.var("one"), E.const(1))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from forge import dtypes
 from forge.loops import Loop, group_loop, parallel_nest, supports_masks
@@ -13,8 +14,8 @@ from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
 
 OPERATIONS = {"cumsum": ("add", 0), "cumprod": ("mul", 1)}
 
-ROWS = 4
-"""Rows that run side by side: every step of one waits for the step before."""
+# This many rows run side by side, as every step of a row waits for the step before.
+ROWS: Final = 4
 
 
 @kernel("cumulative", complex_numbers=True)

@@ -11,7 +11,7 @@ from forge.tir.stmt import Allocate, Function, Let, loop, seq, store
 
 
 def _goes_before(element: Expr, value: Expr, right: bool) -> Expr:
-    """Whether ``value`` is inserted behind ``element``; NaN is larger than every number."""
+    """Whether ``value`` is inserted after ``element``; NaN is larger than every number."""
     hit = element <= value if right else element < value
     if not dtypes.is_float(value.dtype):
         return hit
@@ -37,14 +37,14 @@ def searchsorted(call: KernelCall) -> Function:
     value, middle = E.Var(values.dtype, 1, "value"), E.var("middle")
     half, left, count = E.var("half"), E.var("left"), E.var("count")
     safe = E.binary("max", E.binary("min", middle, extent - 1), zero)
-    behind = E.logical_and(_goes_before(ordered.read((*batch, safe)), value, call.attrs.right), count > 0)
+    after = E.logical_and(_goes_before(ordered.read((*batch, safe)), value, call.attrs.right), count > 0)
     step = seq(
         Let(count, E.load(size, zero)),
         Let(left, E.load(low, zero)),
         Let(half, count // 2),
         Let(middle, left + half),
-        store(low, zero, E.select(behind, middle + 1, left)),
-        store(size, zero, E.select(behind, count - half - 1, half)),
+        store(low, zero, E.select(after, middle + 1, left)),
+        store(size, zero, E.select(after, count - half - 1, half)),
     )
     steps = E.const(64) - E.call("clz", extent) if not isinstance(extent, E.Const) else E.const(int(extent.value).bit_length())  # type: ignore[arg-type]
     body = seq(

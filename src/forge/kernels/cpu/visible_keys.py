@@ -52,7 +52,7 @@ class VisibleKeys:
     def count(self, batch: Sequence[Expr], rows: Rows, first: Expr, count: Expr, seen_before: Expr | None) -> tuple[Stmt, Expr]:
         """How many of the keys [first, first + count) must be looked at: whole vectors, or ``count``.
 
-        ``seen_before`` tells whether every row saw a key of an earlier block.
+        ``seen_before``: whether every row saw a key of an earlier block.
         """
         end, known = loops.local("end", "int64", 1), loops.local("known", "int64", 1)
         vectors = loops.ceildiv(count, self.lanes)

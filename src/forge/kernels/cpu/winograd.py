@@ -314,7 +314,7 @@ class _Task:
                    for v in range(self.plan.tile.vectors))
 
     def _weight_place(self, position: Expr, group: Expr, k: Expr, vector: int) -> Expr:
-        """Number of the first element of a vector in the weight's buffer; k may lie behind the position's channels."""
+        """Number of the first element of a vector in the weight's buffer; k may lie after the position's channels."""
         block, lane = self._channel(group, vector)
         buffer = self.window.weight.buffer
         assert buffer is not None

@@ -193,10 +193,11 @@ def non_max_suppression(g: Emitter, op: NonMaxSuppression, boxes: Ref, scores: R
 def fold(g: Emitter, op: Fold, x: Ref) -> Ref:
     attrs = op.attrs
     rank = len(attrs.block_shape)
-    steps, holes, around = (_each(v, n) for v, n in ((attrs.strides, rank), (attrs.dilation, rank), (attrs.padding, 2 * rank)))
+    strides, dilations, pads = _each(attrs.strides, rank), _each(attrs.dilation, rank), _each(attrs.padding, 2 * rank)
     if len(attrs.padding) == rank:
-        around = begins_and_ends(attrs.padding, rank)  # type: ignore[assignment]
-    return g.op("Col2Im", x, g.dims(attrs.image_shape), g.ints(attrs.block_shape), strides=steps, dilations=holes, pads=around)
+        pads = begins_and_ends(attrs.padding, rank)  # type: ignore[assignment]
+    shapes = g.dims(attrs.image_shape), g.ints(attrs.block_shape)
+    return g.op("Col2Im", x, *shapes, strides=strides, dilations=dilations, pads=pads)
 
 
 def _each(values: tuple[int, ...], count: int) -> list[int]:

@@ -120,11 +120,11 @@ def column_to_image(
     rank = image_shape.shape[0]
     if not isinstance(rank, int):
         raise g.unsupported("the number of sizes in image_shape is known only at run time; expected a constant")
-    steps, holes, around = strides or (1,) * rank, dilations or (1,) * rank, pads or (0,) * (2 * rank)
+    strides, dilations, pads = strides or (1,) * rank, dilations or (1,) * rank, pads or (0,) * (2 * rank)
     image, block = g.dims(image_shape), g.ints(block_shape)
     if image is None or block is None:
-        return windows.fold(g, x, image_shape, block_shape, strides=steps, padding=around, dilations=holes)
-    return g.call("nn.fold", x, image_shape=image, block_shape=block, strides=steps, padding=around, dilation=holes)
+        return windows.fold(g, x, image_shape, block_shape, strides=strides, padding=pads, dilations=dilations)
+    return g.call("nn.fold", x, image_shape=image, block_shape=block, strides=strides, padding=pads, dilation=dilations)
 
 
 @converts("Det", since=11)
