@@ -16,6 +16,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from forge.errors import OpAttributeInvalid
@@ -127,7 +128,8 @@ def _record(function: ConverterFunction, parameter: inspect.Parameter) -> type |
     return kind if parameter.default is REQUIRED and isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
 
 
-def fields_of(record: type) -> dict[str, Any]:
+@cache
+def fields_of(record: type) -> Mapping[str, Any]:
     """Attributes of a record with their defaults."""
     return {f.name: REQUIRED if f.default is dataclasses.MISSING else f.default for f in dataclasses.fields(record)}
 
