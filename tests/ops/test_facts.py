@@ -40,15 +40,15 @@ HOMONYMS = {
 HEADS = {
     "canonicalize": "add broadcast_to cast concatenate copy divide layout_transform maximum minimum multiply nn.dropout nn.pad "
                     "power repeat reshape strided_slice subtract take tile",
-    "choose_layouts": "nn.conv2d nn.conv2d_transpose",
     "fold_batch_norm": "add nn.batch_norm nn.bias_add",
     "fold_scale": "add divide multiply subtract",
     "fold_sequences": "concat_from_sequence concatenate copy optional optional_get_element optional_has_element sequence_at "
                       "sequence_construct sequence_empty sequence_erase sequence_insert sequence_length split_to_sequence stack",
     "fuse_attention": "add any cast divide greater multiply nn.matmul nn.softmax reshape tanh transpose where",
     "fuse_patterns": "add clip divide erf exp max mean multiply nn.gelu nn.global_avg_pool2d nn.global_max_pool2d "
-                     "nn.hard_sigmoid nn.layer_norm nn.matmul nn.rms_norm nn.softplus power "
+                     "nn.hard_sigmoid nn.hardswish nn.layer_norm nn.matmul nn.mish nn.rms_norm nn.silu nn.softplus power "
                      "reciprocal rsqrt sigmoid sqrt subtract sum tanh",
+    "matching": "add divide multiply power",
     "pack_weights": "nn.dense",
     "product_rules": "nn.batch_matmul nn.conv1d nn.conv2d nn.conv3d nn.dense nn.matmul",
     "split_groups": "nn.conv2d",

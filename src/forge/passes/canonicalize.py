@@ -15,7 +15,7 @@ from forge.ir.rewrite import Rewriter, rewrite, rule
 from forge.ops.index.gather import in_bounds
 from forge.options import CompileOptions
 from forge.passes import product_rules, view_rules
-from forge.passes.matching import operand
+from forge.passes.matching import has_only_data, operand
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
@@ -91,8 +91,7 @@ def single_operand(builder: Rewriter, node: Node) -> Value | None:
 def whole_slice(builder: Rewriter, node: Node) -> Value | None:
     """A slice with steps of 1 that keeps the shape == x"""
     strides = node.attributes.get("strides")
-    has_operands = any(v is not None for v in node.operands[1:])
-    if has_operands or (strides is not None and any(s != 1 for s in strides)):
+    if not has_only_data(node) or (strides is not None and any(s != 1 for s in strides)):
         return None
     return _if_same_type(node)
 

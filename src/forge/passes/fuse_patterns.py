@@ -18,6 +18,7 @@ from forge.ir.rewrite import Declined, Rewriter, rewrite, rule
 from forge.options import CompileOptions
 from forge.passes.matching import (
     factors,
+    has_only_data,
     is_close,
     made_by,
     operand,
@@ -126,7 +127,7 @@ def norm_with_scale(builder: Rewriter, node: Node) -> Value | Declined | None:
     """layer_norm(x) * gamma == layer_norm(x, gamma), and the same for rms_norm"""
     for position in (0, 1):
         norm = made_by(node.operands[position], "nn.layer_norm", "nn.rms_norm")
-        if norm is None or any(v is not None for v in norm.operands[1:]):
+        if norm is None or not has_only_data(norm):
             continue
         if norm.attributes.get("scale", True):
             return _with_parameter(builder, node, norm, operand(norm), operand(node, 1 - position))
@@ -181,7 +182,7 @@ def softmax(builder: Rewriter, node: Node) -> Value | Declined | None:
 def spatial_mean(builder: Rewriter, node: Node) -> Value | Declined | None:
     """mean(x[N, C, H, W], axis=(2, 3)) == global_avg_pool2d(x), and the same for max"""
     data = operand(node)
-    if data.rank != 4 or any(v is not None for v in node.operands[1:]) or not dtypes.is_float(data.dtype):
+    if data.rank != 4 or not has_only_data(node) or not dtypes.is_float(data.dtype):
         return None
     if reduced_axes(node) != (2, 3):
         return Declined("not over height and width")
@@ -272,7 +273,7 @@ def hardswish(builder: Rewriter, node: Node) -> Value | Declined | None:
     number, parts = factors(node.result)
     for x, gate in (parts, parts[::-1]) if len(parts) == 2 else ():
         clip = made_by(gate, "clip")
-        if clip is None or any(v is not None for v in clip.operands[1:]):
+        if clip is None or not has_only_data(clip):
             continue
         if (clip.attributes["a_min"], clip.attributes["a_max"]) != (0, 6):
             continue

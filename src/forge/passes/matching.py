@@ -27,6 +27,11 @@ def operand(node: Node, position: int = 0) -> Value:
     return value
 
 
+def has_only_data(node: Node) -> bool:
+    """Whether no operand takes the place of an attribute: axes, sizes or bounds that are known at run time only."""
+    return all(v is None for v in node.operands[1:])
+
+
 def scalar(value: Value | None) -> float | None:
     """The number that a constant of one element holds: the shortest decimal one that its dtype rounds to it."""
     array = None if value is None else value.constant
@@ -88,7 +93,7 @@ def squared(value: Value | None) -> Value | None:
 def reduced(value: Value | None, op: str) -> tuple[Value, tuple[int, ...]] | None:
     """(x, axes) of a reduction that keeps its axes with extent 1."""
     node = made_by(value, op)
-    if node is None or not node.attributes["keepdims"] or any(v is not None for v in node.operands[1:]):
+    if node is None or not node.attributes["keepdims"] or not has_only_data(node):
         return None
     return operand(node), reduced_axes(node)
 

@@ -17,6 +17,7 @@ from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.rewrite import before, replace
 from forge.ir.types import TensorType
 from forge.passes import partition
+from forge.passes.matching import has_only_data, operand
 
 BACKEND = "tensorrt"
 MULTIPLY_ACCUMULATE = frozenset({
@@ -84,20 +85,9 @@ def _constant(node: Node, position: int) -> bool:
     return value is None or value.constant is not None
 
 
-def _operand(node: Node) -> Value:
-    value = node.operands[0]
-    assert value is not None
-    return value
-
-
-def _only_data(node: Node) -> bool:
-    """No operand in the place of an attribute: axes, sizes or shapes that are known at run time only."""
-    return all(v is None for v in node.operands[1:])
-
-
 def _axes(node: Node, name: str = "axis") -> list[int]:
     axis = node.attributes[name]
-    rank = _operand(node).rank
+    rank = operand(node).rank
     return [a % rank for a in ((axis,) if isinstance(axis, int) else axis or ())] if rank else []
 
 
@@ -114,14 +104,14 @@ def _adds_scalar(node: Node) -> bool:
 
 
 def _convolution(node: Node) -> bool:
-    attributes, spatial = node.attributes, _operand(node).rank - 2
+    attributes, spatial = node.attributes, operand(node).rank - 2
     weights = {"nn.conv1d": "OIW", "nn.conv2d": "OIHW", "nn.conv3d": "OIDHW"}
     return (_constant(node, 1) and attributes["data_layout"] == _PLANAR.get(spatial) and attributes["out_layout"] in (
         "", attributes["data_layout"]) and attributes["kernel_layout"] == weights[node.op])
 
 
 def _transposed(node: Node) -> bool:
-    attributes, spatial = node.attributes, _operand(node).rank - 2
+    attributes, spatial = node.attributes, operand(node).rank - 2
     plain = all(d == 1 for d in attributes["dilation"]) and (spatial == 2 or not any(attributes["output_padding"]))
     layouts = {"nn.conv2d_transpose": "IOHW", "nn.conv3d_transpose": "IODHW"}
     return (plain and _constant(node, 1) and attributes["data_layout"] == _PLANAR.get(spatial)
@@ -129,7 +119,7 @@ def _transposed(node: Node) -> bool:
 
 
 def _dense(node: Node) -> bool:
-    return _constant(node, 1) and 2 <= _operand(node).rank <= 4
+    return _constant(node, 1) and 2 <= operand(node).rank <= 4
 
 
 def _product(node: Node) -> bool:
@@ -138,11 +128,11 @@ def _product(node: Node) -> bool:
 
 
 def _bias(node: Node) -> bool:
-    return _constant(node, 1) and 2 <= _operand(node).rank <= 4
+    return _constant(node, 1) and 2 <= operand(node).rank <= 4
 
 
 def _normalised(node: Node) -> bool:
-    return all(_constant(node, k) for k in range(1, len(node.operands))) and _operand(node).rank <= 5
+    return all(_constant(node, k) for k in range(1, len(node.operands))) and operand(node).rank <= 5
 
 
 def _batch_norm(node: Node) -> bool:
@@ -151,7 +141,7 @@ def _batch_norm(node: Node) -> bool:
 
 def _not_batch(node: Node) -> bool:
     axes = _axes(node)
-    return _only_data(node) and bool(axes) and 0 not in axes
+    return has_only_data(node) and bool(axes) and 0 not in axes
 
 
 def _reduction(node: Node) -> bool:
@@ -163,7 +153,7 @@ def _concatenation(node: Node) -> bool:
 
 
 def _pool(node: Node) -> bool:
-    attributes, spatial = node.attributes, _operand(node).rank - 2
+    attributes, spatial = node.attributes, operand(node).rank - 2
     padding = attributes["padding"]
     uneven = len(padding) == 2 * spatial and padding[:spatial] != padding[spatial:]
     average = node.op.startswith("nn.avg") and attributes["count_include_pad"] and uneven
@@ -186,28 +176,28 @@ def _pad(node: Node) -> bool:
     zero = value is None or value.constant is not None and not np.any(value.constant)
     width = attributes["pad_width"]
     still = width is not None and all(w == 0 for pair in width[:2] for w in (pair if isinstance(pair, tuple) else (pair,)))
-    return attributes["pad_mode"] == "constant" and zero and still and _operand(node).rank in (4, 5) and (
+    return attributes["pad_mode"] == "constant" and zero and still and operand(node).rank in (4, 5) and (
         len(node.operands) < 3 or node.operands[2] is None)
 
 
 def _shape_kept(node: Node) -> bool:
     """A reshape that leaves the batch alone."""
-    return _only_data(node) and _operand(node).rank > 0 and _operand(node).shape[0] == node.result.shape[0]
+    return has_only_data(node) and operand(node).rank > 0 and operand(node).shape[0] == node.result.shape[0]
 
 
 def _squeeze(node: Node) -> bool:
-    return _only_data(node) and node.attributes["axis"] is not None and 0 not in _axes(node)
+    return has_only_data(node) and node.attributes["axis"] is not None and 0 not in _axes(node)
 
 
 def _expand(node: Node) -> bool:
     axis, rank = node.attributes["axis"], node.result.rank
     axes = (axis,) if isinstance(axis, int) else axis or (0,)
-    return _only_data(node) and all(a % rank != 0 for a in axes)
+    return has_only_data(node) and all(a % rank != 0 for a in axes)
 
 
 def _transpose(node: Node) -> bool:
     axes = node.attributes["axes"]
-    return axes is not None and axes[0] % _operand(node).rank == 0
+    return axes is not None and axes[0] % operand(node).rank == 0
 
 
 def _layout(node: Node) -> bool:
@@ -218,7 +208,7 @@ def _layout(node: Node) -> bool:
 def _slice(node: Node) -> bool:
     """Forward, and nothing of the batch."""
     strides = node.attributes["strides"] or (1,)
-    return _only_data(node) and all(s > 0 for s in strides) and _operand(node).shape[0] == node.result.shape[0]
+    return has_only_data(node) and all(s > 0 for s in strides) and operand(node).shape[0] == node.result.shape[0]
 
 
 _CHECKS: Mapping[str, Callable[[Node], bool]] = MappingProxyType({
@@ -235,7 +225,7 @@ _CHECKS: Mapping[str, Callable[[Node], bool]] = MappingProxyType({
     "nn.dense": _dense, "nn.bias_add": _bias, "nn.layer_norm": _normalised, "nn.batch_norm": _batch_norm,
     "nn.softmax": _not_batch, "split": _not_batch, "concatenate": _concatenation, "nn.pad": _pad, "reshape": _shape_kept,
     "squeeze": _squeeze, "expand_dims": _expand, "transpose": _transpose, "layout_transform": _layout, "strided_slice": _slice,
-    "clip": _only_data,
+    "clip": has_only_data,
 })
 """By operator, what is asked of its options besides types and shapes."""
 

@@ -14,7 +14,7 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Node, Value
 from forge.ir.op import OpDef
 from forge.ir.rewrite import Rewriter, new_symbols, rule
-from forge.passes.matching import made_by, operand
+from forge.passes.matching import has_only_data, made_by, operand
 
 
 @rule("reshape")
@@ -34,8 +34,7 @@ def view_as_reshape(builder: Rewriter, node: Node) -> Value | None:
 
 def is_plain_view(node: Node) -> bool:
     """Whether the result's shape follows from the operand's type and the attributes alone."""
-    absent = all(v is None for v in node.operands[1:])
-    return absent and not new_symbols(node)
+    return has_only_data(node) and not new_symbols(node)
 
 
 def reshaped(builder: Builder, node: Node, data: Value, shape: Sequence[Dim] | None = None) -> Value:
@@ -149,7 +148,7 @@ def split_as_slices(builder: Rewriter, node: Node) -> Sequence[Value] | None:
     """split(x) == its slices"""
     axis = node.attributes["axis"] % operand(node).rank
     extents = [v.shape[axis] for v in node.results]
-    if any(v is not None for v in node.operands[1:]) or not dims.is_static(*extents):
+    if not has_only_data(node) or not dims.is_static(*extents):
         return None
     parts: list[Value] = []
     first = 0
@@ -248,7 +247,7 @@ def view_of_slice(builder: Rewriter, node: Node) -> Value | None:
 def _single_slice(node: Node) -> tuple[int, int, int] | None:
     """(axis, begin, end) of a slice with steps of 1 along one axis of a known extent; the bounds lie in it."""
     attributes, data = node.attributes, operand(node)
-    if any(v is not None for v in node.operands[1:]) or attributes["slice_mode"] != "end" or len(attributes["begin"] or ()) != 1:
+    if not has_only_data(node) or attributes["slice_mode"] != "end" or len(attributes["begin"] or ()) != 1:
         return None
     axis = (attributes["axes"] or (0,))[0] % data.rank
     begin, end = attributes["begin"][0], attributes["end"][0]
