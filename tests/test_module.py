@@ -359,6 +359,19 @@ def test_rules_through_the_module() -> None:
     assert ir.rewrite(rule) == 1 and "nn.relu" not in ir.operators
 
 
+def test_explanation_of_a_node() -> None:
+    ir = example()
+    told = ir.explain("nn.conv2d")
+    assert "made by" in told.splitlines()[0] and "use_winograd" not in told.splitlines()[0]
+    ir.rewrite(Rule("relu to tanh", call("nn.relu", anything("x")), lambda b, v: b.call("tanh", v["x"])))
+    assert ir.explain("tanh").splitlines()[0].endswith("made by relu to tanh")
+    flat = ir.main.find("nn.batch_flatten")
+    assert "canonicalize: view_as_reshape: replaced it by reshape" in ir.explain(flat)
+    assert ir.explain(flat.result) == ir.explain(flat)
+    with pytest.raises(InvalidGraphError, match="expected a node of main"):
+        ir.explain(ir.main.inputs[0])
+
+
 def test_extract_and_graft() -> None:
     ir, whole = example(), example()
     image = np.random.default_rng(0).random((2, 3, 8, 8), np.float32)

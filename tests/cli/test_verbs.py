@@ -364,6 +364,13 @@ def test_dump_all_writes_every_stage(here: Path, capsys: pytest.CaptureFixture[s
     assert text["link"].startswith("modelLibrary.so: ")
 
 
+def test_explain_prints_rules_and_reasons(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("compile", "model.onnx", "--explain", "--stop-after", "merge") == 0
+    fired, declined = capsys.readouterr().out.split("rules that declined")
+    assert fired.startswith("rules that rewrote nodes") and "pack_weights" in fired and declined.lstrip().startswith("stage")
+    assert run("compile", "model.onnx", "--explain", "--json") != 0
+
+
 def test_stop_after_prints_text(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("compile", "model.onnx", "--stop-after", "fold_batch_norm") == 0
     text = capsys.readouterr().out

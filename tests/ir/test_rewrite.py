@@ -16,11 +16,12 @@ from forge.ir import Builder, Graph, Module, TensorType, Value
 from forge.ir.edit import Editor, edit
 from forge.ir.extract import extract
 from forge.ir.interp import run_graph, run_module
+from forge.ir.journal import recorded
 from forge.ir.nodes import Node
 from forge.ir.op import OpDef, Trait
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_module
-from forge.ir.rewrite import Pattern, Rule, anything, apply, call, constant
+from forge.ir.rewrite import Declined, Pattern, Rule, RuleBuilder, anything, apply, call, constant, rewrite, rule
 from forge.ir.types import Type
 from forge.ir.verifier import verify, verify_graph
 from tests.ir.random_modules import inputs_for, modules, same
@@ -424,6 +425,47 @@ def test_a_wrong_rule_changes_nothing(rule: Rule, message: str) -> None:
     with pytest.raises(InvalidGraphError, match=message):
         apply(graph, [DOUBLE_NEGATIVE, rule])
     assert state(graph) == before
+
+
+def test_nodes_carry_the_rules_that_led_to_them_and_a_journal_the_reasons() -> None:
+    graph = graph_of("%a = add(%x, 1f); %b = multiply(%a, %a); negative(%b)")
+    grow = Rule("grow", ("power",), lambda b, node: b.call("exp", node.operands[0]))
+    with recorded() as kept:
+        assert apply(graph, [ADD_ZERO, SQUARE, grow]) == 2
+    assert graph.copy().find("exp").origin == ("square", "grow") and graph.find("add").origin == ()
+    assert "square" not in print_module(Module(graph))
+    assert [(rule, count) for _, rule, count, _ in kept.fired()] == [("square", 1), ("grow", 1)]
+    assert [(a.rule, a.node.op, a.reason) for a in kept.declined()] == [("add_zero", "add", "the constant is not 0")]
+
+
+def test_what_a_rule_built_and_did_not_use_goes() -> None:
+    graph = graph_of("add(%x, %y)")
+
+    @rule("add")
+    def hesitant(builder: RuleBuilder, node: Node) -> Declined:
+        builder.call("abs", builder.call("negative", node.operands[0]))
+        return Declined("not now")
+
+    assert rewrite(graph, [hesitant]) == 0 and text(graph) == ["add(%x, %y)"]
+
+
+def test_an_output_that_would_lose_its_name_stays() -> None:
+    graph = graph_of("%out = copy(%x); %out")
+    with recorded() as kept:
+        assert rewrite(graph, [Rule("identity", ("copy",), lambda b, node: node.operands[0])]) == 0
+    assert [a.reason for a in kept.declined()] == ["an output of the graph would lose its name"]
+
+
+def test_verification_names_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORGE_VERIFY", "1")
+
+    def break_it(builder: RuleBuilder, node: Node) -> Value:
+        graph.inputs[1].name = graph.inputs[0].name
+        return builder.call("subtract", *node.operands)
+
+    graph = graph_of("add(%x, %y)")
+    with pytest.raises(InvalidGraphError, match="rewrite broken"):
+        rewrite(graph, [Rule("broken", ("add",), break_it)])
 
 
 def root(lines: str) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from forge.ir.journal import recorded
 from forge.passes import decompose, fuse_patterns
 from tests.passes.checks import check, parse, text_of, weights
 
@@ -57,23 +58,32 @@ def test_recognised(before: str, after: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "reasons"),
     [
-        f"{CENTRED} %2 = power(%1, 2f); %3 = mean(%2, axis=[1], keepdims=True); {DIVIDED}",
-        f"{CENTRED} %2 = power(%x, 2f); %3 = mean(%2, axis=[2], keepdims=True); {DIVIDED}",
-        f"{ROOT_SQUARES} %3 = sqrt(%2); divide(%0, %3)",
-        f"{SHIFTED} %3 = sum(%2, axis=[2], keepdims=True); divide(%2, %3)",
-        "%0 = divide(%x, 1.5f); %1 = erf(%0); %2 = add(%1, 1f); %3 = multiply(%x, %2); multiply(%3, 0.5f)",
-        "%0 = divide(%x, 1.4142135f); %1 = erf(%0); %2 = add(%1, 1f); %3 = multiply(%x, %2); multiply(%3, 0.25f)",
-        "%0 = exp(%x); %1 = sigmoid(%0); multiply(%1, %x)",
-        "%0 = nn.hard_sigmoid(%x, alpha=0.2, beta=0.5); multiply(%x, %0)",
-        "%0 = nn.layer_norm(%x); multiply(%0, meta[relay.Constant][0])",
-        "nn.matmul(%x, meta[relay.Constant][1], transpose_a=True)",
+        (f"{CENTRED} %2 = power(%1, 2f); %3 = mean(%2, axis=[1], keepdims=True); {DIVIDED}",
+         {"mean and variance are over different axes", "the mean is not over the last axes"}),
+        (f"{CENTRED} %2 = power(%x, 2f); %3 = mean(%2, axis=[2], keepdims=True); {DIVIDED}",
+         {"the variance is not that of the difference", "the mean is of the squares of another value"}),
+        (f"{ROOT_SQUARES} %3 = sqrt(%2); divide(%0, %3)", {"the mean is of the squares of another value"}),
+        (f"{SHIFTED} %3 = sum(%2, axis=[2], keepdims=True); divide(%2, %3)",
+         {"what is subtracted is not the maximum over the axis of the sum"}),
+        ("%0 = divide(%x, 1.5f); %1 = erf(%0); %2 = add(%1, 1f); %3 = multiply(%x, %2); multiply(%3, 0.5f)",
+         {"the argument of erf is not that of gelu", "the factor is 1; expected 0.5"}),
+        ("%0 = divide(%x, 1.4142135f); %1 = erf(%0); %2 = add(%1, 1f); %3 = multiply(%x, %2); multiply(%3, 0.25f)",
+         {"the factor is 0.25; expected 0.5", "the factor is 1; expected 0.5"}),
+        ("%0 = exp(%x); %1 = sigmoid(%0); multiply(%1, %x)", {"sigmoid is of another value"}),
+        ("%0 = nn.hard_sigmoid(%x, alpha=0.2, beta=0.5); multiply(%x, %0)",
+         {"alpha and beta of nn.hard_sigmoid are not 1/6 and 1/2"}),
+        ("%0 = nn.layer_norm(%x); multiply(%0, meta[relay.Constant][0])",
+         {"the parameter has more axes than are normalised"}),
+        ("nn.matmul(%x, meta[relay.Constant][1], transpose_a=True)", {"the first operand is transposed"}),
     ],
 )
-def test_near_misses_stay(text: str) -> None:
+def test_near_misses_stay_and_say_why(text: str, reasons: set[str]) -> None:
     graph = parse(f"def @main({X}) {{ {text} }}", [weights(3, 8), weights(3, 5)])
-    assert check(fuse_patterns.run, graph, symbols={"n": 2}) == 0
+    with recorded() as kept:
+        assert check(fuse_patterns.run, graph, symbols={"n": 2}) == 0
+    assert {attempt.reason for attempt in kept.declined()} == reasons
 
 
 def test_layer_norm_over_two_axes() -> None:

@@ -14,6 +14,8 @@ from forge.cli.records import takes_records
 from forge.driver import GRAPH_STAGES, STAGES, Compilation, CompiledModel, Stage, artifact, compile_module, run_stages
 from forge.driver.pipeline import stage_of
 from forge.driver.replacement import KEY_NAME, LIBRARY_NAME
+from forge.errors import OptionError
+from forge.ir import journal
 from forge.options import CompileOptions, OutputOptions
 
 EXAMPLES = (
@@ -34,27 +36,45 @@ def compile_(
     encrypt: Annotated[bool, typer.Option("--encrypt", help="Encrypt; the password is FORGE_PASSWORD or asked for.")] = False,
     dump: Annotated[str | None, typer.Option(help="Text of what this stage makes, or 'all', to OUTPUT.stages/.")] = None,
     stop_after: Annotated[str | None, typer.Option(help="Print what this stage makes and stop.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Print which rules rewrote nodes, and why others did not.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Compiles a model into one self-contained native library."""
+    if explain and as_json:
+        raise OptionError("--explain: got --json too; expected one of them")
     last = None if stop_after is None else stage_of(stop_after, "--stop-after")
     dumper = None if dump is None else _Dumper(output.path, dump)
+    observer = dumper or ((lambda stage, compilation: None) if explain else None)  # keeps the cache out
     if encrypt:
         output = dataclasses.replace(output, encrypt_password=source.password(True))
     if last in (None, STAGES[-1]):
         artifact.check(output)
     began = time.perf_counter()
-    with source.progress(quiet=as_json) as report:
+    with source.progress(quiet=as_json) as report, journal.recorded() as kept:
         module = source.load_model(model, shape, report)
+        kept.clear()
         if last is not None:
             compilation = Compilation(module.mod, options, output=output, progress=report)
-            run_stages(compilation, stop_after=last.name, observer=dumper)
+            run_stages(compilation, stop_after=last.name, observer=observer)
         else:
-            compiled = compile_module(module.mod, options, output=output, observer=dumper, progress=report)
+            compiled = compile_module(module.mod, options, output=output, observer=observer, progress=report)
+    if explain:
+        _explain(kept)
     if last is not None:
         typer.echo(last.text(compilation), nl=False)
     else:
         _report(output.path, compiled, time.perf_counter() - began, encrypt, as_json)
+
+
+def _explain(kept: journal.Journal) -> None:
+    shown = source.table("rules that rewrote nodes", "stage", "rule", "times", "nodes", right=("times",))
+    for stage, rule, count, labels in kept.fired():
+        shown.add_row(stage, rule, str(count), ", ".join(labels))
+    source.show(shown)
+    shown = source.table("rules that declined", "stage", "rule", "node", "reason")
+    for attempt in kept.declined():
+        shown.add_row(attempt.stage, attempt.rule, attempt.label, attempt.reason)
+    source.show(shown)
 
 
 def _report(final: Path, compiled: CompiledModel, seconds: float, encrypted: bool, as_json: bool) -> None:

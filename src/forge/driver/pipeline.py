@@ -18,6 +18,7 @@ from forge.driver.compilation import Compilation
 from forge.driver.compiled import CompiledModel, weights_blob
 from forge.driver.texts import groups_text, plan_text
 from forge.errors import OptionError
+from forge.ir import journal
 from forge.ir.nodes import Module
 from forge.ir.printer import print_module
 from forge.lowering.program import Lowering
@@ -82,7 +83,7 @@ Observer = Callable[[Stage, Compilation], None]
 def _pass(
     name: str, level: int, run: GraphPass, purpose: str, enabled: Callable[[CompileOptions], bool] = lambda options: True
 ) -> Stage:
-    return Stage(name, level, lambda c: run(c.graph, c.options), purpose, enabled)
+    return Stage(name, level, lambda c: journal.staged(name, lambda: run(c.graph, c.options)), purpose, enabled)
 
 
 def _group(c: Compilation, fuse: bool) -> None:

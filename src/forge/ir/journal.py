@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -39,8 +39,40 @@ class Journal:
         self.attempts: dict[Attempt, None] = {}
         self.changes: dict[str, int] = {}  # by stage
 
+    def fired(self) -> list[tuple[str, str, int, list[str]]]:
+        """(stage, rule, how often it replaced a node, labels of these), and stages without rules that have changed the graph."""
+        rows: dict[tuple[str, str], list[str]] = {}
+        for attempt in self.attempts:
+            if not attempt.reason:
+                rows.setdefault((attempt.stage, attempt.rule), []).append(attempt.label)
+        found = [(stage, rule, len(labels), labels) for (stage, rule), labels in rows.items()]
+        ruled = {stage for stage, _ in rows}
+        return found + [(stage, "", count, []) for stage, count in self.changes.items() if count and stage not in ruled]
+
+    def declined(self) -> list[Attempt]:
+        """Attempts at nodes that their stage left in the graph."""
+        return [attempt for attempt in self.attempts if attempt.reason]
+
+    def clear(self) -> None:
+        """Forgets all that was noted."""
+        self.attempts.clear()
+        self.changes.clear()
+
     def note(self, rule: str, node: Node, label: str, made: Sequence[Node], reason: str) -> None:
         self.attempts[Attempt(self.stage, rule, node, label, tuple(made), reason)] = None
+
+
+def staged(stage: str, run: Callable[[], int]) -> int:
+    """``run``, noted as ``stage``; what was declined for nodes that go in it is forgotten."""
+    kept = current()
+    if kept is None:
+        return run()
+    kept.stage = stage
+    count = kept.changes[stage] = run()
+    gone = [a for a in kept.attempts if a.stage == stage and a.reason and a.node.graph is None]
+    for attempt in gone:
+        del kept.attempts[attempt]
+    return count
 
 
 def current() -> Journal | None:

@@ -34,7 +34,7 @@ REPLACEMENTS_PER_NODE = 64
 """A graph may see so many for each node that it has, and for as many as this more."""
 
 
-class Rewriter(Builder):
+class RuleBuilder(Builder):
     """Inserts before the node that a rule looks at, and knows what it has inserted."""
 
     def __init__(self, graph: Graph) -> None:
@@ -148,7 +148,7 @@ class Rule:
 
     name: str
     pattern: Pattern | tuple[Head, ...]
-    rewrite: Callable[[Rewriter, Any], Outcome]
+    rewrite: Callable[[RuleBuilder, Any], Outcome]
     check: Callable[[dict[str, Value]], str | None] = lambda values: None
 
     def is_for(self, op: OpDef[Any]) -> bool:
@@ -157,7 +157,7 @@ class Rule:
             return self.pattern.op in (None, op.name)
         return not self.pattern or any(op.name == head if isinstance(head, str) else head(op) for head in self.pattern)
 
-    def attempt(self, builder: Rewriter, node: Node) -> Outcome:
+    def attempt(self, builder: RuleBuilder, node: Node) -> Outcome:
         """What the rule does with ``node``, of an operator that it is for."""
         if not isinstance(self.pattern, Pattern):
             return self.rewrite(builder, node)
@@ -168,7 +168,7 @@ class Rule:
         return self.rewrite(builder, values)
 
 
-def rule(*heads: Head) -> Callable[[Callable[[Rewriter, Node], Outcome]], Rule]:
+def rule(*heads: Head) -> Callable[[Callable[[RuleBuilder, Node], Outcome]], Rule]:
     """Makes a function of a node a rule of its name for these operators, given by name or predicate; for all if none is given."""
     return lambda function: Rule(function.__name__, heads, function)
 
@@ -203,7 +203,7 @@ class _Driver:
 
     def __init__(self, graph: Graph, rules: tuple[Rule, ...]) -> None:
         self.graph = graph
-        self.builder = Rewriter(graph)
+        self.builder = RuleBuilder(graph)
         self.rules = rules
         self.by_operator: dict[OpDef[Any], tuple[Rule, ...]] = {}
         self.limit = REPLACEMENTS_PER_NODE * (len(graph.nodes) + REPLACEMENTS_PER_NODE)

@@ -11,7 +11,7 @@ import numpy as np
 
 from forge.dims import Dim
 from forge.errors import InvalidGraphError
-from forge.ir import hashing
+from forge.ir import hashing, journal
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
@@ -19,6 +19,9 @@ from forge.passes import partition, partition_for_tensorrt
 
 if TYPE_CHECKING:
     from forge.view import Plot
+
+MARK = "explained"
+"""The last origin of the copy of a node whose way through a compilation is asked for."""
 
 
 class Queries:
@@ -44,6 +47,32 @@ class Queries:
         """The module, after verifying it: nodes and values can be changed directly."""
         verify(self._module)
         return self._module
+
+    def explain(self, node: Node | Value | str) -> str:
+        """Which rules led to a node of ``main``, and what the rules of a compilation do with it: replace it, or why not.
+
+        Args:
+            node: it, its result, or a name (see `Graph.find`).
+
+        Raises:
+            InvalidGraphError: it is not in ``main``, or the module breaks a rule of the IR.
+        """
+        from forge.driver import check_options, optimized_graph
+
+        found = self.main.find(node) if isinstance(node, str) else node.producer if isinstance(node, Value) else node
+        nodes = [*self._verified().main.nodes]
+        if found is None or found not in nodes:
+            raise InvalidGraphError(f"explain: got {node!r}; expected a node of main, its result or a name")
+        marked = self._module.copy()
+        inner = marked.main.nodes[nodes.index(found)]
+        inner.origin = (*inner.origin, MARK)
+        with journal.recorded() as kept:
+            optimized_graph(marked, check_options())
+        lines = [f"{found.label}: made by {', '.join(found.origin) or 'no rule'}"]
+        for attempt in (a for a in kept.attempts if a.node.origin[-1:] == (MARK,)):
+            made = ", ".join(n.op for n in attempt.made) or "other values"
+            lines.append(f"{attempt.stage}: {attempt.rule}: {attempt.reason or f'replaced it by {made}'}")
+        return "\n".join(lines)
 
     def script(self) -> str:
         """The module as text with types, as it prints; contents of constants are left out.

@@ -11,7 +11,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Rewriter, rewrite, rule
+from forge.ir.rewrite import RuleBuilder, rewrite, rule
 from forge.ops.index.gather import in_bounds
 from forge.options import CompileOptions
 from forge.passes import product_rules, view_rules
@@ -23,13 +23,13 @@ def run(graph: Graph, options: CompileOptions) -> int:
 
 
 @rule("copy", "nn.dropout")
-def identity(builder: Rewriter, node: Node) -> Value | None:
+def identity(builder: RuleBuilder, node: Node) -> Value | None:
     """copy(x) == nn.dropout(x) == x"""
     return operand(node)
 
 
 @rule("cast", "broadcast_to", "tile", "reshape")
-def same_type(builder: Rewriter, node: Node) -> Value | None:
+def same_type(builder: RuleBuilder, node: Node) -> Value | None:
     """An operator that keeps or moves whole elements keeps all of them in place when it keeps the type."""
     return _if_same_type(node)
 
@@ -39,7 +39,7 @@ def _if_same_type(node: Node) -> Value | None:
 
 
 @rule("cast")
-def cast_of_cast(builder: Rewriter, node: Node) -> Value | None:
+def cast_of_cast(builder: RuleBuilder, node: Node) -> Value | None:
     """cast(cast(x, wider), d) == cast(x, d); an integer out of the range of d wraps, its value as a float would not"""
     inner = operand(node).producer
     if inner is None or inner.op != "cast":
@@ -52,7 +52,7 @@ def cast_of_cast(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("layout_transform")
-def layout_round_trip(builder: Rewriter, node: Node) -> Value | None:
+def layout_round_trip(builder: RuleBuilder, node: Node) -> Value | None:
     """layout_transform(layout_transform(x, a, b), b, a) == x, when the type comes back; layout_transform(x, a, a) == x"""
     attributes = node.attributes
     data = operand(node)
@@ -70,7 +70,7 @@ NEUTRAL = {"add": 0, "subtract": 0, "multiply": 1, "divide": 1, "power": 1}
 
 
 @rule(*NEUTRAL)
-def neutral_operand(builder: Rewriter, node: Node) -> Value | None:
+def neutral_operand(builder: RuleBuilder, node: Node) -> Value | None:
     """x + 0 == 0 + x == x - 0 == x; x * 1 == 1 * x == x / 1 == power(x, 1) == x, where the shape stays."""
     x, y = node.operands
     for kept, other in ((x, y), (y, x)) if node.op in ("add", "multiply") else ((x, y),):
@@ -82,13 +82,13 @@ def neutral_operand(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("concatenate")
-def single_operand(builder: Rewriter, node: Node) -> Value | None:
+def single_operand(builder: RuleBuilder, node: Node) -> Value | None:
     """concatenate(x) == x"""
     return node.operands[0] if len(node.operands) == 1 else None
 
 
 @rule("strided_slice")
-def whole_slice(builder: Rewriter, node: Node) -> Value | None:
+def whole_slice(builder: RuleBuilder, node: Node) -> Value | None:
     """A slice with steps of 1 that keeps the shape == x"""
     strides = node.attributes.get("strides")
     if not has_only_data(node) or (strides is not None and any(s != 1 for s in strides)):
@@ -97,7 +97,7 @@ def whole_slice(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("nn.pad")
-def no_padding(builder: Rewriter, node: Node) -> Value | None:
+def no_padding(builder: RuleBuilder, node: Node) -> Value | None:
     """nn.pad by nothing == x"""
     widths = node.attributes["pad_width"]
     if widths is None or any(w != 0 for pair in widths for w in (pair if isinstance(pair, tuple) else (pair,))):
@@ -106,7 +106,7 @@ def no_padding(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("take")
-def regular_take(builder: Rewriter, node: Node) -> Value | None:
+def regular_take(builder: RuleBuilder, node: Node) -> Value | None:
     """take(x, [0 0 1 1 ..]) == repeat(x, 2); take(x, [a a + s ..]) == a slice of x"""
     data, indices = node.operands
     axis = node.attributes["axis"]
@@ -129,7 +129,7 @@ def regular_take(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("divide")
-def division_by_power_of_two(builder: Rewriter, node: Node) -> Value | None:
+def division_by_power_of_two(builder: RuleBuilder, node: Node) -> Value | None:
     """x / c == x * (1 / c), exactly, where c is a power of two"""
     data, divisor = node.operands
     assert data is not None and divisor is not None
@@ -143,7 +143,7 @@ def division_by_power_of_two(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("power")
-def power_as_products(builder: Rewriter, node: Node) -> Value | None:
+def power_as_products(builder: RuleBuilder, node: Node) -> Value | None:
     """power(x, 2) == x * x; power(x, 3) == x * x * x, for real x"""
     data, exponent = node.operands
     assert data is not None and exponent is not None
@@ -157,7 +157,7 @@ def power_as_products(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("add", "multiply", "maximum", "minimum")
-def constant_second(builder: Rewriter, node: Node) -> Value | None:
+def constant_second(builder: RuleBuilder, node: Node) -> Value | None:
     """c op x == x op c, where the operator commutes"""
     a, b = node.operands
     if a is None or b is None or a.constant is None or b.constant is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Rewriter, rewrite, rule
+from forge.ir.rewrite import RuleBuilder, rewrite, rule
 from forge.ops.core.op import Op
 from forge.options import CompileOptions
 from forge.passes.matching import distinct
@@ -19,6 +19,6 @@ def run(graph: Graph, options: CompileOptions) -> int:
 
 
 @rule()
-def decompose(builder: Rewriter, node: Node) -> Sequence[Value] | None:
+def decompose(builder: RuleBuilder, node: Node) -> Sequence[Value] | None:
     values = node.op_def.decompose(builder, node.operands, node.attrs) if isinstance(node.op_def, Op) else None
     return None if values is None else distinct(builder, node, values)

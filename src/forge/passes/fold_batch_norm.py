@@ -13,7 +13,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.nodes import Graph, Module, Node, Value
-from forge.ir.rewrite import Declined, Rewriter, before, rewrite, rule
+from forge.ir.rewrite import Declined, RuleBuilder, before, rewrite, rule
 from forge.options import CompileOptions
 from forge.passes.matching import operand
 from forge.passes.weighted import find_weighted, rebuild
@@ -57,7 +57,7 @@ def _weights(node: Node) -> Iterator[tuple[Node, int]]:
 
 
 @rule("nn.batch_norm")
-def fold_batch_norm(builder: Rewriter, node: Node) -> Value | Declined:
+def fold_batch_norm(builder: RuleBuilder, node: Node) -> Value | Declined:
     data = operand(node)
     constants = [p.constant for p in node.operands[1:] if p is not None and p.constant is not None]
     if len(constants) != len(node.operands) - 1:

@@ -13,7 +13,7 @@ from forge.ir import attributes
 from forge.ir.interp import evaluate
 from forge.ir.nodes import CONSTANT, Graph, Node, Value
 from forge.ir.op import Trait
-from forge.ir.rewrite import Rewriter, rewrite, rule
+from forge.ir.rewrite import RuleBuilder, rewrite, rule
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.options import CompileOptions
@@ -26,7 +26,7 @@ def run(graph: Graph, options: CompileOptions) -> int:
 
 
 @rule()
-def fold_constants(builder: Rewriter, node: Node) -> list[Value] | None:
+def fold_constants(builder: RuleBuilder, node: Node) -> list[Value] | None:
     arrays = _evaluated(node) or _inferred(node)
     return None if arrays is None else [builder.constant(array) for array in arrays]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Declined, Rewriter, rewrite, rule
+from forge.ir.rewrite import Declined, RuleBuilder, rewrite, rule
 from forge.options import CompileOptions
 from forge.passes.matching import channel_vector, operand
 from forge.passes.weighted import Weighted, find_weighted, rebuild
@@ -32,7 +32,7 @@ def run(graph: Graph, options: CompileOptions) -> int:
 
 
 @rule(*EFFECTS)
-def fold_scale(builder: Rewriter, node: Node) -> Value | Declined | None:
+def fold_scale(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     left, right = operand(node), operand(node, 1)
     sides = [(left, right)] if node.op in ("divide", "subtract") else [(left, right), (right, left)]
     for data, constant in sides:

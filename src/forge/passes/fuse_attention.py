@@ -16,7 +16,7 @@ from forge import dims
 from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Declined, Replace, Rewriter, only_use, rewrite, rule
+from forge.ir.rewrite import Declined, Replace, RuleBuilder, only_use, rewrite, rule
 from forge.options import CompileOptions
 from forge.passes.matching import made_by, operand, reduced_axes, scalar
 
@@ -55,7 +55,7 @@ class _Scores:
 
 
 @rule("nn.matmul")
-def fuse_attention(builder: Rewriter, node: Node) -> Replace | Declined | None:
+def fuse_attention(builder: RuleBuilder, node: Node) -> Replace | Declined | None:
     graph = builder.graph
     probabilities, value = operand(node), operand(node, 1)
     shares, seen = _where_seen(_widened(graph, _through_reshapes(graph, probabilities)))
@@ -239,7 +239,7 @@ def _unsuitable(product: Node, value: Value, probabilities: Value) -> str:
 class _Fusion:
     """One node of the fused operator in the place of a matched pattern."""
 
-    def __init__(self, builder: Rewriter, node: Node, scores: _Scores) -> None:
+    def __init__(self, builder: RuleBuilder, node: Node, scores: _Scores) -> None:
         self.builder, self.last, self.scores = builder, node, scores
         self.value = operand(node, 1)
         self.shape: tuple[Dim, ...] = scores.product.result.shape

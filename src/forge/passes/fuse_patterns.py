@@ -14,7 +14,7 @@ import numpy as np
 from forge import dtypes
 from forge.errors import TypeInferenceError
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Declined, Rewriter, rewrite, rule
+from forge.ir.rewrite import Declined, RuleBuilder, rewrite, rule
 from forge.options import CompileOptions
 from forge.passes.matching import (
     factors,
@@ -74,7 +74,7 @@ def _square_root(value: Value | None, inverse: bool) -> Value | None:
 
 
 @rule("divide", "multiply")
-def layer_norm(builder: Rewriter, node: Node) -> Value | Declined | None:
+def layer_norm(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon) == layer_norm(x)"""
     parts = divided_by_deviation(node)
     if parts is None:
@@ -105,7 +105,7 @@ def _same_difference(value: Value | None, difference: Node) -> bool:
 
 
 @rule("divide", "multiply")
-def rms_norm(builder: Rewriter, node: Node) -> Value | Declined | None:
+def rms_norm(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """x / sqrt(mean(x ** 2) + epsilon) == rms_norm(x)"""
     parts = divided_by_deviation(node)
     if parts is None:
@@ -123,7 +123,7 @@ def rms_norm(builder: Rewriter, node: Node) -> Value | Declined | None:
 
 
 @rule("multiply")
-def norm_with_scale(builder: Rewriter, node: Node) -> Value | Declined | None:
+def norm_with_scale(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """layer_norm(x) * gamma == layer_norm(x, gamma), and the same for rms_norm"""
     for position in (0, 1):
         norm = made_by(node.operands[position], "nn.layer_norm", "nn.rms_norm")
@@ -135,7 +135,7 @@ def norm_with_scale(builder: Rewriter, node: Node) -> Value | Declined | None:
 
 
 @rule("add")
-def norm_with_shift(builder: Rewriter, node: Node) -> Value | Declined | None:
+def norm_with_shift(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """layer_norm(x, gamma) + beta == layer_norm(x, gamma, beta)"""
     for position in (0, 1):
         norm = made_by(node.operands[position], "nn.layer_norm")
@@ -146,7 +146,7 @@ def norm_with_shift(builder: Rewriter, node: Node) -> Value | Declined | None:
 
 
 def _with_parameter(
-    builder: Rewriter, node: Node, norm: Node, data: Value, *parameters: Value | None
+    builder: RuleBuilder, node: Node, norm: Node, data: Value, *parameters: Value | None
 ) -> Value | Declined | None:
     """The normalisation with more parameters, where they fit its axes and do not enlarge the result."""
     added = parameters[-1]
@@ -163,7 +163,7 @@ def _with_parameter(
 
 
 @rule("divide")
-def softmax(builder: Rewriter, node: Node) -> Value | Declined | None:
+def softmax(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """exp(x - max(x)) / sum(exp(x - max(x))) == softmax(x)"""
     total = reduced(node.operands[1], "sum")
     power = made_by(node.operands[0], "exp")
@@ -179,7 +179,7 @@ def softmax(builder: Rewriter, node: Node) -> Value | Declined | None:
 
 
 @rule("mean", "max")
-def spatial_mean(builder: Rewriter, node: Node) -> Value | Declined | None:
+def spatial_mean(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """mean(x[N, C, H, W], axis=(2, 3)) == global_avg_pool2d(x), and the same for max"""
     data = operand(node)
     if data.rank != 4 or not has_only_data(node) or not dtypes.is_float(data.dtype):
@@ -191,7 +191,7 @@ def spatial_mean(builder: Rewriter, node: Node) -> Value | Declined | None:
 
 
 @rule("divide", "multiply")
-def gelu(builder: Rewriter, node: Node) -> Value | Declined | None:
+def gelu(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """x / 2 * (1 + erf(x / sqrt(2))) == gelu(x); x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))) its approximation"""
     number, parts = factors(node.result)
     for x, gate in (parts, parts[::-1]) if len(parts) == 2 else ():
@@ -246,7 +246,7 @@ GATED = {"sigmoid": "nn.silu", "nn.hard_sigmoid": "nn.hardswish", "nn.softplus":
 
 
 @rule("multiply")
-def gated(builder: Rewriter, node: Node) -> Value | Declined | None:
+def gated(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """x * sigmoid(x) == silu(x); x * hard_sigmoid(x) == hardswish(x); x * tanh(softplus(x)) == mish(x)"""
     declined = None
     for position in (0, 1):
@@ -268,7 +268,7 @@ def _is_hardswish_gate(attributes: dict[str, Any]) -> bool:
 
 
 @rule("divide", "multiply")
-def hardswish(builder: Rewriter, node: Node) -> Value | Declined | None:
+def hardswish(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """x * clip(x + 3, 0, 6) / 6 == hardswish(x)"""
     number, parts = factors(node.result)
     for x, gate in (parts, parts[::-1]) if len(parts) == 2 else ():
@@ -284,7 +284,7 @@ def hardswish(builder: Rewriter, node: Node) -> Value | Declined | None:
 
 
 @rule("nn.matmul")
-def matmul_by_constant(builder: Rewriter, node: Node) -> Value | Declined | None:
+def matmul_by_constant(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """matmul(x, w) == dense(x, transpose(w)) for a constant matrix w"""
     a, b = operand(node), operand(node, 1)
     attributes = node.attributes

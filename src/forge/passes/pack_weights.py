@@ -15,7 +15,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Declined, Rewriter, Rule, rewrite
+from forge.ir.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.kernels.choose import dense_panel
 from forge.ops.packed.pairs import paired
 from forge.options import CompileOptions
@@ -28,7 +28,7 @@ def run(graph: Graph, options: CompileOptions) -> int:
     return rewrite(graph, [Rule("pack_weights", ("nn.dense",), partial(_packed, options.target))])
 
 
-def _packed(target: Target, builder: Rewriter, node: Node) -> Value | Declined:
+def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined:
     data, weight = operand(node), operand(node, 1)
     if data.dtype != weight.dtype or not dtypes.is_float(data.dtype):
         return Declined("data and weight are not of one floating-point type")

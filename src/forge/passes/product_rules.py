@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forge import dtypes
 from forge.ir.nodes import Node, Value
-from forge.ir.rewrite import Rewriter, rule
+from forge.ir.rewrite import RuleBuilder, rule
 from forge.passes.matching import operand
 from forge.passes.view_rules import reshaped
 
@@ -12,7 +12,7 @@ LAYOUTS = {"nn.conv1d": ("NCW", "OIW"), "nn.conv2d": ("NCHW", "OIHW"), "nn.conv3
 
 
 @rule(*LAYOUTS)
-def convolution_of_one_term(builder: Rewriter, node: Node) -> Value | None:
+def convolution_of_one_term(builder: RuleBuilder, node: Node) -> Value | None:
     """conv(x, w) == x[..., ::s, ::s] * w, where each result has one weight, of a channel of its own or of the only one"""
     data, weight = node.operands
     assert data is not None and weight is not None
@@ -34,7 +34,7 @@ def convolution_of_one_term(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("nn.matmul")
-def outer_product(builder: Rewriter, node: Node) -> Value | None:
+def outer_product(builder: RuleBuilder, node: Node) -> Value | None:
     """matmul(x, y) == x * y for a column (of each matrix of a stack) and a row"""
     a, b = node.operands
     assert a is not None and b is not None
@@ -47,14 +47,14 @@ def outer_product(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("nn.batch_matmul")
-def batch_matmul_as_matmul(builder: Rewriter, node: Node) -> Value | None:
+def batch_matmul_as_matmul(builder: RuleBuilder, node: Node) -> Value | None:
     """batch_matmul(a, b) == matmul(a, b), which has no bounds on ranks"""
     attributes = {name: node.attributes[name] for name in ("transpose_a", "transpose_b", "out_dtype")}
     return builder.call("nn.matmul", *node.operands, name=node.name, **attributes)
 
 
 @rule("nn.dense")
-def dense_of_one_feature(builder: Rewriter, node: Node) -> Value | None:
+def dense_of_one_feature(builder: RuleBuilder, node: Node) -> Value | None:
     """dense(x, w) == x * w for the only feature x"""
     data, weight = operand(node), node.operands[1]
     assert weight is not None

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Declined, Rewriter, Rule, rewrite
+from forge.ir.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.options import CompileOptions
 from forge.passes.choose_layouts import is_plain_convolution
 from forge.passes.matching import operand
@@ -29,7 +29,7 @@ def run(graph: Graph, options: CompileOptions) -> int:
     return rewrite(graph, [Rule("split_groups", ("nn.conv2d",), partial(_split, channel_block(options.target)))])
 
 
-def _split(lanes: int, builder: Rewriter, node: Node) -> Value | Declined | None:
+def _split(lanes: int, builder: RuleBuilder, node: Node) -> Value | Declined | None:
     groups = node.attributes["groups"]
     if groups == 1:
         return None

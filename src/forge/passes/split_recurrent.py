@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Declined, Rewriter, rewrite, rule
+from forge.ir.rewrite import Declined, RuleBuilder, rewrite, rule
 from forge.options import CompileOptions
 
 LAYERS = ("nn.lstm", "nn.gru", "nn.rnn")
@@ -20,7 +20,7 @@ def run(graph: Graph, options: CompileOptions) -> int:
 
 
 @rule(*LAYERS)
-def split_recurrent(builder: Rewriter, node: Node) -> Sequence[Value] | Declined | None:
+def split_recurrent(builder: RuleBuilder, node: Node) -> Sequence[Value] | Declined | None:
     x, w, *others = node.operands
     if x is None or w is None:
         return None

@@ -11,7 +11,7 @@ from functools import partial
 
 from forge.dims import is_static
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Declined, Rewriter, Rule, rewrite
+from forge.ir.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.kernels.choose import Convolution3x3, winograd_tile
 from forge.ops.packed import pairs
 from forge.ops.packed.winograd import transform_filters
@@ -24,7 +24,7 @@ def run(graph: Graph, options: CompileOptions) -> int:
     return rewrite(graph, [Rule("use_winograd", ("nn.contrib_conv2d_NCHWc",), partial(_converted, options.target))])
 
 
-def _converted(target: Target, builder: Rewriter, node: Node) -> Value | Declined:
+def _converted(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined:
     data, weight = operand(node), operand(node, 1)
     attributes = node.attributes
     if weight.constant is None or data.dtype not in ("float32", "bfloat16"):

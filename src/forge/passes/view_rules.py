@@ -13,12 +13,12 @@ from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.nodes import Node, Value
 from forge.ir.op import OpDef
-from forge.ir.rewrite import Rewriter, new_symbols, rule
+from forge.ir.rewrite import RuleBuilder, new_symbols, rule
 from forge.passes.matching import has_only_data, made_by, operand
 
 
 @rule("reshape")
-def view_of_view(builder: Rewriter, node: Node) -> Value | None:
+def view_of_view(builder: RuleBuilder, node: Node) -> Value | None:
     """reshape(reshape(x, s), t) == reshape(x, t), and the same for the other operators that only change the shape."""
     inner = operand(node).producer
     if inner is None or not inner.op_def.is_view or not is_plain_view(node) or not is_plain_view(inner):
@@ -27,7 +27,7 @@ def view_of_view(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("squeeze", "expand_dims", "nn.batch_flatten")
-def view_as_reshape(builder: Rewriter, node: Node) -> Value | None:
+def view_as_reshape(builder: RuleBuilder, node: Node) -> Value | None:
     """squeeze(x) == expand_dims(x) == nn.batch_flatten(x) == reshape(x, their shape)"""
     return reshaped(builder, node, operand(node)) if is_plain_view(node) else None
 
@@ -48,7 +48,7 @@ def reshaped(builder: Builder, node: Node, data: Value, shape: Sequence[Dim] | N
 
 
 @rule("reshape")
-def explicit_newshape(builder: Rewriter, node: Node) -> Value | None:
+def explicit_newshape(builder: RuleBuilder, node: Node) -> Value | None:
     """reshape(x, (0, -1)) == reshape(x, the shape that results)"""
     attributes = node.attributes
     if attributes["newshape"] in (None, node.result.shape) or not is_plain_view(node):
@@ -63,7 +63,7 @@ def permutation(node: Node) -> tuple[int, ...]:
 
 
 @rule("transpose")
-def transpose_of_transpose(builder: Rewriter, node: Node) -> Value | None:
+def transpose_of_transpose(builder: RuleBuilder, node: Node) -> Value | None:
     """transpose(transpose(x, p), q) == transpose(x, p[q]), and transpose(x, identity) == x"""
     axes = permutation(node)
     source = operand(node)
@@ -79,7 +79,7 @@ def transpose_of_transpose(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("transpose")
-def transpose_as_reshape(builder: Rewriter, node: Node) -> Value | None:
+def transpose_as_reshape(builder: RuleBuilder, node: Node) -> Value | None:
     """A transpose that moves axes of extent 1 only == reshape"""
     data = operand(node)
     moved = [k for k in permutation(node) if data.shape[k] != 1]
@@ -87,7 +87,7 @@ def transpose_as_reshape(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("nn.dense")
-def dense_of_view(builder: Rewriter, node: Node) -> Value | None:
+def dense_of_view(builder: RuleBuilder, node: Node) -> Value | None:
     """dense(reshape(x), w) == reshape(dense(x, w)), where the reshape keeps the last axis"""
     inner = made_by(operand(node), "reshape")
     if inner is None or not is_plain_view(inner) or operand(inner).rank < 2:
@@ -105,7 +105,7 @@ def _is_map(op: OpDef[Any]) -> bool:
 
 
 @rule(_is_map)
-def elementwise_of_view(builder: Rewriter, node: Node) -> Value | None:
+def elementwise_of_view(builder: RuleBuilder, node: Node) -> Value | None:
     """f(reshape(x), c) == reshape(f(x, c)) for element-wise f and constants c: scalars, or along a last axis that stays
 
     x is computed: f may join the kernel that does. A view of an input stays, as f may join its readers.
@@ -130,7 +130,7 @@ def _goes_along_last(value: Value | None, allowed: bool) -> bool:
 
 
 @rule(_is_map)
-def sum_of_views(builder: Rewriter, node: Node) -> Value | None:
+def sum_of_views(builder: RuleBuilder, node: Node) -> Value | None:
     """reshape(x) + reshape(y) == reshape(x + y) for x and y of one shape"""
     if len(node.operands) != 2:
         return None
@@ -144,7 +144,7 @@ def sum_of_views(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("split")
-def split_as_slices(builder: Rewriter, node: Node) -> Sequence[Value] | None:
+def split_as_slices(builder: RuleBuilder, node: Node) -> Sequence[Value] | None:
     """split(x) == its slices"""
     axis = node.attributes["axis"] % operand(node).rank
     extents = [v.shape[axis] for v in node.results]
@@ -159,7 +159,7 @@ def split_as_slices(builder: Rewriter, node: Node) -> Sequence[Value] | None:
 
 
 @rule("take")
-def take_of_transpose(builder: Rewriter, node: Node) -> Value | None:
+def take_of_transpose(builder: RuleBuilder, node: Node) -> Value | None:
     """take(transpose(x, p), k, axis=a) == transpose(take(x, k, axis=p[a]), the rest of p), for a number k"""
     found = _number_taken(node)
     inner = operand(node).producer
@@ -173,7 +173,7 @@ def take_of_transpose(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("take")
-def take_of_view(builder: Rewriter, node: Node) -> Value | None:
+def take_of_view(builder: RuleBuilder, node: Node) -> Value | None:
     """take(reshape(transpose(x)), k) == reshape(take(transpose(x), k)), where the reshape adds or drops axes of extent 1 only"""
     found = _number_taken(node)
     inner = operand(node).producer
@@ -210,7 +210,7 @@ def _is_empty(value: Value) -> bool:
 
 
 @rule("reshape")
-def view_of_take(builder: Rewriter, node: Node) -> Value | None:
+def view_of_take(builder: RuleBuilder, node: Node) -> Value | None:
     """reshape(take(x, k, axis=a), s) == take(reshape(x, s with the axis of x), k, axis), for a number k"""
     inner = operand(node).producer
     axis = _number_taken(inner) if inner is not None and inner.op == "take" else None
@@ -225,7 +225,7 @@ def view_of_take(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("reshape")
-def view_of_slice(builder: Rewriter, node: Node) -> Value | None:
+def view_of_slice(builder: RuleBuilder, node: Node) -> Value | None:
     """reshape(x[.., b : e, ..], s) == reshape(x, t)[.., b / q : e / q, ..], where s cuts the axis into pieces of q elements"""
     inner = made_by(operand(node), "strided_slice")
     if inner is None or not is_plain_view(node) or _is_empty(operand(inner)):
@@ -268,7 +268,7 @@ def _boundary(shape: Sequence[Dim], elements: Dim) -> int | None:
 
 
 @rule("reshape")
-def view_of_dense(builder: Rewriter, node: Node) -> Value | None:
+def view_of_dense(builder: RuleBuilder, node: Node) -> Value | None:
     """reshape(f(dense(reshape(x, s), w)), t) == f(dense(reshape(x, t with the depth), w)) for additions f of constant vectors"""
     chain: list[Node] = []
     value = operand(node)
@@ -293,7 +293,7 @@ def view_of_dense(builder: Rewriter, node: Node) -> Value | None:
 
 
 @rule("nn.matmul")
-def matmul_of_transpose(builder: Rewriter, node: Node) -> Value | None:
+def matmul_of_transpose(builder: RuleBuilder, node: Node) -> Value | None:
     """matmul(a, swap(b)) == matmul(a, b, transpose_b=True), where swap exchanges the last two axes; so for a"""
     flags = {"a": node.attributes["transpose_a"], "b": node.attributes["transpose_b"]}
     operands = list(node.operands)

@@ -12,7 +12,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Rewriter, only_use
+from forge.ir.rewrite import RuleBuilder, only_use
 from forge.passes.matching import channel_vector
 
 FORWARD = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
@@ -116,7 +116,7 @@ def _anchor_below(value: Value | None) -> Node | None:
     return None
 
 
-def rebuild(builder: Rewriter, found: Weighted, scale: np.ndarray | None, shift: np.ndarray | None) -> Value:
+def rebuild(builder: RuleBuilder, found: Weighted, scale: np.ndarray | None, shift: np.ndarray | None) -> Value:
     """``scale * found + shift`` as an operator with new weights and one bias."""
     anchor = found.anchor
     weight = found.weight if scale is None else scaled_weight(anchor, found.weight, scale)
