@@ -12,7 +12,7 @@ from forge._version import __version__
 from forge.errors import OpNotImplemented, OptionError
 from forge.exporters.onnx import operators
 from forge.exporters.onnx.emitter import Document, Emitter, Ref, element_of
-from forge.exporters.onnx.operators.expressions import export as export_expressions
+from forge.exporters.onnx.operators.core.expressions import export as export_expressions
 from forge.exporters.onnx.registry import TABLE
 from forge.exporters.onnx.tensors import type_proto
 from forge.ir.builder import Builder

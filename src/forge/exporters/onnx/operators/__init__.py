@@ -8,5 +8,5 @@ import pkgutil
 
 def load_all() -> None:
     """Imports all modules of this package, which adds their rows."""
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
+    for module in pkgutil.walk_packages(__path__, f"{__name__}."):
+        importlib.import_module(module.name)

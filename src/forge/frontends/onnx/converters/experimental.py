@@ -5,8 +5,8 @@ from __future__ import annotations
 from forge import dims
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters.contraction import dense
-from forge.frontends.onnx.converters.normalization import batch_norm
+from forge.frontends.onnx.converters.nn.matmul import dense
+from forge.frontends.onnx.converters.nn.normalization import batch_norm
 from forge.frontends.onnx.registry import converts
 
 

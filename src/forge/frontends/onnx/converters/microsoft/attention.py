@@ -10,8 +10,8 @@ from forge.compose import attention as layers
 from forge.dims import Dim
 from forge.errors import option
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters import contraction
 from forge.frontends.onnx.converters.microsoft import DOMAIN
+from forge.frontends.onnx.converters.nn.matmul import matmul
 from forge.frontends.onnx.registry import converts
 from forge.ops.core.term import Term
 
@@ -43,7 +43,7 @@ def attention(
 ) -> list[Value]:
     """``x`` is projected to queries, keys and values by one matrix; past and present are key and value on top of each other."""
     check_options(g, attrs.do_rotary, attrs.past_present_share_buffer or past_sequence_length is not None)
-    projected = contraction.matmul(g, x, weights)
+    projected = matmul(g, x, weights)
     if bias is not None:
         projected = g.call("add", projected, bias)
     sizes = head_sizes(g, weights, attrs.num_heads, qkv_hidden_sizes)

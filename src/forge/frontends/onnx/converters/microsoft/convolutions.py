@@ -12,11 +12,13 @@ import numpy as np
 from forge import dims
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters import contraction, movement, pooling
+from forge.frontends.onnx.converters.core.windows import ConvAttributes, ConvTransposeAttributes
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.microsoft.activations import activated
-from forge.frontends.onnx.converters.pooling import MaxPoolAttributes
-from forge.frontends.onnx.converters.windows import ConvAttributes, ConvTransposeAttributes
+from forge.frontends.onnx.converters.nn import pool as pooling
+from forge.frontends.onnx.converters.nn.convolution import conv, conv_transpose
+from forge.frontends.onnx.converters.nn.pool import MaxPoolAttributes
+from forge.frontends.onnx.converters.shape.slice import slice_10
 from forge.frontends.onnx.registry import converts
 
 MAX_TAPS = 256
@@ -34,7 +36,7 @@ def fused_conv(
     g: Context, x: Value, weight: Value, bias: Value | None = None, addend: Value | None = None, *, attrs: FusedConvAttributes
 ) -> Value:
     """activation(convolution + addend)."""
-    total = contraction.conv(g, x, weight, bias, attrs=attrs)
+    total = conv(g, x, weight, bias, attrs=attrs)
     if addend is not None:
         total = g.call("add", total, addend)
     return activated(g, total, attrs.activation, attrs.activation_params)
@@ -42,7 +44,7 @@ def fused_conv(
 
 @converts("NhwcConv", domain=DOMAIN)
 def nhwc_conv(g: Context, x: Value, weight: Value, bias: Value | None = None, *, attrs: ConvAttributes) -> Value:
-    return channels_behind(g, contraction.conv(g, channels_first(g, x), weight, bias, attrs=attrs))
+    return channels_behind(g, conv(g, channels_first(g, x), weight, bias, attrs=attrs))
 
 
 @converts("NhwcFusedConv", domain=DOMAIN)
@@ -143,13 +145,13 @@ def conv_transpose_with_dynamic_pads(
         raise g.invalid("input 2 (Pads) is absent; it is required, although the schema calls it optional")
     known = g.ints(pads)
     if known is not None:
-        return contraction.conv_transpose(g, x, weight, bias, attrs=replace(attrs, pads=known))
+        return conv_transpose(g, x, weight, bias, attrs=replace(attrs, pads=known))
     if attrs.auto_pad not in ("NOTSET", ""):
         raise g.unsupported(
             f"attribute 'auto_pad': got {attrs.auto_pad!r} with pads that arrive at run time; supported: 'NOTSET'")
-    whole = contraction.conv_transpose(g, x, weight, bias, attrs=attrs)
+    whole = conv_transpose(g, x, weight, bias, attrs=attrs)
     count = x.rank - 2
     before, after = g.multi("split", g.cast(pads, "int64"), indices_or_sections=2, axis=0)
     sizes = g.call("strided_slice", g.call("shape_of", whole, dtype="int64"), begin=(2,), end=(x.rank,), strides=(1,), axes=(0,))
     axes = g.constant(list(range(2, 2 + count)), "int64")
-    return movement.slice_10(g, whole, before, g.call("subtract", sizes, after), axes)
+    return slice_10(g, whole, before, g.call("subtract", sizes, after), axes)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from forge.compose import norms
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters import contraction
+from forge.frontends.onnx.converters.core.windows import ConvAttributes
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.microsoft.quantized import real
-from forge.frontends.onnx.converters.windows import ConvAttributes
+from forge.frontends.onnx.converters.nn.convolution import conv
 from forge.frontends.onnx.registry import converts
 from forge.ops.core.term import Term
 
@@ -82,7 +82,7 @@ def word_embedding(
             raise g.invalid(f"attribute {name!r}: got {value}; the weight has {own}; expected equal sizes")
     rows = g.call("transpose", g.call("take", table, words, axis=0, mode="clip"), axes=(0, 2, 1))
     kernel = g.call("transpose", g.reshape(weight, (filters, window, size)), axes=(0, 2, 1))
-    found = g.call("tanh", contraction.conv(g, rows, kernel, bias, attrs=ConvAttributes()))
+    found = g.call("tanh", conv(g, rows, kernel, bias, attrs=ConvAttributes()))
     present = Term(g, g.cast((Term(g, words) > 0).value, "int64")).sum(1)
     begins = g.call("strided_slice", words, begin=(0,), end=(1,), strides=(1,), axes=(1,))
     count = (present - (window - 1)).maximum(1)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from forge.compose import norms
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters import normalization
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.microsoft.convolutions import channels_behind, channels_first
+from forge.frontends.onnx.converters.nn import normalization
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
 from forge.ops.core.term import Term

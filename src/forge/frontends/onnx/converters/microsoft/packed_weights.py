@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from forge import dims
 from forge.dims import Dim
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters import contraction
 from forge.frontends.onnx.converters.microsoft import DOMAIN
+from forge.frontends.onnx.converters.nn.matmul import dense
 from forge.frontends.onnx.registry import converts
 
 _WIDTHS = (2, 4, 8)
@@ -60,7 +60,7 @@ def matmul_of_few_bits(
     codes = g.cast(unpacked(g, weight, bits), scales.dtype)
     zeros = _zero_points(g, zero_points, scales, bits, (N, blocks))
     real = _scaled(g, codes, g.reshape(scales, (N, blocks)), zeros, group_index, K)
-    product = contraction.dense(g, x, real, transposed=True)
+    product = dense(g, x, real, transposed=True)
     return product if bias is None else g.call("add", product, bias)
 
 
@@ -112,7 +112,7 @@ def matmul_of_table(
     codes = _cut(g, unpacked(g, g.reshape(weight, (-(-count // 2),)), 4, low_first=False), count)
     numbers = g.call("take", g.constant(FP4 if quant_type == 0 else NF4, x.dtype), g.cast(codes, "int64"), axis=0, mode="clip")
     scales = _cut(g, g.call("repeat", absmax, repeats=block_size, axis=0), count)
-    return contraction.dense(g, x, g.reshape(g.call("multiply", numbers, scales), (N, K)), transposed=True)
+    return dense(g, x, g.reshape(g.call("multiply", numbers, scales), (N, K)), transposed=True)
 
 
 @converts("GatherBlockQuantized", domain=DOMAIN)

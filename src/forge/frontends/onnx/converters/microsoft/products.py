@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters import contraction
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.microsoft.activations import activated, fast_gelu
+from forge.frontends.onnx.converters.nn.matmul import dense, gemm, matmul
 from forge.frontends.onnx.registry import converts
 
 
@@ -17,9 +17,9 @@ def fused_matmul(
     """``alpha * a @ b``. ``transBatch``: the first axis stands where the rows should; vectors are never transposed."""
     left = _oriented(g, a, bool(transA), bool(transBatchA))
     if b.rank == 2 and transB and g.array(b) is not None:
-        product = contraction.dense(g, left, b, transposed=True)
+        product = dense(g, left, b, transposed=True)
     else:
-        product = contraction.matmul(g, left, _oriented(g, b, bool(transB), bool(transBatchB)))
+        product = matmul(g, left, _oriented(g, b, bool(transB), bool(transBatchB)))
     return product if alpha == 1.0 else g.call("multiply", product, g.scalar(alpha, product))
 
 
@@ -67,10 +67,10 @@ def fused_gemm(
     *, activation: str | None = None, activation_alpha: float | None = None, activation_beta: float | None = None,
     activation_gamma: float | None = None, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0,  # noqa: N803
 ) -> Value:
-    total = contraction.gemm(g, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+    total = gemm(g, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
     return activated(g, total, activation, _given(activation_alpha, activation_beta, activation_gamma))
 
 
 @converts("GemmFastGelu", domain=DOMAIN)
 def gemm_fast_gelu(g: Context, x: Value, weight: Value, bias: Value | None = None) -> Value:
-    return fast_gelu(g, contraction.matmul(g, x, weight), bias)
+    return fast_gelu(g, matmul(g, x, weight), bias)

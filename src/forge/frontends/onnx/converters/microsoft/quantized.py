@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from forge import dtypes
 from forge.compose import quantized, windows
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters import pooling, quantization
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.microsoft.activations import softmax_behind
 from forge.frontends.onnx.converters.microsoft.convolutions import channels_behind, channels_first
+from forge.frontends.onnx.converters.nn import pool as pooling
+from forge.frontends.onnx.converters.quantized import quantize as quantization
 from forge.frontends.onnx.registry import converts
 from forge.ops.core.broadcast import with_equal_sizes
 

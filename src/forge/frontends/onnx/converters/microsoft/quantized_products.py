@@ -9,7 +9,7 @@ from forge import dims
 from forge.compose import quantized
 from forge.compose.products import matmul
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters import quantization
+from forge.frontends.onnx.converters.core.windows import ConvAttributes
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.converters.microsoft.attention import (
     ProjectedAttributes,
@@ -18,7 +18,7 @@ from forge.frontends.onnx.converters.microsoft.attention import (
     projected_attention,
 )
 from forge.frontends.onnx.converters.microsoft.convolutions import channels_behind, channels_first
-from forge.frontends.onnx.converters.windows import ConvAttributes
+from forge.frontends.onnx.converters.quantized import quantize as quantization
 from forge.frontends.onnx.registry import converts
 from forge.ops.core.term import Term
 

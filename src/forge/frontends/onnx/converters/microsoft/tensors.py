@@ -7,8 +7,13 @@ import numpy as np
 from forge import dims
 from forge.errors import option
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters import creation, indexing, movement, vision
+from forge.frontends.onnx.converters.index.gather import gather_nd as onnx_gather_nd
 from forge.frontends.onnx.converters.microsoft import DOMAIN
+from forge.frontends.onnx.converters.shape.arange import range_11
+from forge.frontends.onnx.converters.shape.pad import pad as onnx_pad
+from forge.frontends.onnx.converters.shape.reshape import insert_axes
+from forge.frontends.onnx.converters.shape.trilu import trilu as onnx_trilu
+from forge.frontends.onnx.converters.vision.grid_sample import grid_sample as onnx_grid_sample
 from forge.frontends.onnx.registry import converts
 from forge.ops.core.term import Term
 
@@ -24,29 +29,29 @@ def expand_dims(g: Context, x: Value, axis: Value) -> Value:
     known = g.ints(axis)
     if known is None:
         return g.call("expand_dims", x, g.cast(g.call("reshape", axis, newshape=(1,)), "int64"), axis=None)
-    return movement.insert_axes(g, x, known)
+    return insert_axes(g, x, known)
 
 
 @converts("Trilu", domain=DOMAIN)
 def trilu(g: Context, x: Value, k: Value | None = None, *, upper: int = 1) -> Value:
-    return movement.trilu(g, x, None if k is None else g.reshape(k, ()), upper=upper)
+    return onnx_trilu(g, x, None if k is None else g.reshape(k, ()), upper=upper)
 
 
 @converts("Pad", domain=DOMAIN)
 def pad(g: Context, x: Value, pads: Value, value: Value | None = None, *, mode: str = "constant") -> Value:
     """Pads are a vector, or a matrix of one row."""
     flat = pads if pads.rank == 1 else g.call("reshape", pads, newshape=(-1,))
-    return movement.pad(g, x, flat, value, mode=mode)
+    return onnx_pad(g, x, flat, value, mode=mode)
 
 
 @converts("GatherND", domain=DOMAIN)
 def gather_nd(g: Context, x: Value, indices: Value) -> Value:
-    return indexing.gather_nd(g, x, indices)
+    return onnx_gather_nd(g, x, indices)
 
 
 @converts("Range", domain=DOMAIN)
 def arange(g: Context, start: Value, limit: Value, delta: Value | None = None) -> Value:
-    return creation.range_11(g, start, limit, g.scalar(1, start) if delta is None else delta)
+    return range_11(g, start, limit, g.scalar(1, start) if delta is None else delta)
 
 
 @converts("Unique", domain=DOMAIN)
@@ -60,7 +65,7 @@ def unique(g: Context, x: Value) -> list[Value]:
 def grid_sample(
     g: Context, x: Value, grid: Value, *, align_corners: int = 0, mode: str = "bilinear", padding_mode: str = "zeros"
 ) -> Value:
-    return vision.grid_sample(g, x, grid, align_corners=align_corners, mode=mode, padding_mode=padding_mode)
+    return onnx_grid_sample(g, x, grid, align_corners=align_corners, mode=mode, padding_mode=padding_mode)
 
 
 @converts("CropAndResize", domain=DOMAIN)

@@ -1,0 +1,206 @@
+"""Matrix products and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx
+
+from forge import dims, dtypes
+from forge.dims import Dim
+from forge.exporters.onnx.emitter import Emitter, Ref
+from forge.exporters.onnx.operators.core.integers import Centred, centred, product
+from forge.exporters.onnx.operators.core.layouts import begins_and_ends, constant_transposed, moved, padded, permutation
+from forge.exporters.onnx.operators.shape.reshape import data_shape
+from forge.exporters.onnx.registry import exports
+from forge.ir.nodes import Node, Value
+from forge.ops.linalg.einsum import Einsum
+from forge.ops.nn.bias_add import BiasAdd
+from forge.ops.nn.convolution import Conv, Conv1D, Conv2D, Conv3D
+from forge.ops.nn.deformable_convolution import DeformableConv2D
+from forge.ops.nn.matmul import BatchMatmulAttrs, MatmulAttrs
+from forge.ops.nn.transposed_convolution import Conv1DTranspose, Conv2DTranspose, Conv3DTranspose, ConvTranspose
+
+CHANNELS_FIRST = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+OUTPUTS_FIRST = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
+INPUTS_FIRST = {1: "IOW", 2: "IOHW", 3: "IODHW"}
+
+
+def _wide(g: Emitter, node: Node, *x: Ref) -> list[Ref]:
+    """Operands as the element type of the result."""
+    return [g.cast(v, node.result.dtype) for v in x]
+
+
+def _centred(g: Emitter, node: Node) -> tuple[Centred, Centred] | None:
+    """Both operands of a product of integers of 8 bits."""
+    if node.result.dtype != "int32":
+        return None
+    a, b = (centred(g, v) for v in node.operands[:2])
+    return None if a is None or b is None else (a, b)
+
+
+@exports("nn.dense")
+def dense(g: Emitter, node: Node, x: Ref, weight: Ref) -> Ref:
+    """Of matrices of floats a Gemm, which takes the weight as it is."""
+    if (parts := _centred(g, node)) is not None:
+        weights = Centred(constant_transposed(g, parts[1].data, [1, 0]), parts[1].zero)
+        return product(g, "MatMulInteger", parts[0], weights)
+    x, weight = _wide(g, node, x, weight)
+    if len(data_shape(node)) == 2 and dtypes.is_float(x.dtype):
+        return g.op("Gemm", x, weight, transB=1)
+    return g.op("MatMul", x, constant_transposed(g, weight, [1, 0]))
+
+
+@exports("nn.matmul", "nn.batch_matmul")
+def matmul(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
+    attrs: MatmulAttrs | BatchMatmulAttrs = node.attrs
+    flags = (attrs.transpose_a, attrs.transpose_b)
+    if (parts := _centred(g, node)) is not None:
+        swapped = [Centred(_swapped(g, p.data, len(data_shape(node, k))) if flags[k] else p.data, p.zero)
+                   for k, p in enumerate(parts)]
+        return product(g, "MatMulInteger", *swapped)
+    wide = _wide(g, node, a, b)
+    return g.op("MatMul", *(_swapped(g, x, len(data_shape(node, k))) if flags[k] else x for k, x in enumerate(wide)))
+
+
+def _swapped(g: Emitter, x: Ref, rank: int) -> Ref:
+    return constant_transposed(g, x, [*range(rank - 2), rank - 1, rank - 2])
+
+
+@exports(BiasAdd)
+def bias_add(g: Emitter, op: BiasAdd, x: Ref, bias: Ref) -> Ref:
+    """The bias of the convolution or product before it, if nobody else reads that; else an addition."""
+    rank = op.result.rank
+    axis = op.attrs.axis % rank
+    data = op.node.operands[0]
+    product = _own_product(g, op.node, data, x)
+    if product is not None and (product.op_type != "Gemm" or axis == 1) and axis == 1:
+        return _with_bias(g, product, x, bias)
+    return g.op("Add", x, g.unsqueeze(bias, *range(1, rank - axis)))
+
+
+@exports("add")
+def add(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
+    """To a product of matrices that nobody else reads, its C."""
+    for position, (x, other) in enumerate(((a, b), (b, a))):
+        data, added = node.operands[position], node.operands[1 - position]
+        product = _own_product(g, node, data, x)
+        if product is not None and product.op_type == "Gemm" and added is not None and _broadcasts(added, node.result):
+            return _with_bias(g, product, x, other)
+    return g.op("Add", a, b)
+
+
+def _broadcasts(added: Value, result: Value) -> bool:
+    """Whether ``added`` is a row that broadcasts to the matrix ``result``."""
+    return added.rank in (1, 2) and added.shape[-1] in (1, result.shape[-1]) and (added.rank == 1 or added.shape[0] == 1)
+
+
+def _own_product(g: Emitter, node: Node, data: Value | None, x: Ref) -> onnx.NodeProto | None:
+    """The ONNX node that makes ``data``, if it takes a bias, has none, and only ``node`` reads it."""
+    graph = node.graph
+    if data is None or graph is None or graph.use_count(data) != 1 or data.producer is None:
+        return None
+    made = next((n for n in reversed(g.nodes) if x.name in n.output), None)
+    if made is None or made.op_type not in ("Conv", "ConvTranspose", "Gemm", "DeformConv"):
+        return None
+    place = 3 if made.op_type == "DeformConv" else 2
+    return made if len(made.input) <= place or not made.input[place] else None
+
+
+def _with_bias(g: Emitter, product: onnx.NodeProto, x: Ref, bias: Ref) -> Ref:
+    """The node with a bias, moved to the end, where the bias is known."""
+    g.take_up(product)
+    if product.op_type == "DeformConv" and len(product.input) > 3:
+        product.input[3] = bias.name
+    else:
+        product.input.append(bias.name)
+    return x
+
+
+@exports(Conv1D, Conv2D, Conv3D)
+def conv(g: Emitter, op: Conv, x: Ref, weight: Ref) -> Ref:
+    attrs = op.attrs
+    rank = len(attrs.strides)
+    layout = attrs.out_layout or attrs.data_layout
+    plain = CHANNELS_FIRST[rank]
+    if (parts := _centred(g, op.node)) is not None and dims.is_static(*attrs.padding):
+        data, taps = moved(g, parts[0].data, attrs.data_layout, plain), _moved_weight(g, parts[1].data, attrs.kernel_layout, rank)
+        pads = begins_and_ends(attrs.padding, rank)
+        result = product(g, "ConvInteger", Centred(data, parts[0].zero), Centred(taps, parts[1].zero), pads=pads, **_steps(attrs))
+        return moved(g, result, plain, layout)
+    dtype = op.result.dtype
+    integer = dtypes.is_integer(dtype)
+    work = "float64" if integer else dtype
+    if integer and dtypes.bits(dtype) > 32:
+        raise g.unsupported(f"ONNX's Conv takes no {dtype}")
+    data = moved(g, g.cast(x, work), attrs.data_layout, plain)
+    taps = _moved_weight(g, g.cast(weight, work), attrs.kernel_layout, rank)
+    data, around = padded(g, data, begins_and_ends(attrs.padding, rank))
+    result = g.op("Conv", data, taps, pads=around, **_steps(attrs))
+    if integer:
+        result = g.cast(g.cast(result, "int64"), dtype)
+    return moved(g, result, plain, layout)
+
+
+def _steps(attrs: Any) -> dict[str, Any]:
+    return {"strides": list(attrs.strides), "dilations": list(attrs.dilation), "group": attrs.groups}
+
+
+def _moved_weight(g: Emitter, x: Ref, source: str, rank: int) -> Ref:
+    return constant_transposed(g, x, permutation(g, source, OUTPUTS_FIRST[rank]))
+
+
+@exports(Conv1DTranspose, Conv2DTranspose, Conv3DTranspose)
+def conv_transpose(g: Emitter, op: ConvTranspose, x: Ref, weight: Ref) -> Ref:
+    attrs = op.attrs
+    rank = len(attrs.strides)
+    layout = attrs.out_layout or attrs.data_layout
+    plain = CHANNELS_FIRST[rank]
+    if dtypes.is_integer(op.result.dtype):
+        raise g.unsupported(f"ONNX's ConvTranspose takes no {op.result.dtype}")
+    data, taps = _wide(g, op.node, x, weight)
+    data = moved(g, data, attrs.data_layout, plain)
+    taps = constant_transposed(g, taps, permutation(g, attrs.kernel_layout, INPUTS_FIRST[rank]))
+    pads = _numbers(g, begins_and_ends(attrs.padding, rank), "padding")
+    extra = _numbers(g, attrs.output_padding, "output_padding")
+    result = g.op("ConvTranspose", data, taps, pads=pads, output_padding=extra, **_steps(attrs))
+    return moved(g, result, plain, layout)
+
+
+def _numbers(g: Emitter, sizes: Sequence[Dim], what: str) -> list[int]:
+    if not all(isinstance(s, int) for s in sizes):
+        raise g.unsupported(f"{what} is symbolic; ONNX has numbers only")
+    return [int(s) for s in sizes]  # type: ignore[arg-type]
+
+
+@exports(DeformableConv2D)
+def deformable_conv(g: Emitter, op: DeformableConv2D, x: Ref, offset: Ref, weight: Ref, mask: Ref | None = None) -> Any:
+    attrs = op.attrs
+    if not g.has("DeformConv"):
+        return NotImplemented
+    return g.op("DeformConv", x, weight, offset, None, mask, strides=list(attrs.strides), dilations=list(attrs.dilation),
+                pads=begins_and_ends(attrs.padding, 2), group=attrs.groups, offset_group=attrs.offset_groups)
+
+
+@exports(Einsum)
+def einsum(g: Emitter, op: Einsum, *x: Ref) -> Any:
+    """ONNX says nothing of labels whose sizes are 1 in one operand, and equal ellipses only."""
+    terms = op.attrs.equation.replace(" ", "").split("->")[0].split(",")
+    sizes: dict[str, set[Any]] = {}
+    for number, term in enumerate(terms):
+        for label, size in zip(term, data_shape(op.node, number)):
+            sizes.setdefault(label, set()).add(size)
+    if "." in op.attrs.equation or any(len(found) > 1 for found in sizes.values()):
+        return NotImplemented
+    return g.op("Einsum", *x, equation=op.attrs.equation)
+
+
+@exports("linalg.determinant")
+def determinant(g: Emitter, node: Node, x: Ref) -> Ref:
+    return g.op("Det", x)
+
+
+@exports("nn.dropout")
+def dropout(g: Emitter, node: Node, x: Ref) -> Ref:
+    return g.op("Identity", x)

@@ -1,0 +1,205 @@
+"""Pooling, normalisation, resizing of images and regions of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from forge import dims, dtypes
+from forge.dims import Dim
+from forge.exporters.onnx.emitter import Emitter, Ref
+from forge.exporters.onnx.operators.core.layouts import begins_and_ends, moved
+from forge.exporters.onnx.operators.nn.convolution import CHANNELS_FIRST
+from forge.exporters.onnx.operators.shape.reshape import data_shape
+from forge.exporters.onnx.registry import exports
+from forge.ir.nodes import Node
+from forge.ops.nn.adaptive_pool import AdaptivePool2DAttrs, GlobalPool2DAttrs
+from forge.ops.nn.fold import Fold
+from forge.ops.nn.local_normalization import LRN
+from forge.ops.nn.max_pool_with_indices import IndexedMaxPool2DAttrs
+from forge.ops.nn.pool import AvgPool2DAttrs, MaxPool2DAttrs
+from forge.ops.vision.grid_sample import GridSample
+from forge.ops.vision.non_max_suppression import NonMaxSuppression
+from forge.ops.vision.resize import Resize2DAttrs
+from forge.ops.vision.roi_align import RoiAlign
+from forge.ops.vision.roi_pool import RoiPool
+
+_EXACT_IN_FLOAT = frozenset({"int8", "uint8", "int16", "uint16"})
+
+
+def _window(node: Node, padding: Sequence[Dim]) -> dict[str, Any]:
+    """Kernel, strides, dilations and rounding of the number of windows."""
+    attrs: MaxPool2DAttrs = node.attrs
+    dilations = list(attrs.dilation)
+    up = attrs.ceil_mode and _is_rounded_up(node, padding)
+    return {"kernel_shape": list(attrs.pool_size), "strides": list(attrs.strides), "ceil_mode": 1 if up else None,
+            "dilations": dilations if any(d != 1 for d in dilations) else None}
+
+
+def _is_rounded_up(node: Node, padding: Sequence[Dim]) -> bool:
+    """Whether there is a window more than without rounding up: not so where it would begin in the padding.
+
+    Versions of ONNX differ in what they say of such windows.
+    """
+    attrs: MaxPool2DAttrs = node.attrs
+    data, rank = data_shape(node), len(attrs.pool_size)
+    out_layout = attrs.out_layout or attrs.layout
+    for k, axis in enumerate(CHANNELS_FIRST[rank][2:]):
+        if axis not in attrs.layout or axis not in out_layout:
+            return True
+        extent = data[attrs.layout.index(axis)] + padding[k] + padding[k + rank] - (attrs.pool_size[k] - 1) * attrs.dilation[k]
+        down = dims.floordiv(extent - 1, attrs.strides[k]) + 1
+        if not dims.equal(down, node.results[0].shape[out_layout.index(axis)]):
+            return True
+    return False
+
+
+@exports("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
+def max_pool(g: Emitter, node: Node, x: Ref) -> Any:
+    attrs: MaxPool2DAttrs = node.attrs
+    rank = len(attrs.pool_size)
+    if not dtypes.is_float(x.dtype) and x.dtype not in _EXACT_IN_FLOAT:
+        return NotImplemented
+    padding = begins_and_ends(attrs.padding, rank)
+    if not dims.is_static(*padding):
+        return NotImplemented
+    plain = CHANNELS_FIRST[rank]
+    result = g.op("MaxPool", moved(g, x, attrs.layout, plain), pads=padding, **_window(node, padding))
+    return moved(g, result, plain, attrs.out_layout or attrs.layout)
+
+
+@exports("nn.max_pool1d_with_indices", "nn.max_pool2d_with_indices", "nn.max_pool3d_with_indices")
+def max_pool_with_indices(g: Emitter, node: Node, x: Ref) -> Any:
+    attrs: IndexedMaxPool2DAttrs = node.attrs
+    rank = len(attrs.pool_size)
+    padding = begins_and_ends(attrs.padding, rank)
+    if attrs.layout != CHANNELS_FIRST[rank] or attrs.out_layout not in ("", attrs.layout) or not dims.is_static(*padding):
+        return NotImplemented
+    order = 1 if attrs.column_major else None
+    return g.multi("MaxPool", [x], [None, "int64"], pads=padding, storage_order=order, **_window(node, padding))
+
+
+@exports("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
+def avg_pool(g: Emitter, node: Node, x: Ref) -> Any:
+    attrs: AvgPool2DAttrs = node.attrs
+    rank = len(attrs.pool_size)
+    padding = begins_and_ends(attrs.padding, rank)
+    if not dtypes.is_float(x.dtype) or not dims.is_static(*padding) or (max(attrs.dilation) > 1 and g.opset < 19):
+        return NotImplemented
+    plain = CHANNELS_FIRST[rank]
+    inside = 1 if attrs.count_include_pad else None
+    data = moved(g, x, attrs.layout, plain)
+    result = g.op("AveragePool", data, pads=padding, count_include_pad=inside, **_window(node, padding))
+    return moved(g, result, plain, attrs.out_layout or attrs.layout)
+
+
+@exports("nn.global_max_pool2d", "nn.global_avg_pool2d")
+def global_pool(g: Emitter, node: Node, x: Ref) -> Any:
+    attrs: GlobalPool2DAttrs = node.attrs
+    if not dtypes.is_float(x.dtype):
+        return NotImplemented
+    op = "GlobalMaxPool" if "max" in node.op else "GlobalAveragePool"
+    return moved(g, g.op(op, moved(g, x, attrs.layout, "NCHW")), "NCHW", attrs.out_layout or attrs.layout)
+
+
+@exports(*(f"nn.adaptive_{kind}_pool{n}d" for kind in ("max", "avg") for n in (1, 2, 3)))
+def adaptive_pool(g: Emitter, node: Node, x: Ref) -> Any:
+    """Cells of equal sizes are windows."""
+    attrs: AdaptivePool2DAttrs = node.attrs
+    rank = int(node.op[-2])
+    plain = CHANNELS_FIRST[rank]
+    layout = attrs.layout
+    if not dtypes.is_float(x.dtype) or sorted(layout) != sorted(plain):
+        return NotImplemented
+    shape = [data_shape(node)[layout.index(axis)] for axis in plain[2:]]
+    wanted = attrs.output_size or tuple(shape)
+    static = [(s, w) for s, w in zip(shape, wanted) if isinstance(s, int) and isinstance(w, int)]
+    kind = "Max" if "max" in node.op else "Average"
+    if all(isinstance(d, int) and d == 1 for d in wanted):
+        result = g.op(f"Global{kind}Pool", moved(g, x, layout, plain))
+    elif len(static) == rank and all(0 < w <= s and s % w == 0 for s, w in static):
+        sizes = [s // w for s, w in static]
+        result = g.op(f"{kind}Pool", moved(g, x, layout, plain), kernel_shape=sizes, strides=sizes)
+    else:
+        return NotImplemented
+    return moved(g, result, plain, attrs.out_layout or layout)
+
+
+@exports(LRN)
+def local_response_norm(g: Emitter, op: LRN, x: Ref) -> Ref:
+    attrs = op.attrs
+    rank = op.result.rank
+    order = list(range(rank))
+    axis = attrs.axis % rank
+    order[1], order[axis] = order[axis], order[1]
+    result = g.op("LRN", g.transpose(x, order), size=attrs.size, alpha=attrs.alpha, beta=attrs.beta, bias=attrs.bias)
+    return g.transpose(result, order)
+
+
+_METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic"}
+
+
+@exports("image.resize1d", "image.resize2d", "image.resize3d")
+def resize(g: Emitter, node: Node, x: Ref, sizes: Ref | None = None) -> Any:
+    attrs: Resize2DAttrs = node.attrs
+    nearest = attrs.method == "nearest_neighbor"
+    if (nearest and attrs.rounding_method == "round") or not dtypes.is_float(x.dtype) or not attrs.layout.isalpha():
+        return NotImplemented
+    spatial = [k for k, axis in enumerate(attrs.layout) if axis not in "NC"]
+    wanted = g.dims(attrs.size) if attrs.size is not None else g.cast(sizes, "int64") if sizes is not None else None
+    cubic = attrs.method == "cubic"
+    result = g.op(
+        "Resize", x, None, None, wanted, axes=spatial, mode=_METHODS[attrs.method],
+        coordinate_transformation_mode=attrs.coordinate_transformation_mode,
+        nearest_mode=attrs.rounding_method if nearest else None, cubic_coeff_a=attrs.cubic_alpha if cubic else None,
+        exclude_outside=1 if cubic and attrs.cubic_exclude else None)
+    return g.cast(result, node.result.dtype)
+
+
+@exports(GridSample)
+def grid_sample(g: Emitter, op: GridSample, x: Ref, grid: Ref) -> Any:
+    attrs = op.attrs
+    named = {"linear": "bilinear", "cubic": "bicubic"} if not g.has_since("GridSample", 20) else {}
+    if named and op.result.rank != 4:
+        return NotImplemented
+    return g.op("GridSample", x, g.cast(grid, x.dtype), mode=named.get(attrs.mode, attrs.mode), padding_mode=attrs.padding_mode,
+                align_corners=1 if attrs.align_corners else 0)
+
+
+@exports(RoiAlign)
+def roi_align(g: Emitter, op: RoiAlign, x: Ref, rois: Ref, images: Ref) -> Ref:
+    attrs = op.attrs
+    height, width = attrs.pooled_size
+    mode = "half_pixel" if attrs.aligned else "output_half_pixel"
+    return g.op("RoiAlign", x, rois, g.cast(images, "int64"), output_height=height, output_width=width, mode=attrs.mode,
+                sampling_ratio=attrs.sample_ratio, spatial_scale=attrs.spatial_scale, coordinate_transformation_mode=mode)
+
+
+@exports(RoiPool)
+def roi_pool(g: Emitter, op: RoiPool, x: Ref, rois: Ref) -> Ref:
+    return g.op("MaxRoiPool", x, rois, pooled_shape=list(op.attrs.pooled_size), spatial_scale=op.attrs.spatial_scale)
+
+
+@exports(NonMaxSuppression)
+def non_max_suppression(g: Emitter, op: NonMaxSuppression, boxes: Ref, scores: Ref, *limits: Ref | None) -> Ref:
+    most, overlap, score = [*limits, None, None, None][:3]
+    given = [None if v is None else g.op("Reshape", g.cast(v, dtype), g.ints([1]))
+             for v, dtype in ((most, "int64"), (overlap, "float32"), (score, "float32"))]
+    centres = 1 if op.attrs.center_point_box else None
+    return g.op("NonMaxSuppression", boxes, scores, *given, dtype="int64", center_point_box=centres)
+
+
+@exports(Fold)
+def fold(g: Emitter, op: Fold, x: Ref) -> Ref:
+    attrs = op.attrs
+    rank = len(attrs.block_shape)
+    strides, dilations, pads = _each(attrs.strides, rank), _each(attrs.dilation, rank), _each(attrs.padding, 2 * rank)
+    if len(attrs.padding) == rank:
+        pads = begins_and_ends(attrs.padding, rank)  # type: ignore[assignment]
+    shapes = g.dims(attrs.image_shape), g.ints(attrs.block_shape)
+    return g.op("Col2Im", x, *shapes, strides=strides, dilations=dilations, pads=pads)
+
+
+def _each(values: tuple[int, ...], count: int) -> list[int]:
+    """One number for each of ``count`` places."""
+    return list(values) * count if len(values) == 1 else list(values)

@@ -1,0 +1,70 @@
+"""Operators that make tensors: filled ones, ranges, one-hot vectors, identity matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from forge import dims, dtypes
+from forge.exporters.onnx.emitter import Emitter, Ref
+from forge.exporters.onnx.operators.shape.reshape import data_shape
+from forge.exporters.onnx.registry import exports
+from forge.ir.nodes import Node
+from forge.ops.index.one_hot import OneHot
+from forge.ops.shape.diagonal import Eye
+from forge.ops.shape.full import Full, InitAttrs
+
+
+def scalar(g: Emitter, x: Ref) -> Ref:
+    """A tensor of one element as a scalar."""
+    return g.scalar(x)
+
+
+@exports(Full)
+def full(g: Emitter, op: Full, value: Ref, shape: Ref | None = None) -> Ref:
+    return g.op("Expand", g.cast(scalar(g, value), op.result.dtype), g.given(op.attrs.shape, shape))
+
+
+@exports("zeros", "ones")
+def zeros(g: Emitter, node: Node, shape: Ref | None = None) -> Ref:
+    attrs: InitAttrs = node.attrs
+    return g.op("Expand", g.const(int(node.op == "ones"), node.result.dtype), g.given(attrs.shape, shape))
+
+
+@exports("zeros_like", "ones_like")
+def zeros_like(g: Emitter, node: Node, x: Ref) -> Ref:
+    return g.op("Expand", g.const(int(node.op == "ones_like"), x.dtype), _shape(g, node, x))
+
+
+@exports("full_like")
+def full_like(g: Emitter, node: Node, x: Ref, value: Ref) -> Ref:
+    return g.op("Expand", scalar(g, value), _shape(g, node, x))
+
+
+def _shape(g: Emitter, node: Node, x: Ref) -> Ref:
+    shape = data_shape(node)
+    return g.dims(shape) if dims.is_static(*shape) else g.shape(x)
+
+
+@exports("arange")
+def arange(g: Emitter, node: Node, start: Ref, stop: Ref, step: Ref) -> Ref:
+    return g.cast(g.op("Range", *(scalar(g, v) for v in (start, stop, step))), node.result.dtype)
+
+
+@exports(OneHot)
+def one_hot(g: Emitter, op: OneHot, indices: Ref, on: Ref, off: Ref, depth: Ref | None = None) -> Ref:
+    axis = op.attrs.axis % op.result.rank
+    count = scalar(g, g.given(op.attrs.depth, depth))
+    values = [g.cast(g.op("Reshape", v, g.ints([1])), op.result.dtype) for v in (off, on)]
+    return g.op("OneHot", g.cast(indices, "int64"), count, g.concat(values, 0), axis=axis, dtype=op.result.dtype)
+
+
+@exports(Eye)
+def eye(g: Emitter, op: Eye) -> Any:
+    attrs = op.attrs
+    dtype = op.result.dtype
+    if isinstance(attrs.n, int) and isinstance(attrs.m, int) and attrs.n * attrs.m <= 4096:
+        return g.const(np.eye(attrs.n, attrs.m, attrs.k).astype(dtypes.numpy_dtype(dtype)))
+    nothing = g.op("Expand", g.const(0, "float32"), g.dims([attrs.n, attrs.m]))
+    return g.cast(g.op("EyeLike", nothing, k=attrs.k), dtype)

@@ -1,0 +1,66 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from forge import dims
+from forge.compose import products
+from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.registry import converts
+from forge.ops.core.broadcast import for_product
+
+
+@converts("MatMul", since=1)
+def matmul(g: Context, a: Value, b: Value) -> Value:
+    """NumPy's product. A constant matrix on the right becomes the weight of ``nn.dense``."""
+    if b.rank == 2 and a.rank >= 1 and g.array(b) is not None:
+        return dense(g, a, b, transposed=False)
+    if g.convert_config.get("use_nt_batch_matmul") and a.rank == b.rank == 3 and _fits(a, b):
+        return g.call("nn.batch_matmul", a, g.call("transpose", b, axes=(0, 2, 1)), transpose_b=True)
+    return products.matmul(g, a, b)
+
+
+def _fits(a: Value, b: Value) -> bool:
+    """Whether batches and summed axes are known to be equal."""
+    return dims.equal(a.shape[0], b.shape[0]) and dims.equal(a.shape[2], b.shape[1])
+
+
+def dense(g: Context, x: Value, weight: Value, transposed: bool) -> Value:
+    """``x`` times a matrix, given as [K, N], or [N, K] when ``transposed``."""
+    rows = weight if transposed else transposed_matrix(g, weight)
+    data = x if x.rank < 2 else for_product(g.builder, x, rows, -1)[0]
+    return g.call("nn.dense", data, rows, units=rows.shape[0])
+
+
+def transposed_matrix(g: Context, matrix: Value) -> Value:
+    """The transpose; of a constant, a constant that is a view of it."""
+    if matrix.constant is None:
+        return g.call("transpose", matrix, axes=(1, 0))
+    value = g.constant(matrix.constant.T)
+    value.name = g.scope.unique(f"{matrix.name}_transposed") if matrix.name else ""
+    return value
+
+
+@converts("Gemm", since=1)
+def gemm_1(
+    g: Context, a: Value, b: Value, c: Value,
+    *, alpha: float = 1.0, beta: float = 1.0, broadcast: int = 0, transA: int = 0, transB: int = 0,  # noqa: N803
+) -> Value:
+    return gemm(g, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+
+
+@converts("Gemm", since=7)
+def gemm(
+    g: Context, a: Value, b: Value, c: Value | None = None,
+    *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0,  # noqa: N803
+) -> Value:
+    if a.rank != 2 or b.rank != 2:
+        raise g.invalid(f"got ranks {a.rank} and {b.rank}; expected matrices")
+    left = g.call("transpose", a, axes=(1, 0)) if transA else a
+    result = _scaled(g, dense(g, left, b, bool(transB)), alpha)
+    if c is None or beta == 0.0:
+        return result
+    return g.call("add", result, _scaled(g, c, beta))
+
+
+def _scaled(g: Context, x: Value, factor: float) -> Value:
+    return x if factor == 1.0 else g.call("multiply", x, g.scalar(factor, x))

@@ -1,0 +1,80 @@
+"""Random numbers."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+import onnx
+
+from forge import dims
+from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.registry import converts
+from forge.frontends.onnx.tensors import element_dtype
+
+Shape = tuple[int, ...]
+
+
+def seed_of(g: Context, seed: float | None) -> int:
+    if seed is None:
+        return zlib.crc32(g.name.encode())
+    return int(seed) if seed == int(seed) else int(np.float32(seed).view(np.uint32))
+
+
+def _dtype(x: Value, dtype: int | None) -> str:
+    return x.dtype if dtype is None else element_dtype(dtype, "attribute 'dtype'")
+
+
+@converts("RandomNormal", since=1)
+def random_normal(
+    g: Context,
+    *, shape: Shape, dtype: int = onnx.TensorProto.FLOAT, mean: float = 0.0, scale: float = 1.0, seed: float | None = None,
+) -> Value:
+    kind = element_dtype(dtype, "attribute 'dtype'")
+    return g.call("random.normal", out_shape=shape, out_dtype=kind, mean=mean, scale=scale, seed=seed_of(g, seed))
+
+
+@converts("RandomNormalLike", since=1)
+def random_normal_like(
+    g: Context, x: Value, *, dtype: int | None = None, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
+) -> Value:
+    attributes = {"out_dtype": _dtype(x, dtype), "mean": mean, "scale": scale, "seed": seed_of(g, seed)}
+    return _of_shape_of(g, "random.normal", x, attributes)
+
+
+@converts("RandomUniform", since=1)
+def random_uniform(
+    g: Context,
+    *, shape: Shape, dtype: int = onnx.TensorProto.FLOAT, high: float = 1.0, low: float = 0.0, seed: float | None = None,
+) -> Value:
+    kind = element_dtype(dtype, "attribute 'dtype'")
+    return g.call("random.uniform", out_shape=shape, out_dtype=kind, low=low, high=high, seed=seed_of(g, seed))
+
+
+@converts("RandomUniformLike", since=1)
+def random_uniform_like(
+    g: Context, x: Value, *, dtype: int | None = None, high: float = 1.0, low: float = 0.0, seed: float | None = None
+) -> Value:
+    attributes = {"out_dtype": _dtype(x, dtype), "low": low, "high": high, "seed": seed_of(g, seed)}
+    return _of_shape_of(g, "random.uniform", x, attributes)
+
+
+def _of_shape_of(g: Context, op: str, x: Value, attributes: dict[str, Any]) -> Value:
+    """Numbers in the shape of ``x``, which may be known only when that is computed."""
+    if dims.is_static(*x.shape):
+        return g.call(op, out_shape=x.shape, **attributes)
+    return g.call(op, g.call("shape_of", x), out_shape=None, **attributes)
+
+
+@converts("Bernoulli", since=15)
+def bernoulli(g: Context, x: Value, *, dtype: int | None = None, seed: float | None = None) -> Value:
+    return g.call("random.bernoulli", x, out_dtype=_dtype(x, dtype), seed=seed_of(g, seed))
+
+
+@converts("Multinomial", since=7)
+def multinomial(
+    g: Context, x: Value, *, dtype: int = onnx.TensorProto.INT32, sample_size: int = 1, seed: float | None = None
+) -> Value:
+    kind = element_dtype(dtype, "attribute 'dtype'")
+    return g.call("random.multinomial", x, num_samples=sample_size, out_dtype=kind, seed=seed_of(g, seed))

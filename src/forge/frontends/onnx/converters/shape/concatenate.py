@@ -1,0 +1,84 @@
+"""Concat and Split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge import dims
+from forge.dims import Dim
+from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.converters.shape.reshape import shape_text
+from forge.frontends.onnx.registry import converts
+from forge.ops.core.broadcast import with_equal_sizes
+from forge.ops.core.inference import MAX_PARTS
+
+
+@converts("Concat", since=1)
+def concat_1(g: Context, *values: Value, axis: int = 1) -> Value:
+    return concat(g, *values, axis=axis)
+
+
+@converts("Concat", since=4)
+def concat(g: Context, *values: Value, axis: int) -> Value:
+    if not values:
+        raise g.invalid("got no inputs; expected 1 or more")
+    if len(values) == 1:
+        return values[0]
+    place = g.axis(axis, values[0].rank)
+    if any(v.rank != values[0].rank for v in values):
+        raise g.invalid(f"got ranks {[v.rank for v in values]}; expected equal ranks")
+    return g.call("concatenate", *with_equal_sizes(g.builder, values, place), axis=place)
+
+
+@converts("Split", since=1)
+def split_1(
+    g: Context, x: Value, sizes: Value | None = None, *, axis: int = 0, split: tuple[int, ...] | None = None
+) -> list[Value]:
+    return split_2(g, x, axis=axis, split=split) if sizes is None else split_13(g, x, g.cast(sizes, "int64"), axis=axis)
+
+
+@converts("Split", since=2)
+def split_2(g: Context, x: Value, *, axis: int = 0, split: tuple[int, ...] | None = None) -> list[Value]:
+    return _equal_parts(g, x, axis, g.num_outputs) if split is None else _parts(g, x, axis, split)
+
+
+@converts("Split", since=13)
+def split_13(g: Context, x: Value, sizes: Value | None = None, *, axis: int = 0) -> list[Value]:
+    if sizes is None:
+        return _equal_parts(g, x, axis, g.num_outputs)
+    known = g.dims(sizes)
+    if known is None:
+        return g.multi("split", x, sizes, indices_or_sections=None, axis=axis)
+    return _parts(g, x, axis, known)
+
+
+@converts("Split", since=18)
+def split(g: Context, x: Value, sizes: Value | None = None, *, axis: int = 0, num_outputs: int | None = None) -> list[Value]:
+    if sizes is not None:
+        return split_13(g, x, sizes, axis=axis)
+    count = g.num_outputs if num_outputs is None else num_outputs
+    if not 1 <= count <= MAX_PARTS:
+        raise g.invalid(f"attribute 'num_outputs': got {count}; expected 1 to {MAX_PARTS}")
+    total = x.shape[g.axis(axis, x.rank)]
+    size = dims.ceildiv(total, count)
+    return _parts(g, x, axis, [size] * (count - 1) + [total - size * (count - 1)])
+
+
+def _equal_parts(g: Context, x: Value, axis: int, count: int) -> list[Value]:
+    return g.multi("split", x, indices_or_sections=count, axis=g.axis(axis, x.rank))
+
+
+def _parts(g: Context, x: Value, axis: int, sizes: Sequence[Dim]) -> list[Value]:
+    axis = g.axis(axis, x.rank)
+    if not sizes:
+        raise g.invalid("split: got no sizes; expected one for each output")
+    if dims.different(sum(sizes[1:], sizes[0]), x.shape[axis]):
+        raise g.invalid(f"split: got sizes {shape_text(sizes)}; expected a sum of {x.shape[axis]}, the size of axis {axis}")
+    if len(sizes) == 1:
+        return [x]
+    if all(dims.equal(s, sizes[0]) for s in sizes):
+        return _equal_parts(g, x, axis, len(sizes))
+    ends: list[Dim] = [sizes[0]]
+    for size in sizes[1:-1]:
+        ends.append(ends[-1] + size)
+    return g.multi("split", x, indices_or_sections=tuple(ends), axis=axis)

@@ -1,0 +1,25 @@
+"""DepthToSpace and SpaceToDepth."""
+
+from __future__ import annotations
+
+from forge import dims
+from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.registry import converts
+
+
+@converts("DepthToSpace", introduced={"mode": 11})
+def depth_to_space(g: Context, x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
+    return g.call("nn.depth_to_space", x, block_size=blocksize, mode=mode)
+
+
+@converts("SpaceToDepth", introduced={"mode": 28})
+def space_to_depth(g: Context, x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
+    if mode == "DCR":
+        return g.call("nn.space_to_depth", x, block_size=blocksize)
+    if mode != "CRD":
+        raise g.invalid(f"attribute 'mode': got {mode!r}; expected 'DCR' or 'CRD'")
+    n, c, h, w = x.shape
+    rows, columns = dims.floordiv(h, blocksize), dims.floordiv(w, blocksize)
+    parts = g.reshape(x, (n, c, rows, blocksize, columns, blocksize))
+    moved = g.call("transpose", parts, axes=(0, 1, 3, 5, 2, 4))
+    return g.reshape(moved, (n, c * blocksize * blocksize, rows, columns))
