@@ -134,7 +134,7 @@ def test_every_operator_has_a_section_in_the_docs() -> None:
 
 def test_onnx_operators_are_found_through_compositions() -> None:
     assert onnx_operators("nn.batch_norm") == ["BatchNormalization", "SpatialBN"]
-    assert onnx_operators("nn.conv2d") == ["Conv", "ConvInteger"]
+    assert onnx_operators("nn.conv2d") == ["Conv", "ConvInteger", "com.microsoft.NhwcConv"]
     assert "Resize" in onnx_operators("nn.dense") and "Resize" not in onnx_operators("nn.relu")
 
 

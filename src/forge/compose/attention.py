@@ -177,6 +177,3 @@ def _paired(g: Composer, first: Value, second: Value, interleaved: bool) -> Valu
     columns = [g.reshape(part, (*shape, 1)) for part in (first, second)]
     size = shape[3]
     return g.reshape(g.call("concatenate", *columns, axis=4), (*shape[:3], size * 2))
-
-
-__all__ = ["AttentionResult", "attention", "rotary_embedding"]

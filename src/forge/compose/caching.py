@@ -33,6 +33,3 @@ def cache_update(
     inside = distance.maximum(0).minimum(written - 1).value
     read = g.call("gather", update, g.call("broadcast_to", inside, shape=past.shape), axis=axis)
     return g.call("where", g.call("broadcast_to", chosen, shape=past.shape), read, past)
-
-
-__all__ = ["cache_update"]

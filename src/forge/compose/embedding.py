@@ -54,6 +54,3 @@ def _by_offset(g: Composer, rows: Value, offsets: Value, mode: str) -> Value:
     if largest:
         return members.equals(0).where(0, total).value
     return (total / members.maximum(1)).value if mode == "mean" else total.value
-
-
-__all__ = ["embedding_bag"]

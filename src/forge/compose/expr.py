@@ -194,6 +194,3 @@ def _dtype_of(number: float, given: Sequence[Operand]) -> str:
         if dtypes.is_float(dtype) or dtypes.is_complex(dtype) or (is_whole and dtypes.is_integer(dtype)):
             return dtype
     return "int64" if is_whole else "float32"
-
-
-__all__ = ["Expr", "Operators", "as_value", "const", "op", "unwrapped"]

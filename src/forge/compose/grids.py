@@ -44,6 +44,3 @@ def _coordinates(g: Composer, size: Value, dtype: str, align_corners: bool) -> T
     if align_corners:
         return numbers * 2 / (count - 1).maximum(1) - 1
     return (numbers * 2 + 1) / count - 1
-
-
-__all__ = ["affine_grid"]

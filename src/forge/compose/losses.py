@@ -123,9 +123,3 @@ def kl_divergence(g: Composer, log_probability: Value, target: Value, *, reducti
     t = Term(g, target)
     loss = t * (Term(g, g.call("log", target)) - Term(g, log_probability))
     return reduced(g, (t > 0).where(loss, 0).value, reduction)
-
-
-__all__ = [
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss", "kl_divergence", "l1_loss",
-    "mse_loss", "nll_loss", "reduced",
-]

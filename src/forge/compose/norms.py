@@ -101,9 +101,3 @@ def mean_variance_norm(g: Composer, x: Value, axes: Sequence[int]) -> Value:
     centred = Term(g, x) - Term(g, g.call("mean", x, axis=tuple(axes), keepdims=True))
     deviation = g.call("sqrt", g.call("mean", (centred * centred).value, axis=tuple(axes), keepdims=True))
     return (centred / (Term(g, deviation) + 1e-9)).value
-
-
-__all__ = [
-    "batch_norm", "batch_statistics", "by_channel", "elementwise_batch_norm", "layer_norm", "layer_norm_with_statistics",
-    "lp_norm", "mean_variance_norm", "rms_norm",
-]

@@ -99,6 +99,3 @@ def _corrected(g: Composer, rate: Term, step: Term, alpha: float, beta: float) -
     """The rate that makes up for means that start at 0."""
     powers = [Term(g, g.call("power", g.scalar(base, step.value), step.value)) for base in (alpha, beta)]
     return (step > 0).where(rate * _root(g, 1 - powers[1]) / (1 - powers[0]), rate)
-
-
-__all__ = ["adagrad", "adam", "momentum"]

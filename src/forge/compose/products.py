@@ -24,6 +24,3 @@ def matmul(g: Composer, a: Value, b: Value) -> Value:
     if a.rank == 1:
         del shape[-1 if b.rank == 1 else -2]
     return g.reshape(result, shape)
-
-
-__all__ = ["matmul"]

@@ -67,6 +67,3 @@ def per_channel(g: Composer, parameter: Value | None, weight: Value) -> Value | 
     if parameter is None or parameter.rank == 0 or parameter.shape == (1,):
         return parameter
     return g.reshape(parameter, (*parameter.shape, *[1] * (weight.rank - 1)))
-
-
-__all__ = ["centred", "centred_rows", "difference", "per_channel", "requantized", "spread"]

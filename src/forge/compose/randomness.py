@@ -21,6 +21,3 @@ def dropout(g: Composer, x: Value, rate: Value, *, seed: int, training: Value | 
         return kept.value, mask.value
     on = Term(g, g.reshape(training, ()))
     return on.where(kept, Term(g, x)).value, mask.either(Term(g, g.call("logical_not", on.value))).value
-
-
-__all__ = ["dropout"]

@@ -116,6 +116,3 @@ def _cubic(t: Array, a: float) -> Array:
     near = ((a + 2) * t - (a + 3)) * t * t + 1
     far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
     return np.where(t <= 1, near, np.where(t < 2, far, 0))
-
-
-__all__ = ["COORDINATES", "MODES", "Array", "AxisPlan", "Method", "nearest_indices", "neighbours", "source_positions"]

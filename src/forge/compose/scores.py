@@ -89,6 +89,3 @@ def label_if(g: Composer, condition: Value, labels: np.ndarray) -> Value:
 def beside(g: Composer, *columns: Value) -> Value:
     """Columns (rows, 1) side by side."""
     return g.call("concatenate", *columns, axis=1)
-
-
-__all__ = ["TRANSFORMS", "beside", "best_label", "class_labels", "label_if", "transformed"]

@@ -107,6 +107,3 @@ def _first_half(g: Composer, x: Value, place: Term) -> Value:
 def whole(g: Composer, value: Value) -> Value:
     """A tensor of one integer as an int64 scalar."""
     return g.reshape(g.cast(value, "int64"), ())
-
-
-__all__ = ["dft_along", "stft", "whole"]

@@ -297,6 +297,3 @@ def _payload(entries: Entries, leaves: int, targets: int, aggregate: str) -> tup
     order = np.argsort(entries.leaf, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(entries.leaf, minlength=leaves))])
     return entries.weight[order], entries.target[order].astype(np.int64), offsets.astype(np.int64)
-
-
-__all__ = ["EQ", "GT", "GTE", "LEAF_MODE", "LEQ", "LT", "MEMBER", "NEQ", "Entries", "Forest", "tree_ensemble"]

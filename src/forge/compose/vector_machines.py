@@ -90,6 +90,3 @@ def probabilities(g: Composer, scores: Value, prob_a: Array, prob_b: Array, clas
     place[first, second] = np.arange(len(first))
     place[second, first] = np.arange(len(first)) + len(first)
     return g.call("pairwise_coupling", g.call("take", both, g.constant(place), axis=1))
-
-
-__all__ = ["KERNELS", "Kernel", "pair_scores", "probabilities", "votes"]

@@ -198,9 +198,3 @@ def _product(terms: Sequence[Term]) -> Term:
 
 def _vector(g: Composer, terms: Sequence[Term]) -> Value:
     return g.call("concatenate", *(g.reshape(t.value, (1,)) for t in terms), axis=0)
-
-
-__all__ = [
-    "element", "fold", "global_lp_pool", "global_pool", "halves", "lp_pool", "max_unpool", "same_padding", "spatial_axes",
-    "transposed_padding",
-]

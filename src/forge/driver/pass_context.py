@@ -116,6 +116,3 @@ def check_options(target: TargetLike | None = None, **given: Any) -> CompileOpti
     if options.tuned:
         options = replace(options, target=replace(options.target, choices=tuning.choices(options.target)))
     return options
-
-
-__all__ = ["CONFIG", "PassContext", "check_options"]

@@ -164,9 +164,3 @@ def autopad(
     width = ((0, 0), (0, 0), *zip(around[:count], around[count:], strict=True))
     padded: Expr = op.nn.pad(data, pad_value, pad_width=width, pad_mode=pad_type)
     return padded
-
-
-__all__ = [
-    "CUSTOM", "AttrCvt", "Renamer", "autopad", "dimension_constraint", "dimension_picker", "get_relay_op", "infer_channels",
-    "infer_shape", "infer_type",
-]

@@ -45,6 +45,3 @@ class ImportContext(Composer):
         """The contents of ``value`` when they are known now, those of parameters included."""
         known = super().array(value)
         return self.scope.frozen_value(value) if known is None and value is not None else known
-
-
-__all__ = ["ImportContext"]

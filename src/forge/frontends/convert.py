@@ -57,6 +57,3 @@ def _name_outputs(graph: Graph, names: Sequence[str]) -> None:
             graph.outputs[position] = value
         value.name = name
         seen.add(id(value))
-
-
-__all__ = ["finished", "located"]

@@ -89,6 +89,3 @@ class ConvertMap(MutableMapping[str, Convert]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-
-__all__ = ["ConvertMap"]

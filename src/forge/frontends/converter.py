@@ -132,6 +132,3 @@ def _record(function: ConverterFunction, parameter: inspect.Parameter) -> type |
 def fields_of(record: type) -> Mapping[str, Any]:
     """Attributes of a record with their defaults."""
     return {f.name: REQUIRED if f.default is dataclasses.MISSING else f.default for f in dataclasses.fields(record)}
-
-
-__all__ = ["REQUIRED", "Converter", "ConverterFunction", "describe", "fields_of"]

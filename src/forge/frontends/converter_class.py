@@ -132,6 +132,3 @@ def _as_text(value: Any) -> Any:
     if isinstance(value, str):
         return Text(value)
     return tuple(_as_text(item) for item in value) if isinstance(value, tuple) else value
-
-
-__all__ = ["Inputs", "OpConverter", "Text", "Weights", "as_function", "as_functions"]

@@ -76,6 +76,3 @@ def data_file(location: str, folders: tuple[Path, ...], where: str) -> Path:
     if not exists:
         raise ImportModelError(f"{where}: external data file {location!r} is missing in {folders[0]}; copy it next to the model")
     return path
-
-
-__all__ = ["data_file", "mapped_file", "refuse_other_formats"]

@@ -77,6 +77,3 @@ def _sorted(needed: Sequence[Sequence[int]], steps: Sequence[Step]) -> list[int]
 def _cycle(names: Sequence[str]) -> ImportModelError:
     shown = " -> ".join(repr(name) for name in [*names[:8], *(["..."] if len(names) > 8 else []), names[0]])
     return ImportModelError(f"nodes need each other's results: {shown}; expected no cycle; the model is invalid")
-
-
-__all__ = ["Step", "topological"]

@@ -269,6 +269,3 @@ def _check_results(g: ImportContext, results: Any) -> None:
     missing = [k for k, name in enumerate(g.outputs) if name and (k >= len(values) or values[k] is None)]
     if missing:
         raise TypeError(f"it gave no value for output {missing[0]} ({g.outputs[missing[0]]!r})")
-
-
-__all__ = ["MAX_VERSION", "Key", "Registry", "as_list"]

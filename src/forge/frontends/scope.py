@@ -243,6 +243,3 @@ class Region:
 def merged_captures(regions: Sequence[Region]) -> list[Value]:
     """Values that any of the regions captures, each once, in order of first use."""
     return list(dict.fromkeys(v for region in regions for v in region.captured))
-
-
-__all__ = ["MAX_CALLS", "MAX_NESTING", "ImportState", "Region", "Scope", "merged_captures"]

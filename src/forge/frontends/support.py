@@ -100,7 +100,3 @@ def check_supported(uses: Iterable[Use], registry: Registry) -> None:
         f"'forge support {registry.name}' lists what is; register a converter: "
         f"@forge.frontends.{registry.name}.register({first.op!r}{domain})"
     )
-
-
-__all__ = ["CONVERTER", "FUNCTION", "MISSING", "Coverage", "Format", "Use", "check_supported", "format_names", "format_of",
-           "load_format"]

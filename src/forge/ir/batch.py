@@ -63,6 +63,3 @@ def _exact(a: Dim, b: Dim) -> Dim | None:
     """``a / b``, if that is whole for all sizes."""
     quotient = dims.floordiv(a, b)
     return quotient if b != 0 and quotient * b == a else None
-
-
-__all__ = ["Batch", "MixesBatch", "through_reshape"]

@@ -189,6 +189,3 @@ def _verify_acyclic(calls: dict[str, list[str]]) -> None:
                 raise InvalidGraphError(f"@{following}: calls itself through {chain}; expected no recursion")
             else:
                 path.append((following, iter(calls[following])))
-
-
-__all__ = ["CALL", "Call", "CallAttrs", "bind_dimensions", "bind_parameters", "call_function", "result_types", "verify_calls"]

@@ -247,6 +247,3 @@ class Editor:
                 found.add(node)
                 stack.extend(p for p in node.pred if p not in self._old)
         return found
-
-
-__all__ = ["Editor", "edit"]

@@ -44,6 +44,3 @@ class BatchFollower:
         """Number of elements, and how they are listed."""
         assert isinstance(value.type, TensorType)
         return dims.floordiv(value.shape[batch.axis], batch.before * batch.after), batch.before, batch.after
-
-
-__all__ = ["BatchFollower"]

@@ -47,6 +47,3 @@ class Params(dict[str, np.ndarray]):
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are plain dictionaries."""
         return dict, (dict(self),)
-
-
-__all__ = ["Params"]

@@ -398,6 +398,3 @@ class _Parser(Cursor):
 def _undefined(text: str, key: str, scope: _Scope) -> str:
     near = difflib.get_close_matches(key, scope.values, 3)
     return f"{text} is not defined here" + (f"; did you mean {' or '.join('%' + n for n in near)}" if near else "")
-
-
-__all__ = ["MissingConstant", "UnknownOperator", "has_metadata", "parse_module"]

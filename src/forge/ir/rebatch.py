@@ -312,6 +312,3 @@ def _unused_symbol(module: Module) -> DimExpr:
 def _scaled(size: Dim, old: int, new: Dim) -> Any:
     """``size`` for the new batch; None where it is no multiple of the old one."""
     return dims.floordiv(size, old) * new if dims.equal(dims.floormod(size, old), 0) else None
-
-
-__all__ = ["check_batch", "replace_batch"]

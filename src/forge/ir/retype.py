@@ -134,8 +134,3 @@ def _kept_symbols(old: T.Type, new: T.Type, known: Collection[str]) -> dict[str,
 def _introduced(dim: Dim, known: Collection[str]) -> bool:
     name = dims.symbol_name(dim)
     return name is not None and name not in known
-
-
-__all__ = [
-    "check_fits", "check_param", "infer_again", "number_symbols", "sizes_of_params", "substitute_in_graph", "substitute_symbols",
-]

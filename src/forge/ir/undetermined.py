@@ -99,6 +99,3 @@ def _map_dims(graph: Graph, change: Callable[[DimExpr], Dim]) -> None:
         value.type = T.map_dims(value.type, change)
     for node in graph.walk():
         node.attrs = attributes.map_dims(node.attrs, change)
-
-
-__all__ = ["name_whole_sizes", "undetermined_symbols"]

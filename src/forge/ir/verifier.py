@@ -179,6 +179,3 @@ def _verify_uses(graph: Graph, values: Collection[Value], where: str) -> None:
             node, position = [*missing, *(use for use in value.uses if use not in uses)][0]
             problem = "is not recorded" if missing else "is recorded, but is none"
             raise InvalidGraphError(f"{where}: node {node.label}: the use of {value.label} as operand {position} {problem}")
-
-
-__all__ = ["verify", "verify_graph"]

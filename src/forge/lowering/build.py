@@ -217,6 +217,3 @@ def expand(tensor: te.Tensor, indices: Sequence[Expr], source: Callable[[te.Tens
     if tensor.body is None:
         return source(tensor, indices)
     return te.substitute_reads(te.inline(tensor, indices), replace)
-
-
-__all__ = ["ARENA_ALIGNMENT", "build_function", "expand", "group_symbols", "lower_node"]

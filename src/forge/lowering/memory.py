@@ -354,9 +354,3 @@ def _covers(size: Dim, needed: Dim) -> bool:
 def _int(value: Dim) -> int:
     assert isinstance(value, int)
     return value
-
-
-__all__ = [
-    "ALIGNMENT", "Location", "MemoryPlan", "Step", "WeightTable", "byte_size", "is_control_result", "materialise_outputs",
-    "plan_memory", "steps_of", "view_root",
-]

@@ -366,6 +366,3 @@ def without_leading_ones(value: Value) -> Value:
     added = value.rank - source.rank
     kept = source.rank >= 2 and added > 0 and value.shape[added:] == source.shape
     return source if kept and all(dims.equal(d, 1) for d in value.shape[:added]) else value
-
-
-__all__ = ["run", "unscaled", "without_leading_ones"]

@@ -38,6 +38,3 @@ def ways() -> Iterator[tuple[str, str]]:
             yield op.name, "row"
         elif isinstance(op, Op) and (type(op).lower is not Op.lower or type(op).decompose is not Op.decompose):
             yield op.name, "expressions" if type(op).lower is not Op.lower else "parts"
-
-
-__all__ = ["WITHOUT_ONNX", "ways"]

@@ -423,6 +423,3 @@ def tensor_code(dtype: str) -> int:
 def element_of(type_: Type) -> str:
     """The element type of a tensor; "" for what is none."""
     return "" if isinstance(type_, SequenceType | OptionalType) else str(getattr(type_, "dtype", ""))
-
-
-__all__ = ["Document", "Emitter", "Ref", "element_of", "tensor_code"]

@@ -197,6 +197,3 @@ class Walker:
 
 def _value_info(name: str, value: Value) -> onnx.ValueInfoProto:
     return helper.make_value_info(name, type_proto(value.type))
-
-
-__all__ = ["DEFAULT_OPSET", "NEWEST_OPSET", "OLDEST_OPSET", "Walker", "export_model", "unsupported_nodes"]

@@ -106,6 +106,3 @@ def _write(file: IO[bytes], outside: Mapping[str, np.ndarray], places: Mapping[s
         offset, _ = places[name]
         file.write(b"\0" * (offset - file.tell()))
         file.write(stored_bytes(array))
-
-
-__all__ = ["save_model", "with_weights"]

@@ -56,6 +56,3 @@ def add_row(name: str, function: ExportFunction) -> None:
     if name in TABLE:
         raise ValueError(f"operator {name!r} has an exporter already")
     TABLE[name] = function
-
-
-__all__ = ["TABLE", "ExportFunction", "add_row", "exports"]

@@ -63,6 +63,3 @@ def _proto(name: str, value: Any) -> onnx.AttributeProto:
 def get_convert_map(opset: int, domain: str = "") -> OnnxConvertMap:
     """The converters for models that import version ``opset`` of ``domain``."""
     return OnnxConvertMap(opset, domain)
-
-
-__all__ = ["OnnxConvertMap", "get_convert_map"]

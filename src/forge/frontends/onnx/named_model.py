@@ -80,6 +80,3 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
             yield from (attribute.t, *attribute.tensors)
         for inner in subgraphs(node):
             yield from _tensors(inner)
-
-
-__all__ = ["save_with_node_names"]

@@ -519,6 +519,3 @@ def _write_row(plan: AttentionPlan, batch: Sequence[Expr], row: Expr, column: Ex
         return plan.write(batch, row, E.ramp(column + v * tile.lanes, 1, tile.lanes), value(v), mask)
 
     return gemm.column_vectors(tile.vectors, tile.lanes, column, plan.size, vector)
-
-
-__all__ = ["attention"]

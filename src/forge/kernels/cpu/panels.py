@@ -97,6 +97,3 @@ def contiguous(read: Callable[[Expr], Expr], lanes: int) -> bool:
     if not isinstance(value, E.Load):
         return False
     return lanes == 1 or isinstance(value.index, E.Ramp) and E.is_const(value.index.stride, 1)
-
-
-__all__ = ["ReadStep", "Right", "VectorElement", "along_columns", "broadcast_indices", "contiguous", "panel_vector"]

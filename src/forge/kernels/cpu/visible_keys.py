@@ -107,6 +107,3 @@ class _Part:
     rows: Rows
     first: Expr
     count: Expr
-
-
-__all__ = ["HIDING", "SHOWING", "VisibleKeys"]

@@ -67,6 +67,3 @@ def _coupled(pairs: Array) -> Array:
             slope = (slope + step * q[t]) / (1 + step)
             p /= 1 + step
     return p
-
-
-__all__ = ["PRECISION", "PairwiseCoupling", "ROUNDS"]

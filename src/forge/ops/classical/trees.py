@@ -157,6 +157,3 @@ def _check_leaves(tables: Sequence[Array | None], attrs: TreeEnsembleAttrs) -> i
     if offsets[0] != 0 or offsets[-1] != len(weights) or (np.diff(offsets) < 0).any():
         raise fail(TreeEnsemble.name, "offsets", f"{offsets[0]} to {offsets[-1]}", f"ascending ones from 0 to {len(weights)}")
     return len(offsets) - 1
-
-
-__all__ = ["CHILD", "FEATURE", "LEAF", "THRESHOLD", "TreeEnsemble"]

@@ -306,6 +306,3 @@ def _moved(value: Value, order: Sequence[int]) -> TensorType:
 
 def _transposed(builder: Builder, value: Value, order: tuple[int, ...]) -> Value:
     return value if order == tuple(range(len(order))) else builder.call("transpose", value, axes=order)
-
-
-__all__ = ["If", "Loop", "Scan", "join", "stack_values", "visible_symbols"]

@@ -94,6 +94,3 @@ def carry_beside(axis: int, results: Sequence[Type], batches: Sequence[Batch | N
     if batch is not None and isinstance(results[0], TensorType) and axis % results[0].rank == batch.axis:
         raise MixesBatch(f"combines entries along axis {batch.axis}, where the batch is", certain=True)
     return [batch for _ in results]
-
-
-__all__ = ["carried", "carry_beside", "carry_reshaped"]

@@ -72,6 +72,3 @@ def _elsewhere(index: Expr, axis: int) -> MixesBatch:
     combines = isinstance(index, Var)  # of a reduction
     what = "combines all entries" if combines else "moves entries"
     return MixesBatch(f"{what} along axis {axis}, where the batch is", certain=combines)
-
-
-__all__ = ["batches_of_results"]

@@ -40,6 +40,3 @@ def _parts(builder: Builder, x: Value, dtype: str) -> tuple[Value, Value]:
         return builder.constant(np.ascontiguousarray(array.real)), builder.constant(np.ascontiguousarray(array.imag))
     wide = x if x.dtype == dtype else builder.call("cast", x, dtype=dtype)
     return builder.call("complex.real", wide), builder.call("complex.imag", wide)
-
-
-__all__ = ["split_product"]

@@ -141,6 +141,3 @@ def _plain(value: Any) -> Dim:
     if isinstance(value, bool | np.bool_):
         return int(value)
     return int(value) if isinstance(value, np.integer) else value
-
-
-__all__ = ["Composer", "trimmed"]

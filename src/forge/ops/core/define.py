@@ -170,6 +170,3 @@ def _dim(name: str, extent: Expr) -> Dim:
         return as_dim(extent)
     except TypeError:
         raise fail(name, "a size of the result", extent, "+ - * // % min max of sizes of the operands and numbers") from None
-
-
-__all__ = ["define_operator"]

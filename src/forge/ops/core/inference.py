@@ -280,6 +280,3 @@ def require_positive(op: str, what: str, extents: Sequence[Dim]) -> None:
 def present(operands: Tensors) -> list[Tensor]:
     """The operands that are there."""
     return [t for t in operands if t is not None]
-
-
-__all__ = ["HALF_TYPES", "require_equal", "require_positive", "tensor_type", "tuple_of"]

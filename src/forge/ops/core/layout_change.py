@@ -95,6 +95,3 @@ def named_layout(op: Op[Any], change: LayoutChange) -> Value | None:
     attributes = op.node.attributes
     names = {key: change.name(attributes[key]) for key in ("layout", "out_layout") if attributes.get(key)}
     return None if None in names.values() else change.on_first(op.node, **names)
-
-
-__all__ = ["LayoutChange", "along_axis", "elementwise", "named_layout"]

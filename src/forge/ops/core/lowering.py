@@ -138,6 +138,3 @@ def lowest(dtype: str) -> float | int | bool:
 def optional_operand(operands: Sequence[Any], position: int) -> Any:
     """An operand at the end of the list that may be left out."""
     return operands[position] if len(operands) > position else None
-
-
-__all__ = ["cast_result", "lowest", "wide"]

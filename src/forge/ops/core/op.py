@@ -107,6 +107,3 @@ def register(cls: T) -> T:
     """Class decorator: registers an instance of the operator."""
     register_instance(cls())
     return cls
-
-
-__all__ = ["Op", "register"]

@@ -23,9 +23,3 @@ DimArrays = Sequence[DimArray]  # operands of ``evaluate_dims``
 Tensors = Sequence[Tensor | None]  # operands of ``lower``
 Lowered = Sequence[Tensor]  # results of ``lower``
 TensorTypes = Sequence[TensorType]  # types of the results of ``lower``
-
-
-__all__ = [
-    "Array", "Arrays", "DimArray", "DimArrays", "Lowered", "OperandTypes", "Regions", "TensorTypes", "Tensors", "Types",
-    "Values",
-]

@@ -50,6 +50,3 @@ def unpack_string_constants(graph: Graph) -> None:
         fresh = builder.call("string.unpack", builder.constant(packed(value.constant)), shape=value.constant.shape)
         graph.replace_uses(value, fresh)
         graph.remove(node)
-
-
-__all__ = ["packed", "texts", "unpack_string_constants"]

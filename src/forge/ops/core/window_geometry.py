@@ -116,6 +116,3 @@ def _pad(x: np.ndarray, pads: Sequence[tuple[int, int]], fill: Any) -> np.ndarra
     if size > max(MAX_PADDED, MAX_PADDED_GROWTH * x.size):
         raise fail("padding", "elements of the result", f"{size} for {grown} around {x.shape}", f"at most {MAX_PADDED}")
     return np.pad(x[crop], grown, constant_values=fill)
-
-
-__all__ = ["Window", "compute_dtype", "padded_read", "padding_pairs", "sliding_windows", "windows"]

@@ -295,6 +295,3 @@ def _lower_reduced(x: Expr, attrs: ReducePrecisionAttrs) -> Expr:
     if low >= 0:
         magnitude = te.select(exponent <= word(low), word(0), magnitude)
     return te.select(te.call("isnan", x), x, te.call("reinterpret", sign | magnitude, dtype=x.dtype))
-
-
-__all__ = ["CopySign", "FloatLayout", "LAYOUTS", "NextAfter", "ReducePrecision", "SignBit", "lower_words", "words"]

@@ -158,6 +158,3 @@ def _formatted(builder: Builder, data: Value) -> Value:
         wide, digits = data.dtype if data.dtype in ("bool", "uint64") else "int64", 17
     numbers = data if data.dtype == wide else builder.call("cast", data, dtype=wide)
     return builder.call("string.from_number", numbers, digits=digits)
-
-
-__all__ = ["cast_strings"]

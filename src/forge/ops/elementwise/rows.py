@@ -169,6 +169,3 @@ def apply_dims(function: Callable[..., Any], *arrays: Array) -> DimArray:
     """``function`` of dimensions, element by element; None when one element is None."""
     result = np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), dtype=object)
     return None if any(v is None for v in result.flat) else result
-
-
-__all__ = ["Elementwise", "Row", "apply_dims", "broadcast_compute", "keywords", "register_rows"]

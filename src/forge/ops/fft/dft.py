@@ -172,6 +172,3 @@ def spectrum_table(length: int, used: int, parts: int, attrs: DftAttrs) -> Array
         mirrored = np.arange(used)
         table = table[:, :1] * np.where((mirrored == 0) | (mirrored * 2 == length), 1.0, 2.0)[:, None]
     return np.ascontiguousarray(table[..., :parts])
-
-
-__all__ = ["Dft", "fft_flops", "spectrum_table"]

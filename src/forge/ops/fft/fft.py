@@ -103,6 +103,3 @@ def _axes(data: TensorType, attrs: FftAttrs) -> list[tuple[int, Dim]]:
     if attrs.inverse and attrs.onesided:
         own[-1] = (own[-1] - 1) * 2
     return list(zip(axes, own if attrs.lengths is None else attrs.lengths, strict=True))
-
-
-__all__ = ["Fft"]

@@ -90,6 +90,3 @@ class MelWeights(Op[MelWeightsAttrs]):
     def define_symbols(self, operands: Tensors, attrs: MelWeightsAttrs, results: TensorTypes) -> Mapping[str, Expr]:
         bins, length = (te.cast(scalar(t), "int64") for t in present(operands)[:2])
         return new_symbols(results[0], [length // 2 + 1, bins])
-
-
-__all__ = ["MelWeights"]

@@ -104,6 +104,3 @@ class MaskedScatter(Op[NoAttrs]):
         taken = builder.call("take", flat, number, axis=0, mode="clip")
         taken = builder.call("reshape", taken, newshape=data.shape, allowzero=True)
         return [builder.call("where", mask, taken, data)]
-
-
-__all__ = ["MaskedScatter", "SequenceMask"]

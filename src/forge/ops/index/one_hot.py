@@ -97,6 +97,3 @@ def _along(vector: Any, axis: int, rank: int) -> Any:
     shape = [1] * rank
     shape[axis] = len(vector)
     return vector.reshape(shape)
-
-
-__all__ = ["OneHot"]

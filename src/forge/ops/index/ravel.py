@@ -82,6 +82,3 @@ class InvertPermutation(Op[NoAttrs]):
         blank = builder.call("zeros_like", data)
         updates = builder.call("cast", places, dtype=data.dtype)
         return [builder.call("scatter_elements", blank, builder.call("cast", data, dtype="int64"), updates, axis=0)]
-
-
-__all__ = ["InvertPermutation", "UnravelIndex"]

@@ -247,6 +247,3 @@ class SparseToDense(Op[SparseToDenseAttrs]):
         if not values.rank:
             values = builder.call("broadcast_to", values, shape=(indices.shape[0],))
         return [builder.call("scatter_nd", dense, builder.call("cast", columns, dtype="int64"), values)]
-
-
-__all__ = ["SparseToDense"]

@@ -209,6 +209,3 @@ def _transposed(g: Composer, operand: Labelled, labels: Sequence[str]) -> Value:
     if tuple(labels) == operand.labels:
         return operand.value
     return g.call("transpose", operand.value, axes=tuple(operand.labels.index(label) for label in labels))
-
-
-__all__ = ["Einsum", "EinsumAttrs"]

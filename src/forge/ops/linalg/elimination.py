@@ -92,6 +92,3 @@ class Determinant(Op[NoAttrs]):
         real = data if data.dtype in ("float32", "float64") else builder.call("cast", data, dtype="float32")
         result = builder.call_multi(Eliminate(), real)[1]
         return [result if real is data else builder.call("cast", result, dtype=data.dtype)]
-
-
-__all__ = ["Determinant", "Eliminate"]

@@ -242,6 +242,3 @@ class Inverse(Op[NoAttrs]):
         assert data is not None
         one = builder.call("eye", n=data.shape[-1], m=data.shape[-1], dtype=data.dtype)
         return [builder.call(Solve(), data, builder.call("broadcast_to", one, shape=data.shape))]
-
-
-__all__ = ["Cholesky", "Inverse", "Lu", "Solve", "TriangularSolve", "in_float32", "square"]

@@ -309,6 +309,3 @@ class _Parts:
         if seen is not None:
             result = g.call("where", seen, result, g.scalar(0, result))
         return g.cast(result, scores.dtype)
-
-
-__all__ = ["Attention", "AttentionAttrs"]

@@ -204,6 +204,3 @@ class DeformableConv2D(Op[DeformableConvAttrs]):
             builder.call("reshape", v, newshape=s, allowzero=True) for v, s in ((weight, rows), (patches, columns))
         )
         return [builder.call("reshape", builder.call("nn.matmul", left, right), newshape=out, allowzero=True)]
-
-
-__all__ = ["DeformableConv2D", "DeformablePatches"]

@@ -55,6 +55,3 @@ class Dilate(Op[DilateAttrs]):
             return te.select(on, data[tuple(x // s for x, s in zip(i, attrs.strides, strict=True))], fill)
 
         return [injective(self.name, results[0], body)]
-
-
-__all__ = ["Dilate"]

@@ -98,6 +98,3 @@ class EmbeddingBag(Op[EmbeddingBagAttrs]):
         count = builder.call(SegmentReduce(), ones, bags, reduction="sum", num_segments=segments)
         filled = builder.call("greater", builder.call("expand_dims", count, axis=1), zero)
         return [builder.call("where", filled, result, builder.constant(0, weight.dtype))]
-
-
-__all__ = ["EmbeddingBag"]

@@ -98,6 +98,3 @@ class Fold(Op[FoldAttrs]):
 
     def flops(self, operands: Sequence[Any], attrs: FoldAttrs, results: TensorTypes) -> Any:
         return results[0].size * math.prod(attrs.block_shape)
-
-
-__all__ = ["Fold"]

@@ -104,6 +104,3 @@ def _softmax(scores: Array, zero_unseen: bool) -> Array:
         total = exponentials.sum(axis=-1, keepdims=True)
         shares: Array = exponentials / total
     return np.where(total == 0, 0, shares) if zero_unseen else shares
-
-
-__all__ = ["FusedAttention", "FusedAttentionAttrs"]

@@ -247,6 +247,3 @@ class BitGenerator(Op[BitsAttrs]):
             carry = builder.call("cast", builder.call("less", moved, state), dtype="uint64")
             moved = builder.call("add", moved, builder.call("roll", carry, shift=(1,), axis=(0,)))
         return [moved, builder.call(RandomBits(), state, **vars(attrs))]
-
-
-__all__ = ["BitGenerator", "RandomBits", "blocks"]

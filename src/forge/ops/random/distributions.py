@@ -255,6 +255,3 @@ class Multinomial(Op[MultinomialAttrs]):
         wide = builder.call("expand_dims", builder.call("cast", data, dtype="float32"), axis=1)
         noisy = builder.call("subtract", wide, builder.call("log", surprise))
         return [builder.call("cast", builder.call("argmax", noisy, axis=2), dtype=attrs.out_dtype)]
-
-
-__all__ = ["Bernoulli", "Multinomial", "Normal", "Uniform", "random_bits"]

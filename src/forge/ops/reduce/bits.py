@@ -67,6 +67,3 @@ class ReduceXor(BitReduction):
 
     name = "reduce_bitwise_xor"
     combine = np.bitwise_xor
-
-
-__all__ = ["ReduceAnd", "ReduceOr", "ReduceXor"]

@@ -226,6 +226,3 @@ class LogCumSumExp(Op[RunningAttrs]):
 
     def flops(self, operands: Sequence[Any], attrs: RunningAttrs, results: TensorTypes) -> Any:
         return 20 * results[0].size
-
-
-__all__ = ["CumMax", "CumMin", "CumProd", "CumSum", "LogCumSumExp"]

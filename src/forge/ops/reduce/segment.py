@@ -144,6 +144,3 @@ def _scattered(builder: Builder, start: Value, rows: Value, places: Value, rows_
     blank = builder.call("full", start, shape=(rows_and_one, *rows.shape[1:]))
     full = builder.call("scatter_nd", blank, builder.call("expand_dims", places, axis=0), rows, mode=mode)
     return builder.call("strided_slice", full, begin=(0,), end=(-1,), axes=(0,))
-
-
-__all__ = ["SegmentReduce"]

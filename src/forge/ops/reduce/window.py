@@ -406,6 +406,3 @@ class SlidingWindow(Op[SlidingWindowAttrs]):
             return padded_read(data, source, overhang, 0)
 
         return [injective(self.name, results[0], body)]
-
-
-__all__ = ["ReduceWindow", "SelectAndScatter", "SlidingWindow", "WindowExtreme", "neutral"]

@@ -285,6 +285,3 @@ class SequenceMap(HostOp):
             mapped = [x[position] if isinstance(x, list) else x for x in operands[: attrs.num_sequences]]
             rows.append(run(regions[0], [*mapped, *operands[attrs.num_sequences :]]))
         return [[row[k] for row in rows] for k in range(len(regions[0].outputs))]
-
-
-__all__ = ["HostOp", "sequence", "taken"]

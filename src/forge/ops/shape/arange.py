@@ -110,6 +110,3 @@ def _known_count(operands: Values, dtype: str) -> Dim | None:
         return None
     distance = stop - start if step > 0 else start - stop
     return dims.maximum(0, dims.ceildiv(distance, abs(step)))
-
-
-__all__ = ["Arange"]

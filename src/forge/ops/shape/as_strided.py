@@ -80,6 +80,3 @@ class AsStrided(Op[AsStridedAttrs]):
         known = self._is_empty(attrs) or at_most(last + 1, data.size)
         why = f"the last element is number {last}; expected below {data.size}"
         return required(known, lambda: te.dim(last) < te.dim(data.size), why)
-
-
-__all__ = ["AsStrided"]

@@ -177,6 +177,3 @@ class SpaceToDepth(_SubPixel):
         (data,) = present(operands)
         channels = data.shape[_axes(attrs)[0]]
         return [injective(self.name, results[0], lambda i: data[self._source(attrs, i, channels)])]
-
-
-__all__ = ["ChannelShuffle", "DepthToSpace", "SpaceToDepth"]

@@ -165,6 +165,3 @@ class MatrixSetDiag(Op[MatrixSetDiagAttrs]):
             return te.select(hit, diagonal[(*batch, *band, at)], data[tuple(i)])
 
         return [injective(self.name, results[0], body)]
-
-
-__all__ = ["Diagonal", "Eye", "MatrixSetDiag", "diagonal_length"]

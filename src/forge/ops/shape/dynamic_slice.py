@@ -230,6 +230,3 @@ class StridedSet(Op[StridedSetAttrs]):
         updates = operands[1]
         assert updates is not None
         return _not_empty(updates)
-
-
-__all__ = ["DynamicSlice", "DynamicUpdateSlice", "StridedSet"]

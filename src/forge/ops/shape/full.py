@@ -198,6 +198,3 @@ class FullLike(Op[NoAttrs]):
     def lower(self, operands: Tensors, attrs: NoAttrs, results: TensorTypes) -> Lowered:
         value = scalar(present(operands)[1])
         return [injective(self.name, results[0], lambda i: value)]
-
-
-__all__ = ["Full", "FullLike", "InitAttrs", "OnesLike", "ZerosLike", "one_element"]

@@ -173,6 +173,3 @@ def _blank(data: Array, axis: int, count: int) -> Array:
     shape = list(data.shape)
     shape[axis] = count
     return np.zeros(shape, data.dtype)
-
-
-__all__ = ["PAD_MODES", "Pad"]

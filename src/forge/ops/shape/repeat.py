@@ -93,6 +93,3 @@ def count_up(builder: Builder, vector: Value) -> Value:
     zero, one = (builder.constant(v, "int64") for v in (0, 1))
     places = builder.call("arange", zero, builder.call("ndarray_size", vector), one)
     return builder.call("reshape", places, newshape=vector.shape, allowzero=True)
-
-
-__all__ = ["Repeat", "RepeatInterleave"]

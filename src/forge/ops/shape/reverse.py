@@ -101,6 +101,3 @@ class ReverseSequence(Op[ReverseSequenceAttrs]):
             return data[replaced(i, seq, te.clamp(index, data.shape[seq]))]
 
         return [injective(self.name, results[0], body)]
-
-
-__all__ = ["Reverse", "ReverseSequence"]

@@ -49,6 +49,3 @@ class Roll(Op[RollAttrs]):
             return data[tuple((x - te.dim(shifts[k])) % data.shape[k] if k in shifts else x for k, x in enumerate(i))]
 
         return [injective(self.name, results[0], body)]
-
-
-__all__ = ["Roll"]

@@ -161,6 +161,3 @@ class BatchToSpace(Op[BatchToSpaceAttrs]):
         data = operands[0]
         assert data is not None
         return _divides(data.shape[0], math.prod(attrs.block_shape), "dimension 0")
-
-
-__all__ = ["BatchToSpace", "SpaceToBatch"]

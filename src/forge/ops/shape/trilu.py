@@ -58,6 +58,3 @@ class Trilu(Op[TriluAttrs]):
             return te.select(kept, data[tuple(i)], te.const(0, data.dtype))
 
         return [injective(self.name, results[0], body)]
-
-
-__all__ = ["Trilu"]

@@ -54,6 +54,3 @@ class SearchSorted(Op[SearchSortedAttrs]):
         for batch in np.ndindex(values.shape[:-1]):
             out[batch] = np.searchsorted(ordered[batch], values[batch], side)
         return [out]
-
-
-__all__ = ["SearchSorted"]

@@ -204,6 +204,3 @@ class TopK(Op[TopKAttrs]):
 
 def _selected(attrs: TopKAttrs, values: Any, positions: Any) -> list[Any]:
     return {"both": [values, positions], "values": [values], "indices": [positions]}[attrs.ret_type]
-
-
-__all__ = ["ArgSort", "Sort", "TopK", "stable_order"]

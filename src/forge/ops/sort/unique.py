@@ -176,6 +176,3 @@ class ArgWhere(Op[NoAttrs]):
             condition = builder.call("not_equal", condition, builder.constant(0, condition.dtype))
         count = builder.call("sum", builder.call("cast", condition, dtype="int64"))
         return [builder.call(self, condition, count)]
-
-
-__all__ = ["ArgWhere", "Unique"]

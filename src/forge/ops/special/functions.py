@@ -340,5 +340,3 @@ register_rows(__name__, [
     _row("i1", "the modified Bessel function of order 1", _each(_bessel_of(1)), _in_float64(_unscaled(i1e)), flops=80),
     _row("i1e", "exp(-|data|) * i1(data)", _each(_scaled_bessel(1)), _in_float64(i1e), flops=60),
 ])
-
-__all__ = ["polynomial"]

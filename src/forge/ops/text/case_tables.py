@@ -50,6 +50,3 @@ def _runs(changes: dict[int, int]) -> Iterator[tuple[int, int, int, int]]:
             count += 1
         yield first, first + (count - 1) * step, step, delta
         pending = pending[count:]
-
-
-__all__ = ["CHANGES", "change_case", "mapping", "table"]

@@ -126,6 +126,3 @@ def _occurring(row: Array, attrs: NgramCountsAttrs) -> Iterator[tuple[int, ...]]
         for length in range(shortest, attrs.max_length + 1):
             for start in range(len(tokens) - (length - 1) * step):
                 yield tuple(tokens[start : start + (length - 1) * step + 1 : step])
-
-
-__all__ = ["NgramCounts", "StringLookup", "StringRank"]

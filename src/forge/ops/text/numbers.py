@@ -75,6 +75,3 @@ class StringToNumber(StringOp[ToNumberAttrs]):
         words = texts(operands[0])
         numbers = [parse_float(w) if attrs.dtype == "float64" else parse_integer(w, within) for w in words]
         return [np.array(numbers, dtypes.numpy_dtype(attrs.dtype)).reshape(operands[0].shape)]
-
-
-__all__ = ["StringFromNumber", "StringToNumber"]

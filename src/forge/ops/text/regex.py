@@ -474,6 +474,3 @@ def compile_pattern(pattern: str) -> Program:
     compiler.emit(_Parser(pattern).parse())
     compiler.add(MATCH)
     return compiler.program
-
-
-__all__ = ["Program", "compile_pattern"]

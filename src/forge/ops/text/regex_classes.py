@@ -85,6 +85,3 @@ def fold(ranges: Ranges) -> Ranges:
     """The set with all code points that differ from a member in case only."""
     inside = [orbit for point, orbit in _orbits().items() if any(first <= point <= last for first, last in ranges)]
     return union([*ranges, *((point, point) for orbit in inside for point in orbit)])
-
-
-__all__ = ["EVERYTHING", "LAST", "PERL", "POSIX", "Range", "Ranges", "WORD", "complement", "fold", "unicode_categories", "union"]

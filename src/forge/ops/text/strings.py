@@ -307,9 +307,3 @@ class RegexFullMatch(StringOp[RegexFullMatchAttrs]):
             return None
         program = builder.constant(regex.compile_pattern(attrs.pattern).table())
         return [builder.call(self, operands[0], program, pattern=attrs.pattern)]
-
-
-__all__ = [
-    "RegexFullMatch", "StringConcat", "StringEqual", "StringNormalize", "StringNotEqual", "StringOp", "StringSplit",
-    "StringUnpack",
-]

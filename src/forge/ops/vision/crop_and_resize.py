@@ -144,6 +144,3 @@ def _lower_sample(read: Any, at: Sequence[Expr], method: str) -> Expr:
     lower = read(bottom, left) * (one - dx) + read(bottom, right) * dx
     result: Expr = upper * (one - dy) + lower * dy
     return result
-
-
-__all__ = ["CropAndResize"]

@@ -83,6 +83,3 @@ class Dilation2D(Op[Dilation2DAttrs]):
 
     def flops(self, operands: Sequence[Any], attrs: Dilation2DAttrs, results: TensorTypes) -> Any:
         return 2 * results[0].size * dims.product(operands[1].shape[1:])
-
-
-__all__ = ["Dilation2D"]

@@ -148,6 +148,3 @@ class NonMaxSuppression(Op[SuppressionAttrs]):
         box = builder.call("gather_nd", order, builder.call("transpose", found, axes=(1, 0)))
         rows = builder.call("strided_slice", found, begin=(0,), end=(2,), strides=(1,), axes=(1,))
         return [builder.call("concatenate", rows, builder.call("expand_dims", box, axis=1), axis=1)]
-
-
-__all__ = ["BoxSuppression", "NonMaxSuppression"]

@@ -89,6 +89,3 @@ def _sampled(image: Array, y: float, x: float, mode: str) -> Array:
     columns = [(left, 1 - x + left), (min(left + 1, width - 1), x - left)]
     parts = [image[:, i, j] * (v * w) for i, v in rows for j, w in columns]
     return np.asarray(np.max(parts, 0) if mode == "max" else np.sum(parts, 0))
-
-
-__all__ = ["RoiAlign"]

@@ -74,6 +74,3 @@ def _bin(begin: int, end: int, number: int, bins: int, extent: int) -> slice:
     size = np.float32(max(end - begin + 1, 1)) / np.float32(bins)
     first, last = math.floor(np.float32(number) * size) + begin, math.ceil(np.float32(number + 1) * size) + begin
     return slice(min(max(first, 0), extent), min(max(last, 0), extent))
-
-
-__all__ = ["RoiPool"]
