@@ -14,9 +14,9 @@ import pytest
 import forge
 from forge.errors import ForgeError, ImportModelError, InvalidGraphError, ParseError, TVMError
 from forge.ir import Builder, Module, Node, TensorType
+from forge.ir.edits.rewrite import Rule, anything, call
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_module
-from forge.ir.rewrite import Rule, anything, call
 
 CLASSIFIER = """def @main(%image: Tensor[(n, 3, 8, 8), float32], %scale: Tensor[(3, 1, 1), float32], \
 %w: Tensor[(4, 3, 3, 3), float32]) {

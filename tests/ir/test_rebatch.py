@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from forge.ir import Module
+from forge.ir.edits.rebatch import replace_batch
 from forge.ir.interp import run_module
 from forge.ir.parser import parse_module
-from forge.ir.rebatch import replace_batch
 from forge.ir.verifier import verify
 
 

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from forge import dims
 from forge.errors import ForgeError, InvalidGraphError
 from forge.ir import Builder, Graph, Module, TensorType, Value
-from forge.ir.edit import Editor, edit
-from forge.ir.extract import extract
+from forge.ir.edits.edit import Editor, edit
+from forge.ir.edits.extract import extract
+from forge.ir.edits.journal import recorded
+from forge.ir.edits.rewrite import Declined, Pattern, Rule, RuleBuilder, anything, apply, call, constant, rewrite, rule
 from forge.ir.interp import run_graph, run_module
-from forge.ir.journal import recorded
 from forge.ir.nodes import Node
 from forge.ir.op import OpDef, Trait
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_module
-from forge.ir.rewrite import Declined, Pattern, Rule, RuleBuilder, anything, apply, call, constant, rewrite, rule
 from forge.ir.types import Type
 from forge.ir.verifier import verify, verify_graph
 from tests.ir.random_modules import inputs_for, modules, same

@@ -9,7 +9,7 @@ import pytest
 
 from forge.errors import ForgeError
 from forge.ir.batch import Batch, MixesBatch
-from forge.ir.follow import BatchFollower
+from forge.ir.edits.follow import BatchFollower
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Value
 from forge.ir.op import Trait

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forge.ir.journal import recorded
+from forge.ir.edits.journal import recorded
 from forge.passes import decompose, fuse_patterns
 from tests.passes.checks import check, parse, text_of, weights
 

@@ -15,11 +15,11 @@ from forge import dims
 from forge.errors import OptionError, ParseError, TypeInferenceError
 from forge.ir.builder import Builder
 from forge.ir.call import bind_parameters
+from forge.ir.edits.undetermined import name_whole_sizes, undetermined_symbols
 from forge.ir.interp import run_module
 from forge.ir.nodes import Module
 from forge.ir.parser import parse_module
 from forge.ir.types import TensorType
-from forge.ir.undetermined import name_whole_sizes, undetermined_symbols
 
 LINES = "def @main(%x: Tensor[(b*s, 4), float32]) { %0 = sum(%x, axis=[1], keepdims=True); tan(%0) }"
 FLATTENED = """def @main(%x: Tensor[(b, s, 4), float32], %w: Tensor[(b, s), float32]) {

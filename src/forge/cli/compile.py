@@ -15,7 +15,7 @@ from forge.driver import GRAPH_STAGES, STAGES, Compilation, CompiledModel, Stage
 from forge.driver.pipeline import stage_of
 from forge.driver.replacement import KEY_NAME, LIBRARY_NAME
 from forge.errors import OptionError
-from forge.ir import journal
+from forge.ir.edits import journal
 from forge.options import CompileOptions, OutputOptions
 
 EXAMPLES = (

@@ -18,7 +18,7 @@ from forge.driver.compilation import Compilation
 from forge.driver.compiled import CompiledModel, weights_blob
 from forge.driver.texts import groups_text, plan_text
 from forge.errors import OptionError
-from forge.ir import journal
+from forge.ir.edits import journal
 from forge.ir.nodes import Module
 from forge.ir.printer import print_module
 from forge.lowering.program import Lowering

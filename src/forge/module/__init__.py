@@ -11,7 +11,7 @@ import numpy as np
 from forge import files
 from forge.errors import InvalidGraphError, OptionError
 from forge.ir import retype, serialize
-from forge.ir.extract import extract
+from forge.ir.edits.extract import extract
 from forge.ir.interp import Reference
 from forge.ir.nodes import Module, Node, Value
 from forge.ir.parser import parse_module

@@ -12,10 +12,10 @@ from forge import dims
 from forge.dims import Dim, DimExpr
 from forge.errors import InvalidGraphError, OptionError
 from forge.ir import retype
-from forge.ir.edit import Editor, edit
+from forge.ir.edits.edit import Editor, edit
+from forge.ir.edits.rebatch import check_batch, replace_batch
+from forge.ir.edits.rewrite import Rule, apply
 from forge.ir.nodes import Graph, Module, Node, Value
-from forge.ir.rebatch import check_batch, replace_batch
-from forge.ir.rewrite import Rule, apply
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
 from forge.module.queries import Queries
@@ -40,14 +40,14 @@ class Edits(Queries):
         return edit(self._graph(graph), self._module)
 
     def rewrite(self, *rules: Rule, graph: str = "main") -> int:
-        """Applies rules (see ``forge.ir.rewrite``) until nothing matches; returns how often one did.
+        """Applies rules (see ``forge.ir.edits.rewrite``) until nothing matches; returns how often one did.
 
         Raises:
             InvalidGraphError: there is no such graph, or a rule breaks it; it is unchanged then.
         """
         wrong = [rule for rule in rules if not isinstance(rule, Rule)]
         if wrong:
-            raise OptionError(f"rewrite: got {wrong[0]!r}; expected a Rule (forge.ir.rewrite)")
+            raise OptionError(f"rewrite: got {wrong[0]!r}; expected a Rule (forge.ir.edits.rewrite)")
         return apply(self._graph(graph), rules, self._module)
 
     def _graph(self, name: str) -> Graph:

@@ -11,7 +11,8 @@ import numpy as np
 
 from forge.dims import Dim
 from forge.errors import InvalidGraphError
-from forge.ir import hashing, journal
+from forge.ir import hashing
+from forge.ir.edits import journal
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from forge import dtypes
+from forge.ir.edits.rewrite import RuleBuilder, rewrite, rule
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import RuleBuilder, rewrite, rule
 from forge.ops.index.gather import in_bounds
 from forge.options import CompileOptions
 from forge.passes import product_rules, view_rules

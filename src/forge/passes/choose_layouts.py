@@ -16,8 +16,8 @@ import numpy as np
 
 from forge import dtypes
 from forge.dims import is_static
+from forge.ir.edits.rewrite import on_all_graphs
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import on_all_graphs
 from forge.ops.core.layout_change import Shape
 from forge.ops.nn.convolution import Conv2D, ConvBase
 from forge.ops.nn.transposed_convolution import Conv2DTranspose

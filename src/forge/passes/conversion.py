@@ -9,8 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from forge.ir.builder import Builder
+from forge.ir.edits.rewrite import before, remove_unused
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import before, remove_unused
 from forge.ir.types import TensorType
 from forge.ops.core.layout_change import LayoutChange, Shape
 from forge.ops.core.op import Op

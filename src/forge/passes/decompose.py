@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from forge.ir.edits.rewrite import RuleBuilder, rewrite, rule
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import RuleBuilder, rewrite, rule
 from forge.ops.core.op import Op
 from forge.options import CompileOptions
 from forge.passes.matching import distinct

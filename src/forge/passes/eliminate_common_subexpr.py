@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from forge.ir.edits.rewrite import on_all_graphs, replace
 from forge.ir.nodes import Graph, Node
 from forge.ir.op import Trait
-from forge.ir.rewrite import on_all_graphs, replace
 from forge.options import CompileOptions
 
 UNREPEATABLE = Trait.RANDOM | Trait.STATEFUL

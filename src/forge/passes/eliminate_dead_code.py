@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from forge.ir import attributes
 from forge.ir import types as T
+from forge.ir.edits.rewrite import new_symbols, on_all_graphs
 from forge.ir.nodes import Graph, Node
 from forge.ir.op import Trait
-from forge.ir.rewrite import new_symbols, on_all_graphs
 from forge.options import CompileOptions
 
 

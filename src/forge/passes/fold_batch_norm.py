@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from forge import dtypes
+from forge.ir.edits.rewrite import Declined, RuleBuilder, before, rewrite, rule
 from forge.ir.nodes import Graph, Module, Node, Value
-from forge.ir.rewrite import Declined, RuleBuilder, before, rewrite, rule
 from forge.options import CompileOptions
 from forge.passes.matching import operand
 from forge.passes.weighted import find_weighted, rebuild

@@ -10,10 +10,10 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir import attributes
+from forge.ir.edits.rewrite import RuleBuilder, rewrite, rule
 from forge.ir.interp import evaluate
 from forge.ir.nodes import CONSTANT, Graph, Node, Value
 from forge.ir.op import Trait
-from forge.ir.rewrite import RuleBuilder, rewrite, rule
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.options import CompileOptions

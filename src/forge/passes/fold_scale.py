@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from forge.ir.edits.rewrite import Declined, RuleBuilder, rewrite, rule
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Declined, RuleBuilder, rewrite, rule
 from forge.options import CompileOptions
 from forge.passes.matching import channel_vector, operand
 from forge.passes.weighted import Weighted, find_weighted, rebuild

@@ -18,9 +18,9 @@ import numpy as np
 from forge import dims
 from forge.errors import InvalidGraphError
 from forge.ir.builder import Builder
+from forge.ir.edits.rewrite import before, on_all_graphs, replace
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.retype import infer_again
-from forge.ir.rewrite import before, on_all_graphs, replace
 from forge.ir.types import OptionalType, TensorType
 from forge.ops.sequence.sequence import ConcatFromSequenceAttrs, SplitToSequenceAttrs
 from forge.options import CompileOptions

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from forge import dims
 from forge.dims import Dim
 from forge.ir.builder import Builder
+from forge.ir.edits.rewrite import Declined, Replace, RuleBuilder, only_use, rewrite, rule
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Declined, Replace, RuleBuilder, only_use, rewrite, rule
 from forge.options import CompileOptions
 from forge.passes.matching import made_by, operand, reduced_axes, scalar
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from forge import dtypes
 from forge.errors import TypeInferenceError
+from forge.ir.edits.rewrite import Declined, RuleBuilder, rewrite, rule
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Declined, RuleBuilder, rewrite, rule
 from forge.options import CompileOptions
 from forge.passes.matching import (
     factors,

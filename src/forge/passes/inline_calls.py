@@ -12,9 +12,9 @@ from forge.errors import InvalidGraphError
 from forge.ir import attributes
 from forge.ir.arrays import identity
 from forge.ir.call import CALL, bind_parameters, verify_calls
+from forge.ir.edits.rewrite import before, on_all_graphs, replace
 from forge.ir.nodes import CONSTANT, ConstantAttrs, Graph, Module, Node, Value
 from forge.ir.retype import substitute_in_graph
-from forge.ir.rewrite import before, on_all_graphs, replace
 from forge.ir.shapes import fresh_symbol
 from forge.ir.types import dimension_pairs, symbols
 from forge.passes.matching import distinct

@@ -9,8 +9,8 @@ import numpy as np
 
 from forge.dims import Dim
 from forge.ir.builder import Builder
+from forge.ir.edits.rewrite import is_taken
 from forge.ir.nodes import Node, Value
-from forge.ir.rewrite import is_taken
 from forge.ops.elementwise.select import copied
 
 MAX_FACTORS = 8

@@ -14,8 +14,8 @@ from functools import partial
 import numpy as np
 
 from forge import dtypes
+from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.kernels.choose import dense_panel
 from forge.ops.packed.pairs import paired
 from forge.options import CompileOptions

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from forge.errors import InvalidGraphError
 from forge.ir.builder import Builder
 from forge.ir.call import call_function
+from forge.ir.edits.rewrite import new_symbols
+from forge.ir.edits.undetermined import name_whole_sizes
 from forge.ir.nodes import Graph, Module, Node, Value, clone_node
-from forge.ir.rewrite import new_symbols
-from forge.ir.undetermined import name_whole_sizes
 from forge.ir.verifier import verify, verify_graph
 
 COMPILER = "Compiler"

@@ -13,8 +13,8 @@ import numpy as np
 
 from forge.dims import is_static
 from forge.errors import OptionError
+from forge.ir.edits.rewrite import before, replace
 from forge.ir.nodes import Graph, Module, Node, Value
-from forge.ir.rewrite import before, replace
 from forge.ir.types import TensorType
 from forge.passes import partition
 from forge.passes.matching import has_only_data, operand

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from forge import dtypes
+from forge.ir.edits.rewrite import RuleBuilder, rule
 from forge.ir.nodes import Node, Value
-from forge.ir.rewrite import RuleBuilder, rule
 from forge.passes.matching import operand
 from forge.passes.view_rules import reshaped
 

@@ -12,8 +12,8 @@ from functools import partial
 
 import numpy as np
 
+from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.options import CompileOptions
 from forge.passes.choose_layouts import is_plain_convolution
 from forge.passes.matching import operand

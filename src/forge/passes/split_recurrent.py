@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from forge.ir.edits.rewrite import Declined, RuleBuilder, rewrite, rule
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Declined, RuleBuilder, rewrite, rule
 from forge.options import CompileOptions
 
 LAYERS = ("nn.lstm", "nn.gru", "nn.rnn")

@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from forge import dtypes
+from forge.ir.edits.rewrite import before, on_all_graphs
 from forge.ir.nodes import Graph, Node
 from forge.ir.op import Precision
-from forge.ir.rewrite import before, on_all_graphs
 from forge.options import CompileOptions
 from forge.passes import to_float16
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import dtypes
+from forge.ir.edits.rewrite import on_all_graphs
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.op import Precision
-from forge.ir.rewrite import on_all_graphs
 from forge.ir.types import TensorType
 from forge.options import CompileOptions
 from forge.passes.conversion import Conversion

@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import partial
 
 from forge.dims import is_static
+from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.kernels.choose import Convolution3x3, winograd_tile
 from forge.ops.packed import pairs
 from forge.ops.packed.winograd import transform_filters

@@ -11,9 +11,9 @@ from typing import Any
 from forge import dims
 from forge.dims import Dim
 from forge.ir.builder import Builder
+from forge.ir.edits.rewrite import RuleBuilder, new_symbols, rule
 from forge.ir.nodes import Node, Value
 from forge.ir.op import OpDef
-from forge.ir.rewrite import RuleBuilder, new_symbols, rule
 from forge.passes.matching import has_only_data, made_by, operand
 
 

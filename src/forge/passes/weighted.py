@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes
+from forge.ir.edits.rewrite import RuleBuilder, only_use
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import RuleBuilder, only_use
 from forge.passes.matching import channel_vector
 
 FORWARD = ("nn.conv1d", "nn.conv2d", "nn.conv3d")

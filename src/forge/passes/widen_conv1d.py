@@ -8,8 +8,8 @@ Symbolic lengths and channels, and weights that are not constant, keep the plain
 from __future__ import annotations
 
 from forge.dims import is_static
+from forge.ir.edits.rewrite import on_all_graphs
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.rewrite import on_all_graphs
 from forge.options import CompileOptions
 from forge.passes.conversion import Relayout
 

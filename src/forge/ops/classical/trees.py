@@ -1,6 +1,6 @@
 """Ensembles of decision trees.
 
-``ops.compose.trees`` makes the tables of models in other forms.
+``compose.trees`` makes the tables of models in other forms.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from forge import te
 from forge.errors import ForgeError
 from forge.ir.batch import UNDECLARED, Batch, MixesBatch, through_reshape
 from forge.ir.builder import MISFITS, Builder
-from forge.ir.follow import BatchFollower
+from forge.ir.edits.follow import BatchFollower
 from forge.ir.types import TensorType, Type
 from forge.ops.core.batch_reads import batches_of_results
 

@@ -21,14 +21,13 @@ from forge.ir import types as T
 from forge.ir.batch import Batch, MixesBatch, through_reshape
 from forge.ir.builder import Builder, infer
 from forge.ir.call import CALL, result_types
-from forge.ir.follow import BatchFollower
+from forge.ir.edits.follow import BatchFollower
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.op import OpDef
 from forge.ir.retype import infer_again, substitute_in_graph
 
 MAX_CHOICES = 64
 """Of axes of constants that are tried for one node."""
-
 _INLINE = "call inline_partitions() first"
 _LOAD = "give the size when the model is loaded: from_onnx(shape=...)"
 _EXPORT = "export the model with a symbolic batch dimension"

@@ -19,11 +19,12 @@ from typing import Any
 from forge import dims, knobs
 from forge.dims import Dim
 from forge.errors import InvalidGraphError
-from forge.ir import attributes, journal
+from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.attributes import frozen
 from forge.ir.builder import Builder
-from forge.ir.edit import edit
+from forge.ir.edits import journal
+from forge.ir.edits.edit import edit
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.op import OpDef, Trait
 from forge.ir.retype import substitute_in_graph

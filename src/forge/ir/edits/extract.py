@@ -8,8 +8,8 @@ from forge import dims
 from forge.errors import InvalidGraphError
 from forge.ir import attributes
 from forge.ir import types as T
+from forge.ir.edits.undetermined import name_whole_sizes
 from forge.ir.nodes import Graph, Value, clone_node
-from forge.ir.undetermined import name_whole_sizes
 from forge.ir.verifier import verify_graph
 
 
