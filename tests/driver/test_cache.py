@@ -33,13 +33,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Grows by one entry for each compilation that the cache did not answer."""
     found: list[str] = []
-    original = compiler._compile
+    original = compiler.run_stages
 
-    def counted(module: Any, options: Any, *rest: Any) -> Any:
-        found.append(options.target)
-        return original(module, options, *rest)
+    def counted(compilation: Any, stages: Any, **rest: Any) -> None:
+        if any(stage.name == "llvm" for stage in stages):
+            found.append(compilation.options.target)
+        original(compilation, stages, **rest)
 
-    monkeypatch.setattr(compiler, "_compile", counted)
+    monkeypatch.setattr(compiler, "run_stages", counted)
     return found
 
 
