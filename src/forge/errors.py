@@ -91,7 +91,8 @@ _spelling: ContextVar[Mapping[str, str]] = ContextVar("spelling", default=Mappin
 
 def option(name: str) -> str:
     """How a message writes the option ``name`` of the Python interface, or an instruction with it (``force_overwrite=True``)."""
-    return _spelling.get().get(name.partition("=")[0], name)
+    names = _spelling.get()
+    return names.get(name, names.get(name.partition("=")[0], name))
 
 
 @contextmanager
