@@ -44,7 +44,7 @@ KINDS = {
 def operator_pages() -> dict[str, str]:
     """The text of each page, by path below ``docs``."""
     families: dict[str, list[Op[Any]]] = defaultdict(list)
-    for op in all_ops():
+    for op in sorted(all_ops(), key=lambda op: type(op).__module__):  # those of optional families register on first use
         if isinstance(op, Op):
             families[family(op)].append(op)
     names = {name: ", ".join(f"`{op.name}`" for op in operators) for name, operators in sorted(families.items())}
