@@ -34,9 +34,16 @@ def _parameters(g: Emitter, node: Node, x: Ref, given: Ref | None, used: bool, d
     return g.op("Expand", g.like(default, x), g.dims(shape))
 
 
+def _is_exact(x: Ref, epsilon: float) -> bool:
+    """Whether ONNX's attribute, a float32, is as exact as the elements of ``x``."""
+    return x.dtype != "float64" or float(np.float32(epsilon)) == epsilon
+
+
 @exports(LayerNorm)
-def layer_norm(g: Emitter, op: LayerNorm, x: Ref, gamma: Ref | None = None, beta: Ref | None = None) -> Ref:
+def layer_norm(g: Emitter, op: LayerNorm, x: Ref, gamma: Ref | None = None, beta: Ref | None = None) -> Any:
     attrs = op.attrs
+    if not _is_exact(x, attrs.epsilon):
+        return NotImplemented
     scale = _parameters(g, op.node, x, gamma, attrs.scale, 1.0)
     bias = _parameters(g, op.node, x, beta, attrs.center, 0.0) if beta is not None and attrs.center else None
     return g.op("LayerNormalization", x, scale, bias, axis=attrs.axis, epsilon=attrs.epsilon)
@@ -45,7 +52,7 @@ def layer_norm(g: Emitter, op: LayerNorm, x: Ref, gamma: Ref | None = None, beta
 @exports(RmsNorm)
 def rms_norm(g: Emitter, op: RmsNorm, x: Ref, gamma: Ref | None = None) -> Ref:
     attrs = op.attrs
-    if g.has("RMSNormalization"):
+    if g.has("RMSNormalization") and _is_exact(x, attrs.epsilon):
         scale = _parameters(g, op.node, x, gamma, True, 1.0)
         return g.op("RMSNormalization", x, scale, axis=attrs.axis, epsilon=attrs.epsilon)
     wide = g.cast(x, "float32") if dtypes.bits(x.dtype) < 32 else x
@@ -59,7 +66,7 @@ def rms_norm(g: Emitter, op: RmsNorm, x: Ref, gamma: Ref | None = None) -> Ref:
 @exports(BatchNorm)
 def batch_norm(g: Emitter, op: BatchNorm, x: Ref, gamma: Ref, beta: Ref, mean: Ref, variance: Ref) -> Any:
     attrs = op.attrs
-    if attrs.axis % op.result.rank != 1 or not (attrs.scale and attrs.center):
+    if attrs.axis % op.result.rank != 1 or not (attrs.scale and attrs.center and _is_exact(x, attrs.epsilon)):
         return NotImplemented
     return g.op("BatchNormalization", x, gamma, beta, mean, variance, epsilon=attrs.epsilon)
 
@@ -67,7 +74,7 @@ def batch_norm(g: Emitter, op: BatchNorm, x: Ref, gamma: Ref, beta: Ref, mean: R
 @exports(InstanceNorm)
 def instance_norm(g: Emitter, op: InstanceNorm, x: Ref, gamma: Ref, beta: Ref) -> Any:
     attrs = op.attrs
-    if attrs.axis % op.result.rank != 1 or not (attrs.scale and attrs.center):
+    if attrs.axis % op.result.rank != 1 or not (attrs.scale and attrs.center and _is_exact(x, attrs.epsilon)):
         return NotImplemented
     return g.op("InstanceNormalization", x, gamma, beta, epsilon=attrs.epsilon)
 
