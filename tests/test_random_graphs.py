@@ -35,7 +35,7 @@ RANDOM = settings(deadline=None, phases=[Phase.generate], suppress_health_check=
 
 
 TALLY = Counter[str]()
-LEAST_INFORMATIVE = 0.95
+LEAST_INFORMATIVE = 0.9
 """Share of graphs of which at most a few elements hang on rounding errors."""
 
 
