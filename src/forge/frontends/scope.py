@@ -15,7 +15,7 @@ from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType
 
 MIN_EXPANSION, EXPANSION_FACTOR = 50_000, 100
-"""Functions, branches and loops may expand to so many nodes, and to so many times the nodes that the model has."""
+"""Limits on the nodes that functions, branches and loops expand to: a number, and a multiple of the nodes in the model."""
 
 MAX_NESTING = 64
 """Graphs inside of each other."""

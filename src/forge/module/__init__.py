@@ -308,7 +308,7 @@ class IRModule(Edits):
         Args:
             path: the file to write; it appears whole or not at all. None: the model is returned, with its weights.
             opset: version of the operator set, 18 to 26; None: 21, which runtimes know best, or a later one that is needed.
-            external_bytes: weights of at least so many bytes go to ``PATH.data``; None: none do, unless the model exceeds 2 GiB.
+            external_bytes: weights of at least this size go to ``PATH.data``; None: none do, unless the model exceeds 2 GiB.
 
         Raises:
             OpNotImplemented: nodes cannot be written as ONNX; the message lists all of them.

@@ -32,7 +32,7 @@ from forge.ir.types import TensorType
 from forge.ir.verifier import verify_graph
 
 REPLACEMENTS_PER_NODE = 64
-"""A graph may see so many for each node that it has, and for as many as this more."""
+"""Limit on replacements in a graph: this many for each of its nodes, and for as many nodes more as this number."""
 
 
 class RuleBuilder(Builder):

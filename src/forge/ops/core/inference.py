@@ -234,7 +234,7 @@ def real_tensor(op: str, name: str, value: Value | None, rank: int | None = None
     """``tensor_type`` of an operand that must not hold complex numbers.
 
     Raises:
-        TypeInferenceError: it is no such tensor.
+        TypeInferenceError: it is not such a tensor.
     """
     found = tensor_type(op, name, value, rank)
     if dtypes.is_complex(found.dtype):
@@ -246,7 +246,7 @@ def float_tensor(op: str, name: str, value: Value | None, rank: int | None = Non
     """``tensor_type`` of an operand that must hold floats.
 
     Raises:
-        TypeInferenceError: it is no such tensor.
+        TypeInferenceError: it is not such a tensor.
     """
     found = tensor_type(op, name, value, rank)
     if not dtypes.is_float(found.dtype):

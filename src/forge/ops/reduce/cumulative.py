@@ -71,7 +71,7 @@ class Cumulative(Op[ScanopAttrs]):
         return [shifted]
 
     def lower(self, operands: Tensors, attrs: ScanopAttrs, results: TensorTypes) -> Lowered:
-        """One reduction an element, over all elements along the axis; those behind it count as neutral."""
+        """One reduction an element, over all elements along the axis; those after it count as neutral."""
         data = present(operands)[0]
         if attrs.axis is None:
             raise NotImplementedError("an axis at run time is decomposed first")
