@@ -12,10 +12,10 @@ import pytest
 from forge import dims
 from forge.errors import InvalidGraphError
 from forge.ir import Builder, Graph, Module, TensorType, Value
-from forge.ir.cursor import Cursor
 from forge.ir.nodes import CONSTANT, ConstantAttrs, Node
 from forge.ir.op import get_op
 from forge.ir.parser import parse_module
+from forge.ir.text.cursor import Cursor
 from forge.ir.verifier import verify
 
 TEXT = """

@@ -26,7 +26,7 @@ from forge.driver.replacement import KEY_NAME, LIBRARY_NAME, METADATA_NAME, RELA
 from forge.errors import CompileError, OutputExistsError, option
 from forge.ir import serialize
 from forge.ir.nodes import Module
-from forge.ir.printer import print_module
+from forge.ir.text.printer import print_module
 from forge.options import OutputOptions
 from forge_runtime import artifact as format_
 from forge_runtime import encryption, include_directory

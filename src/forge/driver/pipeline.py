@@ -20,7 +20,7 @@ from forge.driver.texts import groups_text, plan_text
 from forge.errors import OptionError
 from forge.ir.edits import journal
 from forge.ir.nodes import Module
-from forge.ir.printer import print_module
+from forge.ir.text.printer import print_module
 from forge.lowering.program import Lowering
 from forge.lowering.times import with_times
 from forge.options import OPT_LEVELS, CompileOptions

@@ -405,7 +405,7 @@ class Graph:
         return True
 
     def __str__(self) -> str:
-        from forge.ir.printer import print_graph
+        from forge.ir.text.printer import print_graph
 
         return print_graph(self)
 
@@ -528,7 +528,7 @@ class Module:
         return view
 
     def __str__(self) -> str:
-        from forge.ir.printer import print_module
+        from forge.ir.text.printer import print_module
 
         return print_module(self, types=self.show_types)
 

@@ -28,8 +28,8 @@ from forge import dtypes, files
 from forge.errors import ForgeError, ImportModelError, ParseError
 from forge.ir.arrays import from_bytes, to_bytes
 from forge.ir.nodes import Module
-from forge.ir.parser import MissingConstant, UnknownOperator, has_metadata, parse_module
-from forge.ir.printer import print_with_constants
+from forge.ir.text.parser import MissingConstant, UnknownOperator, has_metadata, parse_module
+from forge.ir.text.printer import print_with_constants
 from forge.ir.verifier import verify
 
 FORMAT_VERSION = 1

@@ -14,7 +14,7 @@ from forge.ir import retype, serialize
 from forge.ir.edits.extract import extract
 from forge.ir.interp import Reference
 from forge.ir.nodes import Module, Node, Value
-from forge.ir.parser import parse_module
+from forge.ir.text.parser import parse_module
 from forge.ir.verifier import verify
 from forge.module.edits import Edits
 from forge.options import CompileOptions, OutputOptions, takes_options

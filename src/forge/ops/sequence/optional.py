@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forge.ir.cursor import Cursor
 from forge.ir.op import NoAttrs, Operand, Trait
+from forge.ir.text.cursor import Cursor
 from forge.ir.types import OptionalType, TensorType
 from forge.ops.core.inference import fail
 from forge.ops.core.lowering import optional_operand

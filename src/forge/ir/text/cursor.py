@@ -23,7 +23,7 @@ from forge import dims, dtypes
 from forge.dims import Dim
 from forge.errors import ForgeError, ParseError
 from forge.ir import types as T
-from forge.ir.lexer import Source, Token, tokenize
+from forge.ir.text.lexer import Source, Token, tokenize
 
 MAX_DEPTH = 64
 _IN_DIMENSIONS = ("name", "symbol", "int", "punctuation", "variable")
