@@ -153,7 +153,7 @@ class Access:
         align = self._alignment()
         if self.mask is None:
             return self.e.builder.value(f"load {self.type}, ptr {pointer}, align {align}")
-        mask = self._mask_text() if places is None else self._moved_mask(places)
+        mask = self._whole_mask(self._mask_text() if places is None else self._moved_mask(places))
         vector = f"<{self.lanes} x {self.element}>"
         name = f"@llvm.masked.load.v{self.lanes}{_short(self.element)}.p0"
         loaded = self.e.builder.value(f"call {vector} {name}(ptr align {align} {pointer}, {mask}, {vector} zeroinitializer)")
@@ -170,6 +170,25 @@ class Access:
         if bits not in (128, 256, 512) or self.size > 8 or not self.e.target.has("avx512f"):
             return loaded
         return self.e.builder.value(f'call {vector} asm "", "=v,0"({vector} {loaded})')
+
+    def _whole_mask(self, mask: str) -> str:
+        """``mask`` of a load, behind an empty instruction where the load is wider than a register.
+
+        LLVM 22 splits such a load, and without AVX-512 it may take a part whose lanes are all off by constants for one
+        whose first and last lanes are on: it loads that part without a mask, past the end.
+        """
+        is_split = 8 * self.size * self.lanes > 256 and self.e.target.has("avx") and not self.e.target.has("avx512f")
+        if not is_split or self.lanes > 32:
+            return mask
+        places, lanes = (16 if self.lanes <= 16 else 32), f"<{self.lanes} x i8>"
+        held = f"<{places} x i8>"
+        wide = self.e.builder.pure(f"sext {mask} to {lanes}")
+        order = ", ".join(f"i32 {min(k, self.lanes)}" for k in range(places))
+        wide = self.e.builder.pure(f"shufflevector {lanes} {wide}, {lanes} zeroinitializer, <{places} x i32> <{order}>")
+        wide = self.e.builder.value(f'call {held} asm "", "=x,0"({held} {wide})')
+        order = ", ".join(f"i32 {k}" for k in range(self.lanes))
+        wide = self.e.builder.pure(f"shufflevector {held} {wide}, {held} poison, <{self.lanes} x i32> <{order}>")
+        return f"<{self.lanes} x i1> " + self.e.builder.pure(f"icmp ne {lanes} {wide}, zeroinitializer")
 
     def _narrow(self, vector: str, value: str) -> str:
         """``value``, about to be stored under a mask, behind an empty instruction.

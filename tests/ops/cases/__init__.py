@@ -8,7 +8,7 @@ from typing import Any
 
 
 def written() -> list[Any]:
-    """The rows that stand in the families' folders, in order of their ids: random graphs draw the same whatever file a row is in."""
+    """The rows that stand in the families' folders, in order of ids: random graphs depend on no file names."""
     return sorted(_rows(3), key=lambda case: str(case.id))
 
 
