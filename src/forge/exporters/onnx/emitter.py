@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import helper
+from onnx.defs import OpSchema
 
 from forge import dims, dtypes
 from forge.dims import Dim, DimExpr, Operation
@@ -77,34 +78,32 @@ class Emitter:
         self.values: dict[Value, Ref] = {}
         self.sources: dict[str, Source] = {}
         self.sizes: dict[Dim, Ref] = {}
-        self.node: Node | None = None  # the one that is written now
-        self.starts: list[int] = []  # of it, and of those that it is a part of: its first ONNX node
+        self.starts: list[int] = []  # the first ONNX node of the one that is written now, and of those that it is a part of
 
     @property
     def opset(self) -> int:
         return self.document.opset
 
-    def has(self, op: str) -> bool:
-        """Whether the opset has an operator."""
-        return schemas.schema(op, self.opset) is not None
-
-    def has_since(self, op: str, version: int) -> bool:
-        """Whether the opset has an operator in this version, or in a later one."""
+    def has(self, op: str, since: int = 1) -> bool:
+        """Whether the opset has an operator, in this version or in a later one."""
         found = schemas.schema(op, self.opset)
-        return found is not None and found.since_version >= version
+        return found is not None and found.since_version >= since
+
+    def takes(self, op: str, dtype: str) -> bool:
+        """Whether the first operand of an operator can be of this element type."""
+        found = schemas.schema(op, self.opset)
+        return found is not None and schemas.type_text(dtype) in schemas.accepted(found, schemas.variable(found.inputs, 0))
 
     def unsupported(self, reason: str) -> OpNotImplemented:
         """The error that says why the present node cannot be written."""
         return OpNotImplemented(reason)
 
     def op(self, op: str, *inputs: Ref | None, dtype: str | None = None, **attributes: Any) -> Ref:
-        """Adds a node with one output, of the element type of the first input unless ``dtype`` says another."""
-        return self.multi(op, inputs, [dtype], **attributes)[0]
+        """Adds a node with one output, of the element type that follows from the inputs unless ``dtype`` gives it."""
+        return self.multi(op, inputs, 1 if dtype is None else [dtype], **attributes)[0]
 
-    def multi(
-        self, op: str, inputs: Sequence[Ref | None], dtypes_: Sequence[str | None], **attributes: Any
-    ) -> list[Ref]:
-        """Adds a node with an output for each of ``dtypes_`` (None: the element type of the first input).
+    def multi(self, op: str, inputs: Sequence[Ref | None], outputs: int | Sequence[str], **attributes: Any) -> list[Ref]:
+        """Adds a node with so many outputs, whose element types follow from the inputs, or with outputs of these types.
 
         Inputs of element types that the operator does not take are cast to wider ones, and its results back. Attributes that are
         None, or an empty list, are left out.
@@ -115,41 +114,32 @@ class Emitter:
         found = schemas.schema(op, self.opset)
         if found is None:
             raise self.unsupported(f"needs ONNX's {op}, which opset {self.opset} lacks")
-        first = next((r.dtype for r in inputs if r is not None), "")
-        wanted = [first if d is None else d for d in dtypes_]
-        widened = self._widened(op, found, inputs)
-        fitting = [self._cast_input(found, k, r, widened) for k, r in enumerate(inputs)]
-        outputs = []
-        for position, dtype in enumerate(wanted):
-            made = widened.get(schemas.output_variable(found, position), dtype)
-            self._check_output(op, schemas.output_variable(found, position), made)
-            outputs.append(Ref(self.document.unique(f"{op}_{len(self.document.names)}"), made))
-        self._add(op, fitting, outputs, attributes)
-        return [self.cast(o, d) if d and o.dtype != d else o for o, d in zip(outputs, wanted)]
+        variables = [schemas.variable(found.inputs, k) for k in range(len(inputs))]
+        given = [(v, r.dtype) for v, r in zip(variables, inputs) if r is not None]
+        if isinstance(outputs, int):
+            outputs = [schemas.output_dtype(found, k, given) for k in range(outputs)]
+        widened = self._widened(found, given)
+        fitting = [r if r is None or v not in widened else self.cast(r, widened[v]) for v, r in zip(variables, inputs)]
+        made = []
+        for position, dtype in enumerate(outputs):
+            variable = schemas.variable(found.outputs, position)
+            dtype = widened.get(variable, dtype)
+            if dtype and schemas.type_text(dtype) not in schemas.accepted(found, variable):
+                raise self.unsupported(f"ONNX's {op} of opset {self.opset} gives no {dtype}")
+            made.append(Ref(self.document.unique(f"{op}_{len(self.document.names)}"), dtype))
+        self._add(op, fitting, made, attributes)
+        return [self.cast(r, dtype) if dtype else r for r, dtype in zip(made, outputs)]
 
-    def _widened(self, op: str, found: Any, inputs: Sequence[Ref | None]) -> dict[str, str]:
+    def _widened(self, found: OpSchema, given: Iterable[tuple[str, str]]) -> dict[str, str]:
         """The element types of type variables whose inputs must be cast."""
         widened: dict[str, str] = {}
-        for position, ref in enumerate(inputs):
-            if ref is None or not ref.dtype:
-                continue
-            variable = schemas.input_variable(found, position)
-            fitting = schemas.fitting_dtype(op, self.opset, variable, ref.dtype)
-            if fitting is None or (fitting != ref.dtype and op == "Cast"):
-                raise self.unsupported(f"ONNX's {op} of opset {self.opset} takes no {ref.dtype}")
-            if fitting != ref.dtype:
+        for variable, dtype in given:
+            fitting = schemas.fitting_dtype(found, variable, dtype) if dtype else dtype
+            if fitting is None or (fitting != dtype and found.name == "Cast"):
+                raise self.unsupported(f"ONNX's {found.name} of opset {self.opset} takes no {dtype}")
+            if fitting != dtype:
                 widened[variable] = fitting
         return widened
-
-    def _check_output(self, op: str, variable: str, dtype: str) -> None:
-        if dtype and schemas.type_text(dtype) not in schemas.accepted(op, self.opset, variable):
-            raise self.unsupported(f"ONNX's {op} of opset {self.opset} gives no {dtype}")
-
-    def _cast_input(self, found: Any, position: int, ref: Ref | None, widened: dict[str, str]) -> Ref | None:
-        if ref is None or not ref.dtype:
-            return ref
-        wide = widened.get(schemas.input_variable(found, position))
-        return ref if wide is None else self.cast(ref, wide)
 
     def _add(self, op: str, inputs: Sequence[Ref | None], outputs: Sequence[Ref], attributes: dict[str, Any]) -> None:
         given = {k: v for k, v in attributes.items() if v is not None and v != []}
@@ -183,6 +173,10 @@ class Emitter:
         self.document.ranks[made] = array.ndim
         return Ref(made, dtypes.canonical(array.dtype))
 
+    def known(self, x: Ref | None) -> np.ndarray | None:
+        """The contents of ``x``, where they are constant."""
+        return None if x is None else self.document.tensors.get(x.name)
+
     def like(self, value: Any, x: Ref) -> Ref:
         """A constant scalar of the element type of ``x``."""
         return self.const(value, x.dtype)
@@ -192,11 +186,11 @@ class Emitter:
         return self.const(np.array(list(values), np.int64))
 
     def shape(self, x: Ref) -> Ref:
-        return self.op("Shape", x, dtype="int64")
+        return self.op("Shape", x)
 
-    def extent(self, x: Ref, axis: int) -> Ref:
-        """The size of an axis (not negative), a vector of one element."""
-        return self.op("Shape", x, dtype="int64", start=axis, end=axis + 1)
+    def extent(self, x: Ref, axis: int, count: int = 1) -> Ref:
+        """The sizes of ``count`` axes from ``axis`` (not negative) on, a vector."""
+        return self.op("Shape", x, start=axis, end=axis + count)
 
     def reshape(self, x: Ref, shape: Sequence[Dim]) -> Ref:
         """``x`` under another shape; symbolic sizes are computed at run time, but for one alone."""
@@ -242,13 +236,18 @@ class Emitter:
                 parts.append(self.size(size))
         return self.concat(parts, 0)
 
-    def given(self, attribute: Dim | Sequence[Dim] | None, operand: Ref | None) -> Ref:
+    def given(self, attribute: Dim | Sequence[Dim] | None, operand: Ref | None) -> Ref | None:
         """Sizes that an attribute holds, or where it is None an operand, as int64: a vector unless the operand is a scalar."""
         if attribute is not None:
             return self.dims(attribute if isinstance(attribute, Sequence) else [attribute])
-        if operand is None:
+        return None if operand is None else self.cast(operand, "int64")
+
+    def required(self, attribute: Dim | Sequence[Dim] | None, operand: Ref | None) -> Ref:
+        """As `given`, of what must be there."""
+        sizes = self.given(attribute, operand)
+        if sizes is None:
             raise self.unsupported("neither an attribute nor an operand says the sizes")
-        return self.cast(operand, "int64")
+        return sizes
 
     def size(self, dim: Dim) -> Ref:
         """A size as a vector of one element, from the shapes of values whose sizes have its symbols.
@@ -288,9 +287,8 @@ class Emitter:
         low = dims.bounds(atom.b)[0]
         if low is None or low < 1:
             zero, one = self.ints([0]), self.ints([1])
-            undefined = self.op("Equal", b, zero, dtype="bool")
-            quotient = self._quotient(atom, a, self.op("Where", undefined, one, b, dtype="int64"))
-            return self.op("Where", undefined, zero, quotient, dtype="int64")
+            undefined = self.op("Equal", b, zero)
+            return self.op("Where", undefined, zero, self._quotient(atom, a, self.op("Where", undefined, one, b)))
         return self._quotient(atom, a, b)
 
     def _quotient(self, atom: Operation, a: Ref, b: Ref) -> Ref:
@@ -343,9 +341,7 @@ class Emitter:
 
     def child(self) -> Emitter:
         """A graph inside of a node of this one."""
-        inner = Emitter(self.document, self)
-        inner.node = self.node
-        return inner
+        return Emitter(self.document, self)
 
     def take_up(self, node: onnx.NodeProto) -> None:
         """Moves an ONNX node to the end: it becomes one of the node that is written now."""

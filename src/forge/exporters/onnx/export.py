@@ -125,26 +125,20 @@ class Walker:
         Raises:
             OpNotImplemented: it cannot be written.
         """
-        before, g.node = g.node, node
         g.starts.append(len(g.nodes))
         try:
             for value, ref in zip(node.results, self._results(g, graph, node), strict=True):
                 self._define(g, value, ref, g.starts[-1], wanted)
         finally:
             first = g.starts.pop()
-            g.node = before
         g.name_nodes(first, node)
 
     def _results(self, g: Emitter, graph: Graph, node: Node) -> Sequence[Ref]:
         if node.op_def is CONSTANT:
             return [self._constant(g, node)]
         operands = [None if v is None else g.ref(v) for v in node.operands]
-        if node.regions:
-            return self._with_regions(g, node, operands)
-        function = TABLE.get(node.op)
-        if function is None:
-            return self._by_parts(g, graph, node)
-        made = function(g, node, *operands)
+        regions = [self.region] if node.regions else []
+        made = TABLE[node.op](g, node, *regions, *operands) if node.op in TABLE else NotImplemented
         if made is NotImplemented:
             return self._by_parts(g, graph, node)
         return [made] if isinstance(made, Ref) else list(made)
@@ -173,11 +167,6 @@ class Walker:
         for part in graph.nodes.before(node, len(graph.nodes) - known):
             self.node(g, graph, part, {})
         return [g.ref(v) for v in values]
-
-    def _with_regions(self, g: Emitter, node: Node, operands: list[Ref | None]) -> list[Ref]:
-        if node.op not in TABLE:
-            raise g.unsupported("ONNX has no such operator")
-        return list(TABLE[node.op](g, node, self.region, *operands))
 
     def region(self, g: Emitter, region: Graph, own: int, captured: Sequence[Ref]) -> onnx.GraphProto:
         """A region as a graph inside of a node: its ``own`` first inputs are inputs, the others are values of ``g``."""

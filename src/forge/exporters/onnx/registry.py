@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 from forge.ir.op import OpDef
 
 if TYPE_CHECKING:
-    from forge.exporters.onnx.emitter import Emitter
+    from forge.exporters.onnx.emitter import Emitter, Ref
 
 ExportFunction = Callable[..., Any]
 F = TypeVar("F", bound=ExportFunction)
@@ -25,6 +25,8 @@ R = TypeVar("R")
 Row = Callable[Concatenate["Emitter", Bound, P], R]
 
 TABLE: dict[str, ExportFunction] = {}
+FORMULAS: dict[str, Callable[..., Ref]] = {}
+"""Rows that need the values of the operands alone; tensor expressions use them, too."""
 
 
 @overload
@@ -42,6 +44,18 @@ def exports(*operators: str | type[OpDef[Any]]) -> Callable[[Any], Any]:
                 add_row(operator, function)
             else:
                 add_row(operator.name, lambda g, node, *operands: function(g, node.op_def.bind(node), *operands))
+        return function
+
+    return add
+
+
+def computes(*operators: str) -> Callable[[F], F]:
+    """Decorator: the function gives the result of ``operators`` for the values of their operands."""
+
+    def add(function: F) -> F:
+        for operator in operators:
+            FORMULAS[operator] = function
+            add_row(operator, lambda g, node, *operands: function(g, *operands))
         return function
 
     return add

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import onnx
@@ -38,29 +39,34 @@ def type_text(dtype: str) -> str:
     return f"tensor({name})"
 
 
-def input_variable(found: OpSchema, position: int) -> str:
-    """The type variable, or the type, of an input; the last one stands for all that follow."""
-    inputs = found.inputs
-    return str(inputs[min(position, len(inputs) - 1)].type_str)
+_DTYPES = {type_text(name): name for name in dtypes.NAMES}
 
 
-def output_variable(found: OpSchema, position: int) -> str:
-    outputs = found.outputs
-    return str(outputs[min(position, len(outputs) - 1)].type_str)
+def variable(formal: Sequence[OpSchema.FormalParameter], position: int) -> str:
+    """The type variable, or the type, of an input or output; the last one stands for all that follow."""
+    return str(formal[min(position, len(formal) - 1)].type_str)
 
 
 @cache
-def accepted(op: str, opset: int, variable: str) -> frozenset[str]:
+def accepted(found: OpSchema, variable: str) -> frozenset[str]:
     """The types, as text, that a type variable of an operator may stand for."""
-    found = schema(op, opset)
-    assert found is not None
-    for constraint in found.type_constraints:
-        if constraint.type_param_str == variable:
-            return frozenset(constraint.allowed_type_strs)
-    return frozenset({variable})
+    allowed = {c.type_param_str: frozenset(c.allowed_type_strs) for c in found.type_constraints}
+    return allowed.get(variable, frozenset({variable}))
 
 
-def fitting_dtype(op: str, opset: int, variable: str, dtype: str) -> str | None:
+def fitting_dtype(found: OpSchema, variable: str, dtype: str) -> str | None:
     """``dtype``, or the nearest wider element type that the operator takes; None where it takes none."""
-    allowed = accepted(op, opset, variable)
+    allowed = accepted(found, variable)
     return next((d for d in (dtype, *_WIDER.get(dtype, ())) if type_text(d) in allowed), None)
+
+
+def output_dtype(found: OpSchema, position: int, given: Sequence[tuple[str, str]]) -> str:
+    """The element type of an output, "" for what is no tensor, where inputs have these type variables and element types.
+
+    The only one that it can have, else that of an input with the same variable, else that of the first input.
+    """
+    own = variable(found.outputs, position)
+    possible = {_DTYPES.get(text, "") for text in accepted(found, own)}
+    if len(possible) == 1:
+        return possible.pop()
+    return next((dtype for dtype in (*(d for v, d in given if v == own), *(d for _, d in given))), "")

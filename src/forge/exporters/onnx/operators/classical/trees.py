@@ -18,9 +18,9 @@ _MERGES: dict[str, tuple[str, Any, float]] = {
 
 
 @exports("tree_ensemble")
-def tree_ensemble(g: Emitter, node: Node, x: Ref, *_: Ref | None) -> Ref:
+def tree_ensemble(g: Emitter, node: Node, x: Ref, *tables: Ref | None) -> Ref:
     attrs: TreeEnsembleAttrs = node.attrs
-    nodes, roots, weights, targets, offsets = [*(None if v is None else v.constant for v in node.operands[1:]), None, None][:5]
+    nodes, roots, weights, targets, offsets = [*map(g.known, tables), None, None][:5]
     assert nodes is not None and roots is not None and weights is not None
     thresholds = np.ascontiguousarray(nodes[:, THRESHOLD]).view(x.dtype)
     columns = [g.const(nodes[:, k].astype(np.int64)) for k in (FEATURE, CHILD, LEAF)]
@@ -28,14 +28,14 @@ def tree_ensemble(g: Emitter, node: Node, x: Ref, *_: Ref | None) -> Ref:
     feature, child, leaf = columns
     for _step in range(attrs.steps):
         value = g.op("GatherElements", x, g.op("Gather", feature, at), axis=1)
-        is_first = g.op("LessOrEqual", value, g.op("Gather", g.const(thresholds), at), dtype="bool")
-        at = g.op("Add", g.op("Gather", child, at), g.op("Where", is_first, g.ints([0]), g.ints([1]), dtype="int64"))
+        is_first = g.op("LessOrEqual", value, g.op("Gather", g.const(thresholds), at))
+        at = g.op("Add", g.op("Gather", child, at), g.op("Where", is_first, g.ints([0]), g.ints([1])))
     op, merge, start = _MERGES[attrs.aggregate]
     table = weights if targets is None or offsets is None else _dense(g, attrs.targets, weights, targets, offsets, merge, start)
-    said = g.op("Gather", g.const(table), g.op("Gather", leaf, at), dtype=weights.dtype.name)
+    said = g.op("Gather", g.const(table), g.op("Gather", leaf, at))
     merged = g.op(op, said, g.ints([1]), keepdims=0)
-    silent = g.op("Equal", merged, g.like(start, merged), dtype="bool")
-    return merged if attrs.aggregate == "sum" else g.op("Where", silent, g.like(0, merged), merged, dtype=merged.dtype)
+    silent = g.op("Equal", merged, g.like(start, merged))
+    return merged if attrs.aggregate == "sum" else g.op("Where", silent, g.like(0, merged), merged)
 
 
 def _dense(g: Emitter, count: int, weights: np.ndarray, targets: np.ndarray, offsets: np.ndarray, merge: Any,

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from forge.exporters.onnx.emitter import Emitter, Ref, element_of, tensor_code
-from forge.exporters.onnx.operators.shape.full import scalar
-from forge.exporters.onnx.registry import add_row, exports
+from forge.exporters.onnx.registry import computes, exports
 from forge.exporters.onnx.tensors import type_proto
 from forge.ir.nodes import Node
 from forge.ir.types import OptionalType
@@ -24,15 +23,15 @@ def _results(g: Emitter, node: Node, op: str, inputs: list[Ref | None], **attrib
 @exports("if")
 def if_(g: Emitter, node: Node, region: Region, condition: Ref, *captured: Ref) -> list[Ref]:
     then_branch, else_branch = (region(g, r, 0, captured) for r in node.regions)
-    return _results(g, node, "If", [scalar(g, condition)], then_branch=then_branch, else_branch=else_branch)
+    return _results(g, node, "If", [g.scalar(condition)], then_branch=then_branch, else_branch=else_branch)
 
 
 @exports(Loop)
 def loop(g: Emitter, op: Loop, region: Region, most: Ref | None, condition: Ref | None, *values: Ref) -> list[Ref]:
     carried = op.attrs.num_carried
     body = region(g, op.node.regions[0], 2 + carried, values[carried:])
-    limit = None if most is None else scalar(g, g.cast(most, "int64"))
-    more = None if condition is None else scalar(g, condition)
+    limit = None if most is None else g.scalar(g.cast(most, "int64"))
+    more = None if condition is None else g.scalar(condition)
     return _results(g, op.node, "Loop", [limit, more, *values[:carried]], body=body)
 
 
@@ -53,20 +52,6 @@ def sequence_map(g: Emitter, op: SequenceMap, region: Region, *values: Ref) -> l
     return _results(g, op.node, "SequenceMap", list(values[:own]), body=body)
 
 
-def _same(op: str) -> Callable[..., Ref]:
-    def export(g: Emitter, node: Node, *x: Ref | None) -> Ref:
-        return g.op(op, *x, dtype=element_of(node.result.type))
-
-    return export
-
-
-for _name, _op in {
-    "sequence_construct": "SequenceConstruct", "sequence_insert": "SequenceInsert", "sequence_erase": "SequenceErase",
-    "sequence_at": "SequenceAt", "sequence_length": "SequenceLength",
-}.items():
-    add_row(_name, _same(_op))
-
-
 @exports(SequenceEmpty)
 def sequence_empty(g: Emitter, op: SequenceEmpty) -> Ref:
     return g.multi("SequenceEmpty", [], [""], dtype=tensor_code(op.attrs.dtype))[0]
@@ -74,7 +59,7 @@ def sequence_empty(g: Emitter, op: SequenceEmpty) -> Ref:
 
 @exports(SplitToSequence)
 def split_to_sequence(g: Emitter, op: SplitToSequence, x: Ref, sizes: Ref | None = None) -> Ref:
-    return g.op("SplitToSequence", x, sizes, dtype="", axis=op.attrs.axis, keepdims=None if op.attrs.keepdims else 0)
+    return g.op("SplitToSequence", x, sizes, axis=op.attrs.axis, keepdims=None if op.attrs.keepdims else 0)
 
 
 @exports(ConcatFromSequence)
@@ -86,14 +71,19 @@ def concat_from_sequence(g: Emitter, op: ConcatFromSequence, x: Ref) -> Ref:
 @exports("optional")
 def optional(g: Emitter, node: Node, value: Ref | None = None) -> Ref:
     if value is not None:
-        return g.op("Optional", value, dtype="")
+        return g.op("Optional", value)
     assert isinstance(node.result.type, OptionalType)
     return g.multi("Optional", [], [""], type=type_proto(node.result.type.element))[0]
 
 
-@exports("optional_has_element")
-def optional_has_element(g: Emitter, node: Node, value: Ref | None = None) -> Ref:
-    return g.op("OptionalHasElement", value, dtype="bool") if value is not None else g.const(False)
+@computes("optional_has_element")
+def optional_has_element(g: Emitter, value: Ref | None = None) -> Ref:
+    return g.op("OptionalHasElement", value) if value is not None else g.const(False)
+
+
+@exports("sequence_at")
+def sequence_at(g: Emitter, node: Node, x: Ref, position: Ref) -> Ref:
+    return g.op("SequenceAt", x, position, dtype=element_of(node.result.type))
 
 
 @exports("optional_get_element")

@@ -29,7 +29,6 @@ MAX_FOLDED = 1 << 16
 MAX_NODES = 4000
 Known = np.ndarray[Any, Any]
 Contents = Ref | Known
-_COMPARE = {"eq": "Equal", "ne": "Equal", "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual"}
 _REDUCE = {"sum": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin", "and": "ReduceMin",
            "or": "ReduceMax"}
 
@@ -153,13 +152,8 @@ class _Points:
             case E.Cast():
                 return g.cast(refs[0], x.dtype)
             case E.Select():
-                return g.op("Where", *refs, dtype=x.dtype)
-            case E.Binary(op=op, b=b):
-                return arithmetic.binary(g, op, refs[0], refs[1], b.value if isinstance(b, E.Const) else None)
-            case E.Compare(op=op):
-                compared = g.op(_COMPARE[op], *refs, dtype="bool")
-                return g.op("Not", compared) if op == "ne" else compared
-            case E.Call(name=name):
+                return g.op("Where", *refs)
+            case E.Binary(op=name) | E.Compare(op=name) | E.Call(name=name):
                 return arithmetic.call(g, name, refs, x.dtype)
         raise g.unsupported(f"{type(x).__name__} has no meaning in ONNX")
 
@@ -222,7 +216,7 @@ class _Points:
         flat: Contents = np.asarray(0, np.int64)
         for index, extent in zip(indices, tensor.shape, strict=True):
             flat = self._plus(self._times(flat, _Points(self.writer, ()).value(extent)), self.done[index])
-        return g.op("Gather", self.writer.flat[tensor], self.writer.ref(flat), dtype=source.dtype)
+        return g.op("Gather", self.writer.flat[tensor], self.writer.ref(flat))
 
     def _times(self, a: Contents, b: Contents) -> Contents:
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.exporters.onnx.emitter import Emitter, Ref
+from forge.exporters.onnx.operators.core.layouts import constant_transposed
 from forge.ir.nodes import Value
 
 _NARROW = ("int8", "uint8")
@@ -20,6 +22,9 @@ class Centred:
 
     data: Ref
     zero: Ref | None
+
+    def transposed(self, g: Emitter, axes: Sequence[int]) -> Centred:
+        return Centred(constant_transposed(g, self.data, axes), self.zero)
 
 
 def centred(g: Emitter, value: Value | None) -> Centred | None:
@@ -65,4 +70,4 @@ def _fits(array: np.ndarray, dtype: str) -> bool:
 
 def product(g: Emitter, op: str, a: Centred, b: Centred, **attributes: Any) -> Ref:
     """ConvInteger or MatMulInteger."""
-    return g.op(op, a.data, b.data, a.zero, b.zero, dtype="int32", **attributes)
+    return g.op(op, a.data, b.data, a.zero, b.zero, **attributes)

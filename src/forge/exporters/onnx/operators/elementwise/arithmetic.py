@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes
-from forge.exporters.onnx.emitter import Emitter, Ref, element_of
-from forge.exporters.onnx.registry import add_row, exports
+from forge.exporters.onnx.emitter import Emitter, Ref, tensor_code
+from forge.exporters.onnx.registry import computes, exports
 from forge.ir.nodes import Node, Value
 from forge.ops.elementwise.cast import Cast
 from forge.ops.elementwise.select import Clip
@@ -19,123 +19,96 @@ _SAME = {
     "subtract": "Sub", "multiply": "Mul", "maximum": "Max", "minimum": "Min", "abs": "Abs", "sign": "Sign",
     "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "erf": "Erf", "sigmoid": "Sigmoid", "tanh": "Tanh", "sin": "Sin", "cos": "Cos",
     "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh",
-    "acosh": "Acosh", "atanh": "Atanh", "where": "Where", "copy": "Identity",
-}  # fmt: skip
-_TO_BOOL = {
-    "equal": "Equal", "less": "Less", "less_equal": "LessOrEqual", "greater": "Greater", "greater_equal": "GreaterOrEqual",
-    "logical_and": "And", "logical_or": "Or", "logical_xor": "Xor", "logical_not": "Not", "isnan": "IsNaN", "isinf": "IsInf",
-    "string.equal": "Equal",
+    "acosh": "Acosh", "atanh": "Atanh", "where": "Where", "copy": "Identity", "equal": "Equal", "less": "Less",
+    "less_equal": "LessOrEqual", "greater": "Greater", "greater_equal": "GreaterOrEqual", "logical_and": "And",
+    "logical_or": "Or", "logical_xor": "Xor", "logical_not": "Not", "isnan": "IsNaN", "isinf": "IsInf", "string.equal": "Equal",
+    "string.concat": "StringConcat", "sequence_construct": "SequenceConstruct", "sequence_insert": "SequenceInsert",
+    "sequence_erase": "SequenceErase", "sequence_length": "SequenceLength", "linalg.determinant": "Det", "nn.dropout": "Identity",
 }  # fmt: skip
 _ROUNDINGS = {"ceil": "Ceil", "floor": "Floor", "round": "Round"}
-_BITWISE = {"bitwise_and": ("BitwiseAnd", "And"), "bitwise_or": ("BitwiseOr", "Or"), "bitwise_xor": ("BitwiseXor", "Xor"),
-            "bitwise_not": ("BitwiseNot", "Not")}
+_BITWISE = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor", "bitwise_not": "Not"}
+_COMPOSED: dict[str, Callable[..., Ref]] = {
+    "not_equal": lambda g, a, b: g.op("Not", g.op("Equal", a, b)),
+    "string.not_equal": lambda g, a, b: g.op("Not", g.op("Equal", a, b)),
+    "isfinite": lambda g, x: g.op("Not", _is_unusual(g, x)),
+    "negative": lambda g, x: g.op("Sub", g.like(0, x), x) if dtypes.is_unsigned(x.dtype) else g.op("Neg", x),
+    "exp2": lambda g, x: g.op("Pow", g.like(2.0, x), x),
+    "log2": lambda g, x: g.op("Div", g.op("Log", x), g.like(math.log(2.0), x)),
+    "log10": lambda g, x: g.op("Div", g.op("Log", x), g.like(math.log(10.0), x)),
+    "rsqrt": lambda g, x: g.op("Reciprocal", g.op("Sqrt", x)),
+    "fmax": lambda g, a, b: _without_nan(g, "Max", a, b),
+    "fmin": lambda g, a, b: _without_nan(g, "Min", a, b),
+    "left_shift": lambda g, a, b: _shifted(g, a, b, left=True),
+    "right_shift": lambda g, a, b: _shifted(g, a, b, keeps_sign=dtypes.is_signed(a.dtype)),
+    "logical_right_shift": lambda g, a, b: _shifted(g, a, b),
+    "copysign": lambda g, size, sign: with_sign(g, g.op("Abs", size), sign),
+    "cast_like": lambda g, x, like: g.cast(x, like.dtype),
+}  # fmt: skip
 
 
 def _same(op: str) -> Callable[..., Ref]:
-    def export(g: Emitter, node: Node, *x: Ref) -> Ref:
-        return g.op(op, *x, dtype=element_of(node.result.type))
-
-    return export
+    return lambda g, *x: g.op(op, *x)
 
 
 def _rounding(op: str) -> Callable[..., Ref]:
-    def export(g: Emitter, node: Node, x: Ref) -> Ref:
-        return g.op(op, x) if dtypes.is_float(x.dtype) else x
-
-    return export
+    return lambda g, x: g.op(op, x) if dtypes.is_float(x.dtype) else x
 
 
-def _bitwise(of_integers: str, of_bools: str) -> Callable[..., Ref]:
-    def export(g: Emitter, node: Node, *x: Ref) -> Ref:
-        return g.op(of_bools if x[0].dtype == "bool" else of_integers, *x)
-
-    return export
+def _bitwise(op: str) -> Callable[..., Ref]:
+    return lambda g, *x: g.op(op if x[0].dtype == "bool" else f"Bitwise{op}", *x)
 
 
-for _name, _op in {**_SAME, **_TO_BOOL}.items():
-    add_row(_name, _same(_op))
-for _name, _op in _ROUNDINGS.items():
-    add_row(_name, _rounding(_op))
-for _name, _ops in _BITWISE.items():
-    add_row(_name, _bitwise(*_ops))
+for _make, _names in ((_same, _SAME), (_rounding, _ROUNDINGS), (_bitwise, _BITWISE)):
+    for _name, _op in _names.items():
+        computes(_name)(_make(_op))
+for _name, _formula in _COMPOSED.items():
+    computes(_name)(_formula)
 
 
-@exports("not_equal", "string.not_equal")
-def not_equal(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
-    return g.op("Not", g.op("Equal", a, b, dtype="bool"))
+def _is_unusual(g: Emitter, x: Ref) -> Ref:
+    """Whether ``x`` is NaN or infinite."""
+    return g.op("Or", g.op("IsNaN", x), g.op("IsInf", x))
 
 
-@exports("isfinite")
-def is_finite(g: Emitter, node: Node, x: Ref) -> Ref:
-    return g.op("Not", g.op("Or", g.op("IsNaN", x, dtype="bool"), g.op("IsInf", x, dtype="bool")))
-
-
-@exports("negative")
-def negative(g: Emitter, node: Node, x: Ref) -> Ref:
-    return g.op("Sub", g.like(0, x), x) if dtypes.is_unsigned(x.dtype) else g.op("Neg", x)
-
-
-@exports("reciprocal")
-def reciprocal(g: Emitter, node: Node, x: Ref) -> Ref:
-    return g.op("Reciprocal", x) if dtypes.is_float(x.dtype) else truncated_quotient(g, g.like(1, x), x, None)
-
-
-@exports("trunc")
-def trunc(g: Emitter, node: Node, x: Ref) -> Ref:
-    return truncated(g, x)
-
-
-def truncated(g: Emitter, x: Ref) -> Ref:
+@computes("trunc")
+def trunc(g: Emitter, x: Ref) -> Ref:
     """``x`` without its fraction."""
     if not dtypes.is_float(x.dtype):
         return x
-    negative_ = g.op("Less", x, g.like(0, x), dtype="bool")
-    return g.op("Where", negative_, g.op("Ceil", x), g.op("Floor", x), dtype=x.dtype)
+    negative_ = g.op("Less", x, g.like(0, x))
+    return g.op("Where", negative_, g.op("Ceil", x), g.op("Floor", x))
 
 
-@exports("round_away")
-def round_away(g: Emitter, node: Node, x: Ref) -> Ref:
+@computes("round_away")
+def round_away(g: Emitter, x: Ref) -> Ref:
     """Beside the whole part the fraction is exact, so that a comparison with 1/2 decides."""
     size = g.op("Abs", x)
     whole = g.op("Floor", size)
-    up = g.op("GreaterOrEqual", g.op("Sub", size, whole), g.like(0.5, x), dtype="bool")
-    rounded = g.op("Where", up, g.op("Add", whole, g.like(1, x)), whole, dtype=x.dtype)
-    signed = with_sign(g, rounded, x)
-    unusual = g.op("Or", g.op("IsNaN", x, dtype="bool"), g.op("IsInf", x, dtype="bool"))
-    return g.op("Where", unusual, x, signed, dtype=x.dtype)
+    up = g.op("GreaterOrEqual", g.op("Sub", size, whole), g.like(0.5, x))
+    rounded = g.op("Where", up, g.op("Add", whole, g.like(1, x)), whole)
+    return g.op("Where", _is_unusual(g, x), x, with_sign(g, rounded, x))
 
 
+@computes("signbit")
 def sign_bit(g: Emitter, x: Ref) -> Ref:
     """Whether the sign bit of a float is set; before opset 26, which can read bits, that of NaN counts as not set."""
     if g.has("BitCast"):
         integer = f"int{dtypes.bits(x.dtype)}"
-        return g.op("Less", bit_cast(g, x, integer), g.const(0, integer), dtype="bool")
+        return g.op("Less", bit_cast(g, x, integer), g.const(0, integer))
     zero = g.like(0, x)
-    below = g.op("Less", g.op("Reciprocal", x), zero, dtype="bool")
-    is_zero = g.op("Equal", x, zero, dtype="bool")
-    return g.op("Or", g.op("Less", x, zero, dtype="bool"), g.op("And", is_zero, below))
+    below = g.op("Less", g.op("Reciprocal", x), zero)
+    is_zero = g.op("Equal", x, zero)
+    return g.op("Or", g.op("Less", x, zero), g.op("And", is_zero, below))
 
 
 def bit_cast(g: Emitter, x: Ref, dtype: str) -> Ref:
     """The bits of ``x`` as another element type of the same width."""
-    from forge.exporters.onnx.emitter import tensor_code
-
     return g.op("BitCast", x, dtype=dtype, to=tensor_code(dtype))
 
 
 def with_sign(g: Emitter, size: Ref, sign: Ref) -> Ref:
     """``size``, which is not negative, with the sign of ``sign``."""
-    return g.op("Where", sign_bit(g, sign), g.op("Neg", size), size, dtype=size.dtype)
-
-
-@exports("signbit")
-def signbit(g: Emitter, node: Node, x: Ref) -> Ref:
-    return sign_bit(g, x)
-
-
-@exports("copysign")
-def copysign(g: Emitter, node: Node, size: Ref, sign: Ref) -> Ref:
-    return with_sign(g, g.op("Abs", size), sign)
+    return g.op("Where", sign_bit(g, sign), g.op("Neg", size), size)
 
 
 @exports("reinterpret")
@@ -144,97 +117,84 @@ def reinterpret(g: Emitter, node: Node, x: Ref) -> Ref:
     return x if dtype == x.dtype else bit_cast(g, x, dtype)
 
 
-@exports("fmax", "fmin")
-def fmax(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
-    extreme = g.op("Max" if node.op == "fmax" else "Min", a, b)
+def _without_nan(g: Emitter, op: str, a: Ref, b: Ref) -> Ref:
+    """The extreme of two values, the other one where one is NaN."""
+    extreme = g.op(op, a, b)
     if not dtypes.is_float(a.dtype):
         return extreme
-    without_b = g.op("Where", g.op("IsNaN", b, dtype="bool"), a, extreme, dtype=a.dtype)
-    return g.op("Where", g.op("IsNaN", a, dtype="bool"), b, without_b, dtype=a.dtype)
+    return g.op("Where", g.op("IsNaN", a), b, g.op("Where", g.op("IsNaN", b), a, extreme))
 
 
-def contents(value: Value | None) -> np.ndarray | None:
-    """The contents of an operand, where they are known."""
-    return None if value is None else value.constant
+def _is_safe_divisor(g: Emitter, b: Ref) -> bool:
+    """Whether no quotient of integers by ``b`` is 0 / 0, x / 0 or the least number / -1."""
+    known = g.known(b)
+    return known is not None and bool(np.all(known != 0)) and (dtypes.is_unsigned(b.dtype) or bool(np.all(known != -1)))
 
 
-def is_safe_divisor(known: np.ndarray | None, dtype: str) -> bool:
-    """Whether no quotient of integers by these numbers is 0 / 0, x / 0 or the least number / -1."""
-    return known is not None and bool(np.all(known != 0)) and (dtypes.is_unsigned(dtype) or bool(np.all(known != -1)))
-
-
-def truncated_quotient(g: Emitter, a: Ref, b: Ref, divisor: np.ndarray | None) -> Ref:
-    """Integers: 0 where ``b`` is 0, and -a, which wraps, where it is -1."""
-    if is_safe_divisor(divisor, b.dtype):
+@computes("divide")
+def divide(g: Emitter, a: Ref, b: Ref) -> Ref:
+    """Integers: the truncated quotient, 0 where ``b`` is 0, and -a, which wraps, where it is -1."""
+    if not dtypes.is_integer(a.dtype) or _is_safe_divisor(g, b):
         return g.op("Div", a, b)
     zero, one = g.like(0, a), g.like(1, a)
-    undefined = g.op("Equal", b, zero, dtype="bool")
+    undefined = g.op("Equal", b, zero)
     if dtypes.is_unsigned(a.dtype):
-        quotient = g.op("Div", a, g.op("Where", undefined, one, b, dtype=a.dtype))
-        return g.op("Where", undefined, zero, quotient, dtype=a.dtype)
-    inverts = g.op("Equal", b, g.like(-1, a), dtype="bool")
-    harmless = g.op("Where", g.op("Or", undefined, inverts), one, b, dtype=a.dtype)
-    inverted = g.op("Where", inverts, g.op("Sub", zero, a), g.op("Div", a, harmless), dtype=a.dtype)
-    return g.op("Where", undefined, zero, inverted, dtype=a.dtype)
+        return g.op("Where", undefined, zero, g.op("Div", a, g.op("Where", undefined, one, b)))
+    inverts = g.op("Equal", b, g.like(-1, a))
+    harmless = g.op("Where", g.op("Or", undefined, inverts), one, b)
+    inverted = g.op("Where", inverts, g.op("Sub", zero, a), g.op("Div", a, harmless))
+    return g.op("Where", undefined, zero, inverted)
 
 
-@exports("divide")
-def divide(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
-    return truncated_quotient(g, a, b, contents(node.operands[1])) if dtypes.is_integer(a.dtype) else g.op("Div", a, b)
+@computes("reciprocal")
+def reciprocal(g: Emitter, x: Ref) -> Ref:
+    return g.op("Reciprocal", x) if dtypes.is_float(x.dtype) else divide(g, g.like(1, x), x)
 
 
-@exports("trunc_divide")
-def trunc_divide(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
-    if dtypes.is_integer(a.dtype):
-        return truncated_quotient(g, a, b, contents(node.operands[1]))
-    return truncated(g, g.op("Div", a, b))
+@computes("trunc_divide")
+def trunc_divide(g: Emitter, a: Ref, b: Ref) -> Ref:
+    return trunc(g, divide(g, a, b))
 
 
 def _against(g: Emitter, rest: Ref, b: Ref) -> Ref:
     """Whether a remainder with the sign of the dividend is not 0 and has another sign than ``b``."""
     zero = g.like(0, b)
-    signs = (g.op("Less", v, zero, dtype="bool") for v in (rest, b))
-    return g.op("And", g.op("Not", g.op("Equal", rest, zero, dtype="bool")), g.op("Xor", *signs))
+    return g.op("And", g.op("Not", g.op("Equal", rest, zero)), g.op("Xor", *(g.op("Less", v, zero) for v in (rest, b))))
 
 
-def remainder(g: Emitter, a: Ref, b: Ref, divisor: np.ndarray | None, floor: bool) -> Ref:
+def _remainder(g: Emitter, a: Ref, b: Ref, floor: bool) -> Ref:
     """Integers: the remainder with the sign of ``b`` (``floor``) or of ``a``; 0 where ``b`` is 0 or -1."""
-    fmod = 0 if floor else 1
-    if is_safe_divisor(divisor, b.dtype):
-        return g.op("Mod", a, b, fmod=fmod)
-    one = g.like(1, b)
-    undefined = g.op("Equal", b, g.like(0, b), dtype="bool")
-    if not dtypes.is_unsigned(b.dtype):
-        undefined = g.op("Or", undefined, g.op("Equal", b, g.like(-1, b), dtype="bool"))
-    return g.op("Mod", a, g.op("Where", undefined, one, b, dtype=b.dtype), fmod=fmod)
+    if not _is_safe_divisor(g, b):
+        undefined = g.op("Equal", b, g.like(0, b))
+        if not dtypes.is_unsigned(b.dtype):
+            undefined = g.op("Or", undefined, g.op("Equal", b, g.like(-1, b)))
+        b = g.op("Where", undefined, g.like(1, b), b)
+    return g.op("Mod", a, b, fmod=0 if floor else 1)
 
 
-@exports("mod")
-def mod(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
+@computes("mod")
+def mod(g: Emitter, a: Ref, b: Ref) -> Ref:
+    return _remainder(g, a, b, floor=False) if dtypes.is_integer(a.dtype) else g.op("Mod", a, b, fmod=1)
+
+
+@computes("floor_mod")
+def floor_mod(g: Emitter, a: Ref, b: Ref) -> Ref:
     if dtypes.is_integer(a.dtype):
-        return remainder(g, a, b, contents(node.operands[1]), floor=False)
-    return g.op("Mod", a, b, fmod=1)
-
-
-@exports("floor_mod")
-def floor_mod(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
-    if dtypes.is_integer(a.dtype):
-        return remainder(g, a, b, contents(node.operands[1]), floor=True)
+        return _remainder(g, a, b, floor=True)
     rest = g.op("Mod", a, b, fmod=1)
-    return g.op("Where", _against(g, rest, b), g.op("Add", rest, b), rest, dtype=a.dtype)
+    return g.op("Where", _against(g, rest, b), g.op("Add", rest, b), rest)
 
 
-@exports("floor_divide")
-def floor_divide(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
+@computes("floor_divide")
+def floor_divide(g: Emitter, a: Ref, b: Ref) -> Ref:
+    if dtypes.is_unsigned(a.dtype):
+        return divide(g, a, b)
     if dtypes.is_integer(a.dtype):
-        if dtypes.is_unsigned(a.dtype):
-            return truncated_quotient(g, a, b, contents(node.operands[1]))
-        rest = remainder(g, a, b, contents(node.operands[1]), floor=True)
-        return truncated_quotient(g, g.op("Sub", a, rest), b, contents(node.operands[1]))
-    rest = g.op("Mod", a, b, fmod=1)
+        return divide(g, g.op("Sub", a, floor_mod(g, a, b)), b)
+    rest = mod(g, a, b)
     quotient = g.op("Round", g.op("Div", g.op("Sub", a, rest), b))
-    lower = g.op("Where", _against(g, rest, b), g.op("Sub", quotient, g.like(1, a)), quotient, dtype=a.dtype)
-    return g.op("Where", g.op("Equal", b, g.like(0, b), dtype="bool"), g.op("Div", a, b), lower, dtype=a.dtype)
+    lower = g.op("Where", _against(g, rest, b), g.op("Sub", quotient, g.like(1, a)), quotient)
+    return g.op("Where", g.op("Equal", b, g.like(0, b)), g.op("Div", a, b), lower)
 
 
 @exports("power")
@@ -242,7 +202,7 @@ def power(g: Emitter, node: Node, a: Ref, b: Ref) -> Any:
     """Integers by squaring, where the exponent is known: ONNX does not say how powers of integers are rounded."""
     if not dtypes.is_integer(a.dtype):
         return g.op("Pow", a, b)
-    known = None if node.operands[1] is None else node.operands[1].constant
+    known = g.known(b)
     if known is None or known.size != 1 or known.item() < 1 or known.ndim > node.result.rank:
         return NotImplemented
     exponent, square = known.item(), a
@@ -255,122 +215,89 @@ def power(g: Emitter, node: Node, a: Ref, b: Ref) -> Any:
     return result
 
 
-@exports("left_shift", "right_shift", "logical_right_shift")
-def shift(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
-    return shifted(g, a, b, node.op == "left_shift", node.op == "right_shift" and dtypes.is_signed(a.dtype))
-
-
-def shifted(g: Emitter, a: Ref, b: Ref, left: bool, keeps_sign: bool) -> Ref:
+def _shifted(g: Emitter, a: Ref, b: Ref, left: bool = False, keeps_sign: bool = False) -> Ref:
     """ONNX shifts unsigned numbers, by less than their width. ``keeps_sign``: to the right, with the sign shifted in."""
     dtype, unsigned = a.dtype, a.dtype if dtypes.is_unsigned(a.dtype) else f"u{a.dtype}"
     width = dtypes.bits(dtype)
     count = g.cast(b, unsigned)
-    below = g.op("Less", a, g.like(0, a), dtype="bool") if keeps_sign and not left else None
-    bits = a if below is None else g.op("Where", below, g.op("BitwiseNot", a), a, dtype=dtype)
-    inside = g.op("Less", count, g.const(width, unsigned), dtype="bool")
+    below = g.op("Less", a, g.like(0, a)) if keeps_sign else None
+    bits = a if below is None else g.op("Where", below, g.op("BitwiseNot", a), a)
+    inside = g.op("Less", count, g.const(width, unsigned))
     fitting = g.op("Min", count, g.const(width - 1, unsigned))
     moved = g.op("BitShift", g.cast(bits, unsigned), fitting, direction="LEFT" if left else "RIGHT")
-    moved = g.cast(g.op("Where", inside, moved, g.const(0, unsigned), dtype=unsigned), dtype)
-    return moved if below is None else g.op("Where", below, g.op("BitwiseNot", moved), moved, dtype=dtype)
+    moved = g.cast(g.op("Where", inside, moved, g.const(0, unsigned)), dtype)
+    return moved if below is None else g.op("Where", below, g.op("BitwiseNot", moved), moved)
 
 
-@exports("expm1")
-def expm1(g: Emitter, node: Node, x: Ref) -> Ref:
-    return exponential_less_one(g, x)
-
-
-def exponential_less_one(g: Emitter, x: Ref) -> Ref:
+@computes("expm1")
+def expm1(g: Emitter, x: Ref) -> Ref:
     """tanh(x / 2) * (exp(x) + 1), which does not cancel."""
     half = g.op("Tanh", g.op("Mul", x, g.like(0.5, x)))
     return g.op("Mul", half, g.op("Add", g.op("Exp", x), g.like(1, x)))
 
 
-@exports("log1p")
-def log1p(g: Emitter, node: Node, x: Ref) -> Ref:
-    return logarithm_of_one_and(g, x)
-
-
-def logarithm_of_one_and(g: Emitter, x: Ref) -> Ref:
+@computes("log1p")
+def log1p(g: Emitter, x: Ref) -> Ref:
     """log(1 + x): log(u) * x / (u - 1) with u = 1 + x as it is rounded (Kahan)."""
     one = g.like(1, x)
     u = g.op("Add", one, x)
     scaled = g.op("Mul", g.op("Log", u), g.op("Div", x, g.op("Sub", u, one)))
-    near = g.op("Where", g.op("Equal", u, one, dtype="bool"), x, scaled, dtype=x.dtype)
-    return g.op("Where", g.op("IsInf", u, dtype="bool"), u, near, dtype=x.dtype)
+    near = g.op("Where", g.op("Equal", u, one), x, scaled)
+    return g.op("Where", g.op("IsInf", u), u, near)
 
 
-@exports("log2", "log10")
-def log2(g: Emitter, node: Node, x: Ref) -> Ref:
-    base = 2.0 if node.op == "log2" else 10.0
-    return g.op("Div", g.op("Log", x), g.like(math.log(base), x))
-
-
-@exports("exp2")
-def exp2(g: Emitter, node: Node, x: Ref) -> Ref:
-    return g.op("Pow", g.like(2.0, x), x)
-
-
-@exports("rsqrt")
-def rsqrt(g: Emitter, node: Node, x: Ref) -> Ref:
-    return g.op("Reciprocal", g.op("Sqrt", x))
-
-
-@exports("cbrt")
-def cbrt(g: Emitter, node: Node, x: Ref) -> Ref:
+@computes("cbrt")
+def cbrt(g: Emitter, x: Ref) -> Ref:
     """A power, and one step of Newton's method, as 1/3 is rounded."""
     size = g.op("Abs", x)
     root = g.op("Pow", size, g.like(1 / 3, x))
     error = g.op("Sub", root, g.op("Div", size, g.op("Mul", root, root)))
     better = g.op("Sub", root, g.op("Div", error, g.like(3.0, x)))
-    unusual = g.op("Or", g.op("Equal", x, g.like(0, x), dtype="bool"), g.op("IsInf", x, dtype="bool"))
-    return g.op("Where", unusual, x, with_sign(g, better, x), dtype=x.dtype)
+    unusual = g.op("Or", g.op("Equal", x, g.like(0, x)), g.op("IsInf", x))
+    return g.op("Where", unusual, x, with_sign(g, better, x))
 
 
-@exports("hypot")
-def hypot(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
+@computes("hypot")
+def hypot(g: Emitter, a: Ref, b: Ref) -> Ref:
     sides = (g.op("Abs", a), g.op("Abs", b))
     longer, shorter = g.op("Max", *sides), g.op("Min", *sides)
     zero, one = g.like(0, a), g.like(1, a)
-    ratio = g.op("Div", shorter, g.op("Where", g.op("Equal", longer, zero, dtype="bool"), one, longer, dtype=a.dtype))
+    ratio = g.op("Div", shorter, g.op("Where", g.op("Equal", longer, zero), one, longer))
     length = g.op("Mul", longer, g.op("Sqrt", g.op("Add", one, g.op("Mul", ratio, ratio))))
-    infinite = g.op("Or", *(g.op("IsInf", v, dtype="bool") for v in (a, b)))
-    return g.op("Where", infinite, g.like(math.inf, a), length, dtype=a.dtype)
+    infinite = g.op("Or", *(g.op("IsInf", v) for v in (a, b)))
+    return g.op("Where", infinite, g.like(math.inf, a), length)
 
 
-@exports("logaddexp")
-def logaddexp(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
-    equal = g.op("Equal", a, b, dtype="bool")
-    gap = g.op("Where", equal, g.like(0, a), g.op("Neg", g.op("Abs", g.op("Sub", a, b))), dtype=a.dtype)
-    return g.op("Add", g.op("Max", a, b), logarithm_of_one_and(g, g.op("Exp", gap)))
+@computes("logaddexp")
+def logaddexp(g: Emitter, a: Ref, b: Ref) -> Ref:
+    equal = g.op("Equal", a, b)
+    gap = g.op("Where", equal, g.like(0, a), g.op("Neg", g.op("Abs", g.op("Sub", a, b))))
+    return g.op("Add", g.op("Max", a, b), log1p(g, g.op("Exp", gap)))
 
 
-@exports("xlogy")
-def xlogy(g: Emitter, node: Node, x: Ref, y: Ref) -> Ref:
+@computes("xlogy")
+def xlogy(g: Emitter, x: Ref, y: Ref) -> Ref:
     zero = g.like(0, x)
     product = g.op("Mul", x, g.op("Log", y))
-    nothing = g.op("And", g.op("Equal", x, zero, dtype="bool"), g.op("Not", g.op("IsNaN", y, dtype="bool")))
-    return g.op("Where", nothing, zero, product, dtype=x.dtype)
+    nothing = g.op("And", g.op("Equal", x, zero), g.op("Not", g.op("IsNaN", y)))
+    return g.op("Where", nothing, zero, product)
 
 
-@exports("atan2")
-def atan2(g: Emitter, node: Node, y: Ref, x: Ref) -> Ref:
-    return angle(g, y, x)
-
-
-def angle(g: Emitter, y: Ref, x: Ref) -> Ref:
+@computes("atan2")
+def atan2(g: Emitter, y: Ref, x: Ref) -> Ref:
     """The arc tangent of the smaller over the larger side, moved to the octant."""
     zero, one = g.like(0, x), g.like(1, x)
     width, height = g.op("Abs", x), g.op("Abs", y)
     longer, shorter = g.op("Max", width, height), g.op("Min", width, height)
-    diagonal = g.op("Equal", width, height, dtype="bool")
-    nothing = g.op("Equal", longer, zero, dtype="bool")
-    even = g.op("Where", nothing, zero, one, dtype=x.dtype)
-    harmless = g.op("Where", nothing, one, longer, dtype=x.dtype)
-    ratio = g.op("Where", diagonal, even, g.op("Div", shorter, harmless), dtype=x.dtype)
+    diagonal = g.op("Equal", width, height)
+    nothing = g.op("Equal", longer, zero)
+    even = g.op("Where", nothing, zero, one)
+    harmless = g.op("Where", nothing, one, longer)
+    ratio = g.op("Where", diagonal, even, g.op("Div", shorter, harmless))
     turned = g.op("Atan", ratio)
-    steep = g.op("Greater", height, width, dtype="bool")
-    turned = g.op("Where", steep, g.op("Sub", g.like(math.pi / 2, x), turned), turned, dtype=x.dtype)
-    turned = g.op("Where", sign_bit(g, x), g.op("Sub", g.like(math.pi, x), turned), turned, dtype=x.dtype)
+    steep = g.op("Greater", height, width)
+    turned = g.op("Where", steep, g.op("Sub", g.like(math.pi / 2, x), turned), turned)
+    turned = g.op("Where", sign_bit(g, x), g.op("Sub", g.like(math.pi, x), turned), turned)
     return with_sign(g, turned, y)
 
 
@@ -383,7 +310,7 @@ def cast(g: Emitter, op: Cast, x: Ref) -> Ref:
         if not _lies_within(op.node.operands[0], low, high):
             wide = x if dtypes.represents(x.dtype, dtype) else g.cast(x, "float32")
             x = g.op("Clip", wide, g.like(low, wide), g.like(high, wide))
-    elif dtypes.is_float(x.dtype) and dtypes.is_unsigned(dtype) and contents(op.node.operands[0]) is None:
+    elif dtypes.is_float(x.dtype) and dtypes.is_unsigned(dtype) and g.known(x) is None:
         x = g.op("Max", x, g.like(0, x))
     return g.cast(x, dtype, op.attrs.saturate)
 
@@ -398,11 +325,6 @@ def _lies_within(value: Value | None, low: int, high: int) -> bool:
     if value.producer.op != "clip" or bounds.a_min is None or bounds.a_max is None:
         return False
     return bool(bounds.a_min >= low and bounds.a_max <= high)
-
-
-@exports("cast_like")
-def cast_like(g: Emitter, node: Node, x: Ref, like: Ref) -> Ref:
-    return g.cast(x, like.dtype)
 
 
 @exports(Clip)

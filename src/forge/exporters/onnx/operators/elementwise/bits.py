@@ -8,8 +8,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.exporters.onnx.emitter import Emitter, Ref
-from forge.exporters.onnx.registry import exports
-from forge.ir.nodes import Node
+from forge.exporters.onnx.registry import computes, exports
 from forge.ops.reduce.bits import BitReduction, ReduceAnd, ReduceOr, ReduceXor
 
 
@@ -22,30 +21,27 @@ def _masks(g: Emitter, dtype: str) -> Ref:
 def _unpacked(g: Emitter, x: Ref) -> Ref:
     """Whether each bit is set, along a new last axis."""
     masked = g.op("BitwiseAnd", g.unsqueeze(x, -1), _masks(g, x.dtype))
-    return g.op("Not", g.op("Equal", masked, g.like(0, x), dtype="bool"))
+    return g.op("Not", g.op("Equal", masked, g.like(0, x)))
 
 
-@exports("popcount")
-def popcount(g: Emitter, node: Node, x: Ref) -> Ref:
-    return ones(g, x, node.result.rank)
+def _last_axis(g: Emitter, x: Ref) -> Ref:
+    """The axis that `_unpacked` adds: the rank of ``x``, if it is known, helps onnxruntime with tensors of nothing."""
+    return g.ints([g.document.ranks.get(x.name, -1)])
 
 
-def ones(g: Emitter, x: Ref, rank: int = -1) -> Ref:
-    """The number of bits that are 1; the rank of ``x``, if it is known, helps onnxruntime with tensors of nothing."""
-    return g.cast(g.op("ReduceSum", g.cast(_unpacked(g, x), "int32"), g.ints([rank]), keepdims=0), x.dtype)
+@computes("popcount")
+def popcount(g: Emitter, x: Ref) -> Ref:
+    """The number of bits that are 1."""
+    return g.cast(g.op("ReduceSum", g.cast(_unpacked(g, x), "int32"), _last_axis(g, x), keepdims=0), x.dtype)
 
 
-@exports("count_leading_zeros")
-def count_leading_zeros(g: Emitter, node: Node, x: Ref) -> Ref:
-    return leading_zeros(g, x, node.result.rank)
-
-
-def leading_zeros(g: Emitter, x: Ref, rank: int = -1) -> Ref:
+@computes("count_leading_zeros")
+def count_leading_zeros(g: Emitter, x: Ref) -> Ref:
     """The width less the position behind the highest bit that is set."""
     width = dtypes.bits(x.dtype)
     places = g.const(np.arange(1, width + 1, dtype=np.int32))
     found = g.op("Mul", g.cast(_unpacked(g, x), "int32"), places)
-    return g.cast(g.op("Sub", g.const(width, "int32"), g.op("ReduceMax", found, g.ints([rank]), keepdims=0)), x.dtype)
+    return g.cast(g.op("Sub", g.const(width, "int32"), g.op("ReduceMax", found, _last_axis(g, x), keepdims=0)), x.dtype)
 
 
 @exports(ReduceAnd, ReduceOr, ReduceXor)
@@ -62,10 +58,10 @@ def bit_reduction(g: Emitter, op: BitReduction, x: Ref) -> Any:
         reduced = g.op("Mod", g.op("ReduceSum", flags, axes, keepdims=keep), g.const(2, "int32"))
     else:
         reduced = g.op("ReduceMin" if op.name == "reduce_bitwise_and" else "ReduceMax", flags, axes, keepdims=keep)
-    held = g.op("Greater", reduced, g.const(0, "int32"), dtype="bool")
+    held = g.op("Greater", reduced, g.const(0, "int32"))
     if is_bool:
         return held
-    return _packed(g, g.op("Where", held, _masks(g, x.dtype), g.const(0, x.dtype), dtype=x.dtype))
+    return _packed(g, g.op("Where", held, _masks(g, x.dtype), g.const(0, x.dtype)))
 
 
 def _packed(g: Emitter, bits: Ref) -> Ref:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from forge.exporters.onnx.emitter import Emitter, Ref, tensor_code
-from forge.exporters.onnx.operators.shape.full import scalar
 from forge.exporters.onnx.registry import exports
 from forge.ops.fft.dft import Dft
 from forge.ops.fft.mel_weights import MelWeights
@@ -17,17 +16,17 @@ def dft(g: Emitter, op: Dft, x: Ref, length: Ref | None = None) -> Any:
     if attrs.inverse and attrs.onesided:
         return NotImplemented
     axis = attrs.axis % len(op.data.shape)
-    size = g.cast(scalar(g, length), "int64") if attrs.length is None and length is not None else None
-    size = scalar(g, g.size(attrs.length)) if attrs.length is not None else size
-    flags: dict[str, Any] = {"inverse": 1 if attrs.inverse else None, "onesided": 1 if attrs.onesided else None}
-    if g.has_since("DFT", 20):
+    given = g.given(attrs.length, length)
+    size = None if given is None else g.scalar(given)
+    flags: dict[str, Any] = {"inverse": attrs.inverse or None, "onesided": attrs.onesided or None}
+    if g.has("DFT", 20):
         return g.op("DFT", x, size, g.const(axis, "int64"), **flags)
     return g.op("DFT", x, size, axis=axis, **flags)
 
 
 @exports(MelWeights)
 def mel_weights(g: Emitter, op: MelWeights, *numbers: Ref) -> Ref:
-    bins, length, rate, low, high = (scalar(g, n) for n in numbers)
+    bins, length, rate, low, high = (g.scalar(n) for n in numbers)
     whole = [g.cast(n, "int64") for n in (bins, length, rate)]
     edges = [g.cast(n, "float32") for n in (low, high)]
     return g.op("MelWeightMatrix", *whole, *edges, dtype=op.attrs.out_dtype, output_datatype=tensor_code(op.attrs.out_dtype))

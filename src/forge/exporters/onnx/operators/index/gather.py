@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from forge import dims, dtypes
+from forge.dims import Dim
 from forge.exporters.onnx.emitter import Emitter, Ref
-from forge.exporters.onnx.operators.shape.full import scalar
 from forge.exporters.onnx.operators.shape.reshape import INT64_MAX, data_shape
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
-from forge.ops.index.gather import Gather, GatherNd, Take, TakeAttrs
+from forge.ops.index.gather import Gather, GatherNd, Take
 from forge.ops.index.scatter import ScatterElements, ScatterNd
 from forge.ops.shape.dynamic_slice import DynamicSlice
 from forge.ops.sort.searchsorted import SearchSorted
@@ -37,36 +37,31 @@ def take(g: Emitter, op: Take, x: Ref, indices: Ref) -> Any:
     axis = 0 if attrs.axis is None else attrs.axis % len(op.data.shape)
     extent = dims.product(op.data.shape) if attrs.axis is None else op.data.shape[axis]
     places = _indices(g, indices)
-    if not _inside(op.node, extent, attrs.mode):
-        size = g.cast(scalar(g, g.size(extent)), places.dtype)
+    if not _inside(g.known(indices), extent, attrs.mode):
+        size = g.cast(g.scalar(g.size(extent)), places.dtype)
         if attrs.mode == "wrap":
             places = g.op("Mod", places, size)
         else:
             places = g.op("Clip", places, g.like(0, places), g.op("Sub", size, g.like(1, places)))
     if attrs.batch_dims:
-        return _batched(g, op.node, x, places, axis)
+        return _batched(g, op, x, places, axis)
     return g.op("Gather", x, places, axis=axis)
 
 
-def _inside(node: Node, extent: Any, mode: str) -> bool:
+def _inside(known: np.ndarray | None, extent: Dim, mode: str) -> bool:
     """Whether indices need no change."""
-    if mode == "wrap_negative":
-        return True
-    known = None if node.operands[1] is None else node.operands[1].constant
-    return known is not None and isinstance(extent, int) and bool(np.all((known >= 0) & (known < extent)))
+    if known is None or not isinstance(extent, int):
+        return mode == "wrap_negative"
+    return mode == "wrap_negative" or bool(np.all((known >= 0) & (known < extent)))
 
 
-def _batched(g: Emitter, node: Node, x: Ref, places: Ref, axis: int) -> Any:
+def _batched(g: Emitter, op: Take, x: Ref, places: Ref, axis: int) -> Ref:
     """GatherND takes slices at the end: the axes between the batch and the indexed one move behind it."""
-    attrs: TakeAttrs = node.attrs
-    batch, rank, inner = attrs.batch_dims, len(data_shape(node)), len(data_shape(node, 1)) - attrs.batch_dims
-    between = list(range(batch, axis))
-    order = [*range(batch), axis, *between, *range(axis + 1, rank)]
-    taken = g.op("GatherND", g.transpose(x, order), g.unsqueeze(g.cast(places, "int64"), batch + inner), batch_dims=batch)
-    count = len(between)
-    front = list(range(batch + inner, batch + inner + count))
-    rest = list(range(batch + inner + count, rank - 1 + inner))
-    return g.transpose(taken, [*range(batch), *front, *range(batch, batch + inner), *rest])
+    batch, rank, after = op.attrs.batch_dims, len(op.data.shape), len(op.indices.shape)
+    order = [*range(batch), axis, *range(batch, axis), *range(axis + 1, rank)]
+    taken = g.op("GatherND", g.transpose(x, order), g.unsqueeze(g.cast(places, "int64"), after), batch_dims=batch)
+    rest = after + axis - batch
+    return g.transpose(taken, [*range(batch), *range(after, rest), *range(batch, after), *range(rest, rank - 1 + after - batch)])
 
 
 @exports(Gather)
@@ -74,69 +69,58 @@ def gather(g: Emitter, op: Gather, x: Ref, indices: Ref) -> Ref:
     return g.op("GatherElements", x, _indices(g, indices), axis=op.attrs.axis)
 
 
-def _vectors_last(g: Emitter, node: Node, indices: Ref) -> Ref:
+def _vectors_last(g: Emitter, op: GatherNd | ScatterNd, indices: Ref) -> Ref:
     """ONNX keeps an index vector in the last axis, the operator in the first."""
-    rank = len(data_shape(node, 1))
-    return g.transpose(g.cast(indices, "int64"), [*range(1, rank), 0])
+    return g.transpose(g.cast(indices, "int64"), [*range(1, len(op.indices.shape)), 0])
 
 
 @exports(GatherNd)
 def gather_nd(g: Emitter, op: GatherNd, x: Ref, indices: Ref) -> Ref:
-    return g.op("GatherND", x, _vectors_last(g, op.node, indices), batch_dims=op.attrs.batch_dims or None)
+    return g.op("GatherND", x, _vectors_last(g, op, indices), batch_dims=op.attrs.batch_dims or None)
 
 
-def _grown(g: Emitter, node: Node, x: Ref, axes: Sequence[int]) -> Ref:
-    """``x`` with one element more along ``axes``, which takes the updates that are dropped."""
-    rank = node.result.rank
+def _dropping(g: Emitter, op: str, x: Ref, places: Ref, updates: Ref, axes: range, rank: int, **attributes: Any) -> Ref:
+    """``op``, where one element more along ``axes`` takes the updates whose places are out of range, and is cut off again."""
+    counts = g.extent(x, axes.start, len(axes))
     fill = g.const(np.array("", object)) if x.dtype == "string" else None
-    return g.op("Pad", x, g.ints([*[0] * rank, *(int(k in axes) for k in range(rank))]), fill)
-
-
-def _beyond(g: Emitter, indices: Ref, counts: Ref) -> Ref:
-    """Indices, with the size of their dimension for those out of range."""
-    wide = g.cast(indices, "int64")
-    inside = g.op("And", g.op("GreaterOrEqual", wide, g.const(np.int64(0)), dtype="bool"),
-                  g.op("Less", wide, counts, dtype="bool"))
-    return g.op("Where", inside, wide, counts, dtype="int64")
+    grown = g.op("Pad", x, g.ints([*[0] * rank, *(int(k in axes) for k in range(rank))]), fill)
+    places = g.cast(places, "int64")
+    inside = g.op("And", g.op("GreaterOrEqual", places, g.const(np.int64(0))), g.op("Less", places, counts))
+    made = g.op(op, grown, g.op("Where", inside, places, counts), updates, **attributes)
+    return g.op("Slice", made, g.ints([0] * len(axes)), counts, g.ints(axes))
 
 
 @exports(ScatterElements)
 def scatter_elements(g: Emitter, op: ScatterElements, x: Ref, indices: Ref, updates: Ref) -> Any:
-    attrs = op.attrs
+    attrs, rank = op.attrs, op.result.rank
     if attrs.reduction not in _REDUCTIONS:
         return NotImplemented
+    axis, reduction = attrs.axis % rank, _REDUCTIONS[attrs.reduction]
     if attrs.out_of_range == "drop":
-        axis = attrs.axis % op.result.rank
-        count = g.extent(x, axis)
-        made = g.op("ScatterElements", _grown(g, op.node, x, [axis]), _beyond(g, indices, count), updates, axis=axis,
-                    reduction=_REDUCTIONS[attrs.reduction])
-        return g.op("Slice", made, g.ints([0]), count, g.ints([axis]))
-    return g.op("ScatterElements", x, _indices(g, indices), updates, axis=attrs.axis, reduction=_REDUCTIONS[attrs.reduction])
+        along = range(axis, axis + 1)
+        return _dropping(g, "ScatterElements", x, indices, updates, along, rank, axis=axis, reduction=reduction)
+    return g.op("ScatterElements", x, _indices(g, indices), updates, axis=attrs.axis, reduction=reduction)
 
 
 @exports(ScatterNd)
 def scatter_nd(g: Emitter, op: ScatterNd, x: Ref, indices: Ref, updates: Ref) -> Any:
-    attrs = op.attrs
-    if attrs.mode not in _REDUCTIONS:
+    if op.attrs.mode not in _REDUCTIONS:
         return NotImplemented
-    if attrs.out_of_range == "drop":
-        depth = op.indices.shape[0]
-        assert isinstance(depth, int)
-        axes = range(depth)
-        counts = g.slice(g.shape(x), 0, 0, len(axes))
-        places = _beyond(g, _vectors_last(g, op.node, indices), counts)
-        made = g.op("ScatterND", _grown(g, op.node, x, axes), places, updates, reduction=_REDUCTIONS[attrs.mode])
-        return g.op("Slice", made, g.ints([0] * len(axes)), counts, g.ints(axes))
-    return g.op("ScatterND", x, _vectors_last(g, op.node, indices), updates, reduction=_REDUCTIONS[attrs.mode])
+    places, reduction = _vectors_last(g, op, indices), _REDUCTIONS[op.attrs.mode]
+    depth = op.indices.shape[0]
+    if op.attrs.out_of_range == "drop" and isinstance(depth, int):
+        return _dropping(g, "ScatterND", x, places, updates, range(depth), op.result.rank, reduction=reduction)
+    return g.op("ScatterND", x, places, updates, reduction=reduction)
 
 
 @exports(DynamicSlice)
 def dynamic_slice(g: Emitter, op: DynamicSlice, x: Ref, start: Ref) -> Ref:
-    first = _start(g, op.node, x, start, g.dims(op.attrs.slice_sizes))
-    return g.op("Slice", x, first, g.op("Add", first, g.dims(op.attrs.slice_sizes)))
+    sizes = g.dims(op.attrs.slice_sizes)
+    first = _start(g, x, start, sizes)
+    return g.op("Slice", x, first, g.op("Add", first, sizes))
 
 
-def _start(g: Emitter, node: Node, x: Ref, start: Ref, sizes: Ref) -> Ref:
+def _start(g: Emitter, x: Ref, start: Ref, sizes: Ref) -> Ref:
     """The start moved so that ``sizes`` elements from it lie inside of ``x``."""
     room = g.op("Sub", g.shape(x), sizes)
     return g.op("Max", g.op("Min", g.cast(start, "int64"), room), g.const(0, "int64"))
@@ -145,7 +129,7 @@ def _start(g: Emitter, node: Node, x: Ref, start: Ref, sizes: Ref) -> Ref:
 @exports("dynamic_update_slice")
 def dynamic_update_slice(g: Emitter, node: Node, x: Ref, update: Ref, start: Ref) -> Ref:
     """What lies before and behind the update along one axis after the other is put around it."""
-    first = _start(g, node, x, start, g.shape(update))
+    first = _start(g, x, start, g.shape(update))
     return replaced(g, x, update, [g.slice(first, 0, k, k + 1) for k in range(node.result.rank)])
 
 
@@ -166,7 +150,7 @@ def replaced(g: Emitter, x: Ref, update: Ref, starts: Sequence[Ref]) -> Ref:
 
 @exports("argwhere")
 def argwhere(g: Emitter, node: Node, x: Ref, count: Ref | None = None) -> Ref:
-    return g.cast(g.op("Transpose", g.op("NonZero", x, dtype="int64"), perm=[1, 0]), node.result.dtype)
+    return g.cast(g.op("Transpose", g.op("NonZero", x), perm=[1, 0]), node.result.dtype)
 
 
 @exports("sort", "argsort")
@@ -176,7 +160,7 @@ def sort(g: Emitter, node: Node, x: Ref) -> Any:
     axis = attrs.axis % node.result.rank
     count = g.size(data_shape(node)[axis])
     largest = None if not attrs.is_ascend else 0
-    values, places = g.multi("TopK", [x, count], [None, "int64"], axis=axis, largest=largest)
+    values, places = g.multi("TopK", [x, count], 2, axis=axis, largest=largest)
     return values if node.op == "sort" else g.cast(places, node.result.dtype)
 
 
@@ -184,16 +168,16 @@ def sort(g: Emitter, node: Node, x: Ref) -> Any:
 def topk(g: Emitter, op: TopK, x: Ref, k: Ref | None = None) -> Any:
     attrs = op.attrs
     axis = attrs.axis % op.results[0].rank
-    count = g.given(attrs.k, k)
+    count = g.required(attrs.k, k)
     count = count if k is None else g.op("Reshape", count, g.ints([1]))
-    values, places = g.multi("TopK", [x, count], [None, "int64"], axis=axis, largest=0 if attrs.is_ascend else None)
+    values, places = g.multi("TopK", [x, count], 2, axis=axis, largest=0 if attrs.is_ascend else None)
     places = g.cast(places, op.results[-1].dtype) if attrs.ret_type != "values" else places
     return {"both": [values, places], "values": [values], "indices": [places]}[attrs.ret_type]
 
 
 @exports(Unique)
 def unique(g: Emitter, op: Unique, x: Ref) -> list[Ref]:
-    return g.multi("Unique", [x], [None, "int64", "int64", "int64"], axis=op.attrs.axis, sorted=1 if op.attrs.sorted else 0)
+    return g.multi("Unique", [x], 4, axis=op.attrs.axis, sorted=1 if op.attrs.sorted else 0)
 
 
 @exports(SearchSorted)
@@ -202,9 +186,9 @@ def searchsorted(g: Emitter, op: SearchSorted, ordered: Ref, values: Ref) -> Ref
     rank = len(op.values.shape)
     each = g.unsqueeze(values, rank)
     rows = ordered if len(op.sorted.shape) == 1 else g.unsqueeze(ordered, rank - 1)
-    before = g.op("LessOrEqual" if op.attrs.right else "Less", rows, each, dtype="bool")
+    before = g.op("LessOrEqual" if op.attrs.right else "Less", rows, each)
     if dtypes.is_float(values.dtype):
-        nan_row, nan_value = (g.op("IsNaN", v, dtype="bool") for v in (rows, each))
+        nan_row, nan_value = (g.op("IsNaN", v) for v in (rows, each))
         before = g.op("Or", before, nan_value if op.attrs.right else g.op("And", nan_value, g.op("Not", nan_row)))
     count = g.op("ReduceSum", g.cast(before, "int64"), g.ints([rank]), keepdims=0)
     return g.cast(count, op.result.dtype)
@@ -217,7 +201,7 @@ def unravel_index(g: Emitter, node: Node, indices: Ref, shape: Ref) -> Ref:
     rest, sizes = g.cast(indices, "int64"), g.cast(shape, "int64")
     rows: list[Ref] = []
     for axis in reversed(range(int(count))):
-        size = scalar(g, g.slice(sizes, 0, axis, axis + 1))
+        size = g.scalar(g.slice(sizes, 0, axis, axis + 1))
         rows.insert(0, g.unsqueeze(g.op("Mod", rest, size), 0) if axis else g.unsqueeze(rest, 0))
         rest = g.op("Div", rest, size) if axis else rest
     return g.cast(g.concat(rows, 0), node.result.dtype)

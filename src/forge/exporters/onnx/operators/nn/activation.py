@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from forge import dtypes
-from forge.exporters.onnx import schemas
 from forge.exporters.onnx.emitter import Emitter, Ref
-from forge.exporters.onnx.registry import add_row, exports
+from forge.exporters.onnx.operators.core import arithmetic
+from forge.exporters.onnx.registry import add_row, computes, exports
 from forge.ir.nodes import Node
 from forge.ops.nn.activation import GeluAttrs, PRelu
 
@@ -28,9 +27,8 @@ def _same(op: str, names: tuple[str, ...]) -> Callable[..., Any]:
 
     def export(g: Emitter, node: Node, x: Ref) -> Any:
         given = {name: getattr(node.attrs, name) for name in names}
-        fits = schemas.type_text(x.dtype) in schemas.accepted(op, g.opset, "T")
-        exact = x.dtype != "float64" or all(float(np.float32(v)) == v for v in given.values())
-        return g.op(op, x, **given) if exact and (fits or x.dtype != "float64") else NotImplemented
+        is_exact = all(float(np.float32(v)) == v for v in given.values()) and g.takes(op, x.dtype)
+        return g.op(op, x, **given) if is_exact or x.dtype != "float64" else NotImplemented
 
     return export
 
@@ -39,34 +37,22 @@ for _name, (_op, _attributes) in _SAME.items():
     add_row(_name, _same(_op, _attributes))
 
 
-@exports("nn.relu")
-def relu(g: Emitter, node: Node, x: Ref) -> Ref:
-    return x if dtypes.is_unsigned(x.dtype) else g.op("Relu", x)
-
-
-@exports("nn.silu")
-def silu(g: Emitter, node: Node, x: Ref) -> Ref:
-    return g.op("Mul", x, g.op("Sigmoid", x))
-
-
-@exports("nn.log_sigmoid")
-def log_sigmoid(g: Emitter, node: Node, x: Ref) -> Ref:
-    return g.op("Neg", g.op("Softplus", g.op("Neg", x)))
+_COMPOSED: dict[str, Callable[..., Ref]] = {
+    "nn.relu": lambda g, x: x if dtypes.is_unsigned(x.dtype) else g.op("Relu", x),
+    "nn.silu": lambda g, x: g.op("Mul", x, g.op("Sigmoid", x)),
+    "nn.log_sigmoid": lambda g, x: g.op("Neg", g.op("Softplus", g.op("Neg", x))),
+}  # fmt: skip
+for _name, _formula in _COMPOSED.items():
+    computes(_name)(_formula)
 
 
 @exports("nn.gelu")
 def gelu(g: Emitter, node: Node, x: Ref) -> Ref:
     attrs: GeluAttrs = node.attrs
+    approximate = attrs.approximate
     if g.has("Gelu"):
-        return g.op("Gelu", x, approximate=attrs.approximate if attrs.approximate != "none" else None)
-    half = g.op("Mul", x, g.like(0.5, x))
-    if attrs.approximate == "none":
-        inner = g.op("Erf", g.op("Mul", x, g.like(math.sqrt(0.5), x)))
-    else:
-        cube = g.op("Mul", g.op("Mul", x, x), x)
-        polynomial = g.op("Add", x, g.op("Mul", cube, g.like(0.044715, x)))
-        inner = g.op("Tanh", g.op("Mul", polynomial, g.like(math.sqrt(2 / math.pi), x)))
-    return g.op("Mul", half, g.op("Add", inner, g.like(1, x)))
+        return g.op("Gelu", x, approximate=approximate if approximate != "none" else None)
+    return arithmetic.gelu(g, x) if approximate == "none" else arithmetic.gelu_tanh(g, x)
 
 
 @exports(PRelu)

@@ -44,8 +44,7 @@ def _centred(g: Emitter, node: Node) -> tuple[Centred, Centred] | None:
 def dense(g: Emitter, node: Node, x: Ref, weight: Ref) -> Ref:
     """Of matrices of floats a Gemm, which takes the weight as it is."""
     if (parts := _centred(g, node)) is not None:
-        weights = Centred(constant_transposed(g, parts[1].data, [1, 0]), parts[1].zero)
-        return product(g, "MatMulInteger", parts[0], weights)
+        return product(g, "MatMulInteger", parts[0], parts[1].transposed(g, [1, 0]))
     x, weight = _wide(g, node, x, weight)
     if len(data_shape(node)) == 2 and dtypes.is_float(x.dtype):
         return g.op("Gemm", x, weight, transB=1)
@@ -55,17 +54,15 @@ def dense(g: Emitter, node: Node, x: Ref, weight: Ref) -> Ref:
 @exports("nn.matmul", "nn.batch_matmul")
 def matmul(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
     attrs: MatmulAttrs | BatchMatmulAttrs = node.attrs
-    flags = (attrs.transpose_a, attrs.transpose_b)
+    axes = [_swapped(len(data_shape(node, k)), flag) for k, flag in enumerate((attrs.transpose_a, attrs.transpose_b))]
     if (parts := _centred(g, node)) is not None:
-        swapped = [Centred(_swapped(g, p.data, len(data_shape(node, k))) if flags[k] else p.data, p.zero)
-                   for k, p in enumerate(parts)]
-        return product(g, "MatMulInteger", *swapped)
-    wide = _wide(g, node, a, b)
-    return g.op("MatMul", *(_swapped(g, x, len(data_shape(node, k))) if flags[k] else x for k, x in enumerate(wide)))
+        return product(g, "MatMulInteger", *(p.transposed(g, order) for p, order in zip(parts, axes)))
+    return g.op("MatMul", *(constant_transposed(g, x, order) for x, order in zip(_wide(g, node, a, b), axes)))
 
 
-def _swapped(g: Emitter, x: Ref, rank: int) -> Ref:
-    return constant_transposed(g, x, [*range(rank - 2), rank - 1, rank - 2])
+def _swapped(rank: int, swap: bool) -> list[int]:
+    """The axes of a batch of matrices, transposed where ``swap``."""
+    return [*range(rank - 2), rank - 1, rank - 2] if swap else list(range(rank))
 
 
 @exports(BiasAdd)
@@ -120,42 +117,32 @@ def _with_bias(g: Emitter, product: onnx.NodeProto, x: Ref, bias: Ref) -> Ref:
 
 @exports(Conv1D, Conv2D, Conv3D)
 def conv(g: Emitter, op: Conv, x: Ref, weight: Ref) -> Ref:
-    attrs = op.attrs
+    attrs, dtype = op.attrs, op.result.dtype
     rank = len(attrs.strides)
-    layout = attrs.out_layout or attrs.data_layout
-    plain = CHANNELS_FIRST[rank]
-    if (parts := _centred(g, op.node)) is not None and dims.is_static(*attrs.padding):
-        data, taps = moved(g, parts[0].data, attrs.data_layout, plain), _moved_weight(g, parts[1].data, attrs.kernel_layout, rank)
-        pads = begins_and_ends(attrs.padding, rank)
-        result = product(g, "ConvInteger", Centred(data, parts[0].zero), Centred(taps, parts[1].zero), pads=pads, **_steps(attrs))
-        return moved(g, result, plain, layout)
-    dtype = op.result.dtype
-    integer = dtypes.is_integer(dtype)
-    work = "float64" if integer else dtype
-    if integer and dtypes.bits(dtype) > 32:
+    plain, pads = CHANNELS_FIRST[rank], begins_and_ends(attrs.padding, rank)
+    first, axes = permutation(g, attrs.data_layout, plain), permutation(g, attrs.kernel_layout, OUTPUTS_FIRST[rank])
+    is_integer = dtypes.is_integer(dtype)
+    if (parts := _centred(g, op.node)) is not None and dims.is_static(*pads):
+        data, taps = parts[0].transposed(g, first), parts[1].transposed(g, axes)
+        result = product(g, "ConvInteger", data, taps, pads=pads, **_steps(attrs))
+    elif is_integer and dtypes.bits(dtype) > 32:
         raise g.unsupported(f"ONNX's Conv takes no {dtype}")
-    data = moved(g, g.cast(x, work), attrs.data_layout, plain)
-    taps = _moved_weight(g, g.cast(weight, work), attrs.kernel_layout, rank)
-    data, around = padded(g, data, begins_and_ends(attrs.padding, rank))
-    result = g.op("Conv", data, taps, pads=around, **_steps(attrs))
-    if integer:
-        result = g.cast(g.cast(result, "int64"), dtype)
-    return moved(g, result, plain, layout)
+    else:
+        work = "float64" if is_integer else dtype
+        image, around = padded(g, g.transpose(g.cast(x, work), first), pads)
+        result = g.op("Conv", image, constant_transposed(g, g.cast(weight, work), axes), pads=around, **_steps(attrs))
+        result = g.cast(g.cast(result, "int64"), dtype) if is_integer else result
+    return moved(g, result, plain, attrs.out_layout or attrs.data_layout)
 
 
 def _steps(attrs: Any) -> dict[str, Any]:
     return {"strides": list(attrs.strides), "dilations": list(attrs.dilation), "group": attrs.groups}
 
 
-def _moved_weight(g: Emitter, x: Ref, source: str, rank: int) -> Ref:
-    return constant_transposed(g, x, permutation(g, source, OUTPUTS_FIRST[rank]))
-
-
 @exports(Conv1DTranspose, Conv2DTranspose, Conv3DTranspose)
 def conv_transpose(g: Emitter, op: ConvTranspose, x: Ref, weight: Ref) -> Ref:
     attrs = op.attrs
     rank = len(attrs.strides)
-    layout = attrs.out_layout or attrs.data_layout
     plain = CHANNELS_FIRST[rank]
     if dtypes.is_integer(op.result.dtype):
         raise g.unsupported(f"ONNX's ConvTranspose takes no {op.result.dtype}")
@@ -165,7 +152,7 @@ def conv_transpose(g: Emitter, op: ConvTranspose, x: Ref, weight: Ref) -> Ref:
     pads = _numbers(g, begins_and_ends(attrs.padding, rank), "padding")
     extra = _numbers(g, attrs.output_padding, "output_padding")
     result = g.op("ConvTranspose", data, taps, pads=pads, output_padding=extra, **_steps(attrs))
-    return moved(g, result, plain, layout)
+    return moved(g, result, plain, attrs.out_layout or attrs.data_layout)
 
 
 def _numbers(g: Emitter, sizes: Sequence[Dim], what: str) -> list[int]:
@@ -176,11 +163,10 @@ def _numbers(g: Emitter, sizes: Sequence[Dim], what: str) -> list[int]:
 
 @exports(DeformableConv2D)
 def deformable_conv(g: Emitter, op: DeformableConv2D, x: Ref, offset: Ref, weight: Ref, mask: Ref | None = None) -> Any:
-    attrs = op.attrs
     if not g.has("DeformConv"):
         return NotImplemented
-    return g.op("DeformConv", x, weight, offset, None, mask, strides=list(attrs.strides), dilations=list(attrs.dilation),
-                pads=begins_and_ends(attrs.padding, 2), group=attrs.groups, offset_group=attrs.offset_groups)
+    attributes = {"pads": begins_and_ends(op.attrs.padding, 2), "offset_group": op.attrs.offset_groups, **_steps(op.attrs)}
+    return g.op("DeformConv", x, weight, offset, None, mask, **attributes)
 
 
 @exports(Einsum)
@@ -194,13 +180,3 @@ def einsum(g: Emitter, op: Einsum, *x: Ref) -> Any:
     if "." in op.attrs.equation or any(len(found) > 1 for found in sizes.values()):
         return NotImplemented
     return g.op("Einsum", *x, equation=op.attrs.equation)
-
-
-@exports("linalg.determinant")
-def determinant(g: Emitter, node: Node, x: Ref) -> Ref:
-    return g.op("Det", x)
-
-
-@exports("nn.dropout")
-def dropout(g: Emitter, node: Node, x: Ref) -> Ref:
-    return g.op("Identity", x)

@@ -27,13 +27,13 @@ from forge.ops.vision.roi_pool import RoiPool
 _EXACT_IN_FLOAT = frozenset({"int8", "uint8", "int16", "uint16"})
 
 
-def _window(node: Node, padding: Sequence[Dim]) -> dict[str, Any]:
-    """Kernel, strides, dilations and rounding of the number of windows."""
+def _window(node: Node) -> dict[str, Any]:
+    """Kernel, strides, dilations, padding (numbers) and rounding of the number of windows."""
     attrs: MaxPool2DAttrs = node.attrs
-    dilations = list(attrs.dilation)
-    up = attrs.ceil_mode and _is_rounded_up(node, padding)
-    return {"kernel_shape": list(attrs.pool_size), "strides": list(attrs.strides), "ceil_mode": 1 if up else None,
-            "dilations": dilations if any(d != 1 for d in dilations) else None}
+    pads = begins_and_ends(attrs.padding, len(attrs.pool_size))
+    found: dict[str, Any] = {"kernel_shape": attrs.pool_size, "strides": attrs.strides, "pads": pads}
+    found["dilations"] = attrs.dilation if max(attrs.dilation) > 1 else None
+    return found | {"ceil_mode": (attrs.ceil_mode and _is_rounded_up(node, pads)) or None}
 
 
 def _is_rounded_up(node: Node, padding: Sequence[Dim]) -> bool:
@@ -54,75 +54,63 @@ def _is_rounded_up(node: Node, padding: Sequence[Dim]) -> bool:
     return False
 
 
+def _pooled(g: Emitter, node: Node, x: Ref, op: str, **attributes: Any) -> Ref:
+    """The result of ``op``, which has the channels first, for data and result in the layouts of the node."""
+    attrs: MaxPool2DAttrs | GlobalPool2DAttrs | AdaptivePool2DAttrs = node.attrs
+    plain = CHANNELS_FIRST[sum(axis in "DHW" for axis in attrs.layout)]
+    result = g.op(op, moved(g, x, attrs.layout, plain), **attributes)
+    return moved(g, result, plain, attrs.out_layout or attrs.layout)
+
+
 @exports("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
 def max_pool(g: Emitter, node: Node, x: Ref) -> Any:
     attrs: MaxPool2DAttrs = node.attrs
-    rank = len(attrs.pool_size)
-    if not dtypes.is_float(x.dtype) and x.dtype not in _EXACT_IN_FLOAT:
+    if not (dtypes.is_float(x.dtype) or x.dtype in _EXACT_IN_FLOAT) or not dims.is_static(*attrs.padding):
         return NotImplemented
-    padding = begins_and_ends(attrs.padding, rank)
-    if not dims.is_static(*padding):
-        return NotImplemented
-    plain = CHANNELS_FIRST[rank]
-    result = g.op("MaxPool", moved(g, x, attrs.layout, plain), pads=padding, **_window(node, padding))
-    return moved(g, result, plain, attrs.out_layout or attrs.layout)
+    return _pooled(g, node, x, "MaxPool", **_window(node))
 
 
 @exports("nn.max_pool1d_with_indices", "nn.max_pool2d_with_indices", "nn.max_pool3d_with_indices")
 def max_pool_with_indices(g: Emitter, node: Node, x: Ref) -> Any:
     attrs: IndexedMaxPool2DAttrs = node.attrs
-    rank = len(attrs.pool_size)
-    padding = begins_and_ends(attrs.padding, rank)
-    if attrs.layout != CHANNELS_FIRST[rank] or attrs.out_layout not in ("", attrs.layout) or not dims.is_static(*padding):
+    is_plain = attrs.layout == CHANNELS_FIRST[len(attrs.pool_size)] and attrs.out_layout in ("", attrs.layout)
+    if not is_plain or not dims.is_static(*attrs.padding):
         return NotImplemented
-    order = 1 if attrs.column_major else None
-    return g.multi("MaxPool", [x], [None, "int64"], pads=padding, storage_order=order, **_window(node, padding))
+    return g.multi("MaxPool", [x], 2, storage_order=attrs.column_major or None, **_window(node))
 
 
 @exports("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
 def avg_pool(g: Emitter, node: Node, x: Ref) -> Any:
     attrs: AvgPool2DAttrs = node.attrs
-    rank = len(attrs.pool_size)
-    padding = begins_and_ends(attrs.padding, rank)
-    if not dtypes.is_float(x.dtype) or not dims.is_static(*padding) or (max(attrs.dilation) > 1 and g.opset < 19):
+    if not dtypes.is_float(x.dtype) or not dims.is_static(*attrs.padding) or (max(attrs.dilation) > 1 and g.opset < 19):
         return NotImplemented
-    plain = CHANNELS_FIRST[rank]
-    inside = 1 if attrs.count_include_pad else None
-    data = moved(g, x, attrs.layout, plain)
-    result = g.op("AveragePool", data, pads=padding, count_include_pad=inside, **_window(node, padding))
-    return moved(g, result, plain, attrs.out_layout or attrs.layout)
+    return _pooled(g, node, x, "AveragePool", count_include_pad=attrs.count_include_pad or None, **_window(node))
 
 
 @exports("nn.global_max_pool2d", "nn.global_avg_pool2d")
 def global_pool(g: Emitter, node: Node, x: Ref) -> Any:
-    attrs: GlobalPool2DAttrs = node.attrs
     if not dtypes.is_float(x.dtype):
         return NotImplemented
-    op = "GlobalMaxPool" if "max" in node.op else "GlobalAveragePool"
-    return moved(g, g.op(op, moved(g, x, attrs.layout, "NCHW")), "NCHW", attrs.out_layout or attrs.layout)
+    return _pooled(g, node, x, "GlobalMaxPool" if "max" in node.op else "GlobalAveragePool")
 
 
 @exports(*(f"nn.adaptive_{kind}_pool{n}d" for kind in ("max", "avg") for n in (1, 2, 3)))
 def adaptive_pool(g: Emitter, node: Node, x: Ref) -> Any:
     """Cells of equal sizes are windows."""
     attrs: AdaptivePool2DAttrs = node.attrs
-    rank = int(node.op[-2])
-    plain = CHANNELS_FIRST[rank]
-    layout = attrs.layout
-    if not dtypes.is_float(x.dtype) or sorted(layout) != sorted(plain):
+    plain = CHANNELS_FIRST[int(node.op[-2])]
+    if not dtypes.is_float(x.dtype) or sorted(attrs.layout) != sorted(plain):
         return NotImplemented
-    shape = [data_shape(node)[layout.index(axis)] for axis in plain[2:]]
+    shape = [data_shape(node)[attrs.layout.index(axis)] for axis in plain[2:]]
     wanted = attrs.output_size or tuple(shape)
-    static = [(s, w) for s, w in zip(shape, wanted) if isinstance(s, int) and isinstance(w, int)]
     kind = "Max" if "max" in node.op else "Average"
     if all(isinstance(d, int) and d == 1 for d in wanted):
-        result = g.op(f"Global{kind}Pool", moved(g, x, layout, plain))
-    elif len(static) == rank and all(0 < w <= s and s % w == 0 for s, w in static):
-        sizes = [s // w for s, w in static]
-        result = g.op(f"{kind}Pool", moved(g, x, layout, plain), kernel_shape=sizes, strides=sizes)
-    else:
+        return _pooled(g, node, x, f"Global{kind}Pool")
+    static = [(s, w) for s, w in zip(shape, wanted) if isinstance(s, int) and isinstance(w, int)]
+    if len(static) < len(shape) or not all(0 < w <= s and s % w == 0 for s, w in static):
         return NotImplemented
-    return moved(g, result, plain, attrs.out_layout or layout)
+    sizes = [s // w for s, w in static]
+    return _pooled(g, node, x, f"{kind}Pool", kernel_shape=sizes, strides=sizes)
 
 
 @exports(LRN)
@@ -146,10 +134,9 @@ def resize(g: Emitter, node: Node, x: Ref, sizes: Ref | None = None) -> Any:
     if (nearest and attrs.rounding_method == "round") or not dtypes.is_float(x.dtype) or not attrs.layout.isalpha():
         return NotImplemented
     spatial = [k for k, axis in enumerate(attrs.layout) if axis not in "NC"]
-    wanted = g.dims(attrs.size) if attrs.size is not None else g.cast(sizes, "int64") if sizes is not None else None
     cubic = attrs.method == "cubic"
     result = g.op(
-        "Resize", x, None, None, wanted, axes=spatial, mode=_METHODS[attrs.method],
+        "Resize", x, None, None, g.given(attrs.size, sizes), axes=spatial, mode=_METHODS[attrs.method],
         coordinate_transformation_mode=attrs.coordinate_transformation_mode,
         nearest_mode=attrs.rounding_method if nearest else None, cubic_coeff_a=attrs.cubic_alpha if cubic else None,
         exclude_outside=1 if cubic and attrs.cubic_exclude else None)
@@ -159,7 +146,7 @@ def resize(g: Emitter, node: Node, x: Ref, sizes: Ref | None = None) -> Any:
 @exports(GridSample)
 def grid_sample(g: Emitter, op: GridSample, x: Ref, grid: Ref) -> Any:
     attrs = op.attrs
-    named = {"linear": "bilinear", "cubic": "bicubic"} if not g.has_since("GridSample", 20) else {}
+    named = {"linear": "bilinear", "cubic": "bicubic"} if not g.has("GridSample", 20) else {}
     if named and op.result.rank != 4:
         return NotImplemented
     return g.op("GridSample", x, g.cast(grid, x.dtype), mode=named.get(attrs.mode, attrs.mode), padding_mode=attrs.padding_mode,
@@ -186,7 +173,7 @@ def non_max_suppression(g: Emitter, op: NonMaxSuppression, boxes: Ref, scores: R
     given = [None if v is None else g.op("Reshape", g.cast(v, dtype), g.ints([1]))
              for v, dtype in ((most, "int64"), (overlap, "float32"), (score, "float32"))]
     centres = 1 if op.attrs.center_point_box else None
-    return g.op("NonMaxSuppression", boxes, scores, *given, dtype="int64", center_point_box=centres)
+    return g.op("NonMaxSuppression", boxes, scores, *given, center_point_box=centres)
 
 
 @exports(Fold)

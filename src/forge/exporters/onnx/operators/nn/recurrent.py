@@ -46,7 +46,7 @@ def recurrent(g: Emitter, node: Node, x: Ref, w: Ref | None, r: Ref, *rest: Ref 
     inputs = [x, w, r, bias, None if lengths is None else g.cast(lengths, "int32"), h0]
     if node.op == "nn.lstm":
         inputs += [c0, peephole]
-    y, *states = g.multi(node.op.removeprefix("nn.").upper(), inputs, [None] * len(node.results), **attributes)
+    y, *states = g.multi(node.op.removeprefix("nn.").upper(), inputs, len(node.results), **attributes)
     if not attrs.layout:
         return [y, *states]
     return [g.transpose(y, [2, 0, 1, 3]), *(g.transpose(s, [1, 0, 2]) for s in states)]

@@ -21,7 +21,7 @@ def generator(g: Emitter, node: Node, shape: Ref | None = None) -> Ref:
     known = node.result.shape
     if dims.is_static(*known) and known:
         return g.multi(name, [], [dtype], shape=list(known), **attributes)[0]
-    wanted = g.cast(shape, "int64") if attrs.out_shape is None and shape is not None else g.dims(attrs.out_shape)
+    wanted = g.required(attrs.out_shape, shape)
     return g.multi(f"{name}Like", [g.op("Expand", g.const(0, "float32"), wanted)], [dtype], **attributes)[0]
 
 

@@ -63,11 +63,11 @@ def running_extreme(g: Emitter, op: RunningExtreme, x: Ref) -> list[Ref]:
 
     def step(inner: Emitter, states: list[Ref], row: Ref) -> tuple[list[Ref], list[Ref]]:
         best, place, count = states
-        better = inner.op("GreaterOrEqual" if largest else "LessOrEqual", row, best, dtype="bool")
+        better = inner.op("GreaterOrEqual" if largest else "LessOrEqual", row, best)
         if dtypes.is_float(row.dtype):
-            better = inner.op("Or", better, inner.op("IsNaN", row, dtype="bool"))
-        value = inner.op("Where", better, row, best, dtype=row.dtype)
-        position = inner.op("Where", better, count, place, dtype="int64")
+            better = inner.op("Or", better, inner.op("IsNaN", row))
+        value = inner.op("Where", better, row, best)
+        position = inner.op("Where", better, count, place)
         return [value, position, inner.op("Add", count, inner.const(np.int64(1)))], [value, position]
 
     zero = g.const(np.int64(0))
@@ -80,7 +80,7 @@ def running_logarithm(g: Emitter, op: LogCumSumExp, x: Ref) -> Ref:
     axis = op.attrs.axis % op.result.rank
 
     def step(inner: Emitter, states: list[Ref], row: Ref) -> tuple[list[Ref], list[Ref]]:
-        total = logaddexp(inner, op.node, states[0], row)
+        total = logaddexp(inner, states[0], row)
         return [total], [total]
 
     wide = x if dtypes.bits(x.dtype) >= 32 else g.cast(x, "float32")

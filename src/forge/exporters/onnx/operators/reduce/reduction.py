@@ -7,7 +7,6 @@ from typing import Any
 from forge import dtypes
 from forge.exporters.onnx.emitter import Emitter, Ref
 from forge.exporters.onnx.operators.reduce.cumulative import running_product
-from forge.exporters.onnx.operators.shape.full import scalar
 from forge.exporters.onnx.operators.shape.reshape import data_shape
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
@@ -50,7 +49,7 @@ def argmax(g: Emitter, op: ArgReduction, x: Ref) -> Any:
         return NotImplemented
     (axis,) = reduced_axes(op.name, attrs, len(op.data.shape))
     which, last = "ArgMax" if op.name == "argmax" else "ArgMin", 1 if attrs.select_last_index else None
-    return g.op(which, x, dtype="int64", axis=axis, keepdims=1 if attrs.keepdims else 0, select_last_index=last)
+    return g.op(which, x, axis=axis, keepdims=1 if attrs.keepdims else 0, select_last_index=last)
 
 
 @exports(CumSum, CumProd)
@@ -65,5 +64,5 @@ def cumsum(g: Emitter, op: Cumulative, x: Ref, axis: Ref | None = None) -> Ref:
     if attrs.axis is None and axis is None:
         x, along = g.op("Reshape", x, g.ints([-1])), g.const(0, "int64")
     else:
-        along = g.const(attrs.axis, "int64") if axis is None else scalar(g, g.cast(axis, "int64"))
+        along = g.const(attrs.axis, "int64") if axis is None else g.scalar(g.cast(axis, "int64"))
     return g.op(cumulative, x, along, exclusive=1 if attrs.exclusive else None)

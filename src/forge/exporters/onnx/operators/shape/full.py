@@ -16,20 +16,15 @@ from forge.ops.shape.diagonal import Eye
 from forge.ops.shape.full import Full, InitAttrs
 
 
-def scalar(g: Emitter, x: Ref) -> Ref:
-    """A tensor of one element as a scalar."""
-    return g.scalar(x)
-
-
 @exports(Full)
 def full(g: Emitter, op: Full, value: Ref, shape: Ref | None = None) -> Ref:
-    return g.op("Expand", g.cast(scalar(g, value), op.result.dtype), g.given(op.attrs.shape, shape))
+    return g.op("Expand", g.cast(g.scalar(value), op.result.dtype), g.required(op.attrs.shape, shape))
 
 
 @exports("zeros", "ones")
 def zeros(g: Emitter, node: Node, shape: Ref | None = None) -> Ref:
     attrs: InitAttrs = node.attrs
-    return g.op("Expand", g.const(int(node.op == "ones"), node.result.dtype), g.given(attrs.shape, shape))
+    return g.op("Expand", g.const(int(node.op == "ones"), node.result.dtype), g.required(attrs.shape, shape))
 
 
 @exports("zeros_like", "ones_like")
@@ -39,7 +34,7 @@ def zeros_like(g: Emitter, node: Node, x: Ref) -> Ref:
 
 @exports("full_like")
 def full_like(g: Emitter, node: Node, x: Ref, value: Ref) -> Ref:
-    return g.op("Expand", scalar(g, value), _shape(g, node, x))
+    return g.op("Expand", g.scalar(value), _shape(g, node, x))
 
 
 def _shape(g: Emitter, node: Node, x: Ref) -> Ref:
@@ -49,15 +44,15 @@ def _shape(g: Emitter, node: Node, x: Ref) -> Ref:
 
 @exports("arange")
 def arange(g: Emitter, node: Node, start: Ref, stop: Ref, step: Ref) -> Ref:
-    return g.cast(g.op("Range", *(scalar(g, v) for v in (start, stop, step))), node.result.dtype)
+    return g.cast(g.op("Range", *(g.scalar(v) for v in (start, stop, step))), node.result.dtype)
 
 
 @exports(OneHot)
 def one_hot(g: Emitter, op: OneHot, indices: Ref, on: Ref, off: Ref, depth: Ref | None = None) -> Ref:
     axis = op.attrs.axis % op.result.rank
-    count = scalar(g, g.given(op.attrs.depth, depth))
+    count = g.scalar(g.required(op.attrs.depth, depth))
     values = [g.cast(g.op("Reshape", v, g.ints([1])), op.result.dtype) for v in (off, on)]
-    return g.op("OneHot", g.cast(indices, "int64"), count, g.concat(values, 0), axis=axis, dtype=op.result.dtype)
+    return g.op("OneHot", g.cast(indices, "int64"), count, g.concat(values, 0), axis=axis)
 
 
 @exports(Eye)

@@ -11,6 +11,7 @@ import numpy as np
 from forge import dims
 from forge.dims import Dim, DimExpr
 from forge.exporters.onnx.emitter import Emitter, Ref
+from forge.exporters.onnx.operators.core.layouts import moved
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
 from forge.ops.core.inference import normalize_axes
@@ -69,18 +70,16 @@ def to_result_shape(g: Emitter, node: Node, x: Ref, *_: Ref) -> Ref:
 
 @exports(Squeeze)
 def squeeze(g: Emitter, op: Squeeze, x: Ref, axes: Ref | None = None) -> Ref:
-    if op.attrs.axis is None and axes is not None:
-        return g.op("Squeeze", x, g.cast(axes, "int64"))
-    if op.attrs.axis is None:
+    if op.attrs.axis is None and axes is None:
         return g.squeeze(x, *(k for k, d in enumerate(op.data.shape) if isinstance(d, int) and d == 1))
-    return g.squeeze(x, *op.attrs.axis)
+    return x if op.attrs.axis == () else g.op("Squeeze", x, g.given(op.attrs.axis, axes))
 
 
 @exports(ExpandDims)
 def expand_dims(g: Emitter, op: ExpandDims, x: Ref, axes: Ref | None = None) -> Ref:
     attrs = op.attrs
     if attrs.axis is None:
-        return g.op("Unsqueeze", x, g.given(None, axes))
+        return g.op("Unsqueeze", x, g.required(None, axes))
     first = attrs.axis if attrs.axis >= 0 else attrs.axis + len(op.data.shape) + 1
     return g.unsqueeze(x, *range(first, first + attrs.num_newaxis))
 
@@ -92,7 +91,7 @@ def shape_of(g: Emitter, node: Node, x: Ref) -> Ref:
 
 @exports("ndarray_size")
 def ndarray_size(g: Emitter, node: Node, x: Ref) -> Ref:
-    return g.cast(g.op("Size", x, dtype="int64"), node.result.dtype)
+    return g.cast(g.op("Size", x), node.result.dtype)
 
 
 @exports(Transpose)
@@ -119,27 +118,26 @@ def split(g: Emitter, op: Split, x: Ref, sizes: Ref | None = None) -> list[Ref]:
     sections = op.attrs.indices_or_sections
     axis = op.attrs.axis % op.results[0].rank
     if sections is None:
-        return g.multi("Split", [x, g.given(None, sizes)], [None] * count, axis=axis)
+        return g.multi("Split", [x, g.required(None, sizes)], count, axis=axis)
     if isinstance(sections, int):
-        return g.multi("Split", [x], [None] * count, axis=axis, num_outputs=count)
+        return g.multi("Split", [x], count, axis=axis, num_outputs=count)
     bounds: list[Dim] = [0, *sections, op.data.shape[axis]]
-    return g.multi("Split", [x, g.dims([b - a for a, b in itertools.pairwise(bounds)])], [None] * count, axis=axis)
+    return g.multi("Split", [x, g.dims([b - a for a, b in itertools.pairwise(bounds)])], count, axis=axis)
 
 
 @exports(BroadcastTo)
 def broadcast_to(g: Emitter, op: BroadcastTo, x: Ref, shape: Ref | None = None) -> Ref:
-    return g.op("Expand", x, g.given(op.attrs.shape, shape))
+    return g.op("Expand", x, g.required(op.attrs.shape, shape))
 
 
 @exports(Tile)
 def tile(g: Emitter, op: Tile, x: Ref, reps: Ref | None = None) -> Ref:
     rank, result = len(op.data.shape), op.result.rank
-    counts = g.given(op.attrs.reps, reps)
+    counts = g.required(op.attrs.reps, reps)
     given = len(op.attrs.reps) if op.attrs.reps is not None else op.reps.shape[0] if op.reps is not None else 0
-    wide = g.unsqueeze(x, *range(result - rank))
     if isinstance(given, int) and given < result:
         counts = g.concat([g.ints([1] * (result - given)), counts], 0)
-    return g.op("Tile", wide, counts)
+    return g.op("Tile", g.unsqueeze(x, *range(result - rank)), counts)
 
 
 @exports(Repeat)
@@ -158,10 +156,8 @@ def repeat(g: Emitter, op: Repeat, x: Ref) -> Ref:
 @exports(Reverse)
 def reverse(g: Emitter, op: Reverse, x: Ref) -> Ref:
     axes = [op.attrs.axis] if isinstance(op.attrs.axis, int) else list(op.attrs.axis)
-    count = len(axes)
-    if not count:
-        return x
-    return g.op("Slice", x, g.ints([-1] * count), g.ints([-INT64_MAX] * count), g.ints(axes), g.ints([-1] * count))
+    backwards = g.ints([-1] * len(axes))
+    return g.op("Slice", x, backwards, g.ints([-INT64_MAX] * len(axes)), g.ints(axes), backwards) if axes else x
 
 
 @exports(ReverseSequence)
@@ -169,36 +165,32 @@ def reverse_sequence(g: Emitter, op: ReverseSequence, x: Ref, lengths: Ref) -> A
     """ONNX knows batches along the axes 0 and 1 only."""
     rank = op.result.rank
     time, batch = op.attrs.seq_axis % rank, op.attrs.batch_axis % rank
-    order = [time, batch, *(k for k in range(rank) if k not in (time, batch))]
     if {time, batch} == {0, 1}:
         return g.op("ReverseSequence", x, g.cast(lengths, "int64"), time_axis=time, batch_axis=batch)
-    moved = g.op("ReverseSequence", g.transpose(x, order), g.cast(lengths, "int64"), time_axis=0, batch_axis=1)
-    return g.transpose(moved, list(np.argsort(order)))
+    order = [time, batch, *(k for k in range(rank) if k not in (time, batch))]
+    made = g.op("ReverseSequence", g.transpose(x, order), g.cast(lengths, "int64"), time_axis=0, batch_axis=1)
+    return g.transpose(made, list(np.argsort(order)))
 
 
 @exports(StridedSlice)
 def strided_slice(g: Emitter, op: StridedSlice, x: Ref, begin: Ref | None = None, end: Ref | None = None,
                   strides: Ref | None = None, axes: Ref | None = None) -> Ref:
     attrs = op.attrs
-    first, last = g.given(attrs.begin, begin), g.given(attrs.end, end)
-    steps = None if attrs.strides is None and strides is None else g.given(attrs.strides, strides)
-    along = None if attrs.axes is None and axes is None else g.given(attrs.axes, axes)
+    first, last = g.required(attrs.begin, begin), g.required(attrs.end, end)
     if attrs.slice_mode == "size":
-        beyond = g.const(INT64_MAX)
-        to_the_end = g.op("Equal", last, g.const(-1), dtype="bool")
-        last = g.op("Where", to_the_end, beyond, g.op("Add", first, last), dtype="int64")
-    return g.op("Slice", x, first, last, along, steps)
+        last = g.op("Where", g.op("Equal", last, g.const(-1)), g.const(INT64_MAX), g.op("Add", first, last))
+    return g.op("Slice", x, first, last, g.given(attrs.axes, axes), g.given(attrs.strides, strides))
 
 
 @exports(Pad)
 def pad(g: Emitter, op: Pad, x: Ref, value: Ref | None = None, widths: Ref | None = None) -> Ref:
     attrs = op.attrs
-    if attrs.pad_mode == "symmetric" or (attrs.pad_mode == "wrap" and not g.has_since("Pad", 19)):
+    if attrs.pad_mode == "symmetric" or (attrs.pad_mode == "wrap" and not g.has("Pad", 19)):
         raise g.unsupported(f"ONNX's Pad of opset {g.opset} has no mode {attrs.pad_mode!r}")
     if attrs.pad_width is not None:
         pads = g.dims([*(a for a, _ in attrs.pad_width), *(b for _, b in attrs.pad_width)])
     else:
-        pads = g.op("Reshape", g.transpose(g.given(None, widths), [1, 0]), g.ints([-1]))
+        pads = g.op("Reshape", g.transpose(g.required(None, widths), [1, 0]), g.ints([-1]))
     constant = attrs.pad_mode == "constant"
     fill = None if value is None or not constant else g.scalar(value)
     if x.dtype == "string" and constant and fill is None:
@@ -209,25 +201,22 @@ def pad(g: Emitter, op: Pad, x: Ref, value: Ref | None = None, widths: Ref | Non
 @exports(DepthToSpace)
 def depth_to_space(g: Emitter, op: DepthToSpace, x: Ref) -> Any:
     attrs = op.attrs
-    if attrs.layout == "NHWC":
-        inner = g.op("DepthToSpace", g.transpose(x, [0, 3, 1, 2]), blocksize=attrs.block_size, mode=attrs.mode)
-        return g.transpose(inner, [0, 2, 3, 1])
-    return g.op("DepthToSpace", x, blocksize=attrs.block_size, mode=attrs.mode)
+    image = moved(g, x, attrs.layout, "NCHW")
+    return moved(g, g.op("DepthToSpace", image, blocksize=attrs.block_size, mode=attrs.mode), "NCHW", attrs.layout)
 
 
 @exports(SpaceToDepth)
 def space_to_depth(g: Emitter, op: SpaceToDepth, x: Ref) -> Ref:
-    last = op.attrs.layout == "NHWC"
-    x = g.transpose(x, [0, 3, 1, 2]) if last else x
-    n, c, h, w = (op.data.shape[k] for k in ((0, 3, 1, 2) if last else range(4)))
-    size = op.attrs.block_size
+    layout, size = op.attrs.layout, op.attrs.block_size
+    x = moved(g, x, layout, "NCHW")
+    n, c, h, w = (op.data.shape[layout.index(axis)] for axis in "NCHW")
     if op.attrs.mode == "DCR":
         made = g.op("SpaceToDepth", x, blocksize=size)
     else:
         rows, columns = dims.floordiv(h, size), dims.floordiv(w, size)
-        moved = g.transpose(g.reshape(x, (n, c, rows, size, columns, size)), [0, 1, 3, 5, 2, 4])
-        made = g.reshape(moved, (n, c * size * size, rows, columns))
-    return g.transpose(made, [0, 2, 3, 1]) if last else made
+        blocks = g.transpose(g.reshape(x, (n, c, rows, size, columns, size)), [0, 1, 3, 5, 2, 4])
+        made = g.reshape(blocks, (n, c * size * size, rows, columns))
+    return moved(g, made, "NCHW", layout)
 
 
 @exports(Roll)

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 @exports("ngram_counts")
 def ngram_counts(g: Emitter, node: Node, x: Ref, *pool: Ref) -> Ref:
     attrs: NgramCountsAttrs = node.attrs
-    grams, starts, indexes = (None if v is None else v.constant for v in node.operands[1:])
+    grams, starts, indexes = map(g.known, pool)
     if grams is None or starts is None or indexes is None:
         raise g.unsupported("its n-grams are known at run time only; ONNX has them as attributes")
     if attrs.size != int(indexes.max(initial=-1)) + 1:
         raise g.unsupported(f"got {attrs.size} places for indexes up to {indexes.max(initial=-1)}; ONNX has no others")
-    return g.op("TfIdfVectorizer", x, dtype="float32", mode="TF", min_gram_length=attrs.min_length,
+    return g.op("TfIdfVectorizer", x, mode="TF", min_gram_length=attrs.min_length,
                 max_gram_length=attrs.max_length, max_skip_count=attrs.max_skip, pool_int64s=grams.tolist(),
                 ngram_counts=starts.tolist(), ngram_indexes=indexes.tolist())
 
@@ -38,8 +38,8 @@ def string_lookup(g: Emitter, node: Node, x: Ref, keys: Ref) -> Ref:
     else:
         count = g.scalar(g.extent(keys, 0))
         places = g.op("Range", g.const(np.int64(0)), count, g.const(np.int64(1)))
-    equal = g.op("Equal", g.unsqueeze(x, -1), keys, dtype="bool")
-    found = g.op("Where", equal, places, count, dtype="int64")
+    equal = g.op("Equal", g.unsqueeze(x, -1), keys)
+    found = g.op("Where", equal, places, count)
     least = g.op("Min", g.op("ReduceMin", found, g.ints([node.result.rank]), keepdims=0), count)
     return g.cast(least, node.result.dtype)
 
@@ -49,15 +49,10 @@ def string_to_number(g: Emitter, node: Node, x: Ref) -> Ref:
     return g.cast(x, node.result.dtype)
 
 
-@exports("string.concat")
-def string_concat(g: Emitter, node: Node, a: Ref, b: Ref) -> Ref:
-    return g.op("StringConcat", a, b)
-
-
 @exports("string.split")
 def string_split(g: Emitter, node: Node, x: Ref, *_: Ref) -> list[Ref]:
     attrs: StringSplitAttrs = node.attrs
-    return g.multi("StringSplit", [x], [None, "int64"], delimiter=attrs.delimiter or None, maxsplit=attrs.maxsplit)
+    return g.multi("StringSplit", [x], 2, delimiter=attrs.delimiter or None, maxsplit=attrs.maxsplit)
 
 
 @exports("string.normalize")
@@ -70,4 +65,4 @@ def string_normalize(g: Emitter, node: Node, x: Ref, *_: Ref) -> Ref:
 @exports("string.regex_full_match")
 def regex_full_match(g: Emitter, node: Node, x: Ref, *_: Ref) -> Ref:
     attrs: RegexFullMatchAttrs = node.attrs
-    return g.op("RegexFullMatch", x, dtype="bool", pattern=attrs.pattern)
+    return g.op("RegexFullMatch", x, pattern=attrs.pattern)
