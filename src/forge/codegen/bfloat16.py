@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 
-from forge.codegen import floats
-from forge.codegen.floats import absolute, clamp, constant, fma, format_of, polynomial, polynomial_by_halves, select
 from forge.tir import expr as tir
-from forge.tir.expr import Expr
+from forge.tir import floats
+from forge.tir.expr import Expr, select
+from forge.tir.floats import absolute, clamp, constant, fma, format_of, polynomial, polynomial_by_halves
 
 _SCALE = 2.0**-16
 """Keeps powers of two normal whose reciprocals are subnormal, and the other way round."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from forge.codegen import floats
-from forge.codegen.floats import INFINITY, NAN, absolute, constant, format_of, select
+import math
+
 from forge.tir import expr as tir
-from forge.tir import stmt
-from forge.tir.expr import Buffer, Expr, Var
+from forge.tir import floats, stmt
+from forge.tir.expr import Buffer, Expr, Var, select
+from forge.tir.floats import absolute, constant, format_of, is_nan
 
 
 def round_half_even(x: Expr) -> Expr:
@@ -67,9 +68,9 @@ def _fmod_result(x: Expr, y: Expr, rest: Expr, exponent: Expr) -> Expr:
     half = tir.binary("shr", exponent, 1)
     size = rest.astype("float64") * floats.power_of_two(half, f) * floats.power_of_two(exponent - half, f)
     result = select(absolute(x) < absolute(y), x, floats.copy_sign(size, x))
-    undefined = tir.binary("or", y.eq(0.0), absolute(x).eq(INFINITY))
-    result = select(undefined, constant(x, NAN), result)
-    return select(tir.binary("or", tir.call("isnan", x), tir.call("isnan", y)), x + y, result)
+    undefined = tir.binary("or", y.eq(0.0), absolute(x).eq(math.inf))
+    result = select(undefined, constant(x, math.nan), result)
+    return select(is_nan(x) | is_nan(y), x + y, result)
 
 
 def fmod_single(x: Expr, y: Expr) -> Expr:

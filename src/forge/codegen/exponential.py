@@ -8,21 +8,10 @@ from __future__ import annotations
 
 import math
 
-from forge.codegen import floats
-from forge.codegen.floats import (
-    INFINITY,
-    NAN,
-    absolute,
-    constant,
-    fma,
-    format_of,
-    polynomial,
-    polynomial_by_halves,
-    select,
-    single,
-)
 from forge.tir import expr as tir
-from forge.tir.expr import Expr
+from forge.tir import floats
+from forge.tir.expr import Expr, select
+from forge.tir.floats import absolute, constant, fma, format_of, polynomial, polynomial_by_halves, single
 
 # ln 2 as a sum; the first part has few bits, so that its product with an exponent is exact
 LN2 = {"float32": (0.693359375, -2.1219444005469057e-4), "float64": (0.6931471803691238, 1.9082149292705877e-10)}
@@ -148,9 +137,9 @@ def _log_with_base(x: Expr, correction: Expr | None, high: float, low: float, un
 
 def _log_specials(x: Expr, result: Expr, zero: float) -> Expr:
     """NaN below ``zero``, -inf at it, infinity and NaN kept."""
-    result = select(x < INFINITY, result, x)
-    result = select(x.eq(zero), constant(x, -INFINITY), result)
-    return select(x < zero, constant(x, NAN), result)
+    result = select(x < math.inf, result, x)
+    result = select(x.eq(zero), constant(x, -math.inf), result)
+    return select(x < zero, constant(x, math.nan), result)
 
 
 def log(x: Expr) -> Expr:
@@ -242,7 +231,7 @@ def acosh(x: Expr) -> Expr:
     huge = x > _huge(x)
     t = select(huge, constant(x, 1.0), x - 1.0)
     near = log1p(t + tir.call("sqrt", fma(t, t, t * 2.0)))
-    return select(x < 1.0, constant(x, NAN), select(huge, log(x) + math.log(2), near))
+    return select(x < 1.0, constant(x, math.nan), select(huge, log(x) + math.log(2), near))
 
 
 def _huge(x: Expr) -> float:

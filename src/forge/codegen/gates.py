@@ -15,10 +15,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from forge.codegen import exponential, floats
-from forge.codegen.floats import absolute, constant, fma, format_of, polynomial, polynomial_by_halves, select, single
+from forge.codegen import exponential
 from forge.tir import expr as tir
-from forge.tir.expr import Expr
+from forge.tir import floats
+from forge.tir.expr import Expr, select
+from forge.tir.floats import absolute, constant, fma, format_of, polynomial, polynomial_by_halves, single
 
 _EXTRA = {"float32": 32, "float64": 64}
 """k: how many binades the smallest results are below the smallest normal number, and a few."""

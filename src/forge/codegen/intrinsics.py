@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from forge import dtypes
-from forge.codegen import arithmetic, conversions, floats, memory
+from forge.codegen import arithmetic, conversions, memory
 from forge.codegen.arithmetic import Typed
 from forge.codegen.llvm import Operand, memory_type, register_dtype, register_type, scalar_type, text, vector_of
 from forge.errors import CompileError
 from forge.tir import expr as tir
+from forge.tir import floats
 
 if TYPE_CHECKING:
     from forge.codegen.expressions import ExpressionEmitter

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from forge.codegen import exponential, floats
-from forge.codegen.floats import INFINITY, NAN, absolute, constant, fma, polynomial, select, single
+import math
+
+from forge.codegen import exponential
 from forge.tir import expr as tir
-from forge.tir.expr import Expr
+from forge.tir import floats
+from forge.tir.expr import Expr, select
+from forge.tir.floats import absolute, constant, fma, is_nan, polynomial, single
 
 Pair = tuple[Expr, Expr]
 """A number as the unevaluated sum of a float64 and a much smaller one."""
@@ -24,14 +27,14 @@ def power(x: Expr, y: Expr) -> Expr:
     """IEEE's pow: a negative x needs an integer y, and the result has its sign where y is odd."""
     a = absolute(x)
     size = _single_magnitude(a, y) if single(x) else _double_magnitude(a, y)
-    size = select(tir.logical_and(a.eq(1.0), absolute(y).eq(INFINITY)), constant(x, 1.0), size)
+    size = select(tir.logical_and(a.eq(1.0), absolute(y).eq(math.inf)), constant(x, 1.0), size)
     whole = tir.call("trunc", y).eq(y)
     half = y * 0.5
     odd = tir.logical_and(whole, tir.call("trunc", half).ne(half))
     result = select(odd, floats.copy_sign(size, x), size)
-    invalid = tir.logical_and(tir.logical_and(x < 0.0, a < INFINITY), tir.logical_not(whole))
-    result = select(invalid, constant(x, NAN), result)
-    result = select(tir.binary("or", tir.call("isnan", x), tir.call("isnan", y)), x + y, result)
+    invalid = tir.logical_and(tir.logical_and(x < 0.0, a < math.inf), tir.logical_not(whole))
+    result = select(invalid, constant(x, math.nan), result)
+    result = select(is_nan(x) | is_nan(y), x + y, result)
     return select(tir.binary("or", y.eq(0.0), x.eq(1.0)), constant(x, 1.0), result)
 
 
@@ -62,8 +65,8 @@ def _log2(a: Expr) -> Pair:
     beyond = cube[0] * z[0] * polynomial(z[0], _TAIL)
     log = _add(_add((s[0] * 2.0, s[1] * 2.0), third), (beyond, constant(m, 0.0)))
     high, low = _add((e, constant(e, 0.0)), _product(log, _constants(m, _LOG2_E)))
-    edge = select(a.eq(0.0), constant(a, -INFINITY), a)
-    special = tir.binary("or", a.eq(0.0), a.eq(INFINITY))
+    edge = select(a.eq(0.0), constant(a, -math.inf), a)
+    special = tir.binary("or", a.eq(0.0), a.eq(math.inf))
     return select(special, edge, high), select(special, constant(a, 0.0), low)
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from forge.codegen import floats
-from forge.codegen.floats import NAN, absolute, constant, fma, polynomial, polynomial_by_halves, select, single
 from forge.tir import expr as tir
-from forge.tir.expr import Buffer, Expr
+from forge.tir import floats
+from forge.tir.expr import Buffer, Expr, select
+from forge.tir.floats import absolute, constant, fma, is_nan, polynomial, polynomial_by_halves, single
 
 _NEAR = 1e6
 
@@ -80,7 +80,7 @@ class Angle:
 def is_far(x: Expr) -> Expr:
     """Lanes whose reduction takes many bits of 2/pi; false for infinity and NaN."""
     a = absolute(x)
-    return tir.logical_and(a > _NEAR, a < floats.INFINITY)
+    return tir.logical_and(a > _NEAR, a < math.inf)
 
 
 def _near(x: Expr) -> Angle:
@@ -184,7 +184,7 @@ def _odd(quadrant: Expr) -> Expr:
 
 
 def _finite(x: Expr, result: Expr) -> Expr:
-    return select(absolute(x) < floats.INFINITY, result, constant(x, NAN))
+    return select(absolute(x) < math.inf, result, constant(x, math.nan))
 
 
 def sin(x: Expr, far: bool = False) -> Expr:
@@ -268,7 +268,7 @@ def atan(x: Expr) -> Expr:
 def atan2(y: Expr, x: Expr) -> Expr:
     """The angle of the point (x, y), with IEEE's results for zeros and infinities."""
     a, b = absolute(y), absolute(x)
-    diagonal = tir.logical_and(a.eq(floats.INFINITY), b.eq(floats.INFINITY))
+    diagonal = tir.logical_and(a.eq(math.inf), b.eq(math.inf))
     a, b = select(diagonal, constant(x, 1.0), a), select(diagonal, constant(x, 1.0), b)
     steep = a > b
     small, large = select(steep, b, a), select(steep, a, b)
@@ -279,5 +279,5 @@ def atan2(y: Expr, x: Expr) -> Expr:
     angle = select(steep, high - (ratio - low), ratio)
     behind = floats.copy_sign(constant(x, 1.0), x) < 0.0
     angle = select(behind, high * 2.0 - (angle - low * 2.0), angle)
-    missing = tir.binary("or", tir.call("isnan", x), tir.call("isnan", y))
+    missing = is_nan(x) | is_nan(y)
     return select(missing, x + y, floats.copy_sign(angle, y))

@@ -8,7 +8,7 @@ from forge.errors import CompileError
 from forge.tir import expr as E
 from forge.tir import stmt as S
 from forge.tir.expr import Expr, Var
-from forge.tir.rewrite import Rewriter
+from forge.tir.rewrite import Rewriter, map_parts
 from forge.tir.stmt import Stmt
 
 
@@ -49,22 +49,13 @@ class Vectorizer:
 
     def stmt(self, s: Stmt) -> Stmt:
         match s:
-            case S.Seq(body=body):
-                return S.Seq(tuple(self.stmt(b) for b in body))
             case S.Let(var=var, value=value):
                 return self._let(var, self.expr(value))
             case S.Store():
                 return self._store(s)
-            case S.For(var=var, begin=begin, extent=extent, body=inner):
-                return S.For(var, self._scalar(begin), self._scalar(extent), self.stmt(inner), s.kind, s.grain)
-            case S.If(condition=condition, then=then, otherwise=otherwise):
-                other = None if otherwise is None else self.stmt(otherwise)
-                return S.If(self._scalar(condition), self.stmt(then), other)
-            case S.Evaluate(value=value):
-                return S.Evaluate(self.expr(value))
-            case S.Prefetch(buffer=buffer, index=index):
-                return S.Prefetch(buffer, self.expr(index))
-        return s
+            case S.For() | S.If():
+                return map_parts(s, self._scalar, self.stmt)
+        return map_parts(s, self.expr, self.stmt)
 
     def _let(self, var: Var, value: Expr) -> Stmt:
         if value.lanes == 1:

@@ -6,7 +6,7 @@ from forge.schedule.algebra import Algebra
 from forge.tir import expr as E
 from forge.tir import stmt as S
 from forge.tir.expr import Expr
-from forge.tir.rewrite import Rewriter, map_expressions, map_statements
+from forge.tir.rewrite import Rewriter, map_parts
 from forge.tir.stmt import Stmt
 
 
@@ -22,7 +22,10 @@ class IndexSimplifier:
         return self._rewrite(x)
 
     def stmt(self, s: Stmt) -> Stmt:
-        return map_statements(s, self._leaf)
+        if isinstance(s, S.Store):
+            mask = None if s.mask is None else self._rewrite(s.mask)
+            return S.Store(s.buffer, self._index(s.index), self._rewrite(s.value), mask)
+        return map_parts(s, self._rewrite, self.stmt)
 
     def _index(self, index: Expr) -> Expr:
         index = self._rewrite(index)
@@ -32,9 +35,3 @@ class IndexSimplifier:
         if not isinstance(x, E.Load):
             return None
         return E.load(x.buffer, self._index(x.index), None if x.mask is None else self._rewrite(x.mask))
-
-    def _leaf(self, s: Stmt) -> Stmt:
-        if isinstance(s, S.Store):
-            mask = None if s.mask is None else self._rewrite(s.mask)
-            return S.Store(s.buffer, self._index(s.index), self._rewrite(s.value), mask)
-        return map_expressions(s, self._rewrite)

@@ -92,9 +92,9 @@ class _Evaluator:
             case E.Select(condition=c, a=a, b=b):
                 return np.where(self._value(c, values), self._value(a, values), self._value(b, values))
             case E.Binary(op=op, a=a, b=b):
-                return _binary(op, self._value(a, values), self._value(b, values))
+                return _narrow(_BINARY[op], self._value(a, values), self._value(b, values))
             case E.Compare(op=op, a=a, b=b):
-                return np.asarray(_COMPARE[op](self._value(a, values), self._value(b, values)))
+                return np.asarray(E.COMPARE_OPS[op](self._value(a, values), self._value(b, values)))
             case E.Call(name=name, args=args):
                 return _call(name, [self._value(a, values) for a in args], x.dtype)
         raise TypeError(f"{type(x).__name__} has no meaning in a tensor expression")
@@ -167,18 +167,16 @@ def _truncdiv(a: Array, b: Array) -> Array:
     return np.asarray(quotient + ((quotient < 0) & (quotient * b != a)).astype(a.dtype))
 
 
-def _shift(left: bool) -> Callable[[Array, Array], Array]:
-    def shift(a: Array, b: Array) -> Array:
-        width = a.dtype.itemsize * 8
-        inside = (b >= 0) & (b < width)
-        amount = np.where(inside, b, 0).astype(a.dtype)
-        if left:
-            return np.where(inside, np.left_shift(a, amount), np.zeros_like(a))
-        return np.right_shift(a, np.where(inside, amount, np.array(width - 1, a.dtype))) * np.where(
-            inside | (a < 0), np.ones_like(a), np.zeros_like(a)
-        )
+def _shift_left(a: Array, b: Array) -> Array:
+    inside = (b >= 0) & (b < 8 * a.dtype.itemsize)
+    return np.where(inside, np.left_shift(a, np.where(inside, b, 0).astype(a.dtype)), np.zeros_like(a))
 
-    return shift
+
+def _shift_right(a: Array, b: Array) -> Array:
+    width = 8 * a.dtype.itemsize
+    inside = (b >= 0) & (b < width)
+    shifted = np.right_shift(a, np.where(inside, b, width - 1).astype(a.dtype))
+    return np.where(inside | (a < 0), shifted, np.zeros_like(a))
 
 
 def divide(a: Array, b: Array) -> Array:
@@ -194,25 +192,13 @@ _BINARY: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": divide,
     "truncdiv": _guarded(_truncdiv), "truncmod": _guarded(np.fmod),
     "floordiv": _guarded(np.floor_divide), "floormod": _guarded(np.mod),
-    "min": np.minimum, "max": np.maximum, "xor": np.bitwise_xor, "shl": _shift(True), "shr": _shift(False),
+    "min": np.minimum, "max": np.maximum, "xor": np.bitwise_xor, "shl": _shift_left, "shr": _shift_right,
     "and": np.bitwise_and, "or": np.bitwise_or,
 }
-
-_COMPARE: dict[str, Callable[..., Any]] = {
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-}
-
-
-def _binary(op: str, a: Array, b: Array) -> Array:
-    return _narrow(_BINARY[op], a, b)
 
 
 def _erf(x: Array) -> Array:
     return np.asarray(np.frompyfunc(math.erf, 1, 1)(x.astype(np.float64)), dtype=np.float64).astype(x.dtype)
-
-
-def _sigmoid(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def _leading_zeros(x: Array) -> Array:

@@ -26,8 +26,10 @@ Index arithmetic is int64 throughout.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -36,10 +38,10 @@ from forge import dtypes
 
 INDEX = "int64"
 
-BINARY_OPS = frozenset(
-    "add sub mul div truncdiv truncmod floordiv floormod min max and or xor shl shr".split()
-)
-COMPARE_OPS = frozenset("eq ne lt le gt ge".split())
+COMPARE_OPS: dict[str, Callable[[Any, Any], Any]] = {
+    op: getattr(operator, op) for op in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+"""What comparisons mean, of numbers and arrays."""
 
 INTRINSICS: dict[str, int] = {
     # name: number of arguments, -1 for any. Element-wise on vectors; the dtype of the result is that of the first argument
@@ -71,6 +73,15 @@ BFLOAT16_INTRINSICS = frozenset({"sigmoid", "silu", "gelu", "gelu_tanh", "mish",
 """What has a shorter form for bfloat16, of results to be rounded to it; other narrow floats are computed as float32."""
 
 
+def _operator(op: str, reflected: bool = False) -> Callable[[Expr, ExprLike], Expr]:
+    """A Python operator that builds a simplified expression."""
+    if op in COMPARE_OPS:
+        return lambda self, other: compare(op, self, other)
+    if reflected:
+        return lambda self, other: binary(op, other, self)
+    return lambda self, other: binary(op, self, other)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Expr:
     """Base class; carries Python operators that build simplified expressions."""
@@ -78,62 +89,27 @@ class Expr:
     dtype: str
     lanes: int
 
-    def __add__(self, other: ExprLike) -> Expr:
-        return binary("add", self, other)
-
-    def __radd__(self, other: ExprLike) -> Expr:
-        return binary("add", other, self)
-
-    def __sub__(self, other: ExprLike) -> Expr:
-        return binary("sub", self, other)
-
-    def __rsub__(self, other: ExprLike) -> Expr:
-        return binary("sub", other, self)
-
-    def __mul__(self, other: ExprLike) -> Expr:
-        return binary("mul", self, other)
-
-    def __rmul__(self, other: ExprLike) -> Expr:
-        return binary("mul", other, self)
-
-    def __truediv__(self, other: ExprLike) -> Expr:
-        return binary("div", self, other)
-
-    def __rtruediv__(self, other: ExprLike) -> Expr:
-        return binary("div", other, self)
-
-    def __floordiv__(self, other: ExprLike) -> Expr:
-        return binary("floordiv", self, other)
-
-    def __mod__(self, other: ExprLike) -> Expr:
-        return binary("floormod", self, other)
-
-    def __and__(self, other: ExprLike) -> Expr:
-        return binary("and", self, other)
-
-    def __or__(self, other: ExprLike) -> Expr:
-        return binary("or", self, other)
+    __add__ = _operator("add")
+    __radd__ = _operator("add", reflected=True)
+    __sub__ = _operator("sub")
+    __rsub__ = _operator("sub", reflected=True)
+    __mul__ = _operator("mul")
+    __rmul__ = _operator("mul", reflected=True)
+    __truediv__ = _operator("div")
+    __rtruediv__ = _operator("div", reflected=True)
+    __floordiv__ = _operator("floordiv")
+    __mod__ = _operator("floormod")
+    __and__ = _operator("and")
+    __or__ = _operator("or")
+    __lt__ = _operator("lt")
+    __le__ = _operator("le")
+    __gt__ = _operator("gt")
+    __ge__ = _operator("ge")
+    eq = _operator("eq")
+    ne = _operator("ne")
 
     def __neg__(self) -> Expr:
         return negate(self)
-
-    def __lt__(self, other: ExprLike) -> Expr:
-        return compare("lt", self, other)
-
-    def __le__(self, other: ExprLike) -> Expr:
-        return compare("le", self, other)
-
-    def __gt__(self, other: ExprLike) -> Expr:
-        return compare("gt", self, other)
-
-    def __ge__(self, other: ExprLike) -> Expr:
-        return compare("ge", self, other)
-
-    def eq(self, other: ExprLike) -> Expr:
-        return compare("eq", self, other)
-
-    def ne(self, other: ExprLike) -> Expr:
-        return compare("ne", self, other)
 
     def astype(self, dtype: str) -> Expr:
         return cast(self, dtype)
@@ -344,15 +320,18 @@ def unify(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
 
 
 _FOLD: dict[str, Callable[[Any, Any], Any]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
     "floordiv": lambda a, b: a // b if b else 0,
     "floormod": lambda a, b: a % b if b else 0,
     "min": min,
     "max": max,
-    "and": lambda a, b: a & b,
+    "and": operator.and_,
 }
+
+_NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1}
+"""Right operands that change nothing; left ones, too, where the operands can change places."""
 
 
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
@@ -364,71 +343,50 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
 def _simplify_integer(op: str, x: Expr, y: Expr) -> Expr | None:
     if isinstance(x, Const) and isinstance(y, Const) and op in _FOLD:
         return const(_FOLD[op](x.value, y.value), x.dtype, x.lanes)
+    if op in _NEUTRAL and is_const(y, _NEUTRAL[op]):
+        return x
+    if op in ("add", "mul") and is_const(x, _NEUTRAL[op]):
+        return y
+    if op == "mul" and (is_const(x, 0) or is_const(y, 0)) or op == "floormod" and is_const(y, 1):
+        return const(0, x.dtype, x.lanes)
     if op == "add":
-        if is_const(x, 0):
-            return y
-        if is_const(y, 0):
-            return x
         if isinstance(y, Const) and isinstance(x, Binary) and x.op == "add" and isinstance(x.b, Const):
             return binary("add", x.a, const(x.b.value + y.value, x.dtype, x.lanes))
         if isinstance(x, Const):
             return binary("add", y, x)
-    if op == "sub" and is_const(y, 0):
-        return x
-    if op == "mul":
-        if is_const(x, 0) or is_const(y, 0):
-            return const(0, x.dtype, x.lanes)
-        if is_const(x, 1):
-            return y
-        if is_const(y, 1):
-            return x
-    if op == "floordiv" and is_const(y, 1):
-        return x
-    if op == "floormod" and is_const(y, 1):
-        return const(0, x.dtype, x.lanes)
-    if op in ("add", "sub", "mul") and x.lanes > 1:
-        return _ramp_arithmetic(op, x, y)
-    return None
+    return _affine_arithmetic(op, x, y) if op in ("add", "sub", "mul") and x.lanes > 1 else None
 
 
-def _ramp_arithmetic(op: str, x: Expr, y: Expr) -> Expr | None:
+def _affine_arithmetic(op: str, x: Expr, y: Expr) -> Expr | None:
     """Keeps affine vector indices in ``Ramp`` form, so that loads see their stride."""
-    if not (isinstance(x, Ramp) or isinstance(y, Ramp)):
-        if isinstance(x, (Broadcast, Const)) and isinstance(y, (Broadcast, Const)):
-            return broadcast(binary(op, _scalar(x), _scalar(y)), x.lanes)
+    a, b = _affine(x), _affine(y)
+    if a is None or b is None:
         return None
-    if op in ("add", "sub"):
-        parts = [(_scalar(v), const(0, v.dtype)) if not isinstance(v, Ramp) else (v.base, v.stride)
-                 for v in (x, y) if isinstance(v, (Ramp, Broadcast, Const))]
-        if len(parts) != 2:
+    if op != "mul":
+        return ramp(binary(op, a[0], b[0]), binary(op, a[1], b[1]), x.lanes)
+    if isinstance(y, Ramp):
+        if isinstance(x, Ramp):
             return None
-        (base_x, stride_x), (base_y, stride_y) = parts
-        return ramp(binary(op, base_x, base_y), binary(op, stride_x, stride_y), x.lanes)
-    if isinstance(x, Ramp) and isinstance(y, (Broadcast, Const)):
-        return ramp(x.base * _scalar(y), x.stride * _scalar(y), x.lanes)
-    if isinstance(y, Ramp) and isinstance(x, (Broadcast, Const)):
-        return ramp(y.base * _scalar(x), y.stride * _scalar(x), x.lanes)
+        a, b = b, a
+    return ramp(a[0] * b[0], a[1] * b[0], x.lanes)
+
+
+def _affine(x: Expr) -> tuple[Expr, Expr] | None:
+    """Base and stride of a vector whose lanes are evenly spaced."""
+    match x:
+        case Ramp(base=base, stride=stride):
+            return base, stride
+        case Broadcast(x=base):
+            return base, const(0, x.dtype)
+        case Const(value=value):
+            return Const(x.dtype, 1, value), const(0, x.dtype)
     return None
-
-
-def _scalar(x: Expr) -> Expr:
-    return x.x if isinstance(x, Broadcast) else Const(x.dtype, 1, x.value)  # type: ignore[attr-defined]
-
-
-_COMPARE_FOLD: dict[str, Callable[[Any, Any], bool]] = {
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-}
 
 
 def compare(op: str, a: ExprLike, b: ExprLike) -> Expr:
     x, y = unify(a, b)
     if isinstance(x, Const) and isinstance(y, Const):
-        return const(_COMPARE_FOLD[op](x.value, y.value), "bool", x.lanes)
+        return const(COMPARE_OPS[op](x.value, y.value), "bool", x.lanes)
     return Compare("bool", x.lanes, op, x, y)
 
 
@@ -481,15 +439,18 @@ def call(name: str, *args: ExprLike, dtype: str | None = None, lanes: int | None
     if first is None or count is None or count not in (-1, len(args)):
         raise ValueError(f"intrinsic {name!r}: got {len(args)} arguments; expected one of INTRINSICS, with an expression")
     exprs = [as_expr(a, first.dtype) for a in args]
-    if name == "reinterpret" and lanes is not None:
-        out_lanes = lanes
-    elif name in ("shuffle", "lane", "dot_u8s8") or name.startswith("reduce_"):
-        out_lanes = lanes if lanes is not None else (1 if name != "dot_u8s8" else exprs[0].lanes)
-    else:
-        out_lanes = max(e.lanes for e in exprs)
-        exprs = [broadcast(e, out_lanes) for e in exprs]
+    if lanes is None and _is_horizontal(name):
+        lanes = exprs[0].lanes if name == "dot_u8s8" else 1
+    if lanes is None:
+        lanes = max(e.lanes for e in exprs)
+        exprs = [broadcast(e, lanes) for e in exprs]
     out = dtype or ("bool" if name in BOOL_INTRINSICS else exprs[0].dtype)
-    return Call(out, out_lanes, name, tuple(exprs))
+    return Call(out, lanes, name, tuple(exprs))
+
+
+def _is_horizontal(name: str) -> bool:
+    """Whether the arguments of an intrinsic need not have the lanes of its result."""
+    return name in ("shuffle", "lane", "dot_u8s8") or name.startswith("reduce_")
 
 
 def real_part(x: Expr) -> Expr:
@@ -518,24 +479,18 @@ def load(buffer: Buffer, index: ExprLike, mask: Expr | None = None) -> Expr:
     return Load(buffer.dtype, buffer.lanes * index.lanes, buffer, index, mask)
 
 
+_CHILDREN: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
+    Binary: attrgetter("a", "b"), Compare: attrgetter("a", "b"), Select: attrgetter("condition", "a", "b"),
+    Ramp: attrgetter("base", "stride"), Call: attrgetter("args"), Read: attrgetter("indices"),
+    **dict.fromkeys((Cast, Broadcast, Reduce), lambda x: (x.x,)),
+    Load: lambda x: (x.index,) if x.mask is None else (x.index, x.mask),
+}
+
+
 def children(x: Expr) -> tuple[Expr, ...]:
     """Direct sub-expressions, in evaluation order."""
-    match x:
-        case Binary(a=a, b=b) | Compare(a=a, b=b):
-            return (a, b)
-        case Select(condition=c, a=a, b=b):
-            return (c, a, b)
-        case Cast(x=y) | Broadcast(x=y) | Reduce(x=y):
-            return (y,)
-        case Call(args=args):
-            return args
-        case Read(indices=indices):
-            return indices
-        case Ramp(base=base, stride=stride):
-            return (base, stride)
-        case Load(index=index, mask=mask):
-            return (index,) if mask is None else (index, mask)
-    return ()
+    parts = _CHILDREN.get(type(x))
+    return () if parts is None else parts(x)
 
 
 def rebuild(x: Expr, parts: Sequence[Expr]) -> Expr:
@@ -554,8 +509,7 @@ def rebuild(x: Expr, parts: Sequence[Expr]) -> Expr:
         case Broadcast():
             return broadcast(parts[0], x.lanes)
         case Call(name=name):
-            fixed = name in ("shuffle", "lane", "dot_u8s8") or name.startswith("reduce_")
-            fixed = fixed or name == "reinterpret" and x.args[0].lanes != x.lanes
+            fixed = _is_horizontal(name) or name == "reinterpret" and x.args[0].lanes != x.lanes
             return call(name, *parts, dtype=x.dtype, lanes=x.lanes if fixed else None)
         case Read(tensor=tensor):
             return Read(x.dtype, max(p.lanes for p in parts) if parts else 1, tensor, tuple(parts))

@@ -53,36 +53,24 @@ def substitute(x: Expr, values: Mapping[Var, Expr]) -> Expr:
 
 def map_expressions(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
     """``s`` with ``f`` applied to every expression in it."""
+    return map_parts(s, f, lambda inner: map_expressions(inner, f))
+
+
+def map_parts(s: Stmt, expression: Callable[[Expr], Expr], statement: Callable[[Stmt], Stmt]) -> Stmt:
+    """``s`` with the functions applied to the expressions that it holds itself and to the statements directly inside it."""
     match s:
         case S.Seq(body=body):
-            return S.Seq(tuple(map_expressions(b, f) for b in body))
+            return S.seq(map(statement, body))
         case S.For(var=var, begin=begin, extent=extent, body=inner):
-            return S.For(var, f(begin), f(extent), map_expressions(inner, f), s.kind, s.grain)
+            return S.For(var, expression(begin), expression(extent), statement(inner), s.kind, s.grain)
         case S.Store(buffer=buffer, index=index, value=value, mask=mask):
-            return S.Store(buffer, f(index), f(value), None if mask is None else f(mask))
+            return S.Store(buffer, expression(index), expression(value), None if mask is None else expression(mask))
         case S.If(condition=condition, then=then, otherwise=otherwise):
-            return S.If(f(condition), map_expressions(then, f), None if otherwise is None else map_expressions(otherwise, f))
+            return S.If(expression(condition), statement(then), None if otherwise is None else statement(otherwise))
         case S.Let(var=var, value=value):
-            return S.Let(var, f(value))
+            return S.Let(var, expression(value))
         case S.Evaluate(value=value):
-            return S.Evaluate(f(value))
+            return S.Evaluate(expression(value))
         case S.Prefetch(buffer=buffer, index=index):
-            return S.Prefetch(buffer, f(index))
+            return S.Prefetch(buffer, expression(index))
     return s
-
-
-def map_statements(s: Stmt, leaf: Callable[[Stmt], Stmt]) -> Stmt:
-    """``s`` with ``leaf`` applied to every statement that contains no others, and to loop and branch headers by themselves."""
-    match s:
-        case S.Seq(body=body):
-            return S.Seq(tuple(map_statements(b, leaf) for b in body))
-        case S.For():
-            header = leaf(S.For(s.var, s.begin, s.extent, S.Seq(()), s.kind, s.grain))
-            assert isinstance(header, S.For)
-            return S.For(s.var, header.begin, header.extent, map_statements(s.body, leaf), s.kind, s.grain)
-        case S.If(then=then, otherwise=otherwise):
-            header = leaf(S.If(s.condition, S.Seq(())))
-            assert isinstance(header, S.If)
-            other = None if otherwise is None else map_statements(otherwise, leaf)
-            return S.If(header.condition, map_statements(then, leaf), other)
-    return leaf(s)

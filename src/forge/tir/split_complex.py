@@ -17,7 +17,7 @@ from forge.tir import complex_math, stmt
 from forge.tir import expr as tir
 from forge.tir.complex_math import Pair
 from forge.tir.expr import Buffer, Call, Const, Expr, Load, Var
-from forge.tir.rewrite import with_children
+from forge.tir.rewrite import map_parts, with_children
 from forge.tir.stmt import Function, Stmt
 
 
@@ -47,45 +47,27 @@ class _Splitter:
 
     def statement(self, s: Stmt) -> Stmt:
         match s:
-            case stmt.Seq(body=body):
-                return stmt.seq([self.statement(inner) for inner in body])
-            case stmt.For(grain=grain):
-                least = None if grain is None else self.plain(grain)
-                return stmt.For(s.var, self.plain(s.begin), self.plain(s.extent), self.statement(s.body), s.kind, least)
-            case stmt.If(then=then, otherwise=otherwise):
-                other = None if otherwise is None else self.statement(otherwise)
-                return stmt.If(self.plain(s.condition), self.statement(then), other)
-            case stmt.Store():
+            case stmt.Store(buffer=buffer) if dtypes.is_complex(buffer.dtype):
                 return self._store(s)
-            case stmt.Let():
-                return self._let(s)
+            case stmt.Let(var=var, value=value) if dtypes.is_complex(var.dtype):
+                return self._let(var, self.pair(value))
             case stmt.Allocate(buffer=buffer) if dtypes.is_complex(buffer.dtype):
                 self.local[buffer] = _parts_of(buffer)
                 return stmt.seq(*(stmt.Allocate(part) for part in self.local[buffer]))
-            case stmt.Prefetch(index=index):
-                return stmt.Prefetch(s.buffer, self.plain(index))
             case stmt.CallRoutine(name=name, buffers=buffers, scalars=scalars):
                 given = tuple(self._joined(b) if dtypes.is_complex(b.dtype) else b for b in buffers)
                 return stmt.CallRoutine(name, given, tuple(self.plain(x) for x in scalars))
-            case stmt.Evaluate(value=value):
-                return stmt.seq(*(stmt.Evaluate(x) for x in self.values(value)))
-        return s
+            case stmt.Evaluate(value=value) if dtypes.is_complex(value.dtype):
+                return stmt.seq(*(stmt.Evaluate(x) for x in self.pair(value)))
+        return map_parts(s, self.plain, self.statement)
 
-    def values(self, x: Expr) -> tuple[Expr, ...]:
-        return self.pair(x) if dtypes.is_complex(x.dtype) else (self.plain(x),)
-
-    def _let(self, s: stmt.Let) -> Stmt:
-        if not dtypes.is_complex(s.var.dtype):
-            return stmt.Let(s.var, self.plain(s.value))
-        value = self.pair(s.value)
-        real, imag = (Var(v.dtype, v.lanes, f"{s.var.name}_{part}") for v, part in zip(value, ("re", "im")))
-        self.variables[s.var] = real, imag
+    def _let(self, var: Var, value: Pair) -> Stmt:
+        real, imag = (Var(v.dtype, v.lanes, f"{var.name}_{part}") for v, part in zip(value, ("re", "im")))
+        self.variables[var] = real, imag
         return stmt.seq(stmt.Let(real, value[0]), stmt.Let(imag, value[1]))
 
     def _store(self, s: stmt.Store) -> Stmt:
         index, mask = self.plain(s.index), None if s.mask is None else self.plain(s.mask)
-        if not dtypes.is_complex(s.buffer.dtype):
-            return stmt.Store(s.buffer, index, self.plain(s.value), mask)
         real, imag = self.pair(s.value)
         if s.buffer in self.local:
             return _store_both(self.local[s.buffer], (index, index), (real, imag), mask)
@@ -218,8 +200,7 @@ def _cast(s: _Splitter, x: tir.Cast) -> Pair:
 
 
 def _select(s: _Splitter, x: tir.Select) -> Pair:
-    condition, a, b = s.plain(x.condition), s.pair(x.a), s.pair(x.b)
-    return tir.select(condition, a[0], b[0]), tir.select(condition, a[1], b[1])
+    return complex_math.select_pair(s.plain(x.condition), s.pair(x.a), s.pair(x.b))
 
 
 def _constant(s: _Splitter, x: Const) -> Pair:

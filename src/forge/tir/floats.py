@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -62,6 +61,10 @@ def fma(a: Expr, b: Expr | float, c: Expr | float) -> Expr:
 
 def absolute(x: Expr) -> Expr:
     return tir.call("abs", x)
+
+
+def is_nan(x: Expr) -> Expr:
+    return tir.call("isnan", x)
 
 
 def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
@@ -129,11 +132,3 @@ def scale_in_steps(x: Expr, t: Expr) -> Expr:
 def clamp(x: Expr, low: float, high: float) -> Expr:
     """NaN stays NaN."""
     return tir.binary("min", tir.binary("max", x, low), high)
-
-
-def select(condition: Expr, a: Expr | float, b: Expr | float) -> Expr:
-    return tir.select(condition, a, b)
-
-
-NAN = math.nan
-INFINITY = math.inf
