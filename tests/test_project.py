@@ -16,7 +16,7 @@ from scripts import check_machine
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "runtime" / "src").rglob("*.py")])
-MOST_LINES = 650
+MOST_LINES = 600
 MOST_FUNCTION_LINES = 60
 IR_CORE_LINES = 3000
 """Of ``forge/ir`` without its folders: what one reads to know the graph IR."""

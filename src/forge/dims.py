@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -33,32 +34,47 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESERVED = re.compile(r"min|max|True|False|None|meta|(?:inf|nan)(?:f|f16|bf16|f64)")  # other tokens of the text form
 
 
-@dataclass(frozen=True)
-class Symbol:
+class _Canonical:
+    """What equals others of its class by its text, as `_written` gives it."""
+
+    @cached_property
+    def _text(self) -> str:
+        return self._written()
+
+    def _written(self) -> str:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, self.__class__) and self._text == other._text)
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+@dataclass(frozen=True, eq=False)
+class Symbol(_Canonical):
     """A named size."""
 
     name: str
 
     nesting = 0
 
-    @cached_property
-    def _text(self) -> str:
+    def _written(self) -> str:
         return self.name if is_identifier(self.name) else "$" + json.dumps(self.name, ensure_ascii=not self.name.isprintable())
-
-    def __str__(self) -> str:
-        return self._text
 
 
 @dataclass(frozen=True, eq=False)
-class Operation:
+class Operation(_Canonical):
     """An opaque operation of two dimensions; ``op`` is one of floordiv, floormod, min, max."""
 
     op: str
     a: Dim
     b: Dim
 
-    @cached_property
-    def _text(self) -> str:
+    def _written(self) -> str:
         if self.op in ("min", "max"):
             return f"{self.op}({self.a}, {self.b})"
         return f"({_grouped(self.a)} {'//' if self.op == 'floordiv' else '%'} {_grouped(self.b)})"
@@ -68,22 +84,13 @@ class Operation:
         """How many operations are inside each other, at most."""
         return 1 + max((atom.nesting for d in (self.a, self.b) for m, _ in _terms(d) for atom in m), default=0)
 
-    def __str__(self) -> str:
-        return self._text
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Operation) and self._text == other._text)
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
 
 Atom = Union[Symbol, Operation]  # noqa: UP007 - the members are needed at run time
 Monomial = tuple[Atom, ...]  # sorted by text, repeated for powers; () is the constant term
 
 
-@dataclass(frozen=True, eq=False)
-class DimExpr:
+@dataclass(frozen=True, eq=False, repr=False)
+class DimExpr(_Canonical):
     """A canonical sum of products that is not a plain number."""
 
     terms: tuple[tuple[Monomial, int], ...]
@@ -123,8 +130,7 @@ class DimExpr:
     def __rmod__(self, other: Dim) -> Dim:
         return floormod(other, self)
 
-    @cached_property
-    def _text(self) -> str:
+    def _written(self) -> str:
         parts = []
         for monomial, coefficient in self.terms:
             factors = [str(a) for a in monomial]
@@ -135,16 +141,7 @@ class DimExpr:
         text = "".join(parts)
         return text[3:] if text.startswith(" + ") else "-" + text[3:]
 
-    def __str__(self) -> str:
-        return self._text
-
-    __repr__ = __str__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, DimExpr) and self._text == other._text)
-
-    def __hash__(self) -> int:
-        return hash(self._text)
+    __repr__ = _Canonical.__str__
 
 
 Dim = Union[int, DimExpr]  # noqa: UP007 - the members are needed at run time
@@ -258,10 +255,7 @@ def ceildiv(a: Dim, b: Dim) -> Dim:
 
 
 def product(dims: Iterable[Dim]) -> Dim:
-    result: Dim = 1
-    for d in dims:
-        result = result * d
-    return result
+    return math.prod(dims)
 
 
 OPERATIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
@@ -287,10 +281,7 @@ def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
         return dim
     total: Dim = 0
     for monomial, coefficient in dim.terms:
-        term: Dim = coefficient
-        for atom in monomial:
-            term = term * _substitute_atom(atom, values)
-        total = total + term
+        total = total + product([coefficient, *(_substitute_atom(atom, values) for atom in monomial)])
     return total
 
 
@@ -310,10 +301,10 @@ def linear(dim: Dim) -> tuple[str, int, int] | None:
     """``(symbol, factor, constant)`` where ``dim`` is ``factor * symbol + constant``; None for anything else."""
     terms = dict(_terms(dim))
     constant = terms.pop((), 0)
-    if len(terms) != 1:
-        return None
-    ((monomial, factor),) = terms.items()
-    return (monomial[0].name, factor, constant) if len(monomial) == 1 and isinstance(monomial[0], Symbol) else None
+    match list(terms.items()):
+        case [((Symbol(name=name),), factor)]:
+            return name, factor, constant
+    return None
 
 
 def solve(dim: Dim, size: int) -> tuple[str, int] | None:
@@ -399,25 +390,22 @@ class _Parser:
             return self.tokens[self.position - 1]
         return None
 
-    def _expect(self, token: str) -> None:
-        if self._accept(token) is None:
-            self._fail()
-
-    def _sum(self) -> Dim:
+    def _sum(self, end: str = "") -> Dim:
+        """A sum, and ``end`` behind it."""
         self.depth += 1
         if self.depth > 3 * MAX_NESTING:
             raise _too_large("too many parentheses inside each other")
-        total = self._term()
-        while sign := self._accept("+", "-"):
-            term = self._term()
-            total = total + term if sign == "+" else total - term
+        total = self._chain(("+", "-"), self._term)
         self.depth -= 1
-        return total
+        return total if not end or self._accept(end) else self._fail()
 
     def _term(self) -> Dim:
-        total = self._factor()
-        while sign := self._accept("*", "//", "%"):
-            total = OPERATIONS[_SIGNS[sign]](total, self._factor())
+        return self._chain(("*", "//", "%"), self._factor)
+
+    def _chain(self, signs: tuple[str, ...], operand: Callable[[], Dim]) -> Dim:
+        total = operand()
+        while sign := self._accept(*signs):
+            total = OPERATIONS[_SIGNS[sign]](total, operand())
         return total
 
     def _factor(self) -> Dim:
@@ -428,20 +416,13 @@ class _Parser:
 
     def _atom(self) -> Dim:
         if self._accept("("):
-            inner = self._sum()
-            self._expect(")")
-            return inner
+            return self._sum(")")
         token = self.tokens[self.position] if self.position < len(self.tokens) else self._fail()
         self.position += 1
         if token.isdigit():
             return _integer(token)
         if token in ("min", "max"):
-            self._expect("(")
-            a = self._sum()
-            self._expect(",")
-            b = self._sum()
-            self._expect(")")
-            return OPERATIONS[token](a, b)
+            return OPERATIONS[token](self._sum(","), self._sum(")")) if self._accept("(") else self._fail()
         if token.startswith("$"):
             return symbol(self._unquoted(token))
         return symbol(token) if is_identifier(token) else self._fail()
@@ -453,7 +434,7 @@ class _Parser:
             self._fail()
 
 
-_SIGNS = {"*": "mul", "//": "floordiv", "%": "floormod"}
+_SIGNS = {"+": "add", "-": "sub", "*": "mul", "//": "floordiv", "%": "floormod"}
 
 
 def _integer(digits: str) -> int:
@@ -559,12 +540,10 @@ def _small_floordiv(a: Dim, b: int) -> Dim:
     low, high = bounds(a)
     if low is not None and high is not None and low // b == high // b:
         return low // b
-    inner = [m[0] for m, c in _terms(a) if len(m) == 1 and c == 1]
-    if len([m for m, _ in _terms(a) if m]) == 1 and inner and isinstance(inner[0], Operation):
-        atom = inner[0]
-        if atom.op == "floordiv" and isinstance(atom.b, int) and atom.b > 0:
-            constant = a - of_atom(atom)
-            return floordiv(atom.a + constant * atom.b, atom.b * b)  # (x // c + k) // b == (x + k*c) // (c*b)
+    constant = dict(_terms(a)).get((), 0)
+    match sole_atom(a - constant):
+        case Operation(op="floordiv", a=inner, b=int(divisor)) if divisor > 0:
+            return floordiv(inner + constant * divisor, divisor * b)  # (x // c + k) // b == (x + k*c) // (c*b)
     return _atom(Operation("floordiv", a, b))
 
 
@@ -576,8 +555,7 @@ def _extremum(op: str, a: Dim, b: Dim) -> Dim:
         return b if op == "min" else a
     if high is not None and high <= 0:
         return a if op == "min" else b
-    a, b = sorted((a, b), key=str)
-    return _atom(Operation(op, a, b))
+    return _atom(Operation(op, *sorted((a, b), key=str)))
 
 
 def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
@@ -605,12 +583,11 @@ def _monomial_bounds(monomial: Monomial, largest: int | None) -> tuple[int | Non
 @lru_cache(1 << 14)
 def _operation_bounds(atom: Operation, largest: int | None) -> tuple[int | None, int | None]:
     (low_a, high_a), (low_b, high_b) = bounds(atom.a, largest), bounds(atom.b, largest)
+    lows, highs = ([x for x in pair if x is not None] for pair in ((low_a, low_b), (high_a, high_b)))
     if atom.op == "max":
-        lows = [x for x in (low_a, low_b) if x is not None]
-        return (max(lows) if lows else None), (None if high_a is None or high_b is None else max(high_a, high_b))
+        return max(lows, default=None), max(highs) if len(highs) == 2 else None
     if atom.op == "min":
-        highs = [x for x in (high_a, high_b) if x is not None]
-        return (None if low_a is None or low_b is None else min(low_a, low_b)), (min(highs) if highs else None)
+        return min(lows) if len(lows) == 2 else None, min(highs, default=None)
     if low_b is None or low_b < 0:
         return None, None
     if atom.op == "floormod":
