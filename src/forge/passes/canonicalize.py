@@ -12,10 +12,12 @@ import numpy as np
 from forge import dtypes
 from forge.ir.edits.rewrite import RuleBuilder, rewrite, rule
 from forge.ir.nodes import Graph, Node, Value
-from forge.ops.index.gather import in_bounds
+from forge.ops.elementwise.cast import Cast
+from forge.ops.index.gather import Take, in_bounds
+from forge.ops.shape.layout_transform import LayoutTransform
 from forge.options import CompileOptions
 from forge.passes import product_rules, view_rules
-from forge.passes.matching import has_only_data, operand
+from forge.passes.matching import has_only_data, operand, pairs
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
@@ -38,32 +40,28 @@ def _if_same_type(node: Node) -> Value | None:
     return operand(node) if node.result.type == operand(node).type else None
 
 
-@rule("cast")
-def cast_of_cast(builder: RuleBuilder, node: Node) -> Value | None:
+@rule(Cast)
+def cast_of_cast(builder: RuleBuilder, outer: Cast) -> Value | None:
     """cast(cast(x, wider), d) == cast(x, d); an integer out of the range of d wraps, its value as a float would not"""
-    inner = operand(node).producer
-    if inner is None or inner.op != "cast":
+    inner = Cast.of(outer.data.producer)
+    if inner is None:
         return None
-    source, middle, target = operand(inner), operand(node).dtype, node.result.dtype
+    source, middle, target = inner.data, inner.result.dtype, outer.result.dtype
     wraps = dtypes.is_float(middle) and dtypes.is_integer(source.dtype) and dtypes.is_integer(target)
     if not dtypes.represents(middle, source.dtype) or (wraps and not dtypes.represents(target, source.dtype)):
         return None
-    return builder.call("cast", source, dtype=target, saturate=node.attrs.saturate)
+    return builder.call("cast", source, dtype=target, saturate=outer.attrs.saturate)
 
 
-@rule("layout_transform")
-def layout_round_trip(builder: RuleBuilder, node: Node) -> Value | None:
+@rule(LayoutTransform)
+def layout_round_trip(builder: RuleBuilder, outer: LayoutTransform) -> Value | None:
     """layout_transform(layout_transform(x, a, b), b, a) == x, when the type comes back; layout_transform(x, a, a) == x"""
-    attributes = node.attributes
-    data = operand(node)
-    if attributes["src_layout"] == attributes["dst_layout"] and data.type == node.result.type:
-        return data
-    inner = data.producer
-    if inner is None or inner.op != "layout_transform" or inner.attributes["dst_layout"] != attributes["src_layout"]:
+    attrs, inner = outer.attrs, LayoutTransform.of(outer.data.producer)
+    if attrs.src_layout == attrs.dst_layout and outer.data.type == outer.result.type:
+        return outer.data
+    if inner is None or (inner.attrs.dst_layout, inner.attrs.src_layout) != (attrs.src_layout, attrs.dst_layout):
         return None
-    source = operand(inner)
-    back = inner.attributes["src_layout"] == attributes["dst_layout"]
-    return source if back and source.type == node.result.type else None
+    return inner.data if inner.data.type == outer.result.type else None
 
 
 NEUTRAL = {"add": 0, "subtract": 0, "multiply": 1, "divide": 1, "power": 1}
@@ -72,11 +70,10 @@ NEUTRAL = {"add": 0, "subtract": 0, "multiply": 1, "divide": 1, "power": 1}
 @rule(*NEUTRAL)
 def neutral_operand(builder: RuleBuilder, node: Node) -> Value | None:
     """x + 0 == 0 + x == x - 0 == x; x * 1 == 1 * x == x / 1 == power(x, 1) == x, where the shape stays."""
-    x, y = node.operands
-    for kept, other in ((x, y), (y, x)) if node.op in ("add", "multiply") else ((x, y),):
-        array = None if other is None else other.constant
+    for kept, other in pairs(node):
+        array = other.constant
         is_neutral = array is not None and array.size > 0 and array.dtype != object and np.all(array == NEUTRAL[node.op])
-        if is_neutral and kept is not None and kept.type == node.result.type:
+        if is_neutral and kept.type == node.result.type:
             return kept
     return None
 
@@ -90,79 +87,67 @@ def single_operand(builder: RuleBuilder, node: Node) -> Value | None:
 @rule("strided_slice")
 def whole_slice(builder: RuleBuilder, node: Node) -> Value | None:
     """A slice with steps of 1 that keeps the shape == x"""
-    strides = node.attributes.get("strides")
-    if not has_only_data(node) or (strides is not None and any(s != 1 for s in strides)):
-        return None
-    return _if_same_type(node)
+    return _if_same_type(node) if has_only_data(node) and all(s == 1 for s in node.attrs.strides or ()) else None
 
 
 @rule("nn.pad")
 def no_padding(builder: RuleBuilder, node: Node) -> Value | None:
     """nn.pad by nothing == x"""
-    widths = node.attributes["pad_width"]
-    if widths is None or any(w != 0 for pair in widths for w in (pair if isinstance(pair, tuple) else (pair,))):
-        return None
-    return _if_same_type(node)
+    widths = node.attrs.pad_width
+    return None if widths is None or any(w != 0 for pair in widths for w in pair) else _if_same_type(node)
 
 
-@rule("take")
-def regular_take(builder: RuleBuilder, node: Node) -> Value | None:
+@rule(Take)
+def regular_take(builder: RuleBuilder, take: Take) -> Value | None:
     """take(x, [0 0 1 1 ..]) == repeat(x, 2); take(x, [a a + s ..]) == a slice of x"""
-    data, indices = node.operands
-    axis = node.attributes["axis"]
-    plain = not node.attributes["batch_dims"] and axis is not None
-    if data is None or indices is None or indices.constant is None or not plain or indices.rank != 1:
+    data, indices, attrs = take.data, take.indices, take.attrs
+    if indices.constant is None or attrs.batch_dims or attrs.axis is None or indices.rank != 1:
         return None
-    axis, count = axis % data.rank, indices.shape[0]
+    axis, count, name = attrs.axis % data.rank, indices.shape[0], take.node.name
     extent = data.shape[axis]
     if not isinstance(extent, int) or count < 2 or extent == 0:
         return None
-    places = in_bounds(indices.constant, extent, node.attributes["mode"]).astype(np.int64)
+    places = in_bounds(indices.constant, extent, attrs.mode).astype(np.int64)
     repeats, rest = divmod(count, extent)
     if rest == 0 and repeats > 1 and np.array_equal(places, np.arange(count) // repeats):
-        return builder.call("repeat", data, repeats=repeats, axis=axis, name=node.name)
+        return builder.call("repeat", data, repeats=repeats, axis=axis, name=name)
     first, step = int(places[0]), int(places[1] - places[0])
     if step < 1 or not np.array_equal(places, first + step * np.arange(count)):
         return None
-    return builder.call("strided_slice", data, begin=(first,), end=(int(places[-1]) + 1,), strides=(step,),
-                                    axes=(axis,), name=node.name)
+    end = int(places[-1]) + 1
+    return builder.call("strided_slice", data, begin=(first,), end=(end,), strides=(step,), axes=(axis,), name=name)
 
 
 @rule("divide")
 def division_by_power_of_two(builder: RuleBuilder, node: Node) -> Value | None:
     """x / c == x * (1 / c), exactly, where c is a power of two"""
-    data, divisor = node.operands
-    assert data is not None and divisor is not None
-    array = divisor.constant
+    array = operand(node, 1).constant
     if array is None or array.dtype.kind != "f" or array.size != 1:
         return None
     mantissa, exponent = np.frexp(array)
     if abs(float(mantissa.reshape(()))) != 0.5 or abs(int(exponent.reshape(()))) > 14:
         return None
-    return builder.call("multiply", data, builder.constant(np.asarray(1 / array, array.dtype)), name=node.name)
+    return builder.call("multiply", operand(node), builder.constant(np.asarray(1 / array, array.dtype)), name=node.name)
 
 
 @rule("power")
 def power_as_products(builder: RuleBuilder, node: Node) -> Value | None:
     """power(x, 2) == x * x; power(x, 3) == x * x * x, for real x"""
-    data, exponent = node.operands
-    assert data is not None and exponent is not None
-    array = exponent.constant
+    data, array = operand(node), operand(node, 1).constant
     if array is None or array.size != 1 or not dtypes.is_float(data.dtype) or data.type != node.result.type:
         return None
-    if float(array.reshape(())) not in (2.0, 3.0):
+    exponent = float(array.reshape(()))
+    if exponent not in (2.0, 3.0):
         return None
     product = builder.call("multiply", data, data)
-    return product if float(array.reshape(())) == 2.0 else builder.call("multiply", product, data)
+    return product if exponent == 2.0 else builder.call("multiply", product, data)
 
 
 @rule("add", "multiply", "maximum", "minimum")
 def constant_second(builder: RuleBuilder, node: Node) -> Value | None:
     """c op x == x op c, where the operator commutes"""
-    a, b = node.operands
-    if a is None or b is None or a.constant is None or b.constant is not None:
-        return None
-    return builder.call(node.op, b, a, name=node.name)
+    a, b = operand(node), operand(node, 1)
+    return builder.call(node.op, b, a, name=node.name) if a.constant is not None and b.constant is None else None
 
 
 RULES = (

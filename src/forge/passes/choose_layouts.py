@@ -20,7 +20,7 @@ from forge.ir.edits.rewrite import on_all_graphs
 from forge.ir.nodes import Graph, Node, Value
 from forge.ops.core.layout_change import Shape
 from forge.ops.nn.convolution import Conv2D, ConvBase
-from forge.ops.nn.transposed_convolution import Conv2DTranspose
+from forge.ops.nn.transposed_convolution import Conv2DTranspose, ConvTranspose
 from forge.ops.packed.pairs import paired
 from forge.ops.shape.layout_transform import with_layout
 from forge.options import CompileOptions
@@ -85,16 +85,16 @@ class _Blocked(Relayout):
         return self.to_new(self.view(value, shape))
 
     def start(self, node: Node) -> Value | None:
-        if (conv := Conv2D.of(node)) is not None and _is_eligible(conv):
-            return self._convolution(conv)
-        if (transposed := Conv2DTranspose.of(node)) is not None and _is_eligible_transposed(transposed):
+        if (transposed := Conv2DTranspose.of(node)) is not None:
             return self._transposed_convolution(transposed)
-        return None
+        return None if (conv := Conv2D.of(node)) is None else self._convolution(conv)
 
-    def _convolution(self, conv: Conv2D) -> Value:
-        data, kernel, node = conv.data, _array(conv.weight), conv.node
+    def _convolution(self, conv: Conv2D) -> Value | None:
+        data, kernel, node, groups = conv.data, plain_weight(conv), conv.node, conv.attrs.groups
         attributes, channels = node.attributes, data.shape[1]
-        if conv.attrs.groups == 1:
+        if kernel is None or not (groups == 1 or groups == channels == kernel.shape[0]):
+            return None
+        if groups == 1:
             if channels >= self.size or data in self.new:
                 return self._convolve(conv, self.converted(data), kernel, self.size, attributes)
             if data not in self.narrow:
@@ -119,14 +119,17 @@ class _Blocked(Relayout):
         return self.builder.call("nn.contrib_conv2d_NCHWc", source, self.builder.constant(packed, name=of.weight.name),
                                  name=of.node.name, **{**attributes, **sizes, **layouts})
 
-    def _transposed_convolution(self, conv: Conv2DTranspose) -> Value:
+    def _transposed_convolution(self, conv: Conv2DTranspose) -> Value | None:
         """A convolution whose output channels are the outputs between two inputs, then a shuffle of these to their places.
 
         With stride s, outputs ``q * s + r`` are ``sum over taps j of data[q - j] * weight[r + j * s]``.
         """
+        weight = plain_weight(conv)
+        if weight is None or not _can_be_shuffled(conv):
+            return None
         rows, columns = conv.attrs.strides
         channels = conv.weight.shape[1]
-        kernel = subpixel_kernel(_array(conv.weight), (rows, columns), channels + -channels % self.size)
+        kernel = subpixel_kernel(weight, (rows, columns), channels + -channels % self.size)
         height, width = (k - 1 for k in kernel.shape[2:])
         padding = {"padding": (height, width, height, width)}
         return self._shuffled(self._convolve(conv, self.converted(conv.data), kernel, self.size, padding), conv)
@@ -148,39 +151,29 @@ class _Blocked(Relayout):
         return builder.call("strided_slice", image, begin=first, end=end, axes=(2, 3))
 
 
-def _is_eligible(conv: Conv2D) -> bool:
-    """Whether the blocked kernels can compute this convolution."""
-    groups = conv.attrs.groups
-    return is_plain_convolution(conv.node) and (groups == 1 or groups == conv.data.shape[1] == conv.weight.shape[0])
-
-
-def is_plain_convolution(node: Node, kernel_layout: str = "OIHW") -> bool:
-    """Whether it is a convolution of float32 or narrower in the default layouts with a constant weight and known sizes.
+def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:
+    """The constant weight of a convolution of float32 or narrower in the default layouts with known sizes; None of others.
 
     If it has one group, or one for each channel, it can be computed in blocks.
     """
-    conv: ConvBase[Any] | None = ConvBase.of(node)
-    if conv is None or conv.weight.constant is None or conv.weight.constant.size == 0 or conv.data.dtype not in FLOATS:
-        return False
-    data, attrs = conv.data, conv.attrs
-    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or "NCHW")
-    default = layouts == ("NCHW", kernel_layout, "NCHW") and attrs.out_dtype in ("", data.dtype)
-    return default and is_static(*data.shape[1:], *attrs.padding)
+    weight = None if conv is None else conv.weight.constant
+    if conv is None or weight is None or weight.size == 0 or conv.data.dtype not in FLOATS:
+        return None
+    data, attrs, layout = conv.data, conv.attrs, f"NC{conv.spatial}"
+    kernel_layout = ("IO" if isinstance(conv, ConvTranspose) else "OI") + conv.spatial
+    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or layout)
+    default = layouts == (layout, kernel_layout, layout) and attrs.out_dtype in ("", data.dtype)
+    return weight if default and is_static(*data.shape[1:], *attrs.padding) else None
 
 
-def _is_eligible_transposed(conv: Conv2DTranspose) -> bool:
+def _can_be_shuffled(conv: Conv2DTranspose) -> bool:
     """Whether the shuffled form can compute this transposed convolution."""
     attrs = conv.attrs
-    if not is_plain_convolution(conv.node, "IOHW") or attrs.groups != 1 or any(d != 1 for d in attrs.dilation):
+    if attrs.groups != 1 or any(d != 1 for d in attrs.dilation):
         return False
     reach = [b + extent for b, extent in zip(padding_begins(attrs.padding), conv.result.shape[2:])]
     sizes = zip(conv.data.shape[2:], conv.weight.shape[2:], attrs.strides)
     return len(attrs.strides) == 2 and all(r <= (i - 1) * s + -(-k // s) * s for r, (i, k, s) in zip(reach, sizes))
-
-
-def _array(weight: Value) -> np.ndarray:
-    assert weight.constant is not None
-    return weight.constant
 
 
 def padding_begins(padding: tuple[Any, ...]) -> tuple[Any, Any]:

@@ -14,8 +14,8 @@ import numpy as np
 from forge import dtypes
 from forge.ir.edits.rewrite import Declined, RuleBuilder, before, rewrite, rule
 from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ops.nn.normalization import BatchNorm, BatchNormAttrs
 from forge.options import CompileOptions
-from forge.passes.matching import operand
 from forge.passes.weighted import find_weighted, rebuild
 
 
@@ -56,14 +56,14 @@ def _weights(node: Node) -> Iterator[tuple[Node, int]]:
         value = below.operands[0] if below.op in ("nn.bias_add", "add") else None
 
 
-@rule("nn.batch_norm")
-def fold_batch_norm(builder: RuleBuilder, node: Node) -> Value | Declined:
-    data = operand(node)
-    constants = [p.constant for p in node.operands[1:] if p is not None and p.constant is not None]
-    if len(constants) != len(node.operands) - 1:
+@rule(BatchNorm)
+def fold_batch_norm(builder: RuleBuilder, norm: BatchNorm) -> Value | Declined:
+    data, parameters = norm.data, (norm.gamma, norm.beta, norm.moving_mean, norm.moving_var)
+    constants = [p.constant for p in parameters if p.constant is not None]
+    if len(constants) != len(parameters):
         return Declined("its parameters are not constant")
-    scale, shift = scale_and_shift(node, constants)
-    axis = node.attributes["axis"] % data.rank
+    scale, shift = scale_and_shift(norm.attrs, constants)
+    axis = norm.attrs.axis % data.rank
     found = find_weighted(builder.graph, data)
     if found is not None and found.axis == axis:
         return rebuild(builder, found, scale, shift)
@@ -73,12 +73,11 @@ def fold_batch_norm(builder: RuleBuilder, node: Node) -> Value | Declined:
     return builder.call("add", builder.call("multiply", data, factor), offset)
 
 
-def scale_and_shift(node: Node, parameters: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def scale_and_shift(attrs: BatchNormAttrs, parameters: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """The normalisation as ``scale * x + shift``, in float64."""
     gamma, beta, mean, variance = (p.astype(np.float64) for p in parameters)
-    attributes = node.attributes
-    scale = 1.0 / np.sqrt(variance + attributes["epsilon"])
-    if attributes["scale"]:
+    scale = 1.0 / np.sqrt(variance + attrs.epsilon)
+    if attrs.scale:
         scale = gamma * scale
     shift = -mean * scale
-    return scale, shift + beta if attributes["center"] else shift
+    return scale, shift + beta if attrs.center else shift

@@ -13,7 +13,7 @@ import numpy as np
 from forge.ir.edits.rewrite import Declined, RuleBuilder, rewrite, rule
 from forge.ir.nodes import Graph, Node, Value
 from forge.options import CompileOptions
-from forge.passes.matching import channel_vector, operand
+from forge.passes.matching import channel_vector, pairs
 from forge.passes.weighted import Weighted, find_weighted, rebuild
 
 Effect = Callable[[np.ndarray], tuple[np.ndarray | None, np.ndarray | None]]
@@ -33,9 +33,7 @@ def run(graph: Graph, options: CompileOptions) -> int:
 
 @rule(*EFFECTS)
 def fold_scale(builder: RuleBuilder, node: Node) -> Value | Declined | None:
-    left, right = operand(node), operand(node, 1)
-    sides = [(left, right)] if node.op in ("divide", "subtract") else [(left, right), (right, left)]
-    for data, constant in sides:
+    for data, constant in pairs(node):
         found = find_weighted(builder.graph, data) if constant.constant is not None and data.type == node.result.type else None
         if found is None:
             continue

@@ -9,16 +9,23 @@ rows into heads and rows. A transposition behind that brings rows before heads i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from forge import dims
 from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.edits.rewrite import Declined, Replace, RuleBuilder, only_use, rewrite, rule
 from forge.ir.nodes import Graph, Node, Value
+from forge.ops.elementwise.cast import Cast
+from forge.ops.elementwise.select import Where
+from forge.ops.nn.matmul import Matmul
+from forge.ops.nn.softmax import Softmax
+from forge.ops.shape.reshape import Reshape
 from forge.options import CompileOptions
-from forge.passes.matching import made_by, operand, reduced_axes, scalar
+from forge.passes.matching import made_by, operand, pairs, reduced, scalar, with_scalar
+from forge.passes.view_rules import reshaped
 
 MOST_WIDTH = 256
 """Of queries and values: that much of a block of rows lies on the stack."""
@@ -37,157 +44,130 @@ SHARED = Declined("scores or probabilities are read elsewhere too, or reshaped a
 
 @dataclass
 class _Scores:
-    """What stands between the products, from the softmax back to the first one.
+    """What stands between the products.
 
     Attributes:
-        product: the first product; until it is found, the softmax.
-        form: shape of the scores where masks are applied; None: there is no mask.
+        form: shape of the scores where masks are applied; empty: there is no mask.
     """
 
-    product: Node
     scale: float = 1.0
     softcap: float = 0.0
-    form: tuple[Dim, ...] | None = None
+    form: tuple[Dim, ...] = ()
     added: list[Value] = field(default_factory=list)
     selected: Value | None = None
     fill: float = -math.inf
     zero_unseen: bool = False
 
 
-@rule("nn.matmul")
-def fuse_attention(builder: RuleBuilder, node: Node) -> Replace | Declined | None:
+@rule(Matmul)
+def fuse_attention(builder: RuleBuilder, last: Matmul) -> Replace | Declined | None:
     graph = builder.graph
-    probabilities, value = operand(node), operand(node, 1)
-    shares, seen = _where_seen(_widened(graph, _through_reshapes(graph, probabilities)))
-    softmax = made_by(shares, "nn.softmax")
+    shares, seen = _where_seen(_widened(graph, _through_reshapes(graph, last.a)))
+    softmax = None if shares is None else Softmax.of(shares.producer)
     if softmax is None:
         return None
-    if node.attributes["transpose_a"] or node.attributes["transpose_b"] or node.result.dtype != value.dtype:
+    if last.attrs.transpose_a or last.attrs.transpose_b or last.result.dtype != last.b.dtype:
         return Declined("the second product transposes an operand, or has another type than the values")
-    if not _only_for(graph, softmax.result):
+    if only_use(graph, softmax.result) is None:
         return SHARED
-    if softmax.attributes["axis"] not in (-1, softmax.result.rank - 1):
+    if softmax.attrs.axis not in (-1, softmax.result.rank - 1):
         return Declined("softmax is not over the last axis")
-    scores = _scores(graph, softmax)
-    if isinstance(scores, Declined):
-        return scores
-    reason = _unsuitable(scores.product, value, probabilities)
+    scores = _Scores()
+    first = _first_product(graph, softmax.data, scores)
+    if isinstance(first, Declined):
+        return first
+    reason = _unsuitable(first, last)
     if reason:
         return Declined(reason)
     if seen is not None and not _is_seen(seen, scores):
         return Declined("what zeroes probabilities is not the mask of the scores")
     scores.zero_unseen = seen is not None
-    return _Fusion(builder, node, scores).run()
+    return _Fusion(builder, first, last, scores).run()
 
 
 def _widened(graph: Graph, value: Value | None) -> Value | None:
     """What float32 is rounded to bfloat16 for the second product; other values as they are."""
-    node = made_by(value, "cast")
-    if node is None or node.result.dtype != "bfloat16" or operand(node).dtype != "float32":
+    cast = None if value is None else Cast.of(value.producer)
+    if cast is None or cast.attrs.dtype != "bfloat16" or cast.data.dtype != "float32":
         return value
-    return _through_reshapes(graph, operand(node))
+    return _through_reshapes(graph, cast.data)
 
 
 def _where_seen(value: Value | None) -> tuple[Value | None, Value | None]:
     """(x, condition) of where(condition, x, 0); (value, None) of others."""
-    node = made_by(value, "where")
-    if node is None or scalar(operand(node, 2)) != 0.0 or operand(node, 1).type != node.result.type:
+    where = None if value is None else Where.of(value.producer)
+    if where is None or scalar(where.y) != 0.0 or where.x.type != where.result.type:
         return value, None
-    return operand(node, 1), operand(node)
+    return where.x, where.condition
 
 
 def _is_seen(seen: Value, scores: _Scores) -> bool:
     """Whether ``seen`` is False for just the rows whose scores the masks make -inf: any(selected), any(added > -inf)."""
-    node = made_by(seen, "any")
-    if node is None or not node.attributes["keepdims"] or reduced_axes(node) != (operand(node).rank - 1,):
+    condition, axes = reduced(seen, "any") or (None, ())
+    if condition is None or axes != (condition.rank - 1,):
         return False
-    condition = operand(node)
     if scores.selected is not None:
         return condition is scores.selected and scores.fill == -math.inf
-    compared = made_by(condition, "greater")
-    return compared is not None and scalar(operand(compared, 1)) == -math.inf and [operand(compared)] == scores.added
-
-
-def _only_for(graph: Graph, value: Value) -> bool:
-    return graph.use_count(value) == 1 and not graph.is_output(value)
+    return any([added] == scores.added and least == -math.inf for added, least in with_scalar(condition, "greater"))
 
 
 def _through_reshapes(graph: Graph, value: Value) -> Value | None:
     """What ``value`` is reshaped from, with the same last axis; None where somebody else reads what lies between."""
-    while True:
-        if not _only_for(graph, value):
-            return None
-        node = made_by(value, "reshape")
-        if node is None:
+    while only_use(graph, value) is not None:
+        view = Reshape.of(value.producer)
+        if view is None:
             return value
-        source = operand(node)
-        if not source.rank or not value.rank or not dims.equal(source.shape[-1], value.shape[-1]):
+        if not view.data.rank or view.data.shape[-1:] != value.shape[-1:]:
             return None
-        value = source
-
-
-def _scores(graph: Graph, softmax: Node) -> _Scores | Declined:
-    """The expression of the scores, taken apart."""
-    found, value = _Scores(softmax), operand(softmax)
-    while True:
-        source = _through_reshapes(graph, value)
-        if source is None:
-            return SHARED
-        if source.producer is None:
-            return Declined("the scores are no product")
-        if source.producer.op == "nn.matmul":
-            found.product = source.producer
-            return found
-        following = _step(found, source.producer)
-        if following is None:
-            return Declined(f"{source.producer.op} after the first product is no scale, soft cap or mask in its place")
-        value = following
-
-
-def _step(found: _Scores, node: Node) -> Value | None:
-    """Notes what ``node`` does to the scores, and gives those before."""
-    if node.op in ("multiply", "divide"):
-        return _scaled(found, node)
-    plain = found.scale == 1.0 and not found.softcap
-    if node.op == "add" and plain and found.selected is None:
-        return _masked(found, node)
-    if node.op == "where" and plain and found.selected is None:
-        return _selected(found, node)
+        value = view.data
     return None
 
 
+def _first_product(graph: Graph, value: Value, found: _Scores) -> Matmul | Declined:
+    """The product that the scores ``value`` are of; notes in ``found`` what is done to it."""
+    while (source := _through_reshapes(graph, value)) is not None:
+        node = source.producer
+        if node is None:
+            return Declined("the scores are no product")
+        if (product := Matmul.of(node)) is not None:
+            return product
+        step = STEPS.get(node.op)
+        before = None if step is None else step(found, node)
+        if before is None:
+            return Declined(f"{node.op} after the first product is no scale, soft cap or mask in its place")
+        value = before
+    return SHARED
+
+
 def _scaled(found: _Scores, node: Node) -> Value | None:
-    x, number = operand(node), scalar(operand(node, 1))
-    if number is None and node.op == "multiply":
-        x, number = operand(node, 1), scalar(operand(node))
-    if number is None or number == 0.0 or x.type != node.result.type:
-        return None
-    bent = made_by(x, "tanh")
-    if bent is not None and node.op == "multiply" and found.scale == 1.0 and not found.softcap:
-        return _softcapped(found, bent, number)
-    found.scale *= number if node.op == "multiply" else 1 / number
-    return x
+    """x * number, x / number; number * tanh(..)"""
+    for x, number in with_scalar(node.result, node.op):
+        if number == 0.0 or x.type != node.result.type:
+            continue
+        bent = made_by(x, "tanh")
+        if bent is not None and node.op == "multiply" and found.scale == 1.0 and not found.softcap:
+            return _softcapped(found, bent, number)
+        found.scale *= number if node.op == "multiply" else 1 / number
+        return x
+    return None
 
 
 def _softcapped(found: _Scores, bent: Node, bound: float) -> Value | None:
     """bound * tanh(x / bound), or with a product where 1 / bound is a number"""
-    inner = operand(bent).producer
-    if inner is None or inner.op not in ("divide", "multiply") or bound <= 0:
+    inner = made_by(operand(bent), "divide", "multiply")
+    if inner is None or bound <= 0 or len(bent.result.uses) != 1 or len(inner.result.uses) != 1:
         return None
-    if len(bent.result.uses) != 1 or len(inner.result.uses) != 1 or operand(inner).type != inner.result.type:
-        return None
-    factor = scalar(operand(inner, 1))
-    if factor is None or (factor != bound if inner.op == "divide" else factor * bound != 1.0):
-        return None
-    found.softcap = bound
-    return operand(inner)
+    for x, factor in with_scalar(inner.result, inner.op):
+        if x.type == inner.result.type and (factor == bound if inner.op == "divide" else factor * bound == 1.0):
+            found.softcap = bound
+            return x
+    return None
 
 
 def _masked(found: _Scores, node: Node) -> Value | None:
     """x + mask: the side that a product is behind is x."""
-    for position in (0, 1):
-        x, mask = operand(node, position), operand(node, 1 - position)
-        if _leads_to_product(x) and _keeps_form(found, x, node) and mask.rank <= x.rank:
+    for x, mask in pairs(node):
+        if _leads_to_product(x) and _may_be_masked(found, x, mask, node):
             found.added.append(mask)
             return x
     return None
@@ -196,15 +176,22 @@ def _masked(found: _Scores, node: Node) -> Value | None:
 def _selected(found: _Scores, node: Node) -> Value | None:
     """where(mask, x, fill)"""
     mask, x, fill = operand(node), operand(node, 1), scalar(operand(node, 2))
-    if fill is None or mask.dtype != "bool" or found.added or not _keeps_form(found, x, node) or mask.rank > x.rank:
+    if fill is None or mask.dtype != "bool" or found.added or not _may_be_masked(found, x, mask, node):
         return None
     found.selected, found.fill = mask, fill
     return x
 
 
-def _keeps_form(found: _Scores, x: Value, node: Node) -> bool:
-    """Whether ``node`` keeps the shape of ``x``, and that is the one of the masks before."""
-    if x.type != node.result.type or found.form not in (None, x.shape):
+STEPS: Mapping[str, Callable[[_Scores, Node], Value | None]] = {
+    "multiply": _scaled, "divide": _scaled, "add": _masked, "where": _selected,
+}
+"""By the operator that stands between the products: notes what it does to the scores, and gives those before."""
+
+
+def _may_be_masked(found: _Scores, x: Value, mask: Value, node: Node) -> bool:
+    """Whether ``node`` masks the scores before they are scaled, and keeps their shape, which is the one of the masks after it."""
+    plain = found.scale == 1.0 and not found.softcap and found.selected is None
+    if not plain or x.type != node.result.type or found.form not in ((), x.shape) or mask.rank > x.rank:
         return False
     found.form = x.shape
     return True
@@ -220,13 +207,13 @@ def _leads_to_product(value: Value, depth: int = 8) -> bool:
         v is not None and _leads_to_product(v, depth - 1) for v in node.operands)
 
 
-def _unsuitable(product: Node, value: Value, probabilities: Value) -> str:
+def _unsuitable(first: Matmul, last: Matmul) -> str:
     """Why the kernel does not take these operands, or does not gain by it; empty: it does both."""
-    query, key = operand(product), operand(product, 1)
-    types = [v.dtype for v in (query, key, value, product.result)]
-    if product.attributes["transpose_a"] or len(set(types[:3])) > 1 or SCORE_TYPES.get(types[0]) != types[3]:
+    query, key, value = first.a, first.b, last.b
+    types = [v.dtype for v in (query, key, value, first.result)]
+    if first.attrs.transpose_a or len(set(types[:3])) > 1 or SCORE_TYPES.get(types[0]) != types[3]:
         return f"no kernel for queries, keys, values and scores of {', '.join(types)}, or transposed queries"
-    if value.rank < 2 or probabilities.shape != product.result.shape:
+    if value.rank < 2 or last.a.shape != first.result.shape:
         return "the probabilities do not have the shape of the first product"
     sizes = (query.shape[-1], value.shape[-1])
     if not all(isinstance(s, int) and 0 < s <= MOST_WIDTH for s in sizes):
@@ -239,10 +226,9 @@ def _unsuitable(product: Node, value: Value, probabilities: Value) -> str:
 class _Fusion:
     """One node of the fused operator in the place of a matched pattern."""
 
-    def __init__(self, builder: RuleBuilder, node: Node, scores: _Scores) -> None:
-        self.builder, self.last, self.scores = builder, node, scores
-        self.value = operand(node, 1)
-        self.shape: tuple[Dim, ...] = scores.product.result.shape
+    def __init__(self, builder: RuleBuilder, first: Matmul, last: Matmul, scores: _Scores) -> None:
+        self.builder, self.first, self.last, self.scores = builder, first, last, scores
+        self.shape: tuple[Dim, ...] = first.result.shape
 
     def run(self) -> Replace | Declined:
         heads = self._heads()
@@ -250,26 +236,24 @@ class _Fusion:
             return Declined("the masks do not split the rows of the scores into heads")
         batch, rows = heads
         target, inner = self._transposition(batch, rows)
-        builder, scores, product = self.builder, self.scores, self.scores.product
+        builder, scores = self.builder, self.scores
         builder.move_before(target)
-        (query, first), (key, second) = (unscaled(builder, operand(product, k)) for k in (0, 1))
+        query, query_scale = unscaled(builder, self.first.a)
+        key, key_scale = unscaled(builder, self.first.b)
+        value = self.last.b
         if len(batch) + 2 > len(self.shape):
-            query = _reshaped(builder, query, (*batch, rows, query.shape[-1]))
-            key, value = (_spread(builder, v) for v in (key, self.value))
-        else:
-            value = self.value
+            query = reshaped(builder, query, (*batch, rows, query.shape[-1]))
+            key, value = (_spread(builder, v) for v in (key, value))
         result = builder.call(
             "nn.contrib_attention", *(without_leading_ones(v) for v in (query, key, value)), self._mask(batch),
-            name=self.last.name, scale=scores.scale * first * second, softcap=scores.softcap, fill=scores.fill,
-            zero_unseen=scores.zero_unseen, transpose_key=bool(product.attributes["transpose_b"]), inner=inner)
-        if result.shape != target.result.shape:
-            result = builder.call("reshape", result, newshape=target.result.shape)
-        return Replace(target, result)
+            name=self.last.node.name, scale=scores.scale * query_scale * key_scale, softcap=scores.softcap, fill=scores.fill,
+            zero_unseen=scores.zero_unseen, transpose_key=self.first.attrs.transpose_b, inner=inner)
+        return Replace(target, reshaped(builder, result, target.result.shape))
 
     def _heads(self) -> tuple[tuple[Dim, ...], Dim] | None:
         """The leading axes and the rows of the fused operator, in which the masks broadcast."""
         batch, rows, form = self.shape[:-2], self.shape[-2], self.scores.form
-        if form is None or form == self.shape:
+        if form in ((), self.shape):
             return batch, rows
         group = _quotient(rows, form[-2])
         if group is None or not batch:
@@ -279,53 +263,39 @@ class _Fusion:
         return (split, form[-2]) if form[:-2] in (split, merged) else None
 
     def _mask(self, batch: tuple[Dim, ...]) -> Value | None:
-        if self.scores.selected is not None:
-            return self._aligned(self.scores.selected, batch)
-        mask = None
-        for added in self.scores.added:
-            aligned = self._aligned(added, batch)
-            mask = aligned if mask is None else self.builder.call("add", mask, aligned)
-        return mask
+        masks = self.scores.added if self.scores.selected is None else [self.scores.selected]
+        aligned = [self._aligned(mask, batch) for mask in masks]
+        return reduce(lambda a, b: self.builder.call("add", a, b), aligned) if aligned else None
 
     def _aligned(self, mask: Value, batch: tuple[Dim, ...]) -> Value:
         """``mask`` with the heads' axis split as those of the operands."""
-        form = self.scores.form
-        assert form is not None
-        if len(form) == len(batch) + 2 or mask.rank < 3:
+        if len(self.scores.form) == len(batch) + 2 or mask.rank < 3:
             return mask
-        heads = (1, 1) if dims.equal(mask.shape[-3], 1) else batch[-2:]
-        return _reshaped(self.builder, mask, (*mask.shape[:-3], *heads, *mask.shape[-2:]))
+        heads = (1, 1) if mask.shape[-3] == 1 else batch[-2:]
+        return reshaped(self.builder, mask, (*mask.shape[:-3], *heads, *mask.shape[-2:]))
 
     def _transposition(self, batch: tuple[Dim, ...], rows: Dim) -> tuple[Node, int]:
         """The transposition that brings rows before heads, if that follows, and how many axes it moves rows across."""
-        graph, value = self.builder.graph, self.last.result
-        user = only_use(graph, value)
-        if user is not None and user.op == "reshape" and _only_for(graph, value):
-            value, user = user.result, only_use(graph, user.result)
-        if user is None or user.op != "transpose" or not _only_for(graph, value):
-            return self.last, 0
-        moved = _moved_rows(value.shape, user.attributes["axes"], rows, self.value.shape[-1])
-        if moved is None:
-            return self.last, 0
-        inner = next((n for n in range(len(batch) + 1) if dims.equal(dims.product(batch[len(batch) - n:]), moved)), None)
-        return (self.last, 0) if not inner else (user, inner)
-
-
-def _reshaped(builder: Builder, value: Value, shape: tuple[Dim, ...]) -> Value:
-    return builder.call("reshape", value, newshape=shape)
+        value = self.last.result
+        user = only_use(self.builder.graph, value)
+        if user is not None and user.op == "reshape":
+            value, user = user.result, only_use(self.builder.graph, user.result)
+        moved = None
+        if user is not None and user.op == "transpose":
+            moved = _moved_rows(value.shape, user.attrs.axes, rows, self.last.b.shape[-1])
+        inner = next((n for n in range(len(batch) + 1) if dims.product(batch[len(batch) - n:]) == moved), 0)
+        return (user, inner) if user is not None and inner else (self.last.node, 0)
 
 
 def _spread(builder: Builder, value: Value) -> Value:
     """With an axis of 1 where queries that share keys are told apart."""
-    return _reshaped(builder, value, (*value.shape[:-2], 1, *value.shape[-2:])) if value.rank > 2 else value
+    return reshaped(builder, value, (*value.shape[:-2], 1, *value.shape[-2:])) if value.rank > 2 else value
 
 
 def _quotient(rows: Dim, length: Dim) -> Dim | None:
     """rows / length, where that is a whole number."""
-    if dims.equal(rows, length):
-        return 1
-    quotient = dims.floordiv(rows, length)
-    return quotient if dims.equal(quotient * length, rows) else None
+    quotient = 1 if rows == length else dims.floordiv(rows, length)
+    return quotient if quotient * length == rows else None
 
 
 def _moved_rows(shape: Sequence[Dim], axes: Sequence[int] | None, rows: Dim, size: Dim) -> Dim | None:
@@ -344,14 +314,13 @@ def _moved_rows(shape: Sequence[Dim], axes: Sequence[int] | None, rows: Dim, siz
 
 def unscaled(builder: Builder, value: Value) -> tuple[Value, float]:
     """(x, c) with value == c * x, looking through movements of elements that nobody else reads."""
-    node = value.producer
-    if node is None or builder.graph.use_count(value) != 1:
+    if builder.graph.use_count(value) != 1:
         return value, 1.0
-    if node.op == "multiply":
-        for x, c in ((operand(node), scalar(operand(node, 1))), (operand(node, 1), scalar(operand(node)))):
-            if c and math.isfinite(c) and x.type == value.type:
-                return x, c
-    if node.op not in ("reshape", "transpose") or len(node.operands) != 1:
+    for x, c in with_scalar(value, "multiply"):
+        if c and math.isfinite(c) and x.type == value.type:
+            return x, c
+    node = made_by(value, "reshape", "transpose")
+    if node is None or len(node.operands) != 1:
         return value, 1.0
     x, c = unscaled(builder, operand(node))
     return (value, 1.0) if c == 1.0 else (builder.call(node.op, x, **node.attributes), c)
@@ -359,10 +328,8 @@ def unscaled(builder: Builder, value: Value) -> tuple[Value, float]:
 
 def without_leading_ones(value: Value) -> Value:
     """What ``value`` was before a reshape that put axes of 1 in front: kernels read it through movements behind that."""
-    node = made_by(value, "reshape")
-    if node is None or len(node.operands) != 1:
+    view = Reshape.of(value.producer)
+    if view is None or view.newshape is not None or view.data.rank < 2:
         return value
-    source = operand(node)
-    added = value.rank - source.rank
-    kept = source.rank >= 2 and added > 0 and value.shape[added:] == source.shape
-    return source if kept and all(dims.equal(d, 1) for d in value.shape[:added]) else value
+    added = value.rank - view.data.rank
+    return view.data if added > 0 and value.shape == (1,) * added + view.data.shape else value

@@ -7,7 +7,6 @@ nesting of their factors.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,9 @@ from forge import dtypes
 from forge.errors import TypeInferenceError
 from forge.ir.edits.rewrite import Declined, RuleBuilder, rewrite, rule
 from forge.ir.nodes import Graph, Node, Value
+from forge.ops.elementwise.select import Clip
+from forge.ops.nn.matmul import Matmul
+from forge.ops.nn.normalization import LayerNorm
 from forge.options import CompileOptions
 from forge.passes.matching import (
     factors,
@@ -22,12 +24,14 @@ from forge.passes.matching import (
     is_close,
     made_by,
     operand,
+    pairs,
     reduced,
     reduced_axes,
     scalar,
     squared,
     with_scalar,
 )
+from forge.passes.view_rules import reshaped
 
 NOT_TRAILING = Declined("the mean is not over the last axes")
 
@@ -47,30 +51,30 @@ def is_trailing(axes: tuple[int, ...], rank: int) -> bool:
 
 def divided_by_deviation(node: Node) -> tuple[Value, Value, float] | None:
     """(y, v, epsilon) of y / sqrt(v + epsilon), or y * rsqrt(v + epsilon), or y * (1 / sqrt(v + epsilon))"""
-    pairs = [(node.operands[0], node.operands[1])]
-    if node.op == "multiply":
-        pairs.append((node.operands[1], node.operands[0]))
-    for y, divisor in pairs:
+    for y, divisor in pairs(node):
         root = _square_root(divisor, inverse=node.op == "multiply")
         for variance, epsilon in with_scalar(root, "add"):
-            if y is not None:
-                return y, variance, epsilon
+            return y, variance, epsilon
     return None
 
 
 def _square_root(value: Value | None, inverse: bool) -> Value | None:
     """x of sqrt(x); with ``inverse``, of rsqrt(x), reciprocal(sqrt(x)) or 1 / sqrt(x)"""
-    if not inverse:
-        node = made_by(value, "sqrt")
-        return None if node is None else operand(node)
-    node = made_by(value, "rsqrt", "reciprocal", "divide")
-    if node is None:
-        return None
-    if node.op == "rsqrt":
-        return operand(node)
-    if node.op == "divide" and scalar(operand(node)) != 1.0:
-        return None
-    return _square_root(operand(node, int(node.op == "divide")), inverse=False)
+    match None if value is None else value.producer:
+        case Node(op="rsqrt" | "sqrt" as op, operands=[x]) if inverse is (op == "rsqrt"):
+            return x
+        case Node(op="reciprocal", operands=[root]) if inverse:
+            return _square_root(root, inverse=False)
+        case Node(op="divide", operands=[one, root]) if inverse and scalar(one) == 1.0:
+            return _square_root(root, inverse=False)
+    return None
+
+
+def _centred(value: Value | None) -> tuple[Value, tuple[int, ...]] | None:
+    """(x, axes) of x - mean(x, axes)"""
+    difference = made_by(value, "subtract")
+    mean = None if difference is None else reduced(operand(difference, 1), "mean")
+    return mean if difference is not None and mean is not None and mean[0] is operand(difference) else None
 
 
 @rule("divide", "multiply")
@@ -79,29 +83,18 @@ def layer_norm(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     parts = divided_by_deviation(node)
     if parts is None:
         return None
-    centred, variance, epsilon = parts
-    difference = made_by(centred, "subtract")
-    mean = None if difference is None else reduced(difference.operands[1], "mean")
-    square = reduced(variance, "mean")
-    if difference is None or mean is None or square is None or mean[0] is not operand(difference):
+    difference, variance, epsilon = parts
+    centred, square = _centred(difference), reduced(variance, "mean")
+    if centred is None or square is None:
         return None
-    if mean[1] != square[1]:
+    x, axes = centred
+    if axes != square[1]:
         return Declined("mean and variance are over different axes")
-    if not is_trailing(mean[1], centred.rank):
+    if not is_trailing(axes, x.rank):
         return NOT_TRAILING
-    x = operand(difference)
-    if not _same_difference(squared(square[0]), difference):
+    if _centred(squared(square[0])) != centred:  # of that node, or of a second one that computes the same
         return Declined("the variance is not that of the difference")
-    return builder.call("nn.layer_norm", x, axis=-len(mean[1]), epsilon=epsilon)
-
-
-def _same_difference(value: Value | None, difference: Node) -> bool:
-    """Whether ``value`` is the result of ``difference``, or of a second node that computes the same."""
-    other = made_by(value, "subtract")
-    if other is None or operand(other) is not operand(difference):
-        return False
-    a, b = (reduced(n.operands[1], "mean") for n in (other, difference))
-    return a is not None and a == b
+    return builder.call("nn.layer_norm", x, axis=-len(axes), epsilon=epsilon)
 
 
 @rule("divide", "multiply")
@@ -125,31 +118,26 @@ def rms_norm(builder: RuleBuilder, node: Node) -> Value | Declined | None:
 @rule("multiply")
 def norm_with_scale(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """layer_norm(x) * gamma == layer_norm(x, gamma), and the same for rms_norm"""
-    for position in (0, 1):
-        norm = made_by(node.operands[position], "nn.layer_norm", "nn.rms_norm")
-        if norm is None or not has_only_data(norm):
-            continue
-        if norm.attributes.get("scale", True):
-            return _with_parameter(builder, node, norm, operand(norm), operand(node, 1 - position))
+    for normalised, gamma in pairs(node):
+        norm = made_by(normalised, "nn.layer_norm", "nn.rms_norm")
+        if norm is not None and has_only_data(norm) and norm.attributes.get("scale", True):
+            return _with_parameter(builder, node, norm, gamma)
     return None
 
 
 @rule("add")
 def norm_with_shift(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """layer_norm(x, gamma) + beta == layer_norm(x, gamma, beta)"""
-    for position in (0, 1):
-        norm = made_by(node.operands[position], "nn.layer_norm")
-        if norm is not None and norm.attributes["center"] and all(v is None for v in norm.operands[2:]):
-            gamma = norm.operands[1] if len(norm.operands) > 1 else None
-            return _with_parameter(builder, node, norm, operand(norm), gamma, operand(node, 1 - position))
+    for normalised, beta in pairs(node):
+        norm = LayerNorm.of(normalised.producer)
+        if norm is not None and norm.attrs.center and norm.beta is None:
+            return _with_parameter(builder, node, norm.node, norm.gamma, beta)
     return None
 
 
-def _with_parameter(
-    builder: RuleBuilder, node: Node, norm: Node, data: Value, *parameters: Value | None
-) -> Value | Declined | None:
+def _with_parameter(builder: RuleBuilder, node: Node, norm: Node, *parameters: Value | None) -> Value | Declined | None:
     """The normalisation with more parameters, where they fit its axes and do not enlarge the result."""
-    added = parameters[-1]
+    data, added = operand(norm), parameters[-1]
     if added is None or added is data:
         return None
     if node.result.type != norm.result.type:
@@ -165,17 +153,16 @@ def _with_parameter(
 @rule("divide")
 def softmax(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """exp(x - max(x)) / sum(exp(x - max(x))) == softmax(x)"""
-    total = reduced(node.operands[1], "sum")
-    power = made_by(node.operands[0], "exp")
-    difference = None if power is None else made_by(power.operands[0], "subtract")
-    if total is None or power is None or difference is None or total[0] is not power.result:
+    power, total = made_by(operand(node), "exp"), reduced(operand(node, 1), "sum")
+    difference = None if power is None else made_by(operand(power), "subtract")
+    if total is None or difference is None or total[0] is not operand(node):
         return None
     if len(total[1]) != 1:
         return Declined("the sum is over several axes")
-    largest = reduced(difference.operands[1], "max")
-    if largest is None or largest != (operand(difference), total[1]):
+    x, largest = operand(difference), reduced(operand(difference, 1), "max")
+    if largest != (x, total[1]):
         return Declined("what is subtracted is not the maximum over the axis of the sum")
-    return builder.call("nn.softmax", operand(difference), axis=total[1][0])
+    return builder.call("nn.softmax", x, axis=total[1][0])
 
 
 @rule("mean", "max")
@@ -187,7 +174,7 @@ def spatial_mean(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     if reduced_axes(node) != (2, 3):
         return Declined("not over height and width")
     pooled = builder.call("nn.global_avg_pool2d" if node.op == "mean" else "nn.global_max_pool2d", data)
-    return pooled if node.attributes["keepdims"] else builder.call("reshape", pooled, newshape=node.result.shape)
+    return reshaped(builder, pooled, node.result.shape)
 
 
 @rule("divide", "multiply")
@@ -224,16 +211,11 @@ def _is_tanh_argument(value: Value, x: Value) -> bool:
         gate = parts[1] if parts[0] is x else parts[0]
         return any(one == 1.0 and _is_power(square, x, 2) for square, one in with_scalar(gate, "add"))
     total = made_by(parts[0], "add") if len(parts) == 1 else None
-    if total is None:
-        return False
-    a, b = total.operands
-    return (a is x and _is_power(b, x, 3)) or (b is x and _is_power(a, x, 3))
+    return total is not None and any(a is x and _is_power(b, x, 3) for a, b in pairs(total))
 
 
-def _is_power(value: Value | None, x: Value, exponent: int) -> bool:
+def _is_power(value: Value, x: Value, exponent: int) -> bool:
     """value == 0.044715 * x ** exponent"""
-    if value is None:
-        return False
     number, parts = factors(value)
     if not is_close(number, 0.044715):
         return False
@@ -249,22 +231,18 @@ GATED = {"sigmoid": "nn.silu", "nn.hard_sigmoid": "nn.hardswish", "nn.softplus":
 def gated(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """x * sigmoid(x) == silu(x); x * hard_sigmoid(x) == hardswish(x); x * tanh(softplus(x)) == mish(x)"""
     declined = None
-    for position in (0, 1):
-        x, gate = operand(node, position), made_by(operand(node, 1 - position), "sigmoid", "nn.hard_sigmoid", "tanh")
-        inner = made_by(operand(gate), "nn.softplus") if gate is not None and gate.op == "tanh" else gate
-        if gate is None or inner is None:
+    for x, gate in pairs(node):
+        bent = made_by(gate, "tanh")
+        curve = made_by(gate, "sigmoid", "nn.hard_sigmoid") if bent is None else made_by(operand(bent), "nn.softplus")
+        if curve is None:
             continue
-        if operand(inner) is not x:
-            declined = Declined(f"{inner.op} is of another value")
-        elif inner.op == "nn.hard_sigmoid" and not _is_hardswish_gate(gate.attributes):
+        if operand(curve) is not x:
+            declined = Declined(f"{curve.op} is of another value")
+        elif curve.op == "nn.hard_sigmoid" and not (is_close(curve.attrs.alpha, 1 / 6) and is_close(curve.attrs.beta, 0.5)):
             declined = Declined("alpha and beta of nn.hard_sigmoid are not 1/6 and 1/2")
         else:
-            return builder.call(GATED[inner.op], x)
+            return builder.call(GATED[curve.op], x)
     return declined
-
-
-def _is_hardswish_gate(attributes: dict[str, Any]) -> bool:
-    return is_close(attributes["alpha"], 1 / 6) and is_close(attributes["beta"], 0.5)
 
 
 @rule("divide", "multiply")
@@ -272,28 +250,26 @@ def hardswish(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """x * clip(x + 3, 0, 6) / 6 == hardswish(x)"""
     number, parts = factors(node.result)
     for x, gate in (parts, parts[::-1]) if len(parts) == 2 else ():
-        clip = made_by(gate, "clip")
-        if clip is None or not has_only_data(clip):
+        clip = Clip.of(gate.producer)
+        if clip is None or not has_only_data(clip.node) or (clip.attrs.a_min, clip.attrs.a_max) != (0, 6):
             continue
-        if (clip.attributes["a_min"], clip.attributes["a_max"]) != (0, 6):
-            continue
-        if any(inner is x and three == 3.0 for inner, three in with_scalar(clip.operands[0], "add")):
+        if any(inner is x and three == 3.0 for inner, three in with_scalar(clip.data, "add")):
             is_sixth = is_close(number, 1 / 6)
             return builder.call("nn.hardswish", x) if is_sixth else Declined(f"the factor is {number:g}; expected 1/6")
     return None
 
 
-@rule("nn.matmul")
-def matmul_by_constant(builder: RuleBuilder, node: Node) -> Value | Declined | None:
+@rule(Matmul)
+def matmul_by_constant(builder: RuleBuilder, product: Matmul) -> Value | Declined | None:
     """matmul(x, w) == dense(x, transpose(w)) for a constant matrix w"""
-    a, b = operand(node), operand(node, 1)
-    attributes = node.attributes
+    b, attrs = product.b, product.attrs
     if b.constant is None or b.rank != 2 or not np.issubdtype(b.constant.dtype, np.number):
         return None
-    if attributes["transpose_a"]:
+    if attrs.transpose_a:
         return Declined("the first operand is transposed")
-    weight = b if attributes["transpose_b"] else builder.constant(b.constant.T, name=b.name)
-    return builder.call("nn.dense", a, weight, name=node.name, units=weight.shape[0], out_dtype=attributes["out_dtype"])
+    weight = b if attrs.transpose_b else builder.constant(b.constant.T, name=b.name)
+    name, units = product.node.name, weight.shape[0]
+    return builder.call("nn.dense", product.a, weight, name=name, units=units, out_dtype=attrs.out_dtype)
 
 
 RULES = (

@@ -11,6 +11,7 @@ from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.edits.rewrite import is_taken
 from forge.ir.nodes import Node, Value
+from forge.ir.op import Trait
 from forge.ops.elementwise.select import copied
 
 MAX_FACTORS = 8
@@ -43,27 +44,31 @@ def is_close(value: float | None, expected: float) -> bool:
     return value is not None and math.isclose(value, expected, rel_tol=1e-5, abs_tol=1e-12)
 
 
+def pairs(node: Node) -> Iterator[tuple[Value, Value]]:
+    """The two operands of ``node``, and the other way round where the operator commutes."""
+    a, b = operand(node), operand(node, 1)
+    yield a, b
+    if node.op_def.traits & Trait.COMMUTATIVE:
+        yield b, a
+
+
 def with_scalar(value: Value | None, op: str) -> Iterator[tuple[Value, float]]:
     """(x, c) for a value that is ``x op c`` with a number c (``c op x`` as well, where the operator commutes)."""
     node = made_by(value, op)
-    if node is None:
-        return
-    orders = ((0, 1), (1, 0)) if op in ("add", "multiply") else ((0, 1),)
-    for x, c in orders:
-        number = scalar(node.operands[c])
+    for x, c in () if node is None else pairs(node):
+        number = scalar(c)
         if number is not None:
-            yield operand(node, x), number
+            yield x, number
 
 
 def factors(value: Value) -> tuple[float, list[Value]]:
     """``value`` as a number times other values, looking through products and quotients by numbers."""
     number, found = 1.0, [value]
     for _ in range(MAX_FACTORS):
-        index = next((i for i, v in enumerate(found) if _is_product(v)), None)
-        if index is None:
+        index, node = next(((i, p) for i, v in enumerate(found) if (p := _product(v)) is not None), (0, None))
+        if node is None:
             break
-        node = found.pop(index).producer
-        assert node is not None
+        found.pop(index)
         if node.op == "divide":
             number /= scalar(operand(node, 1)) or 1.0
             found.insert(index, operand(node, 0))
@@ -77,9 +82,9 @@ def factors(value: Value) -> tuple[float, list[Value]]:
     return number, found
 
 
-def _is_product(value: Value) -> bool:
-    node = made_by(value, "multiply", "divide")
-    return node is not None and (node.op == "multiply" or scalar(operand(node, 1)) not in (None, 0.0))
+def _product(value: Value) -> Node | None:
+    """The product, or quotient by a number, that ``value`` is."""
+    return made_by(value, "multiply") or next((value.producer for _, c in with_scalar(value, "divide") if c), None)
 
 
 def squared(value: Value | None) -> Value | None:

@@ -16,6 +16,7 @@ from forge.errors import OptionError
 from forge.ir.edits.rewrite import before, replace
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.types import TensorType
+from forge.ops.shape.pad import Pad
 from forge.passes import partition
 from forge.passes.matching import has_only_data, operand
 
@@ -49,12 +50,11 @@ def run(
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise OptionError(f"partition_for_tensorrt: {name}: got {flag!r}; expected True or False")
-    rewrites = [(remove_stacks, "stack", _without_stack), (simplify_batch_matmul, "nn.batch_matmul", _as_dense),
-                (simplify_batch_matmul, "nn.matmul", _as_dense)]
-    for wanted, op, rewrite in rewrites:
-        for node in module.main.nodes if wanted else ():
-            if node.op == op:
-                rewrite(module.main, node)
+    for node in module.main.nodes:
+        if remove_stacks and node.op == "stack":
+            _without_stack(module.main, node)
+        elif simplify_batch_matmul and node.op in ("nn.batch_matmul", "nn.matmul"):
+            _as_dense(module.main, node)
 
     def keep(nodes: Sequence[Node], inputs: Sequence[Value]) -> bool:
         worth = not remove_no_mac_subgraphs or any(n.op in MULTIPLY_ACCUMULATE for n in nodes)
@@ -76,26 +76,20 @@ def is_supported(node: Node) -> bool:
     return _CHECKS[node.op](node)
 
 
-def _anything(node: Node) -> bool:
-    return True
-
-
 def _constant(node: Node, position: int) -> bool:
     value = node.operands[position] if position < len(node.operands) else None
     return value is None or value.constant is not None
 
 
-def _axes(node: Node, name: str = "axis") -> list[int]:
-    axis = node.attributes[name]
-    rank = operand(node).rank
+def _axes(node: Node) -> list[int]:
+    axis, rank = node.attrs.axis, operand(node).rank
     return [a % rank for a in ((axis,) if isinstance(axis, int) else axis or ())] if rank else []
 
 
 def _elementwise(node: Node) -> bool:
     """Operands of equal rank with one batch size; constants may have a batch of one, or lack leading dimensions as biases do."""
-    ranks = {v.rank for v in node.operands if v is not None and v.constant is None}
-    batches = {v.shape[0] for v in node.operands if v is not None and v.rank and v.constant is None}
-    return ranks == {node.result.rank} and 0 not in ranks and len(batches) == 1
+    shapes = [v.shape for v in node.operands if v is not None and v.constant is None]
+    return {len(s) for s in shapes} == {node.result.rank} != {0} and len({s[0] for s in shapes}) == 1
 
 
 def _adds_scalar(node: Node) -> bool:
@@ -103,23 +97,23 @@ def _adds_scalar(node: Node) -> bool:
         v is not None and v.constant is not None and v.constant.size == 1 and v.rank < node.result.rank for v in node.operands)
 
 
+def _is_planar(node: Node, layout: str) -> bool:
+    """Whether channels come before the spatial dimensions of images and volumes."""
+    return layout == _PLANAR.get(operand(node).rank - 2)
+
+
 def _convolution(node: Node) -> bool:
-    attributes, spatial = node.attributes, operand(node).rank - 2
-    weights = {"nn.conv1d": "OIW", "nn.conv2d": "OIHW", "nn.conv3d": "OIDHW"}
-    return (_constant(node, 1) and attributes["data_layout"] == _PLANAR.get(spatial) and attributes["out_layout"] in (
-        "", attributes["data_layout"]) and attributes["kernel_layout"] == weights[node.op])
+    attrs = node.attrs
+    kernel = {"nn.conv1d": "OIW", "nn.conv2d": "OIHW", "nn.conv3d": "OIDHW"}[node.op]
+    is_plain = attrs.out_layout in ("", attrs.data_layout) and attrs.kernel_layout == kernel
+    return is_plain and _is_planar(node, attrs.data_layout) and _constant(node, 1)
 
 
 def _transposed(node: Node) -> bool:
-    attributes, spatial = node.attributes, operand(node).rank - 2
-    plain = all(d == 1 for d in attributes["dilation"]) and (spatial == 2 or not any(attributes["output_padding"]))
-    layouts = {"nn.conv2d_transpose": "IOHW", "nn.conv3d_transpose": "IODHW"}
-    return (plain and _constant(node, 1) and attributes["data_layout"] == _PLANAR.get(spatial)
-            and attributes["kernel_layout"] == layouts[node.op])
-
-
-def _dense(node: Node) -> bool:
-    return _constant(node, 1) and 2 <= operand(node).rank <= 4
+    attrs = node.attrs
+    is_plain = all(d == 1 for d in attrs.dilation) and (node.op == "nn.conv2d_transpose" or not any(attrs.output_padding))
+    kernel = {"nn.conv2d_transpose": "IOHW", "nn.conv3d_transpose": "IODHW"}[node.op]
+    return is_plain and _is_planar(node, attrs.data_layout) and attrs.kernel_layout == kernel and _constant(node, 1)
 
 
 def _product(node: Node) -> bool:
@@ -127,7 +121,7 @@ def _product(node: Node) -> bool:
     return all(v is not None and v.rank >= 3 for v in node.operands[:2]) and _elementwise(node)
 
 
-def _bias(node: Node) -> bool:
+def _rows(node: Node) -> bool:
     return _constant(node, 1) and 2 <= operand(node).rank <= 4
 
 
@@ -135,17 +129,9 @@ def _normalised(node: Node) -> bool:
     return all(_constant(node, k) for k in range(1, len(node.operands))) and operand(node).rank <= 5
 
 
-def _batch_norm(node: Node) -> bool:
-    return _normalised(node) and node.attributes["axis"] in (1, 3)
-
-
 def _not_batch(node: Node) -> bool:
     axes = _axes(node)
     return has_only_data(node) and bool(axes) and 0 not in axes
-
-
-def _reduction(node: Node) -> bool:
-    return _not_batch(node) and not node.attributes["exclude"]
 
 
 def _concatenation(node: Node) -> bool:
@@ -153,62 +139,29 @@ def _concatenation(node: Node) -> bool:
 
 
 def _pool(node: Node) -> bool:
-    attributes, spatial = node.attributes, operand(node).rank - 2
-    padding = attributes["padding"]
-    uneven = len(padding) == 2 * spatial and padding[:spatial] != padding[spatial:]
-    average = node.op.startswith("nn.avg") and attributes["count_include_pad"] and uneven
-    return attributes["layout"] == _PLANAR.get(spatial) and not average and all(d == 1 for d in attributes["dilation"])
-
-
-def _global_pool(node: Node) -> bool:
-    return bool(node.attributes["layout"] == "NCHW")
-
-
-def _adaptive_pool(node: Node) -> bool:
-    size = node.attributes["output_size"]
-    return _global_pool(node) and (size == 1 or tuple(size) in ((1, 1), (1,)))
+    attrs, spatial = node.attrs, operand(node).rank - 2
+    uneven = len(attrs.padding) == 2 * spatial and attrs.padding[:spatial] != attrs.padding[spatial:]
+    average = node.op.startswith("nn.avg") and attrs.count_include_pad and uneven
+    return _is_planar(node, attrs.layout) and not average and all(d == 1 for d in attrs.dilation)
 
 
 def _pad(node: Node) -> bool:
     """Zeros, beside spatial dimensions of images and volumes."""
-    attributes = node.attributes
-    value = node.operands[1] if len(node.operands) > 1 else None
-    zero = value is None or value.constant is not None and not np.any(value.constant)
-    width = attributes["pad_width"]
-    still = width is not None and all(w == 0 for pair in width[:2] for w in (pair if isinstance(pair, tuple) else (pair,)))
-    return attributes["pad_mode"] == "constant" and zero and still and operand(node).rank in (4, 5) and (
-        len(node.operands) < 3 or node.operands[2] is None)
+    pad = Pad.of(node)
+    if pad is None or pad.attrs.pad_width is None or pad.pad_width is not None or pad.attrs.pad_mode != "constant":
+        return False
+    value = None if pad.pad_value is None else pad.pad_value.constant
+    zero = pad.pad_value is None or value is not None and not np.any(value)
+    return zero and pad.data.rank in (4, 5) and not any(w != 0 for pair in pad.attrs.pad_width[:2] for w in pair)
 
 
-def _shape_kept(node: Node) -> bool:
-    """A reshape that leaves the batch alone."""
-    return has_only_data(node) and operand(node).rank > 0 and operand(node).shape[0] == node.result.shape[0]
-
-
-def _squeeze(node: Node) -> bool:
-    return has_only_data(node) and node.attributes["axis"] is not None and 0 not in _axes(node)
+def _keeps_batch(node: Node) -> bool:
+    return has_only_data(node) and node.result.shape[:1] == operand(node).shape[:1] != ()
 
 
 def _expand(node: Node) -> bool:
-    axis, rank = node.attributes["axis"], node.result.rank
-    axes = (axis,) if isinstance(axis, int) else axis or (0,)
-    return has_only_data(node) and all(a % rank != 0 for a in axes)
-
-
-def _transpose(node: Node) -> bool:
-    axes = node.attributes["axes"]
-    return axes is not None and axes[0] % operand(node).rank == 0
-
-
-def _layout(node: Node) -> bool:
-    pair = (node.attributes["src_layout"], node.attributes["dst_layout"])
-    return set(pair) in ({"NHWC", "NCHW"}, {"NDHWC", "NCDHW"})
-
-
-def _slice(node: Node) -> bool:
-    """Forward, and nothing of the batch."""
-    strides = node.attributes["strides"] or (1,)
-    return has_only_data(node) and all(s > 0 for s in strides) and operand(node).shape[0] == node.result.shape[0]
+    axis, rank = node.attrs.axis, node.result.rank
+    return has_only_data(node) and all(a % rank != 0 for a in ((axis,) if isinstance(axis, int) else axis or (0,)))
 
 
 _CHECKS: Mapping[str, Callable[[Node], bool]] = MappingProxyType({
@@ -216,40 +169,43 @@ _CHECKS: Mapping[str, Callable[[Node], bool]] = MappingProxyType({
     **dict.fromkeys(("nn.conv2d_transpose", "nn.conv3d_transpose"), _transposed),
     **dict.fromkeys(("add", "subtract", "multiply", "divide", "power", "maximum", "minimum"), _elementwise),
     **dict.fromkeys(("nn.relu", "nn.leaky_relu", "sigmoid", "tanh", "exp", "log", "sqrt", "abs", "negative", "sin", "cos", "atan",
-                     "ceil", "floor", "erf", "nn.gelu", "nn.silu", "nn.batch_flatten"), _anything),
-    **dict.fromkeys(("sum", "prod", "max", "min", "mean"), _reduction),
+                     "ceil", "floor", "erf", "nn.gelu", "nn.silu", "nn.batch_flatten"), lambda node: True),
+    **dict.fromkeys(("sum", "prod", "max", "min", "mean"), lambda node: _not_batch(node) and not node.attrs.exclude),
     **dict.fromkeys(("nn.max_pool2d", "nn.avg_pool2d", "nn.max_pool3d", "nn.avg_pool3d"), _pool),
-    **dict.fromkeys(("nn.global_max_pool2d", "nn.global_avg_pool2d"), _global_pool),
-    **dict.fromkeys(("nn.adaptive_avg_pool2d", "nn.adaptive_max_pool2d"), _adaptive_pool),
-    **dict.fromkeys(("nn.batch_matmul", "nn.matmul"), _product),
-    "nn.dense": _dense, "nn.bias_add": _bias, "nn.layer_norm": _normalised, "nn.batch_norm": _batch_norm,
-    "nn.softmax": _not_batch, "split": _not_batch, "concatenate": _concatenation, "nn.pad": _pad, "reshape": _shape_kept,
-    "squeeze": _squeeze, "expand_dims": _expand, "transpose": _transpose, "layout_transform": _layout, "strided_slice": _slice,
-    "clip": has_only_data,
+    **dict.fromkeys(("nn.global_max_pool2d", "nn.global_avg_pool2d"), lambda node: node.attrs.layout == "NCHW"),
+    **dict.fromkeys(("nn.adaptive_avg_pool2d", "nn.adaptive_max_pool2d"), lambda node: (
+        node.attrs.layout == "NCHW" and node.attrs.output_size in ((1,), (1, 1)))),
+    **dict.fromkeys(("nn.batch_matmul", "nn.matmul"), _product), **dict.fromkeys(("nn.dense", "nn.bias_add"), _rows),
+    "nn.layer_norm": _normalised, "nn.batch_norm": lambda node: _normalised(node) and node.attrs.axis in (1, 3),
+    "nn.softmax": _not_batch, "split": _not_batch, "concatenate": _concatenation, "nn.pad": _pad, "reshape": _keeps_batch,
+    "squeeze": lambda node: has_only_data(node) and node.attrs.axis is not None and 0 not in _axes(node), "expand_dims": _expand,
+    "transpose": lambda node: node.attrs.axes is not None and node.attrs.axes[0] % operand(node).rank == 0,
+    "layout_transform": lambda node: {node.attrs.src_layout, node.attrs.dst_layout} in ({"NHWC", "NCHW"}, {"NDHWC", "NCDHW"}),
+    "strided_slice": lambda node: _keeps_batch(node) and all(s > 0 for s in node.attrs.strides or (1,)), "clip": has_only_data,
 })
 """By operator, what is asked of its options besides types and shapes."""
 
 
 def _without_stack(graph: Graph, node: Node) -> None:
     """``stack(%a, %b, axis=k)`` --> ``concatenate(expand_dims(%a, axis=k), expand_dims(%b, axis=k), axis=k)``."""
-    builder, axis = before(graph, node), node.attributes["axis"] % node.result.rank
+    builder, axis = before(graph, node), node.attrs.axis % node.result.rank
     parts = [builder.call("expand_dims", v, axis=axis) for v in node.operands]
     replace(graph, node, builder.call("concatenate", *parts, axis=axis, name=node.name))
 
 
 def _as_dense(graph: Graph, node: Node) -> None:
     """``nn.batch_matmul(%x, w)`` --> ``nn.dense(%x, w')`` where w is one matrix for all of the batch."""
-    data, weight = node.operands[:2]
-    array = None if weight is None else weight.constant
-    if data is None or array is None or node.attributes["transpose_a"] or array.ndim < 2 or data.rank < 2:
+    data, weight, attrs = operand(node), operand(node, 1), node.attrs
+    array = weight.constant
+    if array is None or attrs.transpose_a:
         return
     matrices = array.reshape(-1, *array.shape[-2:])
     if len(matrices) == 0 or not (matrices == matrices[:1]).all() or node.result.rank != data.rank:
         return
     if array.ndim > 2 and node.result.shape[:-2] != data.shape[:-2]:
         return
-    matrix = matrices[0] if node.attributes["transpose_b"] else matrices[0].T
+    matrix = matrices[0] if attrs.transpose_b else matrices[0].T
     builder = before(graph, node)
-    constant = builder.constant(np.ascontiguousarray(matrix), name=weight.name if weight is not None else "")
-    made = builder.call("nn.dense", data, constant, units=matrix.shape[0], out_dtype=node.attributes["out_dtype"], name=node.name)
+    constant = builder.constant(np.ascontiguousarray(matrix), name=weight.name)
+    made = builder.call("nn.dense", data, constant, units=matrix.shape[0], out_dtype=attrs.out_dtype, name=node.name)
     replace(graph, node, made)

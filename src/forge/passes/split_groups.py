@@ -14,8 +14,9 @@ import numpy as np
 
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
+from forge.ops.nn.convolution import Conv2D
 from forge.options import CompileOptions
-from forge.passes.choose_layouts import is_plain_convolution
+from forge.passes.choose_layouts import plain_weight
 from forge.passes.matching import operand
 from forge.target.blocking import channel_block
 
@@ -30,13 +31,12 @@ def run(graph: Graph, options: CompileOptions) -> int:
 
 
 def _split(lanes: int, builder: RuleBuilder, node: Node) -> Value | Declined | None:
-    groups = node.attributes["groups"]
+    groups = node.attrs.groups
     if groups == 1:
         return None
-    if not is_plain_convolution(node):
+    data, weight = operand(node), plain_weight(Conv2D.of(node))
+    if weight is None:
         return Declined("the kernels of blocked layouts do not take it")
-    data, weight = operand(node), operand(node, 1)
-    assert weight.constant is not None
     inner, outer = data.shape[1] // groups, weight.shape[0] // groups
     together = groups_together(groups, inner, outer, lanes)
     if not together:
@@ -46,7 +46,7 @@ def _split(lanes: int, builder: RuleBuilder, node: Node) -> Value | Declined | N
     for g in range(0, groups, together):
         own = data if together == groups else builder.call(
             "strided_slice", data, begin=(g * inner,), end=((g + together) * inner,), strides=(1,), axes=(1,))
-        kernel = builder.constant(_diagonal(weight.constant[g * outer : (g + together) * outer], together))
+        kernel = builder.constant(_diagonal(weight[g * outer : (g + together) * outer], together))
         parts.append(builder.call("nn.conv2d", own, kernel, name=node.name if together == groups else "", **attributes))
     return parts[0] if together == groups else builder.call("concatenate", *parts, axis=1, name=node.name)
 

@@ -5,16 +5,44 @@ Reshapes go up through slices and down through arithmetic, so that they meet and
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from typing import Any
 
 from forge import dims
 from forge.dims import Dim
 from forge.ir.builder import Builder
-from forge.ir.edits.rewrite import RuleBuilder, new_symbols, rule
+from forge.ir.edits.rewrite import RuleBuilder, new_symbols, only_use, rule
 from forge.ir.nodes import Node, Value
 from forge.ir.op import OpDef
-from forge.passes.matching import has_only_data, made_by, operand
+from forge.ops.index.gather import Take
+from forge.ops.nn.matmul import Dense, Matmul
+from forge.ops.shape.concatenate import Split
+from forge.ops.shape.reshape import Reshape
+from forge.ops.shape.slice import StridedSlice, StridedSliceAttrs
+from forge.ops.shape.transpose import Transpose
+from forge.passes.matching import has_only_data, operand
+
+
+def is_plain_view(node: Node) -> bool:
+    """Whether the result's shape follows from the operand's type and the attributes alone."""
+    return has_only_data(node) and not new_symbols(node)
+
+
+def viewed(value: Value | None) -> Value | None:
+    """x of reshape(x), where attributes alone give the shape."""
+    view = None if value is None else Reshape.of(value.producer)
+    return view.data if view is not None and is_plain_view(view.node) else None
+
+
+def transposed(value: Value) -> tuple[Value, tuple[int, ...]] | None:
+    """(x, axes counted from the front) of transpose(x, axes)."""
+    found = Transpose.of(value.producer)
+    return None if found is None else (found.data, found.permutation(found.attrs, value.rank))
+
+
+def reshaped(builder: Builder, data: Value, shape: Sequence[Dim]) -> Value:
+    """``data`` in ``shape``."""
+    return data if data.shape == shape else builder.call("reshape", data, newshape=shape, allowzero=0 in shape)
 
 
 @rule("reshape")
@@ -23,83 +51,53 @@ def view_of_view(builder: RuleBuilder, node: Node) -> Value | None:
     inner = operand(node).producer
     if inner is None or not inner.op_def.is_view or not is_plain_view(node) or not is_plain_view(inner):
         return None
-    return reshaped(builder, node, operand(inner))
+    return reshaped(builder, operand(inner), node.result.shape)
 
 
 @rule("squeeze", "expand_dims", "nn.batch_flatten")
 def view_as_reshape(builder: RuleBuilder, node: Node) -> Value | None:
     """squeeze(x) == expand_dims(x) == nn.batch_flatten(x) == reshape(x, their shape)"""
-    return reshaped(builder, node, operand(node)) if is_plain_view(node) else None
+    return reshaped(builder, operand(node), node.result.shape) if is_plain_view(node) else None
 
 
-def is_plain_view(node: Node) -> bool:
-    """Whether the result's shape follows from the operand's type and the attributes alone."""
-    return has_only_data(node) and not new_symbols(node)
-
-
-def reshaped(builder: Builder, node: Node, data: Value, shape: Sequence[Dim] | None = None) -> Value:
-    """``data`` in ``shape``, which is that of the node's result by default."""
-    shape = node.result.shape if shape is None else tuple(shape)
-    if data.shape == shape:
-        return data
-    keeps_zero = any(isinstance(d, int) and d == 0 for d in shape)
-    attributes: dict[str, Any] = {"allowzero": True} if keeps_zero else {}
-    return builder.call("reshape", data, newshape=shape, **attributes)
-
-
-@rule("reshape")
-def explicit_newshape(builder: RuleBuilder, node: Node) -> Value | None:
+@rule(Reshape)
+def explicit_newshape(builder: RuleBuilder, view: Reshape) -> Value | None:
     """reshape(x, (0, -1)) == reshape(x, the shape that results)"""
-    attributes = node.attributes
-    if attributes["newshape"] in (None, node.result.shape) or not is_plain_view(node):
+    if view.attrs.newshape in (None, view.result.shape) or not is_plain_view(view.node):
         return None
-    return reshaped(builder, node, operand(node))
+    return reshaped(builder, view.data, view.result.shape)
 
 
-def permutation(node: Node) -> tuple[int, ...]:
-    """Axes of a transpose, counted from the front."""
-    axes, rank = node.attributes["axes"], node.result.rank
-    return tuple(reversed(range(rank))) if axes is None else tuple(a % rank for a in axes)
-
-
-@rule("transpose")
-def transpose_of_transpose(builder: RuleBuilder, node: Node) -> Value | None:
+@rule(Transpose)
+def transpose_of_transpose(builder: RuleBuilder, outer: Transpose) -> Value | None:
     """transpose(transpose(x, p), q) == transpose(x, p[q]), and transpose(x, identity) == x"""
-    axes = permutation(node)
-    source = operand(node)
-    inner = source.producer
-    if inner is not None and inner.op == "transpose":
-        outer, axes, source = axes, permutation(inner), operand(inner)
-        axes = tuple(axes[k] for k in outer)
-    elif axes != tuple(range(len(axes))):
+    axes, source = outer.permutation(outer.attrs, outer.result.rank), outer.data
+    inner, identity = transposed(source), tuple(range(len(axes)))
+    if inner is not None:
+        source, axes = inner[0], tuple(inner[1][k] for k in axes)
+    elif axes != identity:
         return None
-    if axes == tuple(range(len(axes))):
-        return source
-    return builder.call("transpose", source, axes=axes)
+    return source if axes == identity else builder.call("transpose", source, axes=axes)
 
 
-@rule("transpose")
-def transpose_as_reshape(builder: RuleBuilder, node: Node) -> Value | None:
+@rule(Transpose)
+def transpose_as_reshape(builder: RuleBuilder, node: Transpose) -> Value | None:
     """A transpose that moves axes of extent 1 only == reshape"""
-    data = operand(node)
-    moved = [k for k in permutation(node) if data.shape[k] != 1]
-    return reshaped(builder, node, data) if moved == sorted(moved) else None
+    moved = [k for k in node.permutation(node.attrs, node.data.rank) if node.data.shape[k] != 1]
+    return reshaped(builder, node.data, node.result.shape) if moved == sorted(moved) else None
 
 
-@rule("nn.dense")
-def dense_of_view(builder: RuleBuilder, node: Node) -> Value | None:
+@rule(Dense)
+def dense_of_view(builder: RuleBuilder, dense: Dense) -> Value | None:
     """dense(reshape(x), w) == reshape(dense(x, w)), where the reshape keeps the last axis"""
-    inner = made_by(operand(node), "reshape")
-    if inner is None or not is_plain_view(inner) or operand(inner).rank < 2:
+    data, node = viewed(dense.data), dense.node
+    if data is None or data.rank < 2 or data.shape[-1] != dense.data.shape[-1]:
         return None
-    data = operand(inner)
-    if data.shape[-1] != inner.result.shape[-1]:
-        return None
-    product = builder.call(node.op, data, node.operands[1], name=node.name, **node.attributes)
-    return reshaped(builder, node, product)
+    product = builder.call(node.op, data, dense.weight, name=node.name, **node.attributes)
+    return reshaped(builder, product, dense.result.shape)
 
 
-def _is_map(op: OpDef[Any]) -> bool:
+def _is_map(op: OpDef[object]) -> bool:
     """Whether the operands of ``op`` broadcast."""
     return op.is_map
 
@@ -110,17 +108,15 @@ def elementwise_of_view(builder: RuleBuilder, node: Node) -> Value | None:
 
     x is computed: f may join the kernel that does. A view of an input stays, as f may join its readers.
     """
-    inner = made_by(operand(node), "reshape")
-    if inner is None or not is_plain_view(inner) or node.result.shape != inner.result.shape:
+    view, others = operand(node), node.operands[1:]
+    data = viewed(view)
+    if data is None or node.result.shape != view.shape or data.producer is None or data.producer.op_def.is_view:
         return None
-    data, others = operand(inner), node.operands[1:]
-    if data.producer is None or data.producer.op_def.is_view:
-        return None
-    keeps_last = data.rank > 0 and inner.result.rank > 0 and data.shape[-1] == inner.result.shape[-1]
+    keeps_last = data.shape[-1:] == view.shape[-1:] != ()
     if not all(v is None or _goes_along_last(v, keeps_last) for v in others):
         return None
     value = builder.call(node.op, data, *others, name=node.name, **node.attributes)
-    return reshaped(builder, node, value)
+    return reshaped(builder, value, node.result.shape)
 
 
 def _goes_along_last(value: Value | None, allowed: bool) -> bool:
@@ -132,68 +128,56 @@ def _goes_along_last(value: Value | None, allowed: bool) -> bool:
 @rule(_is_map)
 def sum_of_views(builder: RuleBuilder, node: Node) -> Value | None:
     """reshape(x) + reshape(y) == reshape(x + y) for x and y of one shape"""
-    if len(node.operands) != 2:
+    if len(node.operands) != 2 or any(v is None or v.shape != node.result.shape for v in node.operands):
         return None
-    inner = [v.producer for v in node.operands if v is not None and v.producer is not None and v.producer.op == "reshape"]
-    if len(inner) != 2 or any(n.result.shape != node.result.shape or not is_plain_view(n) for n in inner):
+    x, y = map(viewed, node.operands)
+    if x is None or y is None or x.type != y.type:
         return None
-    sources = [operand(n) for n in inner]
-    if sources[0].type != sources[1].type:
-        return None
-    return reshaped(builder, node, builder.call(node.op, *sources, name=node.name, **node.attributes))
+    return reshaped(builder, builder.call(node.op, x, y, name=node.name, **node.attributes), node.result.shape)
 
 
-@rule("split")
-def split_as_slices(builder: RuleBuilder, node: Node) -> Sequence[Value] | None:
+@rule(Split)
+def split_as_slices(builder: RuleBuilder, split: Split) -> Sequence[Value] | None:
     """split(x) == its slices"""
-    axis = node.attributes["axis"] % operand(node).rank
-    extents = [v.shape[axis] for v in node.results]
-    if not has_only_data(node) or not dims.is_static(*extents):
+    axis = split.attrs.axis % split.data.rank
+    extents = [v.shape[axis] for v in split.results]
+    if split.sizes is not None or not dims.is_static(*extents):
         return None
-    parts: list[Value] = []
-    first = 0
-    for extent in extents:
-        parts.append(builder.call("strided_slice", operand(node), begin=(first,), end=(first + extent,), axes=(axis,)))
-        first += extent
-    return parts
+    ends = itertools.accumulate(extents)
+    return [builder.call("strided_slice", split.data, begin=(end - extent,), end=(end,), axes=(axis,))
+            for extent, end in zip(extents, ends)]
 
 
-@rule("take")
-def take_of_transpose(builder: RuleBuilder, node: Node) -> Value | None:
+@rule(Take)
+def take_of_transpose(builder: RuleBuilder, take: Take) -> Value | None:
     """take(transpose(x, p), k, axis=a) == transpose(take(x, k, axis=p[a]), the rest of p), for a number k"""
-    found = _number_taken(node)
-    inner = operand(node).producer
-    if found is None or inner is None or inner.op != "transpose":
+    axis, inner = _number_taken(take), transposed(take.data)
+    if axis is None or inner is None:
         return None
-    axes = permutation(inner)
-    source = axes[found]
-    part = builder.call("take", operand(inner), node.operands[1], **{**node.attributes, "axis": source})
-    rest = tuple(a - (a > source) for a in axes if a != source)
-    return builder.call("transpose", part, axes=rest)
+    source, axes = inner
+    rest = tuple(a - (a > axes[axis]) for a in axes if a != axes[axis])
+    return builder.call("transpose", _taken(builder, take, source, axes[axis]), axes=rest)
 
 
-@rule("take")
-def take_of_view(builder: RuleBuilder, node: Node) -> Value | None:
+@rule(Take)
+def take_of_view(builder: RuleBuilder, take: Take) -> Value | None:
     """take(reshape(transpose(x)), k) == reshape(take(transpose(x), k)), where the reshape adds or drops axes of extent 1 only"""
-    found = _number_taken(node)
-    inner = operand(node).producer
-    if found is None or inner is None or inner.op != "reshape" or not is_plain_view(inner):
+    axis, source = _number_taken(take), viewed(take.data)
+    if axis is None or source is None or transposed(source) is None:
         return None
-    source = operand(inner)
-    axis = _same_axis(inner.result.shape, source.shape, found)
-    if axis is None or source.producer is None or source.producer.op != "transpose":
-        return None
-    part = builder.call("take", source, node.operands[1], **{**node.attributes, "axis": axis})
-    return reshaped(builder, node, part)
+    place = _same_axis(take.data.shape, source.shape, axis)
+    return None if place is None else reshaped(builder, _taken(builder, take, source, place), take.result.shape)
 
 
-def _number_taken(node: Node) -> int | None:
+def _number_taken(take: Take) -> int | None:
     """The axis of a take with one constant index, which drops it."""
-    index = node.operands[1]
-    attributes = node.attributes
-    if index is None or index.constant is None or index.rank != 0 or attributes["axis"] is None or attributes["batch_dims"]:
-        return None
-    return int(attributes["axis"] % operand(node).rank)
+    index, attrs = take.indices, take.attrs
+    return None if index.constant is None or index.rank or attrs.axis is None or attrs.batch_dims else attrs.axis % take.data.rank
+
+
+def _taken(builder: Builder, take: Take, data: Value, axis: int) -> Value:
+    """As ``take`` does, along an axis of ``data``."""
+    return builder.call("take", data, take.indices, **{**take.node.attributes, "axis": axis})
 
 
 def _same_axis(shape: Sequence[Dim], source: Sequence[Dim], axis: int) -> int | None:
@@ -204,110 +188,95 @@ def _same_axis(shape: Sequence[Dim], source: Sequence[Dim], axis: int) -> int | 
     return theirs[ours.index(axis)]
 
 
-def _is_empty(value: Value) -> bool:
-    """Whether an extent is 0: the number of elements then says nothing of the other extents."""
-    return any(d == 0 for d in value.shape)
-
-
-@rule("reshape")
-def view_of_take(builder: RuleBuilder, node: Node) -> Value | None:
+@rule(Reshape)
+def view_of_take(builder: RuleBuilder, view: Reshape) -> Value | None:
     """reshape(take(x, k, axis=a), s) == take(reshape(x, s with the axis of x), k, axis), for a number k"""
-    inner = operand(node).producer
-    axis = _number_taken(inner) if inner is not None and inner.op == "take" else None
-    if inner is None or axis is None or not is_plain_view(node) or _is_empty(operand(inner)):
+    take = Take.of(view.data.producer)
+    axis = None if take is None else _number_taken(take)
+    if take is None or axis is None or not _counts(view, take.data):
         return None
-    source, shape = operand(inner), node.result.shape
+    source, shape = take.data, view.result.shape
     place = _boundary(shape, dims.product(source.shape[:axis]))
     if place is None:
         return None
-    view = builder.call("reshape", source, newshape=(*shape[:place], source.shape[axis], *shape[place:]))
-    return builder.call("take", view, inner.operands[1], **{**inner.attributes, "axis": place})
+    whole = builder.call("reshape", source, newshape=(*shape[:place], source.shape[axis], *shape[place:]))
+    return _taken(builder, take, whole, place)
 
 
-@rule("reshape")
-def view_of_slice(builder: RuleBuilder, node: Node) -> Value | None:
+@rule(Reshape)
+def view_of_slice(builder: RuleBuilder, view: Reshape) -> Value | None:
     """reshape(x[.., b : e, ..], s) == reshape(x, t)[.., b / q : e / q, ..], where s cuts the axis into pieces of q elements"""
-    inner = made_by(operand(node), "strided_slice")
-    if inner is None or not is_plain_view(node) or _is_empty(operand(inner)):
+    part = StridedSlice.of(view.data.producer)
+    found = None if part is None else _single_slice(part)
+    if part is None or found is None or not _counts(view, part.data):
         return None
-    found = _single_slice(inner)
-    source, shape = operand(inner), node.result.shape
-    place = None if found is None else _boundary(shape, dims.product(source.shape[: found[0]]))
-    if found is None or place is None or place == len(shape) or not isinstance(shape[place], int) or shape[place] == 0:
+    (axis, begin, end), source, shape = found, part.data, view.result.shape
+    place = _boundary(shape, dims.product(source.shape[:axis]))
+    if place is None or place == len(shape) or not isinstance(shape[place], int) or shape[place] == 0:
         return None
-    axis, begin, end = found
     piece, rest = divmod(end - begin, shape[place])
     whole = source.shape[axis]
     if rest or piece == 0 or begin % piece or whole % piece:
         return None
-    view = builder.call("reshape", source, newshape=(*shape[:place], whole // piece, *shape[place + 1 :]))
-    return builder.call("strided_slice", view, begin=(begin // piece,), end=(end // piece,), axes=(place,))
+    apart = builder.call("reshape", source, newshape=(*shape[:place], whole // piece, *shape[place + 1 :]))
+    return builder.call("strided_slice", apart, begin=(begin // piece,), end=(end // piece,), axes=(place,))
 
 
-def _single_slice(node: Node) -> tuple[int, int, int] | None:
+def _counts(view: Reshape, source: Value) -> bool:
+    """Whether numbers of elements say what ``view`` does: not where there are none, whatever the other extents are."""
+    return is_plain_view(view.node) and 0 not in source.shape
+
+
+def _single_slice(part: StridedSlice) -> tuple[int, int, int] | None:
     """(axis, begin, end) of a slice with steps of 1 along one axis of a known extent; the bounds lie in it."""
-    attributes, data = node.attributes, operand(node)
-    if not has_only_data(node) or attributes["slice_mode"] != "end" or len(attributes["begin"] or ()) != 1:
-        return None
-    axis = (attributes["axes"] or (0,))[0] % data.rank
-    begin, end = attributes["begin"][0], attributes["end"][0]
-    if (attributes["strides"] or (1,))[0] != 1 or not dims.is_static(begin, end, data.shape[axis]):
-        return None
-    return (axis, begin, end) if 0 <= begin < end <= data.shape[axis] else None
+    match part.attrs:
+        case StridedSliceAttrs(begin=(int(begin),), end=(int(end),), strides=None | (1,), slice_mode="end", axes=axes):
+            axis = (axes or (0,))[0] % part.data.rank
+            extent = part.data.shape[axis]
+            if has_only_data(part.node) and isinstance(extent, int) and 0 <= begin < end <= extent:
+                return axis, begin, end
+    return None
 
 
 def _boundary(shape: Sequence[Dim], elements: Dim) -> int | None:
     """How many leading axes of ``shape`` hold ``elements``; of several answers the first."""
-    total: Dim = 1
-    for place, extent in enumerate((*shape, None)):
-        if total == elements:
-            return place
-        if extent is not None:
-            total = total * extent
-    return None
+    totals: list[Dim] = [1]
+    for extent in shape:
+        totals.append(totals[-1] * extent)
+    return totals.index(elements) if elements in totals else None
 
 
-@rule("reshape")
-def view_of_dense(builder: RuleBuilder, node: Node) -> Value | None:
+@rule(Reshape)
+def view_of_dense(builder: RuleBuilder, view: Reshape) -> Value | None:
     """reshape(f(dense(reshape(x, s), w)), t) == f(dense(reshape(x, t with the depth), w)) for additions f of constant vectors"""
     chain: list[Node] = []
-    value = operand(node)
-    while (step := value.producer) is not None and len(value.uses) == 1 and not builder.graph.is_output(value):
+    value = view.data
+    while (step := value.producer) is not None and only_use(builder.graph, value) is not None:
         chain.append(step)
         if step.op == "nn.dense":
             break
         if step.op != "add" or not _goes_along_last(step.operands[1], True):
             return None
         value = operand(step)
-    if not chain or chain[-1].op != "nn.dense" or not is_plain_view(node):
+    dense, shape = Dense.of(chain[-1] if chain else None), view.result.shape
+    if dense is None or viewed(dense.data) is None or not is_plain_view(view.node) or shape[-1:] != dense.result.shape[-1:]:
         return None
-    data = operand(chain[-1])
-    view = data.producer
-    units = chain[-1].result.shape[-1]
-    if view is None or view.op != "reshape" or not is_plain_view(view) or not node.result.shape or node.result.shape[-1] != units:
-        return None
-    value = builder.call("reshape", data, newshape=(*node.result.shape[:-1], data.shape[-1]))
+    value = builder.call("reshape", dense.data, newshape=(*shape[:-1], dense.data.shape[-1]))
     for step in reversed(chain):
         value = builder.call(step.op, value, *step.operands[1:], name=step.name, **step.attributes)
     return value
 
 
-@rule("nn.matmul")
-def matmul_of_transpose(builder: RuleBuilder, node: Node) -> Value | None:
+@rule(Matmul)
+def matmul_of_transpose(builder: RuleBuilder, product: Matmul) -> Value | None:
     """matmul(a, swap(b)) == matmul(a, b, transpose_b=True), where swap exchanges the last two axes; so for a"""
-    flags = {"a": node.attributes["transpose_a"], "b": node.attributes["transpose_b"]}
-    operands = list(node.operands)
-    for position, name in enumerate("ab"):
-        value = operands[position]
-        assert value is not None
-        inner = value.producer
-        if inner is not None and inner.op == "transpose" and value.constant is None and _swaps_last_two(permutation(inner)):
-            operands[position] = operand(inner)
-            flags[name] = not flags[name]
-    if operands == node.operands:
+    attributes = product.node.attributes
+    operands = {"transpose_a": product.a, "transpose_b": product.b}
+    swapped = {flag: found[0] for flag, v in operands.items() if (found := transposed(v)) and _swaps_last_two(found[1])}
+    if not swapped:
         return None
-    attributes = {**node.attributes, "transpose_a": flags["a"], "transpose_b": flags["b"]}
-    return builder.call(node.op, *operands, **attributes)
+    attributes |= {flag: not attributes[flag] for flag in swapped}
+    return builder.call("nn.matmul", *(swapped.get(flag, v) for flag, v in operands.items()), **attributes)
 
 
 def _swaps_last_two(axes: tuple[int, ...]) -> bool:

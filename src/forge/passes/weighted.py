@@ -6,17 +6,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from forge import dtypes
 from forge.ir.edits.rewrite import RuleBuilder, only_use
 from forge.ir.nodes import Graph, Node, Value
-from forge.passes.matching import channel_vector
+from forge.passes.matching import channel_vector, operand, pairs
 
 FORWARD = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
-TRANSPOSED = ("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
+WEIGHTED = (*FORWARD, "nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose", "nn.dense")
 
 MAX_ADDITIONS = 16
 """Additions after an operator that are searched; folding removes them one by one, so long chains are still folded."""
@@ -45,8 +44,7 @@ def channel_axis(anchor: Node) -> int:
     """The axis of the result of ``anchor`` that its weight's output channels make up."""
     if anchor.op == "nn.dense":
         return anchor.result.rank - 1
-    attributes = anchor.attributes
-    return int((attributes["out_layout"] or attributes["data_layout"]).index("C"))
+    return int((anchor.attrs.out_layout or anchor.attrs.data_layout).index("C"))
 
 
 def find_weighted(graph: Graph, value: Value) -> Weighted | None:
@@ -54,7 +52,7 @@ def find_weighted(graph: Graph, value: Value) -> Weighted | None:
     bias: np.ndarray | None = None
     name = ""
     while (node := value.producer) is not None and only_use(graph, value) is not None:
-        if node.op in (*FORWARD, *TRANSPOSED, "nn.dense"):
+        if node.op in WEIGHTED:
             return _at_anchor(node, bias, name)
         step = _added(node)
         if step is None:
@@ -68,35 +66,23 @@ def find_weighted(graph: Graph, value: Value) -> Weighted | None:
 
 
 def _at_anchor(anchor: Node, bias: np.ndarray | None, name: str) -> Weighted | None:
-    weight = anchor.operands[1]
-    assert weight is not None
-    channels = anchor.result.shape[channel_axis(anchor)]
-    if weight.constant is None or not dtypes.is_float(anchor.result.dtype) or not isinstance(channels, int):
+    weight, channels = operand(anchor, 1).constant, anchor.result.shape[channel_axis(anchor)]
+    if weight is None or not dtypes.is_float(anchor.result.dtype) or not isinstance(channels, int):
         return None
-    if bias is not None and bias.shape != (channels,):
-        return None
-    return Weighted(anchor, weight.constant, bias, name)
+    return Weighted(anchor, weight, bias, name) if bias is None or bias.shape == (channels,) else None
 
 
 def _added(node: Node) -> tuple[Value, np.ndarray] | None:
     """(x, the constant added per channel) of a node that adds one."""
-    if node.op == "nn.bias_add":
-        data, bias = node.operands
-        axis = node.attributes["axis"] % node.result.rank
-        anchor = _anchor_below(data)
-        if data is None or bias is None or bias.constant is None or anchor is None or axis != channel_axis(anchor):
-            return None
-        return data, bias.constant.astype(np.float64)
-    if node.op != "add":
-        return None
-    for data, other in (node.operands, node.operands[::-1]):
-        if data is None or other is None or other.constant is None or data.type != node.result.type:
-            continue
-        anchor = _anchor_below(data)
-        if anchor is None:
+    for data, other in pairs(node) if node.op in ("nn.bias_add", "add") else ():
+        anchor = None if other.constant is None or data.type != node.result.type else _anchor_below(data)
+        if other.constant is None or anchor is None:
             continue
         axis = channel_axis(anchor)
-        vector = channel_vector(other, node.result.rank, axis, node.result.shape[axis])
+        if node.op == "add":
+            vector = channel_vector(other, node.result.rank, axis, node.result.shape[axis])
+        else:
+            vector = other.constant if node.attrs.axis % node.result.rank == axis else None
         if vector is not None:
             return data, vector.astype(np.float64)
     return None
@@ -108,7 +94,7 @@ def _anchor_below(value: Value | None) -> Node | None:
         if value is None or value.producer is None:
             return None
         node = value.producer
-        if node.op in (*FORWARD, *TRANSPOSED, "nn.dense"):
+        if node.op in WEIGHTED:
             return node
         if node.op not in ("nn.bias_add", "add"):
             return None
@@ -122,13 +108,10 @@ def rebuild(builder: RuleBuilder, found: Weighted, scale: np.ndarray | None, shi
     weight = found.weight if scale is None else scaled_weight(anchor, found.weight, scale)
     bias = np.zeros(found.channels) if found.bias is None else found.bias
     bias = (bias if scale is None else bias * scale) + (0.0 if shift is None else shift)
-    attributes: dict[str, Any] = anchor.attributes
-    old = anchor.operands[1]
-    assert old is not None
-    constant = builder.constant(weight, name=old.name)
+    constant = builder.constant(weight, name=operand(anchor, 1).name)
     has_bias = bool(np.any(bias))
     name = anchor.name if has_bias else anchor.name or found.name
-    result = builder.call(anchor.op, anchor.operands[0], constant, name=name, **attributes)
+    result = builder.call(anchor.op, anchor.operands[0], constant, name=name, **anchor.attributes)
     result.name = anchor.result.name
     if not has_bias:
         return result
@@ -141,7 +124,7 @@ def scaled_weight(anchor: Node, weight: np.ndarray, scale: np.ndarray) -> np.nda
     wide = weight.astype(np.float64)
     if anchor.op == "nn.dense":
         return np.asarray(wide * scale[:, None], weight.dtype)
-    layout, groups = anchor.attributes["kernel_layout"], anchor.attributes["groups"]
+    layout, groups = anchor.attrs.kernel_layout, anchor.attrs.groups
     outs = layout.index("O")
     if anchor.op in FORWARD:
         return np.asarray(wide * _along(scale, outs, weight.ndim), weight.dtype)

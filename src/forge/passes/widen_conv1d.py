@@ -7,13 +7,12 @@ Symbolic lengths and channels, and weights that are not constant, keep the plain
 
 from __future__ import annotations
 
-from forge.dims import is_static
 from forge.ir.edits.rewrite import on_all_graphs
 from forge.ir.nodes import Graph, Node, Value
+from forge.ops.nn.convolution import Conv1D
 from forge.options import CompileOptions
+from forge.passes.choose_layouts import plain_weight
 from forge.passes.conversion import Relayout
-
-FLOATS = ("float32", "float16", "bfloat16")
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
@@ -36,25 +35,13 @@ class _Rows(Relayout):
         return self.builder.call("squeeze", value, axis=(2,))
 
     def start(self, node: Node) -> Value | None:
-        if not _is_eligible(node):
+        conv = Conv1D.of(node)
+        weight = plain_weight(conv)
+        if conv is None or weight is None:
             return None
-        data, weight = node.operands
-        assert data is not None and weight is not None and weight.constant is not None
-        attributes, padding = node.attributes, node.attributes["padding"]
-        image, kernel = self.converted(data), self.builder.constant(weight.constant[:, :, None, :], name=weight.name)
+        attrs = conv.attrs
+        image, kernel = self.converted(conv.data), self.builder.constant(weight[:, :, None, :], name=conv.weight.name)
         return self.builder.call(
-            "nn.conv2d", image, kernel, name=node.name, strides=(1, *attributes["strides"]),
-            padding=(0, padding[0], 0, padding[-1]), dilation=(1, *attributes["dilation"]), groups=attributes["groups"],
+            "nn.conv2d", image, kernel, name=node.name, strides=(1, *attrs.strides),
+            padding=(0, attrs.padding[0], 0, attrs.padding[-1]), dilation=(1, *attrs.dilation), groups=attrs.groups,
             channels=weight.shape[0], kernel_size=(1, weight.shape[2]))
-
-
-def _is_eligible(node: Node) -> bool:
-    if node.op != "nn.conv1d":
-        return False
-    data, weight = node.operands
-    attributes = node.attributes
-    if data is None or weight is None or weight.constant is None or data.dtype not in FLOATS:
-        return False
-    layouts = (attributes["data_layout"], attributes["kernel_layout"], attributes["out_layout"] or "NCW")
-    plain = layouts == ("NCW", "OIW", "NCW") and attributes["out_dtype"] in ("", data.dtype)
-    return plain and is_static(*data.shape[1:], *attributes["padding"])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from forge import dims, knobs
 from forge.dims import Dim
@@ -65,6 +65,7 @@ class Declined:
     reason: str
 
 
+X = TypeVar("X", bound=OpDef[Any])
 Head = str | Callable[[OpDef[Any]], bool]
 Outcome = Value | Sequence[Value] | Replace | Declined | None
 
@@ -169,9 +170,19 @@ class Rule:
         return self.rewrite(builder, values)
 
 
-def rule(*heads: Head) -> Callable[[Callable[[RuleBuilder, Node], Outcome]], Rule]:
-    """Makes a function of a node a rule of its name for these operators, given by name or predicate; for all if none is given."""
-    return lambda function: Rule(function.__name__, heads, function)
+@overload
+def rule(operator: type[X], /) -> Callable[[Callable[[RuleBuilder, X], Outcome]], Rule]: ...
+@overload
+def rule(*heads: Head) -> Callable[[Callable[[RuleBuilder, Node], Outcome]], Rule]: ...
+def rule(*heads: Any) -> Callable[[Callable[[RuleBuilder, Any], Outcome]], Rule]:
+    """Makes a function of a node a rule of its name for these operators, given by name or predicate; for all if none is given.
+
+    For a class of operators, the function gets the operator that is bound to the node: ``@rule(Transpose)``.
+    """
+    if not heads or not isinstance(heads[0], type):
+        return lambda function: Rule(function.__name__, heads, function)
+    is_one = (lambda op: isinstance(op, heads[0]),)
+    return lambda f: Rule(f.__name__, is_one, lambda builder, node: f(builder, node.op_def.bind(node)))
 
 
 def rewrite(graph: Graph, rules: Iterable[Rule]) -> int:
