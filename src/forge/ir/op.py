@@ -250,6 +250,11 @@ class OpDef(Generic[A]):
         return not self.traits & _IMPURE
 
     @cached_property
+    def commutes(self) -> bool:
+        """Whether operands 0 and 1 may be swapped."""
+        return bool(self.traits & Trait.COMMUTATIVE)
+
+    @cached_property
     def is_map(self) -> bool:
         """Whether the operands broadcast against each other as in NumPy, and each element of the result depends on theirs."""
         return self.kind is Kind.ELEMENTWISE

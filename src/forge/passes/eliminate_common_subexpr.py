@@ -45,7 +45,7 @@ def _has_equal_contents(first: Node, second: Node) -> bool:
 
 def _key(node: Node) -> Any:
     operands = [None if v is None else id(v) for v in node.operands]
-    if node.op_def.traits & Trait.COMMUTATIVE:
+    if node.op_def.commutes:
         operands[:2] = sorted(operands[:2], key=str)
     return (node.op, tuple(operands), tuple((k, _frozen(v)) for k, v in node.attributes.items()), len(node.results))
 

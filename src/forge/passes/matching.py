@@ -11,7 +11,6 @@ from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.edits.rewrite import is_taken
 from forge.ir.nodes import Node, Value
-from forge.ir.op import Trait
 from forge.ops.elementwise.select import copied
 
 MAX_FACTORS = 8
@@ -44,12 +43,12 @@ def is_close(value: float | None, expected: float) -> bool:
     return value is not None and math.isclose(value, expected, rel_tol=1e-5, abs_tol=1e-12)
 
 
-def pairs(node: Node) -> Iterator[tuple[Value, Value]]:
+def pairs(node: Node) -> tuple[tuple[Value, Value], ...]:
     """The two operands of ``node``, and the other way round where the operator commutes."""
-    a, b = operand(node), operand(node, 1)
-    yield a, b
-    if node.op_def.traits & Trait.COMMUTATIVE:
-        yield b, a
+    a, b = node.operands
+    if a is None or b is None:
+        return ()
+    return ((a, b), (b, a)) if node.op_def.commutes else ((a, b),)
 
 
 def with_scalar(value: Value | None, op: str) -> Iterator[tuple[Value, float]]:

@@ -128,10 +128,9 @@ def _goes_along_last(value: Value | None, allowed: bool) -> bool:
 @rule(_is_map)
 def sum_of_views(builder: RuleBuilder, node: Node) -> Value | None:
     """reshape(x) + reshape(y) == reshape(x + y) for x and y of one shape"""
-    if len(node.operands) != 2 or any(v is None or v.shape != node.result.shape for v in node.operands):
+    if len(node.operands) != 2 or (x := viewed(node.operands[0])) is None or (y := viewed(node.operands[1])) is None:
         return None
-    x, y = map(viewed, node.operands)
-    if x is None or y is None or x.type != y.type:
+    if x.type != y.type or any(v is None or v.shape != node.result.shape for v in node.operands):
         return None
     return reshaped(builder, builder.call(node.op, x, y, name=node.name, **node.attributes), node.result.shape)
 

@@ -109,7 +109,7 @@ class Pattern:
     def _orders(self, node: Node) -> Iterator[list[Value | None]]:
         operands = [*node.operands, *[None] * (len(self.operands) - len(node.operands))]
         yield operands
-        if node.op_def.traits & Trait.COMMUTATIVE and len(self.operands) >= 2:
+        if node.op_def.commutes and len(self.operands) >= 2:
             yield [operands[1], operands[0], *operands[2:]]
 
 
