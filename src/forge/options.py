@@ -22,6 +22,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 OPT_LEVELS = range(5)
 
+UNSET: Any = object()
+"""What stands for an option that was not given: None is a value of some."""
+
 _KEY = "option"
 
 
@@ -213,14 +216,14 @@ def settings_table() -> str:
 
 
 def takes_options(method: F) -> F:
-    """For a method with parameters that are options: those of `CompileOptions` that the caller leaves out reach it as None.
+    """For a method with parameters that are options: those of `CompileOptions` that the caller leaves out reach it as `UNSET`.
 
-    So a value that is given counts, be it the default. In the docstring, ``{options}`` becomes what the fields say.
+    So a value that is given counts, be it the default, or None. In the docstring, ``{options}`` becomes what the fields say.
     """
     signature = inspect.signature(method)
     known = [o for o in all_options() if o.python in signature.parameters]
     method.__doc__ = (method.__doc__ or "").replace("{options}", _described(known))
-    unset = {o.python: None for o in known if o in options_of(CompileOptions)}
+    unset = {o.python: UNSET for o in known if o in options_of(CompileOptions)}
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -278,9 +278,7 @@ def test_names_that_look_like_markup_are_shown_as_they_are(here: Path, capsys: p
     (here / "plain.relay").write_text('def @main(%"[red]x[/]": Tensor[(n), float32]) { negative(%"[red]x[/]") }')
     assert run("inspect", "plain.relay") == 0
     assert "[red]x[/]" in capsys.readouterr().out
-    shown = source.table("[/b]", "[i]")
-    shown.add_row(":smile:")
-    source.show(shown)
+    source.show("[/b]", ["[i]"], [[":smile:"]])
     assert capsys.readouterr().out.split() == ["[/b]", "[i]", ":smile:"]
 
 
@@ -368,7 +366,12 @@ def test_explain_prints_rules_and_reasons(here: Path, capsys: pytest.CaptureFixt
     assert run("compile", "model.onnx", "--explain", "--stop-after", "merge") == 0
     fired, declined = capsys.readouterr().out.split("rules that declined")
     assert fired.startswith("rules that rewrote nodes") and "pack_weights" in fired and declined.lstrip().startswith("stage")
-    assert run("compile", "model.onnx", "--explain", "--json") != 0
+    assert run("compile", "model.onnx", "--explain", "--json", "--stop-after", "merge") == 1
+    assert "--explain: got --json and --stop-after too" in capsys.readouterr().err
+    assert run("compile", "model.onnx", "-o", "explained", "--explain", "--json") == 0
+    rules = json.loads(capsys.readouterr().out)["rules"]
+    assert {"pack_weights", "canonicalize"} <= {row["stage"] for row in rules["fired"]}
+    assert {"stage", "rule", "node", "reason"} == set(rules["declined"][0])
 
 
 def test_stop_after_prints_text(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,13 +31,12 @@ def test_arithmetic_and_parameters_of_a_convolution() -> None:
     assert conv.flops == 2 * (2 * 5 * 8 * 8) * (3 * 3 * 3)
     assert (relu.name, relu.count, relu.flops) == ("nn.relu", 2, 2 * 2 * 5 * 8 * 8)
     assert (summary.parameters, summary.parameter_bytes) == (135, 540)
-    assert summary.flops_text == f"{conv.flops + relu.flops:,}"
+    assert summary.flops == conv.flops + relu.flops
 
 
 def test_symbols_stay_symbols() -> None:
     found = by_name("def @main(%x: Tensor[(n, 4), float32]) { nn.relu(%x) }")
-    assert found["nn.relu"].flops is None
-    assert found["nn.relu"].flops_text == "4*n"
+    assert str(found["nn.relu"].flops) == "4*n"
 
 
 def test_weights_that_are_shared_count_once() -> None:
@@ -65,7 +64,7 @@ def test_regions_count() -> None:
 ])
 def test_anything_can_be_inspected(text: str) -> None:
     summary = summarize(parse_module(text).main)
-    assert summary.arena
+    assert str(summary.arena)
 
 
 def test_the_demo(digits: forge.IRModule) -> None:

@@ -117,20 +117,21 @@ def test_arguments_win() -> None:
     with PassContext(opt_level=1, config={"set_channel_layout": "last"}):
         assert check_options().opt_level == 1
         assert [check_options(opt_level=level).opt_level for level in range(5)] == [0, 1, 2, 3, 4]
-        assert check_options(channel_layout="first").channel_layout == "first"
+        assert [check_options(channel_layout=layout).channel_layout for layout in ("first", None)] == ["first", None]
 
 
 def test_arguments_that_are_given_win_be_they_the_defaults(ir: forge.IRModule, tmp_path: Path) -> None:
-    def options(*arguments: Any, **named: Any) -> tuple[int, bool]:
+    def options(*arguments: Any, **named: Any) -> tuple[int, bool, str | None]:
         ir.compile(*arguments, output_path=tmp_path / "out", export_metadata=True, force_overwrite=True, **named)
         known = json.loads((tmp_path / "out" / "metadata.json").read_text())["options"]
-        return known["opt_level"], known["float16"]
+        return known["opt_level"], known["float16"], known["channel_layout"]
 
-    with PassContext(opt_level=1, config={"set_float16": True}):
-        assert [options(), options(opt_level=3, set_float16=False)] == [(1, True), (3, False)]
+    with PassContext(opt_level=1, config={"set_float16": True, "set_channel_layout": "last"}):
+        assert options() == (1, True, "last")
+        assert options(opt_level=3, set_float16=False, set_channel_layout=None) == (3, False, None)
         with pytest.raises(OptionError, match="set_float16: got None"):
             options("llvm", set_float16=None)
-    assert options() == (3, False)
+    assert options() == (3, False, None)
 
 
 @pytest.mark.parametrize("function", [forge.IRModule.compile, forge.IRModule.tune, PassContext, CompileOptions])

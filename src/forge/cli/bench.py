@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,7 +11,7 @@ from forge import peers
 from forge.cli import source
 from forge.cli.latency import Latencies, measure
 from forge.cli.records import takes_records
-from forge.driver.feeds import Spec
+from forge.driver.feeds import Spec, specs_of
 from forge.errors import OptionError
 from forge.options import CompileOptions
 from forge_runtime import Runtime
@@ -47,8 +47,8 @@ def bench(
     names = _peer_names(vs, model, torch_program)
     with source.progress(quiet=as_json) as report:
         runtime, specs = _load(model, key, shape, options, report)
-        given = source.load_arrays(inputs or [], runtime.input_names)
-        feed = source.make_inputs(specs, given, source.parse_sizes(dim or []))
+        given = source.load_arrays(inputs, runtime.input_names)
+        feed = source.make_inputs(specs, given, source.parse_sizes(dim))
         runtime.set_num_threads(threads)
         arrays = list(feed.values())
         calls: dict[str, peers.Call] = {"forge": lambda: peers.as_list(runtime(*arrays))}
@@ -95,7 +95,7 @@ def _load(
 
     module = source.load_model(model, shape, report)
     compiled = compile_module(module.mod, options, progress=report)
-    return compiled.runtime(), source.specs_of(module)
+    return compiled.runtime(), specs_of(module.input_nodes)
 
 
 def _load_peer(name: str, model: Path, torch_program: Path | None, feed: peers.Feed, threads: int) -> peers.Call:
@@ -117,10 +117,10 @@ def _milliseconds(latencies: Latencies) -> dict[str, float]:
 def _print(latencies: dict[str, Latencies], agreement: dict[str, float], threads: int, rounds: int) -> None:
     numbers = (*_QUANTILES, "Forge is", "difference")
     title = f"latency in ms, {source.count_text(threads, 'thread')}, {source.count_text(rounds, 'round')}"
-    shown = source.table(title, "runtime", *numbers, right=numbers)
     own = latencies["forge"]
+    rows = []
     for name, taken in latencies.items():
-        row: dict[str, Any] = _milliseconds(taken)
         speed = "" if name == "forge" else f"{taken.median / own.median:.2f}x as fast"
-        shown.add_row(name, *[f"{x:.4g}" for x in row.values()], speed, f"{agreement[name]:.1e}" if name in agreement else "")
-    source.show(shown)
+        difference = f"{agreement[name]:.1e}" if name in agreement else ""
+        rows.append([name, *[f"{x:.4g}" for x in _milliseconds(taken).values()], speed, difference])
+    source.show(title, ("runtime", *numbers), rows, right=numbers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,8 +40,8 @@ def compile_(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Compiles a model into one self-contained native library."""
-    if explain and as_json:
-        raise OptionError("--explain: got --json too; expected one of them")
+    if explain and as_json and stop_after is not None:
+        raise OptionError("--explain: got --json and --stop-after too, which prints text; expected one of them")
     last = None if stop_after is None else stage_of(stop_after, "--stop-after")
     dumper = None if dump is None else _Dumper(output.path, dump)
     observer = dumper or ((lambda stage, compilation: None) if explain else None)  # keeps the cache out
@@ -58,34 +58,38 @@ def compile_(
             run_stages(compilation, stop_after=last.name, observer=observer)
         else:
             compiled = compile_module(module.mod, options, output=output, observer=observer, progress=report)
-    if explain:
+    if explain and not as_json:
         _explain(kept)
     if last is not None:
         typer.echo(last.text(compilation), nl=False)
     else:
-        _report(output.path, compiled, time.perf_counter() - began, encrypt, as_json)
+        found = {"rules": _explained(kept)} if explain else {}
+        _report(output.path, compiled, time.perf_counter() - began, encrypt, found if as_json else None)
+
+
+def _explained(kept: journal.Journal) -> dict[str, list[dict[str, Any]]]:
+    """Which rules rewrote nodes, and why others did not."""
+    return {
+        "fired": [{"stage": s, "rule": r, "times": count, "nodes": labels} for s, r, count, labels in kept.fired()],
+        "declined": [{"stage": a.stage, "rule": a.rule, "node": a.label, "reason": a.reason} for a in kept.declined()],
+    }
 
 
 def _explain(kept: journal.Journal) -> None:
-    shown = source.table("rules that rewrote nodes", "stage", "rule", "times", "nodes", right=("times",))
-    for stage, rule, count, labels in kept.fired():
-        shown.add_row(stage, rule, str(count), ", ".join(labels))
-    source.show(shown)
-    shown = source.table("rules that declined", "stage", "rule", "node", "reason")
-    for attempt in kept.declined():
-        shown.add_row(attempt.stage, attempt.rule, attempt.label, attempt.reason)
-    source.show(shown)
+    fired = [(stage, rule, str(count), ", ".join(labels)) for stage, rule, count, labels in kept.fired()]
+    source.show("rules that rewrote nodes", ("stage", "rule", "times", "nodes"), fired, right=("times",))
+    declined = [(a.stage, a.rule, a.label, a.reason) for a in kept.declined()]
+    source.show("rules that declined", ("stage", "rule", "node", "reason"), declined)
 
 
-def _report(final: Path, compiled: CompiledModel, seconds: float, encrypted: bool, as_json: bool) -> None:
+def _report(final: Path, compiled: CompiledModel, seconds: float, encrypted: bool, more: dict[str, Any] | None) -> None:
+    """Says what was written; as JSON, with ``more``, where that is given."""
     library = final / LIBRARY_NAME
     size = library.stat().st_size
     key = final / KEY_NAME
-    if as_json:
-        source.print_json({
-            "output": str(final), "key": str(key) if encrypted else None, "library_bytes": size, "seconds": seconds,
-            **compiled.summary, "phases": compiled.seconds,
-        })
+    if more is not None:
+        written = {"output": str(final), "key": str(key) if encrypted else None, "library_bytes": size, "seconds": seconds}
+        source.print_json({**written, **compiled.summary, "phases": compiled.seconds, **more})
         return
     calls, kernels = (int(compiled.summary[what]) for what in ("groups", "kernels"))
     counts = f"{source.count_text(calls, 'kernel call')}, {source.count_text(kernels, 'kernel')}"

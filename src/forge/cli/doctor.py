@@ -31,11 +31,8 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
     facts = _facts()
     if as_json:
         source.print_json(facts)
-        return
-    shown = source.table("doctor", "what", "found")
-    for key, value in facts.items():
-        shown.add_row(key, value)
-    source.show(shown)
+    else:
+        source.show("doctor", ("what", "found"), facts.items())
 
 
 def _facts() -> dict[str, str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from forge.cli import source
-from forge.driver.analysis import ModelSummary, OperatorSummary, summarize
+from forge.dims import Dim
+from forge.driver.analysis import ModelSummary, summarize
 from forge.errors import OptionError, PasswordError
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
@@ -51,23 +51,20 @@ def _as_json(path: Path, module: IRModule, summary: ModelSummary) -> dict[str, A
         "outputs": [_tensor_json(n, *_described(v)) for n, v in zip(module.output_names, module.main.outputs)],
         "parameters": summary.parameters,
         "parameter_bytes": summary.parameter_bytes,
-        "flops": _number(summary.flops_text),
+        "flops": _number(summary.flops),
         "arena_bytes": _number(summary.arena),
-        "operators": [_operator_json(o) for o in summary.operators],
+        "operators": [vars(o) | {"flops": _number(o.flops)} for o in summary.operators],
         "uncompilable": summary.uncompilable,
     }
 
 
-def _operator_json(operator: OperatorSummary) -> dict[str, Any]:
-    """Like the sums beside it, ``flops`` is a number, or the text of an expression."""
-    described = dataclasses.asdict(operator)
-    return described | {"flops": _number(described.pop("flops_text"))}
+def _number(value: Dim | str) -> int | str:
+    """A number, or the text of an expression."""
+    return value if isinstance(value, int) else str(value)
 
 
-def _number(text: str) -> int | str:
-    """The number that ``text`` is, or the text of an expression."""
-    digits = text.replace(",", "")
-    return int(digits) if digits.isdigit() else text
+def _text(value: Dim | str) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _described(value: Value) -> tuple[tuple[Any, ...], str]:
@@ -86,18 +83,14 @@ def _tensor_json(name: str, shape: Any, dtype: str) -> dict[str, Any]:
 
 def _print(path: Path, module: IRModule, summary: ModelSummary) -> None:
     numbers = ("count", "FLOPs", "parameters")
-    operators = source.table(f"{path.name}: operators", "operator", *numbers, "native", right=numbers)
-    for o in summary.operators:
-        operators.add_row(o.name, str(o.count), o.flops_text, f"{o.parameters:,}", "yes" if o.compilable else "no")
-    source.show(operators)
-    tensors = source.table("inputs and outputs", "", "name", "shape", "dtype")
-    for v in module.input_nodes:
-        tensors.add_row("input", v.name, *_cells(v))
-    for name, v in zip(module.output_names, module.main.outputs):
-        tensors.add_row("output", name, *_cells(v))
-    source.show(tensors)
+    native = {True: "yes", False: "no"}
+    rows = [(o.name, str(o.count), _text(o.flops), f"{o.parameters:,}", native[o.compilable]) for o in summary.operators]
+    source.show(f"{path.name}: operators", ("operator", *numbers, "native"), rows, right=numbers)
+    tensors = [("input", v.name, *_cells(v)) for v in module.input_nodes]
+    tensors += [("output", name, *_cells(v)) for name, v in zip(module.output_names, module.main.outputs)]
+    source.show("inputs and outputs", ("", "name", "shape", "dtype"), tensors)
     source.say(f"parameters {summary.parameters:,} ({source.bytes_text(summary.parameter_bytes)})")
-    source.say(f"FLOPs {summary.flops_text}; memory for intermediate results {summary.arena} bytes")
+    source.say(f"FLOPs {_text(summary.flops)}; memory for intermediate results {_text(summary.arena)} bytes")
     if summary.uncompilable:
         source.say(f"no native code yet: {', '.join(summary.uncompilable)}")
 
@@ -115,13 +108,12 @@ def _print_artifact(path: Path, metadata: dict[str, Any], as_json: bool) -> None
     if as_json:
         source.print_json(metadata)
         return
-    fields = source.table(f"{path}", "field", "value")
-    for key, value in metadata.items():
-        if key not in ("inputs", "outputs"):
-            fields.add_row(key, ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value))
-    source.show(fields)
-    tensors = source.table("inputs and outputs", "", "name", "shape", "dtype", "layout")
-    for role in ("inputs", "outputs"):
-        for t in metadata.get(role, []):
-            tensors.add_row(role[:-1], t["name"], source.shape_text(t.get("shape", [])), t["dtype"], t.get("layout", ""))
-    source.show(tensors)
+    fields = {key: value for key, value in metadata.items() if key not in ("inputs", "outputs")}
+    source.show(str(path), ("field", "value"), [(key, _field_text(value)) for key, value in fields.items()])
+    described = [(role[:-1], t) for role in ("inputs", "outputs") for t in metadata.get(role, [])]
+    tensors = [(r, t["name"], source.shape_text(t.get("shape", [])), t["dtype"], t.get("layout", "")) for r, t in described]
+    source.show("inputs and outputs", ("", "name", "shape", "dtype", "layout"), tensors)
+
+
+def _field_text(value: Any) -> str:
+    return ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value)

@@ -56,11 +56,9 @@ def _print(found: Profile, name: str, top: int, by_operator: bool) -> None:
     groups = list(found.by_operator.values()) if by_operator else [[r] for r in sorted(found.rows, key=lambda r: -r.seconds)]
     numbers = ("ms", "share", "GFLOP/s", "of peak", "GB/s", "of copy")
     title = f"{name}: {1e3 * found.seconds:.4g} ms, {source.count_text(found.threads, 'thread')}"
-    shown = source.table(title, "operators", "shapes", *numbers, right=numbers)
-    for rows in groups[:top]:
-        shapes = rows[0].shapes if len(rows) == 1 else source.count_text(len(rows), "kernel")
-        shown.add_row(" + ".join(rows[0].operators), shapes, *cells(rows, found))
-    source.show(shown)
+    shapes = [rows[0].shapes if len(rows) == 1 else source.count_text(len(rows), "kernel") for rows in groups]
+    shown = [(" + ".join(rows[0].operators), shape, *cells(rows, found)) for rows, shape in zip(groups[:top], shapes)]
+    source.show(title, ("operators", "shapes", *numbers), shown, right=numbers)
     if len(groups) > top:
         source.say(f"{source.count_text(len(groups) - top, 'more row')}; --top {len(groups)} prints all")
     source.say(f"peaks measured now: {found.peaks.flops / 1e9:.0f} GFLOP/s, copy {found.peaks.bandwidth / 1e9:.1f} GB/s")

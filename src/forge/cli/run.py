@@ -52,7 +52,7 @@ def run(
         runtime = source.open_runtime(model, key, report, shape).limited(memory_limit=memory, time_limit=time_limit)
         if threads is not None:
             runtime.set_num_threads(threads)
-        arrays = source.load_arrays(inputs or [], runtime.input_names)
+        arrays = source.load_arrays(inputs, runtime.input_names)
         given = structures.gather(arrays, runtime.input_names, runtime.input_dtypes)
         source.require_inputs(given, runtime.input_names)
         report("run", 0, 1)
@@ -65,11 +65,11 @@ def run(
         source.print_json(described)
         return
     numbers = ("minimum", "maximum", "mean")
-    shown = source.table("outputs", "name", "shape", "dtype", *numbers, right=numbers)
+    rows = []
     for name, array in outputs.items():
         cells = [x if isinstance(x, str) else f"{x:.6g}" for x in _statistics(array).values()]
-        shown.add_row(name, source.shape_text(array.shape), _dtype(array), *cells)
-    source.show(shown)
+        rows.append([name, source.shape_text(array.shape), _dtype(array), *cells])
+    source.show("outputs", ("name", "shape", "dtype", *numbers), rows, right=numbers)
 
 
 def _bytes(text: str) -> int:

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,10 +21,11 @@ from rich.table import Table
 from forge import knobs
 from forge.cli import structures
 from forge.dims import Dim
-from forge.driver.feeds import Spec, random_inputs
+from forge.driver.feeds import Spec, random_inputs, specs_of
 from forge.errors import ImportModelError, OptionError, PasswordError
 from forge.files import replacing
-from forge.lowering.objects import described
+from forge.frontends.support import format_names, format_of, load_format
+from forge.loaders import loader
 from forge.module import IRModule, load
 from forge_runtime import Runtime
 from forge_runtime.artifact import LIBRARY_NAME
@@ -46,8 +47,17 @@ ShapeOption = Annotated[
 ]
 
 
+_OWN = (".forge", ".relay", ".txt")
+"""Endings of the files that `forge.load` reads."""
+
+
+def suffixes() -> list[str]:
+    """Endings of the files that importers read."""
+    return [suffix for name in format_names() for suffix in load_format(name).suffixes]
+
+
 def load_model(path: Path, shapes: Sequence[str] | None, report: Report) -> IRModule:
-    """The model in ``path``: ``.onnx``, ``.forge`` or the text form (``.relay``, ``.txt``, weights beside it).
+    """The model in ``path``: of a format with an importer, ``.forge`` or the text form (``.relay``, ``.txt``, weights beside it).
 
     Args:
         path: the file.
@@ -59,19 +69,24 @@ def load_model(path: Path, shapes: Sequence[str] | None, report: Report) -> IRMo
         OptionError: it is compiled already, or ``shapes`` has another form or is for another format.
     """
     if path.is_dir() and not (path / LIBRARY_NAME).exists():
-        raise ImportModelError(f"{path}: is a folder; expected the file of a model (.onnx, .forge, .relay)")
+        raise ImportModelError(f"{path}: is a folder; expected the file of a model ({_expected()})")
     if is_artifact(path) and path.exists():
         raise OptionError(f"{path}: is compiled; expected a model; 'forge compile --export-relay' keeps the text")
     if not path.is_file():
-        raise ImportModelError(f"{path}: no such file; expected a model (.onnx, .forge, .relay)")
-    if shapes and path.suffix != ".onnx":
+        raise ImportModelError(f"{path}: no such file; expected a model ({_expected()})")
+    found = None if path.suffix in _OWN else format_of(path)
+    if shapes and found is None:
         raise OptionError(f"--shape {shapes[0]}: {path} has its shapes; expected an .onnx file")
-    if path.suffix not in (".onnx", ".forge", ".relay", ".txt"):
-        raise ImportModelError(f"{path}: unknown kind of model {path.suffix!r}; expected .onnx, .forge or .relay")
+    if path.suffix not in _OWN and found is None:
+        raise ImportModelError(f"{path}: unknown kind of model {path.suffix!r}; expected {_expected()}")
     report("load", 0, 1)
-    module = IRModule.from_onnx(path, shape=parse_shapes(shapes or ())) if path.suffix == ".onnx" else load(path)
+    loaded: IRModule = load(path) if found is None else loader(found.registry.name)(path, shape=parse_shapes(shapes))
     report("load", 1, 1)
-    return module
+    return loaded
+
+
+def _expected() -> str:
+    return ", ".join([*suffixes(), *_OWN[:2]])
 
 
 def is_artifact(path: Path) -> bool:
@@ -123,14 +138,14 @@ def password(confirm: bool = False) -> str:
     return str(typer.prompt("Password", hide_input=True, confirmation_prompt=confirm))
 
 
-def load_arrays(items: Sequence[str], names: Sequence[str]) -> dict[str, np.ndarray]:
+def load_arrays(items: Sequence[str] | None, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Arrays from ``FILE.npy``, ``NAME=FILE.npy`` or ``FILE.npz`` (names inside), for inputs ``names`` in order.
 
     Raises:
         OptionError: a file cannot be read, or a name is no input.
     """
     arrays: dict[str, np.ndarray] = {}
-    for item in items:
+    for item in items or ():
         name, _, file = ("", "", item) if Path(item).is_file() else item.rpartition("=")
         content = _read_arrays(Path(file))
         if isinstance(content, dict):
@@ -166,15 +181,6 @@ def require_inputs(arrays: Mapping[str, Any], names: Sequence[str]) -> None:
         raise OptionError(f"input {missing[0]!r} is missing; pass --input {missing[0]}=FILE.npy (inputs: {', '.join(names)})")
 
 
-def specs_of(module: IRModule) -> list[Spec]:
-    """What the inputs of a module are."""
-    specs: list[Spec] = []
-    for value in module.input_nodes:
-        dtype, shape = described(value)
-        specs.append((value.name, dtype, shape or ()))
-    return specs
-
-
 def make_inputs(specs: Sequence[Spec], given: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, Any]:
     """All inputs: those ``given`` (elements of sequences one by one), the others as ``random_inputs`` makes them."""
     bases = {*given, *map(structures.base, given)}
@@ -184,19 +190,19 @@ def make_inputs(specs: Sequence[Spec], given: Mapping[str, np.ndarray], sizes: M
 
 def feed_of(module: IRModule, inputs: Sequence[str] | None, dims: Sequence[str] | None) -> dict[str, Any]:
     """All inputs of a module: what ``--input`` gave, else random ones of the sizes that ``--dim`` gave."""
-    specs = specs_of(module)
-    given = load_arrays(inputs or [], [name for name, _, _ in specs])
-    return make_inputs(specs, given, parse_sizes(dims or []))
+    specs = specs_of(module.input_nodes)
+    given = load_arrays(inputs, [name for name, _, _ in specs])
+    return make_inputs(specs, given, parse_sizes(dims))
 
 
-def parse_sizes(items: Sequence[str]) -> dict[str, int]:
+def parse_sizes(items: Sequence[str] | None) -> dict[str, int]:
     """``NAME=SIZE`` options.
 
     Raises:
         OptionError: an item has another form.
     """
     sizes = {}
-    for item in items:
+    for item in items or ():
         name, _, size = item.partition("=")
         if not name or not (size.isascii() and size.isdigit()):
             raise OptionError(f"--dim {item}: expected NAME=SIZE, as in batch=8")
@@ -204,14 +210,14 @@ def parse_sizes(items: Sequence[str]) -> dict[str, int]:
     return sizes
 
 
-def parse_shapes(items: Sequence[str]) -> dict[str, tuple[str | int | None, ...]]:
+def parse_shapes(items: Sequence[str] | None) -> dict[str, tuple[str | int | None, ...]]:
     """``NAME=SIZE,SIZE,...`` options; the shape of a name without sizes is ().
 
     Raises:
         OptionError: an item has another form.
     """
     shapes: dict[str, tuple[str | int | None, ...]] = {}
-    for item in items:
+    for item in items or ():
         name, equals, sizes = item.rpartition("=")
         if not name or not equals:
             raise OptionError(f"--shape {item}: expected NAME=SIZE,SIZE,..., as in x=1,3,224,224 or x=batch,,224,224")
@@ -259,14 +265,19 @@ def progress(quiet: bool = False) -> Iterator[Report]:
         yield report
 
 
-def show(shown: Table) -> None:
-    """Prints a table. If standard output is not a terminal, lines are neither wrapped nor padded."""
+def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:
+    """Prints a table; columns in ``right`` are right-aligned. Without a terminal, lines are neither wrapped nor padded."""
+    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*row)
     terminal = Console(**_CONSOLE)
     if terminal.is_terminal:
-        terminal.print(shown)
+        terminal.print(made)
         return
     text = io.StringIO()
-    Console(**_CONSOLE, width=PIPE_WIDTH, file=text).print(shown)
+    Console(**_CONSOLE, width=PIPE_WIDTH, file=text).print(made)
     typer.echo("".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()), nl=False)
 
 
@@ -278,14 +289,6 @@ def say(text: str) -> None:
 def count_text(count: int, noun: str) -> str:
     """``1 kernel``, ``2 kernels``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
-    """A table in the house style; columns in ``right`` are right-aligned."""
-    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return made
 
 
 def shape_text(shape: Sequence[Dim | str]) -> str:

@@ -35,8 +35,8 @@ def support(
         return
     found = format_of(Path(subject))
     if found is None:
-        suffixes = ", ".join(suffix for name in names for suffix in load_format(name).suffixes)
-        raise OptionError(f"support: got {subject!r}; expected a format ({', '.join(names)}) or a model ({suffixes})")
+        models = ", ".join(source.suffixes())
+        raise OptionError(f"support: got {subject!r}; expected a format ({', '.join(names)}) or a model ({models})")
     _model(found, Path(subject), operator, as_json)
 
 
@@ -50,10 +50,8 @@ def _format(found: Format, operator: str | None, as_json: bool) -> None:
     if as_json:
         source.print_json([dataclasses.asdict(r) for r in rows])
         return
-    shown = source.table(f"{found.title} operators", "domain", "operator", "versions", "how")
-    for r in rows:
-        shown.add_row(r.domain or found.registry.domain_name, r.op, ", ".join(map(str, r.versions)), r.how)
-    source.show(shown)
+    cells = [(r.domain or found.registry.domain_name, r.op, ", ".join(map(str, r.versions)), r.how) for r in rows]
+    source.show(f"{found.title} operators", ("domain", "operator", "versions", "how"), cells)
     loaded = {(r.domain, r.op) for r in rows} - {(r.domain, r.op) for r in rows if r.how == MISSING}
     source.say(f"{len(loaded)} of {source.count_text(len({(r.domain, r.op) for r in rows}), 'operator')} load in all versions")
 
@@ -70,10 +68,8 @@ def _model(found: Format, path: Path, operator: str | None, as_json: bool) -> No
         source.print_json([dataclasses.asdict(u) for u in uses])
         return
     columns = ("domain", "operator", "opset", "how", "count", "first node")
-    shown = source.table(f"{path.name}: operators", *columns, right=("opset", "count"))
-    for u in uses:
-        shown.add_row(u.domain or found.registry.domain_name, u.op, str(u.opset), u.how, str(u.count), u.first_node)
-    source.show(shown)
+    rows = [(u.domain or found.registry.domain_name, u.op, str(u.opset), u.how, str(u.count), u.first_node) for u in uses]
+    source.show(f"{path.name}: operators", columns, rows, right=("opset", "count"))
     loaded = sum(u.how != MISSING for u in uses)
     source.say(f"{loaded} of {source.count_text(len(uses), 'operator')} can be loaded")
 

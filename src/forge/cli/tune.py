@@ -92,8 +92,9 @@ def _print(found: Tuned, name: str) -> None:
 
 
 def _print_records(records: list[tuning.Record], title: str) -> None:
-    shown = source.table(title, "kernel and problem", "choice", "default ms", "ms", "ratio", right=("default ms", "ms", "ratio"))
+    rows = []
     for record in records:
         times = [f"{1e3 * s:.4f}" for s in (record.default_seconds, record.seconds)]
-        shown.add_row(record.key, record.choice, *times, f"{record.seconds / record.default_seconds:.2f}")
-    source.show(shown)
+        rows.append([record.key, record.choice, *times, f"{record.seconds / record.default_seconds:.2f}"])
+    numbers = ("default ms", "ms", "ratio")
+    source.show(title, ("kernel and problem", "choice", *numbers), rows, right=numbers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,25 +19,24 @@ from forge.ops.core.op import Op
 
 @dataclass(frozen=True)
 class OperatorSummary:
-    """All nodes of one operator. ``flops`` is None where it depends on symbols; then ``flops_text`` tells how."""
+    """All nodes of one operator."""
 
     name: str
     count: int
-    flops: int | None
-    flops_text: str
+    flops: Dim
     parameters: int
     compilable: bool
 
 
 @dataclass(frozen=True)
 class ModelSummary:
-    """Sizes are in bytes. ``arena`` is the memory for intermediate results, in text where it depends on symbols."""
+    """Sizes are in bytes. ``arena`` is the memory for intermediate results, or a text where it cannot be known."""
 
     operators: tuple[OperatorSummary, ...]
     parameters: int
     parameter_bytes: int
-    flops_text: str
-    arena: str
+    flops: Dim
+    arena: Dim | str
 
     @property
     def uncompilable(self) -> list[str]:
@@ -46,21 +45,15 @@ class ModelSummary:
 
 def summarize(graph: Graph) -> ModelSummary:
     """Counts and costs of ``graph``, regions included; the operator with most arithmetic first (symbols count as 1)."""
-    nodes = [n for n in graph.walk() if n.op != "constant"]
     by_name: dict[str, list[Node]] = {}
-    for node in nodes:
-        by_name.setdefault(node.op, []).append(node)
-    operators = {name: _summarize_operator(name, group) for name, group in by_name.items()}
-    cost = {name: at_one(_sum(map(flops_of, group))) for name, group in by_name.items()}
+    for node in graph.walk():
+        if node.op != "constant":
+            by_name.setdefault(node.op, []).append(node)
+    operators = [_summarize_operator(name, nodes) for name, nodes in by_name.items()]
+    operators.sort(key=lambda o: (-at_one(o.flops), -o.count, o.name))
     constants = _constants(graph)
-    total = _sum(flops_of(n) for n in nodes)
-    return ModelSummary(
-        tuple(sorted(operators.values(), key=lambda o: (-cost[o.name], -o.count, o.name))),
-        sum(a.size for a in constants),
-        sum(a.nbytes for a in constants),
-        _text(total),
-        _arena(graph),
-    )
+    parameters, parameter_bytes = sum(a.size for a in constants), sum(a.nbytes for a in constants)
+    return ModelSummary(tuple(operators), parameters, parameter_bytes, sum(o.flops for o in operators), _arena(graph))
 
 
 def flops_of(node: Node) -> Dim:
@@ -75,10 +68,7 @@ def bytes_of(value: Value) -> Dim:
     """Bytes of a tensor; 0 of anything else."""
     if not isinstance(value.type, TensorType):
         return 0
-    size: Dim = dtypes.itemsize(value.dtype)
-    for extent in value.shape:
-        size = size * extent
-    return size
+    return dtypes.itemsize(value.dtype) * dims.product(value.shape)
 
 
 def has_native_code(node: Node) -> bool:
@@ -86,33 +76,18 @@ def has_native_code(node: Node) -> bool:
     op = node.op_def
     if not isinstance(op, Op) or op.lowering_missing:
         return False
-    own = type(op)
-    if op.host_routine is not None:
-        return True
-    return op.kernel is not None or own.lower is not Op.lower or own.decompose is not Op.decompose
+    is_built = type(op).lower is not Op.lower or type(op).decompose is not Op.decompose
+    return is_built or op.kernel is not None or op.host_routine is not None
 
 
 def _summarize_operator(name: str, nodes: Sequence[Node]) -> OperatorSummary:
-    total = _sum(flops_of(n) for n in nodes)
     parameters = sum(v.constant.size for n in nodes for v in n.operands if v is not None and v.constant is not None)
-    native = all(has_native_code(n) for n in nodes)
-    return OperatorSummary(name, len(nodes), total if isinstance(total, int) else None, _text(total), parameters, native)
-
-
-def _sum(values: Iterable[Dim]) -> Dim:
-    total: Dim = 0
-    for value in values:
-        total = total + value
-    return total
+    return OperatorSummary(name, len(nodes), sum(map(flops_of, nodes)), parameters, all(map(has_native_code, nodes)))
 
 
 def at_one(value: Dim) -> int:
     """``value`` with every symbol 1."""
     return dims.evaluate(value, dict.fromkeys(dims.symbols(value), 1))
-
-
-def _text(value: Dim) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _constants(graph: Graph) -> list[Any]:
@@ -121,13 +96,10 @@ def _constants(graph: Graph) -> list[Any]:
     return list(arrays.values())
 
 
-def _arena(graph: Graph) -> str:
+def _arena(graph: Graph) -> Dim | str:
     try:
         copy = graph.copy()
         materialise_outputs(copy)
-        size = plan_memory(copy, steps_of(form_groups(copy))).arena_size
+        return plan_memory(copy, steps_of(form_groups(copy))).arena_size
     except ForgeError:
         return "unknown (data-dependent)"
-    return _text(size)
-
-

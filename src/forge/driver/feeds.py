@@ -9,16 +9,23 @@ import numpy as np
 from forge import dims, dtypes
 from forge.dims import Dim, DimExpr
 from forge.errors import OptionError
+from forge.ir.nodes import Value
+from forge.lowering.objects import described
 
 Spec = tuple[str, str, Sequence[Dim | str | None]]
 """Name, dtype and shape of an input; a text is the name of a symbol, None a size that is computed from symbols."""
+
+
+def specs_of(values: Iterable[Value]) -> list[Spec]:
+    """What inputs are."""
+    return [(value.name, dtype, shape or ()) for value in values for dtype, shape in [described(value)]]
 
 
 def random_inputs(specs: Iterable[Spec], sizes: Mapping[str, int], seed: int = 0) -> dict[str, np.ndarray]:
     """Inputs that fit: normal floats, integers 0 or 1; symbols get ``sizes``, else 1.
 
     Args:
-        specs: as of ``forge.lowering.objects.described``, with the name before.
+        specs: as of `specs_of`.
 
     Raises:
         OptionError: an input cannot be made up, or ``sizes`` names a symbol that no input has.

@@ -10,7 +10,7 @@ from typing import Any
 from forge.driver import tuning
 from forge.driver.pipeline import STAGES
 from forge.errors import OptionError
-from forge.options import CompileOptions, options_of
+from forge.options import UNSET, CompileOptions, options_of
 from forge.target import TargetLike
 
 CONFIG = {o.python: o.name for o in options_of(CompileOptions) if o.declaration.config}
@@ -104,13 +104,14 @@ def check_options(target: TargetLike | None = None, **given: Any) -> CompileOpti
 
     Args:
         target: text, tag, dictionary or `Target`; None: this machine.
-        given: other fields of `CompileOptions`; None: not given.
+        given: other fields of `CompileOptions`; `UNSET`: not given.
 
     Raises:
         OptionError, TargetError: which option, what was given, what is expected.
     """
     context = PassContext.current()
-    known = {name: value for name, value in {"target": target, **given}.items() if value is not None}
+    given["target"] = UNSET if target is None else target
+    known = {name: value for name, value in given.items() if value is not UNSET}
     options = CompileOptions(**{**(context.given if context is not None else {}), **known})
     options.target.require_codegen()
     if options.tuned:

@@ -270,7 +270,6 @@ class IRModule(Edits):
             IR; CompileError: an operator cannot be compiled.
         """
         from forge.driver import check_options, feeds, tuner, tuning
-        from forge.lowering.objects import described
 
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
             raise OptionError(f"tune: seconds: got {seconds!r}; expected a number")
@@ -279,8 +278,7 @@ class IRModule(Edits):
             raise OptionError(f"tune: inputs: got {got}; expected arrays by name, for all of: {', '.join(self.input_names)}")
         self._verified()
         if inputs is None:
-            specs = [(v.name, *described(v)) for v in self.input_nodes]
-            inputs = feeds.random_inputs([(name, dtype, shape or ()) for name, dtype, shape in specs], {})
+            inputs = feeds.random_inputs(feeds.specs_of(self.input_nodes), {})
         options = check_options(target, opt_level=opt_level, float16=set_float16, bfloat16=set_bfloat16, winograd=winograd)
         found = tuner.tune_module(self._module, inputs, options, seconds=seconds)
         tuning.store(found.records)
