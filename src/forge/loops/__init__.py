@@ -15,12 +15,16 @@ from forge.loops.cost import (
 )
 from forge.loops.nest import (
     Loop,
+    axes,
+    blocks,
     each_vector,
     group_loop,
     guard,
     nest,
     parallel,
     parallel_nest,
+    places,
+    rows_along,
     serial,
     unroll,
     unroll_by,
@@ -28,10 +32,13 @@ from forge.loops.nest import (
 )
 from forge.loops.values import (
     HALF,
+    Cell,
     bind,
+    bit_length,
     bound,
     bound_indices,
     ceildiv,
+    clamped,
     finished,
     known,
     local,
@@ -46,9 +53,10 @@ from forge.loops.values import (
 from forge.loops.vectorizer import Vectorizer
 
 __all__ = [
-    "HALF", "LARGEST_NUMBER", "PARALLEL_WORK", "Accumulators", "Loop", "RegisterTile", "Vectorizer", "bind", "bound",
-    "bound_indices", "ceildiv", "combine", "each_vector", "element_size", "expression_cost", "finished", "group_loop", "guard",
-    "identity", "known", "local", "memory_dtypes", "memory_sizes", "multiply_add", "nest", "next_power_of_two", "parallel",
-    "parallel_nest", "product", "round_up", "serial", "static", "statement_cost", "supports_masks", "tail_mask", "tree",
-    "unravel", "unroll", "unroll_by", "vector_loop",
+    "HALF", "LARGEST_NUMBER", "PARALLEL_WORK", "Accumulators", "Cell", "Loop", "RegisterTile", "Vectorizer", "axes", "bind",
+    "bit_length", "blocks", "bound", "bound_indices", "ceildiv", "clamped", "combine", "each_vector", "element_size",
+    "expression_cost", "finished", "group_loop", "guard", "identity", "known", "local", "memory_dtypes", "memory_sizes",
+    "multiply_add", "nest", "next_power_of_two", "parallel", "parallel_nest", "places", "product", "round_up", "rows_along",
+    "serial", "statement_cost", "static", "supports_masks", "tail_mask", "tree", "unravel", "unroll", "unroll_by",
+    "vector_loop",
 ]

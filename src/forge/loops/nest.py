@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from forge.loops.cost import PARALLEL_MULTIPLY_ADDS, PARALLEL_WORK
-from forge.loops.values import bind, next_power_of_two, product, static, tail_mask
+from forge.loops.values import bind, ceildiv, next_power_of_two, product, static, tail_mask
 from forge.tir import expr as E
 from forge.tir.expr import Expr, ExprLike, Var
 from forge.tir.stmt import If, Let, Stmt, loop, seq
@@ -40,6 +40,30 @@ class Loop:
     def assumed(self) -> int:
         """The extent as a number, for costs."""
         return ASSUMED_EXTENT if self.static is None else self.static
+
+
+def axes(shape: Sequence[Expr], name: str = "i") -> list[Loop]:
+    """A loop over each dimension of ``shape``."""
+    return [Loop(E.var(f"{name}{k}"), extent) for k, extent in enumerate(shape)]
+
+
+def places(loops: Sequence[Loop]) -> list[Expr]:
+    """The variables of ``loops``, as indices."""
+    return [axis.var for axis in loops]
+
+
+def rows_along(shape: Sequence[Expr], axis: int) -> tuple[list[Loop], Callable[[Expr], tuple[Expr, ...]]]:
+    """Loops over the rows of an array along ``axis``, and what gives the indices of an element of a row."""
+    loops = axes([extent for k, extent in enumerate(shape) if k != axis])
+    outer = places(loops)
+    return loops, lambda place: (*outer[:axis], place, *outer[axis:])
+
+
+def blocks(extent: Expr, size: int, name: str = "b") -> tuple[Loop, Expr, Expr]:
+    """A loop over blocks of ``size`` elements of ``extent``; the first element of a block, and how many it has."""
+    block = Loop(E.var(name), ceildiv(extent, size))
+    start = block.var * size
+    return block, start, E.binary("min", E.const(size), extent - start)
 
 
 def serial(name: str, extent: ExprLike, body: Body, begin: ExprLike = 0) -> Stmt:

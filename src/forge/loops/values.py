@@ -9,7 +9,7 @@ from forge.errors import CompileError
 from forge.loops import pairs
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike, Var
-from forge.tir.stmt import Let, Stmt, seq
+from forge.tir.stmt import Allocate, Let, Stmt, seq, store
 
 HALF = ("float16", "bfloat16")
 
@@ -50,6 +50,12 @@ def next_power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
+def bit_length(n: Expr) -> Expr:
+    """How many bits ``n`` takes: how often it can be halved until it is 0."""
+    value = static(n)
+    return E.const(64) - E.call("clz", n) if value is None else E.const(value.bit_length())
+
+
 def bind(name: str, value: ExprLike) -> tuple[list[Stmt], Expr]:
     """A ``Let`` of ``value`` and the variable that it binds; constants and variables need none."""
     value = E.as_expr(value)
@@ -64,6 +70,11 @@ def bound(value: Expr, parts: list[Stmt], name: str = "t") -> Expr:
     lets, variable = bind(name, value)
     parts += lets
     return variable
+
+
+def clamped(index: Expr, extent: ExprLike) -> Expr:
+    """``index`` moved into ``range(extent)``."""
+    return E.binary("max", E.binary("min", index, E.as_expr(extent) - 1), E.const(0))
 
 
 def unravel(flat: Expr, shape: Sequence[Expr]) -> list[Expr]:
@@ -102,6 +113,28 @@ def multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:
 def local(name: str, dtype: str, size: int, lanes: int = 1) -> Buffer:
     """A local buffer of ``size`` elements."""
     return Buffer(name, dtype, (E.const(size),), "local", lanes, 64 if lanes == 1 else 0)
+
+
+class Cell:
+    """A scalar on the stack, for what a loop changes."""
+
+    def __init__(self, name: str, dtype: str = E.INDEX) -> None:
+        self.buffer = Buffer(name, dtype, (E.const(1),), "local")
+
+    @property
+    def value(self) -> Expr:
+        """What it holds, loaded anew by every expression that this gives."""
+        return E.load(self.buffer, 0)
+
+    def allocate(self) -> Stmt:
+        return Allocate(self.buffer)
+
+    def set(self, value: ExprLike) -> Stmt:
+        return store(self.buffer, 0, E.as_expr(value, self.buffer.dtype))
+
+    def start(self, value: ExprLike) -> Stmt:
+        """Allocates and sets it."""
+        return seq(self.allocate(), self.set(value))
 
 
 def finished(value: Expr, dtype: str) -> Expr:

@@ -9,16 +9,13 @@ from forge.kernels.cpu import (
     dense,
     depthwise,
     detection,
-    elimination,
     factorization,
     fft,
     layer_norm,
     matmul,
     ordering,
-    regions,
     rnn,
     running,
-    scanning,
     scattering,
     searching,
     softmax,
@@ -28,7 +25,7 @@ from forge.kernels.cpu import (
 )
 
 __all__ = [
-    "attention", "bit_reduction", "concatenate", "conv2d", "coupling", "dense", "depthwise", "detection", "elimination",
-    "factorization", "fft", "layer_norm", "matmul", "ordering", "regions", "rnn", "running", "scanning", "scattering",
-    "searching", "softmax", "strings", "trees", "winograd",
+    "attention", "bit_reduction", "concatenate", "conv2d", "coupling", "dense", "depthwise", "detection", "factorization",
+    "fft", "layer_norm", "matmul", "ordering", "rnn", "running", "scattering", "searching", "softmax", "strings", "trees",
+    "winograd",
 ]

@@ -1,52 +1,58 @@
-"""Factorisations of matrices and triangular systems, one matrix after the other: cholesky, lu, triangular_solve."""
+"""Factorisations of matrices and triangular systems, one matrix after the other: cholesky, lu, eliminate, triangular_solve."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from forge.loops import Loop, parallel_nest
+from forge.loops import Cell, Loop, axes, parallel_nest, places
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
+from forge.tir.stmt import Function, If, Let, Stmt, loop, seq, store
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """One matrix of ``buffer``, or that matrix transposed."""
+
+    buffer: Buffer
+    batch: Sequence[Expr]
+    transposed: bool = False
+
+    def place(self, i: Expr, j: Expr) -> Expr:
+        return self.buffer.offset(*self.batch, *((j, i) if self.transposed else (i, j)))
+
+    def load(self, i: Expr, j: Expr) -> Expr:
+        return E.load(self.buffer, self.place(i, j))
+
+    def store(self, i: Expr, j: Expr, value: Expr) -> Stmt:
+        return store(self.buffer, self.place(i, j), value)
 
 
 def _batch(shape: Sequence[Expr]) -> tuple[list[Loop], list[Expr]]:
     """Loops over the matrices, and their variables."""
-    loops = [Loop(E.var(f"b{k}"), extent) for k, extent in enumerate(shape[:-2])]
-    return loops, [x.var for x in loops]
-
-
-def _at(out: Buffer, batch: Sequence[Expr]) -> Callable[[Expr, Expr], Expr]:
-    """Flat indices into the matrix ``batch`` of ``out``."""
-    return lambda i, j: out.offset(*batch, i, j)
+    loops = axes(shape[:-2])
+    return loops, places(loops)
 
 
 @kernel("cholesky")
 def cholesky(call: KernelCall) -> Function:
     """Family of ``linalg.cholesky``: operand data, of which one triangle is read; attribute lower. Row by row."""
     (data,) = call.readers
-    out, dtype, lower = call.buffers[-1], call.buffers[-1].dtype, call.attrs.lower
+    lower = call.attrs.lower
     loops, batch = _batch(data.shape)
-    size, zero = data.shape[-1], E.const(0)
+    out, size = _Matrix(call.buffers[-1], batch, transposed=not lower), data.shape[-1]
     i, j, k = E.var("i"), E.var("j"), E.var("k")
-    total = Buffer("total", dtype, (E.const(1),), scope="local")
-
-    def place(row: Expr, column: Expr) -> Expr:
-        return out.offset(*batch, *((row, column) if lower else (column, row)))
-
+    total = Cell("total", out.buffer.dtype)
     source = data.read((*batch, i, j) if lower else (*batch, j, i))
-    product = E.load(out, place(i, k)) * E.load(out, place(j, k))
-    rest = E.load(total, zero)
+    divided = seq(out.store(i, j, total.value / out.load(j, j)), out.store(j, i, E.const(0.0, out.buffer.dtype)))
     element = seq(
-        store(total, zero, source),
-        loop(k, j, store(total, zero, E.load(total, zero) - product)),
-        If(i.eq(j), store(out, place(i, j), E.call("sqrt", rest)), seq(
-            store(out, place(i, j), rest / E.load(out, place(j, j))),
-            store(out, place(j, i), E.const(0.0, dtype)),
-        )),
+        total.set(source),
+        loop(k, j, total.set(total.value - out.load(i, k) * out.load(j, k))),
+        If(i.eq(j), out.store(i, j, E.call("sqrt", total.value)), divided),
     )
-    body = seq(Allocate(total), loop(i, size, loop(j, i + 1, element)))
+    body = seq(total.allocate(), loop(i, size, loop(j, i + 1, element)))
     return call.function(parallel_nest(loops, body, size * size * size))
 
 
@@ -57,37 +63,33 @@ def triangular_solve(call: KernelCall) -> Function:
     From the right, x a = b is solved as (a transposed) (x transposed) = (b transposed), without moving anything.
     """
     a, b = call.readers
-    out, attrs = call.buffers[-1], call.attrs
+    buffer, attrs = call.buffers[-1], call.attrs
     loops, batch = _batch(b.shape)
+    out = _Matrix(buffer, batch, transposed=not attrs.left_side)
     size, others = (b.shape[-2], b.shape[-1]) if attrs.left_side else (b.shape[-1], b.shape[-2])
     turned = attrs.transpose_a == attrs.left_side
     step, solved, other, c0 = E.var("step"), E.var("solved"), E.var("other"), E.var("column")
-    factor, pivot = E.Var(out.dtype, 1, "factor"), E.Var(out.dtype, 1, "pivot")
+    factor, pivot = E.Var(buffer.dtype, 1, "factor"), E.Var(buffer.dtype, 1, "pivot")
 
     def matrix(i: Expr, j: Expr) -> Expr:
         return a.read((*batch, j, i) if turned else (*batch, i, j))
-
-    def place(i: Expr, c: Expr) -> Expr:
-        return out.offset(*batch, *((i, c) if attrs.left_side else (c, i)))
 
     def row(number: Expr) -> Expr:
         """The row that is solved ``number``-th."""
         return number if attrs.lower != turned else size - 1 - number
 
+    subtracted = out.load(row(step), other) - factor * out.load(row(solved), other)
     eliminate = seq(
         Let(factor, matrix(row(step), row(solved))),
-        loop(other, others, store(out, place(row(step), other), E.load(out, place(row(step), other))
-                                  - factor * E.load(out, place(row(solved), other)))),
+        loop(other, others, out.store(row(step), other, subtracted)),
     )
     divide = seq(
         Let(pivot, matrix(row(step), row(step))),
-        loop(other, others, store(out, place(row(step), other), E.load(out, place(row(step), other)) / pivot)),
+        loop(other, others, out.store(row(step), other, out.load(row(step), other) / pivot)),
     )
-    copy = store(out, out.offset(*batch, step, c0), b.read((*batch, step, c0)))
-    parts: list[Stmt] = [loop(solved, step, eliminate)]
-    if not attrs.unit_diagonal:
-        parts.append(divide)
-    body = seq(loop(step, b.shape[-2], loop(c0, b.shape[-1], copy)), loop(step, size, seq(*parts)))
+    copy = store(buffer, buffer.offset(*batch, step, c0), b.read((*batch, step, c0)))
+    solve = seq(loop(solved, step, eliminate), () if attrs.unit_diagonal else divide)
+    body = seq(loop(step, b.shape[-2], loop(c0, b.shape[-1], copy)), loop(step, size, solve))
     return call.function(parallel_nest(loops, body, size * size * others))
 
 
@@ -95,44 +97,84 @@ def triangular_solve(call: KernelCall) -> Function:
 def lu(call: KernelCall) -> Function:
     """Family of ``linalg.lu``: operand data; results both factors in one matrix, in place, and the rows' former places."""
     (data,) = call.readers
-    out, places = call.buffers[-2:]
+    numbers = call.buffers[-1]
     loops, batch = _batch(data.shape)
-    at, size, zero = _at(out, batch), data.shape[-1], E.const(0)
-    step, row, column = E.var("step"), E.var("row"), E.var("column")
-    chosen = Buffer("chosen", "int64", (E.const(1),), scope="local")
-    pivot = E.load(chosen, zero)
-    top, factor = E.Var(out.dtype, 1, "top"), E.Var(out.dtype, 1, "factor")
-    larger = E.call("abs", E.load(out, at(row, step))) > E.call("abs", E.load(out, at(pivot, step)))
-    below = step + 1
-    subtract = store(out, at(row, column), E.load(out, at(row, column)) - factor * E.load(out, at(step, column)))
-    reduce_row = seq(
-        Let(factor, E.load(out, at(row, step)) / top),
-        store(out, at(row, step), factor),
-        loop(column, size - below, subtract, begin=below),
-    )
-    place = E.var("place")
-    stage = seq(
-        store(chosen, zero, step),
-        loop(row, size - step, If(larger, store(chosen, zero, row)), begin=step),
-        Let(place, pivot),
-        If(place.ne(step), seq(
-            loop(column, size, _exchange(out, at(step, column), at(place, column), "value")),
-            _exchange(places, places.offset(*batch, step), places.offset(*batch, place), "number"),
-        )),
-        Let(top, E.load(out, at(step, step))),
-        If(top.ne(0.0), loop(row, size - below, reduce_row, begin=below)),
-    )
+    out, size = _Matrix(call.buffers[-2], batch), data.shape[-1]
+    row, column, chosen = E.var("row"), E.var("column"), Cell("chosen")
+
+    def exchange(step: Expr, place: Expr) -> Stmt:
+        elements = _exchange(out.buffer, out.place(step, column), out.place(place, column))
+        number = _exchange(numbers, numbers.offset(*batch, step), numbers.offset(*batch, place))
+        return seq(loop(column, size, elements), number)
+
+    copy = loop(column, size, out.store(row, column, data.read((*batch, row, column))))
     body = seq(
-        Allocate(chosen),
-        loop(row, size, seq(
-            store(places, places.offset(*batch, row), row),
-            loop(column, size, store(out, at(row, column), data.read((*batch, row, column)))),
-        )),
-        loop(step, size, stage),
+        chosen.allocate(),
+        loop(row, size, seq(store(numbers, numbers.offset(*batch, row), row), copy)),
+        _eliminate(out, size, chosen, exchange, lambda top: seq(), keeps_factors=True),
     )
     return call.function(parallel_nest(loops, body, size * size * size))
 
 
-def _exchange(buffer: Buffer, a: Expr, b: Expr, name: str) -> Stmt:
-    first, second = E.Var(buffer.dtype, 1, f"{name}_a"), E.Var(buffer.dtype, 1, f"{name}_b")
+@kernel("eliminate")
+def eliminate(call: KernelCall) -> Function:
+    """Family of ``linalg.eliminate``: operand data; results the upper triangular matrices, in place, and determinants."""
+    data = call.readers[0]
+    determinants = call.buffers[-1]
+    loops, batch = _batch(data.shape)
+    out, size = _Matrix(call.buffers[-2], batch), data.shape[-1]
+    row, column = E.var("row"), E.var("column")
+    chosen, product = Cell("chosen"), Cell("product", out.buffer.dtype)
+
+    def exchange(step: Expr, place: Expr) -> Stmt:
+        elements = _exchange(out.buffer, out.place(step, column), out.place(place, column))
+        return seq(loop(column, size - step, elements, begin=step), product.set(product.value * -1.0))
+
+    copy = out.store(row, column, data.read((*batch, row, column)))
+    body = seq(
+        chosen.allocate(),
+        product.allocate(),
+        loop(row, size, loop(column, size, copy)),
+        product.set(1.0),
+        _eliminate(out, size, chosen, exchange, lambda top: product.set(product.value * top), keeps_factors=False),
+        store(determinants, determinants.offset(*batch), product.value),
+    )
+    return call.function(parallel_nest(loops, body, size * size * size))
+
+
+def _eliminate(
+    out: _Matrix,
+    size: Expr,
+    chosen: Cell,
+    exchange: Callable[[Expr, Expr], Stmt],
+    use_pivot: Callable[[Expr], Stmt],
+    *,
+    keeps_factors: bool,
+) -> Stmt:
+    """Gaussian elimination with partial pivoting, in place.
+
+    ``exchange(step, row)`` swaps two rows. Below the diagonal stay the factors, or zeros.
+    """
+    step, row, column, place = E.var("step"), E.var("row"), E.var("column"), E.var("place")
+    top, factor = E.Var(out.buffer.dtype, 1, "top"), E.Var(out.buffer.dtype, 1, "factor")
+    larger = E.call("abs", out.load(row, step)) > E.call("abs", out.load(chosen.value, step))
+    below = step + 1
+    subtract = out.store(row, column, out.load(row, column) - factor * out.load(step, column))
+    others = loop(column, size - below, subtract, begin=below)
+    left = out.store(row, step, factor if keeps_factors else E.const(0.0, out.buffer.dtype))
+    reduce_row = seq(Let(factor, out.load(row, step) / top), [left, others] if keeps_factors else [others, left])
+    stage = seq(
+        chosen.set(step),
+        loop(row, size - step, If(larger, chosen.set(row)), begin=step),
+        Let(place, chosen.value),
+        If(place.ne(step), exchange(step, place)),
+        Let(top, out.load(step, step)),
+        use_pivot(top),
+        If(top.ne(0.0), loop(row, size - below, reduce_row, begin=below)),
+    )
+    return loop(step, size, stage)
+
+
+def _exchange(buffer: Buffer, a: Expr, b: Expr) -> Stmt:
+    first, second = E.Var(buffer.dtype, 1, "first"), E.Var(buffer.dtype, 1, "second")
     return seq(Let(first, E.load(buffer, a)), Let(second, E.load(buffer, b)), store(buffer, a, second), store(buffer, b, first))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from forge import dtypes
-from forge.loops import vector_loop
+from forge.loops import static, vector_loop
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -84,7 +84,9 @@ class Merge:
 
     def sort(self, length: Expr, wanted: Expr) -> tuple[Stmt, Expr]:
         """Statements, and where the sorted keys begin, of which the first ``wanted`` are in their place."""
-        few = int(wanted.value) if isinstance(wanted, E.Const) and isinstance(length, E.Const) else self.capacity  # type: ignore[arg-type]
+        few = static(wanted)
+        if few is None or static(length) is None:
+            few = self.capacity
         size = self.size(length)
         block = E.var("block")
         parts: list[Stmt] = [loop(block, size // BLOCK, self._rank(block * BLOCK, block * BLOCK + self.capacity))]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from forge import dtypes
 from forge.kernels.cpu.rows import AlongRow, Position
-from forge.loops import nest
+from forge.loops import blocks, nest
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import Allocate, Let, Stmt, loop, seq, store
+from forge.tir.stmt import Allocate, Let, Stmt, seq, store
 
 COUNT, MEAN, SQUARES = range(3)
 
@@ -22,11 +22,9 @@ def moments(row: AlongRow) -> tuple[Stmt, Expr, Expr]:
     """
     axis, dtype = row.axis, row.dtype
     size = row.problem.target.l1_cache // (4 * dtypes.itemsize(dtype))
-    chunk = E.var("chunk")
-    first = chunk * size
-    count = E.binary("min", E.const(size), axis.extent - first)
+    chunks, first, count = blocks(axis.extent, size)
     known = Buffer("moments", dtype, (E.const(3),), scope="local")
-    body = loop(chunk, (axis.extent + (size - 1)) // size, seq(*_chunk(row, known, first, count)))
+    body = nest([chunks], seq(_chunk(row, known, first, count)))
     mean, squares = E.Var(dtype, 1, "mean"), E.Var(dtype, 1, "squares")
     statements = seq(
         Allocate(known),

@@ -8,18 +8,18 @@ broken by position, which makes the order total, so the result is that of a stab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from forge import dtypes
 from forge.kernels.cpu.merging import BLOCK, LARGEST, LARGEST_SYMBOLIC, Merge, has_key, key, position_of
-from forge.loops import Loop, next_power_of_two, parallel_nest
-from forge.loops.contract import KernelCall, Reader, kernel
+from forge.loops import Cell, bit_length, bound, guard, next_power_of_two, parallel_nest, rows_along, static
+from forge.loops.contract import KernelCall, kernel
 from forge.target import Target
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import Allocate, Function, If, Let, Stmt, loop, seq, store
+from forge.tir.expr import Buffer, Expr, Var
+from forge.tir.stmt import Function, If, Let, Stmt, loop, seq, store
 
 # Sorting takes about this many vector operations per element.
 COST_PER_ELEMENT: Final = 64
@@ -54,13 +54,11 @@ def _before(a: Item, b: Item, ascending: bool) -> Expr:
     return E.binary("or", first, tied)
 
 
-def _bound(item: Item, name: str) -> tuple[list[Stmt], Item]:
+def _bound(item: Item) -> tuple[list[Stmt], Item]:
     """``item`` in variables."""
-    value = E.Var(item.value.dtype, 1, f"{name}_value")
-    if item.position is None:
-        return [Let(value, item.value)], Item(value, None)
-    position = E.var(f"{name}_position")
-    return [Let(value, item.value), Let(position, item.position)], Item(value, position)
+    lets: list[Stmt] = []
+    value = bound(item.value, lets, "value")
+    return lets, Item(value, None if item.position is None else bound(item.position, lets, "position"))
 
 
 @dataclass(frozen=True)
@@ -106,69 +104,50 @@ class Row:
         return _before(a, b, self.ascending)
 
 
-def _local(name: str) -> Buffer:
-    return Buffer(name, "int64", (E.const(1),), scope="local")
-
-
-def _levels(count: Expr) -> Expr:
-    """Height of a heap of ``count`` slots."""
-    if isinstance(count, E.Const):
-        return E.const(int(count.value).bit_length())  # type: ignore[arg-type]
-    return E.const(64) - E.call("clz", count)
-
-
-def _sink(row: Row, item: Item, root: Expr, end: Expr, levels: Expr, name: str) -> Stmt:
+def _sink(row: Row, item: Item, root: Expr, end: Expr, levels: Expr) -> Stmt:
     """Puts ``item`` into the heap of the slots [root, end), whose root is free."""
-    node, limit = _local(f"{name}_node"), _local(f"{name}_limit")
-    zero = E.const(0)
-    at, child, best = E.var(f"{name}_at"), E.var(f"{name}_child"), E.var(f"{name}_best")
+    node, limit = Cell("node"), Cell("limit")
+    at, child, best = E.var("at"), E.var("child"), E.var("best")
     right = E.binary("min", child + 1, end - 1)
-    bind_left, left = _bound(row.load(child), f"{name}_left")
-    bind_right, other = _bound(row.load(right), f"{name}_right")
-    bind_chosen, chosen = _bound(row.load(best), f"{name}_chosen")
-    move = seq(row.put(at, chosen), store(node, zero, best))
-    step = seq(
-        Let(at, E.load(node, zero)),
-        Let(child, at * 2 + 1),
-        If(
-            child < E.load(limit, zero),
-            seq(
-                *bind_left,
-                *bind_right,
-                Let(best, E.select(row.before(left, other), right, child)),
-                *bind_chosen,
-                If(row.before(item, chosen), move, store(limit, zero, zero)),
-            ),
-        ),
+    bind_left, left = _bound(row.load(child))
+    bind_right, other = _bound(row.load(right))
+    bind_chosen, chosen = _bound(row.load(best))
+    descend = seq(
+        bind_left,
+        bind_right,
+        Let(best, E.select(row.before(left, other), right, child)),
+        bind_chosen,
+        If(row.before(item, chosen), seq(row.put(at, chosen), node.set(best)), limit.set(0)),
     )
+    step = seq(Let(at, node.value), Let(child, at * 2 + 1), If(child < limit.value, descend))
     return seq(
-        Allocate(node),
-        Allocate(limit),
-        store(node, zero, root),
-        store(limit, zero, end),
-        loop(E.var(f"{name}_level"), levels, step),
-        row.put(E.load(node, zero), item),
+        node.allocate(),
+        limit.allocate(),
+        node.set(root),
+        limit.set(end),
+        loop(E.var("level"), levels, step),
+        row.put(node.value, item),
     )
 
 
 def _order(row: Row, length: Expr, count: Expr) -> Stmt:
     """The first ``count`` of ``length`` elements in order."""
-    levels = _levels(count)
+    levels = bit_length(count)
     slot, turn, position, rest = (E.var(n) for n in ("slot", "turn", "position", "rest"))
     fill = loop(slot, count, row.put(slot, row.element(E.binary("min", slot, length - 1))))
     root = E.var("root")
-    bind, item = _bound(row.load(root), "build")
-    build = loop(turn, count // 2, seq(Let(root, count // 2 - 1 - turn), *bind, _sink(row, item, root, count, levels, "build")))
-    bind_new, new = _bound(row.element(position), "new")
-    bind_top, top = _bound(row.load(E.const(0)), "top")
-    replace = If(row.before(new, top), _sink(row, new, E.const(0), count, levels, "scan"))
-    one = seq(*bind_new, *bind_top, replace)
+    bind, item = _bound(row.load(root))
+    build = loop(turn, count // 2, seq(Let(root, count // 2 - 1 - turn), bind, _sink(row, item, root, count, levels)))
+    bind_new, new = _bound(row.element(position))
+    bind_top, top = _bound(row.load(E.const(0)))
+    replace = If(row.before(new, top), _sink(row, new, E.const(0), count, levels))
+    one = seq(bind_new, bind_top, replace)
     scan = _scan(row, length, count, position, one, lambda: row.load(E.const(0)).value)
     end = E.var("end")
-    bind_last, last = _bound(row.load(end), "last")
-    bind_root, first = _bound(row.load(E.const(0)), "first")
-    take = seq(Let(end, count - 1 - rest), *bind_last, *bind_root, row.put(end, first),
-               _sink(row, last, E.const(0), end, levels, "take"))
+    bind_last, last = _bound(row.load(end))
+    bind_root, first = _bound(row.load(E.const(0)))
+    take = seq(Let(end, count - 1 - rest), bind_last, bind_root, row.put(end, first),
+               _sink(row, last, E.const(0), end, levels))
     return seq(fill, build, scan, loop(rest, count - 1, take))
 
 
@@ -176,8 +155,8 @@ def _order_or_merge(target: Target, row: Row, dtype: str, length: Expr, count: E
     """By merging where the scratch suffices and most of the row, or all of a short one, is wanted."""
     if not has_key(dtype):
         return _order(row, length, count)
-    if isinstance(length, E.Const) and isinstance(count, E.Const):
-        elements, wanted = int(length.value), int(count.value)  # type: ignore[arg-type]
+    elements, wanted = static(length), static(count)
+    if elements is not None and wanted is not None:
         if 0 < wanted <= MAX_SELECTED and elements > 2 * BLOCK:
             return _select(target, row, length, count)
         merges = 1 < elements <= LARGEST and (wanted * 8 >= elements or elements <= 2 * BLOCK)
@@ -205,35 +184,33 @@ def _select(target: Target, row: Row, length: Expr, count: Expr) -> Stmt:
     them, and then sorted; the best of them stay.
     """
     merge, room = Merge(target, 2 * BLOCK), E.const(2 * BLOCK)
-    filled = _local("filled")
-    last = Buffer("last", row.read(E.const(0)).dtype, (E.const(1),), scope="local")
+    filled, last = Cell("filled"), Cell("last", row.read(E.const(0)).dtype)
     position, first, rank, place = (E.var(n) for n in ("position", "first", "rank", "place"))
     ordered, _ = merge.sort(room, count)
-    remember = store(last, 0, row.read(position_of(merge.load(count - 1))))
-    sort = seq(merge.pad(room, E.load(filled, 0)), ordered, store(filled, 0, count), remember)
-    new = E.Var(last.dtype, 1, "new")
-    put = seq(merge.put(E.load(filled, 0), key(new, position, row.ascending)), store(filled, 0, E.load(filled, 0) + 1))
+    remember = last.set(row.read(position_of(merge.load(count - 1))))
+    sort = seq(merge.pad(room, filled.value), ordered, filled.set(count), remember)
+    new = E.Var(last.buffer.dtype, 1, "new")
+    put = seq(merge.put(filled.value, key(new, position, row.ascending)), filled.set(filled.value + 1))
     one = seq(Let(new, row.read(position)),
-              If(precedes(new, E.load(last, 0), row.ascending), seq(put, If(E.load(filled, 0) >= room, sort))))
+              If(precedes(new, last.value, row.ascending), seq(put, If(filled.value >= room, sort))))
     fill = loop(first, 2 * BLOCK, merge.put(first, key(row.read(first), first, row.ascending)))
-    scan = _scan(row, length, room, position, one, lambda: E.load(last, 0))
+    scan = _scan(row, length, room, position, one, lambda: last.value)
     deliver = loop(rank, count, seq(Let(place, position_of(merge.load(rank))), row.put(rank, Item(row.read(place), place))))
-    return seq(merge.allocate(), Allocate(filled), Allocate(last), fill, store(filled, 0, room), sort, scan, sort, deliver)
+    return seq(merge.allocate(), filled.allocate(), last.allocate(), fill, filled.set(room), sort, scan, sort, deliver)
 
 
-def _scan(row: Row, length: Expr, count: Expr, position: Expr, one: Stmt, bound: Callable[[], Expr]) -> Stmt:
-    """``one`` for every ``position`` after the first ``count``; vectors without anything before ``bound()`` are passed over.
+def _scan(row: Row, length: Expr, count: Expr, position: Var, one: Stmt, last: Callable[[], Expr]) -> Stmt:
+    """``one`` for every ``position`` after the first ``count``; vectors without anything before ``last()`` are passed over.
 
-    A later element that is equal to the bound never comes before it.
+    A later element that is equal to the last never comes before it.
     """
-    assert isinstance(position, E.Var)
     begin, rest = count, length - count
     if row.lanes == 1:
         return loop(position, rest, one, begin=begin)
     block = E.var("block")
     first = begin + block * row.lanes
     values = row.read(E.ramp(first, 1, row.lanes))
-    candidates = precedes(values, E.broadcast(bound(), row.lanes), row.ascending)
+    candidates = precedes(values, E.broadcast(last(), row.lanes), row.ascending)
     vectors = loop(block, rest // row.lanes, If(E.call("reduce_or", candidates), loop(position, row.lanes, one, begin=first)))
     done = rest // row.lanes * row.lanes
     return seq(vectors, loop(position, rest - done, one, begin=begin + done))
@@ -242,27 +219,17 @@ def _scan(row: Row, length: Expr, count: Expr, position: Expr, one: Stmt, bound:
 def _ordering(call: KernelCall, values: Buffer | None, positions: Buffer | None, ascending: bool) -> Function:
     data = call.readers[0]
     axis = call.attrs.axis % len(data.shape)
-    loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(data.shape) if k != axis]
-    outer = [x.var for x in loops]
-
-    def at(place: Expr) -> Sequence[Expr]:
-        return [*outer[:axis], place, *outer[axis:]]
-
+    loops, at = rows_along(data.shape, axis)
     contiguous = axis == len(data.shape) - 1 and data.dtype != "bool" and not dtypes.is_complex(data.dtype)
     lanes = call.target.vector_bits // (8 * max(4, dtypes.itemsize(data.dtype))) if contiguous else 1
-    slot = lambda place, buffer: buffer.offset(*at(place))  # noqa: E731
-    row = Row(_element_reader(data, at), slot, values, positions, ascending, lanes)
+
+    def slot(place: Expr, buffer: Buffer) -> Expr:
+        return buffer.offset(*at(place))
+
+    row = Row(lambda place: data.read(at(place)), slot, values, positions, ascending, lanes)
     length, count = data.shape[axis], call.results[0].shape[axis]
-    body = _order_or_merge(call.target, row, data.dtype, length, count)
-    if not isinstance(count, E.Const):
-        body = If(count > 0, body)
-    elif not count.value:
-        body = seq()
-    return call.function(parallel_nest(loops, body, data.shape[axis] * COST_PER_ELEMENT))
-
-
-def _element_reader(data: Reader, at: Callable[[Expr], Sequence[Expr]]) -> Callable[[Expr], Expr]:
-    return lambda place: data.read(tuple(at(place)))
+    body = guard(count > 0, _order_or_merge(call.target, row, data.dtype, length, count))
+    return call.function(parallel_nest(loops, body, length * COST_PER_ELEMENT))
 
 
 @kernel("sort")

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from forge import loops
 from forge.kernels.cpu import gemm
-from forge.kernels.cpu.transpose import transpose_square
 from forge.loops import RegisterTile
+from forge.schedule.transpose import transpose
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import Stmt, store
+from forge.tir.stmt import Stmt, seq, store
 
 VectorElement = Callable[[Expr, int], Expr]
 ReadStep = Callable[[Expr, Expr, "Expr | None"], Expr]
@@ -67,8 +67,12 @@ class Right:
                 return self.read(k, n, mask)
 
             first = k.base if isinstance(k, E.Ramp) else k
-            return transpose_square(lanes, source, lambda i, row: store(
-                panel, E.ramp(base + (first + i) * tile.width + v * lanes, 1, lanes), row))
+            parts: list[Stmt] = []
+            rows = transpose([loops.bound(source(i), parts) for i in range(lanes)], parts)
+            stores = [
+                store(panel, E.ramp(base + (first + i) * tile.width + v * lanes, 1, lanes), row) for i, row in enumerate(rows)
+            ]
+            return seq(parts, stores)
 
         return loops.serial("v", tile.vectors,
                             lambda v: loops.each_vector(self.count, lanes, lambda k, mask: square(v, k, mask)))

@@ -1,12 +1,12 @@
-"""Running sums and products along one axis."""
+"""Running sums, products, extremes with their positions, and log-sums of exponentials, along one axis."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from forge import dtypes
-from forge.loops import Loop, group_loop, parallel_nest, supports_masks
+from forge.loops import Cell, axes, blocks, parallel_nest, places, rows_along, supports_masks, vector_loop
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -41,7 +41,7 @@ class _Running:
         self.axis = call.attrs.axis % self.rank
         self.operation, self.neutral = OPERATIONS[call.operator]
         self.length = data.shape[self.axis]
-        self.loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(data.shape) if k != self.axis]
+        self.loops = axes([extent for k, extent in enumerate(data.shape) if k != self.axis])
 
     def _start(self, lanes: int = 1) -> Expr:
         return E.const(self.neutral, self.dtype, lanes)
@@ -61,12 +61,10 @@ class _Running:
 
     def rows(self) -> Stmt:
         if not self.loops or E.is_const(self.loops[-1].extent, 1):
-            return parallel_nest(self.loops, self._rows([loop_.var for loop_ in self.loops], 1), self.length * 4)
+            return parallel_nest(self.loops, self._rows(places(self.loops), 1), self.length * 4)
         *around, last = self.loops
-        strip = Loop(E.var("s"), (last.extent + (ROWS - 1)) // ROWS)
-        first = strip.var * ROWS
-        outer = [loop_.var for loop_ in around]
-        row = E.var("row")
+        strip, first, _ = blocks(last.extent, ROWS)
+        outer, row = places(around), E.var("row")
         rest = loop(row, last.extent - first, self._rows([*outer, first + row], 1))
         body = If(first + ROWS <= last.extent, self._rows([*outer, first], ROWS), rest)
         return parallel_nest([*around, strip], body, self.length * (4 * ROWS))
@@ -89,12 +87,9 @@ class _Running:
         width = max(4 * lanes, target.l1_cache // (4 * size) // (4 * lanes) * (4 * lanes))
         if last.static is not None:
             width = min(width, -(-last.static // lanes) * lanes)
-        block = Loop(E.var("b"), (last.extent + (width - 1)) // width)
-        start = block.var * width
-        extent = E.binary("min", E.const(width), last.extent - start)
+        block, start, extent = blocks(last.extent, width)
         totals = Buffer("totals", self.dtype, (E.const(width),), scope="local", alignment=64)
-        place, vector = E.var("place"), E.var("v")
-        outer = [loop_.var for loop_ in around]
+        place, vector, outer = E.var("place"), E.var("v"), places(around)
 
         def step(at: Expr, width: int, mask: Expr | None) -> Stmt:
             column = E.ramp(start + at, 1, width)
@@ -103,13 +98,51 @@ class _Running:
 
         fill = loop(vector, width // lanes, store(totals, E.ramp(vector * lanes, 1, lanes), self._start(lanes)))
         masked = supports_masks(target, {dtypes.itemsize(self.dtype), dtypes.itemsize(self.data.dtype)})
-        over = group_loop(extent, lanes, _together(step), 2, masked, narrow=True)
-        body = seq(Allocate(totals), fill, loop(place, self.length, over))
+        body = seq(Allocate(totals), fill, loop(place, self.length, vector_loop(extent, lanes, step, 2, masked)))
         return parallel_nest([*around, block], body, self.length * (4 * width // lanes))
 
 
-def _together(step: Callable[[Expr, int, Expr | None], Stmt]) -> Callable[[Expr, int, Expr | None, int], Stmt]:
-    def group(at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
-        return seq(*(step(at + u * lanes, lanes, mask) for u in range(count)))
+@kernel("running_extreme")
+def running_extreme(call: KernelCall) -> Function:
+    """Family of ``cummax`` and ``cummin``: operand data; attribute axis; results the extremes and their positions."""
+    (data,) = call.readers
+    values, positions = call.results
+    best, where = Cell("best", data.dtype), Cell("where")
+    place, value = E.var("place"), E.Var(data.dtype, 1, "value")
+    loops, at = rows_along(data.shape, call.attrs.axis % len(data.shape))
+    better = value >= best.value if call.operator == "cummax" else value <= best.value
+    if dtypes.is_float(data.dtype):
+        better = E.binary("or", better, E.call("isnan", value))
+    better = E.binary("or", better, place.eq(0))
+    step = seq(
+        Let(value, data.read(at(place))),
+        If(better, seq(best.set(value), where.set(place))),
+        values.write(at(place), best.value),
+        positions.write(at(place), where.value),
+    )
+    length = data.shape[call.attrs.axis]
+    body = seq(best.allocate(), where.allocate(), best.set(0), where.set(0), loop(place, length, step))
+    return call.function(parallel_nest(loops, body, length * 4))
 
-    return group
+
+@kernel("running_logsumexp")
+def running_logsumexp(call: KernelCall) -> Function:
+    """Family of ``logcumsumexp``: operand data; attribute axis."""
+    (data,), (result,) = call.readers, call.results
+    total, place, value = Cell("total", data.dtype), E.var("place"), E.Var(data.dtype, 1, "value")
+    loops, at = rows_along(data.shape, call.attrs.axis % len(data.shape))
+    step = seq(
+        Let(value, data.read(at(place))),
+        total.set(_log_of_sum(total.value, value)),
+        result.write(at(place), total.value),
+    )
+    length = data.shape[call.attrs.axis]
+    return call.function(parallel_nest(loops, seq(total.start(float("-inf")), loop(place, length, step)), length * 24))
+
+
+def _log_of_sum(a: Expr, b: Expr) -> Expr:
+    """ln(exp(a) + exp(b)); the larger one where it is infinite."""
+    larger, smaller = E.binary("max", a, b), E.binary("min", a, b)
+    infinite = E.compare("eq", E.call("abs", larger), float("inf"))
+    result = larger + E.call("log1p", E.call("exp", smaller - larger))
+    return E.select(infinite, larger, result)

@@ -10,45 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from forge import dtypes
-from forge.loops import Loop, nest
+from forge.loops import Cell, axes, clamped, guard, known, nest, places
 from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import Allocate, Function, If, Let, Stmt, seq, store
-
-
-def _combine(reduction: str, old: Expr, new: Expr) -> Expr:
-    if reduction == "update":
-        return new
-    return E.binary(reduction, old, new)
+from forge.tir.stmt import Function, If, Let, Stmt, seq, store
 
 
 def _bounded(index: Expr, extent: Expr) -> Expr:
     wide = E.cast(index, "int64")
     wrapped = E.select(wide < 0, wide + extent, wide) if dtypes.is_signed(index.dtype) else wide
-    return E.binary("max", E.binary("min", wrapped, extent - 1), E.const(0))
+    return clamped(wrapped, extent)
 
 
 def _in_range(index: Expr, extent: Expr) -> Expr:
     wide = E.cast(index, "int64")
     return E.logical_and(wide >= 0, wide < extent)
-
-
-def _loops(shape: Sequence[Expr], name: str) -> list[Loop]:
-    return [Loop(E.var(f"{name}{k}"), extent) for k, extent in enumerate(shape)]
-
-
-def _copied(call: KernelCall, data: Reader) -> Stmt:
-    loops = _loops(data.shape, "c")
-    indices = tuple(x.var for x in loops)
-    return nest(loops, call.results[0].write(indices, data.read(indices)))
-
-
-def _apply(out: Buffer, target: Sequence[Expr], update: Expr, reduction: str) -> Stmt:
-    place = E.var("place")
-    value = E.Var(out.dtype, 1, "value")
-    combined = _combine(reduction, E.load(out, place), update)
-    return seq(Let(place, out.offset(*target)), Let(value, combined), store(out, place, value))
 
 
 Target = Callable[[Reader, Reader, Sequence[Expr]], tuple[dict[int, Expr], Sequence[Expr]]]
@@ -58,8 +35,9 @@ Target = Callable[[Reader, Reader, Sequence[Expr]], tuple[dict[int, Expr], Seque
 def _scatter(call: KernelCall, reduction: str, target: Target) -> Function:
     data, indices, updates = call.readers
     out = call.buffers[-1]
-    loops = _loops(updates.shape, "u")
-    at = tuple(x.var for x in loops)
+    copies, loops = axes(data.shape), axes(updates.shape)
+    source, at = places(copies), places(loops)
+    copy = nest(copies, call.results[0].write(source, data.read(source)))
     given, own = target(data, indices, at)
     rest = iter(own)
     place = [_bounded(given[k], extent) if k in given else next(rest) for k, extent in enumerate(data.shape)]
@@ -69,16 +47,20 @@ def _scatter(call: KernelCall, reduction: str, target: Target) -> Function:
         for k, index in given.items():
             inside = E.logical_and(inside, _in_range(index, data.shape[k]))
         step = If(inside, step)
-    return call.function(seq(_copied(call, data), _unless_empty(data.shape, nest(loops, step))))
+    return call.function(seq(copy, _unless_empty(data.shape, nest(loops, step))))
+
+
+def _apply(out: Buffer, target: Sequence[Expr], update: Expr, reduction: str) -> Stmt:
+    place = E.var("place")
+    value = E.Var(out.dtype, 1, "value")
+    combined = update if reduction == "update" else E.binary(reduction, E.load(out, place), update)
+    return seq(Let(place, out.offset(*target)), Let(value, combined), store(out, place, value))
 
 
 def _unless_empty(shape: Sequence[Expr], body: Stmt) -> Stmt:
     """Nothing can be written into a tensor without elements."""
     for extent in shape:
-        if isinstance(extent, E.Const):
-            body = body if extent.value else seq()
-        else:
-            body = If(extent > 0, body)
+        body = guard(extent > 0, body)
     return body
 
 
@@ -87,11 +69,11 @@ def scatter_elements(call: KernelCall) -> Function:
     """Family of ``scatter_elements``: operands data, indices, updates; attributes axis, reduction, out_of_range."""
     data = call.readers[0]
     axis = call.attrs.axis % len(data.shape)
-    return _scatter(call, call.attrs.reduction, lambda data, indices, at: ({axis: indices.read(at)}, _without(at, axis)))
 
+    def target(data: Reader, indices: Reader, at: Sequence[Expr]) -> tuple[dict[int, Expr], Sequence[Expr]]:
+        return {axis: indices.read(at)}, [x for k, x in enumerate(at) if k != axis]
 
-def _without(at: Sequence[Expr], axis: int) -> Sequence[Expr]:
-    return [x for k, x in enumerate(at) if k != axis]
+    return _scatter(call, call.attrs.reduction, target)
 
 
 @kernel("scatter_nd", complex_numbers=True)
@@ -102,7 +84,7 @@ def scatter_nd(call: KernelCall) -> Function:
 
     def target(data: Reader, indices: Reader, at: Sequence[Expr]) -> tuple[dict[int, Expr], Sequence[Expr]]:
         outer = len(indices.shape) - 1
-        depth = int(indices.shape[0].value)  # type: ignore[attr-defined]
+        depth = known(indices.shape[0], "scatter_nd: the length of an index")
         return {k: indices.read((E.const(k), *at[:outer])) for k in range(depth)}, at[outer:]
 
     return _scatter(call, call.attrs.mode, target)
@@ -112,11 +94,10 @@ def scatter_nd(call: KernelCall) -> Function:
 def argwhere(call: KernelCall) -> Function:
     """Family of ``argwhere``: operand condition (bool); rows of indices are written as they are found, at most as many as fit."""
     condition = call.readers[0]
-    out, found = call.buffers[-1], Buffer("found", "int64", (E.const(1),), scope="local")
-    zero, row = E.const(0), E.var("row")
-    loops = _loops(condition.shape, "i")
-    indices = [x.var for x in loops]
-    hit = E.logical_and(condition.read(tuple(indices)), row < out.shape[0])
+    out, found, row = call.buffers[-1], Cell("found"), E.var("row")
+    loops = axes(condition.shape)
+    indices = places(loops)
+    hit = E.logical_and(condition.read(indices), row < out.shape[0])
     stores = [store(out, out.offset(row, k), x) for k, x in enumerate(indices)]
-    step = seq(Let(row, E.load(found, zero)), If(hit, seq(*stores, store(found, zero, row + 1))))
-    return call.function(seq(Allocate(found), store(found, zero, zero), nest(loops, step)))
+    step = seq(Let(row, found.value), If(hit, seq(stores, found.set(row + 1))))
+    return call.function(seq(found.start(0), nest(loops, step)))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from forge import dtypes
-from forge.loops import Loop, parallel_nest
+from forge.loops import Cell, axes, bit_length, clamped, parallel_nest, places
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import Allocate, Function, Let, loop, seq, store
+from forge.tir.expr import Expr
+from forge.tir.stmt import Function, Let, loop, seq
 
 
 def _goes_before(element: Expr, value: Expr, right: bool) -> Expr:
@@ -15,11 +15,8 @@ def _goes_before(element: Expr, value: Expr, right: bool) -> Expr:
     hit = element <= value if right else element < value
     if not dtypes.is_float(value.dtype):
         return hit
-    return E.binary("or", hit, E.logical_and(E.call("isnan", value), _below_nan(element, right)))
-
-
-def _below_nan(element: Expr, right: bool) -> Expr:
-    return E.const(True, "bool") if right else E.logical_not(E.call("isnan", element))
+    below_nan = E.const(True, "bool") if right else E.logical_not(E.call("isnan", element))
+    return E.binary("or", hit, E.logical_and(E.call("isnan", value), below_nan))
 
 
 @kernel("searchsorted")
@@ -29,31 +26,29 @@ def searchsorted(call: KernelCall) -> Function:
     """
     ordered, values = call.readers
     (result,) = call.results
-    loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(values.shape)]
-    at: list[Expr] = [x.var for x in loops]
+    loops = axes(values.shape)
+    at = places(loops)
     batch = at[:-1] if len(ordered.shape) > 1 else []
-    extent, zero = ordered.shape[-1], E.const(0)
-    low, size = (Buffer(name, "int64", (E.const(1),), scope="local") for name in ("low", "size"))
+    extent, low, size = ordered.shape[-1], Cell("low"), Cell("size")
     value, middle = E.Var(values.dtype, 1, "value"), E.var("middle")
     half, left, count = E.var("half"), E.var("left"), E.var("count")
-    safe = E.binary("max", E.binary("min", middle, extent - 1), zero)
-    after = E.logical_and(_goes_before(ordered.read((*batch, safe)), value, call.attrs.right), count > 0)
+    element = ordered.read((*batch, clamped(middle, extent)))
+    after = E.logical_and(_goes_before(element, value, call.attrs.right), count > 0)
     step = seq(
-        Let(count, E.load(size, zero)),
-        Let(left, E.load(low, zero)),
+        Let(count, size.value),
+        Let(left, low.value),
         Let(half, count // 2),
         Let(middle, left + half),
-        store(low, zero, E.select(after, middle + 1, left)),
-        store(size, zero, E.select(after, count - half - 1, half)),
+        low.set(E.select(after, middle + 1, left)),
+        size.set(E.select(after, count - half - 1, half)),
     )
-    steps = E.const(64) - E.call("clz", extent) if not isinstance(extent, E.Const) else E.const(int(extent.value).bit_length())  # type: ignore[arg-type]
     body = seq(
-        Allocate(low),
-        Allocate(size),
+        low.allocate(),
+        size.allocate(),
         Let(value, values.read(at)),
-        store(low, zero, zero),
-        store(size, zero, extent),
-        loop(E.var("step"), steps, step),
-        result.write(at, E.cast(E.load(low, zero), result.dtype)),
+        low.set(0),
+        size.set(extent),
+        loop(E.var("step"), bit_length(extent), step),
+        result.write(at, E.cast(low.value, result.dtype)),
     )
     return call.function(parallel_nest(loops, body, E.const(64)))

@@ -8,6 +8,7 @@ over, from several trees.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -15,7 +16,7 @@ from math import inf
 from typing import Final
 
 from forge import dtypes
-from forge.loops import Loop, parallel_nest, supports_masks, vector_loop
+from forge.loops import Cell, Loop, known, parallel_nest, static, supports_masks, vector_loop
 from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -33,6 +34,8 @@ MAX_BYTES: Final = 1 << 16
 
 # At most this many targets are accumulated at once: they lie on the stack.
 MAX_TARGETS: Final = 512
+
+NODES, TREES = "tree_ensemble: the number of nodes", "tree_ensemble: the number of trees"
 
 NODE = FEATURE, CHILD, THRESHOLD, LEAF = range(4)
 
@@ -96,17 +99,13 @@ def _most_rows(call: KernelCall, data: Reader, nodes: Reader, roots: Reader, byt
     A larger tree comes from the second-level cache for every row, and is fetched into it once for a block: many rows, then.
     """
     size = dtypes.itemsize(data.dtype)
-    tree = _extent(nodes.shape[0]) * len(NODE) * size // max(1, _extent(roots.shape[0]))
+    tree = known(nodes.shape[0], NODES) * len(NODE) * size // max(1, known(roots.shape[0], TREES))
     target = call.target
     budget = target.l1_cache // 2 if tree <= target.l1_cache // 2 else max(target.l1_cache // 2, target.l2_cache // 4)
-    columns = data.shape[1]
-    count = _extent(columns) if isinstance(columns, E.Const) else call.attrs.features
+    columns = static(data.shape[1])
+    count = call.attrs.features if columns is None else columns
     fitting = min(MAX_ROWS, MAX_BYTES // bytes_of_totals, budget // (count * size + bytes_of_totals))
     return int(max(PATHS, fitting // PATHS * PATHS))
-
-
-def _extent(extent: Expr) -> int:
-    return int(extent.value)  # type: ignore[attr-defined]
 
 
 def _rows_of_block(rows: Expr, most: int, cores: int) -> Expr:
@@ -147,7 +146,7 @@ def _place(problem: _Problem, row: Expr, target: Expr, lanes: int = 1) -> Expr:
 
 def _across_trees(problem: _Problem, row: Expr) -> Stmt:
     """All trees for one row."""
-    count = _extent(problem.roots.shape[0])
+    count = known(problem.roots.shape[0], TREES)
     parts: list[Stmt] = []
     done = 0
     for width in (PATHS, PATHS // 4, 1):
@@ -170,17 +169,16 @@ def _follow(problem: _Problem, rows: Sequence[Expr], roots: Sequence[Expr]) -> S
     if whole <= 2:
         walk: list[Stmt] = [_step(problem, at, rows) for _ in range(whole * STEPS)]
     else:
-        moved = Buffer("moved", "int64", (E.const(1),), scope="local")
+        moved = Cell("moved")
         some = [_step(problem, at, rows, moved if k == STEPS - 1 else None) for k in range(STEPS)]
         walk = [
-            Allocate(moved),
-            store(moved, 0, E.const(1)),
-            loop(E.var("some"), whole, If(E.load(moved, 0).ne(0), seq(*some))),
+            moved.start(1),
+            loop(E.var("some"), whole, If(moved.value.ne(0), seq(some))),
         ]
     return seq(*begin, *walk, *rest, *(_add_leaf(problem, row, E.load(at, k), k) for k, row in enumerate(rows)))
 
 
-def _step(problem: _Problem, at: Buffer, rows: Sequence[Expr], moved: Buffer | None = None) -> Stmt:
+def _step(problem: _Problem, at: Buffer, rows: Sequence[Expr], moved: Cell | None = None) -> Stmt:
     """One step on all paths; ``moved``: becomes 0 if that changed none."""
     data, nodes = problem.data, problem.nodes
     parts: list[Stmt] = []
@@ -197,7 +195,7 @@ def _step(problem: _Problem, at: Buffer, rows: Sequence[Expr], moved: Buffer | N
         ]
         changes.append(E.binary("xor", after, node))
     if moved is not None:
-        parts.append(store(moved, 0, reduce(lambda a, b: E.binary("or", a, b), changes)))
+        parts.append(moved.set(reduce(operator.or_, changes)))
     return seq(*parts)
 
 
