@@ -24,6 +24,7 @@ from forge.loops.nest import (
     parallel,
     parallel_nest,
     places,
+    ravel,
     rows_along,
     serial,
     unroll,
@@ -56,7 +57,7 @@ __all__ = [
     "HALF", "LARGEST_NUMBER", "PARALLEL_WORK", "Accumulators", "Cell", "Loop", "RegisterTile", "Vectorizer", "axes", "bind",
     "bit_length", "blocks", "bound", "bound_indices", "ceildiv", "clamped", "combine", "each_vector", "element_size",
     "expression_cost", "finished", "group_loop", "guard", "identity", "known", "local", "memory_dtypes", "memory_sizes",
-    "multiply_add", "nest", "next_power_of_two", "parallel", "parallel_nest", "places", "product", "round_up", "rows_along",
-    "serial", "statement_cost", "static", "supports_masks", "tail_mask", "tree", "unravel", "unroll", "unroll_by",
-    "vector_loop",
+    "multiply_add", "nest", "next_power_of_two", "parallel", "parallel_nest", "places", "product", "ravel", "round_up",
+    "rows_along", "serial", "statement_cost", "static", "supports_masks", "tail_mask", "tree", "unravel", "unroll",
+    "unroll_by", "vector_loop",
 ]

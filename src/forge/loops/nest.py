@@ -59,6 +59,14 @@ def rows_along(shape: Sequence[Expr], axis: int) -> tuple[list[Loop], Callable[[
     return loops, lambda place: (*outer[:axis], place, *outer[axis:])
 
 
+def ravel(loops: Sequence[Loop]) -> Expr:
+    """The number of an iteration of ``loops``."""
+    number: Expr = E.const(0)
+    for axis in loops:
+        number = number * axis.extent + axis.var
+    return number
+
+
 def blocks(extent: Expr, size: int, name: str = "b") -> tuple[Loop, Expr, Expr]:
     """A loop over blocks of ``size`` elements of ``extent``; the first element of a block, and how many it has."""
     block = Loop(E.var(name), ceildiv(extent, size))
@@ -152,8 +160,9 @@ def group_loop(
     """
     start = E.const(0) if begin is None else begin
     step = lanes * unroll
-    if isinstance(extent, E.Const):
-        return _static_group_loop(int(extent.value), lanes, body, unroll, masked, start, narrow)  # type: ignore[arg-type]
+    known = static(extent)
+    if known is not None:
+        return _static_group_loop(known, lanes, body, unroll, masked, start, narrow)
     parts = [_repeat(extent // step, step, start, lambda at: body(at, lanes, None, unroll))]
     done = (extent // step) * step
     if unroll > 1:
@@ -206,15 +215,15 @@ def parallel_nest(loops: Sequence[Loop], body: Stmt, cost: Expr) -> Stmt:
 
     ``for i: for j: body``  -->  ``parallel f in range(I * J): i = f // J; j = f % J; body``
     """
-    total = product([*(axis.extent for axis in loops), cost])
-    if not loops or (isinstance(total, E.Const) and int(total.value) < 2 * PARALLEL_WORK):  # type: ignore[arg-type]
+    total = static(product([*(axis.extent for axis in loops), cost]))
+    if not loops or total is not None and total < 2 * PARALLEL_WORK:
         return nest(loops, body)
     outer = _parallel_prefix(loops)
     inner = nest(loops[outer:], body)
     work = product([*(axis.extent for axis in loops[outer:]), cost])
     fused = E.var("p")
     extent = product(axis.extent for axis in loops[:outer])
-    if isinstance(extent, E.Const) and extent.value == 1:
+    if E.is_const(extent, 1):
         return nest(loops, body)
     return loop(fused, extent, seq(*_decode(fused, loops[:outer]), inner), "parallel", grain=_grain(work))
 
@@ -230,8 +239,9 @@ def _parallel_prefix(loops: Sequence[Loop]) -> int:
 
 
 def _grain(work: Expr) -> Expr:
-    if isinstance(work, E.Const):
-        return E.const(max(1, PARALLEL_WORK // max(1, int(work.value))))  # type: ignore[arg-type]
+    known = static(work)
+    if known is not None:
+        return E.const(max(1, PARALLEL_WORK // max(1, known)))
     return E.const(PARALLEL_WORK) // E.binary("max", work, E.const(1)) + 1
 
 

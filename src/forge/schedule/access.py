@@ -9,7 +9,6 @@ from forge.loops import Loop
 from forge.schedule.algebra import ONE, ZERO, Algebra, Poly
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
-from forge.tir.rewrite import map_expressions, substitute
 from forge.tir.stmt import Stmt
 from forge.tir.visit import nodes, roots, stores
 
@@ -78,12 +77,6 @@ class Collapsed:
 
     loops: tuple[Loop, ...]
     substitution: dict[Var, Expr]
-
-    def statement(self, s: Stmt) -> Stmt:
-        return map_expressions(s, self.expression) if self.substitution else s
-
-    def expression(self, x: Expr) -> Expr:
-        return substitute(x, self.substitution) if self.substitution else x
 
 
 def collapse(loops: Sequence[Loop], accesses: Accesses, algebra: Algebra) -> Collapsed:

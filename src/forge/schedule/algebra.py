@@ -10,11 +10,13 @@ simplified stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
 from forge.dims import collected, divided
+from forge.loops import Loop
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
 from forge.tir.visit import free_variables
@@ -34,6 +36,11 @@ class Poly:
         if not self.terms:
             return 0
         return self.terms[0][1] if len(self.terms) == 1 and self.terms[0][0] == () else None
+
+    @property
+    def only_adds(self) -> bool:
+        """Whether no coefficient is negative: at least 0 where all atoms are."""
+        return all(c >= 0 for _, c in self.terms)
 
     def __add__(self, other: Poly) -> Poly:
         return collect((*self.terms, *other.terms))
@@ -84,9 +91,19 @@ class Algebra:
     _atoms: list[Atom] = field(default_factory=list)
     _numbers: dict[object, int] = field(default_factory=dict)
 
-    def declare(self, variable: Var, extent: Expr | Poly) -> None:
+    def declare(self, variable: Var, extent: Expr) -> None:
         """Says that ``variable`` runs over ``range(extent)``."""
-        self.extents[variable] = extent if isinstance(extent, Poly) else self.poly(extent)
+        self.extents[variable] = self.poly(extent)
+
+    def loop(self, name: str, extent: Expr) -> Loop:
+        """A loop whose variable is declared."""
+        axis = Loop(E.var(name), extent)
+        self.declare(axis.var, extent)
+        return axis
+
+    def loops(self, shape: Sequence[Expr]) -> list[Loop]:
+        """A loop over each dimension of ``shape``, all declared."""
+        return [self.loop(f"i{k}", extent) for k, extent in enumerate(shape)]
 
     def poly(self, x: Expr) -> Poly:
         """The canonical form of a scalar int64 expression."""
@@ -94,10 +111,10 @@ class Algebra:
             case E.Const(value=value):
                 return number(int(value))  # type: ignore[arg-type]
             case E.Var():
-                return self._atom(x, Atom("var", x, ZERO, ZERO, frozenset((x,))))
+                return self._atom(x, lambda: Atom("var", x, ZERO, ZERO, frozenset((x,))))
             case E.Binary(op=op, a=a, b=b):
                 return self._binary(x, op, self.poly(a), self.poly(b))
-        return self._atom(("opaque", id(x)), Atom("opaque", x, ZERO, ZERO, frozenset(free_variables(x))))
+        return self._opaque(x)
 
     def _binary(self, x: Expr, op: str, a: Poly, b: Poly) -> Poly:
         match op:
@@ -116,17 +133,17 @@ class Algebra:
         return self._opaque(x)
 
     def _opaque(self, x: Expr) -> Poly:
-        return self._atom(("opaque", id(x)), Atom("opaque", x, ZERO, ZERO, frozenset(free_variables(x))))
+        return self._atom(x, lambda: Atom("opaque", x, ZERO, ZERO, frozenset(free_variables(x))))
 
-    def _atom(self, key: object, atom: Atom) -> Poly:
+    def _operation(self, kind: str, a: Poly, b: Poly) -> Poly:
+        return self._atom((kind, a, b), lambda: Atom(kind, None, a, b, self.variables(a) | self.variables(b)))
+
+    def _atom(self, key: object, make: Callable[[], Atom]) -> Poly:
         place = self._numbers.get(key)
         if place is None:
             place = self._numbers[key] = len(self._atoms)
-            self._atoms.append(atom)
+            self._atoms.append(make())
         return Poly((((place,), 1),))
-
-    def _operation(self, kind: str, a: Poly, b: Poly) -> Poly:
-        return self._atom((kind, a, b), Atom(kind, None, a, b, self.variables(a) | self.variables(b)))
 
     def variables(self, p: Poly) -> frozenset[Var]:
         """Variables that ``p`` depends on."""
@@ -198,7 +215,7 @@ class Algebra:
         monomial, factor = b.terms[0]
         found: dict[Poly, None] = {}
         for term, coefficient in a.terms:
-            common = _intersection(term, monomial)
+            common = tuple((Counter(term) & Counter(monomial)).elements())
             divisor = Poly(((common, gcd(coefficient, factor)),))
             if divisor not in (ONE, b):
                 found[divisor] = None
@@ -224,7 +241,7 @@ class Algebra:
     def nonnegative(self, p: Poly) -> bool:
         """Whether ``p >= 0`` is proven for all values of its variables."""
         low = self._lowest(p)
-        return low is not None and all(c >= 0 for _, c in low.terms)
+        return low is not None and low.only_adds
 
     def _lowest(self, p: Poly) -> Poly | None:
         """A lower bound of ``p`` over its loop variables, in terms of sizes."""
@@ -233,12 +250,13 @@ class Algebra:
             slope = self.coefficient(p, variable)
             if slope is None:
                 return self._lowest_by_terms(p)
-            if all(c >= 0 for _, c in slope.terms) and self._is_size(slope):
-                p = self._replace(p, variable, ZERO)
-            elif all(c <= 0 for _, c in slope.terms) and self._is_size(slope):
-                p = self._replace(p, variable, self.extents[variable] - ONE)
+            if slope.only_adds and self._is_size(slope):
+                lowest_at = ZERO
+            elif (-slope).only_adds and self._is_size(slope):
+                lowest_at = self.extents[variable] - ONE
             else:
                 return None
+            p = p + slope * (lowest_at - self.poly(variable))
         return p if self._is_size(p) else self._lowest_by_terms(p)
 
     def _lowest_by_terms(self, p: Poly) -> Poly | None:
@@ -252,28 +270,20 @@ class Algebra:
     def _atom_is_size(self, atom: Atom) -> bool:
         if atom.kind == "var":
             return atom.expr not in self.extents
-        if atom.kind == "opaque" or not (self._is_size(atom.a) and self._is_size(atom.b)):
-            return False
-        return all(c >= 0 for p in (atom.a, atom.b) for _, c in p.terms)
-
-    def _replace(self, p: Poly, variable: Var, value: Poly) -> Poly:
-        slope = self.coefficient(p, variable)
-        assert slope is not None
-        return p + slope * (value - self.poly(variable))
+        return atom.kind != "opaque" and all(p.only_adds and self._is_size(p) for p in (atom.a, atom.b))
 
     def bounds(self, p: Poly) -> tuple[int, int] | None:
         """Smallest and largest value as numbers, where all ranges are known numbers."""
         low = high = 0
         for monomial, coefficient in p.terms:
-            smallest, largest = 1, 1
+            smallest = largest = coefficient
             for place in monomial:
                 limits = self._atom_bounds(self._atoms[place])
                 if limits is None:
                     return None
                 corners = [x * y for x in (smallest, largest) for y in limits]
                 smallest, largest = min(corners), max(corners)
-            corners = [coefficient * smallest, coefficient * largest]
-            low, high = low + min(corners), high + max(corners)
+            low, high = low + smallest, high + largest
         return low, high
 
     def _atom_bounds(self, atom: Atom) -> tuple[int, int] | None:
@@ -328,21 +338,7 @@ def _divide(a: Poly, b: Poly) -> tuple[Poly, Poly]:
     quotient: list[tuple[Monomial, int]] = []
     for monomial, coefficient in a.terms:
         rest = divided(monomial, divisor)
-        if rest is not None and coefficient // factor:
-            quotient.append((rest, _quotient(coefficient, factor, monomial == divisor)))
+        if rest is not None and (monomial == divisor or coefficient % factor == 0):
+            quotient.append((rest, coefficient // factor))
     whole = collect(quotient)
     return whole, a - whole * b
-
-
-def _quotient(coefficient: int, factor: int, is_number: bool) -> int:
-    """Numbers divide to the floor; a coefficient of a product gives its exact multiple only."""
-    return coefficient // factor if is_number or coefficient % factor == 0 else 0
-
-
-def _intersection(a: Monomial, b: Monomial) -> Monomial:
-    rest, common = list(b), []
-    for place in a:
-        if place in rest:
-            rest.remove(place)
-            common.append(place)
-    return tuple(common)

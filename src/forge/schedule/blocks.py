@@ -45,9 +45,7 @@ def whole_blocks(loops: tuple[Loop, ...], body: Stmt, algebra: Algebra) -> list[
     for first, outer, begin, inner, holds in ranges:
         if outer == 0:
             continue
-        new = {found.outer: Loop(E.var("o"), E.const(outer)), found.inner: Loop(E.var("i"), E.const(inner))}
-        for loop in new.values():
-            algebra.declare(loop.var, loop.extent)
+        new = {found.outer: algebra.loop("o", E.const(outer)), found.inner: algebra.loop("i", E.const(inner))}
         values = {found.outer.var: new[found.outer].var + first, found.inner.var: new[found.inner].var + begin}
         moved = map_expressions(body, _known(found.comparison, holds, values))
         nest = tuple(new.get(loop, loop) for loop in loops)

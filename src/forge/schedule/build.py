@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge.loops import Loop
+from forge.loops import places
 from forge.loops.contract import KernelCall
 from forge.schedule.injective import schedule_injective
 from forge.schedule.reduction import schedule_reductions
@@ -39,10 +39,8 @@ def build(call: KernelCall, tensors: Sequence[Tensor], placeholders: Sequence[Te
 def _nest(call: KernelCall, tensors: Sequence[tuple[int, Tensor]], placeholders: Sequence[Tensor | None]) -> Stmt:
     """One loop nest for tensors of one shape; each comes with the number of its result."""
     stages = Stages(call, placeholders)
-    loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(tensors[0][1].shape)]
-    for axis in loops:
-        stages.algebra.declare(axis.var, axis.extent)
-    indices = [axis.var for axis in loops]
+    loops = stages.algebra.loops(tensors[0][1].shape)
+    indices = places(loops)
     body = seq(*(call.results[k].write(indices, stages.value(tensor, indices)) for k, tensor in tensors))
     if stages.reductions:
         return schedule_reductions(call, loops, stages.reductions, body, stages.algebra)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 from forge import dtypes
@@ -20,15 +21,17 @@ from forge.loops import (
     PARALLEL_WORK,
     Loop,
     Vectorizer,
+    ceildiv,
     combine,
     expression_cost,
-    group_loop,
     identity,
     nest,
     next_power_of_two,
     parallel_nest,
+    ravel,
     round_up,
     tree,
+    vector_loop,
 )
 from forge.schedule.access import UNIT, pattern
 from forge.schedule.problem import Problem
@@ -79,6 +82,7 @@ class _Columns:
         self.others = [other for other in problem.outer if other is not axis]
         self.plan = self._plan()
         self.block = Loop(E.var("b"), self.plan.blocks)
+        self.places = [*self.others, self.block]
         self.accumulators = Buffer("acc", r.result.dtype, (E.const(self._elements()),), scope="local", alignment=64)
 
     def _plan(self) -> _Plan:
@@ -86,10 +90,10 @@ class _Columns:
         most = max(step, self.problem.target.l1_cache // (4 * dtypes.itemsize(self.r.result.dtype)) // step * step)
         static = self.axis.static
         width = round_up(static, self.lanes) if static is not None and static <= 2 * most else most
-        blocks = (self.axis.extent + (width - 1)) // width
+        blocks = ceildiv(self.axis.extent, width)
         height = self.r.axes[0].extent
         chunks = self._chunks(width, blocks)
-        return _Plan(width, blocks, chunks, (height + (chunks - 1)) // chunks)
+        return _Plan(width, blocks, chunks, ceildiv(height, chunks))
 
     def _chunks(self, width: int, blocks: Expr) -> int:
         """More than 1 where blocks of columns are too few for threads, and rows are worth it."""
@@ -104,13 +108,10 @@ class _Columns:
     def _elements(self) -> int:
         if self.plan.chunks == 1:
             return self.plan.width
-        return self.plan.chunks * self.plan.width * math.prod(loop_.static or 1 for loop_ in self._places())
-
-    def _places(self) -> list[Loop]:
-        return [*self.others, self.block]
+        return self.plan.chunks * self.plan.width * math.prod(loop_.static or 1 for loop_ in self.places)
 
     def build(self) -> Stmt:
-        places = self._places()
+        places = self.places
         cost = self.plan.height * (self.plan.width // self.lanes * max(1, expression_cost(self.r.value)))
         if self.plan.chunks == 1:
             whole = self._accumulate(E.const(0), E.const(0), self.plan.height)
@@ -118,18 +119,11 @@ class _Columns:
         chunk = Loop(E.var("k"), E.const(self.plan.chunks))
         first = chunk.var * self.plan.height
         rows = E.binary("max", E.binary("min", self.plan.height, self.r.axes[0].extent - first), E.const(0))
-        place = self._place(places)
+        place = ravel(places)
         at = (place * self.plan.chunks + chunk.var) * self.plan.width
         passes = parallel_nest([*places, chunk], self._accumulate(at, first, rows), cost)
         finish = nest(places, self._finish(place * (self.plan.chunks * self.plan.width)))
         return seq(Allocate(self.accumulators), passes, finish)
-
-    def _place(self, places: Sequence[Loop]) -> Expr:
-        """The number of the iteration of ``places``."""
-        total: Expr = E.const(0)
-        for place in places:
-            total = total * place.extent + place.var
-        return total
 
     @property
     def _start(self) -> Expr:
@@ -141,14 +135,11 @@ class _Columns:
             return self.axis.extent
         return E.binary("min", E.const(self.plan.width), self.axis.extent - self._start)
 
-    def _slot(self, at: Expr, column: Expr, lanes: int) -> Expr:
-        return E.ramp(at + column, 1, lanes)
-
     def _accumulate(self, at: Expr, first: Expr, rows: Expr) -> Stmt:
         """Reduces ``rows`` rows from ``first`` on into the accumulators from ``at`` on."""
         start = identity(self.r.kind, self.r.result.dtype, self.lanes)
         vector = E.var("v")
-        slot = self._slot(at, vector * self.lanes, self.lanes)
+        slot = E.ramp(at + vector * self.lanes, 1, self.lanes)
         fill = loop(vector, self.plan.width // self.lanes, store(self.accumulators, slot, start))
         many, one = E.var("r"), E.var("r")
         together = self._rows(at, [first + many * ROWS + k for k in range(ROWS)])
@@ -156,13 +147,13 @@ class _Columns:
         return seq(fill, loop(many, rows // ROWS, together), loop(one, rows % ROWS, single))
 
     def _rows(self, at: Expr, rows: Sequence[Expr]) -> Stmt:
-        def group(column: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
-            return seq(*(self._step(at, rows, column + u * lanes, lanes, mask) for u in range(count)))
+        def step(column: Expr, lanes: int, mask: Expr | None) -> Stmt:
+            return self._step(at, rows, column, lanes, mask)
 
-        return group_loop(self._extent, self.lanes, group, 2, self.problem.masked, narrow=True)
+        return vector_loop(self._extent, self.lanes, step, 2, self.problem.masked)
 
     def _step(self, at: Expr, rows: Sequence[Expr], column: Expr, lanes: int, mask: Expr | None) -> Stmt:
-        slot = self._slot(at, column, lanes)
+        slot = E.ramp(at + column, 1, lanes)
         total = E.load(self.accumulators, slot)
         vectorizers = [self._vectorizer(column, lanes, mask, {self.r.axes[0].var: row}) for row in rows]
         values = [E.broadcast(v.expr(self.r.value), lanes) for v in vectorizers]
@@ -178,16 +169,15 @@ class _Columns:
     def _finish(self, at: Expr) -> Stmt:
         """Hands the totals to the body."""
 
-        def group(column: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
-            return seq(*(self._result(at, column + u * lanes, lanes, mask) for u in range(count)))
+        def result(column: Expr, lanes: int, mask: Expr | None) -> Stmt:
+            return self._result(at, column, lanes, mask)
 
-        return group_loop(self._extent, self.lanes, group, 1, self.problem.masked, narrow=True)
+        return vector_loop(self._extent, self.lanes, result, 1, self.problem.masked)
 
     def _result(self, at: Expr, column: Expr, lanes: int, mask: Expr | None) -> Stmt:
-        parts = [E.load(self.accumulators, self._slot(at + k * self.plan.width, column, lanes)) for k in range(self.plan.chunks)]
-        total = parts[0]
-        for part in parts[1:]:
-            total = combine(self.r.kind, total, part)
+        chunks = [E.ramp(at + k * self.plan.width + column, 1, lanes) for k in range(self.plan.chunks)]
+        parts = [E.load(self.accumulators, chunk) for chunk in chunks]
+        total = reduce(lambda a, b: combine(self.r.kind, a, b), parts)
         result = E.Var(self.r.result.dtype, lanes, self.r.result.name)
         body = self._vectorizer(column, lanes, mask, {self.r.result: result}).stmt(self.problem.body)
         return seq(Let(result, total), body)

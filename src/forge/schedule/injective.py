@@ -9,6 +9,8 @@ from forge.loops import (
     PARALLEL_WORK,
     Loop,
     Vectorizer,
+    blocks,
+    ceildiv,
     element_size,
     memory_dtypes,
     memory_sizes,
@@ -26,12 +28,12 @@ from forge.schedule.blocks import whole_blocks
 from forge.schedule.guards import GuardedReads
 from forge.schedule.interior import interior
 from forge.schedule.interleave import interleaved_axes, interleaved_store
-from forge.schedule.simplify import IndexSimplifier
+from forge.schedule.simplify import IndexSimplifier, renaming
 from forge.schedule.transpose import TransposedLoads
 from forge.target import Target
 from forge.tir import expr as E
-from forge.tir.expr import Expr, Var
-from forge.tir.rewrite import Rewriter, map_expressions, substitute
+from forge.tir.expr import Expr
+from forge.tir.rewrite import map_expressions, substitute
 from forge.tir.stmt import Stmt, Store, seq
 from forge.tir.visit import stores
 
@@ -45,13 +47,13 @@ CHEAP: Final = 12
 def schedule_injective(call: KernelCall, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
     """Vectorised and parallel loops over ``loops`` around the scalar statement ``body``."""
     body = IndexSimplifier(algebra).stmt(map_expressions(body, GuardedReads(call.target, algebra)))
-    parts = [part for blocks in whole_blocks(tuple(loops), body, algebra) for part in _split(*blocks, algebra)]
+    parts = [part for whole in whole_blocks(tuple(loops), body, algebra) for part in _split(*whole, algebra)]
     return seq(*(_nest(call.target, *part, algebra) for part in parts))
 
 
 def _nest(target: Target, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
     collapsed = collapse(loops, analyse((), (body,), algebra), algebra)
-    body = IndexSimplifier(algebra).stmt(collapsed.statement(body))
+    body = IndexSimplifier(algebra).stmt(map_expressions(body, renaming(collapsed.substitution)))
     return _Injective(target, collapsed.loops, body, algebra).build() if collapsed.loops else body
 
 
@@ -76,17 +78,11 @@ def _split_axis(
     for first, outer_extent, inner_extent in ((0, whole, factor), (whole, 1, rest)):
         if outer_extent == 0 or inner_extent == 0:
             continue
-        outer, inner = Loop(E.var("o"), E.const(outer_extent)), Loop(E.var("i"), E.const(inner_extent))
-        algebra.declare(outer.var, outer.extent)
-        algebra.declare(inner.var, inner.extent)
-        rename = _renaming(loops[k].var, (outer.var + first) * factor + inner.var)
+        outer, inner = algebra.loop("o", E.const(outer_extent)), algebra.loop("i", E.const(inner_extent))
+        rename = renaming({loops[k].var: (outer.var + first) * factor + inner.var})
         moved = IndexSimplifier(algebra).stmt(map_expressions(body, rename))
         parts += _split((*loops[:k], outer, inner, *loops[k + 1 :]), moved, algebra)
     return parts
-
-
-def _renaming(variable: Var, value: Expr) -> Rewriter:
-    return Rewriter(lambda x: value if x is variable else None)
 
 
 def serial_nest(target: Target, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
@@ -122,7 +118,7 @@ class _Injective:
         outer = [other for other in self.loops if other not in (axis, short)]
         if self._must_cut(axis, outer):
             return self._blocked(axis, outer, short)
-        work = E.const(self.cost * (1 if short is None else short.assumed)) * ((axis.extent + (self.lanes - 1)) // self.lanes)
+        work = E.const(self.cost * (1 if short is None else short.assumed)) * ceildiv(axis.extent, self.lanes)
         return parallel_nest(outer, self._inner(self.body, axis, axis.extent, short), work)
 
     def serial(self) -> Stmt:
@@ -191,10 +187,8 @@ class _Injective:
     def _blocked(self, axis: Loop, outer: Sequence[Loop], short: Loop | None = None) -> Stmt:
         """``for i in n``  -->  ``parallel b in ceil(n / B): for i in [b*B, min(n, b*B + B))``."""
         size = self._block()
-        block = Loop(E.var("b"), (axis.extent + (size - 1)) // size)
-        start = block.var * size
+        block, start, extent = blocks(axis.extent, size)
         body = map_expressions(self.body, lambda x: substitute(x, {axis.var: start + axis.var}))
-        extent = E.binary("min", E.const(size), axis.extent - start)
         inner = self._inner(body, Loop(axis.var, extent), extent, short)
         return parallel_nest([*outer, block], inner, E.const(max(1, self.cost * size // self.lanes)))
 

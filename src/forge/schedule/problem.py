@@ -10,11 +10,11 @@ from forge.loops import Loop, element_size, memory_sizes, supports_masks
 from forge.schedule.access import Accesses, analyse, collapse
 from forge.schedule.algebra import Algebra
 from forge.schedule.guards import GuardedReads
-from forge.schedule.simplify import IndexSimplifier
+from forge.schedule.simplify import IndexSimplifier, renaming
 from forge.schedule.stages import Reduction
 from forge.target import Target
 from forge.tir.expr import Expr, Var
-from forge.tir.rewrite import Rewriter, map_expressions
+from forge.tir.rewrite import map_expressions
 from forge.tir.stmt import Evaluate, Stmt, seq
 from forge.tir.visit import free_variables, stores
 
@@ -73,7 +73,7 @@ def prepare(target: Target, loops: Sequence[Loop], reductions: Sequence[Reductio
         groups.append(collapsed.loops)
     if removed:
         simplify = IndexSimplifier(algebra)
-        rename = Rewriter(lambda x: removed.get(x) if isinstance(x, Var) else None)
+        rename = renaming(removed)
         body = simplify.stmt(map_expressions(body, rename))
         reductions = [Reduction(r.result, r.kind, simplify.expr(rename(r.value)), r.axes) for r in reductions]
     merged = tuple(Reduction(r.result, r.kind, r.value, list(axes)) for r, axes in zip(reductions, groups[2:]))

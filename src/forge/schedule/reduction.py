@@ -20,6 +20,8 @@ from forge.loops import (
     Loop,
     RegisterTile,
     Vectorizer,
+    blocks,
+    ceildiv,
     combine,
     expression_cost,
     group_loop,
@@ -27,7 +29,9 @@ from forge.loops import (
     next_power_of_two,
     parallel_nest,
     product,
+    ravel,
     statement_cost,
+    static,
     tree,
 )
 from forge.loops.contract import KernelCall
@@ -36,10 +40,10 @@ from forge.schedule.algebra import Algebra
 from forge.schedule.columns import reduce_columns
 from forge.schedule.injective import serial_nest
 from forge.schedule.problem import Problem, prepare
+from forge.schedule.simplify import renaming
 from forge.schedule.stages import Reduction
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
-from forge.tir.rewrite import Rewriter
 from forge.tir.stmt import Allocate, Let, Stmt, loop, seq, store
 
 # Reductions of at most this many steps in all are written out.
@@ -159,15 +163,13 @@ def _inner_chunks(problem: Problem, chunks: int) -> Stmt:
     left = E.binary("max", E.binary("min", height, axis.extent - first), E.const(0))
     even = axis.static is not None and axis.static % (chunks * step) == 0
     part = Loop(E.var(axis.var.name), height if even else left)
-    moved = Rewriter(lambda x: first + part.var if x is axis.var else None)(r.value)
+    moved = renaming({axis.var: first + part.var})(r.value)
     problem.algebra.declare(part.var, part.extent)
     problem.algebra.declare(chunk.var, chunk.extent)
     own = Reduction(E.Var(r.result.dtype, 1, "part"), r.kind, moved, [part, *r.axes[1:]])
     size = chunks * math.prod(other.static or 1 for other in problem.outer)
     partial = Buffer("partial", r.result.dtype, (E.const(size),), scope="local")
-    place: Expr = E.const(0)
-    for other in problem.outer:
-        place = place * other.extent + other.var
+    place = ravel(problem.outer)
     work = height * product(other.extent for other in r.axes[1:]) * max(1, expression_cost(r.value)) // problem.lanes + 1
     body = seq(*_inner_reduction(problem, own), store(partial, place * chunks + chunk.var, own.result))
     total = tree([E.load(partial, place * chunks + k) for k in range(chunks)], lambda a, b: combine(r.kind, a, b))
@@ -228,9 +230,7 @@ class _OuterVectors:
         loops = [Loop(o.var, E.const((o.static or 0) // self.block)) if o is self.block_axis else o for o in self.others]
         strip = self.lanes * self.vectors
         if self._must_cut(loops, strip):
-            block = Loop(E.var("b"), (self.axis.extent + (strip - 1)) // strip)
-            start = block.var * strip
-            extent = E.binary("min", E.const(strip), self.axis.extent - start)
+            block, start, extent = blocks(self.axis.extent, strip)
             return parallel_nest([*loops, block], self._strips(extent, start), self._work(E.const(strip)))
         return parallel_nest(loops, self._strips(self.axis.extent, None), self._work(self.axis.extent))
 
@@ -242,14 +242,14 @@ class _OuterVectors:
         return iterations < 16
 
     def _small(self) -> bool:
-        total = product([*(o.extent for o in self.others), self._work(self.axis.extent)])
-        return isinstance(total, E.Const) and int(total.value) < 2 * PARALLEL_WORK  # type: ignore[arg-type]
+        total = static(product([*(o.extent for o in self.others), self._work(self.axis.extent)]))
+        return total is not None and total < 2 * PARALLEL_WORK
 
     def _work(self, extent: Expr) -> Expr:
         per_element = product(axis.extent for axis in self.problem.rest) * statement_cost(self.problem.body)
         for r in self.problem.reductions:
             per_element = per_element + product(axis.extent for axis in r.axes) * max(1, expression_cost(r.value))
-        return per_element * ((extent + (self.lanes - 1)) // self.lanes) * self.block
+        return per_element * ceildiv(extent, self.lanes) * self.block
 
     def _strips(self, extent: Expr, begin: Expr | None) -> Stmt:
         return group_loop(extent, self.lanes, self._group, self.vectors, self.problem.masked, begin, narrow=True)

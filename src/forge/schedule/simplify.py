@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from forge.schedule.algebra import Algebra
 from forge.tir import expr as E
 from forge.tir import stmt as S
-from forge.tir.expr import Expr
+from forge.tir.expr import Expr, Var
 from forge.tir.rewrite import Rewriter, map_parts
 from forge.tir.stmt import Stmt
+
+
+def renaming(values: Mapping[Var, Expr]) -> Rewriter:
+    """Replaces variables; what several expressions share stays shared."""
+    return Rewriter(lambda x: values.get(x) if isinstance(x, Var) else None)
 
 
 class IndexSimplifier:

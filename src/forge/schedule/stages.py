@@ -87,11 +87,9 @@ class Stages:
 
     def _add_reduction(self, tensor: Tensor, body: E.Reduce, indices: tuple[Expr, ...]) -> Var:
         assert tensor.axes is not None
-        axes = [Loop(E.var(axis.var.name), axis.extent) for axis in body.axes]
+        axes = [self.algebra.loop(axis.var.name, axis.extent) for axis in body.axes]
         bound: dict[Var, Expr] = dict(zip(tensor.axes, indices))
         bound.update({axis.var: own.var for axis, own in zip(body.axes, axes)})
-        for axis in axes:
-            self.algebra.declare(axis.var, axis.extent)
         value = self._expand(body.x, bound)
         self._require_outer(tensor, axes)
         result = E.Var(body.dtype, 1, f"{tensor.name}_value")

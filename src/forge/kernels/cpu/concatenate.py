@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forge.loops import Loop
+from forge.loops import places
 from forge.loops.contract import KernelCall, Reader, kernel
 from forge.schedule.injective import schedule_injective
 from forge.schedule.stages import Stages
@@ -26,10 +26,7 @@ def concatenate(call: KernelCall) -> Function:
 
 def _copy(call: KernelCall, part: Reader, axis: int, offset: Expr) -> Stmt:
     stages = Stages(call, [None] * len(call.operands))
-    loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(part.shape)]
-    for loop in loops:
-        stages.algebra.declare(loop.var, loop.extent)
-    source = [loop.var for loop in loops]
-    target: list[Expr] = list(source)
-    target[axis] = target[axis] + offset
+    loops = stages.algebra.loops(part.shape)
+    source = places(loops)
+    target = [*source[:axis], source[axis] + offset, *source[axis + 1 :]]
     return schedule_injective(call, loops, call.results[0].write(target, part.read(source)), stages.algebra)

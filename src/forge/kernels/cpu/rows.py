@@ -18,12 +18,14 @@ from forge.loops import (
     Loop,
     RegisterTile,
     Vectorizer,
+    blocks,
     element_size,
     group_loop,
     memory_sizes,
     nest,
     next_power_of_two,
     parallel_nest,
+    places,
     product,
     round_up,
     supports_masks,
@@ -32,11 +34,11 @@ from forge.loops import (
 from forge.loops.contract import KernelCall
 from forge.schedule.access import OTHER, analyse, collapse, pattern, vector_cost
 from forge.schedule.algebra import Algebra
-from forge.schedule.simplify import IndexSimplifier
+from forge.schedule.simplify import IndexSimplifier, renaming
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
-from forge.tir.rewrite import Rewriter, map_expressions
+from forge.tir.rewrite import map_expressions
 from forge.tir.stmt import Allocate, Evaluate, Function, If, Let, Stmt, seq, store
 from forge.tir.visit import stores
 
@@ -117,10 +119,8 @@ def row_problem(call: KernelCall, axes: Sequence[int], reads: Callable[[Sequence
     Indices are brought to canonical form, and axes that are contiguous everywhere are merged.
     """
     algebra = Algebra()
-    loops = [Loop(E.var(f"i{k}"), extent) for k, extent in enumerate(call.results[0].shape)]
-    for axis in loops:
-        algebra.declare(axis.var, axis.extent)
-    indices = [axis.var for axis in loops]
+    loops = algebra.loops(call.results[0].shape)
+    indices = places(loops)
     result = E.Var(call.results[0].dtype, 1, "y")
     simplify = IndexSimplifier(algebra)
     values = {name: simplify.expr(x) for name, x in reads(indices).items()}
@@ -128,13 +128,12 @@ def row_problem(call: KernelCall, axes: Sequence[int], reads: Callable[[Sequence
     accesses = analyse(values.values(), (write,), algebra)
     outer = collapse([axis for k, axis in enumerate(loops) if k not in axes], accesses, algebra)
     row = collapse([loops[k] for k in axes], accesses, algebra)
-    removed = {**outer.substitution, **row.substitution}
-    rename = Rewriter(lambda x: removed.get(x) if isinstance(x, Var) else None)
+    rename = renaming({**outer.substitution, **row.substitution})
     values = {name: simplify.expr(rename(x)) for name, x in values.items()}
     write = simplify.stmt(map_expressions(write, rename))
     loops = list(row.loops) or [Loop(E.var("one"), E.const(1))]
-    blocks = _blocks(loops[-1], values, write, algebra)
-    return RowProblem(call.target, algebra, outer.loops, tuple(loops), values, result, write, blocks)
+    in_blocks = _blocks(loops[-1], values, write, algebra)
+    return RowProblem(call.target, algebra, outer.loops, tuple(loops), values, result, write, in_blocks)
 
 
 def _blocks(axis: Loop, values: Mapping[str, Expr], write: Stmt, algebra: Algebra) -> Blocks | None:
@@ -144,11 +143,9 @@ def _blocks(axis: Loop, values: Mapping[str, Expr], write: Stmt, algebra: Algebr
     if axis.static is None or not divisors or axis.static % min(divisors) or axis.var in accesses.value_uses:
         return None
     size = min(divisors)
-    outer, inner = Loop(E.var("block"), E.const(axis.static // size)), Loop(E.var("inside"), E.const(size))
-    for part in (outer, inner):
-        algebra.declare(part.var, part.extent)
+    outer, inner = algebra.loop("block", E.const(axis.static // size)), algebra.loop("inside", E.const(size))
     simplify = IndexSimplifier(algebra)
-    rename = Rewriter(lambda x: outer.var * size + inner.var if x is axis.var else None)
+    rename = renaming({axis.var: outer.var * size + inner.var})
     reads = {name: simplify.expr(rename(x)) for name, x in values.items()}
     moved = simplify.stmt(map_expressions(write, rename))
     strides = analyse(reads.values(), (moved,), algebra).strides(algebra, inner.var)
@@ -363,9 +360,7 @@ def row_function(
     others = [axis for axis in problem.outer if axis is not across]
     if across.static is not None and across.static <= lanes:
         return call.function(parallel_nest(others, vector_loop(across.extent, lanes, tile, 1, problem.masked), work * TOGETHER))
-    strip = Loop(E.var("b"), (across.extent + (lanes - 1)) // lanes)
-    start = strip.var * lanes
-    extent = E.binary("min", E.const(lanes), across.extent - start)
+    strip, start, extent = blocks(across.extent, lanes)
     tiles = vector_loop(extent, lanes, tile, 1, problem.masked, start)
     return call.function(parallel_nest([*others, strip], tiles, work * TOGETHER))
 
