@@ -63,12 +63,9 @@ def _known(comparison: Expr, holds: bool, values: Mapping[Var, Expr]) -> Rewrite
 
 
 def _condition(x: Expr, loops: tuple[Loop, ...]) -> _Condition | None:
-    if not isinstance(x, E.Compare) or x.op != "ge" or x.lanes > 1:
+    terms = difference(x)
+    if terms is None:
         return None
-    a, b = linear(x.a), linear(x.b)
-    if a is None or b is None:
-        return None
-    terms = {v: a.get(v, 0) - b.get(v, 0) for v in (*a, *b)}
     start = terms.pop(None, 0)
     by_factor = {-factor: v for v, factor in terms.items() if factor}
     axes = {loop.var: loop for loop in loops}
@@ -81,6 +78,14 @@ def _condition(x: Expr, loops: tuple[Loop, ...]) -> _Condition | None:
     if not (outer.static - 1) * block < start + 1 < outer.static * block:
         return None
     return _Condition(x, outer, inner, block, start + 1)
+
+
+def difference(x: Expr) -> dict[Var | None, int] | None:
+    """What is at least 0 where the scalar comparison ``x`` holds, as ``linear`` gives it; None: ``x`` is nothing of the kind."""
+    if not isinstance(x, E.Compare) or x.op != "ge" or x.lanes > 1:
+        return None
+    a, b = linear(x.a), linear(x.b)
+    return None if a is None or b is None else _combined("sub", a, b)
 
 
 def linear(x: Expr) -> dict[Var | None, int] | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from forge.loops import Loop
-from forge.schedule.blocks import linear
+from forge.schedule.blocks import difference
 from forge.tir import expr as E
-from forge.tir.expr import Expr, Var
+from forge.tir.expr import Expr
 from forge.tir.rewrite import Rewriter, map_expressions
 from forge.tir.stmt import Stmt
 from forge.tir.visit import nodes, roots
@@ -32,7 +32,7 @@ def interior(body: Stmt, axis: Loop, lanes: int) -> Interior | None:
         return None
     held: dict[Expr, tuple[int, int]] = {}
     for x in {x for root in roots(body) for x in nodes(root)}:
-        bounds = _bounds(x, axis)
+        bounds = _bounds(x, axis, axis.static)
         if bounds is not None:
             held[x] = bounds
     begin = max((low for low, _ in held.values()), default=0)
@@ -44,25 +44,14 @@ def interior(body: Stmt, axis: Loop, lanes: int) -> Interior | None:
     return Interior(begin, end, map_expressions(body, Rewriter(lambda x: true if x in held else None)))
 
 
-def _bounds(x: Expr, axis: Loop) -> tuple[int, int] | None:
+def _bounds(x: Expr, axis: Loop, extent: int) -> tuple[int, int] | None:
     """The range of the axis in which comparison ``x`` holds, where it depends on nothing else."""
-    if not isinstance(x, E.Compare) or x.op != "ge" or x.lanes > 1:
+    terms = difference(x)
+    if terms is None:
         return None
-    a, b = _affine(x.a, axis.var), _affine(x.b, axis.var)
-    extent = axis.static
-    if a is None or b is None or extent is None:
-        return None
-    step, start = a[0] - b[0], a[1] - b[1]
-    if step == 0:
+    step, start = terms.pop(axis.var, 0), terms.pop(None, 0)
+    if step == 0 or any(terms.values()):
         return None
     if step > 0:
         return max(0, -(start // step)), extent
     return 0, min(extent, start // -step + 1)
-
-
-def _affine(x: Expr, variable: Var) -> tuple[int, int] | None:
-    """(step, start) of ``step * variable + start``."""
-    terms = linear(x)
-    if terms is None or any(factor for v, factor in terms.items() if v not in (variable, None)):
-        return None
-    return terms.get(variable, 0), terms.get(None, 0)

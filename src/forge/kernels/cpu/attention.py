@@ -354,7 +354,7 @@ def _scores(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Row
                 at = (row - few.begin) * plan.stride + (column - first) + v * tile.lanes
                 return store(state.scores, E.ramp(at, 1, tile.lanes), x)
 
-            return gemm.column_vectors(tile.vectors, tile.lanes, column, plan.keys, write)
+            return gemm.column_vectors(tile, column, plan.keys, write)
 
         steps = plan.steps(plan.depth)
         product = Product(tile, steps, lambda row, k: E.load(state.query, (row - rows.begin) * steps + k),
@@ -518,4 +518,4 @@ def _write_row(plan: AttentionPlan, batch: Sequence[Expr], row: Expr, column: Ex
     def vector(v: int, mask: Expr | None) -> Stmt:
         return plan.write(batch, row, E.ramp(column + v * tile.lanes, 1, tile.lanes), value(v), mask)
 
-    return gemm.column_vectors(tile.vectors, tile.lanes, column, plan.size, vector)
+    return gemm.column_vectors(tile, column, plan.size, vector)

@@ -19,7 +19,7 @@ from typing import Final
 from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
-from forge.kernels.cpu.gemm import Product, Rows, RowValue
+from forge.kernels.cpu.gemm import FinishRow, Product, Rows, RowValue
 from forge.loops import RegisterTile, pairs
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.target import Target
@@ -183,31 +183,28 @@ def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
 
 def _in_parts(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
     """One column tile, K in parts: all but the last add to partial sums on the stack."""
-    shape = plan.tile
-    partial = loops.local("partial", shape.dtype, plan.row_block * shape.vectors, shape.lanes)
+    partial = gemm.PartialSums(plan.tile, rows)
 
-    def at(row: Expr, v: int) -> Expr:
-        return (row - rows.begin) * shape.vectors + v
-
-    def keep(row: Expr, value: RowValue) -> Stmt:
-        return seq(store(partial, at(row, v), value(v)) for v in range(shape.vectors))
-
-    def part(first: Expr, steps: int, finish: Callable[[Expr, RowValue], Stmt], prefetch: Callable[[Expr], Stmt] | None) -> Stmt:
-        product = Product(shape, E.const(steps), lambda row, k: scalar(row, first + k),
-                          lambda k, v: _weight_vector(plan, tile, first + k, v), finish,
-                          lambda row, v: E.load(partial, at(row, v)), prefetch)
+    def part(first: Expr, steps: int, finish: FinishRow, prefetch: Callable[[Expr], Stmt] | None) -> Stmt:
+        product = Product(
+            plan.tile,
+            E.const(steps),
+            lambda row, k: scalar(row, first + k),
+            lambda k, v: _weight_vector(plan, tile, first + k, v),
+            finish,
+            partial.load,
+            prefetch,
+        )
         return gemm.any_rows(product, rows, plan.rows)
 
     def inner(number: Expr) -> Stmt:
         lets, first = loops.bind("first_k", number * plan.part)
-        return seq(lets, part(first, plan.part, keep, _prefetch(plan, tile, first + plan.part)))
+        return seq(lets, part(first, plan.part, partial.keep, _prefetch(plan, tile, first + plan.part)))
 
     count = -(-plan.steps // plan.part)
     begin = (count - 1) * plan.part
-    zero = E.const(0, shape.dtype, shape.lanes)
-    clear = loops.serial("p", rows.count * shape.vectors, lambda i: store(partial, i, zero))
     last = part(E.const(begin), plan.steps - begin, lambda row, value: _write(plan, row, tile, value), _prefetch(plan, tile + 1))
-    return seq(Allocate(partial), clear, loops.serial("part", count - 1, inner), last)
+    return seq(partial.start(), loops.serial("part", count - 1, inner), last)
 
 
 def _data_element(plan: DensePlan, rows: Rows) -> tuple[Stmt, Element]:
@@ -282,13 +279,11 @@ def _weight_place(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> E
 
 def _write(plan: DensePlan, row: Expr, column_tile: Expr, value: RowValue) -> Stmt:
     """Writes one row of a column tile."""
-    tile, result = plan.tile, plan.result
+    result = plan.result
     lets, flat = loops.bind("row_index", row)
     indices = loops.unravel(flat, result.shape[:-1])
-    column = column_tile * tile.width
 
-    def vector(v: int, mask: Expr | None) -> Stmt:
-        columns = E.ramp(column + v * tile.lanes, 1, tile.lanes)
-        return result.write([*indices, columns], loops.finished(value(v), result.dtype), mask)
+    def write(columns: Expr, x: Expr, mask: Expr | None) -> Stmt:
+        return result.write([*indices, columns], loops.finished(x, result.dtype), mask)
 
-    return seq(lets, gemm.column_vectors(tile.vectors, tile.lanes, column, E.const(plan.units), vector))
+    return seq(lets, gemm.write_row(plan.tile, column_tile * plan.tile.width, E.const(plan.units), value, write))

@@ -14,13 +14,14 @@ from forge import loops
 from forge.kernels.cpu import tiles
 from forge.loops import Accumulators, RegisterTile
 from forge.tir import expr as E
-from forge.tir.expr import Expr
-from forge.tir.stmt import Stmt, seq
+from forge.tir.expr import Expr, ExprLike
+from forge.tir.stmt import Allocate, Stmt, seq, store
 
 # Register tiles over the rows that full tiles leave have at most this many rows.
 SMALL_TILE_ROWS: Final = 4
 
 RowValue = Callable[[int], Expr]
+FinishRow = Callable[[Expr, RowValue], Stmt]
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Product:
     depth: Expr
     scalar: Callable[[Expr, Expr], Expr]
     vector: Callable[[Expr, int], Expr]
-    finish: Callable[[Expr, RowValue], Stmt]
+    finish: FinishRow
     start: Callable[[Expr, int], Expr] | None = None
     prefetch: Callable[[Expr], Stmt] | None = None
 
@@ -149,17 +150,60 @@ def any_rows(product: Product, rows: Rows, total: Expr) -> Stmt:
     return loops.guard(total.eq(1), single_row(product, E.const(0)), row_tiles(product, rows))
 
 
-def column_vectors(vectors: int, lanes: int, column: Expr, columns: Expr, write: Callable[[int, Expr | None], Stmt]) -> Stmt:
+class PartialSums:
+    """Sums of the rows of a task that wait on the stack from one part of the reduction to the next."""
+
+    def __init__(self, tile: RegisterTile, rows: Rows) -> None:
+        self.tile, self.rows = tile, rows
+        self.buffer = loops.local("partial", tile.dtype, rows.block * tile.vectors, tile.lanes)
+
+    def start(self) -> Stmt:
+        zero = E.const(0, self.tile.dtype, self.tile.lanes)
+        clear = loops.serial("p", self.rows.count * self.tile.vectors, lambda i: store(self.buffer, i, zero))
+        return seq(Allocate(self.buffer), clear)
+
+    def load(self, row: Expr, vector: int) -> Expr:
+        return E.load(self.buffer, self._index(row, vector))
+
+    def keep(self, row: Expr, value: RowValue) -> Stmt:
+        return seq(store(self.buffer, self._index(row, v), value(v)) for v in range(self.tile.vectors))
+
+    def _index(self, row: Expr, vector: int) -> Expr:
+        return (row - self.rows.begin) * self.tile.vectors + vector
+
+
+def column_tiles(tile: RegisterTile, columns: Expr, body: Callable[[Expr, Expr], Stmt], first: ExprLike = 0) -> Stmt:
+    """``body(number, column)`` for each tile of ``columns`` columns from ``first`` on."""
+
+    def numbered(number: Expr) -> Stmt:
+        lets, column = loops.bind("column", first + number * tile.width)
+        return seq(lets, body(number, column))
+
+    return loops.serial("column_tile", loops.ceildiv(columns, tile.width), numbered)
+
+
+def write_row(
+    tile: RegisterTile, column: Expr, columns: Expr, value: RowValue, write: Callable[[Expr, Expr, Expr | None], Stmt]
+) -> Stmt:
+    """``write(indices, value, mask)`` for each vector of a row of the tile at ``column``, of ``columns`` in all."""
+
+    def vector(v: int, mask: Expr | None) -> Stmt:
+        return write(E.ramp(column + v * tile.lanes, 1, tile.lanes), value(v), mask)
+
+    return column_vectors(tile, column, columns, vector)
+
+
+def column_vectors(tile: RegisterTile, column: Expr, columns: Expr, write: Callable[[int, Expr | None], Stmt]) -> Stmt:
     """``write(v, mask)`` for each vector of the tile at ``column``; those past ``columns`` are masked or left out."""
-    width = vectors * lanes
-    whole = seq(write(v, None) for v in range(vectors))
+    whole = seq(write(v, None) for v in range(tile.vectors))
     known = loops.static(columns)
-    if known is not None and known % width == 0:
+    if known is not None and known % tile.width == 0:
         return whole
     last: list[Stmt] = []
-    for v in range(vectors):
-        valid = columns - (column + v * lanes) if known is None else E.const(known % width - v * lanes)
+    for v in range(tile.vectors):
+        done = v * tile.lanes
+        valid = columns - (column + done) if known is None else E.const(known % tile.width - done)
         fixed = loops.static(valid)
         if fixed is None or fixed > 0:
-            last.append(write(v, None if fixed is not None and fixed >= lanes else E.ramp(0, 1, lanes) < valid))
-    return loops.guard(column + width <= columns, whole, seq(last))
+            last.append(write(v, None if fixed is not None and fixed >= tile.lanes else E.ramp(0, 1, tile.lanes) < valid))
+    return loops.guard(column + tile.width <= columns, whole, seq(last))

@@ -18,7 +18,7 @@ from typing import Final
 from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
-from forge.kernels.cpu.gemm import Product, Rows, RowValue
+from forge.kernels.cpu.gemm import FinishRow, Product, Rows, RowValue
 from forge.kernels.cpu.panels import Right, VectorElement, along_columns, broadcast_indices, contiguous, panel_vector
 from forge.loops import RegisterTile, pairs
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
@@ -195,29 +195,23 @@ def _task(plan: MatmulPlan, batch: Sequence[Expr], row_block: Expr, column_tile:
 
 def _in_parts(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr) -> Stmt:
     """K in parts, the sums of which wait in a local buffer."""
-    vectors, lanes, dtype = plan.tile.vectors, plan.tile.lanes, plan.tile.dtype
-    partial = loops.local("partial", dtype, plan.row_block * vectors, lanes)
-
-    def at(row: Expr, vector: int) -> Expr:
-        return (row - rows.begin) * vectors + vector
-
-    def keep(row: Expr, value: RowValue) -> Stmt:
-        return seq(store(partial, at(row, v), value(v)) for v in range(vectors))
+    partial = gemm.PartialSums(plan.tile, rows)
 
     def part(number: Expr) -> Stmt:
         lets, first = loops.bind("first_k", number * plan.depth_block)
         lets_count, count = loops.bind("k_count", E.binary("min", E.const(plan.depth_block), plan.depth - first))
-        return seq(lets, lets_count, _part(plan, batch, rows, column, first, count, keep,
-                                           lambda row, v: E.load(partial, at(row, v))))
+        return seq(lets, lets_count, _part(plan, batch, rows, column, first, count, partial.keep, partial.load))
 
-    clear = loops.serial("p", rows.count * vectors, lambda i: store(partial, i, E.const(0, dtype, lanes)))
-    write = loops.serial("row", rows.count, lambda row: _write(
-        plan, batch, rows.begin + row, column, lambda v: E.load(partial, at(rows.begin + row, v))))
-    return seq(Allocate(partial), clear, loops.serial("part", loops.ceildiv(plan.depth, plan.depth_block), part), write)
+    def write(number: Expr) -> Stmt:
+        row = rows.begin + number
+        return _write(plan, batch, row, column, lambda v: partial.load(row, v))
+
+    parts = loops.serial("part", loops.ceildiv(plan.depth, plan.depth_block), part)
+    return seq(partial.start(), parts, loops.serial("row", rows.count, write))
 
 
 def _part(plan: MatmulPlan, batch: Sequence[Expr], rows: Rows, column: Expr, first: Expr, count: Expr,
-          finish: Callable[[Expr, RowValue], Stmt], start: Callable[[Expr, int], Expr] | None) -> Stmt:
+          finish: FinishRow, start: Callable[[Expr, int], Expr] | None) -> Stmt:
     """All rows of a task over k in [first, first + count)."""
     pack, vector = _right(plan, batch, column, first, count)
     stage, scalar = _left(plan, batch, rows, first, count)
@@ -264,10 +258,9 @@ def _right(plan: MatmulPlan, batch: Sequence[Expr], column: Expr, first: Expr, c
 
 def _write(plan: MatmulPlan, batch: Sequence[Expr], row: Expr, column: Expr, value: RowValue) -> Stmt:
     """Writes one row of a column tile."""
-    tile, result = plan.tile, plan.result
+    result = plan.result
 
-    def vector(v: int, mask: Expr | None) -> Stmt:
-        columns = E.ramp(column + v * tile.lanes, 1, tile.lanes)
-        return result.write([*batch, row, columns], loops.finished(value(v), result.dtype), mask)
+    def write(columns: Expr, x: Expr, mask: Expr | None) -> Stmt:
+        return result.write([*batch, row, columns], loops.finished(x, result.dtype), mask)
 
-    return gemm.column_vectors(tile.vectors, tile.lanes, column, plan.columns, vector)
+    return gemm.write_row(plan.tile, column, plan.columns, value, write)

@@ -51,7 +51,7 @@ class Right:
                 value = self.read(k, E.ramp(column + v * tile.lanes, 1, tile.lanes), mask)
                 return store(panel, E.ramp(base + k * tile.width + v * tile.lanes, 1, tile.lanes), value)
 
-            return gemm.column_vectors(tile.vectors, tile.lanes, column, self.columns, vector)
+            return gemm.column_vectors(tile, column, self.columns, vector)
 
         return loops.unroll_by("k", self.count, 2, row)
 
