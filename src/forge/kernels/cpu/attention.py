@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from forge import dtypes, loops
@@ -30,7 +30,7 @@ from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.target import Target
 from forge.target.blocking import dots_of_pairs
 from forge.tir import expr as E
-from forge.tir.expr import Buffer, Expr
+from forge.tir.expr import Expr
 from forge.tir.stmt import Allocate, Function, Let, Stmt, seq, store
 
 # A packed block of keys, and one of their values, takes at most this part of the second-level cache.
@@ -97,6 +97,24 @@ class AttentionPlan:
         """Of a sum over ``count`` numbers."""
         return loops.ceildiv(count, 2) if self.pairs else count
 
+    def panel(self, count: Expr) -> int:
+        """Rows of a packed column tile for a sum over ``count`` numbers: whole vectors."""
+        return loops.round_up(loops.known(self.steps(count), "attention: the depth"), self.lanes)
+
+    @property
+    def key_panel(self) -> int:
+        """Elements of a packed column tile of keys."""
+        return self.panel(self.depth) * self.score_tile.width
+
+    @property
+    def value_panel(self) -> int:
+        return self.panel(E.const(self.key_block)) * self.out_tile.width
+
+    @property
+    def sum_stride(self) -> int:
+        """Elements of a row of sums on the stack."""
+        return loops.round_up(loops.known(self.size, "attention: the size of values"), self.out_tile.width)
+
     @property
     def stride(self) -> int:
         """Elements of a row of scores on the stack."""
@@ -148,58 +166,6 @@ class AttentionPlan:
         return self.result.write([*batch[:place], row, *batch[place:], column], E.cast(x, self.result.dtype), mask)
 
 
-@dataclass(frozen=True)
-class _State:
-    """What a task keeps on the stack: copies, the scores of a few rows, and of each row the largest score, the sum, and the
-    factor of what was summed so far."""
-
-    plan: AttentionPlan
-    keys: Buffer = field(init=False)
-    values: Buffer = field(init=False)
-    query: Buffer = field(init=False)
-    scores: Buffer = field(init=False)
-    weights: Buffer = field(init=False)
-    sums: Buffer = field(init=False)
-    largest: Buffer = field(init=False)
-    total: Buffer = field(init=False)
-    factor: Buffer = field(init=False)
-
-    def __post_init__(self) -> None:
-        plan = self.plan
-        depth = loops.static(plan.steps(plan.depth)) or 0
-        deep = loops.round_up(depth, plan.lanes)
-        keys = loops.round_up(loops.static(plan.steps(E.const(plan.key_block))) or 0, plan.lanes)
-        weights = pairs.BITS if plan.pairs else plan.dtype
-        for name, dtype, size in (
-            ("query", plan.element, plan.row_block * depth), ("scores", plan.dtype, plan.few_rows * plan.stride),
-            ("weights", weights, plan.few_rows * plan.stride), ("keys", plan.element, plan.stride * deep),
-            ("values", plan.element, keys * self.sum_stride), ("sums", plan.dtype, plan.row_block * self.sum_stride),
-            *((name, plan.dtype, plan.row_block) for name in ("largest", "total", "factor")),
-        ):
-            object.__setattr__(self, name, loops.local(name, dtype, size))
-
-    @property
-    def sum_stride(self) -> int:
-        return loops.round_up(loops.known(self.plan.size, "attention: the size of values"), self.plan.out_tile.width)
-
-    def allocate(self) -> Stmt:
-        kept = [self.query, self.keys, self.values, self.scores, self.factor]
-        kept += [self.weights] if self.plan.pairs else []
-        return seq(Allocate(b) for b in (kept if self.plan.whole else (*kept, self.sums, self.largest, self.total)))
-
-    def set_weights(self, first: Expr, exponentials: Expr) -> Stmt:
-        """Stores what the second product multiplies, from place ``first`` on: without pairs, over the scores."""
-        index = E.ramp(first, 1, exponentials.lanes)
-        if self.plan.pairs:
-            return store(self.weights, index, pairs.bits(exponentials))
-        return store(self.scores, index, exponentials)
-
-    def weight(self, row: Expr, step: Expr) -> Expr:
-        """What a step of the second product multiplies of a row."""
-        base = row * self.plan.stride
-        return pairs.load(self.weights, base + step * 2) if self.plan.pairs else E.load(self.scores, base + step)
-
-
 @kernel("attention")
 def attention(call: KernelCall) -> Function:
     """Family of ``nn.contrib_attention``."""
@@ -209,7 +175,8 @@ def attention(call: KernelCall) -> Function:
 
     def task(index: Expr) -> Stmt:
         lets, (*batch, row_block) = loops.bound_indices(index, extents)
-        return seq(lets, _task(plan, batch, row_block))
+        lets_rows, rows = Rows.of_block(row_block, plan.row_block, plan.rows)
+        return seq(lets, lets_rows, _Task(plan, batch, rows).statement())
 
     rows = E.binary("min", E.const(plan.row_block), plan.rows)
     work = rows * plan.keys * (plan.depth + plan.size + EXPONENTIAL_COST)
@@ -250,173 +217,286 @@ def _key_block(keys: int | None, width: int, fitting: int) -> int:
     return most if keys is None else min(most, loops.round_up(tiles.even_blocks(keys, most), width))
 
 
-def _task(plan: AttentionPlan, batch: Sequence[Expr], number: Expr) -> Stmt:
-    state = _State(plan)
-    lets, rows = Rows.of_block(number, plan.row_block, plan.rows)
-    begin = seq(lets, state.allocate(), _stage_query(plan, state, batch, rows))
-    if plan.whole:
-        return seq(begin, _key_block_of_rows(plan, state, batch, rows, E.const(0), plan.keys))
+class _Task:
+    """A block of rows of one pair of products.
 
-    def block(index: Expr) -> Stmt:
-        lets, first = loops.bind("first_key", index * plan.key_block)
-        lets_count, count = loops.bind("key_count", E.binary("min", E.const(plan.key_block), plan.keys - first))
-        return seq(lets, lets_count, _key_block_of_rows(plan, state, batch, rows, first, count))
+    On the stack it keeps copies, the scores of a few rows, and of each row the largest score, the sum, and the factor of what
+    was summed so far.
+    """
 
-    blocks = loops.serial("key_block", loops.ceildiv(plan.keys, plan.key_block), block)
-    return seq(begin, _clear(plan, state, rows), blocks, _write_sums(plan, state, batch, rows))
+    def __init__(self, plan: AttentionPlan, batch: Sequence[Expr], rows: Rows) -> None:
+        self.plan, self.batch, self.rows = plan, batch, rows
+        dtype, scores = plan.dtype, plan.few_rows * plan.stride
+        self.depth = plan.steps(plan.depth)
+        self.query = loops.local("query", plan.element, plan.row_block * loops.known(self.depth, "attention: the depth"))
+        self.keys = loops.local("keys", plan.element, plan.stride * plan.panel(plan.depth))
+        self.values = loops.local("values", plan.element, plan.panel(E.const(plan.key_block)) * plan.sum_stride)
+        self.scores = loops.local("scores", dtype, scores)
+        self.weights = loops.local("weights", pairs.BITS, scores) if plan.pairs else self.scores
+        self.sums = loops.local("sums", dtype, plan.row_block * plan.sum_stride)
+        self.largest, self.total, self.factor = (
+            loops.local(name, dtype, plan.row_block) for name in ("largest", "total", "factor")
+        )
 
+    def statement(self) -> Stmt:
+        plan = self.plan
+        begin = seq(self._allocate(), self._stage_query())
+        if plan.whole:
+            return seq(begin, self._keys_of_rows(E.const(0), plan.keys))
 
-def _stage_query(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows) -> Stmt:
-    """Copies the rows of query."""
-    steps = plan.steps(plan.depth)
+        def block(index: Expr) -> Stmt:
+            lets, first = loops.bind("first_key", index * plan.key_block)
+            lets_count, count = loops.bind("key_count", E.binary("min", E.const(plan.key_block), plan.keys - first))
+            return seq(lets, lets_count, self._keys_of_rows(first, count))
 
-    def copy_row(row: Expr) -> Stmt:
-        def vector(k: Expr, mask: Expr | None) -> Stmt:
-            base = k.base if isinstance(k, E.Ramp) else k
-            x = plan.read_query(batch, rows.begin + row, k, mask)
-            return store(state.query, E.ramp(row * steps + base, 1, k.lanes), x, mask)
+        blocks = loops.serial("key_block", loops.ceildiv(plan.keys, plan.key_block), block)
+        return seq(begin, self._clear(), blocks, self._write_sums())
 
-        return loops.each_vector(steps, plan.lanes, vector)
+    def _allocate(self) -> Stmt:
+        kept = [self.query, self.keys, self.values, self.scores, self.factor]
+        kept += [self.weights] if self.plan.pairs else []
+        return seq(Allocate(b) for b in (kept if self.plan.whole else (*kept, self.sums, self.largest, self.total)))
 
-    return loops.serial("row", rows.count, copy_row)
+    def _stage_query(self) -> Stmt:
+        """Copies the rows of query."""
 
+        def copy_row(row: Expr) -> Stmt:
+            def vector(k: Expr, mask: Expr | None) -> Stmt:
+                base = k.base if isinstance(k, E.Ramp) else k
+                x = self.plan.read_query(self.batch, self.rows.begin + row, k, mask)
+                return store(self.query, E.ramp(row * self.depth + base, 1, k.lanes), x, mask)
 
-def _key_block_of_rows(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows, first: Expr, count: Expr) -> Stmt:
-    """All that a block of keys adds to a block of rows: a few rows at a time, and the keys that they see."""
+            return loops.each_vector(self.depth, self.plan.lanes, vector)
 
-    def few(number: Expr) -> Stmt:
-        lets, begin = loops.bind("few_begin", rows.begin + number * plan.few_rows)
-        left = rows.count - number * plan.few_rows
-        lets_count, found = loops.bind("few_count", E.binary("min", E.const(plan.few_rows), left))
-        some = Rows(begin, found, rows.total, plan.few_rows)
-        look, seen = _seen(plan, state, batch, rows, some, first, count)
-        passes = loops.serial("row", found, lambda row: _exponentials(plan, state, begin - rows.begin, row, seen))
-        work = seq(_scores(plan, state, batch, rows, some, first, seen), passes, _weighted(plan, state, batch, rows, some, seen))
-        return seq(lets, lets_count, look, work if plan.whole or seen is count else loops.guard(seen > 0, work))
+        return loops.serial("row", self.rows.count, copy_row)
 
-    return seq(_pack(plan, state, batch, first, count), loops.serial("few", loops.ceildiv(rows.count, plan.few_rows), few))
+    def _keys_of_rows(self, first: Expr, count: Expr) -> Stmt:
+        """All that a block of keys adds to a block of rows: a few rows at a time, and the keys that they see."""
+        plan, rows = self.plan, self.rows
 
+        def few(number: Expr) -> Stmt:
+            lets, begin = loops.bind("few_begin", rows.begin + number * plan.few_rows)
+            left = rows.count - number * plan.few_rows
+            lets_count, found = loops.bind("few_count", E.binary("min", E.const(plan.few_rows), left))
+            some = Rows(begin, found, rows.total, plan.few_rows)
+            look, seen = self._seen(some, first, count)
+            passes = loops.serial("row", found, lambda row: self._exponentials(begin - rows.begin, row, seen))
+            work = seq(self._scores(some, first, seen), passes, self._weighted(some, seen))
+            return seq(lets, lets_count, look, work if plan.whole or seen is count else loops.guard(seen > 0, work))
 
-def _seen(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows, few: Rows, first: Expr,
-          count: Expr) -> tuple[Stmt, Expr]:
-    """How many keys of a block matter to a few rows, after a statement that looks at the mask."""
-    visible = VisibleKeys.of(plan.mask, plan.attrs.fill, plan.lanes)
-    if visible is None:
-        return seq(), count
-    if plan.whole:
-        look, found = visible.count(batch, few, first, count, None)
-    else:
-        least = loops.local("least", plan.dtype, 1)
-        fewest = loops.serial("row", few.count, lambda row: store(least, 0, E.binary(
-            "min", E.load(least, 0), E.load(state.largest, few.begin - rows.begin + row))))
-        look, found = visible.count(batch, few, first, count, E.load(least, 0) > E.const(SHOWING, plan.dtype))
-        look = seq(Allocate(least), store(least, 0, E.const(math.inf, plan.dtype)), fewest, look)
-    lets, seen = loops.bind("seen", found)
-    return seq(look, lets), seen
+        return seq(self._pack(first, count), loops.serial("few", loops.ceildiv(rows.count, plan.few_rows), few))
 
-
-def _pack(plan: AttentionPlan, state: _State, batch: Sequence[Expr], first: Expr, count: Expr) -> Stmt:
-    """Copies a block of keys and their values in column tiles."""
-
-    def keys(number: Expr) -> Stmt:
-        lets, column = loops.bind("column", first + number * plan.score_tile.width)
-        base = number * _key_panel(plan)
-        return seq(lets, plan.keys_of(batch).pack(state.keys, base, column))
-
-    def values(number: Expr) -> Stmt:
-        lets, column = loops.bind("out_column", number * plan.out_tile.width)
-        return seq(lets, plan.values_of(batch, first, count).pack(state.values, number * _value_panel(plan), column))
-
-    return seq(loops.serial("column_tile", loops.ceildiv(count, plan.score_tile.width), keys),
-               loops.serial("out_tile", loops.ceildiv(plan.size, plan.out_tile.width), values))
-
-
-def _key_panel(plan: AttentionPlan) -> int:
-    """Elements of a packed column tile of keys."""
-    return loops.round_up(loops.static(plan.steps(plan.depth)) or 0, plan.lanes) * plan.score_tile.width
-
-
-def _value_panel(plan: AttentionPlan) -> int:
-    return loops.round_up(loops.static(plan.steps(E.const(plan.key_block))) or 0, plan.lanes) * plan.out_tile.width
-
-
-def _scores(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows, few: Rows, first: Expr, count: Expr) -> Stmt:
-    """The first product; scores of a vector's lanes past the last key are -inf."""
-    tile = plan.score_tile
-
-    def column_tile(number: Expr) -> Stmt:
-        lets, column = loops.bind("column", first + number * tile.width)
-        lets_base, base = loops.bind("panel", number * _key_panel(plan))
-
-        def finish(row: Expr, value: RowValue) -> Stmt:
-            def write(v: int, mask: Expr | None) -> Stmt:
-                x = _biased(plan, batch, row, column + v * tile.lanes, _bent(plan, value(v)), mask)
-                at = (row - few.begin) * plan.stride + (column - first) + v * tile.lanes
-                return store(state.scores, E.ramp(at, 1, tile.lanes), x)
-
-            return gemm.column_vectors(tile, column, plan.keys, write)
-
-        steps = plan.steps(plan.depth)
-        product = Product(tile, steps, lambda row, k: E.load(state.query, (row - rows.begin) * steps + k),
-                          panel_vector(state.keys, tile, base), finish)
-        return seq(lets, lets_base, gemm.any_rows(product, few, plan.rows))
-
-    return loops.serial("column_tile", loops.ceildiv(count, tile.width), column_tile)
-
-
-def _bent(plan: AttentionPlan, x: Expr) -> Expr:
-    """With the soft cap; with pairs the scale too."""
-    if plan.pairs and plan.attrs.scale != 1.0:
-        x = x * E.const(plan.attrs.scale, plan.dtype, x.lanes)
-    bound = plan.attrs.softcap
-    if not bound:
-        return x
-    cap = E.const(bound, plan.dtype, x.lanes)
-    return E.call("tanh", x / cap) * cap
-
-
-def _biased(plan: AttentionPlan, batch: Sequence[Expr], row: Expr, column: Expr, x: Expr, inside: Expr | None) -> Expr:
-    """With the mask applied."""
-    mask = plan.mask
-    if mask is not None:
-        indices = broadcast_indices([*batch, row, E.ramp(column, 1, x.lanes)], mask.shape)
-        lanes = max((i.lanes for i in indices), default=1)
-        value = mask.read(indices, inside if lanes > 1 else None)
-        if mask.dtype == "bool":
-            x = E.select(E.broadcast(value, x.lanes), x, E.const(plan.attrs.fill, plan.dtype, x.lanes))
+    def _seen(self, few: Rows, first: Expr, count: Expr) -> tuple[Stmt, Expr]:
+        """How many keys of a block matter to a few rows, after a statement that looks at the mask."""
+        plan = self.plan
+        visible = VisibleKeys.of(plan.mask, plan.attrs.fill, plan.lanes)
+        if visible is None:
+            return seq(), count
+        if plan.whole:
+            look, found = visible.count(self.batch, few, first, count, None)
         else:
-            x = x + E.broadcast(E.cast(value, plan.dtype), x.lanes)
-    return x if inside is None else E.select(inside, x, E.const(-math.inf, plan.dtype, x.lanes))
+            least = loops.local("least", plan.dtype, 1)
 
+            def lower(row: Expr) -> Stmt:
+                largest = E.load(self.largest, few.begin - self.rows.begin + row)
+                return store(least, 0, E.binary("min", E.load(least, 0), largest))
 
-def _exponentials(plan: AttentionPlan, state: _State, before: Expr, few_row: Expr, count: Expr) -> Stmt:
-    """Scores of a row become exponentials of their distance to the largest; NaN and +inf make the row's sum NaN."""
-    dtype, lanes = plan.dtype, plan.lanes
-    highest = Accumulators(RegisterTile(1, UNROLL, lanes, dtype), LARGEST_NUMBER, plan.target)
-    added = Accumulators(RegisterTile(1, UNROLL, lanes, dtype), "sum", plan.target)
-    lets, base = loops.bind("row_base", few_row * plan.stride)
-    lets_row, row = loops.bind("row_of_task", before + few_row)
+            fewest = loops.serial("row", few.count, lower)
+            look, found = visible.count(self.batch, few, first, count, E.load(least, 0) > E.const(SHOWING, plan.dtype))
+            look = seq(Allocate(least), store(least, 0, E.const(math.inf, plan.dtype)), fewest, look)
+        lets, seen = loops.bind("seen", found)
+        return seq(look, lets), seen
 
-    def at(offset: Expr) -> Expr:
-        return E.ramp(base + offset, 1, lanes)
+    def _pack(self, first: Expr, count: Expr) -> Stmt:
+        """Copies a block of keys and their values in column tiles."""
+        plan = self.plan
 
-    found = E.Var(dtype, 1, "largest")
-    find = _vector_pass(count, lanes, lambda offset, slot: highest.step(slot, E.load(state.scores, at(offset))))
-    largest = highest.total()
-    if not plan.whole:
-        old = E.load(state.largest, row)
-        largest = E.select(E.compare("gt", old, largest), old, largest)
-    shift = E.Var(dtype, 1, "shift")
-    lowest = E.const(-math.inf, dtype)
+        def keys(number: Expr, column: Expr) -> Stmt:
+            return plan.keys_of(self.batch).pack(self.keys, number * plan.key_panel, column)
 
-    def exponential(offset: Expr, slot: int) -> Stmt:
-        e = E.Var(dtype, lanes, "e")
-        value = E.call("exp", E.load(state.scores, at(offset)) - E.broadcast(shift, lanes))
-        return seq(Let(e, value), state.set_weights(base + offset, e), added.step(slot, e))
+        def values(number: Expr, column: Expr) -> Stmt:
+            return plan.values_of(self.batch, first, count).pack(self.values, number * plan.value_panel, column)
 
-    return seq(lets, lets_row, highest.start(), find, Let(found, largest),
-               Let(shift, E.select(E.compare("eq", found, lowest), E.const(0, dtype), found)),
-               added.start(), _vector_pass(count, lanes, exponential), _keep(plan, state, row, found, shift, added.total()))
+        packed_keys = gemm.column_tiles(plan.score_tile, count, keys, first)
+        return seq(packed_keys, gemm.column_tiles(plan.out_tile, plan.size, values))
+
+    def _scores(self, few: Rows, first: Expr, count: Expr) -> Stmt:
+        """The first product; scores of a vector's lanes past the last key are -inf."""
+        plan, tile = self.plan, self.plan.score_tile
+
+        def column_tile(number: Expr, column: Expr) -> Stmt:
+            lets, base = loops.bind("panel", number * plan.key_panel)
+
+            def finish(row: Expr, value: RowValue) -> Stmt:
+                def write(v: int, mask: Expr | None) -> Stmt:
+                    x = self._biased(row, column + v * tile.lanes, self._bent(value(v)), mask)
+                    at = (row - few.begin) * plan.stride + (column - first) + v * tile.lanes
+                    return store(self.scores, E.ramp(at, 1, tile.lanes), x)
+
+                return gemm.column_vectors(tile, column, plan.keys, write)
+
+            def element(row: Expr, k: Expr) -> Expr:
+                return E.load(self.query, (row - self.rows.begin) * self.depth + k)
+
+            product = Product(tile, self.depth, element, panel_vector(self.keys, tile, base), finish)
+            return seq(lets, gemm.any_rows(product, few, plan.rows))
+
+        return gemm.column_tiles(tile, count, column_tile, first)
+
+    def _bent(self, x: Expr) -> Expr:
+        """With the soft cap; with pairs the scale too."""
+        plan = self.plan
+        if plan.pairs and plan.attrs.scale != 1.0:
+            x = x * E.const(plan.attrs.scale, plan.dtype, x.lanes)
+        bound = plan.attrs.softcap
+        if not bound:
+            return x
+        cap = E.const(bound, plan.dtype, x.lanes)
+        return E.call("tanh", x / cap) * cap
+
+    def _biased(self, row: Expr, column: Expr, x: Expr, inside: Expr | None) -> Expr:
+        """With the mask applied."""
+        mask, dtype = self.plan.mask, self.plan.dtype
+        if mask is not None:
+            indices = broadcast_indices([*self.batch, row, E.ramp(column, 1, x.lanes)], mask.shape)
+            lanes = max((i.lanes for i in indices), default=1)
+            value = mask.read(indices, inside if lanes > 1 else None)
+            if mask.dtype == "bool":
+                x = E.select(E.broadcast(value, x.lanes), x, E.const(self.plan.attrs.fill, dtype, x.lanes))
+            else:
+                x = x + E.broadcast(E.cast(value, dtype), x.lanes)
+        return x if inside is None else E.select(inside, x, E.const(-math.inf, dtype, x.lanes))
+
+    def _exponentials(self, before: Expr, few_row: Expr, count: Expr) -> Stmt:
+        """Scores of a row become exponentials of their distance to the largest; NaN and +inf make the row's sum NaN."""
+        plan, dtype, lanes = self.plan, self.plan.dtype, self.plan.lanes
+        highest = Accumulators(RegisterTile(1, UNROLL, lanes, dtype), LARGEST_NUMBER, plan.target)
+        added = Accumulators(RegisterTile(1, UNROLL, lanes, dtype), "sum", plan.target)
+        lets, base = loops.bind("row_base", few_row * plan.stride)
+        lets_row, row = loops.bind("row_of_task", before + few_row)
+
+        def score(offset: Expr) -> Expr:
+            return E.load(self.scores, E.ramp(base + offset, 1, lanes))
+
+        found, shift = E.Var(dtype, 1, "largest"), E.Var(dtype, 1, "shift")
+        find = _vector_pass(count, lanes, lambda offset, slot: highest.step(slot, score(offset)))
+        largest = highest.total()
+        if not plan.whole:
+            old = E.load(self.largest, row)
+            largest = E.select(E.compare("gt", old, largest), old, largest)
+        # In a row of nothing but -inf, -inf - -inf would be NaN.
+        shifted = E.select(E.compare("eq", found, E.const(-math.inf, dtype)), E.const(0, dtype), found)
+
+        def exponential(offset: Expr, slot: int) -> Stmt:
+            e = E.Var(dtype, lanes, "e")
+            # Without pairs, the second product reads them where the scores were.
+            kept = store(self.weights, E.ramp(base + offset, 1, lanes), pairs.bits(e) if plan.pairs else e)
+            return seq(Let(e, E.call("exp", score(offset) - E.broadcast(shift, lanes))), kept, added.step(slot, e))
+
+        return seq(
+            lets,
+            lets_row,
+            highest.start(),
+            find,
+            Let(found, largest),
+            Let(shift, shifted),
+            added.start(),
+            _vector_pass(count, lanes, exponential),
+            self._keep(row, found, shift, added.total()),
+        )
+
+    def _keep(self, row: Expr, largest: Expr, shift: Expr, added: Expr) -> Stmt:
+        """Remembers the sum of a row; with one block, the factor of its results."""
+        if self.plan.whole:
+            return store(self.factor, row, self._inverse(added))
+        factor = E.Var(self.plan.dtype, 1, "factor")
+        return seq(
+            Let(factor, E.call("exp", E.load(self.largest, row) - shift)),
+            store(self.total, row, E.load(self.total, row) * factor + added),
+            store(self.largest, row, largest),
+            store(self.factor, row, factor),
+        )
+
+    def _inverse(self, total: Expr) -> Expr:
+        """1 / total; 0 for a row without keys, and for one that sees none if the operator says so."""
+        plan = self.plan
+        one, zero = E.const(1, plan.dtype), E.const(0, plan.dtype)
+        if plan.attrs.zero_unseen or E.is_const(plan.keys, 0):
+            return E.select(E.compare("eq", total, zero), zero, one / total)
+        return one / total if plan.whole else E.select(plan.keys.eq(0), zero, one / total)
+
+    def _weighted(self, few: Rows, count: Expr) -> Stmt:
+        """The second product: exponentials times values."""
+        plan, tile = self.plan, self.plan.out_tile
+
+        def column_tile(number: Expr, column: Expr) -> Stmt:
+            lets, base = loops.bind("panel", number * plan.value_panel)
+
+            def slot(row: Expr, v: int) -> Expr:
+                return self._sum_slot(row - self.rows.begin, column, v)
+
+            def factor(row: Expr) -> Expr:
+                return E.broadcast(E.load(self.factor, row - self.rows.begin), tile.lanes)
+
+            def weight(row: Expr, step: Expr) -> Expr:
+                first = (row - few.begin) * plan.stride
+                return pairs.load(self.weights, first + step * 2) if plan.pairs else E.load(self.weights, first + step)
+
+            def finish(row: Expr, value: RowValue) -> Stmt:
+                if not plan.whole:
+                    return seq(store(self.sums, slot(row, v), value(v)) for v in range(tile.vectors))
+                scale, share = loops.bind("share", factor(row))
+                return seq(scale, self._write_row(row, column, lambda v: value(v) * share))
+
+            start = None if plan.whole else lambda row, v: E.load(self.sums, slot(row, v)) * factor(row)
+            product = Product(tile, plan.steps(count), weight, panel_vector(self.values, tile, base), finish, start)
+            return seq(lets, gemm.any_rows(product, few, plan.rows))
+
+        return gemm.column_tiles(tile, plan.size, column_tile)
+
+    def _sum_slot(self, row: Expr, column: Expr, vector: int) -> Expr:
+        """Where a vector of sums of a row of the task lies."""
+        tile = self.plan.out_tile
+        return E.ramp(row * self.plan.sum_stride + column + vector * tile.lanes, 1, tile.lanes)
+
+    def _clear(self) -> Stmt:
+        plan = self.plan
+        zero, lowest = E.const(0, plan.dtype), E.const(-math.inf, plan.dtype)
+
+        def row_start(row: Expr) -> Stmt:
+            def clear(v: Expr) -> Stmt:
+                place = E.ramp(row * plan.sum_stride + v * plan.lanes, 1, plan.lanes)
+                return store(self.sums, place, E.broadcast(zero, plan.lanes))
+
+            sums = loops.serial("v", plan.sum_stride // plan.lanes, clear)
+            return seq(store(self.largest, row, lowest), store(self.total, row, zero), sums)
+
+        return loops.serial("row", self.rows.count, row_start)
+
+    def _write_sums(self) -> Stmt:
+        """Divides what all blocks of keys summed, and writes it."""
+        tile = self.plan.out_tile
+
+        def write(row: Expr) -> Stmt:
+            lets, share = loops.bind("share", E.broadcast(self._inverse(E.load(self.total, row)), tile.lanes))
+
+            def column_tile(_: Expr, column: Expr) -> Stmt:
+                def value(v: int) -> Expr:
+                    return E.load(self.sums, self._sum_slot(row, column, v)) * share
+
+                return self._write_row(self.rows.begin + row, column, value)
+
+            return seq(lets, gemm.column_tiles(tile, self.plan.size, column_tile))
+
+        return loops.serial("row", self.rows.count, write)
+
+    def _write_row(self, row: Expr, column: Expr, value: RowValue) -> Stmt:
+        """Writes one row of a column tile."""
+
+        def write(columns: Expr, x: Expr, mask: Expr | None) -> Stmt:
+            return self.plan.write(self.batch, row, columns, x, mask)
+
+        return gemm.write_row(self.plan.out_tile, column, self.plan.size, value, write)
 
 
 def _vector_pass(count: Expr, lanes: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
@@ -431,91 +511,3 @@ def _vector_pass(count: Expr, lanes: int, body: Callable[[Expr, int], Stmt]) -> 
         return seq(main, loops.serial("v", vectors - groups * UNROLL, lambda i: body(i * lanes, 0), groups * UNROLL))
     rest = seq(body(E.const((known // UNROLL * UNROLL + u) * lanes), u) for u in range(known % UNROLL))
     return seq(main, rest)
-
-
-def _keep(plan: AttentionPlan, state: _State, row: Expr, largest: Expr, shift: Expr, added: Expr) -> Stmt:
-    """Remembers the sum of a row; with one block, the factor of its results."""
-    if plan.whole:
-        return store(state.factor, row, _inverse(plan, added))
-    factor = E.Var(plan.dtype, 1, "factor")
-    return seq(Let(factor, E.call("exp", E.load(state.largest, row) - shift)),
-               store(state.total, row, E.load(state.total, row) * factor + added),
-               store(state.largest, row, largest), store(state.factor, row, factor))
-
-
-def _inverse(plan: AttentionPlan, total: Expr) -> Expr:
-    """1 / total; 0 for a row without keys, and for one that sees none if the operator says so."""
-    one, zero = E.const(1, plan.dtype), E.const(0, plan.dtype)
-    if plan.attrs.zero_unseen or E.is_const(plan.keys, 0):
-        return E.select(E.compare("eq", total, zero), zero, one / total)
-    return one / total if plan.whole else E.select(plan.keys.eq(0), zero, one / total)
-
-
-def _weighted(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows, few: Rows, count: Expr) -> Stmt:
-    """The second product: exponentials times values."""
-    tile = plan.out_tile
-
-    def column_tile(number: Expr) -> Stmt:
-        lets, column = loops.bind("out_column", number * tile.width)
-        lets_base, base = loops.bind("panel", number * _value_panel(plan))
-
-        def slot(row: Expr, v: int) -> Expr:
-            return E.ramp((row - rows.begin) * state.sum_stride + column + v * tile.lanes, 1, tile.lanes)
-
-        def factor(row: Expr) -> Expr:
-            return E.broadcast(E.load(state.factor, row - rows.begin), tile.lanes)
-
-        def finish(row: Expr, value: RowValue) -> Stmt:
-            if not plan.whole:
-                return seq(store(state.sums, slot(row, v), value(v)) for v in range(tile.vectors))
-            scale, share = loops.bind("share", factor(row))
-            return seq(scale, _write_row(plan, batch, row, column, lambda v: value(v) * share))
-
-        start = None if plan.whole else lambda row, v: E.load(state.sums, slot(row, v)) * factor(row)
-        product = Product(tile, plan.steps(count), lambda row, k: state.weight(row - few.begin, k),
-                          panel_vector(state.values, tile, base), finish, start)
-        return seq(lets, lets_base, gemm.any_rows(product, few, plan.rows))
-
-    return loops.serial("out_tile", loops.ceildiv(plan.size, tile.width), column_tile)
-
-
-def _clear(plan: AttentionPlan, state: _State, rows: Rows) -> Stmt:
-    zero = E.const(0, plan.dtype, plan.lanes)
-
-    def row_start(row: Expr) -> Stmt:
-        clear = loops.serial("v", state.sum_stride // plan.lanes,
-                             lambda v: store(state.sums, E.ramp(row * state.sum_stride + v * plan.lanes, 1, plan.lanes), zero))
-        lowest = E.const(-math.inf, plan.dtype)
-        return seq(store(state.largest, row, lowest), store(state.total, row, E.const(0, plan.dtype)), clear)
-
-    return loops.serial("row", rows.count, row_start)
-
-
-def _write_sums(plan: AttentionPlan, state: _State, batch: Sequence[Expr], rows: Rows) -> Stmt:
-    """Divides what all blocks of keys summed, and writes it."""
-    tile = plan.out_tile
-
-    def write(row: Expr) -> Stmt:
-        lets, share = loops.bind("share", E.broadcast(_inverse(plan, E.load(state.total, row)), tile.lanes))
-
-        def column_tile(number: Expr) -> Stmt:
-            lets_column, column = loops.bind("out_column", number * tile.width)
-
-            def value(v: int) -> Expr:
-                return E.load(state.sums, E.ramp(row * state.sum_stride + column + v * tile.lanes, 1, tile.lanes)) * share
-
-            return seq(lets_column, _write_row(plan, batch, rows.begin + row, column, value))
-
-        return seq(lets, loops.serial("out_tile", loops.ceildiv(plan.size, tile.width), column_tile))
-
-    return loops.serial("row", rows.count, write)
-
-
-def _write_row(plan: AttentionPlan, batch: Sequence[Expr], row: Expr, column: Expr, value: RowValue) -> Stmt:
-    """Writes one row of a column tile."""
-    tile = plan.out_tile
-
-    def vector(v: int, mask: Expr | None) -> Stmt:
-        return plan.write(batch, row, E.ramp(column + v * tile.lanes, 1, tile.lanes), value(v), mask)
-
-    return gemm.column_vectors(tile, column, plan.size, vector)
