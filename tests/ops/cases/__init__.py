@@ -8,8 +8,8 @@ from typing import Any
 
 
 def written() -> list[Any]:
-    """The rows that stand in the families' folders, in order of ids: random graphs depend on no file names."""
-    return sorted(_rows(3), key=lambda case: str(case.id))
+    """The rows that stand in the families' folders, in order of operators: random graphs depend on no file names."""
+    return sorted(_rows(3), key=lambda case: str(case.op))
 
 
 def made() -> list[Any]:
