@@ -230,6 +230,14 @@ def test_repeated_elements_are_interleaved_in_registers() -> None:
     assert stored and all(s.index.lanes == 8 for s in stored)
 
 
+def test_copies_of_whole_vectors_are_not_interleaved() -> None:
+    """LLVM 22 fails at level 0 on what interleaves eight broadcast elements: this is one load and one store."""
+    x = te.placeholder((8,), "float32", "x")
+    function = function_for([x], [te.compute((14, 8), lambda o, i: x[i])], "llvm -mcpu=x86-64-v3")
+    (stored,) = [s for s in visit.statements(function.body) if isinstance(s, S.Store)]
+    assert isinstance(stored.value, E.Load) and stored.value.index.lanes == 8
+
+
 @TARGETS
 @pytest.mark.parametrize(("before", "after"), [(0, 0), (1, 1), (3, 0), (0, 20), (17, 40), (200, 1)])
 @pytest.mark.parametrize("length", [1, 30, 100])

@@ -104,10 +104,11 @@ class _Injective:
         self.cost = statement_cost(body)
 
     def build(self) -> Stmt:
-        pair = interleaved_axes(self.loops, self.body, self.accesses, self.algebra) if self.lanes > 1 else None
+        axis = self._vector_axis()
+        contiguous = self.lanes == 1 or self._is_contiguous(axis)
+        pair = None if contiguous else interleaved_axes(self.loops, self.body, self.accesses, self.algebra)
         if pair is not None:
             return self._over(*pair)
-        axis = self._vector_axis()
         tile = self._tile_axis(axis)
         if tile is not None and self.lanes > 1:
             return TransposedLoads(self.target, self.loops, axis, tile, self.body, self.algebra, self.accesses).build()
@@ -128,6 +129,11 @@ class _Injective:
     def _vector_axis(self) -> Loop:
         """The axis with the cheapest accesses; of equal ones the last."""
         return min(reversed(self.loops), key=lambda axis: vector_cost(self.accesses, axis, self.lanes, self.algebra))
+
+    def _is_contiguous(self, axis: Loop) -> bool:
+        """Whether whole vectors along ``axis`` are loaded and stored, so that no other order of the elements is better."""
+        strides = self.accesses.strides(self.algebra, axis.var)
+        return axis.static is not None and axis.static % self.lanes == 0 and all(pattern(s) == UNIT for s in strides)
 
     def _tile_axis(self, axis: Loop) -> Loop | None:
         """An axis along which loads are contiguous that are strided along ``axis``, while stores are not."""
