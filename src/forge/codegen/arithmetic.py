@@ -6,41 +6,21 @@ import math
 from collections.abc import Callable
 
 from forge import dtypes
-from forge.codegen.llvm import Builder, Operand, scalar_type, suffix, text, vector_of
+from forge.codegen.llvm import Builder, Operand, Values, scalar_type, vector_of
 from forge.errors import CompileError
+from forge.tir.expr import COMPARE_OPS
 
 
-class Typed:
+class Typed(Values):
     """Instructions on vectors (or scalars) of one dtype."""
 
     def __init__(self, builder: Builder, dtype: str, lanes: int) -> None:
-        self.builder = builder
+        super().__init__(builder, scalar_type(dtype), lanes)
         self.dtype = dtype
-        self.lanes = lanes
-        self.scalar = scalar_type(dtype)
-        self.type = vector_of(self.scalar, lanes)
-        self.mask = vector_of("i1", lanes)
 
-    def text(self, operand: Operand) -> str:
-        return text(operand, self.scalar, self.lanes)
-
-    def op(self, name: str, a: Operand, b: Operand) -> str:
-        return self.builder.pure(f"{name} {self.type} {self.text(a)}, {self.text(b)}")
-
-    def compare(self, predicate: str, a: Operand, b: Operand) -> str:
-        """``predicate`` with its instruction: "icmp slt", "fcmp oeq"."""
-        return self.op(predicate, a, b)
-
-    def select(self, condition: Operand, a: Operand, b: Operand) -> Operand:
-        if not isinstance(condition, str):
-            return a if condition else b
-        chosen = f"{self.type} {self.text(a)}, {self.type} {self.text(b)}"
-        return self.builder.pure(f"select {self.mask} {condition}, {chosen}")
-
-    def call(self, name: str, *args: Operand, extra: str = "") -> str:
-        """An overloaded LLVM intrinsic whose arguments all have this type; ``extra`` is appended to the arguments."""
-        typed = ", ".join(f"{self.type} {self.text(a)}" for a in args)
-        return self.builder.pure(f"call {self.type} @llvm.{name}.{suffix(self.dtype, self.lanes)}({typed}{extra})")
+    def of(self, lanes: int) -> Typed:
+        """The same on another number of lanes."""
+        return Typed(self.builder, self.dtype, lanes)
 
 
 # --- folding of constants ---
@@ -107,7 +87,7 @@ def _shift(t: Typed, op: str, a: Operand, b: Operand) -> Operand:
     if not isinstance(b, str):
         inside = 0 <= b < width
         return t.op(name, a, b) if inside else (t.op(name, a, width - 1) if signed else 0)
-    inside_mask = t.compare("icmp ult", b, width)
+    inside_mask = t.op("icmp ult", b, width)
     safe = t.select(inside_mask, b, width - 1)
     shifted = t.op(name, a, safe)
     return shifted if signed else t.select(inside_mask, shifted, 0)
@@ -129,14 +109,14 @@ def _divide(t: Typed, op: str, a: Operand, b: Operand, unsigned: bool) -> Operan
 def _guarded(t: Typed, name: str, a: Operand, b: Operand) -> Operand:
     if not isinstance(b, str):
         return t.op(name, a, b)
-    zero = t.compare("icmp eq", b, 0)
+    zero = t.op("icmp eq", b, 0)
     return t.select(zero, 0, t.op(name, a, t.select(zero, 1, b)))
 
 
 def _guarded_signed(t: Typed, name: str, a: Operand, b: Operand) -> Operand:
     if not isinstance(b, str):
         return t.op(name, a, b)
-    zero, minus = t.compare("icmp eq", b, 0), t.compare("icmp eq", b, -1)
+    zero, minus = t.op("icmp eq", b, 0), t.op("icmp eq", b, -1)
     raw = t.op(name, a, t.select(zero, 1, t.select(minus, 1, b)))
     flipped = t.select(minus, 0 if name == "srem" else t.op("sub", 0, a), raw)
     return t.select(zero, 0, flipped)
@@ -146,27 +126,24 @@ def _floor_divide(t: Typed, a: Operand, b: Operand, remainder: bool) -> Operand:
     if isinstance(b, int) and b > 0 and b & (b - 1) == 0:
         return t.op("and", a, b - 1) if remainder else t.op("ashr", a, b.bit_length() - 1)
     rest = _guarded_signed(t, "srem", a, b)
-    opposite = t.compare("icmp slt", t.op("xor", rest, b), 0)
-    inexact = t.compare("icmp ne", rest, 0)
-    adjust = t.builder.pure(f"and {t.mask} {opposite}, {inexact}")
+    opposite = t.op("icmp slt", t.op("xor", rest, b), 0)
+    inexact = t.op("icmp ne", rest, 0)
+    adjust = t.builder.pure(f"and {vector_of('i1', t.lanes)} {opposite}, {inexact}")
     if remainder:
         return t.select(adjust, t.op("add", rest, b), rest)
     quotient = _guarded_signed(t, "sdiv", a, b)
     return t.select(adjust, t.op("sub", quotient, 1), quotient)
 
 
-_ORDER = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
-
-
 def compare(t: Typed, op: str, a: Operand, b: Operand) -> Operand:
     """A mask. Any comparison with NaN is false but ``ne``, which is true."""
     if not isinstance(a, str) and not isinstance(b, str):
-        return {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}[op]
+        return bool(COMPARE_OPS[op](a, b))
     if t.scalar in ("float", "double"):
-        return t.compare("fcmp " + ("une" if op == "ne" else "o" + op), a, b)
+        return t.op("fcmp " + ("une" if op == "ne" else "o" + op), a, b)
     if op in ("eq", "ne"):
-        return t.compare(f"icmp {op}", a, b)
-    return t.compare(f"icmp {'s' if dtypes.is_signed(t.dtype) else 'u'}{op}", a, b)
+        return t.op(f"icmp {op}", a, b)
+    return t.op(f"icmp {'s' if dtypes.is_signed(t.dtype) else 'u'}{op}", a, b)
 
 
 _LOGIC = {"and": "and", "mul": "and", "min": "and", "or": "or", "add": "or", "max": "or", "xor": "xor", "sub": "xor"}
@@ -212,6 +189,6 @@ def _float_extreme(t: Typed, op: str, a: Operand, b: Operand) -> Operand:
     if not isinstance(a, str):
         if math.isnan(a):
             return math.nan
-        return t.select(t.compare(predicate, a, b), a, b)
-    larger = t.call("arithmetic.fence", t.select(t.compare(predicate, b, a), b, a))
-    return t.select(t.compare("fcmp uno", b, 0.0), b, larger)
+        return t.select(t.op(predicate, a, b), a, b)
+    larger = t.call("arithmetic.fence", t.select(t.op(predicate, b, a), b, a))
+    return t.select(t.op("fcmp uno", b, 0.0), b, larger)

@@ -9,7 +9,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.codegen.arithmetic import Typed
-from forge.codegen.llvm import NARROW_FLOATS, Operand, memory_type, register_dtype, scalar_type, text, vector_of
+from forge.codegen.llvm import NARROW_FLOATS, Operand, Values, memory_type, register_dtype, scalar_type
 
 if TYPE_CHECKING:
     from forge.codegen.expressions import ExpressionEmitter
@@ -38,25 +38,24 @@ def convert(e: ExpressionEmitter, value: Operand, source: str, target: str, lane
         return value
     if not isinstance(value, str):
         return fold(value, target)
-    register = register_dtype(target)
     if target == "float16" and source == "float64":
-        value = e.helper("narrow.to_odd", (value,), ("float64",), "float32", lanes)
+        value = e.helper("narrow.to_odd", Typed(e.builder, "float64", lanes), value, result="float32")
     else:
-        value = _between_registers(e, value, register_dtype(source), register, lanes)
+        value = _between_registers(e, value, register_dtype(source), register_dtype(target), lanes)
     if target in NARROW_FLOATS and exact and source != target:
         return decode(e, encode(e, value, target, lanes), target, lanes)
     return value
 
 
-def _between_registers(e: ExpressionEmitter, value: str, source: str, target: str, lanes: int) -> str:
+def _between_registers(e: ExpressionEmitter, value: str, source: str, target: str, lanes: int) -> Operand:
     if source == target:
         return value
+    t = Typed(e.builder, source, lanes)
     if target == "bool":
-        t = Typed(e.builder, source, lanes)
-        return t.compare("fcmp une" if dtypes.is_float(source) else "icmp ne", value, 0)
+        return t.op("fcmp une" if dtypes.is_float(source) else "icmp ne", value, 0)
     if dtypes.is_float(source) and dtypes.is_integer(target):
-        return _float_to_integer(e, value, source, target, lanes)
-    return _plain(e, _instruction(source, target), value, scalar_type(source), scalar_type(target), lanes)
+        return _float_to_integer(t, value, target)
+    return t.convert(_instruction(source, target), value, scalar_type(target))
 
 
 def _instruction(source: str, target: str) -> str:
@@ -71,28 +70,21 @@ def _instruction(source: str, target: str) -> str:
     return "trunc" if wide < narrow else ("sext" if signed else "zext")
 
 
-def _plain(e: ExpressionEmitter, name: str, value: str, source: str, target: str, lanes: int) -> str:
-    if source == target:
-        return value
-    return e.builder.pure(f"{name} {vector_of(source, lanes)} {value} to {vector_of(target, lanes)}")
-
-
-def _float_to_integer(e: ExpressionEmitter, value: str, source: str, target: str, lanes: int) -> str:
+def _float_to_integer(t: Typed, value: str, target: str) -> Operand:
     """Saturates; NaN gives 0. Clamps in floating point, so that vectors stay vectors."""
     low, high = dtypes.integer_range(target)
     narrow = dtypes.bits(target) < 32
     through = "int32" if narrow else target
-    largest = _largest_below(high, source)
-    t = Typed(e.builder, source, lanes)
-    clamped = t.select(t.compare("fcmp ogt", value, float(low)), value, float(low))
-    clamped = t.select(t.compare("fcmp olt", clamped, largest), clamped, largest)
+    largest = _largest_below(high, t.dtype)
+    clamped = t.select(t.op("fcmp ogt", value, float(low)), value, float(low))
+    clamped = t.select(t.op("fcmp olt", clamped, largest), clamped, largest)
     name = "fptosi" if narrow or dtypes.is_signed(target) else "fptoui"
-    whole: Operand = _plain(e, name, str(clamped), t.scalar, scalar_type(through), lanes)
-    r = Typed(e.builder, through, lanes)
+    r = Typed(t.builder, through, t.lanes)
+    whole = t.convert(name, clamped, r.scalar)
     if largest != high:
-        whole = r.select(t.compare("fcmp oge", value, float(high)), high, whole)
-    whole = r.select(t.compare("fcmp uno", value, 0.0), 0, whole)
-    return _plain(e, "trunc", str(whole), r.scalar, scalar_type(target), lanes)
+        whole = r.select(t.op("fcmp oge", value, float(high)), high, whole)
+    whole = r.select(t.op("fcmp uno", value, 0.0), 0, whole)
+    return r.convert("trunc", whole, scalar_type(target))
 
 
 def _largest_below(high: int, dtype: str) -> float:
@@ -110,28 +102,26 @@ def bits_dtype(dtype: str) -> str:
 def encode(e: ExpressionEmitter, value: Operand, dtype: str, lanes: int) -> Operand:
     """A float32 in a register as the bits of narrow float ``dtype``."""
     if dtype == "float16" and e.target.has("f16c"):
-        half = e.builder.pure(f"fptrunc {vector_of('float', lanes)} {text(value, 'float', lanes)} to {vector_of('half', lanes)}")
-        return e.builder.pure(f"bitcast {vector_of('half', lanes)} {half} to {vector_of('i16', lanes)}")
-    return e.helper(f"narrow.encode.{dtype}", (value,), ("float32",), bits_dtype(dtype), lanes)
+        half = Values(e.builder, "float", lanes).convert("fptrunc", value, "half")
+        return Values(e.builder, "half", lanes).convert("bitcast", half, "i16")
+    return e.helper(f"narrow.encode.{dtype}", Typed(e.builder, "float32", lanes), value, result=bits_dtype(dtype))
 
 
 def encode_sum(e: ExpressionEmitter, value: str, lanes: int) -> Operand:
     """``encode`` to bfloat16, by one instruction where there is one: it makes subnormal numbers 0."""
     if lanes not in (8, 16) or not (e.target.has("avx512bf16") and e.target.has("avx512vl")):
         return encode(e, value, "bfloat16", lanes)
-    narrow = f"<{lanes} x bfloat>"
-    half = e.builder.pure(f"call {narrow} @llvm.x86.avx512bf16.cvtneps2bf16.{32 * lanes}(<{lanes} x float> {value})")
-    return e.builder.pure(f"bitcast {narrow} {half} to <{lanes} x i16>")
+    narrow = Values(e.builder, "bfloat", lanes)
+    half = narrow.native(f"x86.avx512bf16.cvtneps2bf16.{32 * lanes}", f"<{lanes} x float> {value}")
+    return narrow.convert("bitcast", half, "i16")
 
 
 def decode(e: ExpressionEmitter, bits: Operand, dtype: str, lanes: int) -> Operand:
     """Bits of narrow float ``dtype`` as a float32 in a register."""
+    t = Typed(e.builder, bits_dtype(dtype), lanes)
     if dtype == "float16" and e.target.has("f16c"):
-        kind = bits_dtype(dtype)
-        operand = Typed(e.builder, kind, lanes).text(bits)
-        half = e.builder.pure(f"bitcast {vector_of('i16', lanes)} {operand} to {vector_of('half', lanes)}")
-        return e.builder.pure(f"fpext {vector_of('half', lanes)} {half} to {vector_of('float', lanes)}")
-    return e.helper(f"narrow.decode.{dtype}", (bits,), (bits_dtype(dtype),), "float32", lanes)
+        return Values(e.builder, "half", lanes).convert("fpext", t.convert("bitcast", bits, "half"), "float")
+    return e.helper(f"narrow.decode.{dtype}", t, bits, result="float32")
 
 
 def to_memory(e: ExpressionEmitter, value: Operand, dtype: str, lanes: int) -> Operand:
@@ -140,7 +130,7 @@ def to_memory(e: ExpressionEmitter, value: Operand, dtype: str, lanes: int) -> O
         return encode(e, value, dtype, lanes)
     if not isinstance(value, str):
         return value if value >= 0 or dtypes.itemsize(dtype) * 8 == dtypes.bits(dtype) else int(value) % (1 << dtypes.bits(dtype))
-    return _plain(e, "zext", value, scalar_type(dtype), memory_type(dtype), lanes)
+    return Typed(e.builder, dtype, lanes).convert("zext", value, memory_type(dtype))
 
 
 def from_memory(e: ExpressionEmitter, value: str, dtype: str, lanes: int) -> Operand:
@@ -148,5 +138,5 @@ def from_memory(e: ExpressionEmitter, value: str, dtype: str, lanes: int) -> Ope
     if dtype in NARROW_FLOATS:
         return decode(e, value, dtype, lanes)
     if dtype == "bool":
-        return Typed(e.builder, "uint8", lanes).compare("icmp ne", value, 0)
-    return _plain(e, "trunc", value, memory_type(dtype), scalar_type(dtype), lanes)
+        return Typed(e.builder, "uint8", lanes).op("icmp ne", value, 0)
+    return Values(e.builder, memory_type(dtype), lanes).convert("trunc", value, scalar_type(dtype))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from forge import dtypes
 from forge.codegen import arithmetic, conversions, intrinsics, memory
 from forge.codegen.arithmetic import Typed
-from forge.codegen.llvm import NARROW_FLOATS, Builder, Operand, register_dtype, register_type, scalar_type, text
+from forge.codegen.llvm import NARROW_FLOATS, Builder, Operand, register_dtype, register_type
 from forge.errors import CompileError
 from forge.target import Target
 from forge.tir import expr as tir
@@ -66,13 +66,13 @@ class ExpressionEmitter:
 
     def text(self, x: tir.Expr) -> str:
         """``x`` as an operand with its type."""
-        return f"{register_type(x.dtype, x.lanes)} {text(self.value(x), scalar_type(x.dtype), x.lanes)}"
+        return self.typed(x).typed(self.value(x))
 
-    def helper(self, name: str, args: tuple[Operand, ...], arg_dtypes: tuple[str, ...], result: str, lanes: int) -> Operand:
-        """Calls a function that codegen itself writes (``module.HELPERS``), on vectors."""
-        symbol = self.module.helper(name, arg_dtypes, result, lanes)
-        typed = (f"{register_type(d, lanes)} {text(a, scalar_type(d), lanes)}" for a, d in zip(args, arg_dtypes))
-        return self.builder.pure(f"call {register_type(result, lanes)} {symbol}({', '.join(typed)})")
+    def helper(self, name: str, t: Typed, *args: Operand, result: str = "") -> Operand:
+        """Calls a function that codegen itself writes (``module.HELPERS``); it gives dtype ``result``, else that of ``t``."""
+        result = result or t.dtype
+        symbol = self.module.helper(name, len(args), t.dtype, result, t.lanes)
+        return self.builder.pure(f"call {register_type(result, t.lanes)} {symbol}({', '.join(map(t.typed, args))})")
 
     def affine(self, index: tir.Expr) -> tuple[Operand | None, int]:
         """``index`` (an integer scalar) as a value plus a constant; the value None is zero."""
@@ -150,7 +150,7 @@ def _binary(e: ExpressionEmitter, x: tir.Binary) -> Operand:
         return arithmetic.floating(t, x.op, a, b)
     if x.op not in _DIVISIONS:
         raise CompileError(f"codegen: {x.op} of {x.dtype} operands; expected integers")
-    return e.helper(f"float.{x.op}", (a, b), (t.dtype, t.dtype), t.dtype, x.lanes)
+    return e.helper(f"float.{x.op}", t, a, b)
 
 
 _DIVISIONS = frozenset({"truncdiv", "truncmod", "floordiv", "floormod"})
@@ -179,21 +179,20 @@ def _cast(e: ExpressionEmitter, x: tir.Cast) -> Operand:
 
 
 def _broadcast(e: ExpressionEmitter, x: tir.Broadcast) -> Operand:
-    return splat(e, e.value(x.x), x.dtype, x.lanes)
+    return _splat(e.typed(x), e.value(x.x))
 
 
-def splat(e: ExpressionEmitter, value: Operand, dtype: str, lanes: int) -> Operand:
+def _splat(t: Typed, value: Operand) -> Operand:
     """A scalar operand in all lanes."""
-    if not isinstance(value, str) or lanes == 1:
+    if not isinstance(value, str) or t.lanes == 1:
         return value
-    vector = register_type(dtype, lanes)
-    first = e.builder.pure(f"insertelement {vector} poison, {scalar_type(dtype)} {value}, i64 0")
-    return e.builder.pure(f"shufflevector {vector} {first}, {vector} poison, <{lanes} x i32> zeroinitializer")
+    first = t.insert("poison", value, 0)
+    return t.builder.pure(f"shufflevector {t.type} {first}, {t.type} poison, <{t.lanes} x i32> zeroinitializer")
 
 
 def _ramp(e: ExpressionEmitter, x: tir.Ramp) -> Operand:
-    base, stride = (splat(e, e.value(part), x.dtype, x.lanes) for part in (x.base, x.stride))
     t = e.typed(x)
+    base, stride = (_splat(t, e.value(part)) for part in (x.base, x.stride))
     if not isinstance(stride, str):
         steps = "<" + ", ".join(f"{t.scalar} {dtypes.wrap_int(i * int(stride), x.dtype)}" for i in range(x.lanes)) + ">"
     else:
@@ -202,15 +201,7 @@ def _ramp(e: ExpressionEmitter, x: tir.Ramp) -> Operand:
     return t.op("add", base, steps)
 
 
-def _load(e: ExpressionEmitter, x: tir.Load) -> Operand:
-    return memory.load(e, x)
-
-
-def _call(e: ExpressionEmitter, x: tir.Call) -> Operand:
-    return intrinsics.emit(e, x)
-
-
 _RULES: dict[type[tir.Expr], Callable[[ExpressionEmitter, Any], Operand]] = {
     tir.Var: _var, tir.Binary: _binary, tir.Compare: _compare, tir.Select: _select, tir.Cast: _cast,
-    tir.Broadcast: _broadcast, tir.Ramp: _ramp, tir.Load: _load, tir.Call: _call,
+    tir.Broadcast: _broadcast, tir.Ramp: _ramp, tir.Load: memory.load, tir.Call: intrinsics.emit,
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from functools import cache
 
 from forge import dtypes
@@ -56,12 +57,14 @@ def register_type(dtype: str, lanes: int) -> str:
     return vector_of(scalar_type(dtype), lanes)
 
 
-@cache
-def suffix(dtype: str, lanes: int) -> str:
+def short_name(scalar: str) -> str:
+    """As in the names of LLVM's intrinsics."""
+    return {"float": "f32", "double": "f64"}.get(scalar, scalar)
+
+
+def suffix(scalar: str, lanes: int) -> str:
     """The overload suffix of an LLVM intrinsic on values of this type."""
-    scalar = scalar_type(dtype)
-    name = {"float": "f32", "double": "f64"}.get(scalar, scalar)
-    return name if lanes == 1 else f"v{lanes}{name}"
+    return short_name(scalar) if lanes == 1 else f"v{lanes}{short_name(scalar)}"
 
 
 def float_text(value: float, scalar: str) -> str:
@@ -149,3 +152,67 @@ class Builder:
 
     def body(self) -> str:
         return "\n".join(["entry:", *self.allocas, *self.lines])
+
+
+class Values:
+    """Instructions on vectors (or scalars) of one of LLVM's types.
+
+    ``vector`` is the type of vectors even of one lane.
+    """
+
+    def __init__(self, builder: Builder, scalar: str, lanes: int) -> None:
+        self.builder = builder
+        self.lanes = lanes
+        self.scalar = scalar
+        self.type = vector_of(scalar, lanes)
+        self.vector = f"<{lanes} x {scalar}>"
+
+    def text(self, operand: Operand) -> str:
+        return text(operand, self.scalar, self.lanes)
+
+    def typed(self, operand: Operand) -> str:
+        """``operand`` with its type."""
+        return f"{self.type} {self.text(operand)}"
+
+    def op(self, name: str, a: Operand, b: Operand) -> str:
+        """An instruction on two operands of this type; of comparisons with the predicate: "icmp slt", "fcmp oeq"."""
+        return self.builder.pure(f"{name} {self.type} {self.text(a)}, {self.text(b)}")
+
+    def select(self, condition: Operand, a: Operand, b: Operand) -> Operand:
+        if not isinstance(condition, str):
+            return a if condition else b
+        return self.builder.pure(f"select {vector_of('i1', self.lanes)} {condition}, {self.typed(a)}, {self.typed(b)}")
+
+    def call(self, name: str, *args: Operand, flags: Sequence[str] = ()) -> str:
+        """An overloaded LLVM intrinsic whose arguments all have this type, but for ``flags`` behind them."""
+        return self.native(f"{name}.{suffix(self.scalar, self.lanes)}", *map(self.typed, args), *flags)
+
+    def native(self, name: str, *typed: str) -> str:
+        """An LLVM intrinsic that gives this type, on arguments with their types."""
+        return self.builder.pure(f"call {self.type} @llvm.{name}({', '.join(typed)})")
+
+    def convert(self, name: str, value: Operand, scalar: str) -> Operand:
+        """``value`` as ``scalar``, by instruction ``name``."""
+        if scalar == self.scalar:
+            return value
+        return self.builder.pure(f"{name} {self.typed(value)} to {vector_of(scalar, self.lanes)}")
+
+    def extract(self, value: Operand, lane: int) -> Operand:
+        if not isinstance(value, str) or self.lanes == 1:
+            return value
+        return self.builder.pure(f"extractelement {self.vector} {value}, i64 {lane}")
+
+    def insert(self, vector: str, value: Operand, lane: int) -> str:
+        element = scalar_text(value, self.scalar)
+        return self.builder.pure(f"insertelement {self.vector} {vector}, {self.scalar} {element}, i64 {lane}")
+
+    def shuffle(self, a: Operand, b: Operand, order: Sequence[int]) -> str:
+        """Lanes of ``a`` and then ``b`` by their numbers."""
+        numbers = ", ".join(f"i32 {k}" for k in order)
+        vectors = f"{self.vector} {self.text(a)}, {self.vector} {self.text(b)}"
+        return self.builder.pure(f"shufflevector {vectors}, <{len(order)} x i32> <{numbers}>")
+
+    def slice(self, value: Operand, start: int, count: int) -> Operand:
+        if not isinstance(value, str):
+            return value
+        return self.extract(value, start) if count == 1 else self.shuffle(value, value, range(start, start + count))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from forge import dtypes
 from forge.codegen import arithmetic, conversions
 from forge.codegen.arithmetic import Typed
-from forge.codegen.llvm import NARROW_FLOATS, Operand, memory_type, text, vector_of
+from forge.codegen.llvm import NARROW_FLOATS, Operand, Values, memory_type, short_name, text
 from forge.errors import CompileError
 from forge.tir import expr as tir
 from forge.tir import stmt, visit
@@ -58,15 +58,19 @@ MOST_VECTORS = 4
 
 
 class Access:
-    """One access to ``buffer``: contiguous, reversed, strided or by a vector of indices."""
+    """One access to ``buffer``: contiguous, reversed, strided or by a vector of indices.
+
+    ``first`` is the index of its first element.
+    """
 
     def __init__(self, e: ExpressionEmitter, buffer: tir.Buffer, index: tir.Expr, mask: tir.Expr | None) -> None:
         self.e = e
+        self.builder = e.builder
         self.buffer = buffer
         self.index = index
-        self.element = memory_type(buffer.dtype)
+        self.first = index.base if isinstance(index, tir.Ramp) else index
         self.lanes = buffer.lanes * index.lanes
-        self.type = vector_of(self.element, self.lanes)
+        self.t = Values(e.builder, memory_type(buffer.dtype), self.lanes)
         self.size = dtypes.itemsize(buffer.dtype)
         self.aligned = dtypes.alignment(buffer.dtype)
         self.mask = None if mask is None else self._mask(mask)
@@ -88,15 +92,11 @@ class Access:
         stride = self.e.value(self.index.stride)
         return None if isinstance(stride, str) else int(stride)
 
-    def address(self) -> str:
-        """Of the first element."""
-        return self._pointer(self._first())
-
     def load(self) -> str:
         if self.mask is False:
-            return self._zero()
+            return self.builder.value(f"freeze {self.t.type} zeroinitializer")
         if self.stride == 1:
-            return self._load_at(self._pointer(self._first()))
+            return self._load_at(self.address())
         if self.stride is not None and (self.stride == -1 or self._lies_close(self.stride)):
             return self._load_vectors(self.stride)
         if self.stride is not None and self.mask is None:
@@ -107,21 +107,18 @@ class Access:
         if self.mask is False:
             return
         if self.stride == 1:
-            self._store_at(self._pointer(self._first()), text(value, self.element, self.lanes))
+            self._store_at(self.address(), self.t.text(value))
         elif self.stride is not None and self.mask is None:
             self._store_lanes(self.stride, value)
         else:
-            self._scatter(text(value, self.element, self.lanes))
+            self._scatter(value)
 
-    def _first(self) -> tir.Expr:
-        return self.index.base if isinstance(self.index, tir.Ramp) else self.index
-
-    def _pointer(self, index: tir.Expr, plus: int = 0) -> str:
-        """Address of scalar element ``index + plus``; equal dynamic parts share one address."""
-        dynamic, constant = self.e.affine(index)
+    def address(self, plus: int = 0) -> str:
+        """Of the scalar element ``plus`` after the first; equal dynamic parts share one address."""
+        dynamic, constant = self.e.affine(self.first)
         pointer = self._base()
         if dynamic is not None:
-            t = Typed(self.e.builder, tir.INDEX, 1)
+            t = Typed(self.builder, tir.INDEX, 1)
             pointer = self._step(pointer, arithmetic.integer(t, "mul", dynamic, self.buffer.lanes, False))
         offset = (constant + plus) * self.buffer.lanes
         return self._step(pointer, offset) if offset else pointer
@@ -135,32 +132,28 @@ class Access:
             raise CompileError(f"codegen: buffer {self.buffer.name!r} is neither a parameter nor allocated here") from None
 
     def _step(self, pointer: str, elements: Operand) -> str:
-        return self.e.builder.pure(f"getelementptr {self.element}, ptr {pointer}, i64 {elements}")
+        return self.builder.pure(f"getelementptr {self.t.scalar}, ptr {pointer}, i64 {elements}")
 
     def _alignment(self) -> int:
         """Bytes that the address is certainly a multiple of."""
         known = self.buffer.alignment or self.aligned
         if self.stride != 1 or known <= self.size:
             return self.aligned
-        return max(self.aligned, math.gcd(known, self.size * self.buffer.lanes * multiple_of(self.e, self._first(), known)))
+        return max(self.aligned, math.gcd(known, self.size * self.buffer.lanes * multiple_of(self.e, self.first, known)))
 
-    def _zero(self) -> str:
-        zero = "zeroinitializer" if self.lanes > 1 else _zero_text(self.element)
-        return self.e.builder.value(f"freeze {self.type} {zero}")
+    def _intrinsic(self, name: str) -> str:
+        return f"@llvm.masked.{name}.v{self.lanes}{short_name(self.t.scalar)}"
 
     def _load_at(self, pointer: str, places: Sequence[int | None] | None = None) -> str:
         """A vector of memory, for whose element k the mask counts that is of lane ``places[k]``; of lane k without ``places``."""
-        align = self._alignment()
+        align, vector = self._alignment(), self.t.vector
         if self.mask is None:
-            return self.e.builder.value(f"load {self.type}, ptr {pointer}, align {align}")
-        mask = self._whole_mask(self._mask_text() if places is None else self._moved_mask(places))
-        vector = f"<{self.lanes} x {self.element}>"
-        name = f"@llvm.masked.load.v{self.lanes}{_short(self.element)}.p0"
-        loaded = self.e.builder.value(f"call {vector} {name}(ptr align {align} {pointer}, {mask}, {vector} zeroinitializer)")
-        loaded = self._opaque(vector, loaded)
-        return loaded if self.lanes > 1 else self.e.builder.value(f"extractelement {vector} {loaded}, i64 0")
+            return self.builder.value(f"load {self.t.type}, ptr {pointer}, align {align}")
+        args = f"ptr align {align} {pointer}, {self._whole_mask(self._mask_text(places))}, {vector} zeroinitializer"
+        loaded = self._opaque(self.builder.value(f"call {vector} {self._intrinsic('load')}.p0({args})"))
+        return loaded if self.lanes > 1 else self.builder.value(f"extractelement {vector} {loaded}, i64 0")
 
-    def _opaque(self, vector: str, loaded: str) -> str:
+    def _opaque(self, loaded: str) -> str:
         """``loaded`` behind an empty instruction.
 
         LLVM 22 folds a masked load into a masked AVX-512 instruction, and where that must copy a register unfolds it into a load
@@ -169,7 +162,11 @@ class Access:
         bits = 8 * self.size * self.lanes
         if bits not in (128, 256, 512) or self.size > 8 or not self.e.target.has("avx512f"):
             return loaded
-        return self.e.builder.value(f'call {vector} asm "", "=v,0"({vector} {loaded})')
+        return self._hidden(self.t.vector, loaded)
+
+    def _hidden(self, vector: str, value: str, register: str = "v") -> str:
+        """``value`` as LLVM knows nothing of it."""
+        return self.builder.value(f'call {vector} asm "", "={register},0"({vector} {value})')
 
     def _whole_mask(self, mask: str) -> str:
         """``mask`` of a load, behind an empty instruction where the load is wider than a register.
@@ -180,17 +177,14 @@ class Access:
         is_split = 8 * self.size * self.lanes > 256 and self.e.target.has("avx") and not self.e.target.has("avx512f")
         if not is_split or self.lanes > 32:
             return mask
-        places, lanes = (16 if self.lanes <= 16 else 32), f"<{self.lanes} x i8>"
-        held = f"<{places} x i8>"
-        wide = self.e.builder.pure(f"sext {mask} to {lanes}")
-        order = ", ".join(f"i32 {min(k, self.lanes)}" for k in range(places))
-        wide = self.e.builder.pure(f"shufflevector {lanes} {wide}, {lanes} zeroinitializer, <{places} x i32> <{order}>")
-        wide = self.e.builder.value(f'call {held} asm "", "=x,0"({held} {wide})')
-        order = ", ".join(f"i32 {k}" for k in range(self.lanes))
-        wide = self.e.builder.pure(f"shufflevector {held} {wide}, {held} poison, <{self.lanes} x i32> <{order}>")
-        return f"<{self.lanes} x i1> " + self.e.builder.pure(f"icmp ne {lanes} {wide}, zeroinitializer")
+        bytes_ = Values(self.builder, "i8", self.lanes)
+        held = Values(self.builder, "i8", 16 if self.lanes <= 16 else 32)
+        wide = self.builder.pure(f"sext {mask} to {bytes_.type}")
+        wide = bytes_.shuffle(wide, "zeroinitializer", [min(k, self.lanes) for k in range(held.lanes)])
+        wide = held.shuffle(self._hidden(held.type, wide, "x"), "poison", range(self.lanes))
+        return f"<{self.lanes} x i1> {bytes_.op('icmp ne', wide, 'zeroinitializer')}"
 
-    def _narrow(self, vector: str, value: str) -> str:
+    def _narrow(self, value: str) -> str:
         """``value``, about to be stored under a mask, behind an empty instruction.
 
         LLVM 22 makes one scalar store of a masked store of one lane that narrows its value: of four bytes, whatever is asked for.
@@ -199,39 +193,30 @@ class Access:
             return value
         lanes = 16 // self.size
         if self.lanes >= lanes:
-            return self._opaque(vector, value)
-        wide, whole = f"<{lanes} x {self.element}>", ", ".join(f"i32 {min(k, self.lanes)}" for k in range(lanes))
-        value = self.e.builder.pure(f"shufflevector {vector} {value}, {vector} poison, <{lanes} x i32> <{whole}>")
-        value = self.e.builder.value(f'call {wide} asm "", "=v,0"({wide} {value})')
-        part = ", ".join(f"i32 {k}" for k in range(self.lanes))
-        return self.e.builder.pure(f"shufflevector {wide} {value}, {wide} poison, <{self.lanes} x i32> <{part}>")
+            return self._opaque(value)
+        wide = Values(self.builder, self.t.scalar, lanes)
+        value = self.t.shuffle(value, "poison", [min(k, self.lanes) for k in range(lanes)])
+        return wide.shuffle(self._hidden(wide.type, value), "poison", range(self.lanes))
 
     def _store_at(self, pointer: str, value: str) -> None:
         align = self._alignment()
         if self.mask is None:
-            self.e.builder.effect(f"store {self.type} {value}, ptr {pointer}, align {align}")
+            self.builder.effect(f"store {self.t.type} {value}, ptr {pointer}, align {align}")
             return
-        vector = f"<{self.lanes} x {self.element}>"
         if self.lanes == 1:
-            value = self.e.builder.pure(f"insertelement {vector} poison, {self.element} {value}, i64 0")
-        value = self._narrow(vector, value)
-        name = f"@llvm.masked.store.v{self.lanes}{_short(self.element)}.p0"
-        self.e.builder.effect(f"call void {name}({vector} {value}, ptr align {align} {pointer}, {self._mask_text()})")
+            value = self.t.insert("poison", value, 0)
+        stored = f"{self.t.vector} {self._narrow(value)}, ptr align {align} {pointer}"
+        self.builder.effect(f"call void {self._intrinsic('store')}.p0({stored}, {self._mask_text()})")
 
-    def _mask_text(self) -> str:
-        mask = self.mask if self.mask is not None else True
-        if not isinstance(mask, str):
-            return f"<{self.lanes} x i1> splat (i1 {'true' if mask else 'false'})"
-        if self.lanes == 1:
-            mask = self.e.builder.pure(f"insertelement <1 x i1> poison, i1 {mask}, i64 0")
-        return f"<{self.lanes} x i1> {mask}"
-
-    def _moved_mask(self, places: Sequence[int | None]) -> str:
-        """The mask whose element k is that of lane ``places[k]``, false where that is None."""
-        order = ", ".join(f"i32 {self.lanes if lane is None else lane}" for lane in places)
-        none = f"<{self.lanes} x i1> zeroinitializer"
-        return f"<{self.lanes} x i1> " + self.e.builder.pure(
-            f"shufflevector {self._mask_text()}, {none}, <{self.lanes} x i32> <{order}>")
+    def _mask_text(self, places: Sequence[int | None] | None = None) -> str:
+        """The mask; with ``places`` its element k is that of lane ``places[k]``, false where that is None."""
+        bits = Values(self.builder, "i1", self.lanes)
+        mask = self.mask if isinstance(self.mask, str) else f"splat (i1 {'true' if self.mask is None else 'false'})"
+        if self.lanes == 1 and isinstance(self.mask, str):
+            mask = bits.insert("poison", mask, 0)
+        if places is not None:
+            mask = bits.shuffle(mask, "zeroinitializer", [self.lanes if lane is None else lane for lane in places])
+        return f"{bits.vector} {mask}"
 
     def _lies_close(self, stride: int) -> bool:
         """Whether whole vectors hold all lanes, and few instructions load them and take the lanes out."""
@@ -248,53 +233,39 @@ class Access:
         result = "poison"
         for start in [*range(0, (step - 1) * count, count), last + 1 - count]:
             places = [lane_at.pop(start + k, None) for k in range(count)]
-            part = self._load_at(self._pointer(self._first(), start + (0 if stride > 0 else -last)), places)
+            part = self._load_at(self.address(start + (0 if stride > 0 else -last)), places)
             order = list(range(count))
             for k, lane in enumerate(places):
                 if lane is not None:
                     order[lane] = count + k
-            lanes = ", ".join(f"i32 {k}" for k in order)
-            result = self.e.builder.pure(f"shufflevector {self.type} {result}, {self.type} {part}, <{count} x i32> <{lanes}>")
+            result = self.t.shuffle(result, part, order)
         return result
 
     def _load_lanes(self, stride: int) -> str:
         vector = "poison"
         for lane in range(self.lanes):
-            pointer = self._pointer(self._first(), lane * stride)
-            element = self.e.builder.value(f"load {self.element}, ptr {pointer}, align {self.aligned}")
-            vector = self.e.builder.pure(f"insertelement {self.type} {vector}, {self.element} {element}, i64 {lane}")
+            element = self.builder.value(f"load {self.t.scalar}, ptr {self.address(lane * stride)}, align {self.aligned}")
+            vector = self.t.insert(vector, element, lane)
         return vector
 
     def _store_lanes(self, stride: int, value: Operand) -> None:
         for lane in range(self.lanes):
-            pointer = self._pointer(self._first(), lane * stride)
-            element = text(value, self.element)
-            if isinstance(value, str):
-                element = self.e.builder.pure(f"extractelement {self.type} {value}, i64 {lane}")
-            self.e.builder.effect(f"store {self.element} {element}, ptr {pointer}, align {self.aligned}")
+            pointer = self.address(lane * stride)
+            element = text(self.t.extract(value, lane), self.t.scalar)
+            self.builder.effect(f"store {self.t.scalar} {element}, ptr {pointer}, align {self.aligned}")
 
     def _pointers(self) -> str:
-        index = self.e.value(tir.cast(self.index, tir.INDEX))
-        typed = f"<{self.lanes} x i64> {text(index, 'i64', self.lanes)}"
-        return self.e.builder.pure(f"getelementptr {self.element}, ptr {self._base()}, {typed}")
+        index = Typed(self.builder, tir.INDEX, self.lanes).typed(self.e.value(tir.cast(self.index, tir.INDEX)))
+        pointers = self.builder.pure(f"getelementptr {self.t.scalar}, ptr {self._base()}, {index}")
+        return f"<{self.lanes} x ptr> align {self.aligned} {pointers}"
 
     def _gather(self) -> str:
-        name = f"@llvm.masked.gather.v{self.lanes}{_short(self.element)}.v{self.lanes}p0"
-        args = f"<{self.lanes} x ptr> align {self.aligned} {self._pointers()}, {self._mask_text()}, {self.type} zeroinitializer"
-        return self.e.builder.value(f"call {self.type} {name}({args})")
+        args = f"{self._pointers()}, {self._mask_text()}, {self.t.type} zeroinitializer"
+        return self.builder.value(f"call {self.t.type} {self._intrinsic('gather')}.v{self.lanes}p0({args})")
 
-    def _scatter(self, value: str) -> None:
-        name = f"@llvm.masked.scatter.v{self.lanes}{_short(self.element)}.v{self.lanes}p0"
-        pointers = f"<{self.lanes} x ptr> align {self.aligned} {self._pointers()}"
-        self.e.builder.effect(f"call void {name}({self.type} {value}, {pointers}, {self._mask_text()})")
-
-
-def _zero_text(element: str) -> str:
-    return "0.0" if element in ("float", "double") else "0"
-
-
-def _short(element: str) -> str:
-    return {"float": "f32", "double": "f64"}.get(element, element)
+    def _scatter(self, value: Operand) -> None:
+        args = f"{self.t.typed(value)}, {self._pointers()}, {self._mask_text()}"
+        self.builder.effect(f"call void {self._intrinsic('scatter')}.v{self.lanes}p0({args})")
 
 
 def multiple_of(e: ExpressionEmitter, x: tir.Expr, limit: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge.codegen import narrow, transcendental
+from forge.codegen.arithmetic import Typed
 from forge.codegen.expressions import ExpressionEmitter
 from forge.codegen.functions import FunctionEmitter, emit_kernel
 from forge.codegen.llvm import memory_type, register_type, scalar_type, suffix
@@ -56,30 +57,29 @@ class ModuleEmitter:
         self._loops += 1
         return f"!{self._loops}"
 
-    def helper(self, name: str, arg_dtypes: tuple[str, ...], result: str, lanes: int) -> str:
-        """The symbol of a helper for these types, written into the module at its first use."""
-        symbol = f'@"forge.{name}.{suffix(arg_dtypes[0], lanes)}"'
+    def helper(self, name: str, count: int, dtype: str, result: str, lanes: int) -> str:
+        """The symbol of a helper on ``count`` arguments of a type, written into the module at its first use."""
+        symbol = f'@"forge.{name}.{suffix(scalar_type(dtype), lanes)}"'
         if symbol not in self._helpers:
             if name not in HELPERS:
-                raise CompileError(f"codegen: no lowering of {name} for {arg_dtypes[0]}")
+                raise CompileError(f"codegen: no lowering of {name} for {dtype}")
             self._helpers.add(symbol)
-            self._write_helper(symbol, name, arg_dtypes, result, lanes)
+            self._write_helper(symbol, name, tuple(tir.Var(dtype, lanes, f"x{i}") for i in range(count)), result)
         return symbol
 
-    def _write_helper(self, symbol: str, name: str, arg_dtypes: tuple[str, ...], result: str, lanes: int) -> None:
-        args = tuple(tir.Var(dtype, lanes, f"x{i}") for i, dtype in enumerate(arg_dtypes))
-        helper = HELPERS[name]
+    def _write_helper(self, symbol: str, name: str, args: tuple[tir.Var, ...], result: str) -> None:
+        helper, lanes = HELPERS[name], args[0].lanes
         if isinstance(helper, ByFormat):
-            helper = helper.single if arg_dtypes[0] == "float32" else helper.double
+            helper = helper.single if args[0].dtype == "float32" else helper.double
         f = FunctionEmitter(self, symbol)
-        f.e.env = {var: f"%x{i}" for i, var in enumerate(args)}
+        f.e.env = {var: f"%{var.name}" for var in args}
         if isinstance(helper, Guarded):
             _emit_guarded(f.e, helper, args)
         elif isinstance(helper, Looped):
             _emit_looped(f, helper, name, args, result)
         else:
             f.builder.effect(f"ret {f.e.text(helper(*args))}")
-        parameters = ", ".join(f"{register_type(d, lanes)} %x{i}" for i, d in enumerate(arg_dtypes))
+        parameters = ", ".join(map(f.e.text, args))
         attributes = "#2" if isinstance(helper, (Guarded, Looped)) else "#1"
         header = f"define internal {register_type(result, lanes)} {symbol}({parameters}) {attributes} {{"
         self.add("\n".join([header, f.builder.body(), "}"]))
@@ -87,11 +87,9 @@ class ModuleEmitter:
     def table(self, buffer: tir.Buffer) -> str:
         """The symbol of a constant table, written into the module at its first use."""
         symbol = f"@forge.table.{buffer.name}"
-        if symbol not in self._helpers:
-            self._helpers.add(symbol)
-            element, values = memory_type(buffer.dtype), transcendental.TABLES[buffer]
-            items = ", ".join(f"{element} {value}" for value in values)
-            self.add(f"{symbol} = internal unnamed_addr constant [{len(values)} x {element}] [{items}], align 64")
+        element, values = memory_type(buffer.dtype), transcendental.TABLES[buffer]
+        items = ", ".join(f"{element} {value}" for value in values)
+        self.add_once(symbol, f"{symbol} = internal unnamed_addr constant [{len(values)} x {element}] [{items}], align 64")
         return symbol
 
     def text(self) -> str:
@@ -127,12 +125,11 @@ def _emit_looped(f: FunctionEmitter, helper: Looped, name: str, args: tuple[tir.
         f.e.forget()
         f.builder.effect(f"ret {f.e.text(returned)}")
         return
-    vector, scalar, whole = register_type(result, lanes), scalar_type(result), "poison"
+    t, whole = Typed(f.builder, result, lanes), "poison"
     for lane in range(lanes):
-        parts = tuple(f.e.value(tir.call("lane", arg, tir.const(lane))) for arg in args)
-        value = f.e.helper(name, parts, tuple(arg.dtype for arg in args), result, 1)
-        whole = f.builder.pure(f"insertelement {vector} {whole}, {scalar} {value}, i64 {lane}")
-    f.builder.effect(f"ret {vector} {whole}")
+        parts = (f.e.value(tir.call("lane", arg, tir.const(lane))) for arg in args)
+        whole = t.insert(whole, f.e.helper(name, f.e.typed(args[0]).of(1), *parts, result=result), lane)
+    f.builder.effect(f"ret {t.type} {whole}")
 
 
 def kernel_symbol(name: str) -> str:
