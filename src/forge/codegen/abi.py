@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from forge.codegen.llvm import Builder
 
 ABI_VERSION = 3
@@ -39,3 +41,21 @@ def field(builder: Builder, base: str, offset: int) -> str:
 def host_function(builder: Builder, host: str, name: str) -> str:
     """A function of the host's table."""
     return field(builder, host, HOST_OFFSETS[name])
+
+
+def tensor(builder: Builder, table: str, number: int) -> str:
+    """The pointer to a descriptor of an array of them."""
+    return builder.value(f"getelementptr i8, ptr {table}, i64 {TENSOR_BYTES * number}")
+
+
+def tensor_field(builder: Builder, descriptor: str, name: str, position: int = 0) -> str:
+    """The pointer to a field; to element ``position`` of the shape."""
+    return builder.value(f"getelementptr i8, ptr {descriptor}, i64 {TENSOR_OFFSETS[name] + 8 * position}")
+
+
+def store_shape(builder: Builder, descriptor: str, extents: Sequence[str] | None) -> None:
+    """Stores rank and extents; None: any rank."""
+    rank = -1 if extents is None else len(extents)
+    builder.effect(f"store i32 {rank}, ptr {tensor_field(builder, descriptor, 'ndim')}, align 4")
+    for axis, extent in enumerate(extents or ()):
+        builder.effect(f"store i64 {extent}, ptr {tensor_field(builder, descriptor, 'shape', axis)}, align 8")

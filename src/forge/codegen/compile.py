@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, BinaryIO, cast
@@ -83,7 +83,8 @@ class Worker:
     def close(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                _close_quietly(pipe)
+                with suppress(BrokenPipeError):
+                    pipe.close()
         self._process.terminate()
         self._process.wait()
         self._log.close()
@@ -94,13 +95,6 @@ def _explanation(code: int) -> str:
     if code == -signal.SIGKILL:
         return " (killed; is there enough memory?)"
     return "" if code < 0 else f" (is sys.executable, {sys.executable!r}, a Python interpreter?)"
-
-
-def _close_quietly(pipe: IO[bytes]) -> None:
-    try:
-        pipe.close()
-    except BrokenPipeError:
-        return
 
 
 def _python() -> str:

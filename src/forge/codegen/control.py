@@ -57,11 +57,11 @@ class ControlCalls:
 
     def slot(self, number: int) -> tuple[str, str]:
         """Where a result's pointer and number of bytes are."""
-        return self.descriptors[number], self._field(self.descriptors[number], "capacity")
+        return self.descriptors[number], abi.tensor_field(self.f.builder, self.descriptors[number], "capacity")
 
     def shape(self, number: int) -> str:
         """The pointer to a result's extents."""
-        return self._field(self.descriptors[number], "shape")
+        return abi.tensor_field(self.f.builder, self.descriptors[number], "shape")
 
     def run(self, node: stmt.RunControl, control: str, weights: str, pointer: Callable[[stmt.Address], str],
             scalar: Callable[[tir.Expr], str]) -> None:
@@ -69,7 +69,7 @@ class ControlCalls:
         b = self.f.builder
         operands = b.alloca(f"[{max(1, abi.TENSOR_BYTES * len(node.operands))} x i8]", 8)
         for position, operand in enumerate(node.operands):
-            tensor = b.value(f"getelementptr i8, ptr {operands}, i64 {abi.TENSOR_BYTES * position}")
+            tensor = abi.tensor(b, operands, position)
             if operand.result is not None:
                 self._copy(self.descriptors[operand.result], tensor)
                 continue
@@ -96,12 +96,5 @@ class ControlCalls:
 
     def _describe(self, tensor: str, dtype: str, extents: Sequence[str] | None) -> None:
         b = self.f.builder
-        b.effect(f"store i32 {abi.DTYPE_CODES[dtype]}, ptr {self._field(tensor, 'dtype')}, align 4")
-        rank = -1 if extents is None else len(extents)
-        b.effect(f"store i32 {rank}, ptr {self._field(tensor, 'ndim')}, align 4")
-        for axis, extent in enumerate(extents or ()):
-            slot = b.value(f"getelementptr i8, ptr {tensor}, i64 {abi.TENSOR_OFFSETS['shape'] + 8 * axis}")
-            b.effect(f"store i64 {extent}, ptr {slot}, align 8")
-
-    def _field(self, tensor: str, name: str) -> str:
-        return self.f.builder.value(f"getelementptr i8, ptr {tensor}, i64 {abi.TENSOR_OFFSETS[name]}")
+        b.effect(f"store i32 {abi.DTYPE_CODES[dtype]}, ptr {abi.tensor_field(b, tensor, 'dtype')}, align 4")
+        abi.store_shape(b, tensor, extents)

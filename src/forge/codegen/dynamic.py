@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from forge.codegen import abi, control
 from forge.codegen.functions import FunctionEmitter
+from forge.codegen.llvm import c_string
 from forge.tir import stmt, visit
 
 LARGEST = float(1 << 46)
@@ -75,10 +76,6 @@ _NO_MEMORY = "run: no memory for an intermediate result whose size depends on th
 _SMALL_OUTPUT = "run: the given output is too small for a result whose size depends on the input's contents; pass none"
 
 
-def _text(symbol: str, message: str) -> str:
-    return f'{symbol} = private constant [{len(message) + 1} x i8] c"{message}\\00"'
-
-
 class DynamicMemory:
     """Slots of the entry for pointers and sizes; all empty at the start. Results of control-flow nodes have theirs too."""
 
@@ -94,7 +91,7 @@ class DynamicMemory:
             f.builder.effect(f"store ptr null, ptr {slot}, align 8")
         self.slots.update({n: self.controls.slot(n) for n in self.controls.descriptors})
         if self.slots or any(isinstance(s, stmt.AllocateOutput) for s in statements):
-            texts = [_text("@forge.no.memory", _NO_MEMORY), _text("@forge.small.output", _SMALL_OUTPUT)]
+            texts = [c_string("@forge.no.memory", _NO_MEMORY), c_string("@forge.small.output", _SMALL_OUTPUT)]
             f.module.add_once("@forge.allocate", "\n\n".join([*texts, _ALLOCATE, _ALLOCATE_OUTPUT, _FREE]))
 
     def allocate(self, number: int, size: str, estimate: str) -> str:
@@ -116,11 +113,7 @@ class DynamicMemory:
     def allocate_output(self, number: int, shape: Sequence[str], size: str, estimate: str) -> str:
         """The pointer to the memory of an output, whose descriptor is filled."""
         b = self.f.builder
-        tensor = b.value(f"getelementptr i8, ptr {self.out}, i64 {abi.TENSOR_BYTES * number}")
+        tensor = abi.tensor(b, self.out, number)
         self.f.check_status(b.value(f"call i32 @forge.allocate.output(ptr {tensor}, {size}, {estimate}, ptr {self.host})"))
-        rank = b.value(f"getelementptr i8, ptr {tensor}, i64 {abi.TENSOR_OFFSETS['ndim']}")
-        b.effect(f"store i32 {len(shape)}, ptr {rank}, align 4")
-        for axis, extent in enumerate(shape):
-            slot = b.value(f"getelementptr i8, ptr {tensor}, i64 {abi.TENSOR_OFFSETS['shape'] + 8 * axis}")
-            b.effect(f"store i64 {extent}, ptr {slot}, align 8")
+        abi.store_shape(b, tensor, shape)
         return b.value(f"load ptr, ptr {tensor}, align 8")

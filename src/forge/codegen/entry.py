@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from forge.codegen import abi, control, conversions, dynamic
 from forge.codegen.functions import FunctionEmitter, Parameter
-from forge.codegen.llvm import text
+from forge.codegen.llvm import c_string, text
 from forge.codegen.module import ModuleEmitter, kernel_symbol
 from forge.errors import CompileError
 from forge.target import Target
@@ -60,18 +60,17 @@ class EntryEmitter(FunctionEmitter):
         raise CompileError(f"codegen: address base {kind!r}; expected input, output, weights or arena")
 
     def emit(self, s: stmt.Stmt) -> None:
+        self.e.forget()
         match s:
             case stmt.CallKernel():
                 self._call_kernel(s)
             case stmt.LoadSymbol(var=var, address=address):
-                self.e.forget()
                 self.e.env[var] = self.builder.value(f"load i64, ptr {self._pointer(address)}, align 8")
                 self.e.nonnegative_vars.add(var)
             case stmt.Timestamp(address=address):
                 now = self.builder.value("call i64 @llvm.readcyclecounter()")
                 self.builder.effect(f"store i64 {now}, ptr {self._pointer(address)}, align 8")
             case stmt.AllocateMemory(number=number, size=size):
-                self.e.forget()
                 wanted, estimate = self.e.text(size.bytes), self.e.text(size.estimate)
                 self._bases["dynamic", number] = self._dynamic.allocate(number, wanted, estimate)
             case stmt.FreeMemory(number=number):
@@ -79,28 +78,18 @@ class EntryEmitter(FunctionEmitter):
             case stmt.RunControl():
                 self._run_control(s)
             case stmt.MoveOutput(result=result, number=number):
-                output = f"getelementptr i8, ptr {self._fields['out']}, i64 {abi.TENSOR_BYTES * number}"
-                self._dynamic.controls.move(result, self.builder.value(output))
+                self._dynamic.controls.move(result, abi.tensor(self.builder, self._fields["out"], number))
             case stmt.AllocateOutput(number=number, shape=shape, size=size):
-                self.e.forget()
                 sizes = [self._scalar(d) for d in shape]
                 self._bases["output", number] = self._dynamic.allocate_output(
                     number, sizes, self.e.text(size.bytes), self.e.text(size.estimate))
             case _:
                 super().emit(s)
 
-    def check_status(self, status: str) -> None:
-        b = self.builder
-        failed, passed = b.fresh("failed"), b.fresh("passed")
-        bad = b.value(f"icmp ne i32 {status}, 0")
-        b.effect(f"br i1 {bad}, label %{failed}, label %{passed}")
-        b.label(failed)
+    def clean_up(self) -> None:
         self._dynamic.free_all()
-        b.effect(f"ret i32 {status}")
-        b.label(passed)
 
     def _call_kernel(self, call: stmt.CallKernel) -> None:
-        self.e.forget()
         args = [f"ptr {self._pointer(address)}" for address in call.buffers]
         args += [f"i64 {self._scalar(x)}" for x in call.scalars]
         symbol = self.module.symbol(call.name)
@@ -116,7 +105,6 @@ class EntryEmitter(FunctionEmitter):
         return self.builder.value(f"call i32 {self._proceed}(ptr {self._fields['host']}, i32 {status})")
 
     def _run_control(self, node: stmt.RunControl) -> None:
-        self.e.forget()
         controls = self._dynamic.controls
         controls.run(node, control_symbol(self._suffix, node.control), self._fields["weights"], self._pointer, self._scalar)
         for result in node.results:
@@ -189,43 +177,30 @@ def _emit_program(module: ModuleEmitter, program: Program, suffix: str, strings:
     entry = EntryEmitter(module, program, work, suffix)
     entry.emit(program.entry)
     entry.finish([Parameter("ptr", "%call", "noundef readonly")], "hidden ")
-    expressions = _dim_expressions(program)
-    module.add(_size_function(module, program, suffix))
-    if expressions:
-        module.add(_dims_function(module, program, expressions, suffix))
+    tables = _Tables(program, suffix, strings)
+    for function in _functions(module, program, tables.expressions, suffix):
+        module.add(function)
     for name, line in _declarations(program).items():
         module.add_once(name, line)
-    module.add(_tables(program, expressions, suffix, strings, weights))
+    module.add(tables.definition(weights))
     return f"@{MODEL_SYMBOL}{suffix}"
 
 
-def _size_function(module: ModuleEmitter, program: Program, suffix: str) -> str:
+def _functions(module: ModuleEmitter, program: Program, expressions: Sequence[tir.Expr], suffix: str) -> Iterator[str]:
+    """Those that compute the size of the arena and the dimensions that are expressions."""
     f = FunctionEmitter(module, f"@forge_arena_size{suffix}")
     bind_symbols(f, program.symbols, "%symbols")
     f.builder.effect(f"ret {f.e.text(program.arena_size)}")
-    return "\n".join([f"define hidden i64 @forge_arena_size{suffix}(ptr noundef readonly %symbols) #0 {{", f.builder.body(), "}"])
-
-
-def _dims_function(module: ModuleEmitter, program: Program, expressions: Sequence[tir.Expr], suffix: str) -> str:
-    f = FunctionEmitter(module, f"@forge_dims{suffix}")
-    bind_symbols(f, program.symbols, "%symbols")
-    for position, x in enumerate(expressions):
-        value = f.e.text(x)
-        slot = f.builder.value(f"getelementptr i64, ptr %values, i64 {position}")
-        f.builder.effect(f"store {value}, ptr {slot}, align 8")
-    f.builder.effect("ret void")
-    header = f"define hidden void @forge_dims{suffix}(ptr noalias noundef readonly %symbols, ptr noalias noundef %values) #0 {{"
-    return "\n".join([header, f.builder.body(), "}"])
-
-
-def _dim_expressions(program: Program) -> list[tir.Expr]:
-    """Dimensions that are neither constants nor symbols; equal objects once."""
-    found: dict[tir.Expr, None] = {}
-    for spec in (*program.inputs, *program.outputs):
-        for dim in spec.dims:
-            if not isinstance(dim, tir.Const) and dim not in program.symbols:
-                found[dim] = None
-    return list(found)
+    yield f.builder.function(f"hidden i64 {f.symbol}(ptr noundef readonly %symbols) #0")
+    if expressions:
+        f = FunctionEmitter(module, f"@forge_dims{suffix}")
+        bind_symbols(f, program.symbols, "%symbols")
+        for position, x in enumerate(expressions):
+            value = f.e.text(x)
+            slot = f.builder.value(f"getelementptr i64, ptr %values, i64 {position}")
+            f.builder.effect(f"store {value}, ptr {slot}, align 8")
+        f.builder.effect("ret void")
+        yield f.builder.function(f"hidden void {f.symbol}(ptr noalias noundef readonly %symbols, ptr noalias noundef %values) #0")
 
 
 def _declarations(program: Program) -> dict[str, str]:
@@ -238,71 +213,72 @@ def _declarations(program: Program) -> dict[str, str]:
     return lines
 
 
-def _tables(program: Program, expressions: Sequence[tir.Expr], suffix: str, strings: _Strings, weights: str) -> str:
-    lines = [_string_table(f"@forge_symbol_names{suffix}", [strings.pointer(v.name) for v in program.symbols])]
-    lines += [_spec_table(f"@forge_{kind}_specs{suffix}", program, specs, expressions, strings.pointer)
-              for kind, specs in (("input", program.inputs), ("output", program.outputs))]
-    counts = (abi.ABI_VERSION, len(program.inputs), len(program.outputs), len(program.symbols), len(expressions), 0)
-    fields = [*(f"i32 {count}" for count in counts), strings.pointer(program.name),
-              strings.pointer(",".join(program.cpu_features)), f"ptr @forge_symbol_names{suffix}",
-              f"ptr @forge_input_specs{suffix}", f"ptr @forge_output_specs{suffix}", weights, f"i64 {program.weights_size}",
-              f"ptr @forge_arena_size{suffix}", f"ptr @forge_dims{suffix}" if expressions else "ptr null",
-              f"ptr @forge_entry{suffix}"]
-    types = ", ".join(field.split(" ", 1)[0] for field in fields)
-    lines.append(f"@{MODEL_SYMBOL}{suffix} = hidden constant {{ {types} }} {{ {', '.join(fields)} }}, align 8")
-    return "\n\n".join(lines)
-
-
 class _Strings:
     def __init__(self) -> None:
         self.definitions: list[str] = []
 
     def pointer(self, value: str) -> str:
         """A pointer to ``value`` as a C string."""
-        data = value.encode() + b"\0"
-        escaped = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
         symbol = f"@forge_string{len(self.definitions)}"
-        self.definitions.append(f'{symbol} = private unnamed_addr constant [{len(data)} x i8] c"{escaped}"')
+        self.definitions.append(c_string(symbol, value, "private unnamed_addr constant"))
         return f"ptr {symbol}"
 
 
-def _string_table(symbol: str, pointers: list[str]) -> str:
-    return f"{symbol} = internal constant [{len(pointers)} x ptr] [{', '.join(pointers)}]"
+class _Tables:
+    """The constants that describe a program; their symbols end in ``suffix``.
 
+    ``expressions`` are the dimensions that are neither constants nor symbols; equal objects once.
+    """
 
-def _spec_table(symbol: str, program: Program, specs: Sequence[TensorSpec], expressions: Sequence[tir.Expr],
-                string: Callable[[str], str]) -> str:
-    lines: list[str] = []
-    rows = [f"{_SPEC_TYPE} {_spec(program, spec, expressions, string, f'{symbol}.{k}', lines)}" for k, spec in enumerate(specs)]
-    return "\n".join([*lines, f"{symbol} = internal constant [{len(rows)} x {_SPEC_TYPE}] [{', '.join(rows)}]"])
+    def __init__(self, program: Program, suffix: str, strings: _Strings) -> None:
+        self.program = program
+        self.suffix = suffix
+        self.strings = strings
+        dims = (dim for spec in (*program.inputs, *program.outputs) for dim in spec.dims)
+        self.expressions = list(dict.fromkeys(d for d in dims if not isinstance(d, tir.Const) and d not in program.symbols))
 
+    def definition(self, weights: str) -> str:
+        """The ``forge_model``, after what it points to."""
+        program, suffix, pointer = self.program, self.suffix, self.strings.pointer
+        names = [pointer(v.name) for v in program.symbols]
+        lines = [f"@forge_symbol_names{suffix} = internal constant [{len(names)} x ptr] [{', '.join(names)}]"]
+        lines += [self._spec_table(f"@forge_{kind}_specs{suffix}", specs)
+                  for kind, specs in (("input", program.inputs), ("output", program.outputs))]
+        counts = (abi.ABI_VERSION, len(program.inputs), len(program.outputs), len(program.symbols), len(self.expressions), 0)
+        fields = [*(f"i32 {count}" for count in counts), pointer(program.name), pointer(",".join(program.cpu_features)),
+                  f"ptr @forge_symbol_names{suffix}", f"ptr @forge_input_specs{suffix}", f"ptr @forge_output_specs{suffix}",
+                  weights, f"i64 {program.weights_size}", f"ptr @forge_arena_size{suffix}",
+                  f"ptr @forge_dims{suffix}" if self.expressions else "ptr null", f"ptr @forge_entry{suffix}"]
+        types = ", ".join(field.split(" ", 1)[0] for field in fields)
+        lines.append(f"@{MODEL_SYMBOL}{suffix} = hidden constant {{ {types} }} {{ {', '.join(fields)} }}, align 8")
+        return "\n\n".join(lines)
 
-def _spec(program: Program, spec: TensorSpec, expressions: Sequence[tir.Expr], string: Callable[[str], str], symbol: str,
-          lines: list[str]) -> str:
-    """The initializer of a spec; ``lines`` gets the definition of what its elements are, called after ``symbol``."""
-    if spec.dtype not in abi.DTYPE_CODES:
-        raise CompileError(f"codegen: {program.name}: tensor {spec.name!r} of {spec.dtype}; "
-                           f"expected one of {', '.join(abi.DTYPE_CODES)}")
-    if len(spec.dims) > abi.MAX_RANK:
-        raise CompileError(f"codegen: {program.name}: tensor {spec.name!r} has rank {len(spec.dims)}; "
-                           f"expected at most {abi.MAX_RANK}")
-    dims = [_dim(program, dim, expressions) for dim in spec.dims]
-    dims += [(0, 0)] * (abi.MAX_RANK - len(dims))
-    pairs = ", ".join(f"{{ i64, i64 }} {{ i64 {size}, i64 {number} }}" for size, number in dims)
-    rank = len(spec.dims) if spec.has_rank else -1
-    element = "null"
-    if spec.element is not None:
-        element = f"{symbol}.element"
-        lines.append(f"{element} = internal constant {_SPEC_TYPE} "
-                     f"{_spec(program, spec.element, expressions, string, element, lines)}")
-    code = abi.DTYPE_CODES[spec.dtype]
-    return f"{{ {string(spec.name)}, i32 {code}, i32 {rank}, [{abi.MAX_RANK} x {{ i64, i64 }}] [{pairs}], ptr {element} }}"
+    def _spec_table(self, symbol: str, specs: Sequence[TensorSpec]) -> str:
+        lines: list[str] = []
+        rows = [f"{_SPEC_TYPE} {self._spec(spec, f'{symbol}.{k}', lines)}" for k, spec in enumerate(specs)]
+        return "\n".join([*lines, f"{symbol} = internal constant [{len(rows)} x {_SPEC_TYPE}] [{', '.join(rows)}]"])
 
+    def _spec(self, spec: TensorSpec, symbol: str, lines: list[str]) -> str:
+        """The initializer of a spec; ``lines`` gets the definition of what its elements are, called after ``symbol``."""
+        where = f"codegen: {self.program.name}: tensor {spec.name!r}"
+        if spec.dtype not in abi.DTYPE_CODES:
+            raise CompileError(f"{where} of {spec.dtype}; expected one of {', '.join(abi.DTYPE_CODES)}")
+        if len(spec.dims) > abi.MAX_RANK:
+            raise CompileError(f"{where} has rank {len(spec.dims)}; expected at most {abi.MAX_RANK}")
+        dims = [*map(self._dim, spec.dims), *[(0, 0)] * (abi.MAX_RANK - len(spec.dims))]
+        pairs = ", ".join(f"{{ i64, i64 }} {{ i64 {size}, i64 {number} }}" for size, number in dims)
+        rank = len(spec.dims) if spec.has_rank else -1
+        element = "null"
+        if spec.element is not None:
+            element = f"{symbol}.element"
+            lines.append(f"{element} = internal constant {_SPEC_TYPE} {self._spec(spec.element, element, lines)}")
+        name, code = self.strings.pointer(spec.name), abi.DTYPE_CODES[spec.dtype]
+        return f"{{ {name}, i32 {code}, i32 {rank}, [{abi.MAX_RANK} x {{ i64, i64 }}] [{pairs}], ptr {element} }}"
 
-def _dim(program: Program, dim: tir.Expr, expressions: Sequence[tir.Expr]) -> tuple[int, int]:
-    """``forge_dim``: the size; -1 and a symbol's number; or -2 and an expression's number."""
-    if isinstance(dim, tir.Const) and isinstance(dim.value, int):
-        return dim.value, 0
-    if isinstance(dim, tir.Var) and dim in program.symbols:
-        return -1, program.symbols.index(dim)
-    return -2, list(expressions).index(dim)
+    def _dim(self, dim: tir.Expr) -> tuple[int, int]:
+        """``forge_dim``: the size; -1 and a symbol's number; or -2 and an expression's number."""
+        if isinstance(dim, tir.Const) and isinstance(dim.value, int):
+            return dim.value, 0
+        if isinstance(dim, tir.Var) and dim in self.program.symbols:
+            return -1, self.program.symbols.index(dim)
+        return -2, self.expressions.index(dim)

@@ -56,6 +56,8 @@ _ERF_LARGE = (0.21501513724964796, 0.762410386694198, 0.873028372110804, 0.61444
 
 _EXP_RANGE = {"float32": (-104.0, 89.0), "float64": (-746.0, 710.0)}
 _EXP2_RANGE = {"float32": (-151.0, 129.0), "float64": (-1076.0, 1025.0)}
+_NEAR_OVERFLOW = {"float32": 88.0, "float64": 709.0}
+_SQUARE_OVERFLOWS = {"float32": 1e10, "float64": 1e18}
 _EXPM1_RANGE = {"float32": (-17.5, 89.0), "float64": (-38.0, 710.0)}
 
 
@@ -202,24 +204,20 @@ def sinh(x: Expr) -> Expr:
     t = expm1(a)
     root = exp(a * 0.5)
     near = (t + t / (t + 1.0)) * 0.5
-    return floats.copy_sign(select(a < _large(x), near, root * 0.5 * root), x)
+    return floats.copy_sign(select(a < _NEAR_OVERFLOW[x.dtype], near, root * 0.5 * root), x)
 
 
 def cosh(x: Expr) -> Expr:
     a = absolute(x)
     e = exp(a)
     root = exp(a * 0.5)
-    return select(a < _large(x), fma(e, 0.5, 0.5 / e), root * 0.5 * root)
-
-
-def _large(x: Expr) -> float:
-    return 88.0 if single(x) else 709.0
+    return select(a < _NEAR_OVERFLOW[x.dtype], fma(e, 0.5, 0.5 / e), root * 0.5 * root)
 
 
 def asinh(x: Expr) -> Expr:
     """log1p(a + a^2 / (1 + sqrt(1 + a^2))); log(a) + ln 2 where the square would overflow."""
     a = absolute(x)
-    huge = a > _huge(x)
+    huge = a > _SQUARE_OVERFLOWS[x.dtype]
     safe = select(huge, constant(x, 1.0), a)
     square = safe * safe
     near = log1p(safe + square / (tir.call("sqrt", square + 1.0) + 1.0))
@@ -228,14 +226,10 @@ def asinh(x: Expr) -> Expr:
 
 def acosh(x: Expr) -> Expr:
     """log1p(t + sqrt(2 t + t^2)) for t = x - 1."""
-    huge = x > _huge(x)
+    huge = x > _SQUARE_OVERFLOWS[x.dtype]
     t = select(huge, constant(x, 1.0), x - 1.0)
     near = log1p(t + tir.call("sqrt", fma(t, t, t * 2.0)))
     return select(x < 1.0, constant(x, math.nan), select(huge, log(x) + math.log(2), near))
-
-
-def _huge(x: Expr) -> float:
-    return 1e10 if single(x) else 1e18
 
 
 def atanh(x: Expr) -> Expr:

@@ -59,13 +59,13 @@ class FunctionEmitter:
     def finish(self, parameters: Iterable[Parameter], linkage: str) -> None:
         """Appends the function to the module."""
         self.builder.effect("ret i32 0")
-        header = f"define {linkage}i32 {self.symbol}({', '.join(map(str, parameters))}) #0 {{"
-        self.module.add("\n".join([header, self.builder.body(), "}"]))
+        self.module.add(self.builder.function(f"{linkage}i32 {self.symbol}({', '.join(map(str, parameters))}) #0"))
 
     def emit(self, s: stmt.Stmt) -> None:
         rule = _RULES.get(type(s))
         if rule is None:
             raise CompileError(f"codegen: {self.symbol}: no machine code for statement {type(s).__name__}")
+        self.e.forget()
         rule(self, s)
 
     def buffer_parameter(self, buffer: tir.Buffer) -> Parameter:
@@ -82,8 +82,12 @@ class FunctionEmitter:
         bad = b.value(f"icmp ne i32 {status}, 0")
         b.effect(f"br i1 {bad}, label %{failed}, label %{passed}")
         b.label(failed)
+        self.clean_up()
         b.effect(f"ret i32 {status}")
         b.label(passed)
+
+    def clean_up(self) -> None:
+        """What is to be done before a failure is returned."""
 
     def stack_buffer(self, buffer: tir.Buffer) -> str:
         count: Operand = buffer.lanes
@@ -126,7 +130,6 @@ def _seq(f: FunctionEmitter, s: stmt.Seq) -> None:
 
 
 def _for(f: FunctionEmitter, s: stmt.For) -> None:
-    f.e.forget()
     begin, extent = f.e.value(s.begin), f.e.value(s.extent)
     if not isinstance(extent, str) and int(extent) <= 0:
         return
@@ -139,7 +142,6 @@ def _for(f: FunctionEmitter, s: stmt.For) -> None:
 
 
 def _bind(f: FunctionEmitter, var: tir.Var, value: Operand, nonnegative: bool) -> None:
-    f.e.forget()
     f.e.env[var] = value
     (f.e.nonnegative_vars.add if nonnegative else f.e.nonnegative_vars.discard)(var)
 
@@ -153,7 +155,6 @@ def _unrolled(f: FunctionEmitter, s: stmt.For, begin: Operand, extent: Operand) 
         value = t.op("add", begin, i) if isinstance(begin, str) and i else begin if isinstance(begin, str) else int(begin) + i
         _bind(f, s.var, value, nonnegative)
         f.emit(s.body)
-    f.e.forget()
 
 
 def _serial(f: FunctionEmitter, s: stmt.For, begin: Operand, extent: Operand) -> None:
@@ -185,7 +186,6 @@ def _serial(f: FunctionEmitter, s: stmt.For, begin: Operand, extent: Operand) ->
     b.effect(f"br i1 {again}, label %{body}, label %{after}{hint}")
     b.leave()
     b.label(after)
-    f.e.forget()
 
 
 def _parallel(f: FunctionEmitter, s: stmt.For, begin: Operand, extent: Operand) -> None:
@@ -203,7 +203,6 @@ def _parallel(f: FunctionEmitter, s: stmt.For, begin: Operand, extent: Operand) 
     grain = 1 if s.grain is None else f.e.value(s.grain)
     run = abi.host_function(f.builder, "%host", "parallel_for")
     f.check_status(f.builder.value(f"call i32 {run}(ptr %host, ptr {symbol}, ptr {closure}, i64 {extent}, i64 {grain})"))
-    f.e.forget()
 
 
 def _check_captured(f: FunctionEmitter, captured: list[tir.Var], buffers: list[tir.Buffer]) -> None:
@@ -254,12 +253,10 @@ def _thunk(thunk: FunctionEmitter, chunk: str, captured: list[Parameter]) -> str
 
 
 def _store(f: FunctionEmitter, s: stmt.Store) -> None:
-    f.e.forget()
     memory.store(f.e, s)
 
 
 def _if(f: FunctionEmitter, s: stmt.If) -> None:
-    f.e.forget()
     condition = f.e.value(s.condition)
     if not isinstance(condition, str):
         chosen = s.then if condition else s.otherwise
@@ -273,33 +270,27 @@ def _if(f: FunctionEmitter, s: stmt.If) -> None:
         if branch is not None:
             b.enter()
             b.label(label)
-            f.e.forget()
             f.emit(branch)
             b.effect(f"br label %{after}")
             b.leave()
     b.label(after)
-    f.e.forget()
 
 
 def _let(f: FunctionEmitter, s: stmt.Let) -> None:
-    f.e.forget()
     nonnegative = f.e.nonnegative(s.value)
     _bind(f, s.var, f.e.value(s.value), nonnegative)
 
 
 def _allocate(f: FunctionEmitter, s: stmt.Allocate) -> None:
     if s.buffer not in f.e.pointers:
-        f.e.forget()
         f.e.pointers[s.buffer] = f.stack_buffer(s.buffer)
 
 
 def _evaluate(f: FunctionEmitter, s: stmt.Evaluate) -> None:
-    f.e.forget()
     f.e.value(s.value)
 
 
 def _prefetch(f: FunctionEmitter, s: stmt.Prefetch) -> None:
-    f.e.forget()
     memory.prefetch(f.e, s)
 
 
@@ -316,7 +307,6 @@ def _fail(f: FunctionEmitter, s: stmt.Fail) -> None:
 def _call_routine(f: FunctionEmitter, s: stmt.CallRoutine) -> None:
     if f.in_parallel:
         raise CompileError(f"codegen: {f.symbol}: routine {s.name!r} is called inside a parallel loop; expected it outside")
-    f.e.forget()
     types = ["ptr"] * len(s.buffers) + ["i64"] * len(s.scalars) + ["ptr"]
     f.module.add_once(f"@{s.name}", f"declare i32 @{s.name}({', '.join(types)})")
     args = [f"ptr {f.e.pointers[b]}" for b in s.buffers] + [f.e.text(x) for x in s.scalars]

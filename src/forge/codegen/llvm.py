@@ -98,6 +98,13 @@ def text(value: Operand, scalar: str, lanes: int = 1) -> str:
     return f"splat ({scalar} {scalar_text(value, scalar)})"
 
 
+def c_string(symbol: str, value: str, attributes: str = "private constant") -> str:
+    """The definition of a constant with ``value`` and a terminating zero."""
+    data = value.encode() + b"\0"
+    escaped = "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in data)
+    return f'{symbol} = {attributes} [{len(data)} x i8] c"{escaped}"'
+
+
 class Builder:
     """Instructions of one LLVM function, in order.
 
@@ -150,8 +157,9 @@ class Builder:
         self.allocas.append(f"  {name} = alloca {type_}, align {alignment}")
         return name
 
-    def body(self) -> str:
-        return "\n".join(["entry:", *self.allocas, *self.lines])
+    def function(self, header: str) -> str:
+        """The definition of the function whose linkage, type, name, parameters and attributes are ``header``."""
+        return "\n".join([f"define {header} {{", "entry:", *self.allocas, *self.lines, "}"])
 
 
 class Values:

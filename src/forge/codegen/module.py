@@ -8,7 +8,7 @@ from forge.codegen import narrow, transcendental
 from forge.codegen.arithmetic import Typed
 from forge.codegen.expressions import ExpressionEmitter
 from forge.codegen.functions import FunctionEmitter, emit_kernel
-from forge.codegen.llvm import memory_type, register_type, scalar_type, suffix
+from forge.codegen.llvm import c_string, memory_type, register_type, scalar_type, suffix
 from forge.codegen.transcendental import AnyHelper, ByFormat, Guarded, Looped
 from forge.errors import CompileError
 from forge.target import Target
@@ -47,9 +47,7 @@ class ModuleEmitter:
     def message(self, text: str) -> str:
         """The symbol of a constant with ``text`` and a terminating zero."""
         symbol = f"@forge.message{len(self._functions)}"
-        data = text.encode() + b"\0"
-        escaped = "".join(chr(c) if 32 <= c < 127 and c not in (34, 92) else f"\\{c:02x}" for c in data)
-        self.add(f'{symbol} = private constant [{len(data)} x i8] c"{escaped}"')
+        self.add(c_string(symbol, text))
         return symbol
 
     def no_unrolling(self) -> str:
@@ -81,8 +79,7 @@ class ModuleEmitter:
             f.builder.effect(f"ret {f.e.text(helper(*args))}")
         parameters = ", ".join(map(f.e.text, args))
         attributes = "#2" if isinstance(helper, (Guarded, Looped)) else "#1"
-        header = f"define internal {register_type(result, lanes)} {symbol}({parameters}) {attributes} {{"
-        self.add("\n".join([header, f.builder.body(), "}"]))
+        self.add(f.builder.function(f"internal {register_type(result, lanes)} {symbol}({parameters}) {attributes}"))
 
     def table(self, buffer: tir.Buffer) -> str:
         """The symbol of a constant table, written into the module at its first use."""

@@ -8,7 +8,7 @@ minimax fits made for this file.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from forge.tir import expr as tir
 from forge.tir import floats
@@ -68,8 +68,7 @@ _ATAN = {
 }
 
 
-@dataclass(frozen=True)
-class Angle:
+class Angle(NamedTuple):
     """``x = quadrant * pi/2 + r + tail``, the quadrant an integer whose lowest two bits count."""
 
     quadrant: Expr
@@ -111,8 +110,7 @@ def _far(x: Expr) -> Angle:
     quadrant = (tir.binary("shr", high, 62) + tir.binary("shr", fraction, 63)).astype("int64")
     angle = _scaled_fraction(fraction.astype("int64"), tir.binary("shl", low, 2))
     negative = x < 0.0
-    return Angle(select(negative, -quadrant, quadrant), select(negative, -angle.r, angle.r),
-                 select(negative, -angle.tail, angle.tail))
+    return Angle(*(select(negative, -part, part) for part in (quadrant, angle.r, angle.tail)))
 
 
 def _product(m: Expr, words: list[Expr]) -> list[Expr]:
@@ -161,8 +159,7 @@ def _reduce(x: Expr, far: bool) -> Angle:
     near = _near(wide)
     if far:
         beyond, chosen = _far(wide), is_far(wide)
-        near = Angle(*(select(chosen, a, b) for a, b in
-                       ((beyond.quadrant, near.quadrant), (beyond.r, near.r), (beyond.tail, near.tail))))
+        near = Angle(*(select(chosen, a, b) for a, b in zip(beyond, near)))
     if single(x):
         return Angle(near.quadrant.astype("int32"), near.r.astype("float32"), constant(x, 0.0))
     return near
