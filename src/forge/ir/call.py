@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from forge import dims
 from forge.dims import Dim
@@ -136,7 +135,9 @@ def verify_calls(module: Module) -> None:
     found = {name: list(_calls(graph, ())) for name, graph in module.graphs.items()}
     for name, calls in found.items():
         for node, _ in calls:
-            _verify_callee(module, name, node)
+            if (function := node.attrs.function) not in module.graphs:
+                problem = f"calls @{function}, which does not exist; the module has: {', '.join(module.graphs)}"
+                raise InvalidGraphError(f"@{name}: node {node.label}: {problem}")
     _verify_acyclic({name: [node.attrs.function for node, _ in calls] for name, calls in found.items()})
     for name, calls in found.items():
         for node, known in calls:
@@ -154,16 +155,8 @@ def _calls(graph: Graph, outside: Collection[str]) -> Iterator[tuple[Node, set[s
             yield from _calls(region, known)
 
 
-def _verify_callee(module: Module, graph: str, node: Node) -> None:
-    attrs: Any = node.attrs
-    if attrs.function not in module.graphs:
-        known = ", ".join(module.graphs)
-        raise InvalidGraphError(
-            f"@{graph}: node {node.label}: calls @{attrs.function}, which does not exist; the module has: {known}")
-
-
 def _verify_call(module: Module, graph: str, node: Node, known: Collection[str]) -> None:
-    attrs: Any = node.attrs
+    attrs = node.attrs
     at = f"@{graph}: node {node.label}"
     try:
         expected = result_types(attrs.function, module.graphs[attrs.function], node.operands)

@@ -367,6 +367,14 @@ class Graph:
             for region in node.regions:
                 yield from region.walk()
 
+    def values(self) -> Iterator[Value]:
+        """All inputs and results, those of regions after those of their node."""
+        yield from self.inputs
+        for node in self.nodes:
+            yield from node.results
+            for region in node.regions:
+                yield from region.values()
+
     def find(self, *criteria: Any, **attributes: Any) -> Node:
         """The first node that ``select`` would give.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
 from forge import dims, dtypes
-from forge.dims import Dim
+from forge.dims import Dim, DimExpr
 from forge.errors import InvalidGraphError
 from forge.ir import attributes
 from forge.ir import types as T
@@ -69,14 +69,15 @@ def substitute_symbols(module: Module, values: Mapping[str, Dim]) -> Module:
 
 def substitute_in_graph(graph: Graph, values: Mapping[str, Dim]) -> None:
     """Replaces symbols in all types and attributes of a graph and its regions, in place."""
-    for value in graph.inputs:
-        value.type = T.substitute(value.type, values)
-    for node in graph.nodes:
-        node.attrs = attributes.substitute(node.attrs, values)
-        for value in node.results:
-            value.type = T.substitute(value.type, values)
-        for region in node.regions:
-            substitute_in_graph(region, values)
+    map_dims(graph, lambda dim: dims.substitute(dim, values))
+
+
+def map_dims(graph: Graph, change: Callable[[DimExpr], Dim]) -> None:
+    """Replaces every symbolic dimension in all types and attributes of a graph and its regions, in place."""
+    for value in graph.values():
+        value.type = T.map_dims(value.type, change)
+    for node in graph.walk():
+        node.attrs = attributes.map_dims(node.attrs, change)
 
 
 def number_symbols(graph: Graph) -> None:
@@ -84,11 +85,9 @@ def number_symbols(graph: Graph) -> None:
 
     Their names then no longer depend on what else the process has done.
     """
-    given = {s for v in graph.inputs for s in T.symbols(v.type)}
-    used = [s for node in graph.walk() for v in _values(node) for s in T.symbols(v.type)]
-    introduced = [s for s in dict.fromkeys(used) if s not in given]
+    taken = {s for v in graph.inputs for s in T.symbols(v.type)}
+    introduced = dict.fromkeys(s for v in graph.values() for s in T.symbols(v.type) if s not in taken)
     renamed: dict[str, Dim] = {}
-    taken = set(given)
     for name in introduced:
         prefix = re.sub(r"_[0-9]+\Z", "", name) or "d"
         new = next(n for k in itertools.count() if (n := f"{prefix}_{k}") not in taken)
@@ -96,10 +95,6 @@ def number_symbols(graph: Graph) -> None:
         renamed[name] = dims.symbol(new)
     if any(dims.symbol_name(new) != old for old, new in renamed.items()):
         substitute_in_graph(graph, renamed)
-
-
-def _values(node: Node) -> list[Value]:
-    return [*node.results, *(v for region in node.regions for v in region.inputs)]
 
 
 def infer_again(node: Node) -> list[Value]:

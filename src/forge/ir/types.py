@@ -147,12 +147,7 @@ def substitute(type_: Type, values: Mapping[str, Dim]) -> Type:
 
 def compatible(a: Type, b: Type) -> bool:
     """Equal, but for dimensions of which it cannot be told whether they are."""
-    match a, b:
-        case TensorType(), TensorType():
-            return a.dtype == b.dtype and a.rank == b.rank and not any(map(dims.different, a.shape, b.shape))
-        case (SequenceType(element=x), SequenceType(element=y)) | (OptionalType(element=x), OptionalType(element=y)):
-            return compatible(x, y)
-    return a == b
+    return same_form(a, b) and not any(dims.different(x, y) for x, y in dimension_pairs(a, b))
 
 
 def mismatch(declared: Sequence[Type], inferred: Sequence[Type], known: Collection[str]) -> tuple[Type, Type] | None:

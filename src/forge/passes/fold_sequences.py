@@ -10,7 +10,7 @@ A sequence that nothing reads any more goes, so that no object exists at run tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,8 +22,9 @@ from forge.ir.edits.rewrite import before, on_all_graphs, replace
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.retype import infer_again
 from forge.ir.types import OptionalType, TensorType
-from forge.ops.sequence.sequence import ConcatFromSequenceAttrs, SplitToSequenceAttrs
+from forge.ops.sequence.sequence import SplitToSequence
 from forge.options import CompileOptions
+from forge.passes.matching import operand
 
 MAX_PARTS = 1024
 """Of a tensor that is split; more stay a sequence."""
@@ -49,6 +50,7 @@ class _Part:
 
 
 _Element = Value | _Part
+_Elements = list[_Element]
 
 
 class _Folder:
@@ -56,27 +58,22 @@ class _Folder:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.known: dict[Value, list[_Element]] = {}
+        self.known: dict[Value, _Elements] = {}
         self.stale: set[Node] = set()  # nodes whose operands have other types now
-        self.makers: dict[str, Callable[[Node], list[_Element] | None]] = {
-            "sequence_construct": _operands, "sequence_empty": _operands, "optional": _operands, "copy": self._copied,
-            "sequence_insert": self._inserted, "sequence_erase": self._erased, "split_to_sequence": _split,
-        }
-        self.readers: dict[str, Callable[[Node, Builder], Value | None]] = {
-            "sequence_at": self._at, "sequence_length": self._length, "concat_from_sequence": self._concat,
-            "optional_has_element": self._has, "optional_get_element": self._get,
-        }
 
     def run(self) -> int:
         return sum(self._visit(node) for node in self.graph.nodes)
 
     def _visit(self, node: Node) -> bool:
         self._retype(node)
-        if node.op in self.makers:
-            elements = self.makers[node.op](node)
-            if elements is not None:
-                self.known[node.result] = elements
-        return node.op in self.readers and self._fold(node)
+        read = self._elements(node)
+        if node.op in MAKERS:
+            made = MAKERS[node.op](node)
+        else:
+            made = CHANGES[node.op](node, read) if read is not None and node.op in CHANGES else None
+        if made is not None:
+            self.known[node.result] = made
+        return read is not None and node.op in READERS and self._fold(node, read)
 
     def _retype(self, node: Node) -> None:
         if node not in self.stale:
@@ -87,9 +84,9 @@ class _Folder:
             return
         self.stale.update(user for value in changed for user, _ in value.uses)
 
-    def _fold(self, node: Node) -> bool:
+    def _fold(self, node: Node, elements: _Elements) -> bool:
         builder = before(self.graph, node)
-        value = self.readers[node.op](node, builder)
+        value = READERS[node.op](node, elements, builder)
         if value is None:
             return False
         if self.graph.is_output(node.result):
@@ -98,107 +95,97 @@ class _Folder:
             self.stale.update(user for user, _ in node.result.uses)
         return replace(self.graph, node, value)
 
-    def _elements(self, node: Node) -> list[_Element] | None:
-        operand = node.operands[0]
-        return None if operand is None else self.known.get(operand)
+    def _elements(self, node: Node) -> _Elements | None:
+        """What is known of the first operand; where an optional is read, an absent one is empty, any other value its element."""
+        first = node.operands[0] if node.operands else None
+        if node.op.startswith("optional_") and (first is None or not isinstance(first.type, OptionalType)):
+            return [] if first is None else [first]
+        return None if first is None else self.known.get(first)
 
-    def _copied(self, node: Node) -> list[_Element] | None:
-        return self._elements(node)
 
-    def _inserted(self, node: Node) -> list[_Element] | None:
-        elements, value = self._elements(node), node.operands[1]
-        position = None if elements is None else _position(node, 2, len(elements), len(elements), len(elements))
-        if elements is None or position is None or value is None:
-            return None
-        return [*elements[:position], value, *elements[position:]]
+def _operands(node: Node) -> _Elements | None:
+    return [v for v in node.operands if v is not None]
 
-    def _erased(self, node: Node) -> list[_Element] | None:
-        elements = self._elements(node)
-        position = None if elements is None else _position(node, 1, len(elements), len(elements) - 1, -1)
-        return None if elements is None or position is None else elements[:position] + elements[position + 1 :]
 
-    def _at(self, node: Node, builder: Builder) -> Value | None:
-        elements = self._elements(node)
-        position = None if elements is None else _position(node, 1, len(elements), len(elements) - 1, 0)
-        return None if elements is None or position is None else _built(elements[position], builder)
+def _inserted(node: Node, elements: _Elements) -> _Elements | None:
+    position = _position(node, 2, elements, len(elements), len(elements))
+    return None if position is None else [*elements[:position], operand(node, 1), *elements[position:]]
 
-    def _length(self, node: Node, builder: Builder) -> Value | None:
-        elements = self._elements(node)
-        return None if elements is None else builder.constant(np.array(len(elements), np.int64))
 
-    def _concat(self, node: Node, builder: Builder) -> Value | None:
-        elements = self._elements(node)
-        assert isinstance(node.attrs, ConcatFromSequenceAttrs)
-        if not elements:
-            return None
-        values = [_built(e, builder) for e in elements]
-        axis = node.attrs.axis
-        if not _fit(values, None if node.attrs.new_axis else axis):
-            return None
-        if len(values) == 1 and not node.attrs.new_axis:
-            return values[0]
-        return builder.call("stack" if node.attrs.new_axis else "concatenate", *values, axis=axis)
+def _erased(node: Node, elements: _Elements) -> _Elements | None:
+    position = _position(node, 1, elements, len(elements) - 1, -1)
+    return None if position is None else elements[:position] + elements[position + 1 :]
 
-    def _has(self, node: Node, builder: Builder) -> Value | None:
-        operand = node.operands[0] if node.operands else None
-        if operand is None:
-            return builder.constant(np.array(False))
-        if not isinstance(operand.type, OptionalType):
-            return builder.constant(np.array(True))
-        elements = self.known.get(operand)
-        return None if elements is None else builder.constant(np.array(bool(elements)))
 
-    def _get(self, node: Node, builder: Builder) -> Value | None:
-        operand = node.operands[0]
-        if operand is not None and not isinstance(operand.type, OptionalType):
-            return operand
-        elements = self._elements(node)
-        return _built(elements[0], builder) if elements else None
+def _at(node: Node, elements: _Elements, builder: Builder) -> Value | None:
+    position = _position(node, 1, elements, len(elements) - 1, 0)
+    return None if position is None else _built(elements[position], builder)
+
+
+def _concat(node: Node, elements: _Elements, builder: Builder) -> Value | None:
+    if not elements:
+        return None
+    values, axis, stacks = [_built(e, builder) for e in elements], node.attrs.axis, node.attrs.new_axis
+    if not _fit(values, None if stacks else axis):
+        return None
+    if len(values) == 1 and not stacks:
+        return values[0]
+    return builder.call("stack" if stacks else "concatenate", *values, axis=axis)
 
 
 def _built(element: _Element, builder: Builder) -> Value:
     return element if isinstance(element, Value) else element.build(builder)
 
 
-def _operands(node: Node) -> list[_Element] | None:
-    return [v for v in node.operands if v is not None]
-
-
-def _position(node: Node, index: int, length: int, last: int, standard: int) -> int | None:
+def _position(node: Node, index: int, elements: _Elements, last: int, standard: int) -> int | None:
     """The position from the start, where it is known and in range."""
-    operand = node.operands[index] if index < len(node.operands) else None
-    given = np.array(standard) if operand is None else operand.constant
-    if given is None:
+    given = node.operands[index] if index < len(node.operands) else None
+    array = np.array(standard) if given is None else given.constant
+    if array is None:
         return None
-    position = int(given.reshape(-1)[0])
-    position += length if position < 0 else 0
+    position = int(array.reshape(-1)[0])
+    position += len(elements) if position < 0 else 0
     return position if 0 <= position <= last else None
 
 
-def _split(node: Node) -> list[_Element] | None:
-    data, attrs = node.operands[0], node.attrs
-    assert data is not None and isinstance(attrs, SplitToSequenceAttrs)
-    extent = data.shape[attrs.axis]
-    sizes = _sizes(node, extent) if isinstance(extent, int) else None
-    if sizes is None or len(sizes) > MAX_PARTS:
+def _split(node: Node) -> _Elements | None:
+    split = SplitToSequence.of(node)
+    extent = None if split is None else split.data.shape[split.attrs.axis]
+    sizes = _sizes(split.split, extent) if split is not None and isinstance(extent, int) else None
+    if split is None or sizes is None or len(sizes) > MAX_PARTS:
         return None
     ends = np.cumsum(sizes).tolist()
-    drops = not attrs.keepdims and (len(node.operands) < 2 or node.operands[1] is None)
-    return [_Part(data, attrs.axis % data.rank, end - size, end, drops) for size, end in zip(sizes, ends)]
+    drops = not split.attrs.keepdims and split.split is None
+    axis = split.attrs.axis % split.data.rank
+    return [_Part(split.data, axis, end - size, end, drops) for size, end in zip(sizes, ends)]
 
 
-def _sizes(node: Node, extent: int) -> list[int] | None:
+def _sizes(given: Value | None, extent: int) -> list[int] | None:
     """Sizes of the parts, where they are known and right."""
-    operand = node.operands[1] if len(node.operands) > 1 else None
-    if operand is None:
+    if given is None:
         return [1] * extent
-    split = operand.constant
+    split = given.constant
     if split is None:
         return None
     if split.ndim == 0:
         size = int(split)
         return [min(size, extent - begin) for begin in range(0, extent, size)] or [0] if size > 0 else None
     return split.tolist() if split.sum() == extent and (split >= 0).all() else None
+
+
+MAKERS: Mapping[str, Callable[[Node], _Elements | None]] = {
+    "sequence_construct": _operands, "sequence_empty": _operands, "optional": _operands, "split_to_sequence": _split,
+}
+CHANGES: Mapping[str, Callable[[Node, _Elements], _Elements | None]] = {
+    "copy": lambda node, elements: elements, "sequence_insert": _inserted, "sequence_erase": _erased,
+}
+READERS: Mapping[str, Callable[[Node, _Elements, Builder], Value | None]] = {
+    "sequence_at": _at,
+    "sequence_length": lambda node, elements, builder: builder.constant(np.array(len(elements), np.int64)),
+    "concat_from_sequence": _concat,
+    "optional_has_element": lambda node, elements, builder: builder.constant(np.array(bool(elements))),
+    "optional_get_element": lambda node, elements, builder: _built(elements[0], builder) if elements else None,
+}
 
 
 def _fit(values: Sequence[Value], axis: int | None) -> bool:

@@ -9,15 +9,13 @@ from collections.abc import Hashable, Mapping
 from forge import dims
 from forge.dims import Dim
 from forge.errors import InvalidGraphError
-from forge.ir import attributes
 from forge.ir.arrays import identity
 from forge.ir.call import CALL, bind_parameters, verify_calls
+from forge.ir.edits.edit import splice
 from forge.ir.edits.rewrite import before, on_all_graphs, replace
 from forge.ir.nodes import CONSTANT, ConstantAttrs, Graph, Module, Node, Value
-from forge.ir.retype import substitute_in_graph
-from forge.ir.shapes import fresh_symbol
-from forge.ir.types import dimension_pairs, symbols
-from forge.passes.matching import distinct
+from forge.ir.types import dimension_pairs
+from forge.passes.matching import distinct, operand
 
 MAX_NODES = 1_000_000
 """Of a graph after inlining: functions that call others twice, and those again, grow without measure."""
@@ -45,7 +43,7 @@ class _Inliner:
 
     def _inline_calls(self, graph: Graph) -> int:
         calls = [n for n in graph.nodes if n.op_def is CALL]
-        bodies = [self._body(call.attributes["function"]) for call in calls]
+        bodies = [self._body(call.attrs.function) for call in calls]
         names = Counter(n.name for g in (graph, *bodies) for n in g.nodes if n.op_def is not CONSTANT)
         for call in calls:
             self._inline_call(graph, call, names)
@@ -60,44 +58,28 @@ class _Inliner:
         return self.bodies[name]
 
     def _inline_call(self, graph: Graph, call: Node, names: Mapping[str, int]) -> None:
-        name = call.attributes["function"]
+        name = call.attrs.function
         body = self._body(name).copy()
         if len(graph.nodes) + len(body.nodes) > MAX_NODES:
             raise InvalidGraphError(f"inline_calls: @{name}: more than {MAX_NODES} nodes result; call functions less often")
-        substitute_in_graph(body, _symbols(name, body, call))
-        for parameter, operand in zip(body.inputs, call.operands, strict=True):
-            assert operand is not None
-            body.replace_uses(parameter, operand)
-        _splice(graph, call, body, names)
-        replace(graph, call, *distinct(before(graph, call), call, body.outputs))
+        for node in body.nodes:  # a name that others have too gets that of the call in front
+            if call.name and node.name and names[node.name] > 1:
+                node.name = f"{call.name}/{node.name}"
+        outputs = splice(graph, body, [operand(call, k) for k in range(len(body.inputs))], _symbols(name, body, call), call)
+        replace(graph, call, *distinct(before(graph, call), call, outputs))
         if call.graph is graph:
             graph.remove(call)
 
 
 def _symbols(name: str, body: Graph, call: Node) -> dict[str, Dim]:
-    """What each symbol of the function is here: a size of an operand or of a result of the call, or a symbol of its own."""
+    """Which symbols of the function are a size of an operand or of a result of the call."""
     bound = bind_parameters(name, body, call.operands)
     for inside, outside in zip(body.outputs, call.results, strict=True):
         for formal, actual in dimension_pairs(inside.type, outside.type):
             name_inside = dims.symbol_name(formal)
             if name_inside is not None:
                 bound.setdefault(name_inside, actual)
-    for node in body.walk():
-        used = [s for v in node.results for s in symbols(v.type)]
-        for symbol in [*used, *attributes.symbols(node.attrs)]:
-            if symbol not in bound:
-                bound[symbol] = fresh_symbol(symbol)
     return bound
-
-
-def _splice(graph: Graph, call: Node, body: Graph, names: Mapping[str, int]) -> None:
-    """Moves the nodes of ``body`` in front of ``call``; a name that others have too gets that of the call in front."""
-    for node in body.nodes:
-        body.nodes.remove(node)
-        graph.nodes.insert(node, call)
-        node.graph = graph
-        if call.name and node.name and names[node.name] > 1:
-            node.name = f"{call.name}/{node.name}"
 
 
 def _merge_constants(graph: Graph) -> None:

@@ -7,15 +7,17 @@ and the error names the place. The regions of a node are graphs of their own: ed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from forge import dims
+from forge.dims import Dim
 from forge.errors import InvalidGraphError
 from forge.ir import types as T
 from forge.ir.arrays import taken_over
+from forge.ir.attributes import symbols
 from forge.ir.builder import Builder
 from forge.ir.call import CALL, bind_parameters, result_types
 from forge.ir.nodes import ConstantAttrs, Graph, Module, Node, Value
@@ -88,6 +90,25 @@ def _inferred_again(node: Node) -> list[Value]:
         return infer_again(node)
     except InvalidGraphError as error:
         raise InvalidGraphError(f"edit: node {node.label}: {error}") from error
+
+
+def splice(
+    graph: Graph, body: Graph, operands: Sequence[Value], bound: Mapping[str, Dim], before: Node | None = None
+) -> list[Value]:
+    """Moves the nodes of ``body`` to the end of ``graph``, or in front of one; ``operands`` take the place of its inputs.
+
+    ``bound`` says what the symbols of ``body`` are here; those that it lacks get new names. Returns the outputs.
+    """
+    found = [s for v in body.values() for s in T.symbols(v.type)] + [s for n in body.walk() for s in symbols(n.attrs)]
+    own = {s: dims.fresh(s) for s in dict.fromkeys(found) if s not in bound}
+    substitute_in_graph(body, {**bound, **own})
+    for parameter, operand in zip(body.inputs, operands, strict=True):
+        body.replace_uses(parameter, operand)
+    for node in body.nodes:
+        body.nodes.remove(node)
+        graph.nodes.insert(node, before)
+        node.graph = graph
+    return body.outputs
 
 
 @contextmanager
@@ -215,18 +236,7 @@ class Editor:
         Raises:
             TypeInferenceError: the operands do not fit the inputs.
         """
-        body = other.copy()
-        bound = bind_parameters(other.name or "graft", body, operands)
-        for symbol in {s for n in body.walk() for v in n.results for s in T.symbols(v.type)} - bound.keys():
-            bound[symbol] = dims.fresh("d")
-        substitute_in_graph(body, bound)
-        for parameter, operand in zip(body.inputs, operands, strict=True):
-            body.replace_uses(parameter, operand)
-        for node in body.nodes:
-            body.nodes.remove(node)
-            self.graph.nodes.insert(node)
-            node.graph = self.graph
-        return body.outputs
+        return splice(self.graph, other.copy(), operands, bind_parameters(other.name or "graft", other, operands))
 
     def _check_here(self, node: Node, what: str) -> None:
         if node.graph is not self.graph:

@@ -8,7 +8,6 @@ from forge import dims
 from forge.dims import Dim
 from forge.ir.batch import Batch, MixesBatch
 from forge.ir.nodes import Node, Value
-from forge.ir.types import TensorType
 
 
 class BatchFollower:
@@ -42,5 +41,4 @@ class BatchFollower:
     @staticmethod
     def _count(value: Value, batch: Batch) -> tuple[Dim, Dim, Dim]:
         """Number of elements, and how they are listed."""
-        assert isinstance(value.type, TensorType)
         return dims.floordiv(value.shape[batch.axis], batch.before * batch.after), batch.before, batch.after

@@ -123,7 +123,7 @@ class _Change(_Walk):
         super().__init__(module, {})
         self.old = old
         self.symbol = _unused_symbol(module)
-        self.before: dict[Value, T.Type] = {}  # types of what has changed
+        self.before: dict[Value, T.TensorType] = {}  # types of what has changed
         self.repeated: dict[Node, _Repeated] = {}  # by the nodes that stand for them
         self.changed: list[Graph] = []
 
@@ -142,7 +142,7 @@ class _Change(_Walk):
         return self.module
 
     def _widen(self, value: Value, axis: int) -> None:
-        self.before[value] = value.type
+        self.before[value] = value.tensor_type
         size = _scaled(value.shape[axis], self.old, self.symbol)
         if size is None:
             raise InvalidGraphError(f"%{value.name}: axis {axis} of {value.type} is no multiple of the batch {self.old}")
@@ -168,7 +168,7 @@ class _Change(_Walk):
                 node.attrs = attrs
         else:
             raise self._refused(node, failures[0])
-        self.before.update({v: types[v.index] for v in changed})
+        self.before.update({v: old for v in changed if isinstance(old := types[v.index], T.TensorType)})
         try:
             if node.op_def is not CALL:
                 self.follow(node)
@@ -209,7 +209,6 @@ class _Change(_Walk):
     def _target_axis(self, node: Node, source: Value, target: tuple[Dim, ...]) -> int:
         """Where the batch goes in a target shape for the old size."""
         batch, old = self.batches[source], self.before[source]
-        assert isinstance(old, T.TensorType)
         if not node.op_def.is_view:
             return len(target) - source.rank + batch.axis
         found = through_reshape(old.shape, batch, target)
@@ -303,8 +302,7 @@ _STAND_IN = _StandIn()
 
 
 def _unused_symbol(module: Module) -> DimExpr:
-    values = [v for g in module.graphs.values() for v in (*g.inputs, *(r for n in g.walk() for r in n.results))]
-    taken = {s for v in values for s in T.symbols(v.type)}
+    taken = {s for g in module.graphs.values() for v in g.values() for s in T.symbols(v.type)}
     return dims.symbol(next(n for k in itertools.count() if (n := "batch" + "_" * k) not in taken))
 
 

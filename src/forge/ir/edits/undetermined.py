@@ -7,14 +7,14 @@ needs only the size as a whole, a new symbol replaces it: ``Tensor[(d_0, 4)]``.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 from forge import dims
 from forge.dims import Dim, DimExpr, Operation
-from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.call import bind_dimensions
-from forge.ir.nodes import Graph, Value
+from forge.ir.nodes import Graph
+from forge.ir.retype import map_dims
 
 
 def undetermined_symbols(graph: Graph, only_plain: bool = False) -> set[str]:
@@ -35,7 +35,7 @@ def name_whole_sizes(graph: Graph, only_plain: bool = False) -> set[str]:
     missing = undetermined_symbols(graph, only_plain)
     if not missing:
         return set()
-    taken = {s for v in [*graph.inputs, *_values(graph)] for s in T.symbols(v.type)}
+    taken = {s for v in graph.values() for s in T.symbols(v.type)}
     names = (n for k in itertools.count() if (n := f"d_{k}") not in taken)
     sizes = dict.fromkeys(d for v in graph.inputs for d in _dims(v.type) if not missing.isdisjoint(dims.symbols(d)))
     rules: list[tuple[DimExpr, DimExpr]] = []
@@ -49,9 +49,9 @@ def name_whole_sizes(graph: Graph, only_plain: bool = False) -> set[str]:
         left.update(missing.intersection(dims.symbols(_rewritten(dim, rules))))
         return dim
 
-    _map_dims(graph, check)
+    map_dims(graph, check)
     if not left:
-        _map_dims(graph, lambda d: _rewritten(d, rules))
+        map_dims(graph, lambda d: _rewritten(d, rules))
     return left
 
 
@@ -85,17 +85,3 @@ def _operation_with_whole(atom: Operation, size: DimExpr, symbol: DimExpr) -> Di
 
 def _dims(type_: T.Type) -> list[Dim]:
     return [d for d, _ in T.dimension_pairs(type_, type_)]
-
-
-def _values(graph: Graph) -> Iterable[Value]:
-    for node in graph.walk():
-        yield from node.results
-        for region in node.regions:
-            yield from region.inputs
-
-
-def _map_dims(graph: Graph, change: Callable[[DimExpr], Dim]) -> None:
-    for value in [*graph.inputs, *_values(graph)]:
-        value.type = T.map_dims(value.type, change)
-    for node in graph.walk():
-        node.attrs = attributes.map_dims(node.attrs, change)

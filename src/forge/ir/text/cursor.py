@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from forge import dims, dtypes
 from forge.dims import Dim
@@ -26,6 +26,7 @@ from forge.ir import types as T
 from forge.ir.text.lexer import Source, Token, tokenize
 
 MAX_DEPTH = 64
+Item = TypeVar("Item")
 _IN_DIMENSIONS = ("name", "symbol", "int", "punctuation", "variable")
 _FLOAT = re.compile(r"(-?(?:inf|nan|[0-9.]+(?:e[+-]?[0-9]+)?))(bf16|f16|f64|f)?")
 
@@ -102,12 +103,14 @@ class Cursor:
         yield
         self.depth -= 1
 
-    def listed(self, closing: str, read: Callable[[], None]) -> None:
+    def listed(self, closing: str, read: Callable[[], Item]) -> list[Item]:
         """Items with commas between them, up to ``closing``; a comma behind the last is allowed."""
+        items: list[Item] = []
         while not self.accept(closing):
-            read()
+            items.append(read())
             if not self.at(closing) and not self.accept(","):
                 raise self.unexpected(f"',' or {closing!r}")
+        return items
 
     def name_of(self, token: Token) -> str:
         """The name behind ``%`` or ``@``."""
@@ -134,10 +137,8 @@ class Cursor:
         if token.kind == "float":
             return self.number(self.advance())[0]
         if self.accept("["):
-            items: list[Any] = []
             with self.nested():
-                self.listed("]", lambda: items.append(self.attribute()))
-            return tuple(items)
+                return tuple(self.listed("]", self.attribute))
         return self.dimension()
 
     def number(self, token: Token) -> tuple[float, str]:
@@ -167,11 +168,7 @@ class Cursor:
             raise self.error(str(error), start) from error
 
     def types(self) -> list[T.Type]:
-        if not self.accept("("):
-            return [self.type()]
-        found: list[T.Type] = []
-        self.listed(")", lambda: found.append(self.type()))
-        return found
+        return self.listed(")", self.type) if self.accept("(") else [self.type()]
 
     def type(self) -> T.Type:
         token = self.expect_kind("name", "a type, as in Tensor[(1, 3), float32]")
@@ -203,10 +200,9 @@ class Cursor:
                 self.expect(",")
                 return T.UnrankedType(self._dtype(self.expect_kind("name", "a dtype")), is_absent)
         self.expect("(")
-        shape: list[Dim] = []
-        self.listed(")", lambda: shape.append(self.dimension()))
+        shape = tuple(self.listed(")", self.dimension))
         self.expect(",")
-        return T.TensorType(tuple(shape), self._dtype(self.expect_kind("name", "a dtype")))
+        return T.TensorType(shape, self._dtype(self.expect_kind("name", "a dtype")))
 
     def _dtype(self, token: Token) -> str:
         if token.text not in dtypes.NAMES:

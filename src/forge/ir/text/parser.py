@@ -208,9 +208,7 @@ class _Parser(Cursor):
     def result(self, scope: _Scope) -> list[Value]:
         if not self.accept("("):
             return self.expression(scope)
-        values: list[Value] = []
-        self.listed(")", lambda: values.extend(self.expression(scope)))
-        return values
+        return [value for results in self.listed(")", lambda: self.expression(scope)) for value in results]
 
     def expression(self, scope: _Scope) -> list[Value]:
         """A call, which may have several results, or a single operand."""
@@ -378,21 +376,19 @@ class _Parser(Cursor):
         return notes.types
 
     def regions(self, scope: _Scope, token: Token) -> list[Graph]:
-        self.expect("{")
-        found: list[Graph] = []
-        labels: list[str] = []
-
-        def region() -> None:
-            labels.append(self.expect_kind("name", "the name of a region").text)
+        def region() -> tuple[str, Graph]:
+            label = self.expect_kind("name", "the name of a region").text
             self.expect("=")
             self.expect("fn")
-            found.append(self.function(outside=scope.symbols))
+            return label, self.function(outside=scope.symbols)
 
-        self.listed("}", region)
+        self.expect("{")
+        found = self.listed("}", region)
+        labels = [label for label, _ in found]
         expected = list(get_op(token.text).regions) if token.kind == "name" else []
         if labels != expected:
             raise self.error(f"got regions {', '.join(labels) or 'none'}; expected {', '.join(expected) or 'none'}", token)
-        return found
+        return [graph for _, graph in found]
 
 
 def _undefined(text: str, key: str, scope: _Scope) -> str:
