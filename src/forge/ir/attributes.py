@@ -98,7 +98,7 @@ def symbols(record: Record) -> Iterator[str]:
 def _map_value(value: Any, change: Callable[[DimExpr], Dim]) -> Any:
     if isinstance(value, DimExpr):
         return change(value)
-    if isinstance(value, T.TensorType | T.SequenceType | T.OptionalType):
+    if isinstance(value, T.CLASSES):
         return T.map_dims(value, change)
     if isinstance(value, tuple):
         new = tuple(_map_value(v, change) for v in value)
@@ -109,7 +109,7 @@ def _map_value(value: Any, change: Callable[[DimExpr], Dim]) -> Any:
 def _value_symbols(value: Any) -> Iterator[str]:
     if isinstance(value, DimExpr):
         yield from dims.symbols(value)
-    elif isinstance(value, T.TensorType | T.SequenceType | T.OptionalType):
+    elif isinstance(value, T.CLASSES):
         yield from T.symbols(value)
     elif isinstance(value, tuple):
         for item in value:

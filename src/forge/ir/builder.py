@@ -112,11 +112,11 @@ def check_steering(op_def: OpDef[Any], operands: Sequence[Value | None]) -> None
         if not declared.holds or value is None:
             continue
         type_ = value.type
-        fits = isinstance(type_, TensorType) and dtypes.is_integer(type_.dtype) and type_.is_static
-        if fits and isinstance(type_, TensorType):
-            fits = type_.size == 1 if declared.holds == "integer" else type_.rank <= 1
+        is_single = declared.holds == "integer"
+        fits = isinstance(type_, TensorType) and dtypes.is_integer(type_.dtype) and type_.is_static and (
+            type_.size == 1 if is_single else type_.rank <= 1)
         if not fits:
-            wanted = "one integer" if declared.holds == "integer" else "a vector of integers, of a length known when compiling"
+            wanted = "one integer" if is_single else "a vector of integers, of a length known when compiling"
             raise TypeInferenceError(f"{op_def.name}: operand {declared.name!r}; got {type_}; expected {wanted}")
 
 

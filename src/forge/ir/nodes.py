@@ -299,7 +299,7 @@ class Graph:
         if node.graph is not self:
             raise InvalidGraphError(f"node {node.label}: is not among the nodes of this graph")
         for value in node.results:
-            if value.uses or any(value is out for out in self.outputs):
+            if value.uses or self.is_output(value):
                 raise InvalidGraphError(f"node {node.label}: result %{value.name or value.index} is still used")
         for position, operand in enumerate(node.operands):
             if operand is not None:
@@ -314,11 +314,11 @@ class Graph:
         self.outputs = [new if out is old else out for out in self.outputs]
 
     def is_output(self, value: Value) -> bool:
-        return any(value is out for out in self.outputs)
+        return value in self.outputs
 
     def use_count(self, value: Value) -> int:
         """Uses as operand and as output."""
-        return len(value.uses) + sum(value is out for out in self.outputs)
+        return len(value.uses) + self.outputs.count(value)
 
     def sort(self) -> None:
         """Restores topological order, keeping the present order where it is free: operands and symbols before their use.
@@ -443,9 +443,9 @@ class Graph:
 
     def copy(self) -> Graph:
         """A deep copy; constants' arrays are shared."""
-        mapping: dict[Value, Value] = {}
-        clone = Graph([_copied(v, mapping) for v in self.inputs], self.name)
+        clone = Graph(name=self.name)
         clone.attributes = dict(self.attributes)
+        mapping = {v: clone.add_input(v.type, v.name) for v in self.inputs}
         for node in self.nodes:
             clone.insert(clone_node(node, mapping))
         clone.outputs = [mapping[v] for v in self.outputs]
@@ -465,11 +465,6 @@ def clone_node(node: Node, mapping: dict[Value, Value]) -> Node:
     clone.origin = node.origin
     mapping.update(zip(node.results, clone.results))
     return clone
-
-
-def _copied(value: Value, mapping: dict[Value, Value]) -> Value:
-    mapping[value] = Value(value.type, value.name)
-    return mapping[value]
 
 
 def _criterion(criterion: Any) -> Callable[[Node], bool]:

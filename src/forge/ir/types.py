@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Union
 
 import numpy as np
@@ -77,23 +77,23 @@ class UnrankedType:
 
 
 @dataclass(frozen=True)
-class SequenceType:
-    """A list of values of one type; the length is known at run time."""
+class Container:
+    """What holds values of one type."""
 
     element: Type
 
     def __str__(self) -> str:
-        return f"Sequence[{self.element}]"
+        return f"{type(self).__name__.removesuffix('Type')}[{self.element}]"
 
 
 @dataclass(frozen=True)
-class OptionalType:
+class SequenceType(Container):
+    """A list of values of one type; the length is known at run time."""
+
+
+@dataclass(frozen=True)
+class OptionalType(Container):
     """A value or nothing."""
-
-    element: Type
-
-    def __str__(self) -> str:
-        return f"Optional[{self.element}]"
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,8 @@ def map_dims(type_: Type, change: Callable[[DimExpr], Dim]) -> Type:
     match type_:
         case TensorType(shape=shape, dtype=dtype) if not type_.is_static:
             return TensorType(tuple(d if isinstance(d, int) else change(d) for d in shape), dtype)
-        case SequenceType(element=element):
-            return SequenceType(map_dims(element, change))
-        case OptionalType(element=element):
-            return OptionalType(map_dims(element, change))
+        case SequenceType() | OptionalType():
+            return replace(type_, element=map_dims(type_.element, change))
     return type_
 
 
@@ -181,8 +179,8 @@ def dimension_pairs(a: Type, b: Type) -> Iterator[tuple[Dim, Dim]]:
     match a, b:
         case TensorType(), TensorType():
             yield from zip(a.shape, b.shape)
-        case (SequenceType(element=x), SequenceType(element=y)) | (OptionalType(element=x), OptionalType(element=y)):
-            yield from dimension_pairs(x, y)
+        case Container(), Container() if type(a) is type(b):
+            yield from dimension_pairs(a.element, b.element)
 
 
 def same_form(a: Type, b: Type) -> bool:
@@ -190,8 +188,8 @@ def same_form(a: Type, b: Type) -> bool:
     match a, b:
         case TensorType(), TensorType():
             return a.dtype == b.dtype and a.rank == b.rank
-        case (SequenceType(element=x), SequenceType(element=y)) | (OptionalType(element=x), OptionalType(element=y)):
-            return same_form(x, y)
+        case Container(), Container() if type(a) is type(b):
+            return same_form(a.element, b.element)
     return a == b
 
 
@@ -200,5 +198,5 @@ def symbols(type_: Type) -> Iterator[str]:
     match type_:
         case TensorType(shape=shape):
             yield from dims.symbols(*shape)
-        case SequenceType(element=element) | OptionalType(element=element):
-            yield from symbols(element)
+        case Container():
+            yield from symbols(type_.element)

@@ -7,14 +7,14 @@ it has no other backend itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from forge.errors import InvalidGraphError
 from forge.ir.builder import Builder
 from forge.ir.call import call_function
-from forge.ir.edits.rewrite import new_symbols
+from forge.ir.edits.rewrite import new_symbols, remove_unused
 from forge.ir.edits.undetermined import name_whole_sizes
-from forge.ir.nodes import Graph, Module, Node, Value, clone_node
+from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value, clone_node
 from forge.ir.verifier import verify, verify_graph
 
 COMPILER = "Compiler"
@@ -47,29 +47,24 @@ def run(module: Module, backend: str, supported: Predicate, keep: Choice = lambd
 
 
 def _movable(node: Node) -> bool:
-    return not _is_constant(node) and not node.regions and not new_symbols(node)
-
-
-def _is_constant(node: Node) -> bool:
-    return node.op == "constant"
+    return node.op_def is not CONSTANT and not node.regions and not new_symbols(node)
 
 
 def _regions(graph: Graph, supported: Predicate) -> list[list[Node]]:
     """Regions in the order of their first nodes; each in graph order."""
-    inside = {node for node in graph.nodes if supported(node)}
+    inside = {node: None for node in graph.nodes if supported(node)}
     regions = _Regions(graph, inside)
     regions.merge()
-    found: dict[int, list[Node]] = {}
-    for node in graph.nodes:
-        if node in inside:
-            found.setdefault(regions.number(node), []).append(node)
+    found: dict[Node, list[Node]] = {}
+    for node in inside:
+        found.setdefault(regions.root(node), []).append(node)
     return list(found.values())
 
 
 class _Regions:
     """A union-find of nodes. Nodes of one stage may always be joined: every path out of a region raises the stage."""
 
-    def __init__(self, graph: Graph, inside: set[Node]) -> None:
+    def __init__(self, graph: Graph, inside: Collection[Node]) -> None:
         self.graph = graph
         self.inside = inside
         self.sources = graph.symbol_sources()
@@ -86,13 +81,10 @@ class _Regions:
             node = self.parent[node]
         return node
 
-    def number(self, node: Node) -> int:
-        return self.order[self.root(node)]
-
     def merge(self) -> None:
         """Joins neighbours of one stage; then neighbours between which no path goes through others."""
         stages = self._stages()
-        edges = [(p, n) for n in self.graph.nodes if n in self.inside for p in n.pred if p in self.inside]
+        edges = [(p, n) for n in self.inside for p in n.pred if p in self.inside]
         for before, after in edges:
             if stages[before] == stages[after]:
                 self._join(before, after)
@@ -107,7 +99,7 @@ class _Regions:
         """How often a path to the node has changed sides, at most; constants do not count."""
         stages: dict[Node, int] = {}
         for node in self.graph.nodes:
-            before = [*(p for p in node.pred if not _is_constant(p)), *self.sources.get(node, ())]
+            before = [*(p for p in node.pred if p.op_def is not CONSTANT), *self.sources.get(node, ())]
             steps = [stages[p] + ((p in self.inside) != (node in self.inside)) for p in before]
             stages[node] = max(steps, default=0)
         return stages
@@ -166,7 +158,10 @@ def _outline(module: Module, nodes: Sequence[Node], inputs: Sequence[Value], nam
     for old, new in zip(results, called, strict=True):
         new.name = old.name
         graph.replace_uses(old, new)
-    _remove(graph, nodes)
+    for node in reversed(nodes):
+        graph.remove(node)
+        for constant in (p for p in node.pred if p.op_def is CONSTANT):
+            remove_unused(graph, constant)
     graph.sort()
     return True
 
@@ -175,12 +170,16 @@ def _function(nodes: Sequence[Node], inputs: Sequence[Value], results: Sequence[
     function = Graph(name=name)
     mapping = {v: function.add_input(v.type, v.name or f"input_{k}") for k, v in enumerate(inputs)}
     for node in nodes:
-        for value in node.operands:
-            if value is not None and value not in mapping and value.producer is not None and value.constant is not None:
-                function.insert(clone_node(value.producer, mapping))
+        for source in node.pred:
+            if source.op_def is CONSTANT and source.result not in mapping:
+                function.insert(clone_node(source, mapping))
         function.insert(clone_node(node, mapping))
     function.outputs = [mapping[v] for v in results]
-    _distinct_names(function)
+    taken: set[str] = set()
+    for value in function.inputs:
+        while value.name in taken:
+            value.name += "_"
+        taken.add(value.name)
     return function
 
 
@@ -193,21 +192,3 @@ def _is_closed(function: Graph) -> bool:
     except InvalidGraphError:
         return False
     return True
-
-
-def _distinct_names(function: Graph) -> None:
-    """No two inputs share a name."""
-    taken: set[str] = set()
-    for value in function.inputs:
-        while value.name in taken:
-            value.name += "_"
-        taken.add(value.name)
-
-
-def _remove(graph: Graph, nodes: Sequence[Node]) -> None:
-    for node in reversed(nodes):
-        constants = [p for p in node.pred if _is_constant(p)]
-        graph.remove(node)
-        for constant in dict.fromkeys(constants):
-            if not graph.use_count(constant.result):
-                graph.remove(constant)
