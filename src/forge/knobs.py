@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from forge.errors import OptionError
 
@@ -33,6 +34,19 @@ class Knob:
         if not self.text.isdigit():
             raise OptionError(f"{self.name}: got {self.text!r}; expected a whole number")
         return int(self.text)
+
+
+def user_folder(what: str, variable: str, default: str, advice: str) -> Path:
+    """Forge's folder where an environment variable says that such files go, else at ``default`` in the home directory.
+
+    Raises:
+        OptionError: this user has no home directory, and the variable is not set.
+    """
+    base = os.environ.get(variable)
+    try:
+        return (Path(base) if base else Path.home() / default) / "forge"
+    except RuntimeError as error:
+        raise OptionError(f"{what}: this user has no home directory; set {advice}") from error
 
 
 CACHE = Knob("FORGE_CACHE", "1", "0 turns the compile cache off")

@@ -88,7 +88,7 @@ def _load(
 ) -> tuple[Runtime, list[Spec]]:
     """The runtime, and what its inputs are."""
     if source.is_artifact(model):
-        runtime = source.open_artifact(model, key)
+        runtime = source.open_artifact(model, key, Runtime)
         shapes = [shape or () for shape in runtime.input_shapes]
         return runtime, list(zip(runtime.input_names, runtime.input_dtypes, shapes))
     from forge.driver import compile_module

@@ -10,7 +10,7 @@ import typer
 from forge.cli import source
 from forge.dims import Dim
 from forge.driver.analysis import ModelSummary, summarize
-from forge.errors import OptionError, PasswordError
+from forge.errors import OptionError
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 from forge.module import IRModule
@@ -30,7 +30,7 @@ def inspect(
     if source.is_artifact(model):
         if text:
             raise OptionError(f"--text: {model} is compiled; expected a model; 'forge compile --export-relay' keeps the text")
-        _print_artifact(model, _artifact_metadata(model, key), as_json)
+        _print_artifact(model, source.open_artifact(model, key, read_metadata), as_json)
         return
     with source.progress(quiet=as_json) as report:
         module = source.load_model(model, shape, report)
@@ -93,15 +93,6 @@ def _print(path: Path, module: IRModule, summary: ModelSummary) -> None:
     source.say(f"FLOPs {_text(summary.flops)}; memory for intermediate results {_text(summary.arena)} bytes")
     if summary.uncompilable:
         source.say(f"no native code yet: {', '.join(summary.uncompilable)}")
-
-
-def _artifact_metadata(path: Path, key: Path | None) -> dict[str, Any]:
-    try:
-        return read_metadata(path) if key is None else read_metadata(path, source.password(), key)
-    except PasswordError as error:
-        if key is None:
-            raise OptionError(f"{path}: is encrypted; pass --key FILE, its key file") from error
-        raise
 
 
 def _print_artifact(path: Path, metadata: dict[str, Any], as_json: bool) -> None:

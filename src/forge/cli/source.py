@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import typer
@@ -30,6 +30,7 @@ from forge.module import IRModule, load
 from forge_runtime import Runtime
 from forge_runtime.artifact import LIBRARY_NAME
 
+T = TypeVar("T")
 Report = Callable[[str, int, int], None]
 
 PIPE_WIDTH = 10_000
@@ -94,14 +95,14 @@ def is_artifact(path: Path) -> bool:
     return path.is_dir() or path.suffix == ".so"
 
 
-def open_artifact(path: Path, key: Path | None) -> Runtime:
-    """The runtime of a compiled model.
+def open_artifact(path: Path, key: Path | None, opened: Callable[..., T]) -> T:
+    """What ``opened`` (`Runtime`, `read_metadata`) makes of a compiled model.
 
     Raises:
         OptionError: it is encrypted, and ``key`` or the password is missing; ArtifactError: it cannot be loaded.
     """
     try:
-        return Runtime(path) if key is None else Runtime(path, password=password(), key=key)
+        return opened(path) if key is None else opened(path, password=password(), key=key)
     except PasswordError as error:
         if key is None:
             raise OptionError(f"{path}: is encrypted; pass --key FILE, its key file") from error
@@ -117,7 +118,7 @@ def open_runtime(path: Path, key: Path | None, report: Report, shapes: Sequence[
     if is_artifact(path):
         if shapes:
             raise OptionError(f"--shape {shapes[0]}: {path} is compiled; expected an .onnx file")
-        return open_artifact(path, key)
+        return open_artifact(path, key, Runtime)
     if key is not None:
         raise OptionError(f"--key: {path} is not compiled; expected an encrypted artifact")
     from forge.driver import compile_module

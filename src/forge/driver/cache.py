@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
+import io
 import json
 import os
 import shutil
@@ -25,7 +26,6 @@ import numpy as np
 
 from forge import files, knobs
 from forge.driver.compiled import CompiledModel
-from forge.errors import OptionError
 from forge.ir import hashing
 from forge.ir import types as T
 from forge.ir.nodes import CONSTANT, Module, Node
@@ -49,11 +49,7 @@ def folder() -> Path:
     """
     if knobs.CACHE_DIR.text:
         return Path(knobs.CACHE_DIR.text)
-    base = os.environ.get("XDG_CACHE_HOME")
-    try:
-        return (Path(base) if base else Path.home() / ".cache") / "forge" / "models"
-    except RuntimeError as error:
-        raise OptionError("cache: this user has no home directory; set FORGE_CACHE_DIR to a folder, or FORGE_CACHE=0") from error
+    return knobs.user_folder("cache", "XDG_CACHE_HOME", ".cache", "FORGE_CACHE_DIR to a folder, or FORGE_CACHE=0") / "models"
 
 
 def key(module: Module, options: CompileOptions, name: str = "main") -> str | None:
@@ -140,11 +136,8 @@ def _checksum(weights: np.ndarray) -> int:
 
 
 def _split(data: bytes, sizes: list[int]) -> list[bytes]:
-    pieces, start = [], 0
-    for size in sizes:
-        pieces.append(data[start : start + size])
-        start += size
-    return pieces
+    stream = io.BytesIO(data)
+    return [stream.read(size) for size in sizes]
 
 
 def store(entry: str, compiled: CompiledModel) -> None:

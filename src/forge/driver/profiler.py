@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,9 @@ from forge import dims
 from forge.dims import Dim
 from forge.driver import analysis, peaks
 from forge.driver.compilation import Progress
+from forge.driver.compiled import CompiledModel
 from forge.driver.compiler import compile_module
+from forge.driver.texts import parts
 from forge.ir.interp import bind_symbols
 from forge.ir.nodes import Module, Node, Value
 from forge.ir.types import TensorType
@@ -83,41 +84,36 @@ def profile_module(
         What `compile_module` and the runtime raise.
     """
     compiled = compile_module(module, options, progress=progress, profile=True)
-    assert compiled.lowered is not None
     runtime = compiled.runtime(num_threads=threads)
-    durations, seconds = _medians(runtime, [feed[name] for name in runtime.input_names], rounds)
+    durations, walls = sample(runtime, [feed[name] for name in runtime.input_names], rounds)
     symbols = _symbols(module, feed)
+    timed = zip(items_of(compiled), np.median(durations, axis=0))
+    rows = [_row(item, kernel, float(seconds), symbols) for (item, kernel), seconds in timed]
+    return Profile(tuple(rows), float(np.median(walls)), threads, rounds, peaks.measure(compiled.target, threads))
+
+
+def items_of(compiled: CompiledModel) -> list[tuple[Item, str]]:
+    """What a model that was compiled with ``profile`` does in order, and the names of the kernels; "" for other items."""
+    assert compiled.lowered is not None
     steps = iter(compiled.lowered.steps)
-    items = compiled.lowered.items
-    rows = [_row(item, next(steps) if isinstance(item, Group) else "", float(d), symbols) for item, d in zip(items, durations)]
-    return Profile(tuple(rows), seconds, threads, rounds, peaks.measure(compiled.target, threads))
-
-
-def _medians(runtime: Runtime, arrays: Sequence[np.ndarray], rounds: int) -> tuple[np.ndarray, float]:
-    """Seconds of each item and of the whole call."""
-    items, walls = sample(runtime, arrays, rounds)
-    return np.median(items, axis=0), float(np.median(walls))
+    return [(item, next(steps) if isinstance(item, Group) else "") for item in compiled.lowered.items]
 
 
 def sample(runtime: Runtime, arrays: Sequence[np.ndarray], rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """Seconds of items, ``[calls, items]``, and of whole calls of a model that was compiled with ``profile``."""
-    runtime(*arrays)
+    runtime.run(arrays)
     stamps: list[np.ndarray] = []
     walls: list[float] = []
     begin = time.perf_counter()
     while len(stamps) < rounds or time.perf_counter() - begin < SHORTEST:
         start = time.perf_counter()
-        *_, times = _as_list(runtime(*arrays))
+        *_, times = runtime.run(arrays)
         walls.append(time.perf_counter() - start)
         stamps.append(np.array(times))
     end = time.perf_counter()
     cycles = np.array(stamps)
     elapsed = float(cycles[-1, -1] - cycles[0, 0]) or 1.0
     return np.diff(cycles, axis=1) * ((end - begin) / elapsed), np.array(walls)
-
-
-def _as_list(results: Any) -> list[np.ndarray]:
-    return [results] if isinstance(results, np.ndarray) else list(results)
 
 
 def _symbols(module: Module, feed: Mapping[str, np.ndarray]) -> dict[str, int]:
@@ -129,10 +125,7 @@ def _symbols(module: Module, feed: Mapping[str, np.ndarray]) -> dict[str, int]:
 
 
 def _row(item: Item, kernel: str, seconds: float, symbols: Mapping[str, int]) -> Row:
-    if isinstance(item, Group):
-        nodes, read, written = item.nodes, item.external_operands(), item.sink.results
-    else:
-        nodes, read, written = [item.node], [v for v in item.node.operands if v is not None], item.node.results
+    nodes, read, written = parts(item)
     moved = [_known(analysis.bytes_of(v), symbols) for v in [*read, *written]]
     work = [_known(analysis.flops_of(n), symbols) for n in nodes]
     shapes = f"{', '.join(_shape(v, symbols) for v in read)} -> {', '.join(_shape(v, symbols) for v in written)}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from forge.ir.nodes import Value
+from forge.ir.nodes import Node, Value
 from forge.lowering.groups import Group
 from forge.lowering.late import Definition
 from forge.lowering.memory import MemoryPlan
@@ -29,12 +29,16 @@ def _names(grouped: GroupedGraph, others: Iterable[Value] = ()) -> dict[Value, s
     return {value: f"%{value.name or number}" for number, value in enumerate(dict.fromkeys(values))}
 
 
-def _item(item: Item, names: dict[Value, str]) -> str:
+def parts(item: Item) -> tuple[Sequence[Node], Sequence[Value], Sequence[Value]]:
+    """The nodes of an item, and the values that it reads and writes."""
     if isinstance(item, Group):
-        nodes, read, written = item.nodes, item.external_operands(), item.sink.results
-    elif isinstance(item, Definition):
-        nodes, read, written = [item.node], list(item.values), []
-    else:
-        nodes, read, written = [item.node], [v for v in item.node.operands if v is not None], item.node.results
+        return item.nodes, item.external_operands(), item.sink.results
+    if isinstance(item, Definition):
+        return [item.node], item.values, []
+    return [item.node], [v for v in item.node.operands if v is not None], item.node.results
+
+
+def _item(item: Item, names: dict[Value, str]) -> str:
+    nodes, read, written = parts(item)
     results = ", ".join(f"{names[v]}: {v.type}" for v in written) or "sizes"
     return f"{' + '.join(node.op for node in nodes)}({', '.join(names[v] for v in read)}) -> {results}"

@@ -20,7 +20,6 @@ from forge.driver.pass_context import check_options
 from forge.driver.tuning import Record, described
 from forge.errors import OptionError, option
 from forge.ir.nodes import Module
-from forge.lowering.groups import Group
 from forge.options import CompileOptions
 from forge.target import Target
 from forge.target.choices import LIMIT, Choice, Choices, as_text
@@ -117,10 +116,8 @@ class _Build:
 
     def __init__(self, module: Module, feed: Mapping[str, np.ndarray], options: CompileOptions, explorer: _Explorer) -> None:
         compiled = compile_module(module, options, profile=True)
-        assert compiled.lowered is not None
         self.explorer = explorer
-        steps = iter(compiled.lowered.steps)
-        self.kernels = [next(steps) if isinstance(item, Group) else "" for item in compiled.lowered.items]
+        self.kernels = [kernel for _, kernel in profiler.items_of(compiled)]
         self.runtime = compiled.runtime(num_threads=options.target.num_cores)
         self.arrays = [feed[name] for name in self.runtime.input_names]
         self.items: list[np.ndarray] = []

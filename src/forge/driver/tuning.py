@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -59,11 +58,7 @@ def path() -> Path:
     """
     if knobs.TUNING.text:
         return Path(knobs.TUNING.text)
-    base = os.environ.get("XDG_DATA_HOME")
-    try:
-        return (Path(base) if base else Path.home() / ".local" / "share") / "forge" / "tuning.sqlite"
-    except RuntimeError as error:
-        raise OptionError(f"tuning: this user has no home directory; set {knobs.TUNING.name} to a file") from error
+    return knobs.user_folder("tuning", "XDG_DATA_HOME", ".local/share", f"{knobs.TUNING.name} to a file") / "tuning.sqlite"
 
 
 def described(target: Target) -> str:

@@ -87,8 +87,8 @@ def contents(value: Value | None, bound: Bound) -> np.ndarray | None:
 
 def box_lines(node: Node, bound: Bound = _NOTHING) -> list[str]:
     """Constants that the node reads, and the types of its results."""
-    arrays = [contents(v, bound) for v in node.operands]
-    constants = [_constant_line(node, k, array) for k, array in enumerate(arrays) if array is not None]
+    arrays = [(k, v, contents(v, bound)) for k, v in enumerate(node.operands) if v is not None]
+    constants = [_constant_line(operand_name(node, k), v.type, array) for k, v, array in arrays if array is not None]
     results = [short_type(v.type) for v in node.results]
     if len(constants) > 4:
         constants = [*constants[:3], f"{len(constants) - 3} more constants"]
@@ -97,13 +97,8 @@ def box_lines(node: Node, bound: Bound = _NOTHING) -> list[str]:
     return [*constants, *(f"→ {r}" for r in results)]
 
 
-def _constant_line(node: Node, position: int, array: np.ndarray) -> str:
-    value = node.operands[position]
-    assert value is not None
-    what = operand_name(node, position)
-    if array.size == 1:
-        return f"{what} = {clipped(_elements(array), 18)}"
-    return f"{what} {short_type(value.type)}"
+def _constant_line(name: str, type_: Type, array: np.ndarray) -> str:
+    return f"{name} = {clipped(_elements(array), 18)}" if array.size == 1 else f"{name} {short_type(type_)}"
 
 
 def operand_name(node: Node, position: int) -> str:
@@ -137,9 +132,7 @@ def _element(value: Any) -> str:
 def attributes(node: Node) -> list[dict[str, Any]]:
     """Name, text, and whether it is the default, of each attribute."""
     found = []
-    for field in dataclasses.fields(node.attrs):
-        if node.op == "constant":
-            continue
+    for field in dataclasses.fields(node.attrs) if node.op != "constant" else ():
         text = _attribute_text(getattr(node.attrs, field.name))
         default = field.default is not dataclasses.MISSING and text == _attribute_text(field.default)
         found.append({"name": field.name, "text": clipped(text), "default": default})
@@ -163,18 +156,14 @@ def documentation(node: Node) -> str:
 
 def value_facts(value: Value, bound: Bound = _NOTHING) -> dict[str, Any]:
     """Name, type and size of a value; of a constant its first elements."""
-    facts: dict[str, Any] = {"name": clipped(value.name), "type": clipped(str(value.type))}
-    size = analysis.bytes_of(value)
-    facts["bytes"] = dimension(size)
+    facts = {"name": clipped(value.name), "type": clipped(str(value.type)), "bytes": _dimension(analysis.bytes_of(value))}
     array = contents(value, bound)
-    if array is not None:
-        facts["constant"] = _elements(array)
-    return facts
+    return facts if array is None else facts | {"constant": _elements(array)}
 
 
-def dimension(value: Dim) -> int | str:
+def _dimension(value: Dim | None) -> int | str | None:
     """A number, or the text of an expression."""
-    return value if isinstance(value, int) else clipped(str(value), 400)
+    return value if value is None or isinstance(value, int) else clipped(str(value), 400)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,8 +183,8 @@ class Cost:
 
     def facts(self) -> dict[str, Any]:
         return {
-            "flops": None if self.flops is None else dimension(self.flops),
-            "bytes": None if self.traffic is None else dimension(self.traffic),
+            "flops": _dimension(self.flops),
+            "bytes": _dimension(self.traffic),
             "flopsAtOne": self.flops_at_one,
             "bytesAtOne": self.traffic_at_one,
             "parameters": self.parameters,
@@ -220,7 +209,7 @@ def cost_of(node: Node, functions: Mapping[str, Cost] = MappingProxyType({}), bo
         sum(a.nbytes for a in arrays.values()),
     )
     inner = [cost_of(n, functions) for region in node.regions for n in region.nodes if n.op != "constant"]
-    return total([own, *inner]) if inner else own
+    return total([own, *inner])
 
 
 def total(costs: Iterable[Cost]) -> Cost:
@@ -238,15 +227,11 @@ def total(costs: Iterable[Cost]) -> Cost:
 
 def _sum(values: Iterable[Dim | None]) -> Dim | None:
     """None where a term is unknown or the expression becomes too long."""
-    whole: Dim = 0
+    listed = list(values)
     try:
-        for value in values:
-            if value is None:
-                return None
-            whole = whole + value
+        return None if None in listed else sum(value for value in listed if value is not None)
     except InvalidGraphError:
         return None
-    return whole
 
 
 def group_line(nodes: Sequence[Node], cost: Cost) -> str:
@@ -258,11 +243,11 @@ def group_line(nodes: Sequence[Node], cost: Cost) -> str:
 def short_number(value: int) -> str:
     """Three digits and a power of a thousand: ``11.7M``."""
     scaled = float(value)
-    for unit in ("", "k", "M", "G"):
-        if scaled < 999.5:
-            return f"{scaled:.3g}{unit}"
+    for unit in ("", "k", "M", "G", "T"):
+        if scaled < 999.5 or unit == "T":
+            break
         scaled /= 1000
-    return f"{scaled:.3g}T"
+    return f"{scaled:.3g}{unit}"
 
 
 def histogram(nodes: Sequence[Node]) -> list[tuple[str, int]]:

@@ -8,7 +8,8 @@ each row (pool adjacent violators). Rows and order do not depend on the sizes of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -23,6 +24,7 @@ BOX_GAP = 26.0
 BEND_GAP = 12.0
 
 Edge = tuple[int, int]
+Neighbours = defaultdict[int, list[int]]
 Extent = tuple[float, float]
 """How far an item reaches to the left and to the right of where its edges meet it."""
 
@@ -61,19 +63,13 @@ def arrange(
     downward = sorted({(b, a) if (a, b) in turned else (a, b) for a, b in edges})
     ranks = _ranks(items, downward, first, last)
     rows, trunks, links = _with_bends(items, downward, ranks)
-    chains = {}
-    for a, b in edges:
-        upper, lower = (b, a) if (a, b) in turned else (a, b)
-        trunk = trunks.get((upper, lower), ())
-        chains[a, b] = tuple(trunk)
+    chains = {(a, b): tuple(trunks.get((b, a) if (a, b) in turned else (a, b), ())) for a, b in edges}
     return Arrangement(items, _ordered(rows, links), chains, frozenset(turned), links)
 
 
 def _back_edges(items: int, edges: Sequence[Edge]) -> set[Edge]:
     """Edges without which there is no cycle: those to an item on the path of a depth-first search."""
-    following: list[list[int]] = [[] for _ in range(items)]
-    for a, b in edges:
-        following[a].append(b)
+    _, following = _neighbours(edges)
     state = [0] * items  # 1: on the path, 2: finished
     turned: set[Edge] = set()
     for root in range(items):
@@ -96,11 +92,7 @@ def _back_edges(items: int, edges: Sequence[Edge]) -> set[Edge]:
 
 def _ranks(items: int, edges: Sequence[Edge], first: frozenset[int], last: frozenset[int]) -> list[int]:
     """Rows: longest paths from above; an item with fewer edges above than below moves down to what it feeds."""
-    above: list[list[int]] = [[] for _ in range(items)]
-    below: list[list[int]] = [[] for _ in range(items)]
-    for a, b in edges:
-        above[b].append(a)
-        below[a].append(b)
+    above, below = _neighbours(edges)
     order = _topological(items, above, below)
     ranks = [0] * items
     top = 1 if first else 0
@@ -116,8 +108,8 @@ def _ranks(items: int, edges: Sequence[Edge], first: frozenset[int], last: froze
     return [used[r] for r in ranks]
 
 
-def _topological(items: int, above: list[list[int]], below: list[list[int]]) -> list[int]:
-    missing = [len(a) for a in above]
+def _topological(items: int, above: Neighbours, below: Neighbours) -> list[int]:
+    missing = [len(above[i]) for i in range(items)]
     ready = [i for i in range(items - 1, -1, -1) if not missing[i]]
     order = []
     while ready:
@@ -175,29 +167,28 @@ def _ordered(rows: list[list[int]], links: dict[Edge, float]) -> list[list[int]]
     return best
 
 
-def _neighbours(links: dict[Edge, float]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    above: dict[int, list[int]] = {}
-    below: dict[int, list[int]] = {}
+def _neighbours(links: Iterable[Edge]) -> tuple[Neighbours, Neighbours]:
+    """Where links come from and where they lead, of each cell."""
+    above, below = Neighbours(list), Neighbours(list)
     for a, b in links:
-        above.setdefault(b, []).append(a)
-        below.setdefault(a, []).append(b)
+        above[b].append(a)
+        below[a].append(b)
     return above, below
 
 
-def _sort_by_medians(row: list[int], reference: list[int], neighbours: dict[int, list[int]]) -> None:
+def _sort_by_medians(row: list[int], reference: list[int], neighbours: Neighbours) -> None:
     """Sorts in place; cells without neighbours keep their place."""
     position = {cell: k for k, cell in enumerate(reference)}
     medians = {}
     for cell in row:
-        near = sorted(position[n] for n in neighbours.get(cell, ()) if n in position)
+        near = [(float(position[n]), 1.0) for n in neighbours[cell] if n in position]
         if near:
-            middle = len(near) // 2
-            medians[cell] = float(near[middle]) if len(near) % 2 else (near[middle - 1] + near[middle]) / 2
+            medians[cell] = _median(near)
     moving = iter(sorted((cell for cell in row if cell in medians), key=lambda cell: medians[cell]))
     row[:] = [next(moving) if cell in medians else cell for cell in row]
 
 
-def _crossings(rows: list[list[int]], below: dict[int, list[int]]) -> int:
+def _crossings(rows: list[list[int]], below: Neighbours) -> int:
     """Pairs of links that cross: inversions, counted with a binary indexed tree."""
     total = 0
     for upper, lower in pairwise(rows):
@@ -205,7 +196,7 @@ def _crossings(rows: list[list[int]], below: dict[int, list[int]]) -> int:
         tree = [0] * (len(lower) + 1)
         seen = 0
         for cell in upper:
-            ends = sorted(position[b] for b in below.get(cell, ()) if b in position)
+            ends = sorted(position[b] for b in below[cell] if b in position)
             for end in ends:
                 k, before = end + 1, 0
                 while k:
@@ -225,24 +216,21 @@ def coordinates(arrangement: Arrangement, extents: Sequence[Extent]) -> list[flo
     """Where the edges of each cell meet it, along x; ``extents`` are of the items. Cells of a row keep order and distance."""
     rows = arrangement.rows
     sizes = [*extents, *[(BEND_WIDTH / 2, BEND_WIDTH / 2)] * (arrangement.cells - arrangement.items)]
-    above: list[list[tuple[int, float]]] = [[] for _ in sizes]
-    below: list[list[tuple[int, float]]] = [[] for _ in sizes]
-    for (a, b), pull in arrangement.links.items():
-        below[a].append((b, pull))
-        above[b].append((a, pull))
+    above, below = _neighbours(arrangement.links)
+    pulls = {**arrangement.links, **{(b, a): pull for (a, b), pull in arrangement.links.items()}}
     x = [0.0] * len(sizes)
-    for row in rows:
-        _set(x, row, spread([0.0] * len(row), [1.0] * len(row), separations(row, sizes, arrangement.items)))
     distances = [separations(row, sizes, arrangement.items) for row in rows]
+    for row, apart in zip(rows, distances):
+        _set(x, row, spread([0.0] * len(row), [1.0] * len(row), apart))
     for sweep in range(_PLACE_SWEEPS):
         downwards = sweep % 2 == 1
         before = list(x)
         for k in range(1, len(rows)) if downwards else range(len(rows) - 2, -1, -1):
             wanted, weights = [], []
             for cell in rows[k]:
-                near = above[cell] if downwards else below[cell]
-                wanted.append(_median([(x[n], p) for n, p in near]) if near else x[cell])
-                weights.append(sum(p for _, p in near) or 0.5)
+                near = [(x[n], pulls[n, cell]) for n in (above if downwards else below)[cell]]
+                wanted.append(_median(near) if near else x[cell])
+                weights.append(sum(pull for _, pull in near) or 0.5)
             _set(x, rows[k], spread(wanted, weights, distances[k]))
         if downwards and all(abs(a - b) < 0.05 for a, b in zip(x, before)):
             break

@@ -226,9 +226,8 @@ class _Builder:
         members: list[Node] = []
         for entry in entries:
             if isinstance(entry, Node):
-                number = self.node(scope, entry)
-                sources.update(dict.fromkeys(entry.results, number))
-                self.home[entry] = number
+                self.home[entry] = self.node(scope, entry)
+                sources.update(dict.fromkeys(entry.results, self.home[entry]))
                 members.append(entry)
                 continue
             box = Box("group", _label(entry.label), [], scope.number)

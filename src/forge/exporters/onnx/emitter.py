@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -224,16 +226,9 @@ class Emitter:
         if dims.is_static(*sizes):
             return self.ints(int(d) for d in sizes)  # type: ignore[arg-type]
         parts: list[Ref] = []
-        static: list[int] = []
-        for size in [*sizes, None]:
-            if isinstance(size, int):
-                static.append(size)
-                continue
-            if static:
-                parts.append(self.ints(static))
-                static = []
-            if size is not None:
-                parts.append(self.size(size))
+        for is_symbolic, group in itertools.groupby(sizes, lambda size: isinstance(size, DimExpr)):
+            run = list(group)
+            parts += map(self.size, run) if is_symbolic else [self.ints(d for d in run if isinstance(d, int))]
         return self.concat(parts, 0)
 
     def given(self, attribute: Dim | Sequence[Dim] | None, operand: Ref | None) -> Ref | None:
@@ -268,11 +263,9 @@ class Emitter:
             if not monomial:
                 constant = coefficient
                 continue
-            term = self.ints([coefficient]) if abs(coefficient) != 1 else None
-            for atom in monomial:
-                factor = self._operation(atom) if isinstance(atom, Operation) else self._symbol(atom.name)
-                term = factor if term is None else self.op("Mul", term, factor)
-            assert term is not None
+            factors = [self.ints([coefficient])] if abs(coefficient) != 1 else []
+            factors += [self._operation(atom) if isinstance(atom, Operation) else self._symbol(atom.name) for atom in monomial]
+            term = functools.reduce(lambda a, b: self.op("Mul", a, b), factors)
             if total is None:
                 total = self.op("Neg", term) if coefficient == -1 else term
             else:

@@ -22,8 +22,9 @@ _SAME = {
     "acosh": "Acosh", "atanh": "Atanh", "where": "Where", "copy": "Identity", "equal": "Equal", "less": "Less",
     "less_equal": "LessOrEqual", "greater": "Greater", "greater_equal": "GreaterOrEqual", "logical_and": "And",
     "logical_or": "Or", "logical_xor": "Xor", "logical_not": "Not", "isnan": "IsNaN", "isinf": "IsInf", "string.equal": "Equal",
-    "string.concat": "StringConcat", "sequence_construct": "SequenceConstruct", "sequence_insert": "SequenceInsert",
-    "sequence_erase": "SequenceErase", "sequence_length": "SequenceLength", "linalg.determinant": "Det", "nn.dropout": "Identity",
+    "string.concat": "StringConcat", "ndarray_size": "Size", "shape_of": "Shape",
+    "sequence_construct": "SequenceConstruct", "sequence_insert": "SequenceInsert", "sequence_erase": "SequenceErase",
+    "sequence_length": "SequenceLength", "linalg.determinant": "Det", "nn.dropout": "Identity",
 }  # fmt: skip
 _ROUNDINGS = {"ceil": "Ceil", "floor": "Floor", "round": "Round"}
 _BITWISE = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor", "bitwise_not": "Not"}
@@ -43,6 +44,9 @@ _COMPOSED: dict[str, Callable[..., Ref]] = {
     "logical_right_shift": lambda g, a, b: _shifted(g, a, b),
     "copysign": lambda g, size, sign: with_sign(g, g.op("Abs", size), sign),
     "cast_like": lambda g, x, like: g.cast(x, like.dtype),
+    "string.to_number": lambda g, x: x,  # cast to the type of the result
+    "argwhere": lambda g, x, *_: g.transpose(g.op("NonZero", x), [1, 0]),
+    "arange": lambda g, *limits: g.op("Range", *map(g.scalar, limits)),
 }  # fmt: skip
 
 
@@ -341,9 +345,7 @@ def clip(g: Emitter, op: Clip, x: Ref, low: Ref | None = None, high: Ref | None 
 def _bound(g: Emitter, x: Ref, value: float | None, operand: Ref | None) -> Ref | None:
     if operand is not None:
         return g.scalar(operand)
-    if value is None:
-        return None
-    if dtypes.is_integer(x.dtype):
+    if value is not None and dtypes.is_integer(x.dtype):
         least, greatest = dtypes.integer_range(x.dtype)
-        return g.like(int(min(max(value, least), greatest)), x)
-    return g.like(value, x)
+        value = int(min(max(value, least), greatest))
+    return None if value is None else g.like(value, x)

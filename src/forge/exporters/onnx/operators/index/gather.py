@@ -148,11 +148,6 @@ def replaced(g: Emitter, x: Ref, update: Ref, starts: Sequence[Ref]) -> Ref:
     return update
 
 
-@exports("argwhere")
-def argwhere(g: Emitter, node: Node, x: Ref, count: Ref | None = None) -> Ref:
-    return g.cast(g.op("Transpose", g.op("NonZero", x), perm=[1, 0]), node.result.dtype)
-
-
 @exports("sort", "argsort")
 def sort(g: Emitter, node: Node, x: Ref) -> Any:
     """All elements are the greatest, or the least, in order; of equal ones the first comes first."""
@@ -161,17 +156,15 @@ def sort(g: Emitter, node: Node, x: Ref) -> Any:
     count = g.size(data_shape(node)[axis])
     largest = None if not attrs.is_ascend else 0
     values, places = g.multi("TopK", [x, count], 2, axis=axis, largest=largest)
-    return values if node.op == "sort" else g.cast(places, node.result.dtype)
+    return values if node.op == "sort" else places
 
 
 @exports(TopK)
 def topk(g: Emitter, op: TopK, x: Ref, k: Ref | None = None) -> Any:
     attrs = op.attrs
     axis = attrs.axis % op.results[0].rank
-    count = g.required(attrs.k, k)
-    count = count if k is None else g.op("Reshape", count, g.ints([1]))
+    count = g.op("Reshape", g.required(attrs.k, k), g.ints([1])) if attrs.k is None else g.dims([attrs.k])
     values, places = g.multi("TopK", [x, count], 2, axis=axis, largest=0 if attrs.is_ascend else None)
-    places = g.cast(places, op.results[-1].dtype) if attrs.ret_type != "values" else places
     return {"both": [values, places], "values": [values], "indices": [places]}[attrs.ret_type]
 
 
@@ -190,8 +183,7 @@ def searchsorted(g: Emitter, op: SearchSorted, ordered: Ref, values: Ref) -> Ref
     if dtypes.is_float(values.dtype):
         nan_row, nan_value = (g.op("IsNaN", v) for v in (rows, each))
         before = g.op("Or", before, nan_value if op.attrs.right else g.op("And", nan_value, g.op("Not", nan_row)))
-    count = g.op("ReduceSum", g.cast(before, "int64"), g.ints([rank]), keepdims=0)
-    return g.cast(count, op.result.dtype)
+    return g.op("ReduceSum", g.cast(before, "int64"), g.ints([rank]), keepdims=0)
 
 
 @exports("unravel_index")
@@ -204,4 +196,4 @@ def unravel_index(g: Emitter, node: Node, indices: Ref, shape: Ref) -> Ref:
         size = g.scalar(g.slice(sizes, 0, axis, axis + 1))
         rows.insert(0, g.unsqueeze(g.op("Mod", rest, size), 0) if axis else g.unsqueeze(rest, 0))
         rest = g.op("Div", rest, size) if axis else rest
-    return g.cast(g.concat(rows, 0), node.result.dtype)
+    return g.concat(rows, 0)

@@ -135,12 +135,11 @@ def resize(g: Emitter, node: Node, x: Ref, sizes: Ref | None = None) -> Any:
         return NotImplemented
     spatial = [k for k, axis in enumerate(attrs.layout) if axis not in "NC"]
     cubic = attrs.method == "cubic"
-    result = g.op(
+    return g.op(
         "Resize", x, None, None, g.given(attrs.size, sizes), axes=spatial, mode=_METHODS[attrs.method],
         coordinate_transformation_mode=attrs.coordinate_transformation_mode,
         nearest_mode=attrs.rounding_method if nearest else None, cubic_coeff_a=attrs.cubic_alpha if cubic else None,
         exclude_outside=1 if cubic and attrs.cubic_exclude else None)
-    return g.cast(result, node.result.dtype)
 
 
 @exports(GridSample)

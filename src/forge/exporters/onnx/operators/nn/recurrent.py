@@ -18,7 +18,7 @@ _ACTIVATIONS = {  # (ONNX, whether it has alpha, beta)
 }  # fmt: skip
 
 
-def _attributes(g: Emitter, attrs: Any, hidden: int) -> dict[str, Any]:
+def _attributes(attrs: Any, hidden: int) -> dict[str, Any]:
     rows = [_ACTIVATIONS[name] for name in attrs.activations]
     alpha = [a for (_, has, _), a in zip(rows, attrs.activation_alpha) if has]
     beta = [b for (_, _, has), b in zip(rows, attrs.activation_beta) if has]
@@ -36,11 +36,8 @@ def recurrent(g: Emitter, node: Node, x: Ref, w: Ref | None, r: Ref, *rest: Ref 
     if not isinstance(hidden, int):
         raise g.unsupported(f"hidden size {hidden} is symbolic; ONNX has a number only")
     bias, lengths, h0, c0, peephole = [*rest, *[None] * 5][:5]
-    attributes = _attributes(g, attrs, hidden)
-    if node.op == "nn.lstm":
-        attributes["input_forget"] = 1 if attrs.input_forget else None
-    if node.op == "nn.gru":
-        attributes["linear_before_reset"] = 1 if attrs.linear_before_reset else None
+    own = {"nn.lstm": "input_forget", "nn.gru": "linear_before_reset"}.get(node.op)
+    attributes = _attributes(attrs, hidden) | ({own: getattr(attrs, own) or None} if own else {})
     if attrs.layout:
         x, h0, c0 = (None if v is None else g.transpose(v, [1, 0, 2]) for v in (x, h0, c0))  # type: ignore[assignment]
     inputs = [x, w, r, bias, None if lengths is None else g.cast(lengths, "int32"), h0]

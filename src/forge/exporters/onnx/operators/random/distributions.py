@@ -35,5 +35,4 @@ def bernoulli(g: Emitter, op: Bernoulli, x: Ref) -> Ref:
 def multinomial(g: Emitter, op: Multinomial, x: Ref) -> Ref:
     attrs = op.attrs
     kind = "int64" if attrs.out_dtype not in ("int32", "int64") else attrs.out_dtype
-    made = g.multi("Multinomial", [x], [kind], dtype=tensor_code(kind), sample_size=attrs.num_samples, seed=float(attrs.seed))
-    return g.cast(made[0], op.result.dtype)
+    return g.multi("Multinomial", [x], [kind], dtype=tensor_code(kind), sample_size=attrs.num_samples, seed=float(attrs.seed))[0]

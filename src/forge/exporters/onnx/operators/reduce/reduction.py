@@ -18,28 +18,23 @@ _OPS = {"sum": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min": "Re
         "logsumexp": "ReduceLogSumExp", "all": "ReduceMin", "any": "ReduceMax"}
 
 
-def reduced(g: Emitter, node: Node, op: str, x: Ref, axes: Ref | None = None) -> Ref:
-    """``op`` over the axes that the node names; of nothing counted from the front, as onnxruntime takes no others there."""
-    attrs: ReduceAttrs = node.attrs
-    keep = 1 if attrs.keepdims else 0
-    if attrs.axis is None and axes is not None:
-        return g.op(op, x, g.cast(axes, "int64"), keepdims=keep)
-    rank = len(data_shape(node))
-    along = reduced_axes(node.op, attrs, rank)
-    if not along:
-        return g.op(op, x, g.ints([]), keepdims=keep, noop_with_empty_axes=1)
-    if attrs.axis is not None and not attrs.exclude and 0 not in data_shape(node):
-        along = (attrs.axis,) if isinstance(attrs.axis, int) else attrs.axis
-    return g.op(op, x, None if attrs.axis is None else g.ints(along), keepdims=keep)
-
-
-@exports("sum", "prod", "max", "min", "mean", "all", "any", "logsumexp")
+@exports(*_OPS)
 def reduction(g: Emitter, node: Node, x: Ref, axes: Ref | None = None) -> Any:
-    if node.op == "mean" and dtypes.is_integer(x.dtype):
+    """The axes of nothing are counted from the front, as onnxruntime takes no others there."""
+    attrs: ReduceAttrs = node.attrs
+    op, shape, is_integer = _OPS[node.op], data_shape(node), dtypes.is_integer(x.dtype)
+    if node.op == "mean" and is_integer:
         return NotImplemented
-    if dtypes.is_integer(x.dtype) and node.op in ("sum", "prod") and dtypes.bits(x.dtype) < 32:
-        return g.cast(reduced(g, node, _OPS[node.op], g.cast(x, "int32"), axes), x.dtype)
-    return reduced(g, node, _OPS[node.op], x, axes)
+    if node.op in ("sum", "prod") and is_integer and dtypes.bits(x.dtype) < 32:
+        x = g.cast(x, "int32")
+    if attrs.axis is None and axes is not None:
+        return g.op(op, x, g.cast(axes, "int64"), keepdims=int(attrs.keepdims))
+    along = reduced_axes(node.op, attrs, len(shape))
+    if not along:
+        return g.op(op, x, g.ints([]), keepdims=int(attrs.keepdims), noop_with_empty_axes=1)
+    if attrs.axis is not None and not attrs.exclude and 0 not in shape:
+        along = (attrs.axis,) if isinstance(attrs.axis, int) else attrs.axis
+    return g.op(op, x, None if attrs.axis is None else g.ints(along), keepdims=int(attrs.keepdims))
 
 
 @exports(ArgMax, ArgMin)
@@ -56,13 +51,11 @@ def argmax(g: Emitter, op: ArgReduction, x: Ref) -> Any:
 def cumsum(g: Emitter, op: Cumulative, x: Ref, axis: Ref | None = None) -> Ref:
     attrs, cumulative = op.attrs, "CumSum" if op.name == "cumsum" else "CumProd"
     x = g.cast(x, op.result.dtype)
-    if not g.has(cumulative):
-        if axis is not None:
-            raise g.unsupported(f"its axis is known at run time only; opset {g.opset} lacks CumProd")
-        flat = g.op("Reshape", x, g.ints([-1])) if attrs.axis is None else x
-        return running_product(g, op.node, flat, 0 if attrs.axis is None else attrs.axis % op.result.rank, attrs.exclusive)
     if attrs.axis is None and axis is None:
-        x, along = g.op("Reshape", x, g.ints([-1])), g.const(0, "int64")
-    else:
-        along = g.const(attrs.axis, "int64") if axis is None else g.scalar(g.cast(axis, "int64"))
-    return g.op(cumulative, x, along, exclusive=1 if attrs.exclusive else None)
+        x = g.op("Reshape", x, g.ints([-1]))
+    if g.has(cumulative):
+        along = g.const(attrs.axis or 0, "int64") if axis is None else g.scalar(g.cast(axis, "int64"))
+        return g.op(cumulative, x, along, exclusive=1 if attrs.exclusive else None)
+    if axis is not None:
+        raise g.unsupported(f"its axis is known at run time only; opset {g.opset} lacks CumProd")
+    return running_product(g, op.node, x, 0 if attrs.axis is None else attrs.axis % op.result.rank, attrs.exclusive)

@@ -27,24 +27,11 @@ def zeros(g: Emitter, node: Node, shape: Ref | None = None) -> Ref:
     return g.op("Expand", g.const(int(node.op == "ones"), node.result.dtype), g.required(attrs.shape, shape))
 
 
-@exports("zeros_like", "ones_like")
-def zeros_like(g: Emitter, node: Node, x: Ref) -> Ref:
-    return g.op("Expand", g.const(int(node.op == "ones_like"), x.dtype), _shape(g, node, x))
-
-
-@exports("full_like")
-def full_like(g: Emitter, node: Node, x: Ref, value: Ref) -> Ref:
-    return g.op("Expand", g.scalar(value), _shape(g, node, x))
-
-
-def _shape(g: Emitter, node: Node, x: Ref) -> Ref:
+@exports("zeros_like", "ones_like", "full_like")
+def full_like(g: Emitter, node: Node, x: Ref, value: Ref | None = None) -> Ref:
     shape = data_shape(node)
-    return g.dims(shape) if dims.is_static(*shape) else g.shape(x)
-
-
-@exports("arange")
-def arange(g: Emitter, node: Node, start: Ref, stop: Ref, step: Ref) -> Ref:
-    return g.cast(g.op("Range", *(g.scalar(v) for v in (start, stop, step))), node.result.dtype)
+    element = g.const(int(node.op == "ones_like"), x.dtype) if value is None else g.scalar(value)
+    return g.op("Expand", element, g.dims(shape) if dims.is_static(*shape) else g.shape(x))
 
 
 @exports(OneHot)
@@ -62,4 +49,4 @@ def eye(g: Emitter, op: Eye) -> Any:
     if isinstance(attrs.n, int) and isinstance(attrs.m, int) and attrs.n * attrs.m <= 4096:
         return g.const(np.eye(attrs.n, attrs.m, attrs.k).astype(dtypes.numpy_dtype(dtype)))
     nothing = g.op("Expand", g.const(0, "float32"), g.dims([attrs.n, attrs.m]))
-    return g.cast(g.op("EyeLike", nothing, k=attrs.k), dtype)
+    return g.op("EyeLike", nothing, k=attrs.k)

@@ -84,16 +84,6 @@ def expand_dims(g: Emitter, op: ExpandDims, x: Ref, axes: Ref | None = None) -> 
     return g.unsqueeze(x, *range(first, first + attrs.num_newaxis))
 
 
-@exports("shape_of")
-def shape_of(g: Emitter, node: Node, x: Ref) -> Ref:
-    return g.cast(g.shape(x), node.result.dtype)
-
-
-@exports("ndarray_size")
-def ndarray_size(g: Emitter, node: Node, x: Ref) -> Ref:
-    return g.cast(g.op("Size", x), node.result.dtype)
-
-
 @exports(Transpose)
 def transpose(g: Emitter, op: Transpose, x: Ref) -> Ref:
     rank = len(op.data.shape)

@@ -40,13 +40,7 @@ def string_lookup(g: Emitter, node: Node, x: Ref, keys: Ref) -> Ref:
         places = g.op("Range", g.const(np.int64(0)), count, g.const(np.int64(1)))
     equal = g.op("Equal", g.unsqueeze(x, -1), keys)
     found = g.op("Where", equal, places, count)
-    least = g.op("Min", g.op("ReduceMin", found, g.ints([node.result.rank]), keepdims=0), count)
-    return g.cast(least, node.result.dtype)
-
-
-@exports("string.to_number")
-def string_to_number(g: Emitter, node: Node, x: Ref) -> Ref:
-    return g.cast(x, node.result.dtype)
+    return g.op("Min", g.op("ReduceMin", found, g.ints([node.result.rank]), keepdims=0), count)
 
 
 @exports("string.split")
