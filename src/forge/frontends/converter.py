@@ -86,6 +86,29 @@ class Converter:
                 raise OpAttributeInvalid(f"input {position} is absent; it is required")
 
 
+def forwarding(op: str, inputs: int | None = 1, optional: int = 0, **attributes: Any) -> ConverterFunction:
+    """A converter of an operator that is Forge's ``op`` under another name.
+
+    Args:
+        op: Forge's name of it.
+        inputs: how many must be there; None for any number.
+        optional: how many more may follow.
+        attributes: with their defaults, or ``REQUIRED``; Forge's have the same names.
+    """
+
+    def convert(g: Any, *operands: Any, **given: Any) -> Any:
+        return g.multi(op, *operands, **{**attributes, **given})
+
+    kinds = inspect.Parameter
+    required = [kinds(f"input_{k}", kinds.POSITIONAL_ONLY) for k in range(inputs or 0)]
+    absentable = [kinds(f"optional_{k}", kinds.POSITIONAL_ONLY, default=None) for k in range(optional)]
+    variadic = [kinds("inputs", kinds.VAR_POSITIONAL)] if inputs is None else []
+    named = [kinds(name, kinds.KEYWORD_ONLY, default=default) for name, default in attributes.items()]
+    context = kinds("g", kinds.POSITIONAL_ONLY)
+    convert.__signature__ = inspect.Signature([context, *required, *absentable, *variadic, *named])  # type: ignore[attr-defined]
+    return convert
+
+
 def _check_kind(name: str, value: Any, default: Any) -> None:
     kind = type(default)
     accepted = (int, float) if kind is float else kind

@@ -86,7 +86,7 @@ class Registry:
             introduced, removed: attributes that are newer than ``since`` or that newer versions lack -> the version from which
                 on they are there, or not; ``introduced`` names optional last operands too. A node of another version that has
                 one is refused.
-            lacks: attributes of a record that these operators do not have.
+            lacks: attributes of the function that these operators do not have.
         """
 
         def add(function: F) -> F:

@@ -98,6 +98,8 @@ def test_converters_look_at_every_input_and_attribute() -> None:
 
 def ignored_parameters(function: Any) -> set[str]:
     """Parameters that the body of a function does not mention, the context aside."""
+    if hasattr(function, "__signature__"):
+        return set()  # all are passed on
     parsed = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
     if not isinstance(parsed, ast.FunctionDef):
         return set()

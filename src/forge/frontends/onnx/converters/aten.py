@@ -11,7 +11,7 @@ from forge import dtypes
 from forge.frontends.convert import located
 from forge.frontends.converter import ConverterFunction, describe
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters.shape.arange import range_11
+from forge.frontends.onnx.converters.shape.full import range_11
 from forge.frontends.onnx.converters.shape.reshape import reshape
 from forge.frontends.onnx.registry import converts
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters.sort.unique import compress
+from forge.frontends.onnx.converters.sort.sort import compress
 from forge.frontends.onnx.registry import converts
 
 ML_DOMAIN = "ai.onnx.ml"

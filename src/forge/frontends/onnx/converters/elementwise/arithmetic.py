@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 
 from forge import dtypes
+from forge.frontends.converter import forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
@@ -62,20 +63,6 @@ _BINARY = (  # (ONNX, Forge, since, since with NumPy's broadcasting)
 )
 
 
-def _unary(op: str) -> Callable[..., Value]:
-    def convert(g: Context, x: Value) -> Value:
-        return g.call(op, x)
-
-    return convert
-
-
-def _binary(op: str) -> Callable[..., Value]:
-    def convert(g: Context, a: Value, b: Value) -> Value:
-        return g.call(op, a, b)
-
-    return convert
-
-
 def _legacy_binary(op: str) -> Callable[..., Value]:
     def convert(g: Context, a: Value, b: Value, *, axis: int | None = None, broadcast: int = 0) -> Value:
         return g.call(op, a, legacy_broadcast(g, a, b, axis, broadcast))
@@ -92,11 +79,11 @@ def legacy_broadcast(g: Context, a: Value, b: Value, axis: int | None, broadcast
 
 
 for _onnx, _forge, _since in _UNARY:
-    converts(_onnx, since=_since)(_unary(_forge))
+    converts(_onnx, since=_since)(forwarding(_forge))
 for _onnx, _forge, _since, _numpy in _BINARY:
     if _since < _numpy:
         converts(_onnx, since=_since)(_legacy_binary(_forge))
-    converts(_onnx, since=_numpy)(_binary(_forge))
+    converts(_onnx, since=_numpy)(forwarding(_forge, 2))
 
 
 @converts("Identity", since=1)
@@ -104,9 +91,7 @@ def identity(g: Context, x: Value) -> Value:
     return x
 
 
-@converts("Pow", since=1)
-def pow_1(g: Context, x: Value, y: Value, *, axis: int | None = None, broadcast: int = 0) -> Value:
-    return g.call("power", x, legacy_broadcast(g, x, y, axis, broadcast))
+converts("Pow", since=1)(_legacy_binary("power"))
 
 
 @converts("Pow", since=7)

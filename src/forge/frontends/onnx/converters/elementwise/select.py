@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from forge.frontends.converter import forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
-
-@converts("Where", since=9)
-def where(g: Context, condition: Value, x: Value, y: Value) -> Value:
-    return g.call("where", condition, x, y)
+converts("Where", since=9)(forwarding("where", 3))
 
 
 def _is_one_float(array: np.ndarray) -> bool:

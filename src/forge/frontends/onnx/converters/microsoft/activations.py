@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from forge.frontends.converter import forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.microsoft import DOMAIN
 from forge.frontends.onnx.registry import converts
@@ -51,9 +52,7 @@ def activated(g: Context, x: Value, activation: str | None, parameters: Sequence
     return apply(g, x, parameters)
 
 
-@converts("Gelu", domain=DOMAIN)
-def gelu(g: Context, x: Value) -> Value:
-    return g.call("nn.gelu", x)
+converts("Gelu", domain=DOMAIN)(forwarding("nn.gelu"))
 
 
 @converts("FastGelu", domain=DOMAIN)

@@ -10,6 +10,7 @@ from forge.frontends.onnx.registry import converts
 
 
 @converts("FusedMatMul", domain=DOMAIN)
+@converts("TransposeMatMul", domain=DOMAIN, lacks=("transBatchA", "transBatchB"))
 def fused_matmul(
     g: Context, a: Value, b: Value,
     *, alpha: float = 1.0, transA: int = 0, transB: int = 0, transBatchA: int = 0, transBatchB: int = 0,  # noqa: N803
@@ -32,13 +33,6 @@ def _oriented(g: Context, x: Value, swapped: bool, batch_first: bool) -> Value:
     if swapped:
         order[-2:] = reversed(order[-2:])
     return x if order == list(range(x.rank)) else g.call("transpose", x, axes=tuple(order))
-
-
-@converts("TransposeMatMul", domain=DOMAIN)
-def transpose_matmul(
-    g: Context, a: Value, b: Value, *, alpha: float = 1.0, transA: int = 0, transB: int = 0  # noqa: N803
-) -> Value:
-    return fused_matmul(g, a, b, alpha=alpha, transA=transA, transB=transB)
 
 
 @converts("FusedMatMulActivation", domain=DOMAIN)

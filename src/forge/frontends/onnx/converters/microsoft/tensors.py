@@ -6,22 +6,23 @@ import numpy as np
 
 from forge import dims
 from forge.errors import option
+from forge.frontends.converter import forwarding
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters.index.gather import gather_nd as onnx_gather_nd
+from forge.frontends.onnx.converters.elementwise.arithmetic import identity
+from forge.frontends.onnx.converters.index.indexing import gather_nd
 from forge.frontends.onnx.converters.microsoft import DOMAIN
-from forge.frontends.onnx.converters.shape.arange import range_11
+from forge.frontends.onnx.converters.shape.full import range_11
+from forge.frontends.onnx.converters.shape.full import trilu as onnx_trilu
 from forge.frontends.onnx.converters.shape.pad import pad as onnx_pad
 from forge.frontends.onnx.converters.shape.reshape import insert_axes
-from forge.frontends.onnx.converters.shape.trilu import trilu as onnx_trilu
-from forge.frontends.onnx.converters.vision.grid_sample import grid_sample as onnx_grid_sample
+from forge.frontends.onnx.converters.vision.grid_sample import grid_sample_16
 from forge.frontends.onnx.registry import converts
 from forge.ops.core.term import Term
 
-
-@converts("SampleOp", domain=DOMAIN)
-def sample(g: Context, x: Value) -> Value:
-    """An example that returns its input."""
-    return x
+converts("SampleOp", domain=DOMAIN)(identity)  # an example
+converts("GatherND", domain=DOMAIN, lacks=("batch_dims",))(gather_nd)
+converts("GridSample", domain=DOMAIN)(grid_sample_16)
+converts("Inverse", domain=DOMAIN)(forwarding("linalg.inverse"))
 
 
 @converts("ExpandDims", domain=DOMAIN)
@@ -44,11 +45,6 @@ def pad(g: Context, x: Value, pads: Value, value: Value | None = None, *, mode: 
     return onnx_pad(g, x, flat, value, mode=mode)
 
 
-@converts("GatherND", domain=DOMAIN)
-def gather_nd(g: Context, x: Value, indices: Value) -> Value:
-    return onnx_gather_nd(g, x, indices)
-
-
 @converts("Range", domain=DOMAIN)
 def arange(g: Context, start: Value, limit: Value, delta: Value | None = None) -> Value:
     return range_11(g, start, limit, g.scalar(1, start) if delta is None else delta)
@@ -59,13 +55,6 @@ def unique(g: Context, x: Value) -> list[Value]:
     """Different elements in the order in which they are met; for each element, which of them it is; how often each is there."""
     values, _, places, counts = g.multi("unique", x, axis=0, sorted=False)
     return [values, places, counts]
-
-
-@converts("GridSample", domain=DOMAIN)
-def grid_sample(
-    g: Context, x: Value, grid: Value, *, align_corners: int = 0, mode: str = "bilinear", padding_mode: str = "zeros"
-) -> Value:
-    return onnx_grid_sample(g, x, grid, align_corners=align_corners, mode=mode, padding_mode=padding_mode)
 
 
 @converts("CropAndResize", domain=DOMAIN)
@@ -137,11 +126,6 @@ def distances(g: Context, a: Value, b: Value, *, metric: str = "sqeuclidean") ->
     difference = rows - columns
     total = g.call("sum", (difference * difference).value, axis=(2,), keepdims=False)
     return total if metric == "sqeuclidean" else g.call("sqrt", total)
-
-
-@converts("Inverse", domain=DOMAIN)
-def inverse(g: Context, x: Value) -> Value:
-    return g.call("linalg.inverse", x)
 
 
 @converts("NGramRepeatBlock", domain=DOMAIN)

@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
+from forge.frontends.converter import forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
-
-@converts("LeakyRelu", since=1)
-def leaky_relu(g: Context, x: Value, *, alpha: float = 0.01) -> Value:
-    return g.call("nn.leaky_relu", x, alpha=alpha)
-
-
-@converts("Elu", since=1)
-def elu(g: Context, x: Value, *, alpha: float = 1.0) -> Value:
-    return g.call("nn.elu", x, alpha=alpha)
-
-
-@converts("Celu", since=12)
-def celu(g: Context, x: Value, *, alpha: float = 1.0) -> Value:
-    return g.call("nn.celu", x, alpha=alpha)
-
-
-@converts("Selu", since=1)
-def selu_1(g: Context, x: Value, *, alpha: float = 1.6732, gamma: float = 1.0507) -> Value:
-    return g.call("nn.selu", x, alpha=alpha, gamma=gamma)
-
-
-@converts("Selu", since=6)
-def selu(g: Context, x: Value, *, alpha: float = 1.6732632, gamma: float = 1.050701) -> Value:
-    return g.call("nn.selu", x, alpha=alpha, gamma=gamma)
-
-
-@converts("ThresholdedRelu", since=10)
-def thresholded_relu(g: Context, x: Value, *, alpha: float = 1.0) -> Value:
-    return g.call("nn.thresholded_relu", x, alpha=alpha)
-
-
-@converts("HardSigmoid", since=1)
-def hard_sigmoid(g: Context, x: Value, *, alpha: float = 0.2, beta: float = 0.5) -> Value:
-    return g.call("nn.hard_sigmoid", x, alpha=alpha, beta=beta)
-
-
-@converts("Shrink", since=9)
-def shrink(g: Context, x: Value, *, bias: float = 0.0, lambd: float = 0.5) -> Value:
-    return g.call("nn.shrink", x, lambd=lambd, bias=bias)
+converts("LeakyRelu", since=1)(forwarding("nn.leaky_relu", alpha=0.01))
+converts("Elu", since=1)(forwarding("nn.elu", alpha=1.0))
+converts("Celu", since=12)(forwarding("nn.celu", alpha=1.0))
+converts("Selu", since=1)(forwarding("nn.selu", alpha=1.6732, gamma=1.0507))
+converts("Selu", since=6)(forwarding("nn.selu", alpha=1.6732632, gamma=1.050701))
+converts("ThresholdedRelu", since=10)(forwarding("nn.thresholded_relu", alpha=1.0))
+converts("HardSigmoid", since=1)(forwarding("nn.hard_sigmoid", alpha=0.2, beta=0.5))
+converts("Shrink", since=9)(forwarding("nn.shrink", lambd=0.5, bias=0.0))
 
 
 @converts("Gelu", since=20)

@@ -1,12 +1,16 @@
-"""Matrix products."""
+"""Matrix products, and what else is of linear algebra."""
 
 from __future__ import annotations
 
 from forge import dims
 from forge.compose import products
+from forge.frontends.converter import REQUIRED, forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.ops.core.broadcast import for_product
+
+converts("Det", since=11)(forwarding("linalg.determinant"))
+converts("Einsum", since=12)(forwarding("einsum", None, equation=REQUIRED))
 
 
 @converts("MatMul", since=1)

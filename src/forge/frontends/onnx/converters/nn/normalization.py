@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from forge.compose import norms
+from forge.frontends.converter import REQUIRED, forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
+
+converts("InstanceNormalization", since=1)(forwarding("nn.instance_norm", 3, epsilon=1e-5))
+converts("LRN", since=1)(forwarding("nn.lrn", size=REQUIRED, alpha=1e-4, beta=0.75, bias=1.0))
 
 
 @converts("BatchNormalization", introduced={"training_mode": 14}, removed={"is_test": 7, "spatial": 9})
@@ -30,11 +34,6 @@ def batch_norm(
         return [result, *running] if g.opset >= 14 else [result, *running, *own]
     composition = norms.batch_norm if spatial else norms.elementwise_batch_norm
     return [composition(g, x, scale, bias, mean, variance, epsilon=epsilon)]
-
-
-@converts("InstanceNormalization", since=1)
-def instance_norm(g: Context, x: Value, scale: Value, bias: Value, *, epsilon: float = 1e-5) -> Value:
-    return g.call("nn.instance_norm", x, scale, bias, axis=1, epsilon=epsilon)
 
 
 @converts("GroupNormalization", since=18)
@@ -76,11 +75,6 @@ def rms_norm(g: Context, x: Value, scale: Value, *, axis: int = -1, epsilon: flo
 def _stashed(g: Context, x: Value, stash_type: int) -> Value:
     """``x`` as float64 where the standard asks for that; float32, or more, is what norms compute in anyway."""
     return g.cast(x, "float64") if element_dtype(stash_type, "attribute 'stash_type'") == "float64" else x
-
-
-@converts("LRN", since=1)
-def local_response_norm(g: Context, x: Value, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Value:
-    return g.call("nn.lrn", x, size=size, axis=1, bias=bias, alpha=alpha, beta=beta)
 
 
 @converts("LpNormalization", since=1)

@@ -48,16 +48,11 @@ def _with_attribute(reduce: Reduce) -> Callable[..., Value]:
 
 def _with_operand(reduce: Reduce) -> Callable[..., Value]:
     def convert(g: Context, x: Value, axes: Value | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Value:
-        keep = {"keepdims": bool(keepdims)}
-        empty = axes is None or axes.shape == (0,)
-        if empty and noop_with_empty_axes:
+        axes = None if axes is None or axes.shape == (0,) else axes
+        if axes is None and noop_with_empty_axes:
             return reduce(g, x, None, None)
-        if empty:
-            return reduce(g, x, {"axis": None, **keep}, None)
         known = g.ints(axes)
-        if known is not None:
-            return reduce(g, x, {"axis": known, **keep}, None)
-        return reduce(g, x, {"axis": None, **keep}, axes)
+        return reduce(g, x, {"axis": known, "keepdims": bool(keepdims)}, axes if known is None else None)
 
     return convert
 
@@ -65,3 +60,15 @@ def _with_operand(reduce: Reduce) -> Callable[..., Value]:
 for _name, (_function, _operand_since) in _REDUCTIONS.items():
     converts(_name, since=1)(_with_attribute(_function))
     converts(_name, since=_operand_since)(_with_operand(_function))
+
+
+def _argument(op: str) -> Callable[..., Value]:
+    def convert(g: Context, x: Value, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Value:
+        found = g.call(op, x, axis=(axis,), keepdims=bool(keepdims), select_last_index=bool(select_last_index))
+        return g.cast(found, "int64")
+
+    return convert
+
+
+for _name, _op in (("ArgMax", "argmax"), ("ArgMin", "argmin")):
+    converts(_name, introduced={"select_last_index": 12})(_argument(_op))

@@ -4,40 +4,22 @@ from __future__ import annotations
 
 import onnx
 
+from forge.frontends.converter import forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import anonymous_dim, declared_type, element_dtype
 from forge.ir.types import OptionalType
 
-
-@converts("SequenceConstruct", since=11)
-def sequence_construct(g: Context, *values: Value) -> Value:
-    return g.call("sequence_construct", *values)
+converts("SequenceConstruct", since=11)(forwarding("sequence_construct", None))
+converts("SequenceAt", since=11)(forwarding("sequence_at", 2))
+converts("SequenceInsert", since=11)(forwarding("sequence_insert", 2, optional=1))
+converts("SequenceErase", since=11)(forwarding("sequence_erase", 1, optional=1))
+converts("SequenceLength", since=11)(forwarding("sequence_length"))
 
 
 @converts("SequenceEmpty", since=11)
 def sequence_empty(g: Context, *, dtype: int = onnx.TensorProto.FLOAT) -> Value:
     return g.call("sequence_empty", dtype=element_dtype(dtype, "attribute 'dtype'"))
-
-
-@converts("SequenceAt", since=11)
-def sequence_at(g: Context, sequence: Value, position: Value) -> Value:
-    return g.call("sequence_at", sequence, position)
-
-
-@converts("SequenceInsert", since=11)
-def sequence_insert(g: Context, sequence: Value, tensor: Value, position: Value | None = None) -> Value:
-    return g.call("sequence_insert", sequence, tensor, position)
-
-
-@converts("SequenceErase", since=11)
-def sequence_erase(g: Context, sequence: Value, position: Value | None = None) -> Value:
-    return g.call("sequence_erase", sequence, position)
-
-
-@converts("SequenceLength", since=11)
-def sequence_length(g: Context, sequence: Value) -> Value:
-    return g.call("sequence_length", sequence)
 
 
 @converts("SplitToSequence", since=11)

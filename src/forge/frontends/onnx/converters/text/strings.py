@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from forge.frontends.converter import REQUIRED, forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
 OTHER_CASES = frozenset({"az", "lt", "tr"})
 """Languages whose letters change their case by rules of their own."""
 
-
-@converts("StringConcat", since=20)
-def string_concat(g: Context, a: Value, b: Value) -> Value:
-    return g.call("string.concat", a, b)
-
-
-@converts("StringSplit", since=20)
-def string_split(g: Context, x: Value, *, delimiter: str = "", maxsplit: int | None = None) -> list[Value]:
-    return g.multi("string.split", x, delimiter=delimiter, maxsplit=maxsplit)
+converts("StringConcat", since=20)(forwarding("string.concat", 2))
+converts("StringSplit", since=20)(forwarding("string.split", delimiter="", maxsplit=None))
+converts("RegexFullMatch", since=20)(forwarding("string.regex_full_match", pattern=REQUIRED))
 
 
 @converts("StringNormalizer", since=10)
@@ -29,8 +24,3 @@ def string_normalizer(
         raise g.unsupported(f"locale: got {locale!r}; expected one whose letters change their case as Unicode has it")
     attributes = {"is_case_sensitive": bool(is_case_sensitive), "stopwords": stopwords}
     return g.call("string.normalize", x, case_change_action=case_change_action, **attributes)
-
-
-@converts("RegexFullMatch", since=20)
-def regex_full_match(g: Context, x: Value, *, pattern: str) -> Value:
-    return g.call("string.regex_full_match", x, pattern=pattern)

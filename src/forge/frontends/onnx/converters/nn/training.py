@@ -1,13 +1,32 @@
-"""Steps of training. A node updates any number of parameters: all parameters come first, then all gradients, then all states."""
+"""Losses, and steps of training.
+
+A node of the latter updates any number of parameters: all parameters come first, then all gradients, then all states.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from forge.compose import optimizers
+from forge.compose import losses, optimizers
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
+
+
+@converts("NegativeLogLikelihoodLoss", since=12)
+def negative_log_likelihood(
+    g: Context, x: Value, target: Value, weight: Value | None = None, *, ignore_index: int | None = None, reduction: str = "mean"
+) -> Value:
+    return losses.nll_loss(g, x, target, weight, reduction=reduction, ignore_index=ignore_index)
+
+
+@converts("SoftmaxCrossEntropyLoss", since=12)
+def softmax_cross_entropy(
+    g: Context, scores: Value, labels: Value, weights: Value | None = None,
+    *, ignore_index: int | None = None, reduction: str = "mean",
+) -> list[Value]:
+    return list(losses.cross_entropy(g, scores, labels, weights, reduction=reduction, ignore_index=ignore_index))[: g.num_outputs]
+
 
 DOMAIN = "ai.onnx.preview.training"
 Update = Callable[..., Sequence[Value]]

@@ -1,4 +1,4 @@
-"""RoiAlign and MaxRoiPool."""
+"""Boxes in images: RoiAlign, MaxRoiPool and NonMaxSuppression."""
 
 from __future__ import annotations
 
@@ -39,3 +39,15 @@ def max_roi_pool(g: Context, x: Value, rois: Value, *, pooled_shape: Ints, spati
         raise g.invalid(f"attribute 'pooled_shape': got {pooled_shape}; expected 2 positive numbers")
     rois = of_size(g, rois, (None, 5))
     return g.call("vision.roi_pool", x, rois, pooled_size=tuple(pooled_shape), spatial_scale=spatial_scale)
+
+
+@converts("NonMaxSuppression", since=10)
+def non_max_suppression(
+    g: Context, boxes: Value, scores: Value, max_output_boxes_per_class: Value | None = None, iou_threshold: Value | None = None,
+    score_threshold: Value | None = None,
+    *, center_point_box: int = 0,
+) -> Value:
+    limits = (max_output_boxes_per_class, iou_threshold, score_threshold)
+    if boxes.rank == scores.rank == 3:
+        boxes = of_size(g, boxes, (scores.shape[0], scores.shape[2], 4))
+    return g.call("vision.non_max_suppression", boxes, scores, *limits, center_point_box=bool(center_point_box))

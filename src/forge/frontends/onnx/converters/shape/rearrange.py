@@ -1,10 +1,21 @@
-"""DepthToSpace and SpaceToDepth."""
+"""Operators that move elements: Transpose, ReverseSequence, DepthToSpace and SpaceToDepth."""
 
 from __future__ import annotations
 
 from forge import dims
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
+
+
+@converts("Transpose", since=1)
+def transpose(g: Context, x: Value, *, perm: tuple[int, ...] | None = None) -> Value:
+    axes = tuple(reversed(range(x.rank))) if perm is None else perm
+    return g.call("transpose", x, axes=axes)
+
+
+@converts("ReverseSequence", since=10)
+def reverse_sequence(g: Context, x: Value, lengths: Value, *, batch_axis: int = 1, time_axis: int = 0) -> Value:
+    return g.call("reverse_sequence", x, lengths, seq_axis=time_axis, batch_axis=batch_axis)
 
 
 @converts("DepthToSpace", introduced={"mode": 11})
