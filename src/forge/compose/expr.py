@@ -20,19 +20,21 @@ from forge.ir.nodes import Value
 from forge.ir.op import get_op
 from forge.ir.types import Type
 from forge.ops.core.composer import Composer
+from forge.ops.core.term import Term
 
 Operand = Any  # Expr, Value, number, array or None
 
 
-class Expr:
+class Expr(Term):
     """A value and the composer that builds on it."""
 
-    __slots__ = ("g", "value")
     __array_ufunc__ = None  # an array on the left leaves the operation to this class
 
-    def __init__(self, g: Composer, value: Value) -> None:
-        self.g = g
-        self.value = value
+    def _lift(self, other: Operand) -> Value:
+        value = as_value(self.g, other, (self, other))
+        if value is None:
+            raise InvalidGraphError(f"{self}: got None as the other operand; expected an expression, a number or an array")
+        return value
 
     @property
     def name(self) -> str:
@@ -56,56 +58,20 @@ class Expr:
         """The type; ``shape`` and ``dtype`` are those of a tensor."""
         return self.value.type
 
-    def __add__(self, other: Operand) -> Expr:
-        return _binary("add", self, other)
-
-    def __radd__(self, other: Operand) -> Expr:
-        return _binary("add", other, self)
-
-    def __sub__(self, other: Operand) -> Expr:
-        return _binary("subtract", self, other)
-
-    def __rsub__(self, other: Operand) -> Expr:
-        return _binary("subtract", other, self)
-
-    def __mul__(self, other: Operand) -> Expr:
-        return _binary("multiply", self, other)
-
-    def __rmul__(self, other: Operand) -> Expr:
-        return _binary("multiply", other, self)
-
-    def __truediv__(self, other: Operand) -> Expr:
-        return _binary("divide", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Expr:
-        return _binary("divide", other, self)
-
     def __pow__(self, other: Operand) -> Expr:
-        return _binary("power", self, other)
+        return self._binary("power", other)
 
     def __rpow__(self, other: Operand) -> Expr:
-        return _binary("power", other, self)
+        return self._swapped("power", other)
 
     def __matmul__(self, other: Operand) -> Expr:
-        return _product(self.g, self, other)
+        return Expr(self.g, products.matmul(self.g, self.value, self._lift(other)))
 
     def __rmatmul__(self, other: Operand) -> Expr:
-        return _product(self.g, other, self)
+        return Expr(self.g, products.matmul(self.g, self._lift(other), self.value))
 
     def __neg__(self) -> Expr:
-        return Expr(self.g, self.g.call("negative", self.value))
-
-    def __lt__(self, other: Operand) -> Expr:
-        return _binary("less", self, other)
-
-    def __le__(self, other: Operand) -> Expr:
-        return _binary("less_equal", self, other)
-
-    def __gt__(self, other: Operand) -> Expr:
-        return _binary("greater", self, other)
-
-    def __ge__(self, other: Operand) -> Expr:
-        return _binary("greater_equal", self, other)
+        return self._apply("negative", self.value)
 
     def __bool__(self) -> bool:
         raise InvalidGraphError(f"{self}: has no truth value before the model runs; use op.where")
@@ -151,18 +117,6 @@ def unwrapped(result: Any) -> Any:
     if isinstance(result, list | tuple):
         return [unwrapped(item) for item in result]
     return result.value if isinstance(result, Expr) else result
-
-
-def _binary(name: str, a: Operand, b: Operand) -> Expr:
-    result: Expr = Operators(name)(a, b)
-    return result
-
-
-def _product(g: Composer, a: Operand, b: Operand) -> Expr:
-    left, right = (as_value(g, x, [a, b]) for x in (a, b))
-    if left is None or right is None:
-        raise InvalidGraphError(f"@: got {a!r} and {b!r}; expected two operands")
-    return Expr(g, products.matmul(g, left, right))
 
 
 def _flat(operands: Iterable[Operand]) -> Iterator[Operand]:
