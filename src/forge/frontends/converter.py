@@ -86,18 +86,19 @@ class Converter:
                 raise OpAttributeInvalid(f"input {position} is absent; it is required")
 
 
-def forwarding(op: str, inputs: int | None = 1, optional: int = 0, **attributes: Any) -> ConverterFunction:
-    """A converter of an operator that is Forge's ``op`` under another name.
+def forwarding(what: str | ConverterFunction, inputs: int | None = 1, optional: int = 0, **attributes: Any) -> ConverterFunction:
+    """A converter of an operator that is one of Forge, or a composition ``f(g, *values, **options)``, under another name.
 
     Args:
-        op: Forge's name of it.
+        what: the name of Forge's operator, or the composition.
         inputs: how many must be there; None for any number.
         optional: how many more may follow.
-        attributes: with their defaults, or ``REQUIRED``; Forge's have the same names.
+        attributes: with their defaults, or ``REQUIRED``; they are passed on under their names.
     """
 
     def convert(g: Any, *operands: Any, **given: Any) -> Any:
-        return g.multi(op, *operands, **{**attributes, **given})
+        options = {**attributes, **given}
+        return g.multi(what, *operands, **options) if isinstance(what, str) else what(g, *operands, **options)
 
     kinds = inspect.Parameter
     required = [kinds(f"input_{k}", kinds.POSITIONAL_ONLY) for k in range(inputs or 0)]

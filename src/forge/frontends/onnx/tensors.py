@@ -215,32 +215,10 @@ def attribute_value(proto: onnx.AttributeProto, reader: TensorReader, exact: boo
 
     A float is the shortest decimal of the stored single-precision number; that number itself if ``exact``.
     """
-    as_float = float if exact else shortest_float
     kind = onnx.AttributeProto.AttributeType.Name(proto.type)
-    match kind:
-        case "INT":
-            return int(proto.i)
-        case "FLOAT":
-            return as_float(proto.f)
-        case "STRING":
-            return _text(proto.s)
-        case "INTS":
-            return tuple(proto.ints)
-        case "FLOATS":
-            return tuple(as_float(f) for f in proto.floats)
-        case "STRINGS":
-            return tuple(_text(s) for s in proto.strings)
-        case "TENSOR":
-            return reader.array(proto.t)
-        case "TENSORS":
-            return tuple(reader.array(t) for t in proto.tensors)
-        case "SPARSE_TENSOR":
-            return reader.sparse_array(proto.sparse_tensor)
-        case "GRAPH":
-            return proto.g
-        case "TYPE_PROTO":
-            return proto.tp
-    raise ImportModelError(f"attribute {proto.name!r}: got kind {kind}; expected a number, text, tensor, type or graph")
+    if kind not in _VALUES:
+        raise ImportModelError(f"attribute {proto.name!r}: got kind {kind}; expected a number, text, tensor, type or graph")
+    return _VALUES[kind](proto, reader, float if exact else shortest_float)
 
 
 def shortest_float(value: float) -> float:
@@ -250,3 +228,19 @@ def shortest_float(value: float) -> float:
 
 def _text(value: bytes) -> str:
     return value.decode("utf-8", errors="surrogateescape")
+
+
+_VALUES: dict[str, Callable[[onnx.AttributeProto, TensorReader, Callable[[float], float]], Any]] = {
+    "INT": lambda proto, reader, as_float: int(proto.i),
+    "FLOAT": lambda proto, reader, as_float: as_float(proto.f),
+    "STRING": lambda proto, reader, as_float: _text(proto.s),
+    "INTS": lambda proto, reader, as_float: tuple(proto.ints),
+    "FLOATS": lambda proto, reader, as_float: tuple(as_float(f) for f in proto.floats),
+    "STRINGS": lambda proto, reader, as_float: tuple(_text(s) for s in proto.strings),
+    "TENSOR": lambda proto, reader, as_float: reader.array(proto.t),
+    "TENSORS": lambda proto, reader, as_float: tuple(reader.array(t) for t in proto.tensors),
+    "SPARSE_TENSOR": lambda proto, reader, as_float: reader.sparse_array(proto.sparse_tensor),
+    "GRAPH": lambda proto, reader, as_float: proto.g,
+    "TYPE_PROTO": lambda proto, reader, as_float: proto.tp,
+}
+"""How attributes of each kind are read."""

@@ -1,0 +1,3 @@
+"""Classical models (domain ai.onnx.ml)."""
+
+DOMAIN = "ai.onnx.ml"

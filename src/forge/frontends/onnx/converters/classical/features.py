@@ -1,4 +1,4 @@
-"""Preparing features (domain ai.onnx.ml): scaling, normalising, filling in, joining, picking; and maps, which are refused."""
+"""Preparing features: scaling, normalising, filling in, joining, picking; and maps, which are refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from forge import dtypes
 from forge.dims import Dim
 from forge.errors import option
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters.classical.trees import ML_DOMAIN, Floats, Integers
+from forge.frontends.onnx.converters.classical import DOMAIN
+from forge.frontends.onnx.converters.classical.trees import Floats, Integers
 from forge.frontends.onnx.registry import converts
 
 _LEAST_NORM = 1e-30
@@ -26,7 +27,7 @@ def _per_column(g: Context, what: str, values: Sequence[Any], x: Value, dtype: s
     return g.constant(array[0] if len(values) == 1 else array)
 
 
-@converts("Scaler", since=1, domain=ML_DOMAIN)
+@converts("Scaler", since=1, domain=DOMAIN)
 def scaler(g: Context, x: Value, *, offset: Floats = (), scale: Floats = ()) -> Value:
     """(x - offset) * scale; both default to what changes nothing."""
     data = g.cast(x, "float64" if x.dtype == "float64" else "float32")
@@ -37,7 +38,7 @@ def scaler(g: Context, x: Value, *, offset: Floats = (), scale: Floats = ()) -> 
     return g.cast(data, "float32")
 
 
-@converts("Normalizer", since=1, domain=ML_DOMAIN)
+@converts("Normalizer", since=1, domain=DOMAIN)
 def normalizer(g: Context, x: Value, *, norm: str = "MAX") -> Value:
     """Rows divided by their largest number (MAX), the sum of their absolute values (L1) or their length (L2); zeros stay."""
     if x.rank not in (1, 2):
@@ -57,14 +58,14 @@ def normalizer(g: Context, x: Value, *, norm: str = "MAX") -> Value:
     return g.cast(g.call("divide", data, g.call("where", nothing, g.scalar(1, size), size)), "float32")
 
 
-@converts("Binarizer", since=1, domain=ML_DOMAIN)
+@converts("Binarizer", since=1, domain=DOMAIN)
 def binarizer(g: Context, x: Value, *, threshold: float = 0.0) -> Value:
     """1 above the threshold, else 0."""
     data = x if dtypes.is_float(x.dtype) else g.cast(x, "float64")
     return g.cast(g.call("greater", data, g.scalar(float(np.float32(threshold)), data)), x.dtype)
 
 
-@converts("Imputer", since=1, domain=ML_DOMAIN)
+@converts("Imputer", since=1, domain=DOMAIN)
 def imputer(
     g: Context, x: Value,
     *, imputed_value_floats: Floats = (), imputed_value_int64s: Integers = (), replaced_value_float: float = 0.0,
@@ -79,7 +80,7 @@ def imputer(
     return g.call("where", missing, filled, x)
 
 
-@converts("FeatureVectorizer", since=1, domain=ML_DOMAIN)
+@converts("FeatureVectorizer", since=1, domain=DOMAIN)
 def feature_vectorizer(g: Context, *inputs: Value, inputdimensions: Integers | None = None) -> Value:
     """Columns of all inputs side by side as float32; each is cut, or filled with zeros, to its number of ``inputdimensions``."""
     if inputdimensions is not None and len(inputdimensions) != len(inputs) or min(inputdimensions or (0,)) < 0:
@@ -103,7 +104,7 @@ def _of_width(g: Context, rows: Value, width: int, number: int) -> Value:
     return rows if columns == width else g.call("nn.pad", rows, pad_width=((0, 0), (0, width - columns)))
 
 
-@converts("ArrayFeatureExtractor", since=1, domain=ML_DOMAIN)
+@converts("ArrayFeatureExtractor", since=1, domain=DOMAIN)
 def array_feature_extractor(g: Context, x: Value, indices: Value) -> Value:
     """Elements of the last axis at these indices; of a vector, as one row."""
     if not x.rank:
@@ -122,7 +123,7 @@ def _refuse_maps(g: Context, operator: str, instead: str) -> NoReturn:
     raise g.unsupported(f"{operator}: got an operator on maps; expected tensors: compiled models have no maps; {instead}")
 
 
-@converts("ZipMap", since=1, domain=ML_DOMAIN)
+@converts("ZipMap", since=1, domain=DOMAIN)
 def zip_map(
     g: Context, x: Value, *, classlabels_int64s: Integers | None = None, classlabels_strings: tuple[str, ...] | None = None
 ) -> Value:
@@ -135,13 +136,13 @@ def zip_map(
     )
 
 
-@converts("DictVectorizer", since=1, domain=ML_DOMAIN)
+@converts("DictVectorizer", since=1, domain=DOMAIN)
 def dict_vectorizer(
     g: Context, x: Value, *, int64_vocabulary: Integers | None = None, string_vocabulary: tuple[str, ...] | None = None
 ) -> Value:
     _refuse_maps(g, "DictVectorizer", "make the vector before the model, one element a word of the vocabulary")
 
 
-@converts("CastMap", since=1, domain=ML_DOMAIN)
+@converts("CastMap", since=1, domain=DOMAIN)
 def cast_map(g: Context, x: Value, *, cast_to: str = "TO_FLOAT", map_form: str = "DENSE", max_map: int = 1) -> Value:
     _refuse_maps(g, "CastMap", "make the tensor before the model")

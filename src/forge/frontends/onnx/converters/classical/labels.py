@@ -8,25 +8,29 @@ import numpy as np
 
 from forge import dims, dtypes
 from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.converters.classical import DOMAIN
 from forge.frontends.onnx.converters.sort.sort import compress
 from forge.frontends.onnx.registry import converts
 
-ML_DOMAIN = "ai.onnx.ml"
 _UNUSED = "_Unused"
 
 
-@converts("LabelEncoder", since=1, domain=ML_DOMAIN)
+@converts("LabelEncoder", since=1, domain=DOMAIN)
 def label_encoder_1(
     g: Context, x: Value, *, classes_strings: tuple[str, ...], default_int64: int = -1, default_string: str = _UNUSED
 ) -> Value:
     numbers = np.arange(len(classes_strings), dtype=np.int64)
-    names = np.array(classes_strings, dtype=object)
+    return _either_way(g, x, numbers, np.array(classes_strings, dtype=object), default_int64, default_string)
+
+
+def _either_way(g: Context, x: Value, numbers: np.ndarray, names: np.ndarray, number: int, name: str) -> Value:
+    """Numbers for strings and strings for numbers; ``number`` and ``name`` where there are none."""
     if x.dtype == "string":
-        return _mapped(g, x, names, numbers, default_int64)
-    return _mapped(g, x, numbers, names, default_string)
+        return _mapped(g, x, names, numbers, number)
+    return _mapped(g, x, numbers, names, name)
 
 
-@converts("LabelEncoder", since=2, domain=ML_DOMAIN)
+@converts("LabelEncoder", since=2, domain=DOMAIN)
 def label_encoder(
     g: Context, x: Value,
     *, default_float: float = -0.0, default_int64: int = -1, default_string: str = _UNUSED,
@@ -69,8 +73,10 @@ def _mapped(g: Context, x: Value, keys: np.ndarray, values: np.ndarray, default:
 
 def _places(g: Context, x: Value, keys: np.ndarray) -> Value:
     """Positions of elements among different keys; the number of keys for others."""
-    if x.dtype == "string" or not len(keys):
-        return g.call("string.lookup", x, g.constant(keys.astype(object))) if x.dtype == "string" else _nowhere(g, x)
+    if x.dtype == "string":
+        return g.call("string.lookup", x, g.constant(keys.astype(object)))
+    if not len(keys):
+        return g.call("zeros_like", g.cast(x, "int64"))
     order = np.argsort(keys, kind="stable")
     ascending = g.constant(keys[order])
     place = g.call("searchsorted", ascending, x)
@@ -82,11 +88,7 @@ def _places(g: Context, x: Value, keys: np.ndarray) -> Value:
     return g.call("where", hit, positions, g.constant(len(keys), "int64"))
 
 
-def _nowhere(g: Context, x: Value) -> Value:
-    return g.call("zeros_like", g.cast(x, "int64"))
-
-
-@converts("CategoryMapper", since=1, domain=ML_DOMAIN)
+@converts("CategoryMapper", since=1, domain=DOMAIN)
 def category_mapper(
     g: Context, x: Value,
     *, cats_int64s: tuple[int, ...], cats_strings: tuple[str, ...], default_int64: int = -1, default_string: str = _UNUSED,
@@ -94,12 +96,10 @@ def category_mapper(
     if len(cats_int64s) != len(cats_strings):
         raise g.invalid(f"got {len(cats_int64s)} numbers and {len(cats_strings)} strings; expected as many of both")
     numbers, names = np.array(cats_int64s, np.int64), np.array(cats_strings, object)
-    if x.dtype == "string":
-        return _mapped(g, x, names, numbers, default_int64)
-    return _mapped(g, x, numbers, names, default_string)
+    return _either_way(g, x, numbers, names, default_int64, default_string)
 
 
-@converts("OneHotEncoder", since=1, domain=ML_DOMAIN)
+@converts("OneHotEncoder", since=1, domain=DOMAIN)
 def one_hot_encoder(
     g: Context, x: Value,
     *, cats_int64s: tuple[int, ...] | None = None, cats_strings: tuple[str, ...] | None = None, zeros: int = 1,

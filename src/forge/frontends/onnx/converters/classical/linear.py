@@ -1,13 +1,14 @@
-"""Linear models and support vector machines (domain ai.onnx.ml)."""
+"""Linear models and support vector machines."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from forge.compose.scores import beside, best_label, class_labels, label_if, transformed
+from forge.compose.scores import beside, best_label, label_if, transformed
 from forge.compose.vector_machines import Kernel, pair_scores, probabilities, votes
 from forge.frontends.onnx.context import Context, Value
-from forge.frontends.onnx.converters.classical.trees import ML_DOMAIN, Floats, Integers, features
+from forge.frontends.onnx.converters.classical import DOMAIN
+from forge.frontends.onnx.converters.classical.trees import Floats, Integers, features, labels_of
 from forge.frontends.onnx.registry import converts
 
 
@@ -31,7 +32,7 @@ def _affine(g: Context, x: Value, weights: np.ndarray, bias: Floats | None) -> V
     return g.call("add", product, g.constant(np.array(bias, np.float32).astype(dtype)))
 
 
-@converts("LinearRegressor", since=1, domain=ML_DOMAIN)
+@converts("LinearRegressor", since=1, domain=DOMAIN)
 def linear_regressor(
     g: Context, x: Value, *, coefficients: Floats = (), intercepts: Floats | None = None, post_transform: str = "NONE",
     targets: int = 1,
@@ -42,16 +43,14 @@ def linear_regressor(
     return g.cast(transformed(g, result, post_transform), "float32")
 
 
-@converts("LinearClassifier", since=1, domain=ML_DOMAIN)
+@converts("LinearClassifier", since=1, domain=DOMAIN)
 def linear_classifier(
     g: Context, x: Value,
     *, classlabels_ints: Integers | None = None, classlabels_strings: tuple[str, ...] | None = None, coefficients: Floats,
     intercepts: Floats | None = None, multi_class: int = 0, post_transform: str = "NONE",
 ) -> list[Value]:
     """One row of coefficients and two classes: the score of the second one. ``multi_class`` changes nothing, in any engine."""
-    labels = class_labels(classlabels_ints, classlabels_strings)
-    _check_classes(g, labels)
-    data = features(g, x)
+    labels, data = labels_of(g, classlabels_ints, classlabels_strings), features(g, x)
     rows, columns = len(intercepts or labels), data.shape[1]
     if not intercepts and isinstance(columns, int) and columns:
         rows = len(coefficients) // columns
@@ -66,12 +65,7 @@ def linear_classifier(
     return [best_label(g, scores, labels), g.cast(transformed(g, scores, post_transform), "float32")]
 
 
-def _check_classes(g: Context, labels: np.ndarray) -> None:
-    if len(labels) < 2:
-        raise g.unsupported("got one class; expected two or more: what the score of a single class says is not defined")
-
-
-@converts("SVMRegressor", since=1, domain=ML_DOMAIN)
+@converts("SVMRegressor", since=1, domain=DOMAIN)
 def svm_regressor(
     g: Context, x: Value,
     *, coefficients: Floats = (), kernel_params: Floats = (), kernel_type: str = "LINEAR", n_supports: int = 0,
@@ -94,7 +88,7 @@ def svm_regressor(
     return g.cast(transformed(g, result, post_transform), "float32")
 
 
-@converts("SVMClassifier", since=1, domain=ML_DOMAIN)
+@converts("SVMClassifier", since=1, domain=DOMAIN)
 def svm_classifier(
     g: Context, x: Value,
     *, classlabels_ints: Integers | None = None, classlabels_strings: tuple[str, ...] | None = None, coefficients: Floats = (),
@@ -102,9 +96,8 @@ def svm_classifier(
     prob_b: Floats = (), rho: Floats = (), support_vectors: Floats = (), vectors_per_class: Integers = (),
 ) -> list[Value]:
     """One machine for each pair of classes, which vote; without support vectors, one linear function for each class."""
-    labels = class_labels(classlabels_ints, classlabels_strings)
-    _check_classes(g, labels)
-    data, classes = features(g, x), len(labels)
+    labels, data = labels_of(g, classlabels_ints, classlabels_strings), features(g, x)
+    classes = len(labels)
     if not vectors_per_class:
         return _linear_machine(g, data, labels, _matrix(g, "coefficients", coefficients, classes), rho, post_transform)
     count, pairs = sum(vectors_per_class), classes * (classes - 1) // 2

@@ -1,8 +1,7 @@
-"""Ensembles of decision trees (domain ai.onnx.ml)."""
+"""Ensembles of decision trees."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +10,9 @@ from forge.compose import trees
 from forge.compose.scores import TRANSFORMS, beside, best_label, class_labels, label_if, transformed
 from forge.compose.trees import Entries, Forest, tree_ensemble
 from forge.frontends.onnx.context import Context, Value
+from forge.frontends.onnx.converters.classical import DOMAIN
 from forge.frontends.onnx.registry import converts
 
-ML_DOMAIN = "ai.onnx.ml"
 _MODES = {
     "LEAF": trees.LEAF_MODE, "BRANCH_LEQ": trees.LEQ, "BRANCH_LT": trees.LT, "BRANCH_GTE": trees.GTE, "BRANCH_GT": trees.GT,
     "BRANCH_EQ": trees.EQ, "BRANCH_NEQ": trees.NEQ,
@@ -80,29 +79,45 @@ def _pairs(tree: np.ndarray, number: np.ndarray) -> np.ndarray:
     return pairs
 
 
-@dataclass(frozen=True)
-class _Ensemble:
-    """The attributes that classifier and regressor share."""
+@dataclass(frozen=True, kw_only=True)
+class EnsembleAttributes:
+    """What classifier and regressor share: nodes, one list for each of their properties, and what is done with sums."""
 
-    table: _Table
-    forest: Forest
+    base_values: Floats | None = None
+    base_values_as_tensor: np.ndarray | None = None
+    nodes_falsenodeids: Integers = ()
+    nodes_featureids: Integers = ()
+    nodes_hitrates: Floats | None = None
+    nodes_hitrates_as_tensor: np.ndarray | None = None
+    nodes_missing_value_tracks_true: Integers | None = None
+    nodes_modes: tuple[str, ...] = ()
+    nodes_nodeids: Integers = ()
+    nodes_treeids: Integers = ()
+    nodes_truenodeids: Integers = ()
+    nodes_values: Floats | None = None
+    nodes_values_as_tensor: np.ndarray | None = None
+    post_transform: str = "NONE"
+
+    def base(self, g: Context) -> np.ndarray:
+        values = numbers(g, "base_values", self.base_values, self.base_values_as_tensor)
+        return np.zeros(0, np.float32) if values is None else values
 
 
-def _ensemble(
-    g: Context, *, treeids: Integers, nodeids: Integers, featureids: Integers, modes: Sequence[str], values: np.ndarray | None,
-    truenodeids: Integers, falsenodeids: Integers, missing: Integers | None,
-) -> _Ensemble:
-    table = _Table.of(g, treeids, nodeids)
+def _ensemble(g: Context, attrs: EnsembleAttributes) -> tuple[_Table, Forest]:
+    table = _Table.of(g, attrs.nodes_treeids, attrs.nodes_nodeids)
     count = len(table.tree)
-    unknown = [m for m in modes if m not in _MODES]
+    unknown = [m for m in attrs.nodes_modes if m not in _MODES]
     if unknown:
         raise g.invalid(f"nodes_modes: got {unknown[0]!r}; expected one of {', '.join(_MODES)}")
-    mode = np.array([_MODES[m] for m in modes], np.int64)
+    mode = np.array([_MODES[m] for m in attrs.nodes_modes], np.int64)
+    values = numbers(g, "nodes_values", attrs.nodes_values, attrs.nodes_values_as_tensor)
     columns = {
-        "nodes_modes": mode, "nodes_featureids": np.array(featureids, np.int64),
-        "nodes_truenodeids": np.array(truenodeids, np.int64), "nodes_falsenodeids": np.array(falsenodeids, np.int64),
+        "nodes_modes": mode,
+        "nodes_featureids": np.array(attrs.nodes_featureids, np.int64),
+        "nodes_truenodeids": np.array(attrs.nodes_truenodeids, np.int64),
+        "nodes_falsenodeids": np.array(attrs.nodes_falsenodeids, np.int64),
         "nodes_values": np.zeros(count) if values is None else values,
-        "nodes_missing_value_tracks_true": np.array(missing or (0,) * count, np.int64),
+        "nodes_missing_value_tracks_true": np.array(attrs.nodes_missing_value_tracks_true or (0,) * count, np.int64),
     }
     for name, column in columns.items():
         if len(column) != count:
@@ -115,18 +130,20 @@ def _ensemble(
     leaf = np.where(inner, 0, np.cumsum(~inner) - 1)
     missing_is_true = columns["nodes_missing_value_tracks_true"] != 0
     feature = np.where(inner, columns["nodes_featureids"], 0)
-    return _Ensemble(table, Forest(feature, columns["nodes_values"], mode, children, missing_is_true, leaf, roots))
+    return table, Forest(feature, columns["nodes_values"], mode, children, missing_is_true, leaf, roots)
 
 
 def _entries(
-    g: Context, ensemble: _Ensemble, what: str, treeids: Integers, nodeids: Integers, ids: Integers, weights: np.ndarray | None
+    g: Context, ensemble: tuple[_Table, Forest], what: str, treeids: Integers, nodeids: Integers, ids: Integers,
+    weights: np.ndarray | None,
 ) -> Entries:
-    places = ensemble.table.places(g, what, np.array(treeids, np.int64), np.array(nodeids, np.int64))
+    table, forest = ensemble
+    places = table.places(g, what, np.array(treeids, np.int64), np.array(nodeids, np.int64))
     if weights is None or not len(places) == len(ids) == len(weights):
         given = 0 if weights is None else len(weights)
         raise g.invalid(f"{what}: got {len(places)} nodes, {len(ids)} ids, {given} weights; expected as many of each")
-    kept = ensemble.forest.mode[places] == trees.LEAF_MODE
-    return Entries(ensemble.forest.leaf[places][kept], np.array(ids, np.int64)[kept], weights[kept])
+    kept = forest.mode[places] == trees.LEAF_MODE
+    return Entries(forest.leaf[places][kept], np.array(ids, np.int64)[kept], weights[kept])
 
 
 def _evaluate(g: Context, x: Value, forest: Forest, entries: Entries, targets: int, aggregate: str = "SUM") -> Value:
@@ -146,69 +163,56 @@ def _evaluate(g: Context, x: Value, forest: Forest, entries: Entries, targets: i
     return g.call("divide", result, g.scalar(len(forest.roots), result)) if aggregate == "AVERAGE" else result
 
 
-@converts("TreeEnsembleRegressor", since=1, domain=ML_DOMAIN)
+@converts("TreeEnsembleRegressor", since=1, domain=DOMAIN)
 def tree_ensemble_regressor(
     g: Context, x: Value,
-    *, aggregate_function: str = "SUM", base_values: Floats | None = None, base_values_as_tensor: np.ndarray | None = None,
-    n_targets: int = 1, nodes_falsenodeids: Integers = (), nodes_featureids: Integers = (), nodes_hitrates: Floats | None = None,
-    nodes_hitrates_as_tensor: np.ndarray | None = None, nodes_missing_value_tracks_true: Integers | None = None,
-    nodes_modes: tuple[str, ...] = (), nodes_nodeids: Integers = (), nodes_treeids: Integers = (),
-    nodes_truenodeids: Integers = (), nodes_values: Floats | None = None, nodes_values_as_tensor: np.ndarray | None = None,
-    post_transform: str = "NONE", target_ids: Integers = (), target_nodeids: Integers = (), target_treeids: Integers = (),
-    target_weights: Floats | None = None, target_weights_as_tensor: np.ndarray | None = None,
+    *, aggregate_function: str = "SUM", n_targets: int = 1, target_ids: Integers = (), target_nodeids: Integers = (),
+    target_treeids: Integers = (), target_weights: Floats | None = None, target_weights_as_tensor: np.ndarray | None = None,
+    attrs: EnsembleAttributes,
 ) -> Value:
-    ensemble = _ensemble(
-        g, treeids=nodes_treeids, nodeids=nodes_nodeids, featureids=nodes_featureids, modes=nodes_modes,
-        values=numbers(g, "nodes_values", nodes_values, nodes_values_as_tensor), truenodeids=nodes_truenodeids,
-        falsenodeids=nodes_falsenodeids, missing=nodes_missing_value_tracks_true,
-    )
+    ensemble = _ensemble(g, attrs)
     weights = numbers(g, "target_weights", target_weights, target_weights_as_tensor)
     entries = _entries(g, ensemble, "target_nodeids", target_treeids, target_nodeids, target_ids, weights)
-    result = _evaluate(g, x, ensemble.forest, entries, n_targets, aggregate_function)
-    base = numbers(g, "base_values", base_values, base_values_as_tensor)
-    if base is not None and len(base):
+    result = _evaluate(g, x, ensemble[1], entries, n_targets, aggregate_function)
+    base = attrs.base(g)
+    if len(base):
         if len(base) not in (1, n_targets):
             raise g.invalid(f"base_values: got {len(base)}; expected one for each of {n_targets} targets")
         result = g.call("add", result, g.constant(base.astype(result.dtype)))
-    return g.cast(transformed(g, result, post_transform), "float32")
+    return g.cast(transformed(g, result, attrs.post_transform), "float32")
 
 
-@converts("TreeEnsembleClassifier", since=1, domain=ML_DOMAIN)
-def tree_ensemble_classifier(
-    g: Context, x: Value,
-    *, base_values: Floats | None = None, base_values_as_tensor: np.ndarray | None = None, class_ids: Integers = (),
-    class_nodeids: Integers = (), class_treeids: Integers = (), class_weights: Floats | None = None,
-    class_weights_as_tensor: np.ndarray | None = None, classlabels_int64s: Integers | None = None,
-    classlabels_strings: tuple[str, ...] | None = None, nodes_falsenodeids: Integers = (), nodes_featureids: Integers = (),
-    nodes_hitrates: Floats | None = None, nodes_hitrates_as_tensor: np.ndarray | None = None,
-    nodes_missing_value_tracks_true: Integers | None = None, nodes_modes: tuple[str, ...] = (), nodes_nodeids: Integers = (),
-    nodes_treeids: Integers = (), nodes_truenodeids: Integers = (), nodes_values: Floats | None = None,
-    nodes_values_as_tensor: np.ndarray | None = None, post_transform: str = "NONE",
-) -> list[Value]:
-    """Two classes of which only the first has weights: these speak of the second class (see ``_two_classes``)."""
-    ensemble = _ensemble(
-        g, treeids=nodes_treeids, nodeids=nodes_nodeids, featureids=nodes_featureids, modes=nodes_modes,
-        values=numbers(g, "nodes_values", nodes_values, nodes_values_as_tensor), truenodeids=nodes_truenodeids,
-        falsenodeids=nodes_falsenodeids, missing=nodes_missing_value_tracks_true,
-    )
-    weights = numbers(g, "class_weights", class_weights, class_weights_as_tensor)
-    entries = _entries(g, ensemble, "class_nodeids", class_treeids, class_nodeids, class_ids, weights)
-    labels = class_labels(classlabels_int64s, classlabels_strings)
+def labels_of(g: Context, integers: Integers | None, strings: tuple[str, ...] | None) -> np.ndarray:
+    """The labels of two classes or more."""
+    labels = class_labels(integers, strings)
     if len(labels) < 2:
         raise g.unsupported("got one class; expected two or more: what the score of a single class says is not defined")
-    base = numbers(g, "base_values", base_values, base_values_as_tensor)
-    base = np.zeros(0, np.float32) if base is None else base
+    return labels
+
+
+@converts("TreeEnsembleClassifier", since=1, domain=DOMAIN)
+def tree_ensemble_classifier(
+    g: Context, x: Value,
+    *, class_ids: Integers = (), class_nodeids: Integers = (), class_treeids: Integers = (), class_weights: Floats | None = None,
+    class_weights_as_tensor: np.ndarray | None = None, classlabels_int64s: Integers | None = None,
+    classlabels_strings: tuple[str, ...] | None = None, attrs: EnsembleAttributes,
+) -> list[Value]:
+    """Two classes of which only the first has weights: these speak of the second class (see ``_two_classes``)."""
+    ensemble = _ensemble(g, attrs)
+    weights = numbers(g, "class_weights", class_weights, class_weights_as_tensor)
+    entries = _entries(g, ensemble, "class_nodeids", class_treeids, class_nodeids, class_ids, weights)
+    labels, base = labels_of(g, classlabels_int64s, classlabels_strings), attrs.base(g)
     if len(labels) == 2 and not any(class_ids) and len(base) <= 2:
-        score = _evaluate(g, x, ensemble.forest, entries, 1)
+        score = _evaluate(g, x, ensemble[1], entries, 1)
         if len(base):
             score = g.call("add", score, g.scalar(float(base[0]), score))
-        return _two_classes(g, score, labels, bool((entries.weight >= 0).all()), post_transform)
-    scores = _evaluate(g, x, ensemble.forest, entries, len(labels))
+        return _two_classes(g, score, labels, bool((entries.weight >= 0).all()), attrs.post_transform)
+    scores = _evaluate(g, x, ensemble[1], entries, len(labels))
     if len(base):
         if len(base) != len(labels):
             raise g.invalid(f"base_values: got {len(base)}; expected one for each of {len(labels)} classes")
         scores = g.call("add", scores, g.constant(base.astype(scores.dtype)))
-    return [best_label(g, scores, labels), g.cast(transformed(g, scores, post_transform), "float32")]
+    return [best_label(g, scores, labels), g.cast(transformed(g, scores, attrs.post_transform), "float32")]
 
 
 def _two_classes(g: Context, score: Value, labels: np.ndarray, is_probability: bool, transform: str) -> list[Value]:
@@ -220,7 +224,7 @@ def _two_classes(g: Context, score: Value, labels: np.ndarray, is_probability: b
     return [label, g.cast(transformed(g, beside(g, first, score), transform), "float32")]
 
 
-@converts("TreeEnsemble", since=5, domain=ML_DOMAIN)
+@converts("TreeEnsemble", since=5, domain=DOMAIN)
 def tree_ensemble_5(
     g: Context, x: Value,
     *, aggregate_function: int = 1, leaf_targetids: Integers, leaf_weights: np.ndarray,

@@ -10,39 +10,24 @@ from forge.frontends.converter import forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
+_SAME_NAMES = {
+    1: "Abs Ceil Exp Floor Log Reciprocal Sigmoid Sqrt Tanh",
+    7: "Acos Asin Atan Cos Sin Tan",
+    9: "Acosh Asinh Atanh Cosh Erf IsNaN Sign Sinh",
+    11: "Round",
+}
+"""Functions of one operand that Forge calls the same in lower case, by the version from which they are there."""
+
 _UNARY = (  # (ONNX, Forge, since)
-    ("Abs", "abs", 1),
-    ("Acos", "acos", 7),
-    ("Acosh", "acosh", 9),
-    ("Asin", "asin", 7),
-    ("Asinh", "asinh", 9),
-    ("Atan", "atan", 7),
-    ("Atanh", "atanh", 9),
     ("BitwiseNot", "bitwise_not", 18),
-    ("Ceil", "ceil", 1),
-    ("Cos", "cos", 7),
-    ("Cosh", "cosh", 9),
-    ("Erf", "erf", 9),
-    ("Exp", "exp", 1),
-    ("Floor", "floor", 1),
     ("HardSwish", "nn.hardswish", 14),
-    ("IsNaN", "isnan", 9),
-    ("Log", "log", 1),
     ("Mish", "nn.mish", 18),
     ("Neg", "negative", 1),
     ("Not", "logical_not", 1),
-    ("Reciprocal", "reciprocal", 1),
     ("Relu", "nn.relu", 1),
-    ("Round", "round", 11),
-    ("Sigmoid", "sigmoid", 1),
-    ("Sign", "sign", 9),
-    ("Sin", "sin", 7),
-    ("Sinh", "sinh", 9),
     ("Softplus", "nn.softplus", 1),
     ("Softsign", "nn.softsign", 1),
-    ("Sqrt", "sqrt", 1),
-    ("Tan", "tan", 7),
-    ("Tanh", "tanh", 1),
+    *((name, name.lower(), since) for since, names in _SAME_NAMES.items() for name in names.split()),
 )
 _BINARY = (  # (ONNX, Forge, since, since with NumPy's broadcasting)
     ("Add", "add", 1, 7),

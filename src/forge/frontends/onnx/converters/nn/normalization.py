@@ -10,6 +10,7 @@ from forge.frontends.onnx.tensors import element_dtype
 
 converts("InstanceNormalization", since=1)(forwarding("nn.instance_norm", 3, epsilon=1e-5))
 converts("LRN", since=1)(forwarding("nn.lrn", size=REQUIRED, alpha=1e-4, beta=0.75, bias=1.0))
+converts("MeanVarianceNormalization", since=9)(forwarding(norms.mean_variance_norm, axes=(0, 2, 3)))
 
 
 @converts("BatchNormalization", introduced={"training_mode": 14}, removed={"is_test": 7, "spatial": 9})
@@ -82,8 +83,3 @@ def lp_norm(g: Context, x: Value, *, axis: int = -1, p: int = 2) -> Value:
     if p not in (1, 2):
         raise g.invalid(f"attribute 'p': got {p}; expected 1 or 2")
     return norms.lp_norm(g, x, p, g.axis(axis, x.rank))
-
-
-@converts("MeanVarianceNormalization", since=9)
-def mean_variance_norm(g: Context, x: Value, *, axes: tuple[int, ...] = (0, 2, 3)) -> Value:
-    return norms.mean_variance_norm(g, x, axes)

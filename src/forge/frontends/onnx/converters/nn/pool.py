@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from forge.compose import windows
+from forge.frontends.converter import forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.core.windows import PoolAttributes, spatial_rank
 from forge.frontends.onnx.registry import converts
@@ -54,14 +55,8 @@ def global_max_pool(g: Context, x: Value) -> Value:
     return windows.global_pool(g, x, "max")
 
 
-@converts("GlobalLpPool", since=1)
-def global_lp_pool_1(g: Context, x: Value, *, p: float = 2.0) -> Value:
-    return windows.global_lp_pool(g, x, p)
-
-
-@converts("GlobalLpPool", since=2)
-def global_lp_pool(g: Context, x: Value, *, p: int = 2) -> Value:
-    return windows.global_lp_pool(g, x, p)
+converts("GlobalLpPool", since=1)(forwarding(windows.global_lp_pool, p=2.0))
+converts("GlobalLpPool", since=2)(forwarding(windows.global_lp_pool, p=2))
 
 
 @converts("LpPool", since=1, lacks=("ceil_mode", "dilations"))

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from forge import dims
+from forge.frontends.converter import forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
-
-
-def _softmax(op: str) -> Callable[..., Value]:
-    def convert(g: Context, x: Value, *, axis: int = -1) -> Value:
-        return g.call(op, x, axis=axis)
-
-    return convert
 
 
 def _flattened_softmax(op: str) -> Callable[..., Value]:
@@ -31,7 +25,7 @@ def _flattened_softmax(op: str) -> Callable[..., Value]:
 
 for _name, _op in (("Softmax", "nn.softmax"), ("LogSoftmax", "nn.log_softmax")):
     converts(_name, since=1)(_flattened_softmax(_op))
-    converts(_name, since=13)(_softmax(_op))
+    converts(_name, since=13)(forwarding(_op, axis=-1))
 
 
 def hard_maximum(g: Context, x: Value, axis: int) -> Value:
@@ -54,6 +48,4 @@ def hardmax_1(g: Context, x: Value, *, axis: int = 1) -> Value:
     return g.reshape(hard_maximum(g, flat, -1), x.shape)
 
 
-@converts("Hardmax", since=13)
-def hardmax(g: Context, x: Value, *, axis: int = -1) -> Value:
-    return hard_maximum(g, x, axis)
+converts("Hardmax", since=13)(forwarding(hard_maximum, axis=-1))

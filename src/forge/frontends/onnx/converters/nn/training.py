@@ -9,15 +9,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from forge.compose import losses, optimizers
+from forge.frontends.converter import forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
-
-
-@converts("NegativeLogLikelihoodLoss", since=12)
-def negative_log_likelihood(
-    g: Context, x: Value, target: Value, weight: Value | None = None, *, ignore_index: int | None = None, reduction: str = "mean"
-) -> Value:
-    return losses.nll_loss(g, x, target, weight, reduction=reduction, ignore_index=ignore_index)
 
 
 @converts("SoftmaxCrossEntropyLoss", since=12)
@@ -30,6 +24,8 @@ def softmax_cross_entropy(
 
 DOMAIN = "ai.onnx.preview.training"
 Update = Callable[..., Sequence[Value]]
+
+converts("NegativeLogLikelihoodLoss", since=12)(forwarding(losses.nll_loss, 2, 1, ignore_index=None, reduction="mean"))
 
 
 def _updated(g: Context, update: Update, rate: Value, step: Value, tensors: Sequence[Value], kinds: int) -> list[Value]:

@@ -6,16 +6,12 @@ from collections.abc import Sequence
 
 from forge import dims
 from forge.dims import Dim
+from forge.frontends.converter import forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.converters.shape.reshape import shape_text
 from forge.frontends.onnx.registry import converts
 from forge.ops.core.broadcast import with_equal_sizes
 from forge.ops.core.inference import MAX_PARTS
-
-
-@converts("Concat", since=1)
-def concat_1(g: Context, *values: Value, axis: int = 1) -> Value:
-    return concat(g, *values, axis=axis)
 
 
 @converts("Concat", since=4)
@@ -28,6 +24,9 @@ def concat(g: Context, *values: Value, axis: int) -> Value:
     if any(v.rank != values[0].rank for v in values):
         raise g.invalid(f"got ranks {[v.rank for v in values]}; expected equal ranks")
     return g.call("concatenate", *with_equal_sizes(g.builder, values, place), axis=place)
+
+
+converts("Concat", since=1)(forwarding(concat, None, axis=1))
 
 
 @converts("Split", since=1)

@@ -8,6 +8,7 @@ from forge import dims
 from forge.compose import grids
 from forge.dims import Dim
 from forge.errors import option
+from forge.frontends.converter import forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
@@ -22,13 +23,6 @@ def of_size(g: Context, x: Value, shape: Sequence[Dim | None]) -> Value:
     return x if same else g.call("broadcast_to", x, shape=wanted)
 
 
-@converts("GridSample", since=16)
-def grid_sample_16(
-    g: Context, x: Value, grid: Value, *, align_corners: int = 0, mode: str = "bilinear", padding_mode: str = "zeros"
-) -> Value:
-    return grid_sample(g, x, grid, align_corners=align_corners, mode=mode, padding_mode=padding_mode)
-
-
 @converts("GridSample", since=20)
 def grid_sample(
     g: Context, x: Value, grid: Value, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
@@ -37,6 +31,10 @@ def grid_sample(
         raise g.invalid(f"attribute 'mode': got {mode!r}; expected one of {', '.join(_MODES)}")
     grid = of_size(g, grid, (x.shape[0], *[None] * (grid.rank - 2), x.rank - 2))
     return g.call("image.grid_sample", x, grid, mode=_MODES[mode], padding_mode=padding_mode, align_corners=bool(align_corners))
+
+
+grid_sample_16 = forwarding(grid_sample, 2, align_corners=0, mode="bilinear", padding_mode="zeros")
+converts("GridSample", since=16)(grid_sample_16)
 
 
 @converts("AffineGrid", since=20)
