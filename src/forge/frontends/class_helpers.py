@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from forge.compose.expr import Expr, Operators, op
@@ -38,20 +39,21 @@ def get_relay_op(op_name: str) -> Operators:
     raise OpNotImplemented(f"no operator is called {op_name!r}; expected one of docs/operators")
 
 
+@dataclass(frozen=True)
 class Renamer:
     """A converter: an operator that differs from the format's in its name only."""
 
-    def __init__(self, new_name: str) -> None:
-        self._new_name = new_name
+    new_name: str
 
-    def __call__(self, inputs: Iterable[Any], attrs: Attributes, params: Any = None) -> Any:
-        return get_relay_op(self._new_name)(*inputs, **{name: value for name, value in attrs.items() if name != CUSTOM})
+    def __call__(self, inputs: Sequence[Any], attrs: Attributes, params: Any = None) -> Any:
+        return get_relay_op(self.new_name)(*inputs, **{name: value for name, value in attrs.items() if name != CUSTOM})
 
 
+@dataclass(frozen=True)
 class AttrCvt:
     """A converter: an operator that differs from the format's in its name and attributes.
 
-    Args:
+    Attributes:
         op_name: the operator, or a function of the attributes that gives it.
         transforms: by attribute: the new name; or a tuple of it, the value that None stands for, and a function of others.
         excludes: attributes that are not supported.
@@ -60,39 +62,31 @@ class AttrCvt:
         custom_check: a function of the attributes, and what to say where it gives False.
     """
 
-    def __init__(
-        self,
-        op_name: OpName,
-        transforms: Mapping[str, str | tuple[Any, ...]] | None = None,
-        excludes: Iterable[str] | None = None,
-        disables: Iterable[str] | None = None,
-        ignores: Iterable[str] | None = None,
-        extras: Attributes | None = None,
-        custom_check: Check | None = None,
-    ) -> None:
-        self._op_name = op_name
-        self._transforms = dict(transforms or {})
-        self._excludes = frozenset(excludes or ())
-        self._left_out = frozenset([*(disables or ()), *(ignores or ()), CUSTOM])
-        self._extras = dict(extras or {})
-        self._custom_check = custom_check
+    op_name: OpName
+    transforms: Mapping[str, str | tuple[Any, ...]] | None = None
+    excludes: Collection[str] | None = None
+    disables: Collection[str] | None = None
+    ignores: Collection[str] | None = None
+    extras: Attributes | None = None
+    custom_check: Check | None = None
 
-    def __call__(self, inputs: Iterable[Any], attrs: Attributes, params: Any = None) -> Any:
+    def __call__(self, inputs: Sequence[Any], attrs: Attributes, params: Any = None) -> Any:
         """Raises OpAttributeInvalid: the check fails, or a value is missing; OpAttributeUnimplemented: one is excluded."""
-        if self._custom_check is not None and not self._custom_check[0](attrs):
-            raise OpAttributeInvalid(f"check failed: {self._custom_check[1]}")
-        name = self._op_name if isinstance(self._op_name, str) else self._op_name(attrs)
-        return get_relay_op(name)(*inputs, **{**self._converted(name, attrs), **self._extras})
+        if self.custom_check is not None and not self.custom_check[0](attrs):
+            raise OpAttributeInvalid(f"check failed: {self.custom_check[1]}")
+        name = self.op_name if isinstance(self.op_name, str) else self.op_name(attrs)
+        return get_relay_op(name)(*inputs, **{**self._converted(name, attrs), **(self.extras or {})})
 
     def _converted(self, op_name: str, attrs: Attributes) -> dict[str, Any]:
         found: dict[str, Any] = {}
+        left_out = {*(self.disables or ()), *(self.ignores or ()), CUSTOM}
         for name, value in attrs.items():
-            if name in self._excludes:
+            if name in (self.excludes or ()):
                 raise OpAttributeUnimplemented(f"attribute {name!r}: is not supported by {op_name}")
-            if name in self._left_out:
+            if name in left_out:
                 _log.debug("attribute %s is left out of %s", name, op_name)
                 continue
-            new_name, default, function = _transform(self._transforms.get(name, name))
+            new_name, default, function = _transform((self.transforms or {}).get(name, name))
             if value is None and default is None:
                 raise OpAttributeInvalid(f"attribute {name!r}: got None; expected a value")
             found[new_name] = default if value is None else function(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from forge.errors import ConverterError, ForgeError, InvalidGraphError
@@ -27,10 +27,11 @@ Key = tuple[str, str]  # domain, operator
 _Table = dict[Key, list[Converter]]
 
 
+@dataclass(eq=False, repr=False)
 class Registry:
     """The table of one format.
 
-    Args:
+    Attributes:
         name: the folder of the format in ``forge.frontends``.
         domain_name: what messages call the default domain, "".
         newest: by domain, the newest version that Forge's table is meant for. An operator whose meaning is newer has no row.
@@ -39,24 +40,15 @@ class Registry:
         converter_class: what users derive converters from that are classes.
     """
 
-    def __init__(
-        self,
-        name: str,
-        domain_name: str = "",
-        newest: Mapping[str, int] | None = None,
-        version_of: Callable[[str, str, int], int] | None = None,
-        ignored: Collection[str] = (),
-        converter_class: type[OpConverter] = OpConverter,
-    ) -> None:
-        self.name = name
-        self.domain_name = domain_name
-        self.newest = dict(newest or {})
-        self._version_of = version_of
-        self._ignored = frozenset(ignored)
-        self._class = converter_class
-        self._table: _Table = {}
-        self._own: _Table = {}
-        self._refusals: dict[Key, str] = {}
+    name: str
+    domain_name: str = ""
+    newest: dict[str, int] = field(default_factory=dict)
+    version_of: Callable[[str, str, int], int] | None = None
+    ignored: Collection[str] = ()
+    converter_class: type[OpConverter] = OpConverter
+    _table: _Table = field(default_factory=dict)
+    _own: _Table = field(default_factory=dict)
+    _refusals: dict[Key, str] = field(default_factory=dict)
 
     def canonical(self, domain: str) -> str:
         """``domain``, or "" where it is the default one by its name."""
@@ -130,8 +122,8 @@ class Registry:
                 if since != 1:
                     expected = "none: its methods say their versions"
                     raise ValueError(f"register {op!r}: got since={since} for a class; expected {expected}")
-                if not issubclass(converter, self._class):
-                    expected = f"a function or an {self._class.__name__}"
+                if not issubclass(converter, self.converter_class):
+                    expected = f"a function or an {self.converter_class.__name__}"
                     raise ValueError(f"register {op!r}: got class {converter.__name__}; expected {expected}")
                 versions = dict(as_functions(converter))
                 self.unregister(op, domain=domain)
@@ -160,14 +152,14 @@ class Registry:
         if users is not None:
             return users
         known = self.newest.get(domain)
-        if known is not None and version > known and self._version_of and self._version_of(domain, op, version) > known:
+        if known is not None and version > known and self.version_of and self.version_of(domain, op, version) > known:
             return None
         return _fitting(self._table.get((domain, op), ()), version)
 
     def convert(self, row: Converter, g: ImportContext, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
         """What a converter makes of a node; a fault of a user's converter is a ``ConverterError``."""
         with self._attributed(row) if row.is_own else nullcontext():
-            results = row.call(g, operands, attributes, self._ignored)
+            results = row.call(g, operands, attributes, self.ignored)
             if row.is_own:
                 _check_results(g, results)
         return results

@@ -61,6 +61,7 @@ class ImportState:
             )
 
 
+@dataclass(eq=False, repr=False)
 class Scope(Generic[S]):
     """Values by the model's names. A name that a nested graph lacks is captured from ``parent``.
 
@@ -68,33 +69,25 @@ class Scope(Generic[S]):
         versions: of operator sets, by domain.
         prefix: comes before the names of nodes and values.
         calls: functions around this graph.
+        taken: names in this graph -> the last number that was appended.
+        values: by name; None for absent optional ones.
         weights: contents of initializers by name, read when they are first used.
         parameters: weights that are inputs of main.
         captures: values of the parent -> the inputs of this graph that stand for them.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        state: S,
-        versions: dict[str, int],
-        parent: Self | None = None,
-        prefix: str = "",
-        calls: int = 0,
-        taken: dict[str, int] | None = None,
-    ) -> None:
-        self.graph = graph
-        self.state = state
-        self.versions = versions
-        self.parent = parent
-        self.prefix = prefix
-        self.calls = calls
-        self.values: dict[str, Value | None] = {}
-        self.weights: dict[str, Callable[[], np.ndarray]] = {}
-        self.parameters: dict[str, Value] = {}
-        self.captures: dict[Value, Value] = {}
-        self._withheld: dict[str, str] = {}  # outputs that a conversion does not give -> the error when one is read
-        self._taken = {} if taken is None else taken  # names in this graph -> the last number that was appended
+    graph: Graph
+    state: S
+    versions: dict[str, int]
+    parent: Self | None = None
+    prefix: str = ""
+    calls: int = 0
+    taken: dict[str, int] = field(default_factory=dict)
+    values: dict[str, Value | None] = field(default_factory=dict)
+    weights: dict[str, Callable[[], np.ndarray]] = field(default_factory=dict)
+    parameters: dict[str, Value] = field(default_factory=dict)
+    captures: dict[Value, Value] = field(default_factory=dict)
+    _withheld: dict[str, str] = field(default_factory=dict)  # outputs that a conversion does not give -> the error of a read
 
     def nested(self, name: str, prefix: str = "") -> Self:
         """The scope of a sub-graph, which is a graph of its own.
@@ -111,7 +104,7 @@ class Scope(Generic[S]):
 
     def inlined(self, prefix: str) -> Self:
         """The scope of a sub-graph that is converted into this graph."""
-        return type(self)(self.graph, self.state, self.versions, self, prefix, self.calls, self._taken)
+        return type(self)(self.graph, self.state, self.versions, self, prefix, self.calls, self.taken)
 
     def called(self, versions: dict[str, int], prefix: str) -> Self:
         """The scope of a function that is expanded in this graph; it sees none of the names here.
@@ -121,7 +114,7 @@ class Scope(Generic[S]):
         """
         if self.calls >= MAX_CALLS:
             raise ImportModelError(f"functions are nested more than {MAX_CALLS} deep; expected no recursion")
-        return type(self)(self.graph, self.state, versions, None, prefix, self.calls + 1, self._taken)
+        return type(self)(self.graph, self.state, versions, None, prefix, self.calls + 1, self.taken)
 
     def define(self, name: str, value: Value | None) -> None:
         """Binds ``name``.
@@ -204,10 +197,10 @@ class Scope(Generic[S]):
     def unique(self, name: str) -> str:
         """``name`` with the scope's prefix, numbered if it is taken in this graph."""
         wanted = unique = self.prefix + name if name else ""
-        while unique and unique in self._taken:
-            self._taken[wanted] += 1
-            unique = f"{wanted}_{self._taken[wanted]}"
-        self._taken.setdefault(unique, 0)
+        while unique and unique in self.taken:
+            self.taken[wanted] += 1
+            unique = f"{wanted}_{self.taken[wanted]}"
+        self.taken.setdefault(unique, 0)
         return unique
 
     def _materialise(self, name: str) -> Value:

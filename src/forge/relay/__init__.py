@@ -13,27 +13,23 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from forge.compose import expr
-    from forge.compose.expr import const, op
-    from forge.executor import create_executor
-    from forge.relay import build_module, frontend
+from forge.compose import expr
+from forge.compose.expr import const, op
+from forge.relay import frontend
 
-_HOMES = {"const": "forge.compose.expr", "create_executor": "forge.executor", "op": "forge.compose.expr"}
-_MODULES = {
-    "build_module": "forge.relay.build_module", "expr": "forge.compose.expr", "frontend": "forge.relay.frontend"
-}
+if TYPE_CHECKING:
+    from forge.relay import build_module
+    from forge.relay.build_module import create_executor
 
 __all__ = ["build_module", "const", "create_executor", "expr", "frontend", "op"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loads what is asked for."""
-    if name in _MODULES:
-        return import_module(_MODULES[name])
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'forge.relay' has no attribute {name!r}")
+    """Loads the compiler when it is asked for."""
+    if name not in ("build_module", "create_executor"):
+        raise AttributeError(f"module 'forge.relay' has no attribute {name!r}")
+    module = import_module("forge.relay.build_module")
+    return module if name == "build_module" else module.create_executor
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -77,13 +78,13 @@ def node_opset(scope: OnnxScope, node: onnx.NodeProto) -> int:
     return scope.versions.get(REGISTRY.canonical(node.domain), 1)
 
 
+@dataclass(frozen=True)
 class _Place:
     """A node as messages name it; most need no text."""
 
-    def __init__(self, scope: OnnxScope, node: onnx.NodeProto, name: str) -> None:
-        self.scope = scope
-        self.node = node
-        self.name = name
+    scope: OnnxScope
+    node: onnx.NodeProto
+    name: str
 
     def __str__(self) -> str:
         node, domain = self.node, f"{self.node.domain}." if self.node.domain else ""

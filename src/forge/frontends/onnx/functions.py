@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import onnx
 
 from forge.errors import ImportModelError, OpNotImplemented
-from forge.frontends.onnx import registry
-from forge.frontends.onnx.registry import REGISTRY
+from forge.frontends.onnx.registry import REGISTRY, find_schema
 from forge.frontends.onnx.scope import FunctionKey, OnnxScope
 from forge.frontends.onnx.tensors import element_code
 from forge.frontends.registry import MAX_VERSION
@@ -80,14 +78,9 @@ def expanded_size(nodes: Iterable[onnx.NodeProto], own: Mapping[FunctionKey, onn
     return size(nodes, 0)
 
 
-def find_schema(node: onnx.NodeProto, opset: int) -> Any:
-    """The operator's ``onnx.defs.OpSchema``, None when the onnx package does not know it."""
-    return registry.find_schema(node.domain, node.op_type, opset)
-
-
 def schema_body(node: onnx.NodeProto, opset: int, operands: Sequence[Value | None] = ()) -> onnx.FunctionProto | None:
     """The body in the operator's schema; types of operands matter for some."""
-    schema = find_schema(node, opset)
+    schema = find_schema(node.domain, node.op_type, opset)
     if schema is None:
         return None
     if schema.has_function:
@@ -104,13 +97,13 @@ def schema_body(node: onnx.NodeProto, opset: int, operands: Sequence[Value | Non
 
 def schema_defaults(node: onnx.NodeProto, opset: int) -> dict[str, onnx.AttributeProto]:
     """Default values of the operator's attributes."""
-    schema = find_schema(node, opset)
+    schema = find_schema(node.domain, node.op_type, opset)
     return {} if schema is None else {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
 
 
 def has_schema_body(node: onnx.NodeProto, opset: int) -> bool:
     """Whether the operator's schema has a body, of any kind."""
-    schema = find_schema(node, opset)
+    schema = find_schema(node.domain, node.op_type, opset)
     return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
 

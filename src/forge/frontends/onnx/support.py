@@ -9,7 +9,7 @@ import onnx
 
 from forge.frontends.onnx import functions
 from forge.frontends.onnx.nodes import node_names, subgraphs
-from forge.frontends.onnx.registry import REGISTRY
+from forge.frontends.onnx.registry import REGISTRY, find_schema
 from forge.frontends.onnx.scope import FunctionKey, OnnxState
 from forge.frontends.support import CONVERTER, FUNCTION, MISSING, Use
 
@@ -71,5 +71,5 @@ def used_operators(graph: onnx.GraphProto, state: OnnxState, opsets: dict[str, i
 
 def _typeless_body(node: onnx.NodeProto, opset: int) -> onnx.FunctionProto | None:
     """The schema's body when it does not depend on types; None when it does."""
-    schema = functions.find_schema(node, opset)
+    schema = find_schema(node.domain, node.op_type, opset)
     return functions.schema_body(node, opset) if schema is not None and schema.has_function else None
