@@ -14,11 +14,12 @@ import numpy as np
 
 from forge import dims
 from forge.compose import resize_dynamic as dynamic
-from forge.compose.resize_rules import MODES, Array, AxisPlan, Method, nearest_indices, neighbours, source_positions
+from forge.compose.resize_rules import MODES, Array, AxisNumbers, AxisPlan, Method, nearest_indices, neighbours
 from forge.dims import Dim
 from forge.errors import option
 from forge.ir.nodes import Value
 from forge.ops.core.composer import Composer
+from forge.ops.core.term import Term
 
 MAX_TAPS_READ_SINGLY = 4
 MAX_SCALE = float(1 << 32)
@@ -81,11 +82,12 @@ def _at_run_time(
         numbers = [(chosen * size + 0.5).floor() for size in sizes]
     axes = []
     for i, axis in enumerate(places):
-        corners = (None, None) if roi is None else (dynamic.element(g, roi, i), dynamic.element(g, roi, i + len(places)))
+        start, end = (Term(g, g.constant(v, dynamic.WIDE)) for v in (0, 1))
         target = numbers[i] if by_size else (sizes[i] * scales[i]).floor()
-        if corners[0] is not None and corners[1] is not None and not by_size:
-            target = (sizes[i] * (corners[1] - corners[0]) * scales[i]).floor()
-        axes.append(dynamic.RuntimeAxis(axis, sizes[i], target.cast("int64"), scales[i], *corners))
+        if roi is not None:
+            start, end = dynamic.element(g, roi, i), dynamic.element(g, roi, i + len(places))
+            target = numbers[i] if by_size else (sizes[i] * (end - start) * scales[i]).floor()
+        axes.append((axis, AxisNumbers(sizes[i], target, scales[i], start, end)))
     return dynamic.resize_axes(g, x, axes, method)
 
 
@@ -169,7 +171,7 @@ def _resize_axis(g: Composer, x: Value, plan: AxisPlan, method: Method) -> Value
         raise g.unsupported(
             f"axis {plan.axis}: resizes {size} elements to {target}; expected at most {MAX_POSITIONS}; split the tensor before"
         )
-    positions = source_positions(g, method.coordinates, size, target, scale, plan.roi)
+    positions = plan.positions(g, method.coordinates)
     if method.mode == "nearest":
         indices = np.clip(nearest_indices(g, positions, method.nearest), 0, max(size - 1, 0)).astype(np.int64)
         return g.call("take", x, g.constant(indices), axis=plan.axis, mode="fast")
@@ -210,7 +212,7 @@ def _extrapolated(g: Composer, x: Value, plans: Sequence[AxisPlan], method: Meth
     """``x`` with the extrapolation value where a position lies outside of the operand."""
     for plan in plans:
         assert isinstance(plan.size, int) and isinstance(plan.target, int) and plan.scale is not None
-        positions = source_positions(g, method.coordinates, plan.size, plan.target, plan.scale, plan.roi)
+        positions = plan.positions(g, method.coordinates)
         outside = (positions < 0) | (positions > plan.size - 1)
         if outside.any():
             shape = [1] * x.rank

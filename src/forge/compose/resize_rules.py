@@ -1,14 +1,19 @@
-"""The rules by which images are resized: where a result lies on the operand, which neighbours it reads, with which weights."""
+"""The rules by which images are resized: where a result lies on the operand, which neighbours it reads, with which weights.
+
+Formulas are for arrays, where all sizes are known, and for terms, which the graph computes.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from forge.dims import Dim
 from forge.ops.core.composer import Composer
+from forge.ops.core.term import Term
 
 MODES = ("nearest", "linear", "cubic")
 COORDINATES = (
@@ -16,6 +21,7 @@ COORDINATES = (
     "tf_crop_and_resize",
 )
 Array = np.ndarray
+N = TypeVar("N", np.ndarray, Term)
 
 
 @dataclass(frozen=True)
@@ -57,40 +63,72 @@ class AxisPlan:
     scale: float | None  # None: target / size, which is not known yet
     roi: tuple[float, float] = (0.0, 1.0)
 
+    def positions(self, g: Composer, mode: str) -> Array:
+        """Where the elements of the result lie on the axis of the operand, whose sizes are numbers."""
+        numbers = AxisNumbers(*(np.asarray(v, np.float64) for v in (self.size, self.target, self.scale, *self.roi)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return source_positions(g, mode, np.arange(float(numbers.target)), numbers)
 
-def source_positions(g: Composer, mode: str, size: int, target: int, scale: float, roi: tuple[float, float]) -> Array:
-    """Where the elements of the result lie on the axis of the operand, in elements."""
-    i = np.arange(target, dtype=np.float64)
-    exact = scale * size
+
+@dataclass(frozen=True)
+class AxisNumbers(Generic[N]):
+    """The numbers of an ``AxisPlan`` as wide floats of rank 0."""
+
+    size: N
+    target: N
+    scale: N
+    start: N
+    end: N
+
+
+def where(condition: N, yes: N | float, no: N | float) -> N:
+    if isinstance(condition, Term):
+        return condition.where(yes, no)
+    chosen: Array = np.where(condition, yes, no)
+    return chosen
+
+
+def source_positions(g: Composer, mode: str, i: N, at: AxisNumbers[N]) -> N:
+    """Where elements ``i`` of the result lie on the axis of the operand, in elements."""
+    exact = at.scale * at.size
+    found: N
     match mode:
         case "half_pixel":
-            return (i + 0.5) / scale - 0.5
+            found = (i + 0.5) / at.scale - 0.5
         case "tf_half_pixel_for_nn":
-            return (i + 0.5) / scale
+            found = (i + 0.5) / at.scale
         case "half_pixel_symmetric":
-            return size / 2 * (1 - target / exact) + (i + 0.5) / scale - 0.5
+            found = at.size / 2 * (1 - at.target / exact) + (i + 0.5) / at.scale - 0.5
         case "pytorch_half_pixel":
-            return (i + 0.5) / scale - 0.5 if exact > 1 else np.full(target, -0.5)
+            found = where(exact > 1, (i + 0.5) / at.scale - 0.5, i * 0 - 0.5)
         case "asymmetric":
-            return i / scale
+            found = i / at.scale
         case "align_corners":
-            return i * (size - 1) / (exact - 1) if exact != 1 else np.zeros(target)
+            found = where(abs(exact - 1) > 0, i * (at.size - 1) / (exact - 1), i * 0)
         case "tf_crop_and_resize":
-            start, end = roi
-            if target == 1:
-                return np.full(1, (end - start) * (size - 1) / 2 + start * (size - 1))
-            return i * (end - start) * (size - 1) / (target - 1) + start * (size - 1)
-    raise g.invalid(f"attribute 'coordinate_transformation_mode': got {mode!r}; expected one of {', '.join(COORDINATES)}")
+            length, last = at.end - at.start, at.size - 1
+            found = where(at.target > 1, i * length * last / (at.target - 1), i * 0 + length * last / 2) + at.start * last
+        case _:
+            expected = ", ".join(COORDINATES)
+            raise g.invalid(f"attribute 'coordinate_transformation_mode': got {mode!r}; expected one of {expected}")
+    return found
 
 
-def nearest_indices(g: Composer, positions: Array, mode: str) -> Array:
-    if mode in ("floor", "round_prefer_ceil"):
-        lifted: Array = np.floor(positions + (0.5 if mode == "round_prefer_ceil" else 0.0))
-        return lifted
-    if mode in ("ceil", "round_prefer_floor"):
-        lowered: Array = np.ceil(positions - (0.5 if mode == "round_prefer_floor" else 0.0))
-        return lowered
-    raise g.invalid(f"attribute 'nearest_mode': got {mode!r}; expected round_prefer_floor, round_prefer_ceil, floor or ceil")
+_NEAREST = {"round_prefer_floor": (-0.5, True), "round_prefer_ceil": (0.5, False), "floor": (0.0, False), "ceil": (0.0, True)}
+"""What is added to a position, and whether it is rounded up then, else down."""
+
+
+def nearest_indices(g: Composer, positions: N, mode: str) -> N:
+    if mode not in _NEAREST:
+        raise g.invalid(
+            f"attribute 'nearest_mode': got {mode!r}; expected round_prefer_floor, round_prefer_ceil, floor or ceil"
+        )
+    shift, is_up = _NEAREST[mode]
+    moved = positions + shift if shift else positions
+    if isinstance(moved, Term):
+        return moved.ceil() if is_up else moved.floor()
+    rounded: Array = np.ceil(moved) if is_up else np.floor(moved)
+    return rounded
 
 
 def neighbours(positions: Array, size: int, scale: float, method: Method) -> tuple[Array, Array]:
@@ -102,7 +140,7 @@ def neighbours(positions: Array, size: int, scale: float, method: Method) -> tup
     first = math.floor(-reach / shrink) + 1
     offsets = np.arange(first, 2 - first)[:, None]
     distances = np.abs(shrink * (offsets - ratio[None, :]))
-    weights = np.clip(1 - distances, 0, 1) if method.mode == "linear" else _cubic(distances, method.cubic_coefficient)
+    weights = np.clip(1 - distances, 0, 1) if method.mode == "linear" else cubic(distances, method.cubic_coefficient)
     weights = weights / weights.sum(axis=0) if method.antialias else weights
     indices = base[None, :] + offsets
     if method.exclude_outside:
@@ -111,8 +149,8 @@ def neighbours(positions: Array, size: int, scale: float, method: Method) -> tup
     return np.clip(indices, 0, size - 1).astype(np.int64), weights
 
 
-def _cubic(t: Array, a: float) -> Array:
+def cubic(t: N, a: float) -> N:
     """Keys' kernel at distances ``t``."""
-    near = ((a + 2) * t - (a + 3)) * t * t + 1
-    far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
-    return np.where(t <= 1, near, np.where(t < 2, far, 0))
+    near = (t * (a + 2) - (a + 3)) * t * t + 1
+    far = ((t * a - 5 * a) * t + 8 * a) * t - 4 * a
+    return where(t <= 1, near, where(t < 2, far, 0.0))
