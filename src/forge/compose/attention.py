@@ -56,7 +56,7 @@ def attention(
     """
     if (past_key is None) != (past_value is None):
         raise g.invalid("got one of past key and past value; expected both, or none")
-    joined = query.rank == 3
+    is_joined = query.rank == 3
     query, key, value = (_by_head(g, x, n) for x, n in ((query, num_heads), (key, num_kv_heads), (value, num_kv_heads)))
     if past_key is not None and past_value is not None:
         offset = g.extent(past_key, 2) if offset is None else offset
@@ -68,22 +68,24 @@ def attention(
         "nn.attention", *operands, mask, offset, lengths, scale=scale, is_causal=is_causal, softcap=softcap,
         left_window=left_window, right_window=right_window, softmax_dtype=softmax_dtype, scores=scores,
     )
-    out = _joined(g, results[0]) if joined else results[0]
+    out = joined(g, results[0]) if is_joined else results[0]
     return AttentionResult(out, key, value, results[1] if len(results) > 1 else None)
 
 
 def _by_head(g: Composer, x: Value, heads: int | None) -> Value:
-    """``[B, L, H * D]`` as ``[B, H, L, D]``."""
     if x.rank == 4:
         return x
     if x.rank != 3 or not heads:
         raise g.invalid(f"got rank {x.rank} and {heads} heads; expected rank 4, or rank 3 and the number of heads")
-    batch, length, size = x.shape
-    split = g.reshape(x, (batch, length, heads, dims.floordiv(size, heads)))
-    return g.call("transpose", split, axes=(0, 2, 1, 3))
+    return by_head(g, x, heads, dims.floordiv(x.shape[2], heads))
 
 
-def _joined(g: Composer, x: Value) -> Value:
+def by_head(g: Composer, x: Value, heads: Dim, size: Dim) -> Value:
+    """``[B, L, H * D]`` as ``[B, H, L, D]``."""
+    return g.call("transpose", g.reshape(x, (*x.shape[:2], heads, size)), axes=(0, 2, 1, 3))
+
+
+def joined(g: Composer, x: Value) -> Value:
     """``[B, H, L, D]`` as ``[B, L, H * D]``."""
     batch, heads, length, size = x.shape
     return g.reshape(g.call("transpose", x, axes=(0, 2, 1, 3)), (batch, length, heads * size))

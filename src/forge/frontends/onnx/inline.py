@@ -7,8 +7,9 @@ refers to them as external data of a location that no file can have; ``place`` r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import onnx
 
@@ -41,6 +42,9 @@ class _Field:
     end: int
 
 
+_Strip = Callable[[_Field], list[bytes | memoryview] | None]
+
+
 def without_contents(data: bytes | memoryview) -> bytes | memoryview:
     """``data`` without the large contents of initializers; ``data`` itself where there are none, or it is damaged."""
     view = memoryview(data)
@@ -61,31 +65,28 @@ def place(tensor: onnx.TensorProto) -> tuple[int, int] | None:
 
 
 def _strip_model(view: memoryview) -> list[bytes | memoryview] | None:
-    pieces: list[bytes | memoryview] = []
-    changed = False
-    for field in _fields(view, 0, len(view)):
-        inner = None
-        if field.number == _MODEL_GRAPH and field.wire == _LENGTH:
-            inner = _strip_graph(view, field)
-        pieces.extend(_framed(_MODEL_GRAPH, inner) if inner is not None else [view[field.start : field.end]])
-        changed |= inner is not None
-    return pieces if changed else None
+    def strip_graph(graph: _Field) -> list[bytes | memoryview] | None:
+        return _stripped(view, graph, _GRAPH_INITIALIZER, partial(_strip_tensor, view))
+
+    return _stripped(view, _Field(0, 0, _LENGTH, 0, len(view)), _MODEL_GRAPH, strip_graph)
 
 
-def _strip_graph(view: memoryview, graph: _Field) -> list[bytes | memoryview] | None:
+def _stripped(view: memoryview, outer: _Field, number: int, strip: _Strip) -> list[bytes | memoryview] | None:
+    """The pieces of a message in which ``strip`` has changed fields of a number; None where it has changed none."""
     pieces: list[bytes | memoryview] = []
-    kept = graph.begin
-    for field in _fields(view, graph.begin, graph.end):
-        if field.number == _GRAPH_INITIALIZER and field.wire == _LENGTH and field.end - field.begin > MIN_BYTES:
-            tensor = _strip_tensor(view, field)
-            if tensor is not None:
-                pieces.extend((view[kept : field.start], *_framed(_GRAPH_INITIALIZER, tensor)))
-                kept = field.end
-    return [*pieces, view[kept : graph.end]] if pieces else None
+    kept = outer.begin
+    for field in _fields(view, outer.begin, outer.end):
+        inner = strip(field) if field.number == number and field.wire == _LENGTH else None
+        if inner is not None:
+            pieces.extend((view[kept : field.start], *_framed(number, inner)))
+            kept = field.end
+    return [*pieces, view[kept : outer.end]] if pieces else None
 
 
 def _strip_tensor(view: memoryview, tensor: _Field) -> list[bytes | memoryview] | None:
     """The pieces of a tensor that refers to its contents; None where they are small, or given in several ways."""
+    if tensor.end - tensor.begin <= MIN_BYTES:
+        return None
     fields = list(_fields(view, tensor.begin, tensor.end))
     contents = [f for f in fields if f.number == _TENSOR_RAW_DATA]
     if len(contents) != 1 or contents[0].wire != _LENGTH or any(f.number in _TENSOR_ELSEWHERE for f in fields):

@@ -65,15 +65,22 @@ def projected_attention(
     """Attention between queries, keys and values that lie side by side; past and present are keys and values stacked."""
     query, key, value = _split(g, projected, sizes)
     past_key, past_value = (None, None) if past is None else _halves(g, past)
-    result = layers.attention(
-        g, query, key, value,
-        mask=_sum(g, mask_addend(g, mask_index, query, key, past_key, attrs.mask_filter_value), attention_bias),
-        past_key=past_key, past_value=past_value, num_heads=attrs.num_heads, num_kv_heads=attrs.num_heads,
-        scale=attrs.scale or None, is_causal=bool(attrs.unidirectional),
-    )
+    result = _attended(g, (query, key, value), mask_index, attention_bias, (past_key, past_value), attrs)
     if not g.wants(1):
         return [result.out]
     return [result.out, g.call("stack", result.key, result.value, axis=0)]
+
+
+def _attended(
+    g: Context, operands: Sequence[Value], mask: Value | None, bias: Value | None, past: Sequence[Value | None],
+    attrs: HeadAttributes, scores: str = "none",
+) -> layers.AttentionResult:
+    """Attention of query, key and value; ``past`` are the caches of the last two."""
+    addend = mask_addend(g, mask, operands[0], operands[1], past[0], attrs.mask_filter_value)
+    return layers.attention(
+        g, *operands, mask=_sum(g, addend, bias), past_key=past[0], past_value=past[1], num_heads=attrs.num_heads,
+        num_kv_heads=attrs.num_heads, scale=attrs.scale or None, is_causal=bool(attrs.unidirectional), scores=scores,
+    )
 
 
 def head_sizes(g: Context, weights: Value, heads: int, given: Sequence[int] | None) -> tuple[int, ...]:
@@ -169,32 +176,22 @@ def multi_head_attention(
     g: Context, query: Value, key: Value | None = None, value: Value | None = None, bias: Value | None = None,
     key_padding_mask: Value | None = None, attention_bias: Value | None = None, past_key: Value | None = None,
     past_value: Value | None = None, past_sequence_length: Value | None = None, cache_indirection: Value | None = None,
-    *, mask_filter_value: float = HIDDEN, num_heads: int, scale: float = 0.0, unidirectional: int = 0,
+    *, attrs: HeadAttributes,
 ) -> list[Value | None]:
     """Keys and values may be packed with the query, with each other, or come by head as another layer computed them."""
     if past_sequence_length is not None or cache_indirection is not None:
         raise g.unsupported("past and present share a buffer; supported: a past that is as long as it says")
-    query, key, value = _unpacked(g, query, key, value, num_heads)
+    query, key, value = _unpacked(g, query, key, value, attrs.num_heads)
     query, key, value = _biased(g, (query, key, value), bias)
-    if unidirectional and past_key is None and not dims.equal(query.shape[1], key.shape[key.rank - 2]):
+    if attrs.unidirectional and past_key is None and not dims.equal(query.shape[1], key.shape[key.rank - 2]):
         raise g.unsupported(
             f"attribute 'unidirectional': got 1 for {query.shape[1]} queries and {key.shape[key.rank - 2]} keys; "
             "supported: equal numbers, or a past"
         )
-    if g.wants(3) and (attention_bias is not None or unidirectional):
+    if g.wants(3) and (attention_bias is not None or attrs.unidirectional):
         raise g.unsupported("output 3 (qk) is read beside attention_bias or unidirectional; supported: without them")
-    addend = mask_addend(g, key_padding_mask, query, key, past_key, mask_filter_value)
-    result = layers.attention(
-        g, query, key, value,
-        mask=_sum(g, addend, attention_bias),
-        past_key=past_key,
-        past_value=past_value,
-        num_heads=num_heads,
-        num_kv_heads=num_heads,
-        scale=scale or None,
-        is_causal=bool(unidirectional),
-        scores="biased" if g.wants(3) else "none",
-    )
+    scores = "biased" if g.wants(3) else "none"
+    result = _attended(g, (query, key, value), key_padding_mask, attention_bias, (past_key, past_value), attrs, scores)
     return [result.out, result.key, result.value, result.scores]
 
 

@@ -33,20 +33,15 @@ def rotary(
         raise g.unsupported(f"attribute 'scale': got {scale}; supported: 1.0; fold it into the tables")
     if rotary_embedding_dim and num_heads <= 0 and x.rank == 3:
         raise g.invalid(f"attribute 'num_heads': got {num_heads} beside rotary_embedding_dim; expected the number of heads")
-    heads = x if x.rank == 4 else by_head(g, x, _head_size(g, x, cosines, num_heads, rotary_embedding_dim))
-    if heads.rank != 4:
+    if x.rank not in (3, 4):
         raise g.invalid(f"input: got {x.type}; expected rank 3 or 4")
+    size = dims.floordiv(x.shape[-1], num_heads) if x.rank == 3 and rotary_embedding_dim else cosines.shape[-1] * 2
+    heads = x if x.rank == 4 else layers.by_head(g, x, dims.floordiv(x.shape[2], size), size)
     turned = layers.rotary_embedding(
         g, heads, cosines, sines, positions=_all_positions(g, positions, heads), interleaved=bool(interleaved),
         rotated=rotary_embedding_dim,
     )
-    if x.rank == 4:
-        return turned
-    return g.reshape(g.call("transpose", turned, axes=(0, 2, 1, 3)), x.shape)
-
-
-def _head_size(g: Context, x: Value, cosines: Value, num_heads: int, rotated: int) -> Dim:
-    return dims.floordiv(x.shape[2], num_heads) if rotated else cosines.shape[-1] * 2
+    return turned if x.rank == 4 else g.reshape(layers.joined(g, turned), x.shape)
 
 
 def _all_positions(g: Context, positions: Value, heads: Value) -> Value:
@@ -58,13 +53,6 @@ def _all_positions(g: Context, positions: Value, heads: Value) -> Value:
     length = heads.shape[2]
     places = g.reshape(g.count(g.extent(heads, 2), length), (1, length))
     return g.call("add", places, g.cast(g.call("reshape", positions, newshape=(1, 1)), "int64"))
-
-
-def by_head(g: Context, x: Value, size: Dim) -> Value:
-    """``[B, L, H * D]`` as ``[B, H, L, D]``, D given."""
-    batch, length, width = x.shape
-    split = g.reshape(x, (batch, length, dims.floordiv(width, size), size))
-    return g.call("transpose", split, axes=(0, 2, 1, 3))
 
 
 @dataclass(frozen=True)
@@ -109,9 +97,7 @@ def group_query_attention(
         g, turned[0], present[0], present[1], places, attention_bias,
         _sink(g, head_sink, smooth_softmax, num_heads), scale=scale or None, softcap=softcap, window=local_window_size,
     )
-    batch, length = query.shape[:2]
-    joined = g.reshape(g.call("transpose", out, axes=(0, 2, 1, 3)), (batch, length, out.shape[1] * out.shape[3]))
-    return [joined, *present]
+    return [layers.joined(g, out), *present]
 
 
 def _check_options(
@@ -139,10 +125,12 @@ def _heads(
     if key is None or value is None:
         size = dims.floordiv(query.shape[2], num_heads + 2 * kv_num_heads)
         ends = (size * num_heads, size * (num_heads + kv_num_heads))
-        first, second, third = (by_head(g, x, size) for x in g.multi("split", query, indices_or_sections=ends, axis=2))
-        return first, second, third
-    size = dims.floordiv(query.shape[2], num_heads)
-    return by_head(g, query, size), by_head(g, key, size), by_head(g, value, dims.floordiv(value.shape[2], kv_num_heads))
+        query, key, value = g.multi("split", query, indices_or_sections=ends, axis=2)
+    first, second, third = (
+        layers.by_head(g, x, n, dims.floordiv(x.shape[2], n))
+        for x, n in ((query, num_heads), (key, kv_num_heads), (value, kv_num_heads))
+    )
+    return first, second, third
 
 
 def _places(g: Context, query: Value, seqlens: Value, total: Value) -> _Places:

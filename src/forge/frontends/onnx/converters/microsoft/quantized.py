@@ -12,8 +12,8 @@ from forge.frontends.onnx.converters.microsoft.activations import softmax_behind
 from forge.frontends.onnx.converters.microsoft.convolutions import channels_behind, channels_first
 from forge.frontends.onnx.converters.nn import pool as pooling
 from forge.frontends.onnx.converters.quantized import quantize as quantization
+from forge.frontends.onnx.converters.shape import concatenate
 from forge.frontends.onnx.registry import converts
-from forge.ops.core.broadcast import with_equal_sizes
 
 Ints = tuple[int, ...]
 
@@ -133,9 +133,7 @@ def concat(g: Context, y_scale: Value, y_zero_point: Value, *parts: Value, axis:
     if not parts or len(parts) % 3:
         raise g.invalid(f"got {len(parts)} inputs behind Y_zero_point; expected tensor, scale and zero point for each part")
     values = [real(g, *parts[k : k + 3]) for k in range(0, len(parts), 3)]
-    place = g.axis(axis, values[0].rank)
-    joined = g.call("concatenate", *with_equal_sizes(g.builder, values, place), axis=place)
-    return rounded(g, joined, y_scale, y_zero_point, y_zero_point.dtype)
+    return rounded(g, concatenate.concat(g, *values, axis=axis), y_scale, y_zero_point, y_zero_point.dtype)
 
 
 @converts("QLinearWhere", domain=DOMAIN)

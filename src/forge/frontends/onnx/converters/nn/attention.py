@@ -6,7 +6,7 @@ import math
 from functools import partial
 
 from forge import dims
-from forge.compose.attention import attention, rotary_embedding
+from forge.compose.attention import attention, by_head, joined, rotary_embedding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
@@ -70,7 +70,5 @@ def rotary(
         return turn(x, cosines, sines)
     if x.rank != 3 or not num_heads:
         raise g.invalid(f"got rank {x.rank} and num_heads {num_heads}; expected rank 4, or rank 3 and the number of heads")
-    batch, length, size = x.shape
-    heads = g.reshape(x, (batch, length, num_heads, dims.floordiv(size, num_heads)))
-    turned = turn(g.call("transpose", heads, axes=(0, 2, 1, 3)), cosines, sines)
-    return g.reshape(g.call("transpose", turned, axes=(0, 2, 1, 3)), x.shape)
+    heads = by_head(g, x, num_heads, dims.floordiv(x.shape[2], num_heads))
+    return g.reshape(joined(g, turn(heads, cosines, sines)), x.shape)

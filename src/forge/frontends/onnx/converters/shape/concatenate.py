@@ -41,20 +41,13 @@ def split_2(g: Context, x: Value, *, axis: int = 0, split: tuple[int, ...] | Non
     return _equal_parts(g, x, axis, g.num_outputs) if split is None else _parts(g, x, axis, split)
 
 
-@converts("Split", since=13)
-def split_13(g: Context, x: Value, sizes: Value | None = None, *, axis: int = 0) -> list[Value]:
-    if sizes is None:
-        return _equal_parts(g, x, axis, g.num_outputs)
-    known = g.dims(sizes)
-    if known is None:
-        return g.multi("split", x, sizes, indices_or_sections=None, axis=axis)
-    return _parts(g, x, axis, known)
-
-
-@converts("Split", since=18)
-def split(g: Context, x: Value, sizes: Value | None = None, *, axis: int = 0, num_outputs: int | None = None) -> list[Value]:
+@converts("Split", since=13, introduced={"num_outputs": 18})
+def split_13(g: Context, x: Value, sizes: Value | None = None, *, axis: int = 0, num_outputs: int | None = None) -> list[Value]:
     if sizes is not None:
-        return split_13(g, x, sizes, axis=axis)
+        known = g.dims(sizes)
+        return g.multi("split", x, sizes, indices_or_sections=None, axis=axis) if known is None else _parts(g, x, axis, known)
+    if g.opset < 18:
+        return _equal_parts(g, x, axis, g.num_outputs)
     count = g.num_outputs if num_outputs is None else num_outputs
     if not 1 <= count <= MAX_PARTS:
         raise g.invalid(f"attribute 'num_outputs': got {count}; expected 1 to {MAX_PARTS}")
