@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 SOURCES = sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "runtime" / "src").rglob("*.py")])
 MOST_LINES = 600
 MOST_FUNCTION_LINES = 60
-IR_CORE_LINES = 3000
+IR_CORE_LINES = 2700
 """Of ``forge/ir`` without its folders: what one reads to know the graph IR."""
 FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "onnx", "onnxruntime", "openvino"}
 

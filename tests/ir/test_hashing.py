@@ -12,8 +12,8 @@ import pytest
 
 from forge import dims
 from forge.ir import Builder, Graph, Module, TensorType
-from forge.ir.hashing import fingerprint, structural_hash
 from forge.ir.parser import parse_module
+from forge.ir.saved.hashing import fingerprint, structural_hash
 from tests.ir.random_modules import special_array
 
 TEXT = """

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import forge
 from forge import dtypes
 from forge.ir import Builder, Graph, Module, TensorType
-from forge.ir.hashing import fingerprint, structural_hash
 from forge.ir.interp import run_module
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_module, print_with_constants
-from forge.ir.serialize import load, save
+from forge.ir.saved.hashing import fingerprint, structural_hash
+from forge.ir.saved.serialize import load, save
 from forge.ir.verifier import verify
 from tests.ir.random_modules import constant_dtypes, inputs_for, modules, names, same, special_array
 

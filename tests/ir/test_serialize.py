@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from forge.errors import ImportModelError
 from forge.ir import Builder, Graph, Module, TensorType
-from forge.ir.hashing import fingerprint
-from forge.ir.serialize import load, save
+from forge.ir.saved.hashing import fingerprint
+from forge.ir.saved.serialize import load, save
 
 some = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

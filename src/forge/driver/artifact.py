@@ -24,8 +24,8 @@ from forge.driver.compiled import CompiledModel
 from forge.driver.metadata import creation_time, describe
 from forge.driver.replacement import KEY_NAME, LIBRARY_NAME, METADATA_NAME, RELAY_NAME, weights_name
 from forge.errors import CompileError, OutputExistsError, option
-from forge.ir import serialize
 from forge.ir.nodes import Module
+from forge.ir.saved import serialize
 from forge.ir.text.printer import print_module
 from forge.options import OutputOptions
 from forge_runtime import artifact as format_

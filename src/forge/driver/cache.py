@@ -26,9 +26,9 @@ import numpy as np
 
 from forge import files, knobs
 from forge.driver.compiled import CompiledModel
-from forge.ir import hashing
 from forge.ir import types as T
 from forge.ir.nodes import CONSTANT, Module, Node
+from forge.ir.saved import hashing
 from forge.options import CompileOptions
 from forge.target import Target
 

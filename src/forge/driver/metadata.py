@@ -13,9 +13,9 @@ from forge import dtypes
 from forge._version import __version__
 from forge.driver.compiled import CompiledModel
 from forge.errors import OptionError
-from forge.ir import hashing
 from forge.ir.nodes import Module, Node, Value
 from forge.ir.op import Kind
+from forge.ir.saved import hashing
 from forge.ir.types import TensorType
 from forge.ops.core.op import Op
 

@@ -519,7 +519,7 @@ class Module:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles hold the bytes of a saved module."""
-        from forge.ir import serialize
+        from forge.ir.saved import serialize
 
         return serialize.loads, (serialize.dumps(self),)
 

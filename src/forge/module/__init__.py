@@ -10,10 +10,11 @@ import numpy as np
 
 from forge import files
 from forge.errors import InvalidGraphError, OptionError
-from forge.ir import retype, serialize
+from forge.ir import retype
 from forge.ir.edits.extract import extract
 from forge.ir.interp import Reference
 from forge.ir.nodes import Module, Node, Value
+from forge.ir.saved import serialize
 from forge.ir.text.parser import parse_module
 from forge.ir.verifier import verify
 from forge.module.edits import Edits

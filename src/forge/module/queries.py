@@ -11,9 +11,9 @@ import numpy as np
 
 from forge.dims import Dim
 from forge.errors import InvalidGraphError
-from forge.ir import hashing
 from forge.ir.edits import journal
 from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.saved import hashing
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
 from forge.passes import partition, partition_for_tensorrt
@@ -185,7 +185,7 @@ class Queries:
         return hashing.fingerprint(self._verified())
 
     def __hash__(self) -> int:
-        """Of the structure, without names and what was trained; see `forge.ir.hashing`."""
+        """Of the structure, without names and what was trained; see `forge.ir.saved.hashing`."""
         return hashing.structural_hash(self._verified())
 
     def __eq__(self, other: object) -> bool:

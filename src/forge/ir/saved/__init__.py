@@ -1,0 +1,1 @@
+"""What leaves the process: files and bytes of modules, and their digests."""
