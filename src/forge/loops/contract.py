@@ -64,6 +64,10 @@ class KernelCall:
         """The operands that are there: all of them, unless one may be left out."""
         return tuple(o for o in self.operands if o is not None)
 
+    def operand(self, number: int) -> Reader | None:
+        """An operand that may be left out; the last ones also by a call that ends before them."""
+        return self.operands[number] if number < len(self.operands) else None
+
     def function(self, body: Stmt) -> Function:
         return Function(self.name, self.buffers, self.scalars, body)
 

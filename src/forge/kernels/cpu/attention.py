@@ -184,7 +184,7 @@ def attention(call: KernelCall) -> Function:
 
 
 def _plan(call: KernelCall) -> AttentionPlan:
-    query, key, value, mask = (*call.operands, None)[:4]
+    query, key, value, mask = map(call.operand, range(4))
     if query is None or key is None or value is None:
         raise CompileError(f"{call.name}: attention; got no query, key or value; expected all three")
     result, inner = call.results[0], call.attrs.inner

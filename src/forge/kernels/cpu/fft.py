@@ -58,7 +58,7 @@ def _length(call: KernelCall, data: Reader, axis: int) -> Expr:
     lengths = [call.attrs.length] if call.operator == "fft.dft" else call.attrs.lengths or [None]
     if lengths[0] is not None:
         return dim(lengths[0])
-    given = call.operands[1] if len(call.operands) > 1 else None
+    given = call.operand(1)
     if given is not None:
         return E.cast(given.read([E.const(0)] * len(given.shape)), "int64")
     extent = data.shape[axis]

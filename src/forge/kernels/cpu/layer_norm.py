@@ -28,8 +28,8 @@ def layer_norm(call: KernelCall) -> Function:
     for 0. float16 and bfloat16 are computed in float32.
     """
     data = call.readers[0]
-    gamma = _parameter(call, 1, "scale")
-    beta = _parameter(call, 2, "center")
+    gamma = call.operand(1) if getattr(call.attrs, "scale", True) else None
+    beta = call.operand(2) if getattr(call.attrs, "center", True) else None
 
     def reads(indices: Sequence[Expr]) -> Mapping[str, Expr]:
         values = {"data": data.read(tuple(indices))}
@@ -42,11 +42,6 @@ def layer_norm(call: KernelCall) -> Function:
     centred = call.operator != "nn.rms_norm"
     scale = E.const(1.0, dtype) / E.cast(problem.length, dtype)
     return row_function(call, problem, dtype, lambda row: _normalise(row, scale, call.attrs.epsilon, centred), COST, centred)
-
-
-def _parameter(call: KernelCall, position: int, switch: str) -> Reader | None:
-    present = position < len(call.operands) and getattr(call.attrs, switch, True)
-    return call.operands[position] if present else None
 
 
 def _broadcast_read(parameter: Reader, indices: Sequence[Expr]) -> Expr:

@@ -75,7 +75,6 @@ def tree_ensemble(call: KernelCall) -> Function:
     """Family of ``tree_ensemble``: operands data, nodes, roots, weights and, where leaves speak of few targets, entry_targets and
     offsets; attributes targets, steps, aggregate. A part of the work is a block of rows and a chunk of targets.
     """
-    operands = [*call.operands, None, None][:6]
     data, nodes, roots, weights = call.readers[:4]
     targets = call.attrs.targets
     width = max(1, min(targets, MAX_TARGETS))
@@ -85,7 +84,7 @@ def tree_ensemble(call: KernelCall) -> Function:
     rows, step = E.var("rows"), _rows_of_block(data.shape[0], most, call.target.num_cores)
     first_target = chunk * width
     problem = _Problem(
-        call, data, nodes, roots, weights, operands[4], operands[5], totals, block * step, first_target,
+        call, data, nodes, roots, weights, call.operand(4), call.operand(5), totals, block * step, first_target,
         E.const(targets) if targets <= width else E.binary("min", E.const(targets) - first_target, E.const(width)),
     )
     body = seq(Let(rows, E.binary("min", data.shape[0] - problem.first_row, step)), _block(problem, rows))
