@@ -91,7 +91,7 @@ class _Task:
         self.patch_height = self.window.height.span(plan.row_block)
         self.patch_width = self.window.width.span(plan.column_block)
         partial = plan.groups * plan.row_block * plan.column_block * plan.vectors
-        self.partial = loops.local("partial", plan.dtype, partial, plan.lanes) if plan.chunks > 1 else None
+        self.partial = loops.local("partial", plan.dtype, partial, plan.lanes)
 
     def statement(self) -> Stmt:
         if not self.plan.staged:
@@ -104,12 +104,11 @@ class _Task:
             lets, first_block = loops.bind("first_block", index * self.plan.chunk)
             return seq(lets, self._copy(source, first_block), self._all_tiles(source, first_block))
 
-        if self.partial is None:
+        if self.plan.chunks == 1:
             return seq(Allocate(patch), chunk(E.const(0)))
         zero = E.const(0, self.plan.dtype, self.plan.lanes)
-        partial = self.partial
-        clear = loops.serial("p", partial.shape[0], lambda i: store(partial, i, zero))
-        return seq(Allocate(patch), Allocate(partial), clear, loops.serial("chunk", self.plan.chunks, chunk),
+        clear = loops.serial("p", self.partial.shape[0], lambda i: store(self.partial, i, zero))
+        return seq(Allocate(patch), Allocate(self.partial), clear, loops.serial("chunk", self.plan.chunks, chunk),
                    self._write_partial())
 
     def _direct_source(self) -> _Source:
@@ -202,36 +201,28 @@ class _Task:
                                       source_x + j * (window.width.stride * plan.block) + x)
             return at
 
+        def place(position: Expr) -> tuple[Expr, Expr]:
+            return row + position // width, column + position % width
+
+        def partial(position: Expr, vector: int) -> Expr:
+            return self._partial_index(group, *place(position), vector)
+
+        begin = acc.clear()
+        finish = acc.each(lambda p, v: self._write(group, *place(p), v, acc.get(p, v)))
+        if plan.chunks > 1:
+            begin = acc.each(lambda p, v: acc.set(p, v, E.load(self.partial, partial(p, v))))
+            finish = acc.each(lambda p, v: store(self.partial, partial(p, v), acc.get(p, v)))
         reduce = self._reduction(acc, first_block, group, scalar)
-        if self.partial is None:
-            return seq(acc.allocate(), lets_row, lets_column, acc.clear(), reduce,
-                       acc.each(lambda p, v: self._write(group, row + p // width, column + p % width, v, acc.get(p, v))))
-        return seq(acc.allocate(), lets_row, lets_column, self._exchange(acc, group, row, column, width, load=True), reduce,
-                   self._exchange(acc, group, row, column, width, load=False))
-
-    def _exchange(self, acc: Accumulators, group: Expr, row: Expr, column: Expr, width: int, load: bool) -> Stmt:
-        """Reads or writes the partial sums of a tile."""
-        partial = self.partial
-        if partial is None:
-            return seq()
-
-        def one(position: Expr, vector: int) -> Stmt:
-            index = self._partial_index(group, row + position // width, column + position % width, vector)
-            return acc.set(position, vector, E.load(partial, index)) if load else store(partial, index, acc.get(position, vector))
-
-        return acc.each(one)
+        return seq(acc.allocate(), lets_row, lets_column, begin, reduce, finish)
 
     def _partial_index(self, group: Expr, row: Expr, column: Expr, vector: int) -> Expr:
         return ((group * self.plan.row_block + row) * self.plan.column_block + column) * self.plan.vectors + vector
 
     def _write_partial(self) -> Stmt:
         """Hands the finished sums of all chunks to the writer."""
-        partial = self.partial
-        if partial is None:
-            return seq()
 
         def position(group: Expr, row: Expr, column: Expr) -> Stmt:
-            return seq(self._write(group, row, column, v, E.load(partial, self._partial_index(group, row, column, v)))
+            return seq(self._write(group, row, column, v, E.load(self.partial, self._partial_index(group, row, column, v)))
                        for v in range(self.plan.vectors))
 
         return loops.serial("group", self.plan.groups, lambda group: loops.serial(

@@ -11,7 +11,7 @@ from typing import Final
 from forge import dtypes
 from forge.kernels.cpu import tiles
 from forge.kernels.cpu.spatial import Convolution3x3, Window
-from forge.loops import RegisterTile
+from forge.loops import RegisterTile, known, static
 from forge.target import Target
 from forge.target.blocking import channel_block, dots_of_pairs
 from forge.target.choices import LIMIT
@@ -26,87 +26,21 @@ MIN_STEPS: Final = 128
 
 
 @dataclass(frozen=True)
-class ConvPlan:
-    """How one convolution is computed.
+class Problem:
+    """What the choice of a plan depends on.
 
-    A register tile is ``tile_height`` x ``tile_width`` output positions by ``vectors`` vectors of output channels. A task is
-    ``row_block`` x ``column_block`` positions by ``groups`` groups of ``vectors`` vectors. Where ``staged``, it first copies
-    the input under it into a padded local patch, ``chunk`` channel blocks at a time. ``in_channels`` and ``in_block`` count steps
-    of the reduction, each of ``unit`` channels.
+    ``in_channels`` and ``in_block`` count steps of the reduction, each of ``unit`` channels. Where ``staged``, a task copies the
+    input under it into a padded local patch.
     """
 
     window: Window
     target: Target
     dtype: str
-    lanes: int
     in_channels: int
     in_block: int
     in_blocks: int
-    tile_height: int
-    tile_width: int
-    vectors: int
-    row_block: int
-    column_block: int
-    groups: int
-    chunk: int
     staged: bool
     unit: int
-
-    @property
-    def block(self) -> int:
-        """Steps of one position of a channel block of the data."""
-        return self.window.block // self.unit
-
-    @property
-    def total_groups(self) -> int:
-        return _blocks_out(self.window) * self.window.out_block // (self.vectors * self.lanes)
-
-    @property
-    def row_blocks(self) -> int:
-        return -(-self.window.height.out // self.row_block)
-
-    @property
-    def column_blocks(self) -> int:
-        return -(-self.window.width.out // self.column_block)
-
-    @property
-    def group_blocks(self) -> int:
-        return self.total_groups // self.groups
-
-    @property
-    def chunks(self) -> int:
-        return self.in_blocks // self.chunk
-
-    @property
-    def group_bytes(self) -> int:
-        """Bytes of the weights of one group."""
-        return self.vectors * self.lanes * _weight_bytes(self.window, self.in_channels * self.unit)
-
-    def tile(self, height: int, width: int) -> RegisterTile:
-        return RegisterTile(height * width, self.vectors, self.lanes, self.dtype)
-
-
-def _weight_bytes(window: Window, channels: int) -> int:
-    """Of one output channel."""
-    return channels * window.height.kernel * window.width.kernel * dtypes.itemsize(window.weight.dtype)
-
-
-def _blocks_out(window: Window) -> int:
-    return int(window.result.shape[1].value)  # type: ignore[attr-defined]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What the choice of a plan depends on; channels are counted as in ``ConvPlan``."""
-
-    window: Window
-    target: Target
-    dtype: str
-    in_channels: int
-    in_block: int
-    in_blocks: int
-    staged: bool
-    unit: int = 1
 
     @property
     def lanes(self) -> int:
@@ -114,7 +48,7 @@ class Problem:
 
     @property
     def out_vectors(self) -> int:
-        return _blocks_out(self.window) * self.window.out_block // self.lanes
+        return known(self.window.result.shape[1], "conv2d_nchwc: the output channels") * self.window.out_block // self.lanes
 
     @property
     def steps(self) -> int:
@@ -134,14 +68,65 @@ class Problem:
     @property
     def batch(self) -> int:
         """Images, 1 where known at run time only."""
-        value = getattr(self.window.batch, "value", 1)
-        return int(value)
+        images = static(self.window.batch)
+        return 1 if images is None else images
 
     def patch_bytes(self, rows: int, columns: int, blocks: int) -> int:
         """Bytes of input that ``rows`` x ``columns`` outputs read; of a copy, all between them too."""
         axes = ((self.window.height, rows), (self.window.width, columns))
         area = math.prod(axis.span(n) if self.staged else min(axis.span(n), n * axis.kernel) for axis, n in axes)
         return area * blocks * self.window.block * dtypes.itemsize(self.dtype) // self.unit
+
+
+@dataclass(frozen=True)
+class ConvPlan(Problem):
+    """How one convolution is computed.
+
+    A register tile is ``tile_height`` x ``tile_width`` output positions by ``vectors`` vectors of output channels. A task is
+    ``row_block`` x ``column_block`` positions by ``groups`` groups of ``vectors`` vectors, ``chunk`` channel blocks at a time.
+    """
+
+    tile_height: int
+    tile_width: int
+    vectors: int
+    row_block: int
+    column_block: int
+    groups: int
+    chunk: int
+
+    @property
+    def block(self) -> int:
+        """Steps of one position of a channel block of the data."""
+        return self.window.block // self.unit
+
+    @property
+    def row_blocks(self) -> int:
+        return -(-self.window.height.out // self.row_block)
+
+    @property
+    def column_blocks(self) -> int:
+        return -(-self.window.width.out // self.column_block)
+
+    @property
+    def group_blocks(self) -> int:
+        return self.out_vectors // self.vectors // self.groups
+
+    @property
+    def chunks(self) -> int:
+        return self.in_blocks // self.chunk
+
+    @property
+    def group_bytes(self) -> int:
+        """Bytes of the weights of one group."""
+        return self.vectors * self.lanes * _weight_bytes(self.window, self.in_channels * self.unit)
+
+    def tile(self, height: int, width: int) -> RegisterTile:
+        return RegisterTile(height * width, self.vectors, self.lanes, self.dtype)
+
+
+def _weight_bytes(window: Window, channels: int) -> int:
+    """Of one output channel."""
+    return channels * window.height.kernel * window.width.kernel * dtypes.itemsize(window.weight.dtype)
 
 
 def estimate(convolution: Convolution3x3, target: Target) -> float:
@@ -160,9 +145,8 @@ def plan_convolution(problem: Problem, kernel: str) -> ConvPlan:
     default = (*tile, *_choose_task(problem, *tile))
     height, width, vectors, row_block, column_block, groups, chunk = problem.target.choices.pick(
         problem.key, default, lambda: _alternatives(problem), kernel)
-    return ConvPlan(problem.window, problem.target, problem.dtype, problem.lanes, problem.in_channels, problem.in_block,
-                    problem.in_blocks, height, width, vectors, row_block, column_block, groups, chunk, problem.staged,
-                    problem.unit)
+    return ConvPlan(problem.window, problem.target, problem.dtype, problem.in_channels, problem.in_block, problem.in_blocks,
+                    problem.staged, problem.unit, height, width, vectors, row_block, column_block, groups, chunk)
 
 
 def _alternatives(problem: Problem) -> Iterator[_Plan]:

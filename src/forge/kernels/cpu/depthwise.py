@@ -52,13 +52,11 @@ def depthwise_conv2d_nchwc(call: KernelCall) -> Function:
     extents = [window.batch, E.const(plan.blocks), E.const(row_blocks)]
 
     def task(index: Expr) -> Stmt:
+        lets: list[Stmt] = []
         image, block, row_block = loops.unravel(index, extents)
-        lets_image, image = loops.bind("image", image)
-        lets_block, block = loops.bind("block", block)
-        lets_row, first = loops.bind("first_row", row_block * plan.row_block)
+        image, block, first = (loops.bound(x, lets) for x in (image, block, row_block * plan.row_block))
         rows = E.binary("min", E.const(plan.row_block), E.const(window.height.out) - first)
-        body = loops.serial("row", rows, lambda row: _row(plan, image, block, row), first)
-        return seq(lets_image, lets_block, lets_row, body)
+        return seq(lets, loops.serial("row", rows, lambda row: _row(plan, image, block, row), first))
 
     taps = window.height.kernel * window.width.kernel
     work = plan.row_block * window.width.out * window.block * taps
@@ -84,13 +82,12 @@ def _row(plan: DepthwisePlan, image: Expr, block: Expr, row: Expr) -> Stmt:
     let_row, out_row = loops.bind("out_row", row)
     lets, (first_tap, last_tap) = _taps_inside(plan.window.height, out_row)
 
-    def tile(lane: Expr, first: Expr, width: int, border: int | None) -> Stmt:
-        return _Tile(plan, image, block, out_row, lane, first, width, border).statement(first_tap, last_tap)
-
     def vector(index: Expr) -> Stmt:
-        lane = index * plan.lanes
-        return seq(_run(plan, begin, end, lambda first, width, border: tile(lane, first, width, border))
-                   for begin, end in _runs(plan.window.width, plan.width))
+        def tile(first: Expr, width: int, border: int | None) -> Stmt:
+            lane = index * plan.lanes
+            return _Tile(plan, image, block, out_row, lane, first, width, border).statement(first_tap, last_tap)
+
+        return seq(_run(plan, begin, end, tile) for begin, end in _runs(plan.window.width, plan.width))
 
     return seq(let_row, lets, loops.serial("vector", plan.window.block // plan.lanes, vector))
 
@@ -158,19 +155,16 @@ class _Tile:
     def _tap_row(self, tap: Expr) -> Stmt:
         """One row of taps: each input column once."""
         height, width = self.window.height, self.window.width
-        lets, h = loops.bind("h", self.row * height.stride + (tap * height.dilation - height.before))
-        body: list[Stmt] = [*lets]
+        body: list[Stmt] = []
+        h = loops.bound(self.row * height.stride + (tap * height.dilation - height.before), body, "h")
         weights: list[Expr] = []
         for k in range(width.kernel):
             value = self.window.weight.read([self.block, tap, E.const(k), self.lanes])
-            let, weight = loops.bind(f"weight{k}", E.cast(value, self.plan.dtype))
-            body += let
-            weights.append(weight)
+            weights.append(loops.bound(E.cast(value, self.plan.dtype), body, f"weight{k}"))
         for column, meeting in self._columns().items():
             w = self.first * width.stride + (column - width.before)
             value = self.window.data.read([self.image, self.block, h, w, self.lanes])
-            let, x = loops.bind("x", E.cast(value, self.plan.dtype))
-            body += let
+            x = loops.bound(E.cast(value, self.plan.dtype), body, "x")
             body += [self.acc.set(p, 0, loops.multiply_add(x, weights[k], self.acc.get(p, 0))) for p, k in meeting]
         return seq(body)
 

@@ -126,10 +126,11 @@ def conv2d_winograd_nchwc(call: KernelCall) -> Function:
     blocks = -(-plan.tile_count // plan.block)
 
     def task(index: Expr) -> Stmt:
-        lets_image, image = loops.bind("image", index // (blocks * plan.parts))
-        lets_first, first = loops.bind("first_tile", index // plan.parts % blocks * plan.block)
-        lets_group, group = loops.bind("first_group", index % plan.parts * plan.part_groups)
-        return seq(lets_image, lets_first, lets_group, _Task(plan, image, first, group).statement())
+        lets: list[Stmt] = []
+        image = loops.bound(index // (blocks * plan.parts), lets, "image")
+        first = loops.bound(index // plan.parts % blocks * plan.block, lets, "first_tile")
+        group = loops.bound(index % plan.parts * plan.part_groups, lets, "first_group")
+        return seq(lets, _Task(plan, image, first, group).statement())
 
     work = plan.block * plan.scheme.positions * plan.in_channels * plan.out_vectors * plan.tile.lanes // plan.parts
     return call.function(loops.parallel(plan.window.batch * (blocks * plan.parts), work, task))
@@ -383,41 +384,32 @@ def _each(count: Expr, most: int, name: str, body: IndexBody) -> Stmt:
 def _square(size: int, result: int, read: ReadSquare, line: Line, write: WriteSquare) -> Stmt:
     """The transformation ``line`` applied to the columns, then to the rows of a ``size`` x ``size`` square."""
     body: list[Stmt] = []
-    columns = [_kept(body, line([_keep(body, read(y, x)) for y in range(size)])) for x in range(size)]
+    columns = []
+    for x in range(size):
+        column = line([loops.bound(read(y, x), body) for y in range(size)])
+        columns.append([loops.bound(value, body) for value in column])
     for y in range(result):
         body += [write(y * result + x, value) for x, value in enumerate(line([column[y] for column in columns]))]
     return seq(body)
 
 
-def _keep(body: list[Stmt], value: Expr) -> Expr:
-    lets, variable = loops.bind("w", value)
-    body.extend(lets)
-    return variable
-
-
-def _kept(body: list[Stmt], values: Sequence[Expr]) -> list[Expr]:
-    return [_keep(body, value) for value in values]
+def _scaled(factor: float, x: Expr, plus: Expr) -> Expr:
+    return loops.multiply_add(E.const(factor, x.dtype, x.lanes), x, plus)
 
 
 def _input_line_4(d: Sequence[Expr]) -> list[Expr]:
     """B^T d."""
-    def scaled(factor: float, x: Expr, plus: Expr) -> Expr:
-        return loops.multiply_add(E.const(factor, x.dtype, x.lanes), x, plus)
-
-    even, odd = scaled(-4.0, d[2], d[4]), scaled(-4.0, d[1], d[3])
+    even, odd = _scaled(-4.0, d[2], d[4]), _scaled(-4.0, d[1], d[3])
     near, far = d[4] - d[2], d[3] - d[1]
-    return [scaled(4.0, d[0], scaled(-5.0, d[2], d[4])), even + odd, even - odd,
-            scaled(2.0, far, near), scaled(-2.0, far, near), scaled(4.0, d[1], scaled(-5.0, d[3], d[5]))]
+    return [_scaled(4.0, d[0], _scaled(-5.0, d[2], d[4])), even + odd, even - odd,
+            _scaled(2.0, far, near), _scaled(-2.0, far, near), _scaled(4.0, d[1], _scaled(-5.0, d[3], d[5]))]
 
 
 def _output_line_4(m: Sequence[Expr]) -> list[Expr]:
     """A^T m."""
-    def scaled(factor: float, x: Expr, plus: Expr) -> Expr:
-        return loops.multiply_add(E.const(factor, x.dtype, x.lanes), x, plus)
-
     sum12, difference12, sum34, difference34 = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
-    return [m[0] + sum12 + sum34, scaled(2.0, difference34, difference12), scaled(4.0, sum34, sum12),
-            scaled(8.0, difference34, difference12) + m[5]]
+    return [m[0] + sum12 + sum34, _scaled(2.0, difference34, difference12), _scaled(4.0, sum34, sum12),
+            _scaled(8.0, difference34, difference12) + m[5]]
 
 
 def _input_line_2(d: Sequence[Expr]) -> list[Expr]:
