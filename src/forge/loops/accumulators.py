@@ -163,6 +163,27 @@ class Accumulators:
         return whole if more is None else combine(self.kind, whole, more.total())
 
 
+class AxisAccumulators:
+    """Accumulators along an axis that is run over in vectors: of whole ones, and of single elements where tails have no mask."""
+
+    def __init__(self, tile: RegisterTile, kind: str, target: Target, masked: bool) -> None:
+        self._whole = Accumulators(tile, kind, target)
+        single = RegisterTile(1, 1, 1, tile.dtype)
+        self._single = None if masked or tile.lanes == 1 else Accumulators(single, kind, target)
+
+    def start(self) -> Stmt:
+        """Allocates and clears them."""
+        return seq(self._whole.start(), () if self._single is None else self._single.start())
+
+    def step(self, vector: int, lanes: int, value: Expr, mask: Expr | None) -> Stmt:
+        """Reduces ``value`` of ``lanes`` elements; vectors take the accumulators in turn."""
+        into = self._whole if self._single is None or lanes == self._whole.tile.lanes else self._single
+        return into.step(vector % into.tile.vectors, value, mask)
+
+    def total(self) -> Expr:
+        return self._whole.total(self._single)
+
+
 def tree(values: list[Expr], join: Callable[[Expr, Expr], Expr]) -> Expr:
     """``values`` joined pairwise, so that the longest chain is short."""
     while len(values) > 1:

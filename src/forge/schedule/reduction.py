@@ -17,6 +17,7 @@ from typing import Final
 from forge.loops import (
     PARALLEL_WORK,
     Accumulators,
+    AxisAccumulators,
     Loop,
     RegisterTile,
     Vectorizer,
@@ -184,20 +185,16 @@ def _inner_reduction(problem: Problem, r: Reduction) -> list[Stmt]:
         return [Let(r.result, r.value)]
     lanes = min(problem.lanes, next_power_of_two(axis.assumed))
     count = min(INNER_ACCUMULATORS, max(1, axis.assumed // lanes))
-    vectors = Accumulators(RegisterTile(1, count, lanes, r.result.dtype), r.kind, problem.target)
-    left_over = None
-    if not problem.masked and lanes > 1:
-        left_over = Accumulators(RegisterTile(1, 1, 1, r.result.dtype), r.kind, problem.target)
+    tile = RegisterTile(1, count, lanes, r.result.dtype)
+    accumulators = AxisAccumulators(tile, r.kind, problem.target, problem.masked)
 
     def steps(at: Expr, width: int, mask: Expr | None, group: int) -> Stmt:
-        into = vectors if width == lanes or left_over is None else left_over
         values = (Vectorizer(axis.var, at + u * width, width, mask).expr(r.value) for u in range(group))
-        return seq(*(into.step(u, value, mask) for u, value in enumerate(values)))
+        return seq(accumulators.step(u, width, value, mask) for u, value in enumerate(values))
 
     around = [other for other in r.axes if other is not axis]
     loops = nest(around, group_loop(axis.extent, lanes, steps, count, problem.masked))
-    starts = [vectors.start(), *([] if left_over is None else [left_over.start()])]
-    return [*starts, loops, Let(r.result, vectors.total(left_over))]
+    return [accumulators.start(), loops, Let(r.result, accumulators.total())]
 
 
 class _OuterVectors:

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from forge import dtypes
 from forge.kernels.cpu.moments import moments
 from forge.kernels.cpu.rows import AlongRow, Position, Row, row_function, row_problem
+from forge.loops import guard, static
 from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Function, If, Let, Stmt, seq
+from forge.tir.stmt import Function, Let, Stmt, seq
 
 COST = 10
 
@@ -49,26 +50,16 @@ def _broadcast_read(parameter: Reader, indices: Sequence[Expr]) -> Expr:
     return parameter.read(tuple(E.const(0) if E.is_const(extent, 1) else i for i, extent in zip(own, parameter.shape)))
 
 
-def _is_long(row: Row) -> Expr | bool:
-    """Whether the row does not fit into half of the first-level cache; an expression where only the call knows."""
-    if not isinstance(row, AlongRow) or row.cached:
-        return False
-    limit = row.problem.target.l1_cache // (2 * dtypes.itemsize(row.dtype))
-    length = row.problem.length
-    return int(length.value) > limit if isinstance(length, E.Const) else E.compare("gt", length, limit)  # type: ignore[arg-type]
-
-
 def _normalise(row: Row, scale: Expr, epsilon: float, centred: bool) -> Stmt:
-    long = _is_long(row) if centred else False
-    if isinstance(long, bool):
-        return _normalise_chunks(row, scale, epsilon) if long else _normalise_row(row, scale, epsilon, centred)
-    return If(long, _normalise_chunks(row, scale, epsilon), _normalise_row(row, scale, epsilon, centred))
-
-
-def _normalise_chunks(row: Row, scale: Expr, epsilon: float) -> Stmt:
-    assert isinstance(row, AlongRow)
+    whole = _normalise_row(row, scale, epsilon, centred)
+    # A row that does not fit into half of the first-level cache is taken in chunks.
+    limit = row.problem.target.l1_cache // (2 * dtypes.itemsize(row.dtype))
+    length = static(row.problem.length)
+    if not centred or not isinstance(row, AlongRow) or row.cached or length is not None and length <= limit:
+        return whole
     passed, mean, total = moments(row)
-    return seq(passed, *_apply(row, scale, epsilon, mean, total))
+    chunks = seq(passed, _apply(row, scale, epsilon, mean, total))
+    return guard(E.compare("gt", row.problem.length, limit), chunks, whole)
 
 
 def _apply(row: Row, scale: Expr, epsilon: float, mean: Expr | None, total: Expr) -> list[Stmt]:
@@ -83,26 +74,20 @@ def _normalise_row(row: Row, scale: Expr, epsilon: float, centred: bool) -> Stmt
     parts: list[Stmt] = []
     mean = _mean(row, scale, parts) if centred else None
 
-    def difference(position: Position) -> tuple[list[Stmt], Expr]:
+    def squares(position: Position) -> tuple[Sequence[Stmt], Expr]:
         if mean is None:
-            return row.first("data", position)
-        d = E.Var(row.dtype, position.lanes, "d")
-        return [Let(d, row.again("data", position) - mean)], d
+            lets, d = row.first("data", position)
+        else:
+            d = E.Var(row.dtype, position.lanes, "d")
+            lets = [Let(d, row.again("data", position) - mean)]
+        return lets, d * d
 
-    def squares(position: Position) -> tuple[Sequence[Stmt], Sequence[Expr]]:
-        lets, d = difference(position)
-        return lets, [d * d]
-
-    second, (total,) = row.reduce(["sum"], squares)
-    return seq(*parts, second, *_apply(row, scale, epsilon, mean, total))
+    second, total = row.reduce("sum", squares)
+    return seq(parts, second, _apply(row, scale, epsilon, mean, total))
 
 
 def _mean(row: Row, scale: Expr, parts: list[Stmt]) -> Expr:
-    def body(position: Position) -> tuple[Sequence[Stmt], Sequence[Expr]]:
-        lets, x = row.first("data", position)
-        return lets, [x]
-
-    first, (total,) = row.reduce(["sum"], body)
+    first, total = row.reduce("sum", lambda position: row.first("data", position))
     mean = E.Var(row.dtype, total.lanes, "mean")
     parts += [first, Let(mean, total * scale)]
     return mean

@@ -39,14 +39,14 @@ def moments(row: AlongRow) -> tuple[Stmt, Expr, Expr]:
 def _chunk(row: AlongRow, known: Buffer, first: Expr, count: Expr) -> list[Stmt]:
     dtype = row.dtype
     part = AlongRow(row.problem, dtype, False, (first, count))
-    summed, (total,) = part.reduce(["sum"], lambda position: ([], [part.read("data", position)]))
+    summed, total = part.reduce("sum", lambda position: ([], part.read("data", position)))
     mean, number = E.Var(dtype, 1, "chunk_mean"), E.Var(dtype, 1, "number")
 
-    def square(position: Position) -> tuple[Sequence[Stmt], Sequence[Expr]]:
+    def square(position: Position) -> tuple[Sequence[Stmt], Expr]:
         d = E.Var(dtype, position.lanes, "d")
-        return [Let(d, part.read("data", position) - mean)], [d * d]
+        return [Let(d, part.read("data", position) - mean)], d * d
 
-    squared, (squares,) = part.reduce(["sum"], square)
+    squared, squares = part.reduce("sum", square)
     together, share, delta = E.Var(dtype, 1, "together"), E.Var(dtype, 1, "share"), E.Var(dtype, 1, "delta")
     return [
         summed,

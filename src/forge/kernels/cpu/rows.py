@@ -15,6 +15,7 @@ from typing import Final
 from forge import dtypes
 from forge.loops import (
     Accumulators,
+    AxisAccumulators,
     Loop,
     RegisterTile,
     Vectorizer,
@@ -28,6 +29,7 @@ from forge.loops import (
     places,
     product,
     round_up,
+    static,
     supports_masks,
     vector_loop,
 )
@@ -161,8 +163,8 @@ class Position:
     mask: Expr | None
 
 
-RowBody = Callable[[Position], tuple[Sequence[Stmt], Sequence[Expr]]]
-"""Statements to run at a position, then the values to reduce (one per reduction)."""
+RowBody = Callable[[Position], tuple[Sequence[Stmt], Expr]]
+"""Statements to run at a position, then the value to reduce."""
 
 
 class Row(ABC):
@@ -179,8 +181,8 @@ class Row(ABC):
         """Makes room for rows of at most ``elements``."""
 
     @abstractmethod
-    def reduce(self, kinds: Sequence[str], body: RowBody) -> tuple[Stmt, list[Expr]]:
-        """Runs over the row; the results are scalars, or one lane a row."""
+    def reduce(self, kind: str, body: RowBody) -> tuple[Stmt, Expr]:
+        """Runs over the row; the result is a scalar, or has one lane a row."""
 
     @abstractmethod
     def each(self, body: Callable[[Position], Stmt]) -> Stmt:
@@ -246,23 +248,17 @@ class AlongRow(Row):
     def each(self, body: Callable[[Position], Stmt]) -> Stmt:
         return self._loops(lambda position, _: body(position))
 
-    def reduce(self, kinds: Sequence[str], body: RowBody) -> tuple[Stmt, list[Expr]]:
-        count = min(self.unroll, ACCUMULATORS)
-        target = self.problem.target
-        wide = [Accumulators(RegisterTile(1, count, self.lanes, self.dtype), kind, target) for kind in kinds]
-        exact = self.problem.masked or self.lanes == 1
-        narrow = [] if exact else [Accumulators(RegisterTile(1, 1, 1, self.dtype), kind, target) for kind in kinds]
+    def reduce(self, kind: str, body: RowBody) -> tuple[Stmt, Expr]:
+        tile = RegisterTile(1, min(self.unroll, ACCUMULATORS), self.lanes, self.dtype)
+        accumulators = AxisAccumulators(tile, kind, self.problem.target, self.problem.masked)
 
         def step(position: Position, u: int) -> Stmt:
-            parts, values = body(position)
-            into = wide if position.lanes == self.lanes or not narrow else narrow
-            return seq(*parts, *(a.step(u % a.tile.vectors, value, position.mask) for a, value in zip(into, values)))
+            parts, value = body(position)
+            return seq(parts, accumulators.step(u, position.lanes, value, position.mask))
 
         loops = self._loops(step)
-        totals = [E.Var(self.dtype, 1, kind) for kind in kinds]
-        rests: Sequence[Accumulators | None] = narrow or [None] * len(kinds)
-        lets = [Let(name, a.total(rest)) for name, a, rest in zip(totals, wide, rests)]
-        return seq(*(a.start() for a in (*wide, *narrow)), loops, *lets), list(totals)
+        total = E.Var(self.dtype, 1, kind)
+        return seq(accumulators.start(), loops, Let(total, accumulators.total())), total
 
     def read(self, name: str, position: Position) -> Expr:
         blocks = self._blocks
@@ -306,13 +302,12 @@ class AcrossRows(Row):
     def each(self, body: Callable[[Position], Stmt]) -> Stmt:
         return nest(self.problem.row, body(Position(self.problem.row[-1].var, self.lanes, None)))
 
-    def reduce(self, kinds: Sequence[str], body: RowBody) -> tuple[Stmt, list[Expr]]:
-        accumulators = [Accumulators(RegisterTile(1, 1, self.lanes, self.dtype), kind, self.problem.target) for kind in kinds]
-        parts, values = body(Position(self.problem.row[-1].var, self.lanes, None))
-        loops = nest(self.problem.row, seq(*parts, *(a.step(0, value) for a, value in zip(accumulators, values))))
-        totals = [E.Var(self.dtype, self.lanes, kind) for kind in kinds]
-        lets = [Let(name, a.get(0, 0)) for name, a in zip(totals, accumulators)]
-        return seq(*(a.start() for a in accumulators), loops, *lets), list(totals)
+    def reduce(self, kind: str, body: RowBody) -> tuple[Stmt, Expr]:
+        accumulator = Accumulators(RegisterTile(1, 1, self.lanes, self.dtype), kind, self.problem.target)
+        parts, value = body(Position(self.problem.row[-1].var, self.lanes, None))
+        loops = nest(self.problem.row, seq(parts, accumulator.step(0, value)))
+        total = E.Var(self.dtype, self.lanes, kind)
+        return seq(accumulator.start(), loops, Let(total, accumulator.get(0, 0))), total
 
     def read(self, name: str, position: Position) -> Expr:
         value = self._vectorizer({}).expr(self.problem.reads[name])
@@ -369,12 +364,12 @@ def _variants(problem: RowProblem, dtype: str, make: Callable[[bool], Row], kern
     """With the row on the stack where it fits, decided at run time for symbolic rows."""
     limit = SCRATCH_BYTES // (dtypes.itemsize(dtype) * rows)
     length = problem.row[0].extent
-    if len(problem.row) > 1 or (isinstance(length, E.Const) and int(length.value) > limit):  # type: ignore[arg-type]
+    known = static(length)
+    if len(problem.row) > 1 or known is not None and known > limit:
         return kernel(make(False))
     kept = make(True)
-    elements = int(length.value) if isinstance(length, E.Const) else limit  # type: ignore[arg-type]
-    cached = seq(kept.allocate(elements), kernel(kept))
-    return cached if isinstance(length, E.Const) else If(E.compare("le", length, limit), cached, kernel(make(False)))
+    cached = seq(kept.allocate(limit if known is None else known), kernel(kept))
+    return If(E.compare("le", length, limit), cached, kernel(make(False))) if known is None else cached
 
 
 def _across_axis(problem: RowProblem) -> Loop | None:

@@ -34,12 +34,7 @@ def softmax(call: KernelCall) -> Function:
 
 
 def _largest(row: Row) -> tuple[Stmt, Expr]:
-    def body(position: Position) -> tuple[Sequence[Stmt], Sequence[Expr]]:
-        parts, x = row.first("data", position)
-        return parts, [x]
-
-    passed, (largest,) = row.reduce([LARGEST_NUMBER], body)
-    return passed, largest
+    return row.reduce(LARGEST_NUMBER, lambda position: row.first("data", position))
 
 
 def _exponential(row: Row, largest: Expr, position: Position) -> Expr:
@@ -49,11 +44,11 @@ def _exponential(row: Row, largest: Expr, position: Position) -> Expr:
 def _softmax(row: Row) -> Stmt:
     first, largest = _largest(row)
 
-    def exponentials(position: Position) -> tuple[Sequence[Stmt], Sequence[Expr]]:
+    def exponentials(position: Position) -> tuple[Sequence[Stmt], Expr]:
         e = E.Var(row.dtype, position.lanes, "e")
-        return [Let(e, _exponential(row, largest, position)), *row.keep(e, position)], [e]
+        return [Let(e, _exponential(row, largest, position)), *row.keep(e, position)], e
 
-    second, (total,) = row.reduce(["sum"], exponentials)
+    second, total = row.reduce("sum", exponentials)
     factor = E.Var(row.dtype, total.lanes, "factor")
 
     def result(position: Position) -> Stmt:
@@ -65,7 +60,7 @@ def _softmax(row: Row) -> Stmt:
 
 def _log_softmax(row: Row) -> Stmt:
     first, largest = _largest(row)
-    second, (total,) = row.reduce(["sum"], lambda position: ([], [_exponential(row, largest, position)]))
+    second, total = row.reduce("sum", lambda position: ([], _exponential(row, largest, position)))
     offset = E.Var(row.dtype, total.lanes, "offset")
     last = row.each(lambda position: row.write(row.again("data", position) - largest - offset, position))
     return seq(first, second, Let(offset, E.call("log", total)), last)
