@@ -41,6 +41,10 @@ class Loop:
         """The extent as a number, for costs."""
         return ASSUMED_EXTENT if self.static is None else self.static
 
+    def lanes(self, most: int) -> int:
+        """Of vectors along it: at most ``most``, and no more than cover it."""
+        return min(most, next_power_of_two(self.assumed))
+
 
 def axes(shape: Sequence[Expr], name: str = "i") -> list[Loop]:
     """A loop over each dimension of ``shape``."""

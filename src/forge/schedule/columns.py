@@ -23,10 +23,8 @@ from forge.loops import (
     Vectorizer,
     ceildiv,
     combine,
-    expression_cost,
     identity,
     nest,
-    next_power_of_two,
     parallel_nest,
     ravel,
     round_up,
@@ -66,7 +64,7 @@ def reduce_columns(problem: Problem, axis: Loop) -> Stmt | None:
         return None
     (r,) = problem.reductions
     strides = problem.accesses(r).strides(problem.algebra, axis.var)
-    lanes = min(problem.lanes, next_power_of_two(axis.assumed))
+    lanes = axis.lanes(problem.lanes)
     wide = axis.assumed > 4 * lanes and len(r.axes) == 1 and r.axes[0].assumed >= MIN_ROWS
     if not wide or not any(pattern(s) == UNIT for s in strides):
         return None
@@ -99,7 +97,7 @@ class _Columns:
         """More than 1 where blocks of columns are too few for threads, and rows are worth it."""
         around = math.prod(o.static or 0 for o in self.others) * (Loop(self.axis.var, blocks).static or 0)
         rows = self.r.axes[0].assumed
-        work = around * rows * width // self.lanes * max(1, expression_cost(self.r.value))
+        work = around * rows * width // self.lanes * self.r.step_cost
         if around == 0 or around >= CHUNKS or work < 4 * PARALLEL_WORK:
             return 1
         room = MAX_PARTIAL_BYTES // (around * width * dtypes.itemsize(self.r.result.dtype))
@@ -112,7 +110,7 @@ class _Columns:
 
     def build(self) -> Stmt:
         places = self.places
-        cost = self.plan.height * (self.plan.width // self.lanes * max(1, expression_cost(self.r.value)))
+        cost = self.plan.height * (self.plan.width // self.lanes * self.r.step_cost)
         if self.plan.chunks == 1:
             whole = self._accumulate(E.const(0), E.const(0), self.plan.height)
             return parallel_nest(places, seq(Allocate(self.accumulators), whole, self._finish(E.const(0))), cost)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from forge.loops import Loop, Vectorizer, bound, tail_mask
+from forge.loops import Loop, Vectorizer, bound, known, tail_mask
 from forge.schedule.access import OTHER, UNIT, Accesses, pattern
 from forge.schedule.algebra import Algebra
 from forge.tir import expr as E
@@ -43,8 +43,7 @@ def interleaved_axes(loops: Sequence[Loop], body: Stmt, accesses: Accesses, alge
 
 def interleaved_store(body: Store, axis: Loop, short: Loop, extent: Expr, at: Expr, lanes: int, mask: Expr | None) -> Stmt:
     """All elements of the short axis for ``lanes`` elements of ``axis`` from ``at``, of ``extent`` in all."""
-    count = short.static
-    assert count is not None
+    count = known(short.extent, "schedule: the extent of interleaved vectors")
     if lanes == 1:
         return seq(*(_scalar(body, {axis.var: at, short.var: E.const(k)}) for k in range(count)))
     parts: list[Stmt] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from forge.loops import Loop, element_size, memory_sizes, supports_masks
@@ -60,7 +60,7 @@ def prepare(target: Target, loops: Sequence[Loop], reductions: Sequence[Reductio
     simplify = IndexSimplifier(algebra)
     guard = GuardedReads(target, algebra)
     body = simplify.stmt(map_expressions(body, guard))
-    reductions = [Reduction(r.result, r.kind, simplify.expr(guard(r.value)), r.axes) for r in reductions]
+    reductions = [replace(r, value=simplify.expr(guard(r.value))) for r in reductions]
     used = set[Var]().union(*(free_variables(r.value) for r in reductions))
     outer = [axis for axis in loops if axis.var in used]
     rest = [axis for axis in loops if axis.var not in used]
@@ -75,6 +75,6 @@ def prepare(target: Target, loops: Sequence[Loop], reductions: Sequence[Reductio
         simplify = IndexSimplifier(algebra)
         rename = renaming(removed)
         body = simplify.stmt(map_expressions(body, rename))
-        reductions = [Reduction(r.result, r.kind, simplify.expr(rename(r.value)), r.axes) for r in reductions]
-    merged = tuple(Reduction(r.result, r.kind, r.value, list(axes)) for r, axes in zip(reductions, groups[2:]))
+        reductions = [replace(r, value=simplify.expr(rename(r.value))) for r in reductions]
+    merged = tuple(replace(r, axes=list(axes)) for r, axes in zip(reductions, groups[2:]))
     return Problem(target, algebra, groups[0], groups[1], merged, body)

@@ -27,7 +27,6 @@ from forge.loops import (
     expression_cost,
     group_loop,
     nest,
-    next_power_of_two,
     parallel_nest,
     product,
     ravel,
@@ -85,11 +84,11 @@ def _outer_vector_axis(problem: Problem) -> Loop | None:
 
 def _outer_cost(problem: Problem, axis: Loop) -> float:
     """Per output element of the outer axes."""
-    lanes = min(problem.lanes, next_power_of_two(axis.assumed))
+    lanes = axis.lanes(problem.lanes)
     after = vector_cost(analyse((), (problem.body,), problem.algebra), axis, lanes, problem.algebra)
     total = after * math.prod(r.assumed for r in problem.rest)
     for r in problem.reductions:
-        total += r.steps * (vector_cost(problem.accesses(r), axis, lanes, problem.algebra) + expression_cost(r.value) / lanes)
+        total += r.steps * _step_cost(problem, r, axis, lanes)
     return total
 
 
@@ -100,10 +99,14 @@ def _inner_cost(problem: Problem) -> float:
         if axis is None:
             total += r.steps * (1 + expression_cost(r.value))
             continue
-        lanes = min(problem.lanes, next_power_of_two(axis.assumed))
-        per_step = vector_cost(problem.accesses(r), axis, lanes, problem.algebra) + expression_cost(r.value) / lanes
-        total += r.steps * per_step + 2 * lanes.bit_length()
+        lanes = axis.lanes(problem.lanes)
+        total += r.steps * _step_cost(problem, r, axis, lanes) + 2 * lanes.bit_length()
     return total
+
+
+def _step_cost(problem: Problem, r: Reduction, axis: Loop, lanes: int) -> float:
+    """Of one element, in vectors along ``axis``."""
+    return vector_cost(problem.accesses(r), axis, lanes, problem.algebra) + expression_cost(r.value) / lanes
 
 
 def _reduction_vector_axis(problem: Problem, reduction: Reduction) -> Loop | None:
@@ -130,7 +133,7 @@ def _inner_vectors(problem: Problem) -> Stmt:
     parts = [part for r in problem.reductions for part in _inner_reduction(problem, r)]
     work: Expr = E.const(0)
     for r in problem.reductions:
-        work = work + product(axis.extent for axis in r.axes) * max(1, expression_cost(r.value)) // problem.lanes
+        work = work + r.cost // problem.lanes
     after = product(axis.extent for axis in problem.rest) * statement_cost(problem.body)
     work = work + after // (problem.lanes if problem.rest else 1) + 1
     return parallel_nest(problem.outer, seq(*parts, rest_loops(problem)), work)
@@ -143,7 +146,7 @@ def _chunks(problem: Problem) -> int:
     (r,) = problem.reductions
     around = math.prod(axis.static or CHUNKS for axis in problem.outer)
     axis = r.axes[0]
-    work = around * r.steps * max(1, expression_cost(r.value)) // problem.lanes
+    work = around * r.steps * r.step_cost // problem.lanes
     if axis.static is None and all(other.static is not None for other in problem.outer):
         return CHUNKS if around < CHUNKS and len(r.axes) == 1 else 1
     return min(CHUNKS, axis.assumed) if around < CHUNKS and work >= 4 * PARALLEL_WORK else 1
@@ -171,7 +174,7 @@ def _inner_chunks(problem: Problem, chunks: int) -> Stmt:
     size = chunks * math.prod(other.static or 1 for other in problem.outer)
     partial = Buffer("partial", r.result.dtype, (E.const(size),), scope="local")
     place = ravel(problem.outer)
-    work = height * product(other.extent for other in r.axes[1:]) * max(1, expression_cost(r.value)) // problem.lanes + 1
+    work = height * product(other.extent for other in r.axes[1:]) * r.step_cost // problem.lanes + 1
     body = seq(*_inner_reduction(problem, own), store(partial, place * chunks + chunk.var, own.result))
     total = tree([E.load(partial, place * chunks + k) for k in range(chunks)], lambda a, b: combine(r.kind, a, b))
     finish = nest(problem.outer, seq(Let(r.result, total), rest_loops(problem)))
@@ -183,7 +186,7 @@ def _inner_reduction(problem: Problem, r: Reduction) -> list[Stmt]:
     axis = _reduction_vector_axis(problem, r)
     if axis is None:
         return [Let(r.result, r.value)]
-    lanes = min(problem.lanes, next_power_of_two(axis.assumed))
+    lanes = axis.lanes(problem.lanes)
     count = min(INNER_ACCUMULATORS, max(1, axis.assumed // lanes))
     tile = RegisterTile(1, count, lanes, r.result.dtype)
     accumulators = AxisAccumulators(tile, r.kind, problem.target, problem.masked)
@@ -203,7 +206,7 @@ class _OuterVectors:
     def __init__(self, problem: Problem, axis: Loop) -> None:
         self.problem = problem
         self.axis = axis
-        self.lanes = min(problem.lanes, next_power_of_two(axis.assumed))
+        self.lanes = axis.lanes(problem.lanes)
         self.others = [other for other in problem.outer if other is not axis]
         self.block_axis, self.block = self._register_block()
         most = max(1, MAX_ACCUMULATORS // (self.block * len(problem.reductions)))
@@ -245,7 +248,7 @@ class _OuterVectors:
     def _work(self, extent: Expr) -> Expr:
         per_element = product(axis.extent for axis in self.problem.rest) * statement_cost(self.problem.body)
         for r in self.problem.reductions:
-            per_element = per_element + product(axis.extent for axis in r.axes) * max(1, expression_cost(r.value))
+            per_element = per_element + r.cost
         return per_element * ceildiv(extent, self.lanes) * self.block
 
     def _strips(self, extent: Expr, begin: Expr | None) -> Stmt:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from forge.errors import CompileError
-from forge.loops import Loop
+from forge.loops import Loop, expression_cost, product
 from forge.loops.contract import KernelCall
 from forge.schedule.algebra import Algebra, Poly
 from forge.tir import expr as E
@@ -32,6 +32,16 @@ class Reduction:
     def steps(self) -> int:
         """Their number, for costs."""
         return math.prod(axis.assumed for axis in self.axes)
+
+    @property
+    def step_cost(self) -> int:
+        """Vector operations of one step."""
+        return max(1, expression_cost(self.value))
+
+    @property
+    def cost(self) -> Expr:
+        """Vector operations of all steps, one element at a time."""
+        return product(axis.extent for axis in self.axes) * self.step_cost
 
 
 @dataclass

@@ -24,7 +24,7 @@ from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
 from forge.kernels.cpu.panels import Right, along_columns, broadcast_indices, panel_vector
-from forge.kernels.cpu.visible_keys import SHOWING, VisibleKeys
+from forge.kernels.cpu.visible_keys import SHOWING, VisibleKeys, can_hide
 from forge.loops import LARGEST_NUMBER, Accumulators, RegisterTile, pairs
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.target import Target
@@ -289,11 +289,11 @@ class _Task:
     def _seen(self, few: Rows, first: Expr, count: Expr) -> tuple[Stmt, Expr]:
         """How many keys of a block matter to a few rows, after a statement that looks at the mask."""
         plan = self.plan
-        visible = VisibleKeys.of(plan.mask, plan.attrs.fill, plan.lanes)
-        if visible is None:
+        if plan.mask is None or not can_hide(plan.mask, plan.attrs.fill):
             return seq(), count
+        visible = VisibleKeys(plan.mask, plan.attrs.fill, plan.lanes, self.batch, few, first, count)
         if plan.whole:
-            look, found = visible.count(self.batch, few, first, count, None)
+            look, found = visible.find(None)
         else:
             least = loops.local("least", plan.dtype, 1)
 
@@ -302,7 +302,7 @@ class _Task:
                 return store(least, 0, E.binary("min", E.load(least, 0), largest))
 
             fewest = loops.serial("row", few.count, lower)
-            look, found = visible.count(self.batch, few, first, count, E.load(least, 0) > E.const(SHOWING, plan.dtype))
+            look, found = visible.find(E.load(least, 0) > E.const(SHOWING, plan.dtype))
             look = seq(Allocate(least), store(least, 0, E.const(math.inf, plan.dtype)), fewest, look)
         lets, seen = loops.bind("seen", found)
         return seq(look, lets), seen

@@ -24,7 +24,6 @@ from forge.loops import (
     group_loop,
     memory_sizes,
     nest,
-    next_power_of_two,
     parallel_nest,
     places,
     product,
@@ -227,7 +226,7 @@ class AlongRow(Row):
         super().__init__(problem, dtype, cached)
         self.axis = problem.row[-1]
         self.part = part
-        self.lanes = min(problem.lanes(dtype), next_power_of_two(self.axis.assumed))
+        self.lanes = self.axis.lanes(problem.lanes(dtype))
         vectors = max(1, -(-self.axis.assumed // self.lanes))  # an empty row has none
         self.unroll = vectors if self.axis.static is not None and vectors <= WRITTEN_OUT else ACCUMULATORS
 
@@ -339,14 +338,14 @@ def row_function(
     across = None if problem.in_blocks(dtype) else _across_axis(problem)
     work = problem.length * cost
     if across is None:
-        lanes = min(problem.lanes(dtype), next_power_of_two(problem.row[-1].assumed))
+        lanes = problem.row[-1].lanes(problem.lanes(dtype))
         short = problem.row[-1].assumed * dtypes.itemsize(dtype) * 4 <= problem.target.l1_cache
         plain = reads_only and short and isinstance(problem.reads["data"], E.Load) and problem.reads["data"].dtype == dtype
         plain = plain and not problem.in_blocks(dtype)
         along: Callable[[bool], Row] = lambda cached: AlongRow(problem, dtype, cached)  # noqa: E731
         body = kernel(along(False)) if plain else _variants(problem, dtype, along, kernel, 1)
         return call.function(parallel_nest(problem.outer, body, work // lanes + 1))
-    lanes = min(problem.lanes(dtype) * TOGETHER, next_power_of_two(across.assumed))
+    lanes = across.lanes(problem.lanes(dtype) * TOGETHER)
 
     def tile(at: Expr, width: int, mask: Expr | None) -> Stmt:
         first = Position(at, width, mask)

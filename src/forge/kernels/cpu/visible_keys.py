@@ -23,9 +23,16 @@ HIDING: Final = -1e30
 SHOWING: Final = -1e20
 
 
+def can_hide(mask: Reader, fill: float) -> bool:
+    """Whether a mask can hide keys; ``fill`` is the score of those that a bool mask hides."""
+    if not mask.shape or E.is_const(mask.shape[-1], 1):
+        return False
+    return mask.dtype != "bool" or fill <= HIDING
+
+
 @dataclass(frozen=True)
 class VisibleKeys:
-    """Reads a mask.
+    """Reads a mask for the keys [first, first + count) of some rows of one of the matrices of scores.
 
     Attributes:
         mask: broadcasts to the scores.
@@ -36,60 +43,56 @@ class VisibleKeys:
     mask: Reader
     fill: float
     lanes: int
-
-    @staticmethod
-    def of(mask: Reader | None, fill: float, lanes: int) -> VisibleKeys | None:
-        """None where no mask can hide keys."""
-        if mask is None or not mask.shape or E.is_const(mask.shape[-1], 1) or mask.dtype == "bool" and fill > HIDING:
-            return None
-        return VisibleKeys(mask, fill, lanes)
+    batch: Sequence[Expr]
+    rows: Rows
+    first: Expr
+    count: Expr
 
     @property
     def _needs_another(self) -> bool:
         """Whether a row of nothing but hidden keys weighs them all the same; with scores of -inf it weighs none."""
         return self.mask.dtype != "bool" or self.fill > float("-inf")
 
-    def count(self, batch: Sequence[Expr], rows: Rows, first: Expr, count: Expr, seen_before: Expr | None) -> tuple[Stmt, Expr]:
-        """How many of the keys [first, first + count) must be looked at: whole vectors, or ``count``.
+    def find(self, seen_before: Expr | None) -> tuple[Stmt, Expr]:
+        """How many of the keys must be looked at: whole vectors, or all.
 
         ``seen_before``: whether every row saw a key of an earlier block.
         """
         end, known = loops.local("end", "int64", 1), loops.local("known", "int64", 1)
-        vectors = loops.ceildiv(count, self.lanes)
-        some = _Part(batch, rows, first, count)
+        vectors = loops.ceildiv(self.count, self.lanes)
 
         def backwards(i: Expr) -> Stmt:
             vector = vectors - 1 - i
-            look, seen = self._seen(some, vector, by_all=False)
+            look, seen = self._seen(vector, by_all=False)
             return loops.guard(E.load(end, 0).eq(0), seq(look, loops.guard(seen, store(end, 0, vector + 1))))
 
         def forwards(vector: Expr) -> Stmt:
-            look, seen = self._seen(some, vector, by_all=True)
+            look, seen = self._seen(vector, by_all=True)
             return loops.guard(E.load(known, 0).eq(0), seq(look, loops.guard(seen, store(known, 0, E.const(1)))))
 
         search = seq(store(end, 0, E.const(0)), loops.serial("v", vectors, backwards))
-        found = E.binary("min", E.load(end, 0) * self.lanes, count)
+        found = E.binary("min", E.load(end, 0) * self.lanes, self.count)
         if not self._needs_another:
             return seq(Allocate(end), search), found
         before = E.const(0) if seen_before is None else E.select(seen_before, E.const(1), E.const(0))
         return seq(Allocate(end), Allocate(known), store(known, 0, before), loops.serial("v", vectors, forwards),
                    loops.guard(E.load(known, 0).eq(0), store(end, 0, vectors), search)), found
 
-    def _seen(self, part: _Part, vector: Expr, *, by_all: bool) -> tuple[Stmt, Expr]:
+    def _seen(self, vector: Expr, *, by_all: bool) -> tuple[Stmt, Expr]:
         """Whether any row, or every one, sees a key of a vector; the statement comes first."""
         shown = loops.local("shown", "int64", 1)
         offset = vector * self.lanes
-        inside = E.ramp(offset, 1, self.lanes) < part.count
+        inside = E.ramp(offset, 1, self.lanes) < self.count
         one_row = len(self.mask.shape) < 2 or E.is_const(self.mask.shape[-2], 1)
 
         def row(i: Expr) -> Stmt:
-            indices = [*part.batch, part.rows.begin + i, E.ramp(part.first + offset, 1, self.lanes)]
+            indices = [*self.batch, self.rows.begin + i, E.ramp(self.first + offset, 1, self.lanes)]
             value = self.mask.read(broadcast_indices(indices, self.mask.shape), inside)
             visible = self._visible(value, SHOWING if by_all else HIDING)
             one = E.select(E.call("reduce_or", E.binary("and", visible, inside)), E.const(1), E.const(0))
             return store(shown, 0, E.binary("and" if by_all else "or", E.load(shown, 0), one))
 
-        each = loops.serial("row", 1 if one_row else part.rows.count, row)
+        each = loops.serial("row", 1 if one_row else self.rows.count, row)
         return seq(Allocate(shown), store(shown, 0, E.const(int(by_all))), each), E.load(shown, 0).ne(0)
 
     def _visible(self, value: Expr, least: float) -> Expr:
@@ -97,13 +100,3 @@ class VisibleKeys:
         if value.dtype == "bool":
             return value
         return E.logical_not(value <= E.const(least, value.dtype, value.lanes))
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Keys [first, first + count) of some rows of one of the matrices of scores."""
-
-    batch: Sequence[Expr]
-    rows: Rows
-    first: Expr
-    count: Expr
