@@ -21,8 +21,6 @@ from forge.tir import split_complex
 from forge.tir.expr import Buffer, Expr
 from forge.tir.stmt import Function, Stmt, seq, store
 
-ARENA_ALIGNMENT = 64
-
 
 def build_function(group: Group, name: str, target: Target, alignment: Callable[[Value], int]) -> Function:
     """The kernel of ``group``: parameters are its external operands, then the results of its sink; scalars its symbols.

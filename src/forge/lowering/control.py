@@ -5,7 +5,7 @@ The entry runs such a node through the host, on tensors whose sizes it states; w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from forge import dims, te
@@ -15,7 +15,7 @@ from forge.ir import attributes
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
-from forge.lowering.memory import MemoryPlan
+from forge.lowering.memory import Location, MemoryPlan
 from forge.lowering.objects import described, is_unranked_copy, runs_on_host, tensor_symbols
 from forge.ops.core.op import Op
 from forge.tir.expr import Expr
@@ -44,29 +44,21 @@ class ControlStep:
         return self.node.name or self.node.op
 
 
-def introduced_symbols(graph: Graph, known: Iterable[str]) -> list[str]:
-    """Symbols that nodes of ``graph`` introduce, in order."""
-    have = dict.fromkeys(known)
-    count = len(have)
-    for node in graph.nodes:
-        have.update(dict.fromkeys(s for v in node.results for s in tensor_symbols(v.type)))
-    return list(have)[count:]
+def find_control(fresh: Mapping[Node, tuple[str, ...]], known: Iterable[str]) -> list[ControlStep]:
+    """The nodes that the host runs, of ``fresh``: nodes and the symbols that they introduce.
 
-
-def find_control(graph: Graph, known: Iterable[str]) -> list[ControlStep]:
-    """The nodes of ``graph`` that the host runs; their regions get inputs for sizes that they lack, behind the others.
+    Their regions get inputs for sizes that they lack, behind the others.
 
     Raises:
         CompileError: an operator with regions, or a type, that has no native code.
     """
     have = set(known)
     found = []
-    for node in graph.nodes:
-        used = list(dict.fromkeys(s for v in node.results for s in tensor_symbols(v.type)))
+    for node, symbols in fresh.items():
         if runs_on_host(node):
             _check(node)
-            found.append(ControlStep(node, tuple(s for s in used if s not in have), _pass_sizes(node, have)))
-        have.update(used)
+            found.append(ControlStep(node, symbols, _pass_sizes(node, have)))
+        have.update(symbols)
     return found
 
 
@@ -119,16 +111,10 @@ def run_control(step: ControlStep, number: int, plan: MemoryPlan, address: Calla
     operands = [_operand(v, plan, address) for v in step.operands]
     types_ = [size_type(s) for s in step.sizes]
     operands += [ControlOperand(None, t.dtype, te.shape_of(t.shape)) for t in types_]
-    results = [_result(v, _number(v, plan), step.symbols) for v in step.node.results]
     places = [plan.location(v) for v in step.node.results]
+    results = [_result(v, place, step.symbols) for v, place in zip(step.node.results, places)]
     moves = [MoveOutput(result.number, place.index) for result, place in zip(results, places) if place.base == "output"]
     return [RunControl(number, tuple(operands), tuple(results)), *_bind(step, plan), *moves]
-
-
-def _number(value: Value, plan: MemoryPlan) -> int:
-    """A block's number; of an output that the host makes, a number that no block has."""
-    location = plan.location(value)
-    return -1 - location.index if location.base == "output" else location.index
 
 
 def _operand(value: Value, plan: MemoryPlan, address: Callable[[Value], Address]) -> ControlOperand:
@@ -138,11 +124,13 @@ def _operand(value: Value, plan: MemoryPlan, address: Callable[[Value], Address]
     return ControlOperand(address(value), dtype, te.shape_of(shape))
 
 
-def _result(value: Value, number: int, fresh: Collection[str]) -> ControlResult:
+def _result(value: Value, place: Location, fresh: Collection[str]) -> ControlResult:
+    """Its number is that of its block; of an output that the host makes, one that no block has."""
     def wanted(extent: Dim) -> Expr | None:
         return te.dim(extent) if set(dims.symbols(extent)).isdisjoint(fresh) else None
 
     dtype, shape = described(value)
+    number = -1 - place.index if place.base == "output" else place.index
     return ControlResult(number, dtype, None if shape is None else tuple(map(wanted, shape)))
 
 

@@ -22,6 +22,7 @@ from forge.ir.nodes import CONSTANT, Graph, Node, Value
 from forge.ir.op import Kind
 from forge.ir.types import TensorType
 from forge.lowering.objects import is_handle_copy, runs_on_host
+from forge.ops.core.inference import at_most
 from forge.ops.core.op import Op
 
 MAX_NODES = 48
@@ -178,24 +179,8 @@ def _affordable(node: Node, host: Group) -> bool:
     """Costly element-wise work is inlined only where it is not repeated for several elements of the reader."""
     if not isinstance(node.op_def, Op) or not node.op_def.is_costly(node.operands, node.attrs):
         return True
-    users = [user for user, _ in node.result.uses]
-    return all(_no_larger(user, node.result) for user in users) and all(
-        _no_larger(inner, node.result) for inner in host.inlined if inner in users
-    ) and _no_larger_domain(host, node.result)
-
-
-def _no_larger(user: Node, value: Value) -> bool:
-    if user.op_def.kind in (Kind.REDUCTION, Kind.ANCHOR):
-        return True
-    return all(isinstance(v.type, TensorType) and _at_most(v.type.size, value.tensor_type.size) for v in user.results)
-
-
-def _no_larger_domain(host: Group, value: Value) -> bool:
-    if not host.is_injective:
-        return True
-    return all(isinstance(v.type, TensorType) and _at_most(v.type.size, value.tensor_type.size) for v in host.sink.results)
-
-
-def _at_most(a: dims.Dim, b: dims.Dim) -> bool:
-    low, _ = dims.bounds(b - a)
-    return low is not None and low >= 0
+    readers = [user for user, _ in node.result.uses if user.op_def.kind not in (Kind.REDUCTION, Kind.ANCHOR)]
+    if host.is_injective:
+        readers.append(host.sink)
+    size = node.result.size
+    return all(isinstance(v.type, TensorType) and at_most(v.type.size, size) for reader in readers for v in reader.results)

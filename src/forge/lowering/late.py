@@ -8,15 +8,15 @@ nodes that introduce no symbol but require something.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from forge import dims, dtypes, te
 from forge.errors import CompileError
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.groups import is_scalar_constant
-from forge.lowering.objects import runs_on_host, tensor_symbols
+from forge.lowering.objects import runs_on_host
 from forge.ops.core.op import Op
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
@@ -47,27 +47,17 @@ class Definition:
         self.slot = Value(TensorType((len(self.symbols),), "int64"), "sizes")
 
 
-def find_definitions(graph: Graph, known: Iterable[str]) -> list[Definition]:
-    """Definitions of all symbols that ``graph`` introduces, in order; those of nodes that the host runs are sizes of results.
+def find_definitions(fresh: Mapping[Node, tuple[str, ...]]) -> list[Definition]:
+    """Definitions of all symbols that nodes introduce, in order; those of nodes that the host runs are sizes of results.
 
     Raises:
         CompileError: an operator introduces a symbol that it does not define.
     """
-    have = set(known)
-    found = []
-    for node in graph.nodes:
-        if runs_on_host(node):
-            have.update(s for v in node.results for s in tensor_symbols(v.type))
-            continue
-        fresh = list(dict.fromkeys(s for v in node.results for s in tensor_symbols(v.type) if s not in have))
-        definition = _definition(node, fresh)
-        if fresh or definition.conditions:
-            found.append(definition)
-            have.update(fresh)
-    return found
+    definitions = [_definition(node, symbols) for node, symbols in fresh.items() if not runs_on_host(node)]
+    return [d for d in definitions if d.symbols or d.conditions]
 
 
-def _definition(node: Node, fresh: Sequence[str]) -> Definition:
+def _definition(node: Node, fresh: tuple[str, ...]) -> Definition:
     """What ``node`` defines: the symbols ``fresh``."""
     conditions = tuple(_conditions(node))
     if not fresh:
@@ -89,7 +79,7 @@ def _definition(node: Node, fresh: Sequence[str]) -> Definition:
     expressions = tuple(defined[s] for s in fresh)
     read = {r.tensor for x in expressions for r in te.reads(x)}
     values = tuple(dict.fromkeys(v for p, v in sources.items() if p in read and not is_scalar_constant(v)))
-    return Definition(node, tuple(fresh), expressions, sources, values, conditions)
+    return Definition(node, fresh, expressions, sources, values, conditions)
 
 
 def _conditions(node: Node) -> list[tuple[Expr, str]]:

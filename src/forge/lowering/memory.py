@@ -24,6 +24,7 @@ from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType, UnrankedType
 from forge.lowering.groups import Group
 from forge.lowering.objects import HANDLE_BYTES, is_sequence, runs_on_host, tensor_symbols
+from forge.ops.core.inference import at_most
 from forge.ops.elementwise.select import copied
 
 ALIGNMENT = 64
@@ -153,7 +154,10 @@ def plan_memory(
         plan.locations[view_root(value)] = Location("output", k, 0)
     _place_weights(plan, steps)
     blocks = _lifetimes(plan, steps)
-    _place_dynamic(plan, [b for b in blocks if _is_dynamic(b, late)])
+    for block in blocks:
+        if _is_dynamic(block, late):
+            plan.locations[block.value] = Location("dynamic", len(plan.dynamic), 0)
+            plan.dynamic.append((block.value, block.last))
     _place_blocks(plan, [b for b in blocks if b.value not in plan.locations])
     return plan
 
@@ -205,12 +209,6 @@ def _aligned(size: Dim) -> Dim:
 def _is_dynamic(block: _Block, late: Collection[str]) -> bool:
     extents = readable_extents(block.value.shape) if isinstance(block.value.type, TensorType) else ()
     return is_control_result(block.value) or not set(late).isdisjoint(dims.symbols(block.size, *extents))
-
-
-def _place_dynamic(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
-    for block in blocks:
-        plan.locations[block.value] = Location("dynamic", len(plan.dynamic), 0)
-        plan.dynamic.append((block.value, block.last))
 
 
 def _place_blocks(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
@@ -335,7 +333,7 @@ def _place_symbolic(blocks: Sequence[_Block], start: Dim) -> Dim:
     slots: list[tuple[_Block, int]] = []  # (block that defines offset and size, step after which it is free)
     for block in sorted(blocks, key=lambda b: b.first):
         for k, (owner, busy_until) in enumerate(slots):
-            if busy_until < block.first and _covers(owner.size, block.size):
+            if busy_until < block.first and at_most(block.size, owner.size):
                 block.offset = owner.offset
                 slots[k] = (owner, block.last)
                 break
@@ -344,11 +342,6 @@ def _place_symbolic(blocks: Sequence[_Block], start: Dim) -> Dim:
             start = start + block.size
             slots.append((block, block.last))
     return start
-
-
-def _covers(size: Dim, needed: Dim) -> bool:
-    low, _ = dims.bounds(size - needed)
-    return low is not None and low >= 0
 
 
 def _int(value: Dim) -> int:

@@ -6,10 +6,12 @@ them, in the way it runs control flow; what a handle refers to is the host's.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from forge import dims
 from forge.dims import Dim
 from forge.errors import CompileError
-from forge.ir.nodes import Node, Value
+from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 from forge.tir import expr as E
 from forge.tir.expr import Buffer
@@ -62,18 +64,22 @@ def tensor_symbols(type_: Type) -> list[str]:
     return dims.symbols(*type_.shape) if isinstance(type_, TensorType) else []
 
 
-def object_spec(value: Value, name: str) -> TensorSpec:
-    """The spec of an input or output that is no tensor of known rank."""
-    return _spec_of(value.type, name)
+def fresh_symbols(graph: Graph, known: Iterable[str]) -> dict[Node, tuple[str, ...]]:
+    """For each node, the symbols that its results introduce."""
+    have, found = set(known), {}
+    for node in graph.nodes:
+        found[node] = tuple(dict.fromkeys(s for v in node.results for s in tensor_symbols(v.type) if s not in have))
+        have.update(found[node])
+    return found
 
 
-def _spec_of(type_: Type, name: str) -> TensorSpec:
-    """Sizes of elements that are symbols are any: -1."""
+def object_spec(type_: Type, name: str) -> TensorSpec:
+    """The spec of an input or output that is no tensor of known rank. Sizes of elements that are symbols are any: -1."""
     match type_:
         case SequenceType(element=element):
-            return TensorSpec(name, "sequence", (), _spec_of(element, f"{name} (element)"))
+            return TensorSpec(name, "sequence", (), object_spec(element, f"{name} (element)"))
         case OptionalType(element=element):
-            return TensorSpec(name, "optional", (), _spec_of(element, f"{name} (value)"))
+            return TensorSpec(name, "optional", (), object_spec(element, f"{name} (value)"))
         case TensorType(shape=shape, dtype=dtype):
             return TensorSpec(name, dtype, tuple(E.const(d if isinstance(d, int) else -1) for d in shape))
         case UnrankedType(dtype=dtype):

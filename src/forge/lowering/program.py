@@ -15,23 +15,15 @@ from forge.errors import CompileError
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.build import build_function, group_symbols
-from forge.lowering.control import (
-    ControlStep,
-    control_of,
-    find_control,
-    find_unranked_copies,
-    introduced_symbols,
-    legalize,
-    run_control,
-)
+from forge.lowering.control import ControlStep, control_of, find_control, find_unranked_copies, legalize, run_control
 from forge.lowering.groups import Group, form_groups, is_scalar_constant
 from forge.lowering.late import Definition, build_definition, find_definitions, size_of
 from forge.lowering.memory import MemoryPlan, Step, WeightTable, materialise_outputs, plan_memory, readable_extents
-from forge.lowering.objects import check_types, copy_handle, is_handle_copy, object_spec, tensor_symbols
+from forge.lowering.objects import check_types, copy_handle, fresh_symbols, is_handle_copy, object_spec, tensor_symbols
 from forge.ops.core.strings import unpack_string_constants
 from forge.target import Target
 from forge.tir import expr as E
-from forge.tir.expr import Expr
+from forge.tir.expr import Expr, Var
 from forge.tir.program import Control, Program, TensorSpec
 from forge.tir.stmt import Address, AllocateMemory, AllocateOutput, CallKernel, FreeMemory, Function, LoadSymbol, Stmt, seq
 
@@ -113,9 +105,10 @@ class Lowering:
         legalize(graph)
         unpack_string_constants(graph)
         symbols = _input_symbols(graph)
-        definitions = find_definitions(graph, symbols)
-        controls = find_control(graph, symbols)
-        late = introduced_symbols(graph, symbols)
+        fresh = fresh_symbols(graph, symbols)
+        definitions = find_definitions(fresh)
+        controls = find_control(fresh, symbols)
+        late = [s for introduced in fresh.values() for s in introduced]
         materialise_outputs(graph, late)
         groups = form_groups(graph, self.fuse, [v for d in definitions for v in d.values])
         copies = [HandleCopy(n) for n in graph.nodes if is_handle_copy(n)]
@@ -203,10 +196,9 @@ class _Assembler:
     """Builds the kernels and the entry, step by step."""
 
     def __init__(self, grouped: GroupedGraph, plan: MemoryPlan, lowering: Lowering, name: str) -> None:
-        self.graph = grouped.graph
+        self.grouped = grouped
         self.plan = plan
         self.lowering = lowering
-        self.late = grouped.late
         self.name = name
         self.functions = lowering.functions
         self.controls: list[Control] = []
@@ -222,24 +214,23 @@ class _Assembler:
             self._copy_handle(item.node)
         else:
             self._allocate(item)
-            function = _function(item, self.functions, self.lowering.target, self.plan)
+            function = self._function(item)
             self.steps.append(function.name)
-            self.entry.append(_call(item, function, self.plan))
+            symbols = tuple(te.symbol_var(s) for s in group_symbols(item))
+            self._call(function, [*item.external_operands(), *item.sink.results], symbols)
         self.entry.extend(FreeMemory(k) for k, (_, last) in enumerate(self.plan.dynamic) if last == number)
 
     def _define(self, definition: Definition) -> None:
         function, scalars = build_definition(definition, f"d{len(self.functions)}_sizes")
         self.functions[function.name] = function
-        addresses = [_address(v, self.plan) for v in [*definition.values, definition.slot]]
-        self.entry.append(CallKernel(function.name, tuple(addresses), tuple(scalars)))
-        base = addresses[-1]
+        self._call(function, [*definition.values, definition.slot], tuple(scalars))
+        base = self._address(definition.slot)
         for k, symbol in enumerate(definition.symbols):
             self.entry.append(LoadSymbol(te.symbol_var(symbol), Address(base.base, base.offset + 8 * k)))
 
     def _copy_handle(self, node: Node) -> None:
         function = self.functions.setdefault("copy_handle", copy_handle())
-        values = [v for v in (*node.operands, *node.results) if v is not None]
-        self.entry.append(CallKernel(function.name, tuple(_address(v, self.plan) for v in values)))
+        self._call(function, [v for v in (*node.operands, *node.results) if v is not None])
 
     def _run_control(self, step: ControlStep) -> None:
         labels = step.node.op_def.regions
@@ -247,7 +238,7 @@ class _Assembler:
             self.lowering.lower_region(region, f"{self.name}.{step.name}.{label}")
             for label, region in zip(labels, step.node.regions, strict=True)
         ]
-        self.entry.extend(run_control(step, len(self.controls), self.plan, lambda v: _address(v, self.plan)))
+        self.entry.extend(run_control(step, len(self.controls), self.plan, self._address))
         self.controls.append(control_of(step, regions))
 
     def _allocate(self, group: Group) -> None:
@@ -257,16 +248,23 @@ class _Assembler:
             if location.base == "dynamic":
                 self.entry.append(AllocateMemory(location.index, size_of(value)))
             elif location.base == "output":
-                output = self.graph.outputs[location.index]
-                if not set(self.late).isdisjoint(tensor_symbols(output.type)):
+                output = self.grouped.graph.outputs[location.index]
+                if not set(self.grouped.late).isdisjoint(tensor_symbols(output.type)):
                     self.entry.append(AllocateOutput(location.index, te.shape_of(output.shape), size_of(output)))
 
+    def _function(self, group: Group) -> Function:
+        key = signature(group, self.plan)
+        if key not in self.functions:
+            name = f"k{len(self.functions)}_{_slug(group)}"
+            self.functions[key] = build_function(group, name, self.lowering.target, self.plan.alignment)
+        return self.functions[key]
 
-def _function(group: Group, functions: dict[str, Function], target: Target, plan: MemoryPlan) -> Function:
-    key = signature(group, plan)
-    if key not in functions:
-        functions[key] = build_function(group, f"k{len(functions)}_{_slug(group)}", target, plan.alignment)
-    return functions[key]
+    def _call(self, function: Function, values: Sequence[Value], scalars: tuple[Var, ...] = ()) -> None:
+        self.entry.append(CallKernel(function.name, tuple(map(self._address, values)), scalars))
+
+    def _address(self, value: Value) -> Address:
+        location = self.plan.location(value)
+        return Address((location.base, location.index), te.dim(location.offset))
 
 
 def _slug(group: Group) -> str:
@@ -297,20 +295,10 @@ def _operand_key(value: Value | None, numbers: dict[Value, str]) -> str:
     return numbers[value]
 
 
-def _call(group: Group, function: Function, plan: MemoryPlan) -> Stmt:
-    addresses = [_address(v, plan) for v in [*group.external_operands(), *group.sink.results]]
-    return CallKernel(function.name, tuple(addresses), tuple(te.symbol_var(s) for s in group_symbols(group)))
-
-
-def _address(value: Value, plan: MemoryPlan) -> Address:
-    location = plan.location(value)
-    return Address((location.base, location.index), te.dim(location.offset))
-
-
-def _spec(value: Value, name: str) -> TensorSpec:
+def _spec(value: Value, name: str, shape: Sequence[Dim] | None = None) -> TensorSpec:
     if not isinstance(value.type, TensorType):
-        return object_spec(value, name)
-    return TensorSpec(name, value.dtype, te.shape_of(value.shape))
+        return object_spec(value.type, name)
+    return TensorSpec(name, value.dtype, te.shape_of(value.shape if shape is None else shape))
 
 
 def _output_specs(graph: Graph, names: Sequence[str], late: Sequence[str]) -> tuple[tuple[TensorSpec, ...], list[str]]:
@@ -326,11 +314,8 @@ def _output_specs(graph: Graph, names: Sequence[str], late: Sequence[str]) -> tu
 
     specs = []
     for number, (value, name) in enumerate(zip(graph.outputs, names)):
-        if not isinstance(value.type, TensorType):
-            specs.append(object_spec(value, name))
-            continue
-        shape = [told(number, axis, extent) for axis, extent in enumerate(value.shape)]
-        specs.append(TensorSpec(name, value.dtype, te.shape_of(shape)))
+        extents = value.shape if isinstance(value.type, TensorType) else ()
+        specs.append(_spec(value, name, [told(number, axis, extent) for axis, extent in enumerate(extents)]))
     return tuple(specs), extra
 
 

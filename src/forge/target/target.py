@@ -46,7 +46,6 @@ _DEFAULT_CACHES = {1: 32 << 10, 2: 512 << 10, 3: 16 << 20}
 _CACHE_KEYS = {"l1-cache": 1, "l2-cache": 2, "l3-cache": 3}
 _KEYS = ("kind", "keys", "device", "libs", "system-lib", "mcpu", "model", "runtime", "mtriple", "mattr", "mfloat-abi",
          "mabi", "host", "num-cores", *_CACHE_KEYS)
-_LIST_KEYS = frozenset({"keys", "libs", "mattr"})
 _FLAG_KEYS = frozenset({"system-lib"})
 
 
@@ -152,18 +151,13 @@ def _read_keys(target: str | Mapping[str, Any]) -> dict[str, Any]:
         raise TargetError(f"target: got {target!r}; expected text such as 'llvm -mcpu=x86-64-v3', a dictionary or a Target")
     text = target.strip()
     if text.startswith("{"):
-        return _read_json(text)
+        try:
+            return dict(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise TargetError(f"target: not valid JSON: {error}; got {text!r}") from error
     if text in TAGS:
         return dict(TAGS[text])
     return _read_options(text)
-
-
-def _read_json(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise TargetError(f"target: not valid JSON: {error}; got {text!r}") from error
-    return dict(value)
 
 
 def _read_options(text: str) -> dict[str, Any]:
@@ -201,7 +195,8 @@ def _from_keys(keys: dict[str, Any]) -> Target:
     cpu, features, is_host = _resolve_cpu(str(keys.get("mcpu") or ""), attributes, arch)
     caches = _caches(keys, is_host)
     _check_host(keys, arch)
-    return Target(kind, triple, cpu, features, caches[1], caches[2], caches[3], _num_cores(keys), _annotations(keys))
+    cores = _positive(keys["num-cores"], "num-cores") if "num-cores" in keys else len(os.sched_getaffinity(0))
+    return Target(kind, triple, cpu, features, caches[1], caches[2], caches[3], cores, _annotations(keys))
 
 
 def _refuse_unsupported(keys: dict[str, Any]) -> None:
@@ -210,10 +205,9 @@ def _refuse_unsupported(keys: dict[str, Any]) -> None:
     if keys.get("system-lib") not in (None, False, 0, "0", "false", "False"):
         raise TargetError("target: system-lib is not supported; a compiled library has the one entry point forge_model_get; "
                           "leave 'system-lib' out")
-    if keys.get("mfloat-abi") not in (None, "", "hard"):
-        raise TargetError(f"target: mfloat-abi {keys['mfloat-abi']!r} is not supported; expected 'hard'")
-    if keys.get("mabi") not in (None, "", "sysv"):
-        raise TargetError(f"target: mabi {keys['mabi']!r} is not supported; expected 'sysv'")
+    for key, expected in (("mfloat-abi", "hard"), ("mabi", "sysv")):
+        if keys.get(key) not in (None, "", expected):
+            raise TargetError(f"target: {key} {keys[key]!r} is not supported; expected {expected!r}")
 
 
 def _as_list(value: Any, key: str) -> list[str]:
@@ -242,12 +236,6 @@ def _caches(keys: dict[str, Any], is_host: bool) -> dict[int, int]:
         if key in keys:
             caches[level] = _positive(keys[key], key)
     return caches
-
-
-def _num_cores(keys: dict[str, Any]) -> int:
-    if "num-cores" in keys:
-        return _positive(keys["num-cores"], "num-cores")
-    return len(os.sched_getaffinity(0))
 
 
 def _positive(value: Any, key: str) -> int:

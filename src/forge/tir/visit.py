@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any
 
 from forge.tir import expr as tir
 from forge.tir import stmt
@@ -62,36 +64,23 @@ def inner_statements(s: stmt.Stmt) -> tuple[stmt.Stmt, ...]:
     return ()
 
 
+_OWN_EXPRESSIONS: dict[type[stmt.Stmt], Callable[[Any], Iterable[tir.Expr | None]]] = {
+    stmt.For: attrgetter("begin", "extent"), stmt.Store: attrgetter("index", "value", "mask"),
+    stmt.If: lambda s: (s.condition,), stmt.Prefetch: lambda s: (s.index,), stmt.Allocate: lambda s: s.buffer.shape,
+    **dict.fromkeys((stmt.Let, stmt.Evaluate), lambda s: (s.value,)),
+    **dict.fromkeys((stmt.LoadSymbol, stmt.Timestamp), lambda s: (s.address.offset,)),
+    stmt.CallRoutine: attrgetter("scalars"), stmt.CallKernel: lambda s: (*(a.offset for a in s.buffers), *s.scalars),
+    stmt.AllocateMemory: attrgetter("size.bytes", "size.estimate"),
+    stmt.AllocateOutput: lambda s: (*s.shape, s.size.bytes, s.size.estimate),
+    stmt.RunControl: lambda s: (*(o.address.offset for o in s.operands if o.address is not None),
+                                *(x for part in (*s.operands, *s.results) for x in part.shape or ())),
+}
+
+
 def own_expressions(s: stmt.Stmt) -> tuple[tir.Expr, ...]:
     """The expressions that ``s`` itself holds, not those of inner statements."""
-    match s:
-        case stmt.For(begin=begin, extent=extent):
-            return (begin, extent)
-        case stmt.Store(index=index, value=value, mask=mask):
-            return (index, value) if mask is None else (index, value, mask)
-        case stmt.Prefetch(index=index):
-            return (index,)
-        case stmt.If(condition=condition):
-            return (condition,)
-        case stmt.Let(value=value) | stmt.Evaluate(value=value):
-            return (value,)
-        case stmt.CallKernel(buffers=buffers, scalars=scalars):
-            return (*(address.offset for address in buffers), *scalars)
-        case stmt.CallRoutine(scalars=scalars):
-            return scalars
-        case stmt.Allocate(buffer=buffer):
-            return buffer.shape
-        case stmt.LoadSymbol(address=address) | stmt.Timestamp(address=address):
-            return (address.offset,)
-        case stmt.AllocateMemory(size=size):
-            return (size.bytes, size.estimate)
-        case stmt.AllocateOutput(shape=shape, size=size):
-            return (*shape, size.bytes, size.estimate)
-        case stmt.RunControl(operands=operands, results=results):
-            offsets = [o.address.offset for o in operands if o.address is not None]
-            wanted = [x for r in results for x in r.shape or () if x is not None]
-            return (*offsets, *(x for o in operands for x in o.shape), *wanted)
-    return ()
+    held = _OWN_EXPRESSIONS.get(type(s))
+    return () if held is None else tuple(x for x in held(s) if x is not None)
 
 
 def roots(body: stmt.Stmt) -> Iterator[tir.Expr]:
