@@ -24,22 +24,17 @@ if TYPE_CHECKING:
     from forge.target import Target
     from forge_runtime import Runtime
 
-_HOMES = {
-    "IRModule": "forge.module",
-    "RelayModule": "forge.module",
-    "load": "forge.module",
-    "from_onnx": "forge.loaders",
-    "Runtime": "forge_runtime",
-    "Target": "forge.target",
-    "PassContext": "forge.driver.pass_context",
-    "cpu": "forge.nd",
-    "create_executor": "forge.executor",
-    "define_operator": "forge.ops.core.define",
-    "ForgeError": "forge.errors",
-    "TVMError": "forge.errors",
-    "OpNotImplemented": "forge.errors",
-    "OpAttributeInvalid": "forge.errors",
-}
+_HOMES = {name: module for module, names in {
+    "forge.module": ("IRModule", "RelayModule", "load"),
+    "forge.loaders": ("from_onnx",),
+    "forge_runtime": ("Runtime",),
+    "forge.target": ("Target",),
+    "forge.driver.pass_context": ("PassContext",),
+    "forge.nd": ("cpu",),
+    "forge.executor": ("create_executor",),
+    "forge.ops.core.define": ("define_operator",),
+    "forge.errors": ("ForgeError", "TVMError", "OpNotImplemented", "OpAttributeInvalid"),
+}.items() for name in names}  # fmt: skip
 _MODULES = {
     "error": "forge.errors",
     "errors": "forge.errors",

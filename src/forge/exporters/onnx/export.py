@@ -84,19 +84,23 @@ class Walker:
         names = self._output_names(graph)
         inputs = []
         for number, value in enumerate(graph.inputs):
-            name = self.document.unique(value.name or f"input_{number}")
-            ref = Ref(name, element_of(value.type))
+            name = self._input(g, number, value)
             if value.name in module.params:
                 self.document.tensors[name] = module.params[value.name]
             else:
                 inputs.append(_value_info(name, value))
-            g.define(value, ref)
         wanted: dict[Value, str] = {}
         for value, name in zip(graph.outputs, names):
             wanted.setdefault(value, name)
         self.nodes(g, graph, wanted)
         outputs = [g.ref(v) for v in graph.outputs]
         return g.finish(graph.name or "main", inputs, outputs, [v.type for v in graph.outputs], names)
+
+    def _input(self, g: Emitter, number: int, value: Value) -> str:
+        """The name of an input."""
+        name = self.document.unique(value.name or f"input_{number}")
+        g.define(value, Ref(name, element_of(value.type)))
+        return name
 
     def _output_names(self, graph: Graph) -> list[str]:
         """Names of the outputs, which nothing else gets; one that another value has as an input is changed."""
@@ -174,9 +178,7 @@ class Walker:
         inputs = []
         for number, value in enumerate(region.inputs):
             if number < own:
-                name = self.document.unique(value.name or f"input_{number}")
-                inputs.append(_value_info(name, value))
-                inner.define(value, Ref(name, element_of(value.type)))
+                inputs.append(_value_info(self._input(inner, number, value), value))
             else:
                 inner.define(value, captured[number - own])
         self.nodes(inner, region, {})

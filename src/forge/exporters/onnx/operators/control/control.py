@@ -30,9 +30,8 @@ def if_(g: Emitter, node: Node, region: Region, condition: Ref, *captured: Ref) 
 def loop(g: Emitter, op: Loop, region: Region, most: Ref | None, condition: Ref | None, *values: Ref) -> list[Ref]:
     carried = op.attrs.num_carried
     body = region(g, op.node.regions[0], 2 + carried, values[carried:])
-    limit = None if most is None else g.scalar(g.cast(most, "int64"))
-    more = None if condition is None else g.scalar(condition)
-    return _results(g, op.node, "Loop", [limit, more, *values[:carried]], body=body)
+    limit = most and g.scalar(g.cast(most, "int64"))
+    return _results(g, op.node, "Loop", [limit, condition and g.scalar(condition), *values[:carried]], body=body)
 
 
 @exports(Scan)

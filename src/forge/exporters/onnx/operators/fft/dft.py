@@ -16,8 +16,8 @@ def dft(g: Emitter, op: Dft, x: Ref, length: Ref | None = None) -> Any:
     if attrs.inverse and attrs.onesided:
         return NotImplemented
     axis = attrs.axis % len(op.data.shape)
-    given = g.given(attrs.length, length)
-    size = None if given is None else g.scalar(given)
+    size = g.given(attrs.length, length)
+    size = size and g.scalar(size)
     flags: dict[str, Any] = {"inverse": attrs.inverse or None, "onesided": attrs.onesided or None}
     if g.has("DFT", 20):
         return g.op("DFT", x, size, g.const(axis, "int64"), **flags)

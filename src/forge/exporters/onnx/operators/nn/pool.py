@@ -124,9 +124,6 @@ def local_response_norm(g: Emitter, op: LRN, x: Ref) -> Ref:
     return g.transpose(result, order)
 
 
-_METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic"}
-
-
 @exports("image.resize1d", "image.resize2d", "image.resize3d")
 def resize(g: Emitter, node: Node, x: Ref, sizes: Ref | None = None) -> Any:
     attrs: Resize2DAttrs = node.attrs
@@ -136,7 +133,7 @@ def resize(g: Emitter, node: Node, x: Ref, sizes: Ref | None = None) -> Any:
     spatial = [k for k, axis in enumerate(attrs.layout) if axis not in "NC"]
     cubic = attrs.method == "cubic"
     return g.op(
-        "Resize", x, None, None, g.given(attrs.size, sizes), axes=spatial, mode=_METHODS[attrs.method],
+        "Resize", x, None, None, g.given(attrs.size, sizes), axes=spatial, mode="nearest" if nearest else attrs.method,
         coordinate_transformation_mode=attrs.coordinate_transformation_mode,
         nearest_mode=attrs.rounding_method if nearest else None, cubic_coeff_a=attrs.cubic_alpha if cubic else None,
         exclude_outside=1 if cubic and attrs.cubic_exclude else None)
@@ -168,11 +165,8 @@ def roi_pool(g: Emitter, op: RoiPool, x: Ref, rois: Ref) -> Ref:
 
 @exports(NonMaxSuppression)
 def non_max_suppression(g: Emitter, op: NonMaxSuppression, boxes: Ref, scores: Ref, *limits: Ref | None) -> Ref:
-    most, overlap, score = [*limits, None, None, None][:3]
-    given = [None if v is None else g.op("Reshape", g.cast(v, dtype), g.ints([1]))
-             for v, dtype in ((most, "int64"), (overlap, "float32"), (score, "float32"))]
-    centres = 1 if op.attrs.center_point_box else None
-    return g.op("NonMaxSuppression", boxes, scores, *given, center_point_box=centres)
+    given = [v and g.op("Reshape", g.cast(v, dtype), g.ints([1])) for v, dtype in zip(limits, ("int64", "float32", "float32"))]
+    return g.op("NonMaxSuppression", boxes, scores, *given, center_point_box=op.attrs.center_point_box or None)
 
 
 @exports(Fold)

@@ -55,11 +55,7 @@ def running_extreme(g: Emitter, op: RunningExtreme, x: Ref) -> list[Ref]:
     """The last of equal elements counts; NaN takes the place of all."""
     axis = op.attrs.axis % op.results[0].rank
     largest = op.name == "cummax"
-    worst: Any = math.inf
-    if dtypes.is_float(x.dtype):
-        worst = -math.inf if largest else math.inf
-    else:
-        worst = dtypes.integer_range(x.dtype)[0 if largest else 1]
+    least, greatest = (-math.inf, math.inf) if dtypes.is_float(x.dtype) else dtypes.integer_range(x.dtype)
 
     def step(inner: Emitter, states: list[Ref], row: Ref) -> tuple[list[Ref], list[Ref]]:
         best, place, count = states
@@ -71,7 +67,7 @@ def running_extreme(g: Emitter, op: RunningExtreme, x: Ref) -> list[Ref]:
         return [value, position, inner.op("Add", count, inner.const(np.int64(1)))], [value, position]
 
     zero = g.const(np.int64(0))
-    states = [_first(g, op.node, x, axis, worst), _first(g, op.node, x, axis, zero), zero]
+    states = [_first(g, op.node, x, axis, least if largest else greatest), _first(g, op.node, x, axis, zero), zero]
     return scanned(g, x, op.results[0].shape, axis, states, step)
 
 

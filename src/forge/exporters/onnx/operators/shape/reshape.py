@@ -241,5 +241,4 @@ def diagonal(g: Emitter, op: Diagonal, x: Ref) -> Any:
 
 @exports(Trilu)
 def trilu(g: Emitter, op: Trilu, x: Ref, k: Ref | None = None) -> Ref:
-    offset = None if k is None else g.scalar(g.cast(k, "int64"))
-    return g.op("Trilu", x, offset, upper=None if op.attrs.upper else 0)
+    return g.op("Trilu", x, k and g.scalar(g.cast(k, "int64")), upper=None if op.attrs.upper else 0)
