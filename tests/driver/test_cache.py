@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 
 import forge
+from forge import files as atomic
 from forge.driver import cache, check_options, compile_module, compiler
 from forge.errors import OptionError, TargetError
 from forge.target import Target
@@ -246,7 +246,7 @@ def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.Monk
     sizes = [size for _, size in cache.entries()]
     monkeypatch.setattr(cache.knobs, "CACHE_LIMIT", _Limit(sum(sizes[:2])))
     kept = [place for place, _ in cache.entries()[:2]]
-    cache._trim(folder)
+    cache._trim()
     assert [place for place, _ in cache.entries()] == kept
 
 
@@ -270,16 +270,16 @@ def test_a_limit_of_nothing_keeps_nothing(folder: Path, monkeypatch: pytest.Monk
     assert files(folder) == []
 
 
-def test_what_a_killed_writer_left_goes_after_an_hour(folder: Path) -> None:
-    fresh, old = folder / ".new.a", folder / ".new.b"
-    for place in (fresh, old):
-        place.mkdir(parents=True)
-        (place / "weights.bin").write_bytes(b"x")
-    os.utime(old, (time.time() - 7200,) * 2)
-    assert cache.entries() == []
-    compile_module(tiny(0).mod)
-    assert fresh.exists()
-    assert not old.exists()
+def test_what_a_killed_writer_left_goes(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic.temporary_folder(folder) as held:
+        left = folder / ".forge-0123456789abcdef"
+        left.mkdir()
+        (left / "weights.bin").write_bytes(b"x")
+        assert cache.entries() == []
+        compile_module(tiny(0).mod)
+        assert held.exists()
+        assert not left.exists()
 
 
 def test_clear(folder: Path) -> None:
@@ -292,6 +292,7 @@ def test_clear(folder: Path) -> None:
 
 WRITER = """
 import forge
+from forge import files as atomic
 from forge.driver import compile_module
 module = forge.IRModule("def @main(%x: Tensor[(4,), float32]) { add(%x, 5f) }")
 print(compile_module(module.mod).runtime()(__import__("numpy").zeros(4, "float32"))[0])
@@ -302,7 +303,7 @@ def test_writers_at_the_same_time(folder: Path) -> None:
     writers = [subprocess.Popen([sys.executable, "-c", WRITER], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [w.communicate()[0].strip() for w in writers] == ["5.0"] * 3
     assert len(cache.entries()) == 1
-    assert not list(folder.glob(".new.*"))
+    assert not list(folder.glob(".forge-*"))
     assert cache.load(entry(folder).name, Target.parse("llvm")) is not None
 
 

@@ -14,10 +14,7 @@ import io
 import json
 import os
 import shutil
-import tempfile
-import time
 import zlib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,8 +32,6 @@ from forge.target import Target
 _OBJECTS = "objects.bin"
 _WEIGHTS = "weights.bin"
 _INDEX = "index.json"
-_UNFINISHED = ".new."
-_ABANDONED_SECONDS = 3600
 _DAMAGES = (OSError, ValueError, KeyError, TypeError, RecursionError)
 _NOT_COMPILING = ("cli", "frontends")
 
@@ -143,19 +138,12 @@ def _split(data: bytes, sizes: list[int]) -> list[bytes]:
 def store(entry: str, compiled: CompiledModel) -> None:
     """Keeps ``compiled``. A cache that cannot be written is left alone."""
     home = folder()
-    try:
+    with contextlib.suppress(OSError):
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        work = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=home))
-    except OSError:
-        return
-    try:
-        _write(work, compiled)
-        _put(work, home / entry, compiled.target)
-    except OSError:
-        return
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    _trim(home)
+        with files.temporary_folder(home, mode=0o700) as work:
+            _write(work, compiled)
+            _put(work, home / entry, compiled.target)
+        _trim()
 
 
 def _put(work: Path, place: Path, target: Target) -> None:
@@ -188,16 +176,12 @@ def _write(work: Path, compiled: CompiledModel) -> None:
 def entries() -> list[tuple[Path, int]]:
     """Entries with their sizes in bytes, the most recently used first."""
     found = []
-    for place in _folders(folder()):
-        if not place.name.startswith(_UNFINISHED):
+    home = folder()
+    for place in list(home.iterdir()) if home.is_dir() else ():
+        if place.is_dir() and not place.name.startswith("."):  # which is work in progress
             with contextlib.suppress(FileNotFoundError):  # another process removes it
                 found.append((place.stat().st_mtime, place, sum(f.stat().st_size for f in place.iterdir())))
     return [(place, size) for _, place, size in sorted(found, reverse=True)]
-
-
-def _folders(home: Path) -> Iterator[Path]:
-    if home.is_dir():
-        yield from (p for p in list(home.iterdir()) if p.is_dir())
 
 
 def clear() -> int:
@@ -205,23 +189,14 @@ def clear() -> int:
     known = entries()
     for place, _ in known:
         shutil.rmtree(place, ignore_errors=True)
-    _remove_abandoned(folder())
+    files.remove_abandoned(folder())
     return sum(size for _, size in known)
 
 
-def _trim(home: Path) -> None:
+def _trim() -> None:
     limit = knobs.CACHE_LIMIT.number << 20
     total = 0
     for place, size in entries():
         total += size
         if total > limit:
             shutil.rmtree(place, ignore_errors=True)
-    _remove_abandoned(home)
-
-
-def _remove_abandoned(home: Path) -> None:
-    """Removes what a writer left that was killed."""
-    for place in _folders(home):
-        with contextlib.suppress(FileNotFoundError):
-            if place.name.startswith(_UNFINISHED) and time.time() - place.stat().st_mtime > _ABANDONED_SECONDS:
-                shutil.rmtree(place, ignore_errors=True)
