@@ -39,7 +39,7 @@ def _facts() -> dict[str, str]:
     target = Target.parse("llvm")
     cpus = source.count_text(len(os.sched_getaffinity(0)), "usable CPU")
     caches = (target.l1_cache, target.l2_cache, target.l3_cache)
-    facts = {
+    return {
         "forge-compiler": __version__,
         "forge-compiler-runtime": forge_runtime.__version__,  # from sources it has no distribution of its own
         "python": f"{platform.python_version()} ({sys.executable})",
@@ -49,10 +49,8 @@ def _facts() -> dict[str, str]:
         "CPU features": " ".join(target.features),
         "caches": ", ".join(f"L{n} {source.bytes_text(s)}" for n, s in enumerate(caches, 1)),
         "huge pages": _huge_pages(),
+        **{name: _version(name) for name in (*_REQUIRED, *_OPTIONAL)},
     }
-    for name in (*_REQUIRED, *_OPTIONAL):
-        facts[name] = _version(name)
-    return facts
 
 
 def _compiler() -> str:

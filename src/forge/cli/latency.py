@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 _SAMPLE_SECONDS = 2e-3
 
 
@@ -22,11 +24,7 @@ class Latencies:
 
     def quantile(self, fraction: float) -> float:
         """The value below which ``fraction`` of the samples lie, interpolated."""
-        ordered = sorted(self.samples)
-        position = fraction * (len(ordered) - 1)
-        below = math.floor(position)
-        above = min(below + 1, len(ordered) - 1)
-        return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+        return float(np.quantile(self.samples, fraction))
 
     @property
     def minimum(self) -> float:

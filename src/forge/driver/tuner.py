@@ -172,16 +172,11 @@ class _Search:
 
     def run(self, target: str) -> Tuned:
         default = self._try({})
-        finished = False
-        while time.monotonic() < self.deadline:
-            active = self._next()
-            if not active:
-                finished = True
-                break
+        while (active := self._next()) and time.monotonic() < self.deadline:
             self._try(active)
         tried = sum(max(0, len(key.seconds) - 1) for key in self.keys.values())
         records, before, after = self._confirm(default, target)
-        return Tuned(tuple(records), tried, finished, before, after)
+        return Tuned(tuple(records), tried, not active, before, after)
 
     def _try(self, active: Mapping[str, str]) -> _Build:
         """Compiles the best known choices with ``active`` in place of some, and takes their times."""
