@@ -163,7 +163,7 @@ def is_errorless(node: Node, operands: Sequence[Any], env: Mapping[str, int]) ->
     if node.op in DIVISIONS:
         return True
     with np.errstate(all="ignore"):
-        exact = np.asarray(node.op_def.reference(_wide(operands), concrete_attrs(node.attrs, env))[0])
+        exact = np.asarray(_reference(node, _wide(operands), env))
         narrow = exact.astype(dtypes.numpy_dtype(node.results[0].dtype))
     bits = 52 if dtypes.bits(node.results[0].dtype) == 64 else 23
     small = largest(magnitude(node, operands, env)) * QUANTUM**2 < 2**bits
@@ -176,7 +176,11 @@ def magnitude(node: Node, operands: Sequence[Any], env: Mapping[str, int]) -> np
     if node.op == "subtract":
         return np.asarray(wide[0] + wide[1])
     with np.errstate(all="ignore"):
-        return np.asarray(node.op_def.reference(wide, concrete_attrs(node.attrs, env))[0])
+        return np.asarray(_reference(node, wide, env))
+
+
+def _reference(node: Node, operands: Sequence[Any], env: Mapping[str, int]) -> Any:
+    return node.op_def.reference(concrete_attrs(node.attrs, env), *node.op_def.arguments(operands))[0]
 
 
 def _wide(operands: Sequence[Any]) -> list[Any]:

@@ -6,6 +6,7 @@ sub-byte integers are NumPy types through ``ml_dtypes``. ``string`` is Unicode t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -169,3 +170,26 @@ def _float_contains(target: DType, source: DType) -> bool:
 def _float_holds_integers(target: DType, largest: int) -> bool:
     info = _finfo(numpy_dtype(target))
     return largest < 1 << (int(info.nmant) + 1) and largest + 1 <= float(info.max)
+
+
+CLASSES: dict[str, Callable[[str], bool]] = {
+    "any": lambda d: True,
+    "bool": lambda d: d == "bool",
+    "integer": is_integer,
+    "float": is_float,
+    "numeric": lambda d: is_integer(d) or is_float(d),
+    "integer or bool": lambda d: is_integer(d) or d == "bool",
+    "numeric or bool": lambda d: is_integer(d) or is_float(d) or d == "bool",
+    "complex": is_complex,
+    "numeric or complex": lambda d: is_integer(d) or is_float(d) or is_complex(d),
+    "number or bool": lambda d: d != "string",
+    "float or complex": lambda d: is_float(d) or is_complex(d),
+    "index": lambda d: d in ("int32", "int64", "uint8", "int8", "int16", "uint16", "uint32", "uint64"),
+}
+"""Classes of element types, by what operators say that they accept."""
+
+
+def belongs(dtype: str, accepted: str) -> bool:
+    """Whether ``dtype`` is in a class of ``CLASSES``, or is one of the types that ``accepted`` names, as in "int32 or int64"."""
+    known = CLASSES.get(accepted)
+    return dtype in accepted.split(" or ") if known is None else known(dtype)

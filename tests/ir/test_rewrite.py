@@ -509,7 +509,7 @@ class Counter(OpDef[Any]):
     name = "test.counter"
     traits = Trait.STATEFUL
 
-    def infer(self, operands: Any, attrs: Any, regions: Any = ()) -> list[Type]:
+    def infer(self, attrs: Any, *operands: Value | None) -> list[Type]:
         return [TensorType((), "float32")]
 
 

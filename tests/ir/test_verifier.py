@@ -288,7 +288,7 @@ def test_no_outputs_are_fine() -> None:
 def test_constants_need_an_element_type() -> None:
     with pytest.raises(TypeError, match="unknown dtype"):
         ConstantAttrs(np.array(["2020-01-01"], dtype="datetime64"))
-    assert CONSTANT.infer([], ConstantAttrs(np.array(["a"])))[0].dtype == "string"  # type: ignore[union-attr]
+    assert CONSTANT.infer(ConstantAttrs(np.array(["a"])))[0].dtype == "string"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("element", "fits"), [

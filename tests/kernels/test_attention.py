@@ -29,7 +29,7 @@ def normal(*shape: int) -> np.ndarray:
 
 def truth(arrays: list[np.ndarray], attrs: FusedAttentionAttrs) -> np.ndarray:
     wide = [a if a.dtype == bool else a.astype(np.float64) for a in arrays]
-    return np.asarray(FusedAttention().reference(wide, attrs)[0])
+    return np.asarray(FusedAttention().reference(attrs, *FusedAttention().arguments(wide))[0])
 
 
 def check(arrays: list[np.ndarray], target: str, **options: object) -> None:

@@ -95,7 +95,7 @@ class Layer:
 
     def expected(self) -> list[np.ndarray]:
         wide = [None if a is None else a.astype(np.float64) if a.dtype == np.float32 else a for a in self.operands()]
-        return list(get_op(self.op).reference(wide, self.attrs()))
+        return list(get_op(self.op).reference(self.attrs(), *get_op(self.op).arguments(wide)))
 
     def run(self, target: str) -> list[np.ndarray]:
         arrays, results = self.operands(), self.expected()

@@ -104,7 +104,7 @@ def decompose_all(graph: Graph) -> None:
             op = node.op_def
             if not isinstance(op, Op):
                 continue
-            parts = op.decompose(Builder(graph, before=node), node.operands, node.attrs)
+            parts = op.decompose(Builder(graph, before=node), node.attrs, *op.arguments(node.operands))
             if parts is None:
                 continue
             for old, new in zip(node.results, parts, strict=True):
@@ -128,10 +128,10 @@ def _evaluate_node(node: Node, values: Mapping[Value, Any], symbols: dict[str, i
     placeholders = [None if v is None else te.placeholder(v.shape, v.dtype, f"x{k}") for k, v in enumerate(node.operands)]
     inputs = {p: values[v] for p, v in zip(placeholders, node.operands, strict=True) if p is not None and v is not None}
     types = [v.tensor_type for v in node.results]
-    for name, definition in op.define_symbols(placeholders, node.attrs, types).items():
+    for name, definition in op.define_symbols(node.attrs, types, *op.arguments(placeholders)).items():
         symbols[name] = evaluate_scalar(definition, inputs, symbols)
     try:
-        tensors = op.lower(tuple(placeholders), node.attrs, types)
+        tensors = op.lower(node.attrs, types, *op.arguments(placeholders))
     except NotImplementedError as error:
         raise NotLowered(node.op) from error
     results = []
@@ -152,7 +152,7 @@ def reference_of(case: Case) -> list[ReferenceValue]:
     """The operator's ``reference`` called directly on the case's operands."""
     graph = build_graph(case)
     node = graph.nodes[-1]
-    return list(node.op_def.reference(case.arrays(), concrete_attrs(node.attrs, {})))
+    return list(node.op_def.reference(concrete_attrs(node.attrs, {}), *node.op_def.arguments(case.arrays())))
 
 
 def module_of(case: Case, symbolic: bool = False) -> Module:

@@ -67,7 +67,7 @@ def decomposed(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray] |
     node = graph.nodes[-1]
     builder = Builder(graph := graph.copy())
     node = graph.nodes[-1]
-    values = node.op_def.decompose(builder, node.operands, node.attrs)  # type: ignore[attr-defined]
+    values = node.op_def.decompose(builder, node.attrs, *node.op_def.arguments(node.operands))  # type: ignore[attr-defined]
     if values is None:
         return None
     assert [v.type for v in values] == [v.type for v in node.results]
@@ -78,7 +78,8 @@ def decomposed(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray] |
 def run_lowering(graph: Graph, arrays: Sequence[np.ndarray | None], symbols: dict[str, int]) -> list[np.ndarray]:
     node = graph.nodes[-1]
     tensors = [None if v is None else te.placeholder(v.shape, v.dtype, v.name) for v in node.operands]
-    results = node.op_def.lower(tuple(tensors), node.attrs, [v.type for v in node.results])  # type: ignore[attr-defined]
+    types, operands = [v.type for v in node.results], node.op_def.arguments(tensors)
+    results = node.op_def.lower(node.attrs, types, *operands)  # type: ignore[attr-defined]
     known = {t: a for t, a in zip(tensors, arrays) if t is not None and a is not None}
     for tensor, value in zip(results, node.results):
         assert tensor.dtype == value.dtype

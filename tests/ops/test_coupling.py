@@ -15,14 +15,14 @@ from tests.ops.cases.classical.coupling import minimum, pairs, solution
 @pytest.mark.parametrize("classes", [2, 3, 7])
 def test_comes_near_the_minimum(classes: int) -> None:
     data = pairs(50, classes, "float64")
-    (found,) = PairwiseCoupling().reference([data], None)  # type: ignore[arg-type]
+    (found,) = PairwiseCoupling().reference(None, data)
     np.testing.assert_allclose(found.sum(1), 1)
     np.testing.assert_allclose(found, minimum(data), atol=10 * PRECISION)
 
 
 def test_pairs_that_agree_give_their_probabilities() -> None:
     data = pairs(50, 4, "float64", consistent=True)
-    (found,) = PairwiseCoupling().reference([data], None)  # type: ignore[arg-type]
+    (found,) = PairwiseCoupling().reference(None, data)
     np.testing.assert_allclose(found, solution(50, 4), atol=10 * PRECISION)
 
 

@@ -68,7 +68,7 @@ def test_batch_flatten_and_dropout() -> None:
 def test_costs() -> None:
     def cost(op: str, shapes: list[tuple[int, ...]], **attrs: Any) -> int:
         node = single(op, [random(*s) for s in shapes], **attrs).nodes[0]
-        return node.op_def.flops(node.operands, node.attrs, [v.type for v in node.results])  # type: ignore[attr-defined]
+        return node.op_def.flops(node.attrs, [v.type for v in node.results], *node.operands)  # type: ignore[attr-defined]
 
     assert cost("nn.dense", [(4, 7), (5, 7)]) == 2 * 4 * 5 * 7
     assert cost("nn.matmul", [(2, 7, 4), (7, 5)], transpose_a=True) == 2 * 2 * 4 * 5 * 7
@@ -82,7 +82,7 @@ def test_costs() -> None:
     [
         ("nn.dense", [(2, 3), (4, 5)], {}, "last axis of data"),
         ("nn.dense", [(2, 3), (4, 3)], {"units": 5}, "rows of the weight"),
-        ("nn.matmul", [(3,), (3, 4)], {}, "rank 2 or more"),
+        ("nn.matmul", [(3,), (3, 4)], {}, "rank of a; got 1; expected at least 2"),
         ("nn.matmul", [(2, 3), (4, 5)], {}, "summed axis"),
         ("nn.matmul", [(2, 2, 3), (3, 3, 5)], {}, "broadcast"),
         ("nn.bias_add", [(2, 3), (4,)], {}, "bias against axis 1"),

@@ -63,7 +63,7 @@ def test_has_a_docstring_of_its_own(op: Op) -> None:  # type: ignore[type-arg]
 
 @by_name(OPERATORS)
 def test_has_inference_and_meaning(op: Op) -> None:  # type: ignore[type-arg]
-    assert overrides(op, "infer")
+    assert overrides(op, "infer") or op.operands  # by default the type of the first one
     assert overrides(op, "reference") or overrides(op, "reference_regions")
 
 

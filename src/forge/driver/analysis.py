@@ -60,7 +60,8 @@ def flops_of(node: Node) -> Dim:
     """Arithmetic operations of one evaluation of ``node``; 0 where unknown."""
     if not isinstance(node.op_def, Op) or not all(isinstance(v.type, TensorType) for v in node.results):
         return 0
-    cost: Dim = node.op_def.flops(node.operands, node.attrs, [v.tensor_type for v in node.results])
+    operands = node.op_def.arguments(node.operands)
+    cost: Dim = node.op_def.flops(node.attrs, [v.tensor_type for v in node.results], *operands)
     return cost
 
 

@@ -11,7 +11,7 @@ from forge import dtypes
 from forge.errors import ForgeError, InvalidGraphError, TypeInferenceError
 from forge.ir.nodes import CONSTANT, ConstantAttrs, Graph, Node, Value
 from forge.ir.op import OpDef, get_op
-from forge.ir.types import TensorType, Type
+from forge.ir.types import Type
 
 # What the inference of an operator may raise on operands and attributes that its author did not think of.
 MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
@@ -64,7 +64,7 @@ class Builder:
     def constant(self, value: Any, dtype: str | None = None, name: str = "") -> Value:
         array = np.asarray(value, dtype=None if dtype is None else dtypes.numpy_dtype(dtype))
         attrs = ConstantAttrs(array)
-        node = Node(CONSTANT, [], attrs, CONSTANT.infer([], attrs), name=name, location=self.location, result_names=[name])
+        node = Node(CONSTANT, [], attrs, CONSTANT.infer(attrs), name=name, location=self.location, result_names=[name])
         return self.insert(node).result
 
     def output(self, *values: Value) -> Graph:
@@ -79,9 +79,13 @@ def infer(op_def: OpDef[Any], operands: Sequence[Value | None], attrs: Any, regi
     Raises:
         InvalidGraphError: the operands or attributes do not fit the operator.
     """
-    check_steering(op_def, operands)
+    formal = op_def.operands
+    for position, value in enumerate(operands):
+        if value is not None:
+            formal[min(position, len(formal) - 1)].check(op_def.name, value.type)
     try:
-        return list(op_def.infer(operands, attrs, regions))
+        context = (attrs, regions) if op_def.regions else (attrs,)
+        return list(op_def.infer(*context, *op_def.arguments(operands)))
     except ForgeError:
         raise
     except MISFITS as error:
@@ -104,20 +108,6 @@ def check_arity(op_def: OpDef[Any], operands: Sequence[Value | None], regions: S
             raise InvalidGraphError(f"{op_def.name}: operand {declared.name!r} is missing")
     if len(regions) != len(op_def.regions):
         raise InvalidGraphError(f"{op_def.name}: got {len(regions)} regions; expected {len(op_def.regions)}")
-
-
-def check_steering(op_def: OpDef[Any], operands: Sequence[Value | None]) -> None:
-    """Raises TypeInferenceError where an operand that stands for an attribute does not have the type of one."""
-    for declared, value in zip(op_def.operands, operands, strict=False):
-        if not declared.holds or value is None:
-            continue
-        type_ = value.type
-        is_single = declared.holds == "integer"
-        fits = isinstance(type_, TensorType) and dtypes.is_integer(type_.dtype) and type_.is_static and (
-            type_.size == 1 if is_single else type_.rank <= 1)
-        if not fits:
-            wanted = "one integer" if is_single else "a vector of integers, of a length known when compiling"
-            raise TypeInferenceError(f"{op_def.name}: operand {declared.name!r}; got {type_}; expected {wanted}")
 
 
 def _without_absent_tail(op_def: OpDef[Any], operands: Sequence[Value | None]) -> Sequence[Value | None]:

@@ -29,16 +29,16 @@ class Call(OpDef[CallAttrs]):
     """The outputs of a function of the module for these operands."""
 
     name = "call"
-    operands = (Operand("operands", variadic=True),)
+    operands = (Operand("operands", variadic=True, any_type=True),)
     Attrs = CallAttrs
     category = Category.CONTROL
     traits = Trait.STATEFUL | Trait.MAY_FAIL  # what the function does is not known here
 
-    def infer(self, operands: Sequence[Value | None], attrs: CallAttrs, regions: Sequence[Graph] = ()) -> Sequence[T.Type]:
+    def infer(self, attrs: CallAttrs, *operands: Value | None) -> Sequence[T.Type]:
         return attrs.results
 
     def reference_regions(
-        self, operands: Sequence[ReferenceValue], attrs: CallAttrs, regions: Sequence[Graph], run: RegionRunner
+        self, attrs: CallAttrs, regions: Sequence[Graph], run: RegionRunner, *operands: ReferenceValue
     ) -> Sequence[ReferenceValue]:
         return run(regions[0], operands)
 

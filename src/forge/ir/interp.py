@@ -137,12 +137,13 @@ def evaluate(
     is_call = node.op == "call"  # whose attributes are types of results, with symbols that the function will define
     attrs = node.attrs if is_call else concrete_attrs(node.attrs, symbols)
     regions = [_called(node, attrs.function, module)] if is_call else node.regions
+    operands = node.op_def.arguments(operands)
     with np.errstate(all="ignore"):
         if regions:
-            results = node.op_def.reference_regions(operands, attrs, regions, run_region)
+            results = node.op_def.reference_regions(attrs, regions, run_region, *operands)
             results = [_with_known_sizes(v, r, symbols) for v, r in zip(node.results, results, strict=True)]
         else:
-            results = node.op_def.reference(operands, attrs)
+            results = node.op_def.reference(attrs, *operands)
     return [_as_declared(value, result) for value, result in zip(node.results, results, strict=True)]
 
 

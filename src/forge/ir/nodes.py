@@ -559,10 +559,10 @@ class Constant(OpDef[ConstantAttrs]):
     Attrs = ConstantAttrs
     category = Category.OTHER
 
-    def infer(self, operands: Sequence[Value | None], attrs: ConstantAttrs, regions: Sequence[Graph] = ()) -> Sequence[Type]:
+    def infer(self, attrs: ConstantAttrs, *operands: Value | None) -> Sequence[Type]:
         return [TensorType(tuple(attrs.value.shape), dtypes.canonical(attrs.value.dtype))]
 
-    def reference(self, operands: Sequence[Any], attrs: ConstantAttrs) -> Sequence[Any]:
+    def reference(self, attrs: ConstantAttrs, *operands: Any) -> Sequence[Any]:
         return [attrs.value]
 
 

@@ -13,15 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, Flag, auto
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypedDict, TypeVar, Unpack, get_args, overload
 
 import numpy as np
 
 import forge
-from forge.errors import InvalidGraphError
+from forge import dtypes
+from forge.errors import InvalidGraphError, TypeInferenceError
 from forge.ir import attributes
 from forge.ir.batch import UNDECLARED, Batch, MixesBatch
-from forge.ir.types import Type
+from forge.ir.types import TensorType, Type
 
 if TYPE_CHECKING:
     from forge.ir.nodes import Graph, Node, Value
@@ -90,31 +91,77 @@ _CATEGORY_OF_KIND = {
 
 
 A = TypeVar("A")
+T = TypeVar("T")
 V = TypeVar("V", covariant=True)
 
 
-class Operand(Generic[V]):
-    """One formal operand, declared in the body of an operator's class: ``data = Operand()``.
+class Accepted(TypedDict, total=False):
+    """What the values of an operand must be, besides tensors of known rank."""
 
-    ``variadic`` stands for any number (at the end of the list); ``optional`` may be absent (None). ``holds``: "integers" (a
-    vector of a length that is known when compiling, or a scalar) or "integer" (one element) for what an attribute could say
-    as well; "" for everything else, which ``infer`` checks. Read from an operator bound to a node (``OpDef.of``), it is the
-    value there: a Value, a Value or None, or a tuple of values.
+    doc: str
+    holds: str
+    accepts: str
+    rank: int | tuple[int, ...]
+    min_rank: int
+    single: bool
+    any_type: bool
+
+
+class Operand(Generic[V]):
+    """One formal operand, declared in the body of an operator's class: ``data = Operand(accepts="float", rank=4)``.
+
+    ``variadic`` stands for any number (at the end of the list); ``optional`` may be absent (None). Values are tensors of known
+    rank, unless ``any_type``. ``accepts``: their element types, a class of ``dtypes.CLASSES`` or one type; ``rank``: one or
+    several, ``min_rank``: the smallest; ``single``: they have one element. ``holds``: "integers" (a vector of a length that is
+    known when compiling, or a scalar) or "integer" (one element) for what an attribute could say as well. Read from an operator
+    bound to a node (``OpDef.of``), it is the value there: a Value, a Value or None, or a tuple of values.
     """
 
     @overload
-    def __init__(self: Operand[Value], name: str = "", *, doc: str = "", holds: str = "") -> None: ...
+    def __init__(self: Operand[Value], name: str = "", **accepted: Unpack[Accepted]) -> None: ...
     @overload
     def __init__(
-        self: Operand[Value | None], name: str = "", *, optional: Literal[True], doc: str = "", holds: str = ""
+        self: Operand[Value | None], name: str = "", *, optional: Literal[True], **accepted: Unpack[Accepted]
     ) -> None: ...
     @overload
-    def __init__(self: Operand[tuple[Value, ...]], name: str = "", *, variadic: Literal[True], doc: str = "") -> None: ...
+    def __init__(
+        self: Operand[tuple[Value, ...]], name: str = "", *, variadic: Literal[True], **accepted: Unpack[Accepted]
+    ) -> None: ...
 
     def __init__(
-        self, name: str = "", *, optional: bool = False, variadic: bool = False, doc: str = "", holds: str = ""
+        self, name: str = "", *, optional: bool = False, variadic: bool = False, **accepted: Unpack[Accepted]
     ) -> None:
-        self.name, self.optional, self.variadic, self.doc, self.holds = name, optional, variadic, doc, holds
+        self.name, self.optional, self.variadic, self.doc = name, optional, variadic, accepted.get("doc", "")
+        self.holds, self.accepts = accepted.get("holds", ""), accepted.get("accepts", "")
+        rank = accepted.get("rank", ())
+        self.ranks = (rank,) if isinstance(rank, int) else rank
+        self.min_rank, self.single = accepted.get("min_rank", 0), accepted.get("single", False)
+        self.any_type = accepted.get("any_type", False)
+
+    def check(self, op: str, type_: Type) -> None:
+        """Raises TypeInferenceError where a value of ``type_`` is not accepted."""
+        if self.any_type:
+            return
+        operand = f"{op}: operand {self.name!r}"
+        if self.holds and not self._holds(type_):
+            wanted = "one integer" if self.holds == "integer" else "a vector of integers, of a length known when compiling"
+            raise TypeInferenceError(f"{operand}; got {type_}; expected {wanted}")
+        if not isinstance(type_, TensorType):
+            raise TypeInferenceError(f"{operand}; got {type_}; expected a tensor of known rank")
+        if self.accepts and not dtypes.belongs(type_.dtype, self.accepts):
+            raise TypeInferenceError(f"{operand} has the wrong element type; got {type_.dtype}; expected {self.accepts}")
+        if type_.rank < self.min_rank:
+            raise TypeInferenceError(f"{op}: rank of {self.name}; got {type_.rank}; expected at least {self.min_rank}")
+        if self.ranks and type_.rank not in self.ranks:
+            wanted = " or ".join(map(str, self.ranks))
+            raise TypeInferenceError(f"{operand} has the wrong rank; got {type_} (rank {type_.rank}); expected rank {wanted}")
+        if self.single and type_.size != 1:
+            raise TypeInferenceError(f"{operand}; got {type_}; expected one element")
+
+    def _holds(self, type_: Type) -> bool:
+        if not isinstance(type_, TensorType) or not dtypes.is_integer(type_.dtype) or not type_.is_static:
+            return False
+        return type_.size == 1 if self.holds == "integer" else type_.rank <= 1
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         self.name = name
@@ -151,6 +198,10 @@ class OpDef(Generic[A]):
     Subclasses set the class variables and declare their operands, in order, after those of their base. ``Attrs`` is the frozen
     dataclass in ``OpDef[...]``, whose fields, in order and with their defaults, are the attributes; ``forge.ir.attributes``
     documents the annotations and checks values against them. What has no class body sets ``operands`` and ``Attrs`` itself.
+
+    Methods take what they are computed from first (``attrs``, ``results``, a builder ...), then the operands by position, in the
+    order of their declaration: ``def infer(self, attrs: XAttrs, data: Value, bias: Value | None)``. An optional operand that is
+    absent is None; a variadic one is ``*values``. Callers write ``op.infer(attrs, *op.arguments(operands))``.
 
     ``Conv2D.of(node)`` is the operator bound to a node: ``conv.data``, ``conv.attrs.strides``, ``conv.result``.
     """
@@ -207,38 +258,49 @@ class OpDef(Generic[A]):
         """How exact results are for operands of this element type."""
         return self.accuracy
 
-    def infer(self, operands: Sequence[Value | None], attrs: A, regions: Sequence[Graph] = ()) -> Sequence[Type]:
-        """Types of the results.
+    def arguments(self, operands: Sequence[T | None]) -> Sequence[T | None]:
+        """``operands`` as the methods below take them, by position: None for each that is left out at the end."""
+        return [*operands, *[None] * (self._arity - len(operands))]
+
+    @cached_property
+    def _arity(self) -> int:
+        return sum(not o.variadic for o in self.operands)
+
+    def infer(self, *args: Any, **kwargs: Any) -> Sequence[Type]:
+        """``infer(attrs, *operands)``: types of the results; by default that of the first operand.
+
+        Operands are values that fit their declarations. Regions are given to an operator that has some: ``infer(attrs, regions,
+        *operands)``.
 
         Raises:
             TypeInferenceError: the operands or attributes do not fit; the message says which, got and expected.
         """
+        return [args[1].type]
+
+    def reference(self, *args: Any, **kwargs: Any) -> Sequence[ReferenceValue]:
+        """``reference(attrs, *operands)``: the NumPy meaning, slow and obvious. Never on the compiled path.
+
+        Dimensions in ``attrs`` are already integers.
+        """
         raise NotImplementedError
 
-    def reference(self, operands: Sequence[ReferenceValue], attrs: A) -> Sequence[ReferenceValue]:
-        """The NumPy meaning: slow and obvious. Dimensions in ``attrs`` are already integers. Never on the compiled path."""
+    def reference_regions(self, *args: Any, **kwargs: Any) -> Sequence[ReferenceValue]:
+        """``reference_regions(attrs, regions, run, *operands)``: of an operator with regions; ``run`` evaluates one."""
         raise NotImplementedError
 
-    def reference_regions(
-        self, operands: Sequence[ReferenceValue], attrs: A, regions: Sequence[Graph], run: RegionRunner
-    ) -> Sequence[ReferenceValue]:
-        """The meaning of an operator with regions; ``run`` evaluates one."""
-        return self.reference(operands, attrs)
+    def evaluate_dims(self, *args: Any, **kwargs: Any) -> np.ndarray | None:
+        """``evaluate_dims(attrs, types, *operands)``: the result as an array (dtype object) of dimensions.
 
-    def evaluate_dims(self, operands: Sequence[np.ndarray | None], attrs: A, types: Sequence[Type | None]) -> np.ndarray | None:
-        """The result as an array (dtype object) of dimensions, for operators that occur in shape arithmetic.
-
-        ``operands`` holds arrays of dimensions, None where the contents are unknown; ``types`` the operands' types.
-        None: not computable.
+        For operators that occur in shape arithmetic. Operands are arrays of dimensions, None where the contents are unknown;
+        ``types`` are theirs. None: not computable.
         """
         return None
 
-    def carry_batch(
-        self, operands: Sequence[Value | None], attrs: A, results: Sequence[Type], batches: Sequence[Batch | None]
-    ) -> Sequence[Batch | None]:
-        """Where the elements of a batch are in the results, of the types ``results``, for where they are in the operands.
+    def carry_batch(self, *args: Any, **kwargs: Any) -> Sequence[Batch | None]:
+        """``carry_batch(attrs, results, batches, *operands)``: where the elements of a batch are in the results.
 
-        None stands for what does not depend on an element. Each element of the batch must be computed from that element alone.
+        ``results`` are the types of these, ``batches`` where the elements are in the operands, which are values. None stands
+        for what does not depend on an element. Each element of the batch must be computed from that element alone.
 
         Raises:
             MixesBatch: it is not; or, as here, the operator does not declare it.

@@ -58,7 +58,7 @@ def _evaluated(node: Node | None, depth: int, done: dict[Value, np.ndarray | Non
     operands = [_known(v, depth - 1, done) for v in node.operands]
     types = [None if v is None else v.type for v in node.operands]
     try:
-        computed = node.op_def.evaluate_dims(operands, node.attrs, types)
+        computed = node.op_def.evaluate_dims(node.attrs, types, *node.op_def.arguments(operands))
     except (InvalidGraphError, *MISFITS):  # a dimension grew too large; shapes that cannot be (the run will tell)
         return None
     contents = None if computed is None else np.asarray(computed, dtype=object)

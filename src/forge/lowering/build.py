@@ -191,7 +191,7 @@ def lower_node(node: Node) -> tuple[Sequence[te.Tensor], tuple[te.Tensor | None,
     if not isinstance(op, Op):
         raise CompileError(f"lowering: operator {node.op} has no native code")
     try:
-        return op.lower(placeholders, node.attrs, [v.tensor_type for v in node.results]), placeholders
+        return op.lower(node.attrs, [v.tensor_type for v in node.results], *op.arguments(placeholders)), placeholders
     except NotImplementedError as error:
         raise CompileError(
             f"lowering: node {node.name or node.op}: operator {node.op} cannot be compiled for these operands "

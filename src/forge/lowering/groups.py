@@ -177,7 +177,7 @@ def _same_shape(a: Value, b: Value) -> bool:
 
 def _affordable(node: Node, host: Group) -> bool:
     """Costly element-wise work is inlined only where it is not repeated for several elements of the reader."""
-    if not isinstance(node.op_def, Op) or not node.op_def.is_costly(node.operands, node.attrs):
+    if not isinstance(node.op_def, Op) or not node.op_def.is_costly(node.attrs, *node.operands):
         return True
     readers = [user for user, _ in node.result.uses if user.op_def.kind not in (Kind.REDUCTION, Kind.ANCHOR)]
     if host.is_injective:

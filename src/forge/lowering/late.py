@@ -68,7 +68,8 @@ def _definition(node: Node, fresh: tuple[str, ...]) -> Definition:
     ]
     defined: Mapping[str, Expr] = {}
     if isinstance(node.op_def, Op) and all(isinstance(v.type, TensorType) for v in node.results):
-        defined = node.op_def.define_symbols(placeholders, node.attrs, [v.tensor_type for v in node.results])
+        types = [v.tensor_type for v in node.results]
+        defined = node.op_def.define_symbols(node.attrs, types, *node.op_def.arguments(placeholders))
     missing = [s for s in fresh if s not in defined]
     if missing:
         raise CompileError(
@@ -94,7 +95,8 @@ def _conditions(node: Node) -> list[tuple[Expr, str]]:
             found.append((E.compare("eq", te.dim(ours), te.dim(theirs)), why))
     if isinstance(node.op_def, Op):
         operands = [None if v is None else v.tensor_type for v in node.operands]
-        found.extend(node.op_def.requires(operands, node.attrs, [v.tensor_type for v in node.results]))
+        types = [v.tensor_type for v in node.results]
+        found.extend(node.op_def.requires(node.attrs, types, *node.op_def.arguments(operands)))
     return [(c, why) for c, why in found if not E.is_const(c, True)]
 
 

@@ -20,5 +20,6 @@ def run(graph: Graph, options: CompileOptions) -> int:
 
 @rule()
 def decompose(builder: RuleBuilder, node: Node) -> Sequence[Value] | None:
-    values = node.op_def.decompose(builder, node.operands, node.attrs) if isinstance(node.op_def, Op) else None
+    op = node.op_def
+    values = op.decompose(builder, node.attrs, *op.arguments(node.operands)) if isinstance(op, Op) else None
     return None if values is None else distinct(builder, node, values)

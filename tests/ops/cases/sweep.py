@@ -16,7 +16,6 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.op import all_ops
-from forge.ops.core.inference import DTYPE_CLASSES
 from forge.ops.elementwise.rows import Elementwise
 from tests.ops.case import Case, Draw, row
 
@@ -144,8 +143,7 @@ def oracle_of(name: str, dtype: str) -> Oracle | None:
 
 
 def declared(accepts: str) -> list[str]:
-    belongs = DTYPE_CLASSES.get(accepts, lambda d: d == accepts)
-    return [d for d in (*COMPUTED, *TINY) if belongs(d)]
+    return [d for d in (*COMPUTED, *TINY) if dtypes.belongs(d, accepts)]
 
 
 def operands_of(dtype: str, count: int) -> list[np.ndarray]:

@@ -165,7 +165,8 @@ class Walker:
         if not isinstance(node.op_def, Op):
             raise g.unsupported("ONNX has no such operator")
         known = len(graph.nodes)
-        values = node.op_def.decompose(Builder(graph, node, node.location), node.operands, node.attrs)
+        builder = Builder(graph, node, node.location)
+        values = node.op_def.decompose(builder, node.attrs, *node.op_def.arguments(node.operands))
         if values is None:
             return export_expressions(g, node)
         for part in graph.nodes.before(node, len(graph.nodes) - known):

@@ -30,7 +30,8 @@ class BatchFollower:
         counts = {self._count(v, b) for v, b in zip(node.operands, batches) if v is not None and b is not None}
         if len(counts) != 1:
             raise MixesBatch("its operands list the elements of the batch in different orders", certain=True)
-        carried = list(node.op_def.carry_batch(node.operands, node.attrs, [v.type for v in node.results], batches))
+        types, operands = [v.type for v in node.results], node.op_def.arguments(node.operands)
+        carried = list(node.op_def.carry_batch(node.attrs, types, batches, *operands))
         for value, batch in zip(node.results, carried):
             if batch is not None:
                 if self._count(value, batch)[0] != next(iter(counts))[0]:

@@ -255,7 +255,7 @@ class _Change(_Walk):
         graph, old = node.graph, node.operands[position]
         assert graph is not None and old is not None and old.producer is not None
         attrs = _StandInAttrs(constant.shape, constant.dtype)
-        stand_in = Node(_STAND_IN, [], attrs, _STAND_IN.infer([], attrs))
+        stand_in = Node(_STAND_IN, [], attrs, _STAND_IN.infer(attrs))
         graph.insert(stand_in, node)
         node.set_operand(position, stand_in.result)
         self.repeated[stand_in] = constant
@@ -292,9 +292,7 @@ class _StandIn(OpDef[_StandInAttrs]):
     name = "stand_in"
     Attrs = _StandInAttrs
 
-    def infer(
-        self, operands: Sequence[Value | None], attrs: _StandInAttrs, regions: Sequence[Graph] = ()
-    ) -> Sequence[T.Type]:
+    def infer(self, attrs: _StandInAttrs, *operands: Value | None) -> Sequence[T.Type]:
         return [T.TensorType(attrs.shape, attrs.dtype)]
 
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from forge.ir.op import Accuracy, Kind, NoAttrs, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, tensor, unify_dim
+from forge.ops.core.inference import fail, unify_dim
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Regions, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Types, Value
 
 ROUNDS = 100
 """At most."""
@@ -27,22 +27,18 @@ class PairwiseCoupling(Op[NoAttrs]):
     """
 
     name = "pairwise_coupling"
-    data = Operand()
+    data = Operand(accepts="float32 or float64", rank=3)
     kind = Kind.ANCHOR
     kernel = "pairwise_coupling"
     accuracy = Accuracy.ACCUMULATING
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "float32 or float64")
-        expect_rank(self.name, data, "data", 3)
+    def infer(self, attrs: NoAttrs, data: Value) -> Types:
         classes = unify_dim(self.name, data.shape[1], data.shape[2], "numbers of classes")
         if not isinstance(classes, int) or not 1 <= classes <= MOST_CLASSES:
             raise fail(self.name, "number of classes", classes, f"one that is known when compiling, 1 to {MOST_CLASSES}")
         return [TensorType((data.shape[0], classes), data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        (data,) = operands
+    def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
         result = np.empty(data.shape[:2], data.dtype)
         for n, pairs in enumerate(data):
             result[n] = _coupled(pairs)

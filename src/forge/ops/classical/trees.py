@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from forge import te
+from forge import dtypes, te
 from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, required, tensor
+from forge.ops.core.inference import fail, required
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Regions, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types
 from forge.tir.expr import Expr
 
 FEATURE, CHILD, THRESHOLD, LEAF = range(4)
@@ -46,17 +46,14 @@ class TreeEnsemble(Op[TreeEnsembleAttrs]):
     """
 
     name = "tree_ensemble"
-    data, nodes, roots, weights = Operand(), Operand(), Operand(), Operand()
+    data, nodes, roots = Operand(accepts="float32 or float64", rank=2), Operand(), Operand()
+    weights = Operand(accepts="float32 or float64")
     entry_targets, offsets = Operand(optional=True), Operand(optional=True)
     kind = Kind.ANCHOR
     kernel = "tree_ensemble"
     accuracy = Accuracy.ACCUMULATING
 
-    def infer(self, operands: Values, attrs: TreeEnsembleAttrs, regions: Regions = ()) -> Types:
-        data, weights = tensor(self.name, operands[0], "data"), tensor(self.name, operands[3], "weights")
-        expect_dtype(self.name, data, "data", "float32 or float64")
-        expect_dtype(self.name, weights, "weights", "float32 or float64")
-        expect_rank(self.name, data, "data", 2)
+    def infer(self, attrs: TreeEnsembleAttrs, data: Value, *tables: Value | None) -> Types:
         if attrs.aggregate not in AGGREGATES:
             raise fail(self.name, "attribute aggregate", repr(attrs.aggregate), " or ".join(AGGREGATES))
         if min(attrs.targets, attrs.features, attrs.steps) < 0:
@@ -64,22 +61,29 @@ class TreeEnsemble(Op[TreeEnsembleAttrs]):
         columns = data.shape[1]
         if isinstance(columns, int) and columns < attrs.features:
             raise fail(self.name, "columns of data", columns, f"at least {attrs.features}: nodes read them")
-        tables = [_table(operand, spec) for operand, spec in zip(operands[1:], self.operands[1:])]
-        leaves = _check_leaves(tables, attrs)
-        _check_nodes(tables[0], tables[1], data.dtype, attrs.features, leaves)
-        return [TensorType((data.shape[0], attrs.targets), weights.dtype)]
+        contents = [_table(value, spec) for value, spec in zip(tables, self.operands[1:])]
+        _check_nodes(contents[0], contents[1], data.dtype, attrs.features, _check_leaves(contents, attrs))
+        weights = contents[2]
+        assert weights is not None
+        return [TensorType((data.shape[0], attrs.targets), dtypes.canonical(weights.dtype))]
 
     def requires(
-        self, operands: Sequence[TensorType | None], attrs: TreeEnsembleAttrs, results: TensorTypes
+        self, attrs: TreeEnsembleAttrs, results: TensorTypes, data: TensorType, *_: object
     ) -> Sequence[tuple[Expr, str]]:
-        data = operands[0]
-        assert data is not None
         columns = data.shape[1]
         why = f"data has {columns} columns; expected at least {attrs.features}"
         return required(isinstance(columns, int), lambda: te.dim(columns) >= attrs.features, why)
 
-    def reference(self, operands: Arrays, attrs: TreeEnsembleAttrs) -> Arrays:
-        data, nodes, roots, weights, targets, offsets = [*operands, None, None][:6]
+    def reference(
+        self,
+        attrs: TreeEnsembleAttrs,
+        data: Array,
+        nodes: Array,
+        roots: Array,
+        weights: Array,
+        entry_targets: Array | None,
+        offsets: Array | None,
+    ) -> Arrays:
         threshold = np.ascontiguousarray(nodes[:, THRESHOLD]).view(data.dtype)
         rows = np.arange(len(data))[:, None]
         at = np.broadcast_to(roots, (len(data), len(roots)))
@@ -91,27 +95,22 @@ class TreeEnsemble(Op[TreeEnsembleAttrs]):
         start = {"sum": 0, "min": np.inf, "max": -np.inf}[attrs.aggregate]
         result = np.full((len(data), attrs.targets), start, weights.dtype)
         for n, t in np.ndindex(leaves.shape):
-            entries = slice(None) if offsets is None else slice(*offsets[leaves[n, t] : leaves[n, t] + 2])
-            if offsets is None:
+            if offsets is None or entry_targets is None:
                 result[n] = merge(result[n], weights[leaves[n, t]])
             else:
-                merge.at(result[n], targets[entries], weights[entries])
+                entries = slice(*offsets[leaves[n, t] : leaves[n, t] + 2])
+                merge.at(result[n], entry_targets[entries], weights[entries])
         return [np.where(result == start, 0, result).astype(weights.dtype)]
 
-    def flops(self, operands: Values, attrs: TreeEnsembleAttrs, results: TensorTypes) -> Any:
-        roots = operands[2]
-        assert roots is not None
+    def flops(self, attrs: TreeEnsembleAttrs, results: TensorTypes, data: Value, nodes: Value, roots: Value, *_: object) -> Any:
         return results[0].shape[0] * roots.shape[0] * (attrs.steps + 1)
 
 
 def _table(value: Value | None, spec: Operand[Any]) -> Array | None:
     """The contents of an operand that is a table."""
-    if value is None and spec.optional:
-        return None
-    tensor(TreeEnsemble.name, value, spec.name)
-    if value is None or value.constant is None:
+    if value is not None and value.constant is None:
         raise fail(TreeEnsemble.name, f"operand {spec.name!r}", "a computed value", "a constant: its indices are checked once")
-    return value.constant
+    return None if value is None else value.constant
 
 
 def _check_nodes(nodes: Array | None, roots: Array | None, dtype: str, features: int, leaves: int) -> None:

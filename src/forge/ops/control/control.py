@@ -21,9 +21,9 @@ from forge.ir.nodes import Graph, Node, Value
 from forge.ir.op import Kind, NoAttrs, Operand, RegionRunner
 from forge.ir.shapes import fresh_symbol, known_dims
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType, symbols
-from forge.ops.core.inference import expect_dtype, fail, normalize_axis, tensor
+from forge.ops.core.inference import fail, normalize_axis
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Regions, Types, Values
+from forge.ops.core.signatures import Array, Arrays, ReferenceValue, Regions, Types, Values
 
 
 def visible_symbols(operands: Values) -> set[str]:
@@ -78,25 +78,23 @@ class If(Op[NoAttrs]):
 
     name = "if"
     host_routine = "if"
-    condition, captured = Operand(), Operand(variadic=True)
+    condition, captured = Operand(accepts="bool"), Operand(variadic=True, any_type=True)
     regions = ("then_branch", "else_branch")
     kind = Kind.OPAQUE
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        condition = tensor(self.name, operands[0], "condition")
-        expect_dtype(self.name, condition, "condition", "bool")
-        if len(regions) != 2:
-            raise fail(self.name, "regions", len(regions), "then_branch and else_branch")
+    def infer(self, attrs: NoAttrs, regions: Regions, condition: Value, *captured: Value) -> Types:
         for region in regions:
-            check_inputs(self.name, region, 0, len(operands) - 1)
+            check_inputs(self.name, region, 0, len(captured))
         first, second = ([v.type for v in r.outputs] for r in regions)
         if len(first) != len(second):
             raise fail(self.name, "numbers of results of the branches", f"{len(first)} and {len(second)}", "equal numbers")
-        visible = visible_symbols(operands)
+        visible = visible_symbols([condition, *captured])
         return [join(self.name, a, b, visible) for a, b in zip(first, second, strict=True)]
 
-    def reference_regions(self, operands: Arrays, attrs: NoAttrs, regions: Regions, run: RegionRunner) -> Arrays:
-        return run(regions[0] if scalar_bool(operands[0]) else regions[1], operands[1:])
+    def reference_regions(
+        self, attrs: NoAttrs, regions: Regions, run: RegionRunner, condition: ReferenceValue, *captured: ReferenceValue
+    ) -> Arrays:
+        return run(regions[0] if scalar_bool(condition) else regions[1], captured)
 
 
 @dataclass(frozen=True)
@@ -116,31 +114,28 @@ class Loop(Op[LoopAttrs]):
 
     name = "loop"
     host_routine = "loop"
-    max_trip, condition, values = Operand(optional=True), Operand(optional=True), Operand(variadic=True)
+    max_trip, condition = Operand(optional=True), Operand(optional=True)
+    values = Operand(variadic=True, any_type=True)
     regions = ("body",)
     kind = Kind.OPAQUE
 
-    def infer(self, operands: Values, attrs: LoopAttrs, regions: Regions = ()) -> Types:
-        body = _only(self.name, regions)
-        carried, values = attrs.num_carried, operands[2:]
+    def infer(
+        self, attrs: LoopAttrs, regions: Regions, max_trip: Value | None, condition: Value | None, *values: Value
+    ) -> Types:
+        (body,), carried = regions, attrs.num_carried
         if len(values) < carried:
             raise fail(self.name, "carried values", len(values), carried)
         check_inputs(self.name, body, 2 + carried, len(values) - carried)
         if len(body.outputs) < 1 + carried:
             raise fail(self.name, "results of the body", len(body.outputs), f"a condition and {carried} carried values")
-        visible = visible_symbols(operands)
-        starts = [v.type for v in values[:carried] if v is not None]
+        visible = visible_symbols([max_trip, condition, *values])
         ends = [v.type for v in body.outputs[1 : 1 + carried]]
-        trips = self._trips(operands)
+        known = known_dims(max_trip) if condition is None else None
+        trips = fresh_symbol("trips") if known is None else dims.maximum(0, known.reshape(-1)[0])
         return [
-            *(join(self.name, a, b, visible) for a, b in zip(starts, ends, strict=True)),
+            *(join(self.name, a.type, b, visible) for a, b in zip(values, ends)),
             *(stacked(self.name, v.type, trips, visible) for v in body.outputs[1 + carried :]),
         ]
-
-    @staticmethod
-    def _trips(operands: Values) -> Dim:
-        known = known_dims(operands[0]) if operands[1] is None else None
-        return fresh_symbol("trips") if known is None else dims.maximum(0, known.reshape(-1)[0])
 
     def host_options(self, node: Node) -> Mapping[str, Any]:
         trips, condition, *_ = [*node.operands, None, None]
@@ -150,28 +145,29 @@ class Loop(Op[LoopAttrs]):
                 raise CompileError(f"{where}: number of trips and condition; got {value.type}; expected {dtype}")
         return {"carried": node.attrs.num_carried, "has_trips": trips is not None, "has_condition": condition is not None}
 
-    def reference_regions(self, operands: Arrays, attrs: LoopAttrs, regions: Regions, run: RegionRunner) -> Arrays:
-        body, carried = regions[0], list(operands[2 : 2 + attrs.num_carried])
-        captured = operands[2 + attrs.num_carried :]
-        limit = None if operands[0] is None else int(np.asarray(operands[0]).reshape(-1)[0])
-        running = operands[1] is None or scalar_bool(operands[1])
+    def reference_regions(
+        self,
+        attrs: LoopAttrs,
+        regions: Regions,
+        run: RegionRunner,
+        max_trip: ReferenceValue,
+        condition: ReferenceValue,
+        *values: ReferenceValue,
+    ) -> Arrays:
+        body, carried, captured = regions[0], list(values[: attrs.num_carried]), values[attrs.num_carried :]
+        limit = None if max_trip is None else int(np.asarray(max_trip).reshape(-1)[0])
+        running = condition is None or scalar_bool(condition)
         scanned: list[list[Any]] = [[] for _ in body.outputs[1 + attrs.num_carried :]]
         iteration = 0
         while running and (limit is None or iteration < limit):
-            condition, *rest = run(body, [np.array(iteration), np.array(running), *carried, *captured])
+            goes_on, *rest = run(body, [np.array(iteration), np.array(running), *carried, *captured])
             carried = rest[: attrs.num_carried]
             for column, value in zip(scanned, rest[attrs.num_carried :], strict=True):
                 column.append(value)
-            running = operands[1] is None or scalar_bool(condition)
+            running = condition is None or scalar_bool(goes_on)
             iteration += 1
         types = [v.type for v in body.outputs[1 + attrs.num_carried :]]
         return [*carried, *(stack_values(c, t) for c, t in zip(scanned, types, strict=True))]
-
-
-def _only(op: str, regions: Regions) -> Graph:
-    if len(regions) != 1:
-        raise fail(op, "regions", len(regions), 1)
-    return regions[0]
 
 
 def stacked(op: str, element: Type, count: Dim, visible: set[str]) -> TensorType:
@@ -212,23 +208,23 @@ class Scan(Op[ScanAttrs]):
 
     name = "scan"
     host_routine = "scan"
-    values = Operand(variadic=True)
+    values = Operand(variadic=True, any_type=True)
     regions = ("body",)
     kind = Kind.OPAQUE
 
-    def infer(self, operands: Values, attrs: ScanAttrs, regions: Regions = ()) -> Types:
-        body, states, scans = _only(self.name, regions), attrs.num_states, attrs.num_scan_inputs
-        if len(operands) < states + scans or scans < 1:
-            raise fail(self.name, "operands", len(operands), f"{states} states and at least one scan input")
-        check_inputs(self.name, body, states + scans, len(operands) - states - scans)
-        inputs = [tensor(self.name, v, "scan input") for v in operands[states : states + scans]]
+    def infer(self, attrs: ScanAttrs, regions: Regions, *values: Value) -> Types:
+        (body,), states, scans = regions, attrs.num_states, attrs.num_scan_inputs
+        if len(values) < states + scans or scans < 1:
+            raise fail(self.name, "operands", len(values), f"{states} states and at least one scan input")
+        check_inputs(self.name, body, states + scans, len(values) - states - scans)
+        inputs = [v.tensor_type for v in values[states : states + scans]]
         axes = _per_value(attrs.input_axes, scans)
         length = inputs[0].shape[normalize_axis(self.name, axes[0], inputs[0].rank)]
         for type_, axis in zip(inputs, axes, strict=True):
             if dims.different(type_.shape[normalize_axis(self.name, axis, type_.rank)], length):
                 raise fail(self.name, "length of a scan input", type_, length)
-        visible = visible_symbols(operands)
-        starts = [v.type for v in operands[:states] if v is not None]
+        visible = visible_symbols(values)
+        starts = [v.type for v in values[:states]]
         ends = [v.type for v in body.outputs[:states]]
         joined = [join(self.name, a, b, visible) for a, b in zip(starts, ends, strict=True)]
         return [*joined, *self._scanned(body, attrs, length, visible)]
@@ -269,11 +265,11 @@ class Scan(Op[ScanAttrs]):
         pairs = zip(straight.results, orders)
         return [v if o is None else _transposed(builder, v, tuple(o.index(d) for d in range(len(o)))) for v, o in pairs]
 
-    def reference_regions(self, operands: Arrays, attrs: ScanAttrs, regions: Regions, run: RegionRunner) -> Arrays:
+    def reference_regions(self, attrs: ScanAttrs, regions: Regions, run: RegionRunner, *values: ReferenceValue) -> Arrays:
         body, count = regions[0], attrs.num_scan_inputs
-        states = list(operands[: attrs.num_states])
-        inputs = self._sliced(operands[attrs.num_states : attrs.num_states + count], attrs)
-        captured = operands[attrs.num_states + count :]
+        states = list(values[: attrs.num_states])
+        inputs = self._sliced(values[attrs.num_states : attrs.num_states + count], attrs)
+        captured = values[attrs.num_states + count :]
         outputs = body.outputs[attrs.num_states :]
         scanned: list[list[Array]] = [[] for _ in outputs]
         for slices in zip(*inputs, strict=True):

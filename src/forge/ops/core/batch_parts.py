@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def carried(
-    op: Op[Any], operands: Sequence[Value | None], attrs: Any, results: Sequence[Type], batches: Sequence[Batch | None]
+    op: Op[Any], attrs: Any, results: Sequence[Type], batches: Sequence[Batch | None], *operands: Value | None
 ) -> Sequence[Batch | None]:
     """Where the batch is in the results.
 
@@ -48,7 +48,7 @@ def _through_reads(
     if len(types) != len(results):
         return None
     try:
-        made = op.lower(tuple(tensors), attrs, types)
+        made = op.lower(attrs, types, *tensors)
     except (NotImplementedError, ForgeError, *MISFITS):
         return None
     found = batches_of_results(made, {t: b for t, b in zip(tensors, batches) if t is not None and b is not None})
@@ -63,7 +63,7 @@ def _through_parts(
     builder = Builder()
     inputs = [None if v is None else _same(builder, v) for v in operands]
     try:
-        made = op.decompose(builder, inputs, attrs)
+        made = op.decompose(builder, attrs, *inputs)
     except (NotImplementedError, ForgeError, *MISFITS):
         return None
     if made is None:
@@ -79,11 +79,11 @@ def _same(builder: Builder, value: Value) -> Value:
 
 
 def carry_reshaped(
-    op: Op[Any], operands: Sequence[Value | None], attrs: Any, results: Sequence[Type], batches: Sequence[Batch | None]
+    op: Op[Any], attrs: Any, results: Sequence[Type], batches: Sequence[Batch | None], data: Value, *others: Value | None
 ) -> Sequence[Batch | None]:
     """``carry_batch`` of operators whose result is operand 0 in row-major order under another shape."""
-    data, batch, (result,) = operands[0], batches[0], results
-    if data is None or batch is None or not isinstance(result, TensorType):
+    batch, (result,) = batches[0], results
+    if batch is None or not isinstance(result, TensorType):
         raise MixesBatch("its shape depends on the batch", certain=False)
     return [through_reshape(data.shape, batch, result.shape)]
 

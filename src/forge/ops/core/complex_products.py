@@ -15,13 +15,11 @@ if TYPE_CHECKING:
     from forge.ops.core.op import Op
 
 
-def split_product(op: Op[Any], builder: Builder, operands: Sequence[Value | None], attrs: Any) -> Sequence[Value] | None:
+def split_product(op: Op[Any], builder: Builder, attrs: Any, a: Value, b: Value) -> Sequence[Value] | None:
     """``op(a, b)``, bilinear, for complex operands; None for others.
 
     ``op(a, b)``  -->  ``make(op(re a, re b) - op(im a, im b), op(re a, im b) + op(im a, re b))``
     """
-    a, b = operands
-    assert a is not None and b is not None
     if not dtypes.is_complex(a.dtype):
         return None
     options = dict(vars(attrs))

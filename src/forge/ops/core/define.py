@@ -20,10 +20,10 @@ from forge.dims import Dim
 from forge.errors import OptionError
 from forge.ir.op import REGISTRY, Accuracy, Kind, Operand, Precision, is_operator
 from forge.ir.types import TensorType
-from forge.ops.core.inference import DTYPE_CLASSES, broadcast_shapes, expect_dtype, fail, same_dtype, tensors
+from forge.ops.core.inference import broadcast_shapes, fail, same_dtype
 from forge.ops.core.lowering import as_dim
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, TensorTypes, Types, Value
 from forge.ops.elementwise.rows import Elementwise, Row, keywords
 from forge.te import Expr, Tensor
 
@@ -59,7 +59,7 @@ def define_operator(
         attributes: default values by name; a type (``int``, ``float``, ``bool``, ``str``) where there is no default.
         kind: of what ``lower`` gives: "injective" (each element reads few others; it is computed where it is read), "reduction"
             (``te.reduce``; element-wise operators behind it run inside its kernel) or "opaque" (a kernel of its own).
-        accepts: element types of the operands: a class of ``forge.ops.core.inference.DTYPE_CLASSES``, or one type.
+        accepts: element types of the operands: a class of ``forge.dtypes.CLASSES``, or one type.
         accuracy: how far results of compiled code may be from the reference; for those who test it.
         precision: what it does in float16 or bfloat16; by default its operands are float32 again.
 
@@ -67,7 +67,7 @@ def define_operator(
         OptionError: an argument does not fit, or Forge has an operator of that name.
     """
     _check(name, element, lower, kind, accepts)
-    formal = tuple(Operand(operand) for operand in operands)
+    formal = tuple(Operand(operand, accepts=accepts) for operand in operands)
     members = {
         "__doc__": f"Defined by ``define_operator`` in {reference.__module__}.", "__module__": reference.__module__,
         "name": name, "operands": formal, "Attrs": _record(name, attributes or {}), "accuracy": accuracy,
@@ -76,7 +76,7 @@ def define_operator(
     base: type[Op[Any]] = _Element
     if lower is not None:
         base = _Computed
-        members.update(_reference=staticmethod(reference), _lower=staticmethod(lower), kind=_KINDS[kind], accepts=accepts)
+        members.update(_reference=staticmethod(reference), _lower=staticmethod(lower), kind=_KINDS[kind])
     elif element is not None:
         members["row"] = Row(
             name, "", reference, element, tuple(operands), accepts, _result(name, element, operands, attributes or {}), accuracy)
@@ -88,13 +88,9 @@ def define_operator(
 class _Element(Elementwise):
     """An operator that ``element`` describes."""
 
-    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
-        types = tensors(self.name, operands)
-        for type_, operand in zip(types, self.operands):
-            expect_dtype(self.name, type_, operand.name, self.row.accepts)
-        dtype = same_dtype(self.name, types)
-        body = self._body([te.placeholder((), dtype)[()] for _ in types], attrs)
-        return [TensorType(broadcast_shapes(self.name, *(t.shape for t in types)), body.dtype)]
+    def infer(self, attrs: Any, *operands: Value) -> Types:
+        body = self._body([te.placeholder((), same_dtype(self.name, operands))[()] for _ in operands], attrs)
+        return [TensorType(broadcast_shapes(self.name, *(v.shape for v in operands)), body.dtype)]
 
 
 class _Computed(Op[Any]):
@@ -102,20 +98,16 @@ class _Computed(Op[Any]):
 
     _reference: Callable[..., Any]
     _lower: Callable[..., Tensor | Sequence[Tensor]]
-    accepts: str
 
-    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
-        types = tensors(self.name, operands)
-        for type_, operand in zip(types, self.operands):
-            expect_dtype(self.name, type_, operand.name, self.accepts)
-        computed = self.lower([te.placeholder(t.shape, t.dtype) for t in types], attrs, ())
+    def infer(self, attrs: Any, *operands: Value) -> Types:
+        computed = self.lower(attrs, (), *(te.placeholder(v.shape, v.dtype) for v in operands))
         return [TensorType(tuple(_dim(self.name, extent) for extent in t.shape), t.dtype) for t in computed]
 
-    def reference(self, operands: Arrays, attrs: Any) -> Arrays:
+    def reference(self, attrs: Any, *operands: Array) -> Arrays:
         results = self._reference(*operands, **keywords(attrs))
         return list(results) if isinstance(results, list | tuple) else [results]
 
-    def lower(self, operands: Tensors, attrs: Any, results: TensorTypes) -> Lowered:
+    def lower(self, attrs: Any, results: TensorTypes, *operands: Tensor) -> Lowered:
         computed = self._lower(*operands, **keywords(attrs))
         return [computed] if isinstance(computed, Tensor) else list(computed)
 
@@ -128,7 +120,7 @@ def _check(name: str, element: Any, lower: Any, kind: str, accepts: str) -> None
         raise OptionError(f"{where}: Forge has an operator of that name; choose another prefix")
     if (element is None) == (lower is None):
         raise OptionError(f"{where}: got {'both' if lower else 'neither'} of element and lower; expected one of them")
-    for option, value, known in (("kind", kind, list(_KINDS)), ("accepts", accepts, [*DTYPE_CLASSES, *dtypes.NAMES])):
+    for option, value, known in (("kind", kind, list(_KINDS)), ("accepts", accepts, [*dtypes.CLASSES, *dtypes.NAMES])):
         if value not in known:
             raise OptionError(f"{where}: {option}: got {value!r}; expected one of {', '.join(known)}")
 

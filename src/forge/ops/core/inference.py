@@ -11,10 +11,8 @@ import numpy as np
 from forge import dims, dtypes
 from forge.dims import Dim, DimExpr
 from forge.errors import TypeInferenceError
-from forge.ir.shapes import fresh_symbol
+from forge.ir.shapes import fresh_symbol, known_dims
 from forge.ir.types import TensorType
-from forge.ops.core.signatures import Tensors
-from forge.te import Tensor
 
 if TYPE_CHECKING:
     from forge.ir.nodes import Value
@@ -51,53 +49,29 @@ def tensor(op: str, value: Value | None, name: str) -> TensorType:
     return value.type
 
 
-def tensors(op: str, values: Iterable[Value | None]) -> list[TensorType]:
-    """The types of operands that must all be tensors."""
-    return [tensor(op, v, str(k)) for k, v in enumerate(values)]
-
-
-def same_dtype(op: str, types: Sequence[TensorType]) -> str:
+def same_dtype(op: str, types: Sequence[TensorType | Value]) -> str:
     """The common element type.
 
     Raises:
         TypeInferenceError: they differ.
     """
-    different = [t.dtype for t in types if t.dtype != types[0].dtype]
+    dtype = types[0].dtype
+    different = [t.dtype for t in types if t.dtype != dtype]
     if different:
-        raise fail(op, "element types differ", f"{types[0].dtype} and {different[0]}", "equal ones", "insert a cast")
-    return types[0].dtype
+        raise fail(op, "element types differ", f"{dtype} and {different[0]}", "equal ones", "insert a cast")
+    return dtype
 
 
-DTYPE_CLASSES: dict[str, Callable[[str], bool]] = {
-    "any": lambda d: True,
-    "bool": lambda d: d == "bool",
-    "integer": dtypes.is_integer,
-    "float": dtypes.is_float,
-    "numeric": lambda d: dtypes.is_integer(d) or dtypes.is_float(d),
-    "integer or bool": lambda d: dtypes.is_integer(d) or d == "bool",
-    "numeric or bool": lambda d: dtypes.is_integer(d) or dtypes.is_float(d) or d == "bool",
-    "complex": dtypes.is_complex,
-    "float32 or float64": lambda d: d in ("float32", "float64"),
-    "numeric or complex": lambda d: dtypes.is_integer(d) or dtypes.is_float(d) or dtypes.is_complex(d),
-    "number or bool": lambda d: d != "string",
-    "float or complex": lambda d: dtypes.is_float(d) or dtypes.is_complex(d),
-    "index": lambda d: d in ("int32", "int64", "uint8", "int8", "int16", "uint16", "uint32", "uint64"),
-}
-
-
-def expect_dtype(op: str, type_: TensorType, name: str, accepted: str) -> None:
-    """Checks the element type against a class of ``DTYPE_CLASSES`` or one dtype's name."""
-    belongs = DTYPE_CLASSES.get(accepted)
-    if not (type_.dtype == accepted if belongs is None else belongs(type_.dtype)):
+def expect_dtype(op: str, type_: TensorType | Value, name: str, accepted: str) -> None:
+    """Checks the element type against a class of ``dtypes.CLASSES`` or one dtype's name."""
+    if not dtypes.belongs(type_.dtype, accepted):
         raise fail(op, f"operand {name!r} has the wrong element type", type_.dtype, accepted)
 
 
-def expect_rank(op: str, type_: TensorType, name: str, ranks: int | Sequence[int]) -> None:
-    """Checks the rank against one or several allowed ones."""
-    allowed = (ranks,) if isinstance(ranks, int) else tuple(ranks)
-    if type_.rank not in allowed:
-        expected = " or ".join(map(str, allowed))
-        raise fail(op, f"operand {name!r} has the wrong rank", f"{type_} (rank {type_.rank})", f"rank {expected}")
+def expect_rank(op: str, type_: TensorType, name: str, rank: int) -> None:
+    """Checks a rank that depends on attributes or other operands."""
+    if type_.rank != rank:
+        raise fail(op, f"operand {name!r} has the wrong rank", f"{type_} (rank {type_.rank})", f"rank {rank}")
 
 
 def normalize_axis(op: str, axis: int, rank: int) -> int:
@@ -188,7 +162,8 @@ def fresh_dims(prefix: str, count: int) -> tuple[DimExpr, ...]:
 def static_length(op: str, value: Value | None, name: str) -> int:
     """Number of elements of a vector operand (or scalar: 1), which must be known when compiling."""
     type_ = tensor(op, value, name)
-    expect_rank(op, type_, name, (0, 1))
+    if type_.rank > 1:
+        raise fail(op, f"operand {name!r} has the wrong rank", f"{type_} (rank {type_.rank})", "rank 0 or 1")
     length = type_.shape[0] if type_.shape else 1
     if not isinstance(length, int):
         raise fail(op, f"length of operand {name!r}", length, "a length known when compiling")
@@ -216,44 +191,6 @@ def at_most(a: Dim, b: Dim) -> bool:
 HALF_TYPES = ("float16", "bfloat16")
 
 
-def tensor_type(op: str, name: str, value: Value | None, rank: int | None = None) -> TensorType:
-    """The type of an operand that must be a tensor of numbers or bools (of ``rank`` dimensions).
-
-    Raises:
-        TypeInferenceError: it is not.
-    """
-    found = tensor(op, value, name)
-    if found.dtype == "string":
-        raise fail(op, f"operand {name!r} has the wrong element type", found.dtype, "numbers")
-    if rank is not None:
-        expect_rank(op, found, name, rank)
-    return found
-
-
-def real_tensor(op: str, name: str, value: Value | None, rank: int | None = None) -> TensorType:
-    """``tensor_type`` of an operand that must not hold complex numbers.
-
-    Raises:
-        TypeInferenceError: it is not such a tensor.
-    """
-    found = tensor_type(op, name, value, rank)
-    if dtypes.is_complex(found.dtype):
-        raise fail(op, f"operand {name!r} has the wrong element type", found.dtype, "a real one")
-    return found
-
-
-def float_tensor(op: str, name: str, value: Value | None, rank: int | None = None) -> TensorType:
-    """``tensor_type`` of an operand that must hold floats.
-
-    Raises:
-        TypeInferenceError: it is not such a tensor.
-    """
-    found = tensor_type(op, name, value, rank)
-    if not dtypes.is_float(found.dtype):
-        raise fail(op, f"operand {name!r} has the wrong element type", found.dtype, "float")
-    return found
-
-
 def require_equal(op: str, what: str, got: Dim, expected: Dim) -> None:
     """Raises TypeInferenceError unless two dimensions are provably equal."""
     if not dims.equal(got, expected):
@@ -277,6 +214,33 @@ def require_positive(op: str, what: str, extents: Sequence[Dim]) -> None:
             raise fail(op, what, f"output extent {extent}", "a window that fits into the padded input")
 
 
-def present(operands: Tensors) -> list[Tensor]:
-    """The operands that are there."""
-    return [t for t in operands if t is not None]
+def number_of(op: str, name: str, given: Dim | None, operand: Value | None, symbol: str = "") -> Dim:
+    """The number that an attribute gives, else the one element of operand ``name``: known, or a symbol called ``symbol``."""
+    if given is not None:
+        return given
+    tensor(op, operand, name)
+    known = known_dims(operand)
+    number: Dim = fresh_symbol(symbol or name) if known is None else known.reshape(-1)[0]
+    return number
+
+
+def shape_of_contents(op: str, name: str, given: Shape | None, operand: Value | None, symbol: str = "") -> Shape:
+    """The shape that an attribute gives, else the contents of operand ``name``: known, or symbols called ``symbol``, else so."""
+    if given is not None:
+        return given
+    rank = static_length(op, operand, name)
+    known = known_dims(operand)
+    return fresh_dims(symbol or name, rank) if known is None else tuple(known.reshape(-1))
+
+
+def given_number(given: Dim | None, operand: np.ndarray | None) -> int:
+    """``number_of`` of an array."""
+    return given_numbers(None if given is None else (given,), operand)[0]
+
+
+def given_numbers(given: Sequence[Dim] | None, operand: np.ndarray | None) -> tuple[int, ...]:
+    """The numbers that an attribute gives, else those of an operand."""
+    if given is None:
+        assert operand is not None
+        given = operand.reshape(-1).tolist()
+    return tuple(int(d) for d in given)  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -134,7 +133,3 @@ def lowest(dtype: str) -> float | int | bool:
         return float("-inf")
     return False if dtype == "bool" else dtypes.integer_range(dtype)[0]
 
-
-def optional_operand(operands: Sequence[Any], position: int) -> Any:
-    """An operand at the end of the list that may be left out."""
-    return operands[position] if len(operands) > position else None

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from forge.ir.op import A, Kind, OpDef
 from forge.ir.op import register as register_instance
-from forge.ir.types import TensorType, Type
+from forge.ir.types import TensorType
 from forge.ops.core.layout_change import LayoutChange, elementwise
 
 if TYPE_CHECKING:
+    from forge.dims import Dim
     from forge.ir.batch import Batch
     from forge.ir.builder import Builder
     from forge.ir.nodes import Node, Value
@@ -35,42 +36,41 @@ class Op(OpDef[A]):
     kernel: ClassVar[str | None] = None
     lowering_missing: ClassVar[bool] = False  # no way to native code exists yet
 
-    def lower(self, operands: tuple[Any, ...], attrs: A, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        """Tensor expressions of the results. ``operands`` are tensors; None stands for an optional one that is absent.
+    def lower(self, *args: Any, **kwargs: Any) -> Sequence[Tensor]:
+        """``lower(attrs, results, *operands)``: tensor expressions of the results. Operands are tensors.
 
-        Shapes of ``operands`` are loop-IR expressions; dimensions of ``results`` are turned into them by ``te.shape_of_type``.
+        Shapes of operands are loop-IR expressions; dimensions of ``results`` are turned into them by ``te.shape_of_type``.
         """
         raise NotImplementedError
 
-    def define_symbols(
-        self, operands: Sequence[Tensor | None], attrs: A, results: Sequence[TensorType]
-    ) -> Mapping[str, Expr]:
-        """What the symbols are that ``results`` introduces: scalar expressions over elements of the operands.
+    def define_symbols(self, *args: Any, **kwargs: Any) -> Mapping[str, Expr]:
+        """``define_symbols(attrs, results, *operands)``: what the symbols are that ``results`` introduces.
 
+        They are scalar expressions over elements of the operands, which are tensors.
         An operator whose result sizes depend on run-time contents of its operands overrides this, unless a kernel counts them.
         """
         return {}
 
-    def requires(
-        self, operands: Sequence[TensorType | None], attrs: A, results: Sequence[TensorType]
-    ) -> Sequence[tuple[Expr, str]]:
-        """Conditions on symbolic sizes that ``infer`` could not decide, with what to say when one does not hold.
+    def requires(self, *args: Any, **kwargs: Any) -> Sequence[tuple[Expr, str]]:
+        """``requires(attrs, results, *operands)``: conditions on symbolic sizes that ``infer`` could not decide.
 
-        Compiled code checks them before the operator runs; reads stay in bounds only if they hold.
+        Operands are types; each condition comes with what to say when it does not hold. Compiled code checks them before the
+        operator runs; reads stay in bounds only if they hold.
         """
         return ()
 
-    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: A) -> Sequence[Value] | None:
-        """Builds the same meaning out of other operators; None: this operator lowers itself."""
+    def decompose(self, *args: Any, **kwargs: Any) -> Sequence[Value] | None:
+        """``decompose(builder, attrs, *operands)``: the same meaning, built out of other operators.
+
+        None: this operator lowers itself.
+        """
         return None
 
-    def carry_batch(
-        self, operands: Sequence[Value | None], attrs: A, results: Sequence[Type], batches: Sequence[Batch | None]
-    ) -> Sequence[Batch | None]:
+    def carry_batch(self, *args: Any, **kwargs: Any) -> Sequence[Batch | None]:
         """Derived from what the operator is made of: its tensor expressions, or the operators that it decomposes into."""
         from forge.ops.core.batch_parts import carried
 
-        return carried(self, operands, attrs, results, batches)
+        return carried(self, *args)
 
     def in_layout(self, change: LayoutChange) -> Value | None:
         """Of an operator bound to a node with one result: that in another layout, or as usual if it has fewer axes than operands.
@@ -91,14 +91,17 @@ class Op(OpDef[A]):
         """
         return {}
 
-    def is_costly(self, operands: Sequence[Value | None], attrs: A) -> bool:
-        """Whether computing an element again takes longer than storing it and reading it where it is needed."""
+    def is_costly(self, *args: Any, **kwargs: Any) -> bool:
+        """``is_costly(attrs, *operands)``: whether computing an element again takes longer than storing it and reading it."""
         return False
 
-    def flops(self, operands: Sequence[Value | None], attrs: A, results: Sequence[TensorType]) -> Any:
-        """Arithmetic operations of one evaluation (a Dim): multiplications and additions count one each."""
-        return results[0].size if results and self.kind is not Kind.INJECTIVE else 0
+    def flops(self, *args: Any, **kwargs: Any) -> Dim:
+        """``flops(attrs, results, *operands)``: arithmetic operations of one evaluation.
 
+        Multiplications and additions count one each. Operands are values.
+        """
+        results: Sequence[TensorType] = args[1]
+        return results[0].size if results and self.kind is not Kind.INJECTIVE else 0
 
 T = TypeVar("T", bound=type[Op[Any]])
 

@@ -12,6 +12,24 @@ from forge.ir.op import ReferenceValue
 from forge.ir.types import TensorType, Type
 from forge.te import Tensor
 
+__all__ = [
+    "Array",
+    "Arrays",
+    "DimArray",
+    "DimArrays",
+    "Lowered",
+    "OperandTypes",
+    "ReferenceValue",
+    "Regions",
+    "Tensor",
+    "TensorType",
+    "TensorTypes",
+    "Tensors",
+    "Types",
+    "Value",
+    "Values",
+]
+
 Array = np.ndarray[Any, Any]
 DimArray = Array | None  # dtype object, of dimensions; None when unknown
 Values = Sequence[Value | None]  # operands

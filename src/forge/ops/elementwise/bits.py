@@ -10,9 +10,9 @@ import numpy as np
 from forge import dtypes, te
 from forge.ir.op import Accuracy, Kind, Operand, Precision, Trait
 from forge.ir.types import TensorType
-from forge.ops.core.inference import broadcast_shapes, fail, same_dtype, tensor
+from forge.ops.core.inference import broadcast_shapes, fail, same_dtype
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
 from forge.ops.elementwise.rows import Row, broadcast_compute, register_rows
 from forge.te import Expr
 
@@ -47,6 +47,7 @@ LAYOUTS = {
     "float32": FloatLayout("uint32", 23, 8),
     "float64": FloatLayout("uint64", 52, 11),
 }
+ACCEPTED = " or ".join(LAYOUTS)
 
 
 def words(x: Array) -> Array:
@@ -58,11 +59,6 @@ def words(x: Array) -> Array:
 def lower_words(x: Expr) -> Expr:
     """``words`` of one element."""
     return te.call("reinterpret", x, dtype=LAYOUTS[x.dtype].word)
-
-
-def _expect_layout(op: str, type_: TensorType, name: str) -> None:
-    if type_.dtype not in LAYOUTS:
-        raise fail(op, f"operand {name!r} has the wrong element type", type_.dtype, " or ".join(LAYOUTS))
 
 
 def _popcount(x: Array) -> Array:
@@ -129,38 +125,30 @@ class _OnBits(Op[object]):
 
     kind = Kind.ELEMENTWISE
 
-    def check(self, operands: Values) -> list[TensorType]:
-        types = [tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True)]
-        for type_, operand in zip(types, self.operands, strict=True):
-            _expect_layout(self.name, type_, operand.name)
-        return types
-
 
 @register
 class SignBit(_OnBits):
     """Whether the sign bit of data is set: of negative numbers, -0 and NaN with that bit."""
 
     name = "signbit"
-    data = Operand()
+    data = Operand(accepts=ACCEPTED)
 
-    def infer(self, operands: Values, attrs: object, regions: Regions = ()) -> Types:
-        return [TensorType(self.check(operands)[0].shape, "bool")]
+    def infer(self, attrs: object, data: Value) -> Types:
+        return [TensorType(data.shape, "bool")]
 
-    def reference(self, operands: Arrays, attrs: object) -> Arrays:
-        (data,) = operands
+    def reference(self, attrs: object, data: Array) -> Arrays:
         return [words(data) >> (8 * data.dtype.itemsize - 1) != 0]
 
-    def lower(self, operands: Tensors, attrs: object, results: TensorTypes) -> Lowered:
+    def lower(self, attrs: object, results: TensorTypes, data: Tensor) -> Lowered:
         def body(x: Expr) -> Expr:
             bits = lower_words(x)
             return bits >= te.const(LAYOUTS[x.dtype].sign, bits.dtype)
 
-        return [broadcast_compute(self.name, operands, results[0], body)]
+        return [broadcast_compute(self.name, results[0], body, data)]
 
 
-def _broadcast_pair(op: _OnBits, operands: Values) -> Types:
-    types = op.check(operands)
-    return [TensorType(broadcast_shapes(op.name, *(t.shape for t in types)), same_dtype(op.name, types))]
+def _broadcast_pair(op: _OnBits, lhs: Value, rhs: Value) -> Types:
+    return [TensorType(broadcast_shapes(op.name, lhs.shape, rhs.shape), same_dtype(op.name, [lhs, rhs]))]
 
 
 @register
@@ -168,23 +156,22 @@ class CopySign(_OnBits):
     """|lhs| with the sign bit of rhs."""
 
     name = "copysign"
-    lhs, rhs = Operand(), Operand()
+    lhs, rhs = Operand(accepts=ACCEPTED), Operand(accepts=ACCEPTED)
 
-    def infer(self, operands: Values, attrs: object, regions: Regions = ()) -> Types:
-        return _broadcast_pair(self, operands)
+    def infer(self, attrs: object, lhs: Value, rhs: Value) -> Types:
+        return _broadcast_pair(self, lhs, rhs)
 
-    def reference(self, operands: Arrays, attrs: object) -> Arrays:
-        a, b = operands
-        sign = words(a).dtype.type(LAYOUTS[dtypes.canonical(a.dtype)].sign)
-        return [((words(a) & ~sign) | (words(b) & sign)).view(a.dtype)]
+    def reference(self, attrs: object, lhs: Array, rhs: Array) -> Arrays:
+        sign = words(lhs).dtype.type(LAYOUTS[dtypes.canonical(lhs.dtype)].sign)
+        return [((words(lhs) & ~sign) | (words(rhs) & sign)).view(lhs.dtype)]
 
-    def lower(self, operands: Tensors, attrs: object, results: TensorTypes) -> Lowered:
+    def lower(self, attrs: object, results: TensorTypes, lhs: Tensor, rhs: Tensor) -> Lowered:
         def body(a: Expr, b: Expr) -> Expr:
             layout = LAYOUTS[a.dtype]
             sign, rest = (te.const(v, layout.word) for v in (layout.sign, layout.sign - 1))
             return te.call("reinterpret", (lower_words(a) & rest) | (lower_words(b) & sign), dtype=a.dtype)
 
-        return [broadcast_compute(self.name, operands, results[0], body)]
+        return [broadcast_compute(self.name, results[0], body, lhs, rhs)]
 
 
 @register
@@ -192,14 +179,14 @@ class NextAfter(_OnBits):
     """The number next to lhs in the direction of rhs; lhs itself where both are equal; NaN where one is."""
 
     name = "nextafter"
-    lhs, rhs = Operand(), Operand()
+    lhs, rhs = Operand(accepts=ACCEPTED), Operand(accepts=ACCEPTED)
     precision = Precision.WIDE
 
-    def infer(self, operands: Values, attrs: object, regions: Regions = ()) -> Types:
-        return _broadcast_pair(self, operands)
+    def infer(self, attrs: object, lhs: Value, rhs: Value) -> Types:
+        return _broadcast_pair(self, lhs, rhs)
 
-    def reference(self, operands: Arrays, attrs: object) -> Arrays:
-        a, b = np.broadcast_arrays(*operands)
+    def reference(self, attrs: object, lhs: Array, rhs: Array) -> Arrays:
+        a, b = np.broadcast_arrays(lhs, rhs)
         bits, layout = words(a), LAYOUTS[dtypes.canonical(a.dtype)]
         one = bits.dtype.type(1)
         smallest = np.where(b > 0, one, bits.dtype.type(layout.sign + 1))
@@ -207,7 +194,7 @@ class NextAfter(_OnBits):
         result = np.where(a == b, words(b), moved.astype(bits.dtype))
         return [np.where(np.isnan(a) | np.isnan(b), np.array(np.nan, a.dtype), result.view(a.dtype))]
 
-    def lower(self, operands: Tensors, attrs: object, results: TensorTypes) -> Lowered:
+    def lower(self, attrs: object, results: TensorTypes, lhs: Tensor, rhs: Tensor) -> Lowered:
         def body(a: Expr, b: Expr) -> Expr:
             layout = LAYOUTS[a.dtype]
             bits, one = lower_words(a), te.const(1, layout.word)
@@ -218,7 +205,7 @@ class NextAfter(_OnBits):
             nan = te.binary("or", te.call("isnan", a), te.call("isnan", b))
             return te.select(nan, te.const(float("nan"), a.dtype), result)
 
-        return [broadcast_compute(self.name, operands, results[0], body)]
+        return [broadcast_compute(self.name, results[0], body, lhs, rhs)]
 
 
 @dataclass(frozen=True)
@@ -235,25 +222,22 @@ class ReducePrecision(Op[ReducePrecisionAttrs]):
     """
 
     name = "reduce_precision"
-    data = Operand()
+    data = Operand(accepts=ACCEPTED)
     kind = Kind.ELEMENTWISE
 
-    def infer(self, operands: Values, attrs: ReducePrecisionAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        _expect_layout(self.name, data, "data")
+    def infer(self, attrs: ReducePrecisionAttrs, data: Value) -> Types:
         for what, value, least in (("exponent_bits", attrs.exponent_bits, 1), ("mantissa_bits", attrs.mantissa_bits, 0)):
             if value < least:
                 raise fail(self.name, f"attribute {what}", value, f"at least {least}")
-        return [data]
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: ReducePrecisionAttrs) -> Arrays:
-        (data,) = operands
+    def reference(self, attrs: ReducePrecisionAttrs, data: Array) -> Arrays:
         layout = LAYOUTS[dtypes.canonical(data.dtype)]
         reduced = np.frompyfunc(lambda bits: _reduced(int(bits), layout, attrs), 1, 1)
         return [np.asarray(reduced(words(data)), dtype=object).astype(layout.word).view(data.dtype).reshape(data.shape)]
 
-    def lower(self, operands: Tensors, attrs: ReducePrecisionAttrs, results: TensorTypes) -> Lowered:
-        return [broadcast_compute(self.name, operands, results[0], lambda x: _lower_reduced(x, attrs))]
+    def lower(self, attrs: ReducePrecisionAttrs, results: TensorTypes, data: Tensor) -> Lowered:
+        return [broadcast_compute(self.name, results[0], lambda x: _lower_reduced(x, attrs), data)]
 
 
 def _reduced(bits: int, layout: FloatLayout, attrs: ReducePrecisionAttrs) -> int:

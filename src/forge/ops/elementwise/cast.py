@@ -13,20 +13,9 @@ from forge.ir.nodes import Value
 from forge.ir.op import Kind, NoAttrs, Operand, Precision
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import fail, tensor
+from forge.ops.core.inference import fail
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import (
-    Arrays,
-    DimArray,
-    DimArrays,
-    Lowered,
-    OperandTypes,
-    Regions,
-    Tensors,
-    TensorTypes,
-    Types,
-    Values,
-)
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types
 from forge.ops.elementwise.arithmetic import decide, negated
 from forge.ops.elementwise.rows import apply_dims, broadcast_compute
 from forge.te import Expr
@@ -69,22 +58,22 @@ class Cast(Op[CastAttrs]):
     data = Operand()
     kind = Kind.ELEMENTWISE
 
-    def infer(self, operands: Values, attrs: CastAttrs, regions: Regions = ()) -> Types:
+    def infer(self, attrs: CastAttrs, data: Value) -> Types:
         if attrs.dtype not in dtypes.NAMES:
             raise fail(self.name, "attribute dtype", repr(attrs.dtype), f"one of {', '.join(dtypes.NAMES)}")
-        return [TensorType(tensor(self.name, operands[0], "data").shape, attrs.dtype)]
+        return [TensorType(data.shape, attrs.dtype)]
 
-    def reference(self, operands: Arrays, attrs: CastAttrs) -> Arrays:
-        return [numeric.convert(operands[0], attrs.dtype, attrs.saturate)]
+    def reference(self, attrs: CastAttrs, data: Array) -> Arrays:
+        return [numeric.convert(data, attrs.dtype, attrs.saturate)]
 
-    def lower(self, operands: Tensors, attrs: CastAttrs, results: TensorTypes) -> Lowered:
-        return [broadcast_compute(self.name, operands, results[0], lambda x: lower_cast(x, attrs.dtype, attrs.saturate))]
+    def lower(self, attrs: CastAttrs, results: TensorTypes, data: Tensor) -> Lowered:
+        return [broadcast_compute(self.name, results[0], lambda x: lower_cast(x, attrs.dtype, attrs.saturate), data)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: CastAttrs) -> Sequence[Value] | None:
-        return cast_strings(builder, operands[0], attrs.dtype, attrs.saturate)
+    def decompose(self, builder: Builder, attrs: CastAttrs, data: Value) -> Sequence[Value] | None:
+        return cast_strings(builder, data, attrs.dtype, attrs.saturate)
 
-    def evaluate_dims(self, operands: DimArrays, attrs: CastAttrs, types: OperandTypes) -> DimArray:
-        return _cast_dims(operands[0], attrs.dtype)
+    def evaluate_dims(self, attrs: CastAttrs, types: OperandTypes, data: DimArray) -> DimArray:
+        return _cast_dims(data, attrs.dtype)
 
 
 @register
@@ -95,22 +84,20 @@ class CastLike(Op[NoAttrs]):
     data, dtype_like = Operand(), Operand()
     kind = Kind.ELEMENTWISE
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        like = tensor(self.name, operands[1], "dtype_like")
-        return [TensorType(tensor(self.name, operands[0], "data").shape, like.dtype)]
+    def infer(self, attrs: NoAttrs, data: Value, dtype_like: Value) -> Types:
+        return [TensorType(data.shape, dtype_like.dtype)]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        return [numeric.convert(operands[0], dtypes.canonical(operands[1].dtype))]
+    def reference(self, attrs: NoAttrs, data: Array, dtype_like: Array) -> Arrays:
+        return [numeric.convert(data, dtypes.canonical(dtype_like.dtype))]
 
-    def lower(self, operands: Tensors, attrs: NoAttrs, results: TensorTypes) -> Lowered:
-        return [broadcast_compute(self.name, operands[:1], results[0], lambda x: lower_cast(x, results[0].dtype))]
+    def lower(self, attrs: NoAttrs, results: TensorTypes, data: Tensor, dtype_like: Tensor) -> Lowered:
+        return [broadcast_compute(self.name, results[0], lambda x: lower_cast(x, results[0].dtype), data)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: NoAttrs) -> Sequence[Value] | None:
-        assert operands[1] is not None
-        return cast_strings(builder, operands[0], operands[1].dtype)
+    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value, dtype_like: Value) -> Sequence[Value] | None:
+        return cast_strings(builder, data, dtype_like.dtype)
 
-    def evaluate_dims(self, operands: DimArrays, attrs: NoAttrs, types: OperandTypes) -> DimArray:
-        return _cast_dims(operands[0], types[1].dtype) if isinstance(types[1], TensorType) else None
+    def evaluate_dims(self, attrs: NoAttrs, types: OperandTypes, data: DimArray, dtype_like: DimArray) -> DimArray:
+        return _cast_dims(data, types[1].dtype) if isinstance(types[1], TensorType) else None
 
 
 @register
@@ -122,18 +109,16 @@ class Reinterpret(Op[CastAttrs]):
     kind = Kind.ELEMENTWISE
     precision = Precision.WIDE
 
-    def infer(self, operands: Values, attrs: CastAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: CastAttrs, data: Value) -> Types:
         if dtypes.bits(data.dtype) != dtypes.bits(attrs.dtype):
             raise fail(self.name, "element widths differ", f"{data.dtype} and {attrs.dtype}", "equal widths")
         return [TensorType(data.shape, attrs.dtype)]
 
-    def reference(self, operands: Arrays, attrs: CastAttrs) -> Arrays:
-        return [np.ascontiguousarray(operands[0]).view(dtypes.numpy_dtype(attrs.dtype)).reshape(operands[0].shape)]
+    def reference(self, attrs: CastAttrs, data: Array) -> Arrays:
+        return [np.ascontiguousarray(data).view(dtypes.numpy_dtype(attrs.dtype)).reshape(data.shape)]
 
-    def lower(self, operands: Tensors, attrs: CastAttrs, results: TensorTypes) -> Lowered:
-        dtype = attrs.dtype
-        return [broadcast_compute(self.name, operands, results[0], lambda x: te.call("reinterpret", x, dtype=dtype))]
+    def lower(self, attrs: CastAttrs, results: TensorTypes, data: Tensor) -> Lowered:
+        return [broadcast_compute(self.name, results[0], lambda x: te.call("reinterpret", x, dtype=attrs.dtype), data)]
 
 
 def cast_strings(builder: Builder, data: Value | None, dtype: str, saturate: bool = True) -> Sequence[Value] | None:

@@ -19,23 +19,11 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Category, Kind, NoAttrs, Operand, Precision, Trait
 from forge.ir.types import TensorType
-from forge.ops.core.inference import broadcast_shapes, expect_dtype, same_dtype, tensors
+from forge.ops.core.inference import broadcast_shapes, same_dtype
 from forge.ops.core.lowering import identifier
 from forge.ops.core.op import Op, register
 from forge.ops.core.scalar_math import widen_all
-from forge.ops.core.signatures import (
-    Array,
-    Arrays,
-    DimArray,
-    DimArrays,
-    Lowered,
-    OperandTypes,
-    Regions,
-    Tensors,
-    TensorTypes,
-    Types,
-    Values,
-)
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, TensorTypes, Types
 from forge.te import Expr, Tensor
 from forge.tir.visit import is_costly
 
@@ -44,7 +32,7 @@ from forge.tir.visit import is_costly
 class Row:
     """One elementwise operator.
 
-    ``doc`` is its equation. ``accepts`` is a class of ``infer_helpers.DTYPE_CLASSES``; ``result`` is "same", "real" (the type
+    ``doc`` is its equation. ``accepts`` is a class of ``dtypes.CLASSES``; ``result`` is "same", "real" (the type
     of the parts of complex operands, else the same), "complex" (of operands that are parts) or a dtype. ``dims`` is its meaning
     on dimensions, which may return None (undecidable). ``on_complex`` is the accuracy on complex operands where it
     differs; ``on_strings`` the operator that takes its place in compiled code where operands are strings. ``precision`` and
@@ -75,23 +63,19 @@ class Elementwise(Op[Any]):
     kind = Kind.ELEMENTWISE
     row: Row
 
-    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
-        types = tensors(self.name, operands)
-        for type_, operand in zip(types, self.operands):
-            expect_dtype(self.name, type_, operand.name, self.row.accepts)
-        dtype = same_dtype(self.name, types)
-        shape = broadcast_shapes(self.name, *[t.shape for t in types])
-        dtype = _result_dtype(self.row.result, dtype)
-        return [next((t for t in types if t.shape == shape and t.dtype == dtype), None) or TensorType(shape, dtype)]
+    def infer(self, attrs: Any, *operands: Value) -> Types:
+        dtype = _result_dtype(self.row.result, same_dtype(self.name, operands))
+        shape = broadcast_shapes(self.name, *[v.shape for v in operands])
+        return [next((v.type for v in operands if v.shape == shape and v.dtype == dtype), None) or TensorType(shape, dtype)]
 
     def accuracy_on(self, dtype: str) -> Accuracy:
         return self.row.on_complex or self.accuracy if dtypes.is_complex(dtype) else self.accuracy
 
-    def reference(self, operands: Arrays, attrs: Any) -> Arrays:
+    def reference(self, attrs: Any, *operands: Array) -> Arrays:
         return [self.row.reference(*(widen_all(x) for x in operands), **keywords(attrs))]
 
-    def lower(self, operands: Tensors, attrs: Any, results: TensorTypes) -> Lowered:
-        return [broadcast_compute(self.name, operands, results[0], lambda *x: self._body(x, attrs))]
+    def lower(self, attrs: Any, results: TensorTypes, *operands: Tensor) -> Lowered:
+        return [broadcast_compute(self.name, results[0], lambda *x: self._body(x, attrs), *operands)]
 
     def _body(self, x: Sequence[Expr], attrs: Any) -> Expr:
         """The row's expression, of narrow floats in float32 throughout, so that constants and steps are not rounded to them.
@@ -105,20 +89,20 @@ class Elementwise(Op[Any]):
         wide = self.row.lower(*(te.cast(v, "float32") for v in x), **keywords(attrs))
         return te.cast(wide, x[0].dtype)
 
-    def decompose(self, builder: Builder, operands: Values, attrs: Any) -> Sequence[Value] | None:
-        if self.row.on_strings is None or not any(v is not None and v.dtype == "string" for v in operands):
+    def decompose(self, builder: Builder, attrs: Any, *operands: Value) -> Sequence[Value] | None:
+        if self.row.on_strings is None or operands[0].dtype != "string":
             return None
         return [builder.call(self.row.on_strings, *operands)]
 
-    def evaluate_dims(self, operands: DimArrays, attrs: Any, types: OperandTypes) -> DimArray:
+    def evaluate_dims(self, attrs: Any, types: OperandTypes, *operands: DimArray) -> DimArray:
         if self.row.dims is None or any(x is None for x in operands):
             return None
         return apply_dims(self.row.dims, *(x for x in operands if x is not None))
 
-    def is_costly(self, operands: Values, attrs: Any) -> bool:
-        return _is_costly(self, attrs, *(v.dtype for v in operands if v is not None))
+    def is_costly(self, attrs: Any, *operands: Value) -> bool:
+        return _is_costly(self, attrs, *(v.dtype for v in operands))
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: TensorTypes) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Any:
         return results[0].size * self.row.flops
 
 
@@ -144,13 +128,10 @@ def keywords(attrs: Any) -> Mapping[str, Any]:
     return {f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs)}
 
 
-def broadcast_compute(
-    name: str, operands: Sequence[Tensor | None], result: TensorType, body: Callable[..., Expr]
-) -> Tensor:
+def broadcast_compute(name: str, result: TensorType, body: Callable[..., Expr], *operands: Tensor) -> Tensor:
     """The compute whose element is ``body`` of the broadcast elements of the operands."""
-    present = [t for t in operands if t is not None]
     return te.compute(
-        result.shape, lambda *i: body(*(te.broadcast_read(t, i) for t in present)), identifier(name), result.dtype
+        result.shape, lambda *i: body(*(te.broadcast_read(t, i) for t in operands)), identifier(name), result.dtype
     )
 
 
@@ -158,7 +139,8 @@ def register_rows(module: str, rows: Sequence[Row]) -> None:
     """Makes and registers the operators of a table in ``module``."""
     for row in rows:
         members = {
-            "__doc__": row.doc, "name": row.name, "operands": tuple(Operand(n) for n in row.operands), "Attrs": row.attrs,
+            "__doc__": row.doc, "name": row.name, "Attrs": row.attrs,
+            "operands": tuple(Operand(n, accepts=row.accepts) for n in row.operands),
             "traits": row.traits, "accuracy": row.accuracy, "row": row, "__module__": module,
             **{fact: value for fact in ("precision", "category") if (value := getattr(row, fact)) is not None},
         }

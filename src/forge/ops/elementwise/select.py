@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,20 +12,9 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.op import Kind, NoAttrs, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import broadcast_shapes, expect_dtype, fail, same_dtype, tensor
+from forge.ops.core.inference import broadcast_shapes, same_dtype
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import (
-    Arrays,
-    DimArray,
-    DimArrays,
-    Lowered,
-    OperandTypes,
-    Regions,
-    Tensors,
-    TensorTypes,
-    Types,
-    Values,
-)
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, TensorTypes, Types
 from forge.ops.elementwise.rows import apply_dims, broadcast_compute
 from forge.te import Expr, Tensor
 
@@ -36,24 +24,23 @@ class Copy(Op[NoAttrs]):
     """data, unchanged."""
 
     name = "copy"
-    data = Operand()
+    data = Operand(any_type=True)
     kind = Kind.ELEMENTWISE
     is_identity = True
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        assert operands[0] is not None
-        return [operands[0].type]
+    def infer(self, attrs: NoAttrs, data: Value) -> Types:
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        return [operands[0]]
+    def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
+        return [data]
 
-    def lower(self, operands: Tensors, attrs: NoAttrs, results: TensorTypes) -> Lowered:
-        return [broadcast_compute(self.name, operands, results[0], lambda x: x)]
+    def lower(self, attrs: NoAttrs, results: TensorTypes, data: Tensor) -> Lowered:
+        return [broadcast_compute(self.name, results[0], lambda x: x, data)]
 
-    def evaluate_dims(self, operands: DimArrays, attrs: NoAttrs, types: OperandTypes) -> DimArray:
-        return operands[0]
+    def evaluate_dims(self, attrs: NoAttrs, types: OperandTypes, data: DimArray) -> DimArray:
+        return data
 
-    def flops(self, operands: Sequence[Any], attrs: NoAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: NoAttrs, results: TensorTypes, *_: object) -> Any:
         return 0
 
 
@@ -81,33 +68,25 @@ class Clip(Op[ClipAttrs]):
     """min(max(data, a_min), a_max); a missing bound is none. Scalar operands take the place of missing attributes. NaN stays."""
 
     name = "clip"
-    data, min, max = Operand(), Operand(optional=True), Operand(optional=True)
+    data = Operand(accepts="numeric")
+    min, max = Operand(optional=True, single=True), Operand(optional=True, single=True)
     kind = Kind.ELEMENTWISE
 
-    def infer(self, operands: Values, attrs: ClipAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "numeric")
-        for operand, name in zip(operands[1:], ("min", "max")):
-            if operand is not None:
-                bound = tensor(self.name, operand, name)
-                same_dtype(self.name, [data, bound])
-                if bound.size != 1:
-                    raise fail(self.name, f"operand {name!r}", bound, "one element")
-        return [data]
+    def infer(self, attrs: ClipAttrs, data: Value, low: Value | None, high: Value | None) -> Types:
+        same_dtype(self.name, [v for v in (data, low, high) if v is not None])
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: ClipAttrs) -> Arrays:
-        data, low, high = [*operands, None, None][:3]
-        low = attrs.a_min if low is None else low.item()
-        high = attrs.a_max if high is None else high.item()
+    def reference(self, attrs: ClipAttrs, data: Array, low: Array | None, high: Array | None) -> Arrays:
+        least = attrs.a_min if low is None else low.item()
+        most = attrs.a_max if high is None else high.item()
         dtype = dtypes.canonical(data.dtype)
-        if low is not None:
-            data = np.maximum(data, np.asarray(_bound(low, dtype), dtype=data.dtype))
-        if high is not None:
-            data = np.minimum(data, np.asarray(_bound(high, dtype), dtype=data.dtype))
+        if least is not None:
+            data = np.maximum(data, np.asarray(_bound(least, dtype), dtype=data.dtype))
+        if most is not None:
+            data = np.minimum(data, np.asarray(_bound(most, dtype), dtype=data.dtype))
         return [data]
 
-    def lower(self, operands: Tensors, attrs: ClipAttrs, results: TensorTypes) -> Lowered:
-        data, low, high = [*operands, None, None][:3]
+    def lower(self, attrs: ClipAttrs, results: TensorTypes, data: Tensor, low: Tensor | None, high: Tensor | None) -> Lowered:
         dtype = results[0].dtype
 
         def limit(x: Expr, op: str, bound: Tensor | None, value: float | None) -> Expr:
@@ -118,7 +97,7 @@ class Clip(Op[ClipAttrs]):
         def body(x: Expr) -> Expr:
             return limit(limit(x, "max", low, attrs.a_min), "min", high, attrs.a_max)
 
-        return [broadcast_compute(self.name, [data], results[0], body)]
+        return [broadcast_compute(self.name, results[0], body, data)]
 
 
 @register
@@ -126,23 +105,19 @@ class Where(Op[NoAttrs]):
     """x where condition holds, else y; all three broadcast."""
 
     name = "where"
-    condition, x, y = Operand(), Operand(), Operand()
+    condition, x, y = Operand(accepts="bool"), Operand(), Operand()
     kind = Kind.ELEMENTWISE
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        condition, x, y = (tensor(self.name, v, o.name) for v, o in zip(operands, self.operands))
-        expect_dtype(self.name, condition, "condition", "bool")
-        dtype = same_dtype(self.name, [x, y])
-        return [TensorType(broadcast_shapes(self.name, condition.shape, x.shape, y.shape), dtype)]
+    def infer(self, attrs: NoAttrs, condition: Value, x: Value, y: Value) -> Types:
+        return [TensorType(broadcast_shapes(self.name, condition.shape, x.shape, y.shape), same_dtype(self.name, [x, y]))]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        return [np.where(*operands)]
+    def reference(self, attrs: NoAttrs, condition: Array, x: Array, y: Array) -> Arrays:
+        return [np.where(condition, x, y)]
 
-    def lower(self, operands: Tensors, attrs: NoAttrs, results: TensorTypes) -> Lowered:
-        return [broadcast_compute(self.name, operands, results[0], te.select)]
+    def lower(self, attrs: NoAttrs, results: TensorTypes, condition: Tensor, x: Tensor, y: Tensor) -> Lowered:
+        return [broadcast_compute(self.name, results[0], te.select, condition, x, y)]
 
-    def evaluate_dims(self, operands: DimArrays, attrs: NoAttrs, types: OperandTypes) -> DimArray:
-        condition, x, y = operands
+    def evaluate_dims(self, attrs: NoAttrs, types: OperandTypes, condition: DimArray, x: DimArray, y: DimArray) -> DimArray:
         if condition is None:
             return None
         static = [t.shape for t in types if isinstance(t, TensorType) and t.is_static]

@@ -21,11 +21,10 @@ from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Kind, Operand
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, fail, fresh_dims, normalize_axis, tensor
-from forge.ops.core.lowering import element, new_symbols, optional_operand
+from forge.ops.core.inference import fail, fresh_dims, given_number, normalize_axis
+from forge.ops.core.lowering import element, new_symbols
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Regions, Tensors, TensorTypes, Types, Values
-from forge.ops.shape.full import one_element
+from forge.ops.core.signatures import Array, Arrays, Tensor, TensorTypes, Types
 from forge.te import Expr
 
 LARGEST_TABLE = 64
@@ -50,81 +49,70 @@ class Dft(Op[DftAttrs]):
     """
 
     name = "fft.dft"
-    data, length = Operand(), Operand(optional=True, holds="integer")
+    data, length = Operand(accepts="float"), Operand(optional=True, holds="integer")
     kind = Kind.OPAQUE
     kernel = "fft"
     accuracy = Accuracy.ACCUMULATING
 
-    def infer(self, operands: Values, attrs: DftAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "float")
+    def infer(self, attrs: DftAttrs, data: Value, length: Value | None) -> Types:
         axis = normalize_axis(self.name, attrs.axis, data.rank)
         if axis == data.rank - 1 or data.shape[-1] not in (1, 2):
-            raise fail(self.name, f"axis {axis} of operand 'data'", data, "another axis than the last, which has 1 or 2 elements")
-        length = self._length(operands, data.shape[axis], attrs)
-        if isinstance(length, int) and length < 1:
-            raise fail(self.name, "length", length, "a positive number")
-        count = fresh_dims("spectrum", 1)[0] if length is None else self._count(length, attrs)
+            wanted = "another axis than the last, which has 1 or 2 elements"
+            raise fail(self.name, f"axis {axis} of operand 'data'", data.type, wanted)
+        known = self._length(attrs, data.shape[axis], length)
+        if isinstance(known, int) and known < 1:
+            raise fail(self.name, "length", known, "a positive number")
+        count = fresh_dims("spectrum", 1)[0] if known is None else self._count(known, attrs)
         parts = 1 if attrs.inverse and attrs.onesided else 2
         return [TensorType((*data.shape[:axis], count, *data.shape[axis + 1 : -1], parts), data.dtype)]
 
-    def _length(self, operands: Values, extent: Dim, attrs: DftAttrs) -> Dim | None:
+    def _length(self, attrs: DftAttrs, extent: Dim, length: Value | None) -> Dim | None:
         """The length, None when it arrives at run time."""
         if attrs.length is not None:
             return attrs.length
-        operand = optional_operand(operands, 1)
-        if operand is None:
+        if length is None:
             return _own_length(extent, attrs)
-        one_element(self.name, operand, "length")
-        known = known_dims(operand)
+        known = known_dims(length)
         return None if known is None else known.reshape(-1)[0]
 
     def _count(self, length: Any, attrs: DftAttrs) -> Any:
         """Numbers of the result along the axis."""
         return dims.floordiv(length, 2) + 1 if attrs.onesided and not attrs.inverse else length
 
-    def reference(self, operands: Arrays, attrs: DftAttrs) -> Arrays:
-        data, given = [*operands, None][:2]
+    def reference(self, attrs: DftAttrs, data: Array, length: Array | None) -> Arrays:
         axis = attrs.axis % data.ndim
-        length = self._reference_length(data.shape[axis], given, attrs)
+        own = _own_length(data.shape[axis], attrs) if attrs.length is None and length is None else attrs.length
+        count = given_number(own, length)
         wide = data.astype(np.float64)
         signal = wide[..., 0] if data.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
         if attrs.inverse and attrs.onesided:
-            return [np.fft.irfft(signal, length, axis)[..., None].astype(data.dtype)]
-        result = (np.fft.ifft if attrs.inverse else np.fft.fft)(signal, length, axis)
+            return [np.fft.irfft(signal, count, axis)[..., None].astype(data.dtype)]
+        result = (np.fft.ifft if attrs.inverse else np.fft.fft)(signal, count, axis)
         if attrs.onesided:
-            result = np.take(result, np.arange(length // 2 + 1), axis)
+            result = np.take(result, np.arange(count // 2 + 1), axis)
         return [np.stack([result.real, result.imag], -1).astype(data.dtype)]
 
-    def _reference_length(self, extent: int, given: Array | None, attrs: DftAttrs) -> int:
-        if attrs.length is not None:
-            return attrs.length  # type: ignore[return-value]
-        return _own_length(extent, attrs) if given is None else int(given.reshape(()))  # type: ignore[return-value]
-
-    def decompose(self, builder: Builder, operands: Values, attrs: DftAttrs) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: DftAttrs, data: Value, length: Value | None) -> Sequence[Value] | None:
         """Narrow floats as float32; a matrix product with the table, where the length is a small number."""
-        data = operands[0]
-        assert data is not None
         if data.dtype not in ("float32", "float64"):
             wide = builder.call("cast", data, dtype="float32")
-            result = builder.call(self.name, wide, *operands[1:], **vars(attrs))
+            result = builder.call(self.name, wide, length, **vars(attrs))
             return [builder.call("cast", result, dtype=data.dtype)]
         axis = attrs.axis % data.rank
-        extent, length = data.shape[axis], self._length(operands, data.shape[axis], attrs)
-        if isinstance(extent, int) and isinstance(length, int) and length <= LARGEST_TABLE:
-            return [_product(builder, data, axis, length, attrs)]
+        extent, known = data.shape[axis], self._length(attrs, data.shape[axis], length)
+        if isinstance(extent, int) and isinstance(known, int) and known <= LARGEST_TABLE:
+            return [_product(builder, data, axis, known, attrs)]
         return None
 
-    def define_symbols(self, operands: Tensors, attrs: DftAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        given = optional_operand(operands, 1)
-        if attrs.length is not None or given is None:
+    def define_symbols(self, attrs: DftAttrs, results: TensorTypes, data: Tensor, length: Tensor | None) -> Mapping[str, Expr]:
+        if attrs.length is not None or length is None:
             return {}
-        length = element(given, 0)
-        count = te.binary("floordiv", length, te.const(2)) + 1 if attrs.onesided and not attrs.inverse else length
+        whole = element(length, 0)
+        count = te.binary("floordiv", whole, te.const(2)) + 1 if attrs.onesided and not attrs.inverse else whole
         axis = attrs.axis % results[0].rank
         return new_symbols(TensorType((results[0].shape[axis],), "int64"), [te.binary("max", count, te.const(0))])
 
-    def flops(self, operands: Sequence[Any], attrs: DftAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: DftAttrs, results: TensorTypes, *_: object) -> Any:
         return fft_flops(results[0].size, results[0].shape[attrs.axis % results[0].rank])
 
 

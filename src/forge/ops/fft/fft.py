@@ -14,9 +14,9 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, fail, normalize_axes, tensor
+from forge.ops.core.inference import fail, normalize_axes
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Regions, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types
 from forge.ops.fft.dft import fft_flops
 
 
@@ -38,13 +38,11 @@ class Fft(Op[FftAttrs]):
     """
 
     name = "fft.fft"
-    data = Operand()
+    data = Operand(accepts="float or complex")
     kernel = "fft"
     accuracy = Accuracy.ACCUMULATING
 
-    def infer(self, operands: Values, attrs: FftAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "float or complex")
+    def infer(self, attrs: FftAttrs, data: Value) -> Types:
         self._check(data, attrs)
         shape = list(data.shape)
         for axis, length in _axes(data, attrs):
@@ -56,7 +54,7 @@ class Fft(Op[FftAttrs]):
         real = attrs.inverse and attrs.onesided
         return [TensorType(tuple(shape), part if real else dtypes.complex_of(part))]
 
-    def _check(self, data: TensorType, attrs: FftAttrs) -> None:
+    def _check(self, data: Value, attrs: FftAttrs) -> None:
         if not attrs.axes:
             raise fail(self.name, "attribute axes", attrs.axes, "one axis or more")
         if attrs.onesided and dtypes.is_complex(data.dtype) is not attrs.inverse:
@@ -68,8 +66,7 @@ class Fft(Op[FftAttrs]):
             if isinstance(length, int) and length < 1:
                 raise fail(self.name, "length of an axis", length, "a positive number")
 
-    def reference(self, operands: Arrays, attrs: FftAttrs) -> Arrays:
-        data = operands[0]
+    def reference(self, attrs: FftAttrs, data: Array) -> Arrays:
         wide = data.astype(np.complex128 if np.iscomplexobj(data) else np.float64)
         if attrs.onesided:
             function = np.fft.irfftn if attrs.inverse else np.fft.rfftn
@@ -77,26 +74,24 @@ class Fft(Op[FftAttrs]):
             function = np.fft.ifftn if attrs.inverse else np.fft.fftn
         return [function(wide, attrs.lengths, attrs.axes)]  # type: ignore[arg-type]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: FftAttrs) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: FftAttrs, data: Value) -> Sequence[Value] | None:
         """One transform an axis; the one-sided one works on real numbers. Narrow floats become float32."""
-        data = operands[0]
-        assert data is not None
         if data.dtype not in ("float32", "float64", "complex64", "complex128"):
             data = builder.call("cast", data, dtype="float32")
         elif len(attrs.axes) == 1:
             return None
-        steps = _axes(data.tensor_type, attrs)
+        steps = _axes(data, attrs)
         last, rest = steps[-1], steps[:-1]
         for axis, length in [*rest, last] if attrs.inverse else [last, *rest]:
             onesided = attrs.onesided and axis == last[0]
             data = builder.call(self.name, data, axes=(axis,), lengths=(length,), inverse=attrs.inverse, onesided=onesided)
         return [data]
 
-    def flops(self, operands: Sequence[Any], attrs: FftAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: FftAttrs, results: TensorTypes, *_: object) -> Any:
         return sum(fft_flops(results[0].size, results[0].shape[axis]) for axis in attrs.axes)
 
 
-def _axes(data: TensorType, attrs: FftAttrs) -> list[tuple[int, Dim]]:
+def _axes(data: Value, attrs: FftAttrs) -> list[tuple[int, Dim]]:
     """Every axis and the length of its transform."""
     axes = normalize_axes(Fft.name, attrs.axes, data.rank)
     own = [data.shape[axis] for axis in axes]

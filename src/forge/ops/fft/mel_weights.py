@@ -13,11 +13,10 @@ from forge.ir.op import Accuracy, Kind, Operand
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import expect_dtype, fresh_dims, present
+from forge.ops.core.inference import expect_dtype, fresh_dims
 from forge.ops.core.lowering import new_symbols, scalar
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
-from forge.ops.shape.full import one_element
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
 from forge.te import Expr
 
 
@@ -34,22 +33,20 @@ class MelWeights(Op[MelWeightsAttrs]):
     """
 
     name = "signal.mel_weights"
-    operands = tuple(
-        Operand(n) for n in ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
-    )
+    num_mel_bins, dft_length = Operand(accepts="index", single=True), Operand(accepts="index", single=True)
+    sample_rate = Operand(accepts="index", single=True)
+    lower_edge_hertz, upper_edge_hertz = Operand(accepts="float", single=True), Operand(accepts="float", single=True)
     kind = Kind.ANCHOR
     accuracy = Accuracy.ACCUMULATING
 
-    def infer(self, operands: Values, attrs: MelWeightsAttrs, regions: Regions = ()) -> Types:
-        for value, operand, accepted in zip(operands, self.operands, ("index",) * 3 + ("float",) * 2, strict=True):
-            expect_dtype(self.name, one_element(self.name, value, operand.name), operand.name, accepted)
+    def infer(self, attrs: MelWeightsAttrs, num_mel_bins: Value, dft_length: Value, *_: object) -> Types:
         expect_dtype(self.name, TensorType((), attrs.out_dtype), "out_dtype", "numeric")
-        bins, length = (known_dims(v) for v in operands[:2])
+        bins, length = known_dims(num_mel_bins), known_dims(dft_length)
         rows = fresh_dims("bins", 1)[0] if length is None else dims.floordiv(length.reshape(-1)[0], 2) + 1
         columns = fresh_dims("mel", 1)[0] if bins is None else bins.reshape(-1)[0]
         return [TensorType((rows, columns), attrs.out_dtype)]
 
-    def reference(self, operands: Arrays, attrs: MelWeightsAttrs) -> Arrays:
+    def reference(self, attrs: MelWeightsAttrs, *operands: Array) -> Arrays:
         bins, length, rate = (int(v.reshape(())) for v in operands[:3])
         low, high = (2595 * math.log10(1 + float(v.reshape(())) / 700) for v in operands[3:])
         mel = np.arange(bins + 2) * ((high - low) / (bins + 2)) + low
@@ -63,8 +60,8 @@ class MelWeights(Op[MelWeightsAttrs]):
         out = np.where((right > centre) & (row >= centre) & (row < right), falling, out)
         return [numeric.convert(out, attrs.out_dtype)]
 
-    def lower(self, operands: Tensors, attrs: MelWeightsAttrs, results: TensorTypes) -> Lowered:
-        bins, length, rate, *hertz = (te.cast(scalar(t), "float64") for t in present(operands))
+    def lower(self, attrs: MelWeightsAttrs, results: TensorTypes, *operands: Tensor) -> Lowered:
+        bins, length, rate, *hertz = (te.cast(scalar(t), "float64") for t in operands)
         low, high = (te.call("log10", h / 700.0 + 1.0) * 2595.0 for h in hertz)
         step = (high - low) / (bins + 2.0)
 
@@ -87,6 +84,6 @@ class MelWeights(Op[MelWeightsAttrs]):
 
         return [te.compute(te.shape_of(results[0].shape), lambda *i: te.cast(weight(*i), attrs.out_dtype), "mel_weights")]
 
-    def define_symbols(self, operands: Tensors, attrs: MelWeightsAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        bins, length = (te.cast(scalar(t), "int64") for t in present(operands)[:2])
+    def define_symbols(self, attrs: MelWeightsAttrs, results: TensorTypes, *operands: Tensor) -> Mapping[str, Expr]:
+        bins, length = (te.cast(scalar(t), "int64") for t in operands[:2])
         return new_symbols(results[0], [length // 2 + 1, bins])

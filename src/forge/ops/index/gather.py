@@ -21,31 +21,16 @@ from forge.ir.types import TensorType
 from forge.ops.core.inference import (
     Shape,
     at_most,
-    expect_dtype,
     expect_rank,
     fail,
     normalize_axis,
-    present,
     required,
-    tensor,
     unify_dim,
 )
 from forge.ops.core.layout_change import LayoutChange, along_axis
 from forge.ops.core.lowering import injective, is_one, wrapped
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import (
-    Array,
-    Arrays,
-    DimArray,
-    DimArrays,
-    Lowered,
-    OperandTypes,
-    Regions,
-    Tensors,
-    TensorTypes,
-    Types,
-    Values,
-)
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types
 from forge.te import Expr
 
 TAKE_MODES = ("wrap_negative", "clip", "wrap", "fast")
@@ -87,13 +72,11 @@ class Take(Op[TakeAttrs]):
     """
 
     name = "take"
-    data, indices = Operand(), Operand()
+    data, indices = Operand(), Operand(accepts="index")
     kind = Kind.INJECTIVE
     is_strided = True
 
-    def infer(self, operands: Values, attrs: TakeAttrs, regions: Regions = ()) -> Types:
-        data, indices = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "indices")
-        expect_dtype(self.name, indices, "indices", "index")
+    def infer(self, attrs: TakeAttrs, data: Value, indices: Value) -> Types:
         if attrs.mode not in TAKE_MODES:
             raise fail(self.name, "attribute mode", repr(attrs.mode), f"one of {', '.join(TAKE_MODES)}")
         if attrs.axis is None:
@@ -111,14 +94,13 @@ class Take(Op[TakeAttrs]):
         fits = self.indices.rank == 1 and self.attrs.axis is not None and self.attrs.batch_dims == 0
         return along_axis(self, change) if fits else None
 
-    def reference(self, operands: Arrays, attrs: TakeAttrs) -> Arrays:
-        return [_take(operands[0], operands[1], attrs)]
+    def reference(self, attrs: TakeAttrs, data: Array, indices: Array) -> Arrays:
+        return [_take(data, indices, attrs)]
 
-    def lower(self, operands: Tensors, attrs: TakeAttrs, results: TensorTypes) -> Lowered:
-        data, indices = present(operands)
-        if attrs.axis is None:
-            return [self._lower_flat(operands, attrs, results[0])]
-        axis, batch = attrs.axis % data.ndim, attrs.batch_dims
+    def lower(self, attrs: TakeAttrs, results: TensorTypes, data: Tensor, indices: Tensor) -> Lowered:
+        if attrs.axis is None and data.ndim != 1:
+            raise NotImplementedError("take without an axis reads a vector; reshape data first")
+        axis, batch = (attrs.axis or 0) % data.ndim, attrs.batch_dims
         inner = indices.ndim - batch
 
         def body(i: Sequence[Expr]) -> Expr:
@@ -128,24 +110,13 @@ class Take(Op[TakeAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def _lower_flat(self, operands: Tensors, attrs: TakeAttrs, result: TensorType) -> te.Tensor:
-        data, indices = present(operands)
-        if data.ndim != 1:
-            raise NotImplementedError("take without an axis reads a vector; reshape data first")
-        return injective(
-            self.name, result, lambda i: data[lower_index(indices[tuple(i)], data.shape[0], attrs.mode)]
-        )
-
-    def decompose(self, builder: Any, operands: Values, attrs: TakeAttrs) -> Sequence[Any] | None:
-        data = operands[0]
-        assert data is not None
+    def decompose(self, builder: Any, attrs: TakeAttrs, data: Value, indices: Value) -> Sequence[Any] | None:
         if attrs.axis is not None or data.rank == 1:
             return None
         flat = builder.call("reshape", data, newshape=(-1,))
-        return [builder.call(self, flat, operands[1], axis=0, mode=attrs.mode)]
+        return [builder.call(self, flat, indices, axis=0, mode=attrs.mode)]
 
-    def evaluate_dims(self, operands: DimArrays, attrs: TakeAttrs, types: OperandTypes) -> DimArray:
-        data, indices = operands
+    def evaluate_dims(self, attrs: TakeAttrs, types: OperandTypes, data: DimArray, indices: DimArray) -> DimArray:
         if data is None or indices is None or not dims.is_static(*indices.reshape(-1)) or data.size == 0:
             return None
         return np.asarray(_take(data, indices, attrs), dtype=object)
@@ -174,29 +145,24 @@ class Gather(Op[GatherAttrs]):
     """out[i] = data[j] with j equal to i but for j[axis] = indices[i]; indices may be smaller than data along the other axes."""
 
     name = "gather"
-    data, indices = Operand(), Operand()
+    data, indices = Operand(), Operand(accepts="index")
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: GatherAttrs, regions: Regions = ()) -> Types:
-        data, indices = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "indices")
+    def infer(self, attrs: GatherAttrs, data: Value, indices: Value) -> Types:
         check_element_indices(self.name, data, indices, attrs.axis)
         return [TensorType(indices.shape, data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: GatherAttrs) -> Arrays:
-        data, indices = operands
+    def reference(self, attrs: GatherAttrs, data: Array, indices: Array) -> Arrays:
         return [data[element_positions(indices, data.shape, attrs.axis)]]
 
-    def requires(self, operands: Sequence[TensorType | None], attrs: GatherAttrs, results: TensorTypes) -> list[tuple[Expr, str]]:
-        data = operands[0]
-        assert data is not None
+    def requires(self, attrs: GatherAttrs, results: TensorTypes, data: TensorType, indices: TensorType) -> list[tuple[Expr, str]]:
         axis, found = attrs.axis % data.rank, []
         for k, (d, i) in enumerate(zip(data.shape, results[0].shape, strict=True)):
             why = f"dimension {k} of indices is {i}; expected at most {d}"
             found += required(k == axis or at_most(i, d), partial(operator.le, te.dim(i), te.dim(d)), why)
         return found
 
-    def lower(self, operands: Tensors, attrs: GatherAttrs, results: TensorTypes) -> Lowered:
-        data, indices = present(operands)
+    def lower(self, attrs: GatherAttrs, results: TensorTypes, data: Tensor, indices: Tensor) -> Lowered:
         axis = attrs.axis % data.ndim
 
         def body(i: Sequence[Expr]) -> Expr:
@@ -206,10 +172,9 @@ class Gather(Op[GatherAttrs]):
         return [injective(self.name, results[0], body)]
 
 
-def check_element_indices(op: str, data: TensorType, indices: TensorType, axis: int) -> None:
+def check_element_indices(op: str, data: Value, indices: Value, axis: int) -> None:
     """Checks indices that name one element of data for every element of theirs."""
-    expect_dtype(op, indices, "indices", "index")
-    expect_rank(op, indices, "indices", data.rank)
+    expect_rank(op, indices.tensor_type, "indices", data.rank)
     axis = normalize_axis(op, axis, data.rank)
     for k, (d, i) in enumerate(zip(data.shape, indices.shape, strict=True)):
         if k != axis and dims.different(d, i) and dims.bounds(d - i)[1] is not None and dims.maximum(d, i) != d:
@@ -238,22 +203,19 @@ class GatherNd(Op[GatherNdAttrs]):
     """
 
     name = "gather_nd"
-    data, indices = Operand(), Operand()
+    data, indices = Operand(), Operand(accepts="index")
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: GatherNdAttrs, regions: Regions = ()) -> Types:
-        data, indices = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "indices")
+    def infer(self, attrs: GatherNdAttrs, data: Value, indices: Value) -> Types:
         depth = tuple_length(self.name, data, indices, attrs.batch_dims)
         for a, b in zip(data.shape[: attrs.batch_dims], indices.shape[1:], strict=False):
             unify_dim(self.name, a, b, "batch dimensions")
         return [TensorType((*indices.shape[1:], *data.shape[attrs.batch_dims + depth :]), data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: GatherNdAttrs) -> Arrays:
-        data, indices = operands
+    def reference(self, attrs: GatherNdAttrs, data: Array, indices: Array) -> Arrays:
         return [data[tuple_positions(indices, data.shape, attrs.batch_dims)]]
 
-    def lower(self, operands: Tensors, attrs: GatherNdAttrs, results: TensorTypes) -> Lowered:
-        data, indices = present(operands)
+    def lower(self, attrs: GatherNdAttrs, results: TensorTypes, data: Tensor, indices: Tensor) -> Lowered:
         batch, outer = attrs.batch_dims, indices.ndim - 1
         depth = data.ndim - batch - (results[0].rank - outer)
 
@@ -266,14 +228,13 @@ class GatherNd(Op[GatherNdAttrs]):
         return [injective(self.name, results[0], body)]
 
 
-def tuple_length(op: str, data: TensorType, indices: TensorType, batch_dims: int = 0) -> int:
+def tuple_length(op: str, data: Value, indices: Value, batch_dims: int = 0) -> int:
     """The extent of the first dimension of indices: how many dimensions of data an index tuple names."""
-    expect_dtype(op, indices, "indices", "index")
     if indices.rank < 1 + batch_dims or not isinstance(indices.shape[0], int):
-        raise fail(op, "operand 'indices'", indices, f"rank at least {1 + batch_dims} and a static first dimension")
+        raise fail(op, "operand 'indices'", indices.type, f"rank at least {1 + batch_dims} and a static first dimension")
     if indices.shape[0] + batch_dims > data.rank:
         raise fail(op, "first dimension of indices", indices.shape[0], f"at most {data.rank - batch_dims}")
-    return indices.shape[0]
+    return int(indices.shape[0])
 
 
 def tuple_positions(indices: Array, shape: Shape | Sequence[int], batch_dims: int = 0) -> tuple[Array, ...]:

@@ -11,10 +11,10 @@ from forge import dims, te
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.op import Kind, NoAttrs, Operand
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, present, same_dtype, tensor, unify_dim
+from forge.ops.core.inference import fail, same_dtype, unify_dim
 from forge.ops.core.lowering import injective
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
 from forge.te import Expr
 
 
@@ -29,33 +29,29 @@ class SequenceMask(Op[SequenceMaskAttrs]):
     """data with ``mask_value`` at all positions along ``axis`` (0 or 1) from valid_length[b] on, b along the other of the two."""
 
     name = "sequence_mask"
-    data, valid_length = Operand(), Operand()
+    data, valid_length = Operand(), Operand(accepts="numeric", rank=1)
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: SequenceMaskAttrs, regions: Regions = ()) -> Types:
-        data, lengths = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "valid_length")
+    def infer(self, attrs: SequenceMaskAttrs, data: Value, valid_length: Value) -> Types:
         if attrs.axis not in (0, 1) or data.rank < 2:
             raise fail(self.name, "attribute axis and rank of data", (attrs.axis, data.rank), "axis 0 or 1, rank 2 or more")
-        expect_dtype(self.name, lengths, "valid_length", "numeric")
-        expect_rank(self.name, lengths, "valid_length", 1)
-        unify_dim(self.name, lengths.shape[0], data.shape[1 - attrs.axis], "length of valid_length")
-        return [data]
+        unify_dim(self.name, valid_length.shape[0], data.shape[1 - attrs.axis], "length of valid_length")
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: SequenceMaskAttrs) -> Arrays:
-        data, lengths = operands[0].copy(), operands[1]
-        for b in range(len(lengths)):
+    def reference(self, attrs: SequenceMaskAttrs, data: Array, valid_length: Array) -> Arrays:
+        data = data.copy()
+        for b in range(len(valid_length)):
             rows = [slice(None), slice(None)]
             rows[1 - attrs.axis] = b  # type: ignore[call-overload]
             column = data[tuple(rows)]
-            column[np.arange(len(column)) >= lengths[b]] = attrs.mask_value
+            column[np.arange(len(column)) >= valid_length[b]] = attrs.mask_value
         return [data]
 
-    def lower(self, operands: Tensors, attrs: SequenceMaskAttrs, results: TensorTypes) -> Lowered:
-        data, lengths = present(operands)
+    def lower(self, attrs: SequenceMaskAttrs, results: TensorTypes, data: Tensor, valid_length: Tensor) -> Lowered:
         fill = te.const(attrs.mask_value, data.dtype)
 
         def body(i: Sequence[Expr]) -> Expr:
-            limit = lengths[i[1 - attrs.axis]]
+            limit = valid_length[i[1 - attrs.axis]]
             return te.select(te.cast(i[attrs.axis], "float64") < te.cast(limit, "float64"), data[tuple(i)], fill)
 
         return [injective(self.name, results[0], body)]
@@ -69,21 +65,18 @@ class MaskedScatter(Op[NoAttrs]):
     """
 
     name = "masked_scatter"
-    data, mask, source = Operand(), Operand(), Operand()
+    data, mask, source = Operand(), Operand(accepts="bool"), Operand()
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        data, mask, source = (tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True))
-        expect_dtype(self.name, mask, "mask", "bool")
+    def infer(self, attrs: NoAttrs, data: Value, mask: Value, source: Value) -> Types:
         same_dtype(self.name, [data, source])
         for a, b in zip(reversed(mask.shape), reversed(data.shape), strict=False):
             if not (isinstance(a, int) and a == 1):
                 unify_dim(self.name, a, b, "shapes of mask and data")
         if mask.rank > data.rank:
             raise fail(self.name, "rank of mask", mask.rank, f"at most {data.rank}")
-        return [data]
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        data, mask, source = operands
+    def reference(self, attrs: NoAttrs, data: Array, mask: Array, source: Array) -> Arrays:
         result, flat = data.copy(), source.reshape(-1)
         mask = np.broadcast_to(mask, data.shape)
         count = int(mask.sum())
@@ -91,10 +84,8 @@ class MaskedScatter(Op[NoAttrs]):
             result[mask] = flat[np.minimum(np.arange(count), len(flat) - 1)]
         return [result]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: NoAttrs) -> Sequence[Value]:
-        data, mask, source = operands
-        assert data is not None and mask is not None and source is not None
-        if dims.equal(source.tensor_type.size, 0):
+    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value, mask: Value, source: Value) -> Sequence[Value]:
+        if dims.equal(source.size, 0):
             return [builder.call("copy", data)]
         mask = builder.call("broadcast_to", mask, shape=data.shape)
         running = builder.call("cumsum", builder.call("reshape", mask, newshape=(-1,)), axis=0, dtype="int64")

@@ -11,15 +11,13 @@ import numpy as np
 from forge import te
 from forge.dims import Dim
 from forge.ir.op import Kind, Operand
-from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import expect_dtype, fresh_dims, normalize_axis, present, same_dtype, tensor
-from forge.ops.core.lowering import injective, new_symbols, optional_operand, scalar
+from forge.ops.core.inference import given_number, normalize_axis, number_of, same_dtype
+from forge.ops.core.lowering import injective, new_symbols, scalar
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
 from forge.ops.elementwise.cast import lower_cast
-from forge.ops.shape.full import one_element
 from forge.te import Expr
 
 
@@ -39,49 +37,40 @@ class OneHot(Op[OneHotAttrs]):
     """
 
     name = "one_hot"
-    indices, on_value, off_value, depth = Operand(), Operand(), Operand(), Operand(optional=True)
+    indices, on_value, off_value = Operand(accepts="integer"), Operand(single=True), Operand(single=True)
+    depth = Operand(optional=True, single=True)
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: OneHotAttrs, regions: Regions = ()) -> Types:
-        indices = tensor(self.name, operands[0], "indices")
-        expect_dtype(self.name, indices, "indices", "integer")
-        values = [one_element(self.name, operands[1], "on_value"), one_element(self.name, operands[2], "off_value")]
-        dtype = attrs.dtype or same_dtype(self.name, values)
+    def infer(self, attrs: OneHotAttrs, indices: Value, on_value: Value, off_value: Value, depth: Value | None) -> Types:
+        dtype = attrs.dtype or same_dtype(self.name, [on_value, off_value])
         axis = normalize_axis(self.name, attrs.axis, indices.rank + 1)
-        depth = self._depth(operands, attrs)
-        return [TensorType((*indices.shape[:axis], depth, *indices.shape[axis:]), dtype)]
+        count = number_of(self.name, "depth", attrs.depth, depth)
+        return [TensorType((*indices.shape[:axis], count, *indices.shape[axis:]), dtype)]
 
-    def _depth(self, operands: Values, attrs: OneHotAttrs) -> Dim:
-        if attrs.depth is not None:
-            return attrs.depth
-        operand = optional_operand(operands, 3)
-        one_element(self.name, operand, "depth")
-        known = known_dims(operand)
-        depth: Dim = fresh_dims("depth", 1)[0] if known is None else known.reshape(-1)[0]
-        return depth
-
-    def reference(self, operands: Arrays, attrs: OneHotAttrs) -> Arrays:
-        indices, on, off = (numeric_like(x) for x in operands[:3])
-        depth = attrs.depth if attrs.depth is not None else int(operands[3].reshape(()))
-        wrapped = np.where(indices < 0, indices + depth, indices)
-        hit = np.expand_dims(wrapped, attrs.axis) == _along(np.arange(depth), attrs.axis, indices.ndim + 1)  # type: ignore[arg-type]
+    def reference(self, attrs: OneHotAttrs, indices: Array, on_value: Array, off_value: Array, depth: Array | None) -> Arrays:
+        indices, on, off = (numeric_like(x) for x in (indices, on_value, off_value))
+        count = given_number(attrs.depth, depth)
+        wrapped = np.where(indices < 0, indices + count, indices)
+        hit = np.expand_dims(wrapped, attrs.axis) == _along(np.arange(count), attrs.axis, indices.ndim + 1)
         return [np.where(hit, on.reshape(()), off.reshape(()))]
 
-    def lower(self, operands: Tensors, attrs: OneHotAttrs, results: TensorTypes) -> Lowered:
-        indices, on, off = present(operands)[:3]
+    def lower(
+        self, attrs: OneHotAttrs, results: TensorTypes, indices: Tensor, on_value: Tensor, off_value: Tensor, *_: object
+    ) -> Lowered:
         axis = attrs.axis % results[0].rank
         depth = te.dim(results[0].shape[axis])
-        dtype = results[0].dtype
+        on, off = (lower_cast(scalar(value), results[0].dtype) for value in (on_value, off_value))
 
         def body(i: Sequence[Expr]) -> Expr:
             index = te.cast(indices[(*i[:axis], *i[axis + 1 :])], "int64")
             hit = te.select(index < 0, index + depth, index).eq(i[axis])
-            return te.select(hit, lower_cast(scalar(on), dtype), lower_cast(scalar(off), dtype))
+            return te.select(hit, on, off)
 
         return [injective(self.name, results[0], body)]
 
-    def define_symbols(self, operands: Tensors, attrs: OneHotAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        depth = optional_operand(operands, 3)
+    def define_symbols(
+        self, attrs: OneHotAttrs, results: TensorTypes, indices: Tensor, on_value: Tensor, off_value: Tensor, depth: Tensor | None
+    ) -> Mapping[str, Expr]:
         if attrs.depth is not None or depth is None:
             return {}
         axis = attrs.axis % results[0].rank

@@ -11,10 +11,10 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.op import Kind, NoAttrs, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, expect_rank, present, static_length, tensor
+from forge.ops.core.inference import static_length
 from forge.ops.core.lowering import element, injective
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
 from forge.ops.shape.repeat import count_up
 from forge.te import Expr
 
@@ -24,24 +24,20 @@ class UnravelIndex(Op[NoAttrs]):
     """The indices, one row a dimension, of flat row-major positions in a tensor of ``shape``, a vector of known length."""
 
     name = "unravel_index"
-    indices, shape = Operand(), Operand()
+    indices, shape = Operand(accepts="index"), Operand(accepts="index")
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        indices, shape = tensor(self.name, operands[0], "indices"), tensor(self.name, operands[1], "shape")
-        for type_, name in ((indices, "indices"), (shape, "shape")):
-            expect_dtype(self.name, type_, name, "index")
-        return [TensorType((static_length(self.name, operands[1], "shape"), *indices.shape), indices.dtype)]
+    def infer(self, attrs: NoAttrs, indices: Value, shape: Value) -> Types:
+        return [TensorType((static_length(self.name, shape, "shape"), *indices.shape), indices.dtype)]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        rest, rows = operands[0].astype(np.int64), []
-        for extent in reversed(operands[1].reshape(-1).tolist()):
+    def reference(self, attrs: NoAttrs, indices: Array, shape: Array) -> Arrays:
+        rest, rows = indices.astype(np.int64), []
+        for extent in reversed(shape.reshape(-1).tolist()):
             rows.append(rest % extent if extent else np.zeros_like(rest))
             rest = rest // extent if extent else np.zeros_like(rest)
-        return [np.stack(rows[::-1]).astype(operands[0].dtype)]
+        return [np.stack(rows[::-1]).astype(indices.dtype)]
 
-    def lower(self, operands: Tensors, attrs: NoAttrs, results: TensorTypes) -> Lowered:
-        indices, shape = present(operands)
+    def lower(self, attrs: NoAttrs, results: TensorTypes, indices: Tensor, shape: Tensor) -> Lowered:
         count = int(results[0].shape[0])  # type: ignore[arg-type]
 
         def body(i: Sequence[Expr]) -> Expr:
@@ -61,23 +57,17 @@ class InvertPermutation(Op[NoAttrs]):
     """out[data[i]] = i, of a permutation of 0 .. n - 1."""
 
     name = "invert_permutation"
-    data = Operand()
+    data = Operand(accepts="index", rank=1)
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "index")
-        expect_rank(self.name, data, "data", 1)
-        return [data]
+    def infer(self, attrs: NoAttrs, data: Value) -> Types:
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        (data,) = operands
+    def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
         result = np.zeros_like(data)
         result[data.astype(np.int64)] = np.arange(len(data))
         return [result]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: NoAttrs) -> Sequence[Value]:
-        (data,) = operands
-        assert data is not None
+    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Sequence[Value]:
         places = count_up(builder, data)
         blank = builder.call("zeros_like", data)
         updates = builder.call("cast", places, dtype=data.dtype)

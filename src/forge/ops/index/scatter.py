@@ -7,7 +7,6 @@ with reduction "update" the last one stays.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +18,12 @@ from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Category, Kind, Operand
-from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, fresh_dims, same_dtype, static_length, tensor, unify_dim
-from forge.ops.core.lowering import element, new_symbols, optional_operand
+from forge.ops.core.inference import expect_rank, fail, given_numbers, same_dtype, shape_of_contents, unify_dim
+from forge.ops.core.lowering import element, new_symbols
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Tensor, TensorTypes, Types
 from forge.ops.index.gather import check_element_indices, element_positions, tuple_length, tuple_positions
 from forge.te import Expr
 
@@ -93,13 +91,13 @@ def scatter(data: Array, positions: tuple[Array, ...], updates: Array, reduction
     return result
 
 
-def decompose_mean(op: Op[Any], builder: Builder, operands: Values, field: str, attrs: Any) -> Sequence[Value] | None:
+def decompose_mean(
+    op: Op[Any], builder: Builder, attrs: Any, field: str, data: Value, indices: Value, updates: Value
+) -> Sequence[Value] | None:
     """The mean as the sum over the number of what is summed; ``field`` names the attribute that holds the reduction."""
     if getattr(attrs, field) != "mean":
         return None
-    data, indices, updates = operands
-    assert data is not None and updates is not None
-    add = {f.name: getattr(attrs, f.name) for f in dataclasses.fields(attrs)} | {field: "add"}
+    add = {**vars(attrs), field: "add"}
     total = builder.call(op, data, indices, updates, **add)
     ones = [builder.call("ones_like", v) for v in (data, updates)]
     count = builder.call(op, ones[0], indices, ones[1], **add)
@@ -114,33 +112,33 @@ class ScatterElements(Op[ScatterElementsAttrs]):
     """
 
     name = "scatter_elements"
-    data, indices, updates = Operand(), Operand(), Operand()
+    data, indices, updates = Operand(), Operand(accepts="index"), Operand()
     kind = Kind.OPAQUE
     kernel = "scatter_elements"
     accuracy = Accuracy.ACCUMULATING
     category = Category.MOVEMENT
 
-    def infer(self, operands: Values, attrs: ScatterElementsAttrs, regions: Regions = ()) -> Types:
-        data, indices, updates = (tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True))
+    def infer(self, attrs: ScatterElementsAttrs, data: Value, indices: Value, updates: Value) -> Types:
         check_element_indices(self.name, data, indices, attrs.axis)
-        expect_rank(self.name, updates, "updates", indices.rank)
+        expect_rank(self.name, updates.tensor_type, "updates", indices.rank)
         for a, b in zip(indices.shape, updates.shape, strict=True):
             unify_dim(self.name, a, b, "shapes of indices and updates")
         _check_reduction(self.name, attrs.reduction, same_dtype(self.name, [data, updates]))
         _check_range(self.name, attrs.out_of_range)
-        return [data]
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: ScatterElementsAttrs) -> Arrays:
-        data, indices, updates = operands
+    def reference(self, attrs: ScatterElementsAttrs, data: Array, indices: Array, updates: Array) -> Arrays:
         if attrs.out_of_range == "clamp":
             return [scatter(data, element_positions(indices, data.shape, attrs.axis), updates, attrs.reduction)]
         axis = attrs.axis % data.ndim
-        places = list(np.indices(indices.shape, sparse=True))
+        places: list[Array] = list(np.indices(indices.shape, sparse=True))
         places[axis] = _beyond(indices, data.shape[axis])
         return [_dropping(data, [axis], tuple(places), updates, attrs.reduction)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: ScatterElementsAttrs) -> Sequence[Value] | None:
-        return decompose_mean(self, builder, operands, "reduction", attrs)
+    def decompose(
+        self, builder: Builder, attrs: ScatterElementsAttrs, data: Value, indices: Value, updates: Value
+    ) -> Sequence[Value] | None:
+        return decompose_mean(self, builder, attrs, "reduction", data, indices, updates)
 
 
 @register
@@ -151,34 +149,34 @@ class ScatterNd(Op[ScatterNdAttrs]):
     """
 
     name = "scatter_nd"
-    data, indices, updates = Operand(), Operand(), Operand()
+    data, indices, updates = Operand(), Operand(accepts="index"), Operand()
     kind = Kind.OPAQUE
     kernel = "scatter_nd"
     accuracy = Accuracy.ACCUMULATING
     category = Category.MOVEMENT
 
-    def infer(self, operands: Values, attrs: ScatterNdAttrs, regions: Regions = ()) -> Types:
-        data, indices, updates = (tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True))
+    def infer(self, attrs: ScatterNdAttrs, data: Value, indices: Value, updates: Value) -> Types:
         depth = tuple_length(self.name, data, indices)
         _check_reduction(self.name, attrs.mode, same_dtype(self.name, [data, updates]))
         _check_range(self.name, attrs.out_of_range)
         self._check_updates(updates, TensorType((*indices.shape[1:], *data.shape[depth:]), data.dtype))
-        return [data]
+        return [data.type]
 
-    def _check_updates(self, updates: TensorType, expected: TensorType) -> None:
-        expect_rank(self.name, updates, "updates", expected.rank)
+    def _check_updates(self, updates: Value, expected: TensorType) -> None:
+        expect_rank(self.name, updates.tensor_type, "updates", expected.rank)
         for a, b in zip(updates.shape, expected.shape, strict=True):
-            unify_dim(self.name, a, b, f"shape of updates {updates} against {expected}")
+            unify_dim(self.name, a, b, f"shape of updates {updates.type} against {expected}")
 
-    def reference(self, operands: Arrays, attrs: ScatterNdAttrs) -> Arrays:
-        data, indices, updates = operands
+    def reference(self, attrs: ScatterNdAttrs, data: Array, indices: Array, updates: Array) -> Arrays:
         if attrs.out_of_range == "clamp":
             return [scatter(data, tuple_positions(indices, data.shape), updates, attrs.mode)]
         places = tuple(_beyond(row, data.shape[k]) for k, row in enumerate(indices))
         return [_dropping(data, range(len(indices)), places, updates, attrs.mode)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: ScatterNdAttrs) -> Sequence[Value] | None:
-        return decompose_mean(self, builder, operands, "mode", attrs)
+    def decompose(
+        self, builder: Builder, attrs: ScatterNdAttrs, data: Value, indices: Value, updates: Value
+    ) -> Sequence[Value] | None:
+        return decompose_mean(self, builder, attrs, "mode", data, indices, updates)
 
 
 @dataclass(frozen=True)
@@ -194,56 +192,72 @@ class SparseToDense(Op[SparseToDenseAttrs]):
     """
 
     name = "sparse_to_dense"
-    sparse_indices, sparse_values, default_value = Operand(), Operand(), Operand(optional=True)
+    sparse_indices, sparse_values = Operand(accepts="index", rank=(1, 2)), Operand(rank=(0, 1))
+    default_value = Operand(optional=True)
     output_shape = Operand(optional=True)
 
-    def infer(self, operands: Values, attrs: SparseToDenseAttrs, regions: Regions = ()) -> Types:
-        indices, values = tensor(self.name, operands[0], "sparse_indices"), tensor(self.name, operands[1], "sparse_values")
-        expect_dtype(self.name, indices, "sparse_indices", "index")
-        expect_rank(self.name, indices, "sparse_indices", (1, 2))
-        expect_rank(self.name, values, "sparse_values", (0, 1))
-        if values.rank:
-            unify_dim(self.name, values.shape[0], indices.shape[0], "number of sparse_values")
-        if (default := optional_operand(operands, 2)) is not None:
-            same_dtype(self.name, [values, tensor(self.name, default, "default_value")])
-        shape = self._shape(operands, attrs)
-        depth: Dim = indices.shape[1] if indices.rank == 2 else 1
+    def infer(
+        self,
+        attrs: SparseToDenseAttrs,
+        sparse_indices: Value,
+        sparse_values: Value,
+        default_value: Value | None,
+        output_shape: Value | None,
+    ) -> Types:
+        if sparse_values.rank:
+            unify_dim(self.name, sparse_values.shape[0], sparse_indices.shape[0], "number of sparse_values")
+        if default_value is not None:
+            same_dtype(self.name, [sparse_values, default_value])
+        shape = shape_of_contents(self.name, "output_shape", attrs.output_shape, output_shape, "dense")
+        depth: Dim = sparse_indices.shape[1] if sparse_indices.rank == 2 else 1
         unify_dim(self.name, depth, len(shape), "length of an index")
-        return [TensorType(shape, values.dtype)]
+        return [TensorType(shape, sparse_values.dtype)]
 
-    def _shape(self, operands: Values, attrs: SparseToDenseAttrs) -> tuple[Dim, ...]:
-        if attrs.output_shape is not None:
-            return attrs.output_shape
-        operand = optional_operand(operands, 3)
-        count = static_length(self.name, operand, "output_shape")
-        known = known_dims(operand)
-        return fresh_dims("dense", count) if known is None else tuple(known.reshape(-1))
-
-    def reference(self, operands: Arrays, attrs: SparseToDenseAttrs) -> Arrays:
-        indices, values, default, shape = [*operands, None, None][:4]
-        given = attrs.output_shape if attrs.output_shape is not None else shape.reshape(-1).tolist()
-        sizes = tuple(int(d) for d in given)  # type: ignore[arg-type]
-        fill = np.zeros((), values.dtype) if default is None else default.reshape(())
+    def reference(
+        self,
+        attrs: SparseToDenseAttrs,
+        sparse_indices: Array,
+        sparse_values: Array,
+        default_value: Array | None,
+        output_shape: Array | None,
+    ) -> Arrays:
+        sizes = given_numbers(attrs.output_shape, output_shape)
+        fill = np.zeros((), sparse_values.dtype) if default_value is None else default_value.reshape(())
         result = np.broadcast_to(fill, sizes).copy()
-        rows = indices.reshape(len(indices), -1)
-        for row, value in zip(rows, np.broadcast_to(values, len(rows)), strict=True):
+        rows = sparse_indices.reshape(len(sparse_indices), -1)
+        for row, value in zip(rows, np.broadcast_to(sparse_values, len(rows)), strict=True):
             wrapped = [int(k) + e if k < 0 else int(k) for k, e in zip(row, result.shape, strict=True)]
             result[tuple(min(max(k, 0), e - 1) for k, e in zip(wrapped, result.shape, strict=True))] = value
         return [result]
 
-    def define_symbols(self, operands: Tensors, attrs: SparseToDenseAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        shape = optional_operand(operands, 3)
-        if attrs.output_shape is not None or shape is None:
+    def define_symbols(
+        self,
+        attrs: SparseToDenseAttrs,
+        results: TensorTypes,
+        sparse_indices: Tensor,
+        sparse_values: Tensor,
+        default_value: Tensor | None,
+        output_shape: Tensor | None,
+    ) -> Mapping[str, Expr]:
+        if attrs.output_shape is not None or output_shape is None:
             return {}
-        return new_symbols(results[0], [element(shape, k) for k in range(results[0].rank)])
+        return new_symbols(results[0], [element(output_shape, k) for k in range(results[0].rank)])
 
-    def decompose(self, builder: Builder, operands: Values, attrs: SparseToDenseAttrs) -> Sequence[Value]:
-        indices, values, default, shape = [*operands, None, None][:4]
-        assert indices is not None and values is not None
-        fill = builder.constant(0, values.dtype) if default is None else default
-        dense = builder.call("full", fill, None if attrs.output_shape is not None else shape, shape=attrs.output_shape)
-        rows = indices if indices.rank == 2 else builder.call("expand_dims", indices, axis=1)
+    def decompose(
+        self,
+        builder: Builder,
+        attrs: SparseToDenseAttrs,
+        sparse_indices: Value,
+        sparse_values: Value,
+        default_value: Value | None,
+        output_shape: Value | None,
+    ) -> Sequence[Value]:
+        values = sparse_values
+        assert values is not None
+        fill = builder.constant(0, values.dtype) if default_value is None else default_value
+        dense = builder.call("full", fill, None if attrs.output_shape is not None else output_shape, shape=attrs.output_shape)
+        rows = sparse_indices if sparse_indices.rank == 2 else builder.call("expand_dims", sparse_indices, axis=1)
         columns = builder.call("transpose", rows, axes=(1, 0))
         if not values.rank:
-            values = builder.call("broadcast_to", values, shape=(indices.shape[0],))
+            values = builder.call("broadcast_to", values, shape=(sparse_indices.shape[0],))
         return [builder.call("scatter_nd", dense, builder.call("cast", columns, dtype="int64"), values)]

@@ -17,10 +17,10 @@ from forge.ir.op import Accuracy, Category, Kind, Operand
 from forge.ir.types import TensorType
 from forge.ops.core.broadcast import common_size
 from forge.ops.core.composer import Composer
-from forge.ops.core.inference import expect_dtype, fail, same_dtype, tensors
+from forge.ops.core.inference import fail, same_dtype
 from forge.ops.core.lowering import wide
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Regions, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types
 
 Labels = tuple[str, ...]
 _ITEM = re.compile(r"\.\.\.|[A-Za-z]")
@@ -43,33 +43,29 @@ class Einsum(Op[EinsumAttrs]):
     """
 
     name = "einsum"
-    operands = (Operand("operands", variadic=True),)
+    operands = (Operand("operands", variadic=True, accepts="numeric or complex"),)
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     category = Category.CONTRACTION
 
-    def infer(self, operands: Values, attrs: EinsumAttrs, regions: Regions = ()) -> Types:
-        types = tensors(self.name, operands)
-        if not types:
+    def infer(self, attrs: EinsumAttrs, *operands: Value) -> Types:
+        if not operands:
             raise fail(self.name, "operands", "none", "at least one")
-        dtype = same_dtype(self.name, types)
-        expect_dtype(self.name, types[0], "operands", "numeric or complex")
-        terms, result = parse(attrs.equation, [t.rank for t in types])
-        sizes = _sizes(terms, [t.shape for t in types])
+        dtype = same_dtype(self.name, operands)
+        terms, result = parse(attrs.equation, [v.rank for v in operands])
+        sizes = _sizes(terms, [v.shape for v in operands])
         return [TensorType(tuple(sizes[label] for label in result), dtype)]
 
-    def reference(self, operands: Arrays, attrs: EinsumAttrs) -> Arrays:
+    def reference(self, attrs: EinsumAttrs, *operands: Array) -> Arrays:
         result = np.einsum(attrs.equation.replace(" ", ""), *(wide(x) for x in operands))
         return [np.asarray(result).astype(operands[0].dtype)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: EinsumAttrs) -> Sequence[Value]:
-        values = [v for v in operands if v is not None]
-        return [_composed(Composer(builder), values, attrs.equation)]
+    def decompose(self, builder: Builder, attrs: EinsumAttrs, *operands: Value) -> Sequence[Value]:
+        return [_composed(Composer(builder), list(operands), attrs.equation)]
 
-    def flops(self, operands: Sequence[Any], attrs: EinsumAttrs, results: TensorTypes) -> Any:
-        types = [v.type if hasattr(v, "type") else v for v in operands]
-        terms, _ = parse(attrs.equation, [t.rank for t in types])
-        return len(types) * dims.product(_sizes(terms, [t.shape for t in types]).values())
+    def flops(self, attrs: EinsumAttrs, results: TensorTypes, *operands: Value) -> Any:
+        terms, _ = parse(attrs.equation, [v.rank for v in operands])
+        return len(operands) * dims.product(_sizes(terms, [v.shape for v in operands]).values())
 
 
 @dataclass(frozen=True)

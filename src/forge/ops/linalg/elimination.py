@@ -11,18 +11,9 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Category, NoAttrs, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, fail, tensor, unify_dim
+from forge.ops.core.inference import unify_dim
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Regions, TensorTypes, Types, Values
-
-
-def _matrices(op: str, operands: Values) -> TensorType:
-    data = tensor(op, operands[0], "data")
-    expect_dtype(op, data, "data", "float")
-    if data.rank < 2:
-        raise fail(op, "rank of data", data.rank, "at least 2")
-    unify_dim(op, data.shape[-2], data.shape[-1], "sides of a matrix")
-    return data
+from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types
 
 
 @register
@@ -33,25 +24,23 @@ class Eliminate(Op[NoAttrs]):
     """
 
     name = "linalg.eliminate"
-    data = Operand()
+    data = Operand(accepts="float32 or float64", min_rank=2)
     kernel = "eliminate"
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        data = _matrices(self.name, operands)
-        if data.dtype not in ("float32", "float64"):
-            raise fail(self.name, "element type of data", data.dtype, "float32 or float64")
-        return [data, TensorType(data.shape[:-2], data.dtype)]
+    def infer(self, attrs: NoAttrs, data: Value) -> Types:
+        unify_dim(self.name, data.shape[-2], data.shape[-1], "sides of a matrix")
+        return [data.type, TensorType(data.shape[:-2], data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        data = operands[0].astype(np.float64)
-        determinant = np.ones(data.shape[:-2])
-        for batch in np.ndindex(data.shape[:-2]):
-            determinant[batch] = _eliminate(data[batch])
-        return [data.astype(operands[0].dtype), np.asarray(determinant.astype(operands[0].dtype))]
+    def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
+        left = data.astype(np.float64)
+        determinant = np.ones(left.shape[:-2])
+        for batch in np.ndindex(left.shape[:-2]):
+            determinant[batch] = _eliminate(left[batch])
+        return [left.astype(data.dtype), np.asarray(determinant.astype(data.dtype))]
 
-    def flops(self, operands: Sequence[Any], attrs: NoAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: NoAttrs, results: TensorTypes, *_: object) -> Any:
         return results[0].size * results[0].shape[-1]
 
 
@@ -75,20 +64,18 @@ class Determinant(Op[NoAttrs]):
     """The determinants of the matrices in the last two dimensions."""
 
     name = "linalg.determinant"
-    data = Operand()
+    data = Operand(accepts="float", min_rank=2)
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        data = _matrices(self.name, operands)
+    def infer(self, attrs: NoAttrs, data: Value) -> Types:
+        unify_dim(self.name, data.shape[-2], data.shape[-1], "sides of a matrix")
         return [TensorType(data.shape[:-2], data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        return [np.asarray(np.linalg.det(operands[0].astype(np.float64)).astype(operands[0].dtype))]
+    def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
+        return [np.asarray(np.linalg.det(data.astype(np.float64)).astype(data.dtype))]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: NoAttrs) -> Sequence[Value]:
-        (data,) = operands
-        assert data is not None
+    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Sequence[Value]:
         real = data if data.dtype in ("float32", "float64") else builder.call("cast", data, dtype="float32")
         result = builder.call_multi(Eliminate(), real)[1]
         return [result if real is data else builder.call("cast", result, dtype=data.dtype)]

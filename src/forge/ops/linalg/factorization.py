@@ -12,39 +12,27 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Category, NoAttrs, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, same_dtype, tensor, unify_dim
+from forge.ops.core.inference import expect_rank, same_dtype, unify_dim
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Regions, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types
 
 HALVES = ("float16", "bfloat16")
-ACCEPTED = ("float16", "bfloat16", "float32", "float64")
+ACCEPTED = "float16 or bfloat16 or float32 or float64"
 
 
-def square(op: str, value: Value | None, name: str) -> TensorType:
-    """The type of square matrices.
-
-    Raises:
-        TypeInferenceError: it is none, or its element type is no float of 16 bits or more.
-    """
-    type_ = tensor(op, value, name)
-    expect_dtype(op, type_, name, "float")
-    if type_.dtype not in ACCEPTED:
-        raise fail(op, f"operand {name!r} has the wrong element type", type_.dtype, " or ".join(ACCEPTED))
-    if type_.rank < 2:
-        raise fail(op, f"rank of {name}", type_.rank, "at least 2")
-    unify_dim(op, type_.shape[-2], type_.shape[-1], "sides of a matrix")
-    return type_
+def check_square(op: str, matrices: Value) -> None:
+    """Raises TypeInferenceError where the matrices in the last two dimensions are not square."""
+    unify_dim(op, matrices.shape[-2], matrices.shape[-1], "sides of a matrix")
 
 
-def in_float32(op: Op[Any], builder: Builder, operands: Values, attrs: Any) -> Sequence[Value] | None:
+def in_float32(op: Op[Any], builder: Builder, attrs: Any, *operands: Value) -> Sequence[Value] | None:
     """The operator on operands of 16 bits, computed in float32; None where nothing is that narrow."""
-    data = operands[0]
-    assert data is not None
-    if data.dtype not in HALVES:
+    dtype = operands[0].dtype
+    if dtype not in HALVES:
         return None
-    wide = [None if v is None else builder.call("cast", v, dtype="float32") for v in operands]
+    wide = [builder.call("cast", v, dtype="float32") for v in operands]
     results = builder.call_multi(op, *wide, **vars(attrs))
-    return [builder.call("cast", r, dtype=data.dtype) if r.dtype == "float32" else r for r in results]
+    return [builder.call("cast", r, dtype=dtype) if r.dtype == "float32" else r for r in results]
 
 
 @dataclass(frozen=True)
@@ -60,29 +48,30 @@ class Cholesky(Op[CholeskyAttrs]):
     """
 
     name = "linalg.cholesky"
-    data = Operand()
+    data = Operand(accepts=ACCEPTED, min_rank=2)
     kernel = "cholesky"
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
 
-    def infer(self, operands: Values, attrs: CholeskyAttrs, regions: Regions = ()) -> Types:
-        return [square(self.name, operands[0], "data")]
+    def infer(self, attrs: CholeskyAttrs, data: Value) -> Types:
+        check_square(self.name, data)
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: CholeskyAttrs) -> Arrays:
-        data = operands[0].astype(np.float64)
-        data = data if attrs.lower else np.swapaxes(data, -1, -2)
-        factor = np.zeros_like(data)
-        for i in range(data.shape[-1]):
+    def reference(self, attrs: CholeskyAttrs, data: Array) -> Arrays:
+        wide = data.astype(np.float64)
+        wide = wide if attrs.lower else np.swapaxes(wide, -1, -2)
+        factor = np.zeros_like(wide)
+        for i in range(wide.shape[-1]):
             for j in range(i + 1):
-                rest = data[..., i, j] - np.sum(factor[..., i, :j] * factor[..., j, :j], axis=-1)
+                rest = wide[..., i, j] - np.sum(factor[..., i, :j] * factor[..., j, :j], axis=-1)
                 factor[..., i, j] = np.sqrt(rest) if i == j else rest / factor[..., j, j]
         result = factor if attrs.lower else np.swapaxes(factor, -1, -2)
-        return [result.astype(operands[0].dtype)]
+        return [result.astype(data.dtype)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: CholeskyAttrs) -> Sequence[Value] | None:
-        return in_float32(self, builder, operands, attrs)
+    def decompose(self, builder: Builder, attrs: CholeskyAttrs, data: Value) -> Sequence[Value] | None:
+        return in_float32(self, builder, attrs, data)
 
-    def flops(self, operands: Sequence[Any], attrs: CholeskyAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: CholeskyAttrs, results: TensorTypes, *_: object) -> Any:
         return results[0].size * results[0].shape[-1]
 
 
@@ -102,19 +91,20 @@ class TriangularSolve(Op[TriangularSolveAttrs]):
     """
 
     name = "linalg.triangular_solve"
-    a, b = Operand(), Operand()
+    a, b = Operand(accepts=ACCEPTED, min_rank=2), Operand()
     kernel = "triangular_solve"
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
 
-    def infer(self, operands: Values, attrs: TriangularSolveAttrs, regions: Regions = ()) -> Types:
-        a, b = square(self.name, operands[0], "a"), tensor(self.name, operands[1], "b")
+    def infer(self, attrs: TriangularSolveAttrs, a: Value, b: Value) -> Types:
+        check_square(self.name, a)
         same_dtype(self.name, [a, b])
         check_system(self.name, a, b, -2 if attrs.left_side else -1)
-        return [b]
+        return [b.type]
 
-    def reference(self, operands: Arrays, attrs: TriangularSolveAttrs) -> Arrays:
-        a, b = (x.astype(np.float64) for x in operands)
+    def reference(self, attrs: TriangularSolveAttrs, a: Array, b: Array) -> Arrays:
+        dtype = b.dtype
+        a, b = a.astype(np.float64), b.astype(np.float64)
         a = np.tril(a) if attrs.lower else np.triu(a)
         if attrs.unit_diagonal:
             a = np.where(np.eye(a.shape[-1], dtype=bool), 1, a)
@@ -125,18 +115,18 @@ class TriangularSolve(Op[TriangularSolveAttrs]):
         for row in range(count) if attrs.lower != turned else reversed(range(count)):
             rest = np.where(np.arange(count) == row, 0, a[..., row, :])
             x[..., row, :] = (x[..., row, :] - np.einsum("...k,...kc->...c", rest, x)) / a[..., row, row, None]
-        return [(x if attrs.left_side else np.swapaxes(x, -1, -2)).astype(operands[1].dtype)]
+        return [(x if attrs.left_side else np.swapaxes(x, -1, -2)).astype(dtype)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: TriangularSolveAttrs) -> Sequence[Value] | None:
-        return in_float32(self, builder, operands, attrs)
+    def decompose(self, builder: Builder, attrs: TriangularSolveAttrs, a: Value, b: Value) -> Sequence[Value] | None:
+        return in_float32(self, builder, attrs, a, b)
 
-    def flops(self, operands: Sequence[Any], attrs: TriangularSolveAttrs, results: TensorTypes) -> Any:
-        return results[0].size * operands[0].shape[-1]
+    def flops(self, attrs: TriangularSolveAttrs, results: TensorTypes, a: Value, b: Value) -> Any:
+        return results[0].size * a.shape[-1]
 
 
-def check_system(op: str, a: TensorType, b: TensorType, axis: int) -> None:
+def check_system(op: str, a: Value, b: Value, axis: int) -> None:
     """Raises TypeInferenceError unless b has the batch of a, and along ``axis`` as many elements as a has rows."""
-    expect_rank(op, b, "b", a.rank)
+    expect_rank(op, b.tensor_type, "b", a.rank)
     for k, (m, n) in enumerate(zip(a.shape[:-2], b.shape[:-2], strict=True)):
         unify_dim(op, m, n, f"dimension {k} of a and b")
     unify_dim(op, b.shape[axis], a.shape[-1], "sides of a and b")
@@ -150,26 +140,26 @@ class Lu(Op[NoAttrs]):
     """
 
     name = "linalg.lu"
-    data = Operand()
+    data = Operand(accepts=ACCEPTED, min_rank=2)
     kernel = "lu"
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        data = square(self.name, operands[0], "data")
-        return [data, TensorType(data.shape[:-1], "int64")]
+    def infer(self, attrs: NoAttrs, data: Value) -> Types:
+        check_square(self.name, data)
+        return [data.type, TensorType(data.shape[:-1], "int64")]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        data = operands[0].astype(np.float64)
+    def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
+        factors = data.astype(np.float64)
         places = np.broadcast_to(np.arange(data.shape[-1]), data.shape[:-1]).copy()
         for batch in np.ndindex(data.shape[:-2]):
-            _factor(data[batch], places[batch])
-        return [data.astype(operands[0].dtype), places]
+            _factor(factors[batch], places[batch])
+        return [factors.astype(data.dtype), places]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: NoAttrs) -> Sequence[Value] | None:
-        return in_float32(self, builder, operands, attrs)
+    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Sequence[Value] | None:
+        return in_float32(self, builder, attrs, data)
 
-    def flops(self, operands: Sequence[Any], attrs: NoAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: NoAttrs, results: TensorTypes, *_: object) -> Any:
         return results[0].size * results[0].shape[-1]
 
 
@@ -189,30 +179,29 @@ class Solve(Op[NoAttrs]):
     """x with a x = b, by LU factors of a. Infinite or NaN where a is singular."""
 
     name = "linalg.solve"
-    a, b = Operand(), Operand()
+    a, b = Operand(accepts=ACCEPTED, min_rank=2), Operand()
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        a, b = square(self.name, operands[0], "a"), tensor(self.name, operands[1], "b")
+    def infer(self, attrs: NoAttrs, a: Value, b: Value) -> Types:
+        check_square(self.name, a)
         same_dtype(self.name, [a, b])
         check_system(self.name, a, b, -2)
-        return [b]
+        return [b.type]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        a, b = (x.astype(np.float64) for x in operands)
-        factors, places = Lu().reference([a], NoAttrs())
+    def reference(self, attrs: NoAttrs, a: Array, b: Array) -> Arrays:
+        dtype = b.dtype
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        factors, places = Lu().reference(NoAttrs(), a)
         x = np.take_along_axis(b, places[..., None], axis=-2)
         for options in (TriangularSolveAttrs(unit_diagonal=True), TriangularSolveAttrs(lower=False)):
-            (x,) = TriangularSolve().reference([factors, x], options)
-        return [x.astype(operands[1].dtype)]
+            (x,) = TriangularSolve().reference(options, factors, x)
+        return [x.astype(dtype)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: NoAttrs) -> Sequence[Value]:
-        wide = in_float32(self, builder, operands, attrs)
+    def decompose(self, builder: Builder, attrs: NoAttrs, a: Value, b: Value) -> Sequence[Value]:
+        wide = in_float32(self, builder, attrs, a, b)
         if wide is not None:
             return wide
-        a, b = operands
-        assert a is not None and b is not None
         factors, places = builder.call_multi(Lu(), a)
         index = builder.call("broadcast_to", builder.call("expand_dims", places, axis=-1), shape=b.shape)
         x = builder.call("gather", b, index, axis=-2)
@@ -225,20 +214,18 @@ class Inverse(Op[NoAttrs]):
     """The inverses of the matrices. Infinite or NaN where one is singular."""
 
     name = "linalg.inverse"
-    data = Operand()
+    data = Operand(accepts=ACCEPTED, min_rank=2)
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        return [square(self.name, operands[0], "data")]
+    def infer(self, attrs: NoAttrs, data: Value) -> Types:
+        check_square(self.name, data)
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        data = operands[0].astype(np.float64)
+    def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
         one = np.broadcast_to(np.eye(data.shape[-1]), data.shape)
-        return [Solve().reference([data, one], attrs)[0].astype(operands[0].dtype)]
+        return [Solve().reference(attrs, data.astype(np.float64), one)[0].astype(data.dtype)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: NoAttrs) -> Sequence[Value]:
-        (data,) = operands
-        assert data is not None
+    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Sequence[Value]:
         one = builder.call("eye", n=data.shape[-1], m=data.shape[-1], dtype=data.dtype)
         return [builder.call(Solve(), data, builder.call("broadcast_to", one, shape=data.shape))]

@@ -12,11 +12,11 @@ from forge import dims, te
 from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Category, Kind, NoAttrs, Operand, Precision
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, normalize_axis, present, same_dtype, tensor, unify_dim
+from forge.ops.core.inference import fail, normalize_axis, same_dtype, unify_dim
 from forge.ops.core.layout_change import LayoutChange, along_axis
 from forge.ops.core.lowering import injective, is_one
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
 from forge.ops.elementwise.rows import Row, register_rows
 from forge.te import Expr
 
@@ -178,34 +178,29 @@ class PRelu(Op[PReluAttrs]):
     """
 
     name = "nn.prelu"
-    data, alpha = Operand(), Operand()
+    data, alpha = Operand(accepts="float"), Operand(rank=1)
     kind = Kind.ELEMENTWISE
     accuracy = Accuracy.ROUNDING
     precision = Precision.FOLLOWS
     category = Category.ACTIVATION
     is_map = False
 
-    def infer(self, operands: Values, attrs: PReluAttrs, regions: Regions = ()) -> Types:
-        data, alpha = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "alpha")
-        expect_dtype(self.name, data, "data", "float")
+    def infer(self, attrs: PReluAttrs, data: Value, alpha: Value) -> Types:
         same_dtype(self.name, [data, alpha])
-        expect_rank(self.name, alpha, "alpha", 1)
         if not dims.equal(alpha.shape[0], 1):
             axis = normalize_axis(self.name, attrs.axis, data.rank)
             unify_dim(self.name, data.shape[axis], alpha.shape[0], "channels of data and alpha")
-        return [data]
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: PReluAttrs) -> Arrays:
-        data, alpha = (numeric.widen(x) for x in operands)
+    def reference(self, attrs: PReluAttrs, data: Array, alpha: Array) -> Arrays:
+        data, alpha = numeric.widen(data), numeric.widen(alpha)
         if alpha.size != 1:
             shape = [1] * data.ndim
             shape[attrs.axis] = alpha.size
             alpha = alpha.reshape(shape)
         return [np.where(data > 0, data, alpha * data)]
 
-    def lower(self, operands: Tensors, attrs: PReluAttrs, results: TensorTypes) -> Lowered:
-        data, alpha = present(operands)
-
+    def lower(self, attrs: PReluAttrs, results: TensorTypes, data: Tensor, alpha: Tensor) -> Lowered:
         def body(i: Sequence[Expr]) -> Expr:
             slope = alpha[te.const(0) if is_one(alpha.shape[0]) else i[attrs.axis]]
             value = data[tuple(i)]

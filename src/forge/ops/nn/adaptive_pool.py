@@ -12,10 +12,11 @@ from forge import te
 from forge.dims import Dim
 from forge.ir.op import Accuracy, Kind, Operand, Precision
 from forge.ir.types import TensorType
-from forge.ops.core.inference import fail, float_tensor, real_tensor, require_positive, tuple_of
+from forge.ops.core.inference import expect_dtype, expect_rank, fail, require_positive, tuple_of
 from forge.ops.core.layout_change import named_layout
 from forge.ops.core.lowering import cast_result, lowest, wide
 from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array
 from forge.ops.core.window_geometry import compute_dtype
 from forge.ops.nn.pool import spatial_axes
 from forge.ops.shape.layout_transform import parse_layout
@@ -23,7 +24,7 @@ from forge.te import Expr, Tensor
 from forge.tir.expr import binary
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,9 @@ class _AdaptivePool(Op[Any]):
             return [(axis, shape[axis]) for axis in axes]
         return list(zip(axes, tuple_of(self.name, "output_size", attrs.output_size, len(axes))))
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        operand_type = real_tensor if self.reduction == "max" else float_tensor
-        data = operand_type(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
+    def infer(self, attrs: Any, data: Value) -> Sequence[TensorType]:
+        expect_dtype(self.name, data, "data", "numeric or bool" if self.reduction == "max" else "float")
+        expect_rank(self.name, data.tensor_type, "data", parse_layout(attrs.layout).rank)
         if attrs.out_layout not in ("", attrs.layout):
             raise fail(self.name, "out_layout", repr(attrs.out_layout), f"'' or the layout {attrs.layout!r}")
         shape = list(data.shape)
@@ -80,25 +81,23 @@ class _AdaptivePool(Op[Any]):
         require_positive(self.name, "output_size", [size for _, size in self.sizes(data.shape, attrs)])
         return [TensorType(tuple(shape), data.dtype)]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        x = operands[0]
+    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
         function: Callable[..., Any] = np.max if self.reduction == "max" else np.mean
-        sizes = self.sizes(x.shape, attrs)
-        shape = list(x.shape)
+        sizes = self.sizes(data.shape, attrs)
+        shape = list(data.shape)
         for axis, size in sizes:
             shape[axis] = size
-        out = np.empty(shape, x.dtype)
+        out = np.empty(shape, data.dtype)
         for cell in np.ndindex(*(size for _, size in sizes)):
-            source, target = [slice(None)] * x.ndim, [slice(None)] * x.ndim
+            source, target = [slice(None)] * data.ndim, [slice(None)] * data.ndim
             for (axis, size), p in zip(sizes, cell):
-                extent = x.shape[axis]
+                extent = data.shape[axis]
                 source[axis] = slice(p * extent // size, -(-(p + 1) * extent // size))
                 target[axis] = slice(p, p + 1)
-            out[tuple(target)] = function(wide(x[tuple(source)]), axis=tuple(a for a, _ in sizes), keepdims=True)
+            out[tuple(target)] = function(wide(data[tuple(source)]), axis=tuple(a for a, _ in sizes), keepdims=True)
         return [out]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        (data,) = operands
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
         dtype = compute_dtype(data.dtype)
         shape = te.shape_of(results[0].shape)
         cells = [(axis, *_cell(data.shape[axis], shape[axis])) for axis, _ in self.sizes(data.shape, attrs)]
@@ -130,8 +129,7 @@ class _AdaptivePool(Op[Any]):
 
         return [te.compute(shape, mean, name="adaptive_mean")]
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
-        data = operands[0].type if hasattr(operands[0], "type") else operands[0]
+    def flops(self, attrs: Any, results: Sequence[TensorType], data: Value) -> Any:
         return data.size
 
 

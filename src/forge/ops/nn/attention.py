@@ -16,10 +16,10 @@ from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Category, Kind, Operand
 from forge.ir.types import TensorType
 from forge.ops.core.composer import Composer
-from forge.ops.core.inference import HALF_TYPES, broadcast_shapes, expect_dtype, fail, require_equal, same_dtype, tensor_type
+from forge.ops.core.inference import HALF_TYPES, broadcast_shapes, fail, require_equal, same_dtype
 from forge.ops.core.lowering import wide
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Regions, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types
 from forge.ops.core.term import Term
 
 SCORES = ("none", "product", "capped", "biased", "probabilities")
@@ -56,30 +56,37 @@ class Attention(Op[AttentionAttrs]):
     """
 
     name = "nn.attention"
-    query, key, value, mask = Operand(), Operand(), Operand(), Operand(optional=True)
-    offset, lengths = Operand(optional=True), Operand(optional=True)
+    query, key, value = Operand(accepts="float", rank=4), Operand(rank=4), Operand(rank=4)
+    mask, offset = Operand(optional=True, accepts="number or bool"), Operand(optional=True, accepts="int64", rank=(0, 1))
+    lengths = Operand(optional=True, accepts="int64", rank=1)
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     category = Category.CONTRACTION
 
-    def infer(self, operands: Values, attrs: AttentionAttrs, regions: Regions = ()) -> Types:
-        query, key, value = (tensor_type(self.name, n, v, 4) for n, v in zip(("query", "key", "value"), operands))
+    def infer(self, attrs: AttentionAttrs, query: Value, key: Value, value: Value, *masks: Value | None) -> Types:
         dtype = same_dtype(self.name, (query, key, value))
-        expect_dtype(self.name, query, "query", "float")
         _check_sizes(self.name, query, key, value)
         _check_attributes(self.name, attrs)
         full = (*query.shape[:3], key.shape[2])
-        mask, offset, lengths = (*operands[3:], None, None, None)[:3]
+        mask, *counts = masks
         if mask is not None:
-            _check_mask(self.name, tensor_type(self.name, "mask", mask), dtype, full)
-        for name, counts, ranks in (("offset", offset, (0, 1)), ("lengths", lengths, (1,))):
-            if counts is not None:
-                _check_counts(self.name, name, tensor_type(self.name, name, counts), ranks, query.shape[0])
+            _check_mask(self.name, mask, dtype, full)
+        for name, count in zip(("offset", "lengths"), counts):
+            if count is not None and count.rank == 1:
+                require_equal(self.name, f"size of {name}", count.shape[0], query.shape[0])
         out = TensorType((*query.shape[:3], value.shape[3]), dtype)
         return [out] if attrs.scores == "none" else [out, TensorType(full, dtype)]
 
-    def reference(self, operands: Arrays, attrs: AttentionAttrs) -> Arrays:
-        query, key, value, mask, offset, lengths = (*operands, None, None, None)[:6]
+    def reference(
+        self,
+        attrs: AttentionAttrs,
+        query: Array,
+        key: Array,
+        value: Array,
+        mask: Array | None,
+        offset: Array | None,
+        lengths: Array | None,
+    ) -> Arrays:
         group = max(query.shape[1] // max(key.shape[1], 1), 1)
         key, value = (np.repeat(x, group, axis=1) for x in (key, value))
         left, right = _factors(query.dtype, _scale(attrs, query.shape[3]))
@@ -96,16 +103,15 @@ class Attention(Op[AttentionAttrs]):
         found = {"product": product, "capped": capped, "biased": biased, "probabilities": probabilities}
         return [out] if attrs.scores == "none" else [out, found[attrs.scores]]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: AttentionAttrs) -> Sequence[Value]:
-        return _Parts(Composer(builder), operands, attrs).results()
+    def decompose(self, builder: Builder, attrs: AttentionAttrs, *operands: Any) -> Sequence[Value]:
+        return _Parts(Composer(builder), attrs, *operands).results()
 
-    def flops(self, operands: Sequence[Any], attrs: AttentionAttrs, results: TensorTypes) -> Any:
-        query, key, value = (v.type if hasattr(v, "type") else v for v in operands[:3])
+    def flops(self, attrs: AttentionAttrs, results: TensorTypes, query: Value, key: Value, value: Value, *_: object) -> Any:
         scores = dims.product((*query.shape[:3], key.shape[2]))
         return scores * (2 * query.shape[3] + 2 * value.shape[3] + 5)
 
 
-def _check_sizes(op: str, query: TensorType, key: TensorType, value: TensorType) -> None:
+def _check_sizes(op: str, query: Value, key: Value, value: Value) -> None:
     for what, got, wanted in (
         ("batch of key", key.shape[0], query.shape[0]),
         ("batch of value", value.shape[0], query.shape[0]),
@@ -129,20 +135,13 @@ def _check_attributes(op: str, attrs: AttentionAttrs) -> None:
         raise fail(op, "attribute 'softmax_dtype'", attrs.softmax_dtype, "a floating point type")
 
 
-def _check_mask(op: str, mask: TensorType, dtype: str, full: tuple[Dim, ...]) -> None:
+def _check_mask(op: str, mask: Value, dtype: str, full: tuple[Dim, ...]) -> None:
     if mask.dtype not in ("bool", dtype):
         raise fail(op, "element type of mask", mask.dtype, f"bool or {dtype}")
     if mask.rank > 4:
         raise fail(op, "rank of mask", mask.rank, "at most 4")
     for got, wanted in zip(broadcast_shapes(op, full, mask.shape), full):
-        require_equal(op, f"mask {mask} broadcast to the scores", got, wanted)
-
-
-def _check_counts(op: str, name: str, counts: TensorType, ranks: tuple[int, ...], batch: Dim) -> None:
-    if counts.dtype != "int64" or counts.rank not in ranks:
-        raise fail(op, f"operand {name!r}", counts, f"int64 of rank {' or '.join(map(str, ranks))}")
-    if counts.rank == 1:
-        require_equal(op, f"size of {name}", counts.shape[0], batch)
+        require_equal(op, f"mask {mask.type} broadcast to the scores", got, wanted)
 
 
 def _scale(attrs: AttentionAttrs, size: int) -> float:
@@ -188,11 +187,20 @@ def _softmax(scores: Array, visible: Array, dtype: str | None) -> Array:
 class _Parts:
     """The operator out of simpler ones."""
 
-    def __init__(self, g: Composer, operands: Values, attrs: AttentionAttrs) -> None:
-        query, key, value, self.mask, self.offset, self.lengths = (*operands, None, None, None)[:6]
-        assert query is not None and key is not None and value is not None
+    def __init__(
+        self,
+        g: Composer,
+        attrs: AttentionAttrs,
+        query: Value,
+        key: Value,
+        value: Value,
+        mask: Value | None,
+        offset: Value | None,
+        lengths: Value | None,
+    ) -> None:
         self.g, self.attrs = g, attrs
         self.query, self.key, self.value = query, key, value
+        self.mask, self.offset, self.lengths = mask, offset, lengths
         self.full = (*query.shape[:3], key.shape[2])
 
     def results(self) -> list[Value]:

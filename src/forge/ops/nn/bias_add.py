@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from forge import te
 from forge.ir.op import Accuracy, Kind, Operand, Precision
 from forge.ir.types import TensorType
-from forge.ops.core.inference import fail, normalize_axis, require_equal, tensor_type
+from forge.ops.core.inference import fail, normalize_axis, require_equal
 from forge.ops.core.layout_change import LayoutChange, along_axis
 from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array, Types
 from forge.te import Tensor
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -28,27 +29,24 @@ class BiasAdd(Op[BiasAddAttrs]):
     """``out[..., c, ...] = data[..., c, ...] + bias[c]``, with c at ``axis``."""
 
     name = "nn.bias_add"
-    data, bias = Operand(), Operand()
+    data, bias = Operand(accepts="number or bool"), Operand(accepts="number or bool", rank=1)
     accuracy = Accuracy.ROUNDING
     kind = Kind.ELEMENTWISE
     precision = Precision.FOLLOWS
     is_map = False
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data, bias = tensor_type(self.name, "data", operands[0]), tensor_type(self.name, "bias", operands[1], 1)
+    def infer(self, attrs: Any, data: Value, bias: Value) -> Types:
         axis = normalize_axis(self.name, attrs.axis, data.rank)
-        require_equal(self.name, f"bias against axis {axis} of data {data}", bias.shape[0], data.shape[axis])
+        require_equal(self.name, f"bias against axis {axis} of data {data.type}", bias.shape[0], data.shape[axis])
         if data.dtype != bias.dtype:
             raise fail(self.name, "dtypes", f"{data.dtype} and {bias.dtype}", "equal ones")
-        return [data]
+        return [data.type]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        data, bias = operands
+    def reference(self, attrs: Any, data: Array, bias: Array) -> Sequence[Any]:
         axis = normalize_axis(self.name, attrs.axis, data.ndim)
         return [data + bias.reshape([-1 if k == axis else 1 for k in range(data.ndim)])]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        data, bias = operands
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, bias: Tensor) -> Sequence[Tensor]:
         axis = normalize_axis(self.name, attrs.axis, data.ndim)
         return [te.compute(te.shape_of(results[0].shape), lambda *i: data[i] + bias[i[axis]], name="bias_add")]
 

@@ -13,16 +13,17 @@ from forge.dims import Dim
 from forge.ir.op import Accuracy, Kind, Operand, Precision
 from forge.ir.types import TensorType
 from forge.ops.core.complex_products import split_product
-from forge.ops.core.inference import fail, require_equal, require_positive, tensor_type, tuple_of
+from forge.ops.core.inference import expect_rank, fail, require_equal, require_positive, tuple_of
 from forge.ops.core.lowering import cast_result
 from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array
 from forge.ops.core.window_geometry import Window, compute_dtype, padded_read, sliding_windows, windows
 from forge.ops.shape.layout_transform import unblocked
 from forge.te import Axis, Expr, Tensor
 
 if TYPE_CHECKING:
     from forge.ir.builder import Builder
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
     from forge.ops.nn.transposed_convolution import Conv2DTransposeAttrs
 
 
@@ -75,7 +76,7 @@ class ConvShape:
         return "".join(letter for letter in "DHW" if letter in self.data)
 
 
-def conv_result_dtype(op: str, data: TensorType, weight: TensorType, out_dtype: str) -> str:
+def conv_result_dtype(op: str, data: Value | TensorType, weight: Value | TensorType, out_dtype: str) -> str:
     """The dtype of a contraction; operands may differ only when both are integers and ``out_dtype`` says the result's.
 
     Raises:
@@ -95,15 +96,15 @@ C = TypeVar("C", bound="Conv2DAttrs | Conv2DTransposeAttrs")
 class ConvBase(Op[C]):
     """What forward and transposed convolutions share."""
 
-    data, weight = Operand(), Operand()
+    data, weight = Operand(accepts="number or bool"), Operand(accepts="number or bool")
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.REDUCTION
     precision = Precision.NARROWS
     spatial: ClassVar[str]
     weight_groups_axis: ClassVar[str]  # the kernel axis that holds only one group
 
-    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: C) -> Sequence[Value] | None:
-        return split_product(self, builder, operands, attrs)
+    def decompose(self, builder: Builder, attrs: C, data: Value, weight: Value) -> Sequence[Value] | None:
+        return split_product(self, builder, attrs, data, weight)
 
     def shape(self, data: Sequence[Any], weight: Sequence[Any], attrs: C) -> ConvShape:
         """The geometry for operands of these shapes.
@@ -120,11 +121,11 @@ class ConvBase(Op[C]):
         taps = windows(self.name, sizes, attrs.strides, attrs.dilation, attrs.padding)
         return ConvShape(layout, kernel, out, attrs.groups, extents["O"], extents["I"], taps)
 
-    def check(self, data: TensorType, attrs: C, shape: ConvShape) -> None:
+    def check(self, data: Value, attrs: C, shape: ConvShape) -> None:
         if attrs.groups < 1:
             raise fail(self.name, "groups", attrs.groups, "at least 1")
         channels = data.shape[shape.data.index("C")]
-        require_equal(self.name, f"channels of data {data} in layout {shape.data}", channels, shape.in_channels)
+        require_equal(self.name, f"channels of data {data.type} in layout {shape.data}", channels, shape.in_channels)
         for what, extent in (("output channels", shape.channels), ("input channels", shape.in_channels)):
             require_equal(self.name, f"{what} {extent} modulo groups {attrs.groups}", dims.floormod(extent, attrs.groups), 0)
         if attrs.channels is not None:
@@ -137,21 +138,20 @@ class ConvBase(Op[C]):
         """Extents of the result along the spatial axes, for data of ``extents`` by letter."""
         raise NotImplementedError
 
-    def infer(self, operands: Sequence[Value | None], attrs: C, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+    def infer(self, attrs: C, data: Value, weight: Value) -> Sequence[TensorType]:
         rank = len(self.spatial) + 2
-        data = tensor_type(self.name, "data", operands[0], rank)
-        weight = tensor_type(self.name, "weight", operands[1], rank)
+        expect_rank(self.name, data.tensor_type, "data", rank)
+        expect_rank(self.name, weight.tensor_type, "weight", rank)
         shape = self.shape(data.shape, weight.shape, attrs)
         self.check(data, attrs, shape)
         extents = dict(zip(shape.data, data.shape))
         sizes = self.out_extents(extents, shape, attrs)
-        require_positive(self.name, f"window over {data}", sizes)
+        require_positive(self.name, f"window over {data.type}", sizes)
         result = {"N": extents["N"], "C": shape.channels, **dict(zip(self.spatial, sizes))}
         dtype = conv_result_dtype(self.name, data, weight, attrs.out_dtype)
         return [TensorType(tuple(result[letter] for letter in shape.out), dtype)]
 
-    def reference(self, operands: Sequence[Any], attrs: C) -> Sequence[Any]:
-        data, weight = operands
+    def reference(self, attrs: C, data: Array, weight: Array) -> Sequence[Any]:
         shape = self.shape(data.shape, weight.shape, attrs)
         dtype = compute_dtype(attrs.out_dtype or dtypes.canonical(data.dtype))
         x = np.moveaxis(data, [shape.data.index(s) for s in "NC" + self.spatial], range(data.ndim))
@@ -164,8 +164,7 @@ class ConvBase(Op[C]):
         """The convolution of ``x[N, C, spatial]`` and ``w[O, I, spatial]``, batch and channels first."""
         raise NotImplementedError
 
-    def lower(self, operands: tuple[Tensor, Tensor], attrs: C, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        data, weight = operands
+    def lower(self, attrs: C, results: Sequence[TensorType], data: Tensor, weight: Tensor) -> Sequence[Tensor]:
         shape = self.shape(data.shape, weight.shape, attrs)
         dtype = results[0].dtype
         total = self.lower_sum(data, weight, shape, compute_dtype(dtype), te.shape_of(results[0].shape))
@@ -175,15 +174,15 @@ class ConvBase(Op[C]):
         """The sum over input channels and taps as a compute of extents ``out``."""
         raise NotImplementedError
 
-    def flops(self, operands: Sequence[Any], attrs: C, results: Sequence[TensorType]) -> Any:
-        channels = dict(zip(attrs.kernel_layout, operands[1].shape))
-        return 2 * self.flops_positions(operands, attrs, results) * dims.product(
+    def flops(self, attrs: C, results: Sequence[TensorType], data: Value, weight: Value) -> Any:
+        channels = dict(zip(attrs.kernel_layout, weight.shape))
+        return 2 * self.flops_positions(data, results) * dims.product(
             extent for letter, extent in channels.items() if letter != self.flops_free_axis
         )
 
     flops_free_axis: ClassVar[str]
 
-    def flops_positions(self, operands: Sequence[Any], attrs: C, results: Sequence[TensorType]) -> Dim:
+    def flops_positions(self, data: Value, results: Sequence[TensorType]) -> Dim:
         return results[0].size
 
 

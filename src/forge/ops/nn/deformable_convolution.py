@@ -17,10 +17,9 @@ from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Category, Kind, Operand
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, present, same_dtype, tensor, unify_dim
-from forge.ops.core.lowering import optional_operand
+from forge.ops.core.inference import fail, same_dtype, unify_dim
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
 from forge.ops.core.window_geometry import Window, compute_dtype, windows
 from forge.ops.nn.fold import Ints
 from forge.te import Expr
@@ -35,7 +34,6 @@ class DeformablePatchesAttrs:
     offset_groups: int = 1
 
 
-_OPERANDS = (Operand("data"), Operand("offset"), Operand("mask", optional=True))
 
 
 @register
@@ -47,23 +45,21 @@ class DeformablePatches(Op[DeformablePatchesAttrs]):
     """
 
     name = "nn.deformable_patches"
-    operands = _OPERANDS
+    data, offset = Operand(accepts="float", rank=4), Operand(accepts="float", rank=4)
+    mask = Operand(optional=True, accepts="float", rank=4)
     kind = Kind.ANCHOR
     accuracy = Accuracy.ACCUMULATING
     category = Category.MOVEMENT
 
-    def infer(self, operands: Values, attrs: DeformablePatchesAttrs, regions: Regions = ()) -> Types:
-        given = [tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=False) if v is not None]
-        data, offset, taps = given[0], given[1], math.prod(attrs.kernel_size)
-        for type_, operand, channels in zip(given, self.operands, (data.shape[1], taps * 2, taps), strict=False):
-            expect_rank(self.name, type_, operand.name, 4)
-            expect_dtype(self.name, type_, operand.name, "float")
-            unify_dim(self.name, type_.shape[0], data.shape[0], f"batch of {operand.name}")
-            if type_ is not data:
-                unify_dim(self.name, type_.shape[1], channels * attrs.offset_groups, f"channels of {operand.name}")
-                unify_dim(self.name, type_.shape[2], offset.shape[2], f"height of {operand.name}")
-                unify_dim(self.name, type_.shape[3], offset.shape[3], f"width of {operand.name}")
-        same_dtype(self.name, given)
+    def infer(self, attrs: DeformablePatchesAttrs, data: Value, offset: Value, mask: Value | None) -> Types:
+        taps = math.prod(attrs.kernel_size)
+        for name, value, channels in (("offset", offset, taps * 2), ("mask", mask, taps)):
+            if value is not None:
+                same_dtype(self.name, [data, value])
+                unify_dim(self.name, value.shape[0], data.shape[0], f"batch of {name}")
+                unify_dim(self.name, value.shape[1], channels * attrs.offset_groups, f"channels of {name}")
+                unify_dim(self.name, value.shape[2], offset.shape[2], f"height of {name}")
+                unify_dim(self.name, value.shape[3], offset.shape[3], f"width of {name}")
         if isinstance(data.shape[1], int) and data.shape[1] % attrs.offset_groups:
             raise fail(self.name, "channels of data", data.shape[1], f"a multiple of {attrs.offset_groups}")
         for window, extent, count in zip(self._windows(attrs), data.shape[2:], offset.shape[2:], strict=True):
@@ -74,9 +70,9 @@ class DeformablePatches(Op[DeformablePatchesAttrs]):
     def _windows(self, attrs: DeformablePatchesAttrs) -> tuple[Window, ...]:
         return windows(self.name, attrs.kernel_size, attrs.strides, attrs.dilation, attrs.padding)
 
-    def reference(self, operands: Arrays, attrs: DeformablePatchesAttrs) -> Arrays:
-        data, offset, mask = (None if v is None else numeric.widest(v) for v in [*operands, None][:3])
-        assert data is not None and offset is not None
+    def reference(self, attrs: DeformablePatchesAttrs, data: Array, offset: Array, mask: Array | None) -> Arrays:
+        dtype = data.dtype
+        data, offset = numeric.widest(data), numeric.widest(offset)
         spec, taps = self._windows(attrs), math.prod(attrs.kernel_size)
         out = np.zeros((*data.shape[:2], taps, *offset.shape[2:]))
         for n, c, k, y, x in np.ndindex(out.shape):
@@ -86,11 +82,12 @@ class DeformablePatches(Op[DeformablePatchesAttrs]):
                 at * w.stride + t * w.dilation - w.before + offset[n, 2 * row + axis, y, x]
                 for axis, (at, t, w) in enumerate(zip((y, x), tap, spec, strict=True))
             ]
-            out[n, c, k, y, x] = _bilinear(data[n, c], place) * (1 if mask is None else mask[n, row, y, x])
-        return [out.astype(operands[0].dtype)]
+            out[n, c, k, y, x] = _bilinear(data[n, c], place) * (1 if mask is None else numeric.widest(mask)[n, row, y, x])
+        return [out.astype(dtype)]
 
-    def lower(self, operands: Tensors, attrs: DeformablePatchesAttrs, results: TensorTypes) -> Lowered:
-        data, offset, *rest = present(operands)
+    def lower(
+        self, attrs: DeformablePatchesAttrs, results: TensorTypes, data: Tensor, offset: Tensor, mask: Tensor | None
+    ) -> Lowered:
         spec, taps = self._windows(attrs), math.prod(attrs.kernel_size)
         real = compute_dtype(data.dtype)
 
@@ -107,13 +104,13 @@ class DeformablePatches(Op[DeformablePatchesAttrs]):
                 weight = v * w
                 part = te.cast(data[(n, c, y, x)], real) * weight
                 total = total + te.select(weight.eq(0.0), te.const(0.0, real), part)
-            if rest:
-                total = total * te.cast(rest[0][(n, row, *at)], real)
+            if mask is not None:
+                total = total * te.cast(mask[(n, row, *at)], real)
             return te.cast(total, data.dtype)
 
         return [te.compute(te.shape_of(results[0].shape), body, "deformable_patches")]
 
-    def flops(self, operands: Sequence[Any], attrs: DeformablePatchesAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: DeformablePatchesAttrs, results: TensorTypes, *_: object) -> Any:
         return 8 * results[0].size
 
 
@@ -157,16 +154,14 @@ class DeformableConv2D(Op[DeformableConvAttrs]):
     """
 
     name = "nn.deformable_conv2d"
-    data, offset, weight, mask = Operand(), Operand(), Operand(), Operand(optional=True)
+    data, offset = Operand(accepts="float", rank=4), Operand(accepts="float", rank=4)
+    weight, mask = Operand(rank=4), Operand(optional=True, accepts="float", rank=4)
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
 
-    def infer(self, operands: Values, attrs: DeformableConvAttrs, regions: Regions = ()) -> Types:
-        weight = tensor(self.name, operands[2], "weight")
-        expect_rank(self.name, weight, "weight", 4)
+    def infer(self, attrs: DeformableConvAttrs, data: Value, offset: Value, weight: Value, mask: Value | None) -> Types:
         op, patch_attrs = self._patches(weight.shape, attrs)
-        mask = optional_operand(operands, 3)
-        (patches,) = op.infer([operands[0], operands[1], *([] if mask is None else [mask])], patch_attrs)
+        (patches,) = op.infer(patch_attrs, data, offset, mask)
         assert isinstance(patches, TensorType)
         same_dtype(self.name, [patches, weight])
         unify_dim(self.name, patches.shape[1], weight.shape[1] * attrs.groups, "channels of data")
@@ -181,21 +176,20 @@ class DeformableConv2D(Op[DeformableConvAttrs]):
         common = (attrs.strides, attrs.padding, attrs.dilation, attrs.offset_groups)
         return DeformablePatches(), DeformablePatchesAttrs(sizes, *common)
 
-    def reference(self, operands: Arrays, attrs: DeformableConvAttrs) -> Arrays:
-        data, offset, weight, mask = [*operands, None][:4]
+    def reference(self, attrs: DeformableConvAttrs, data: Array, offset: Array, weight: Array, mask: Array | None) -> Arrays:
         op, patch_attrs = self._patches(weight.shape, attrs)
-        (patches,) = op.reference([numeric.widest(v) if v is not None else None for v in (data, offset, mask)], patch_attrs)
+        (patches,) = op.reference(patch_attrs, numeric.widest(data), offset, mask)
         groups, spatial = attrs.groups, patches.shape[3:]
         columns = patches.reshape(len(data), groups, -1, math.prod(spatial))
         rows = numeric.widest(weight).reshape(groups, len(weight) // groups, -1)
         return [np.matmul(rows, columns).reshape(len(data), len(weight), *spatial).astype(data.dtype)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: DeformableConvAttrs) -> Sequence[Value]:
-        data, offset, weight = operands[:3]
-        assert data is not None and offset is not None and weight is not None
-        mask, shape = optional_operand(operands, 3), weight.shape
+    def decompose(
+        self, builder: Builder, attrs: DeformableConvAttrs, data: Value, offset: Value, weight: Value, mask: Value | None
+    ) -> Sequence[Value]:
+        shape = weight.shape
         op, patch_attrs = self._patches(shape, attrs)
-        patches = builder.call(op, data, offset, *([] if mask is None else [mask]), **vars(patch_attrs))
+        patches = builder.call(op, data, offset, mask, **vars(patch_attrs))
         inner = shape[1] * shape[2] * shape[3]
         out = (data.shape[0], shape[0], *patches.shape[3:])
         columns = (data.shape[0], attrs.groups, inner, dims.product(patches.shape[3:]))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from forge import te
 from forge.ir.op import Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import fail, same_dtype, tensor
-from forge.ops.core.lowering import injective, optional_operand, scalar
+from forge.ops.core.inference import fail, same_dtype
+from forge.ops.core.lowering import injective, scalar
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
 from forge.ops.reduce.window import Ints, dilated, spread_out
 from forge.te import Expr
 
@@ -30,22 +30,18 @@ class Dilate(Op[DilateAttrs]):
     data, value = Operand(), Operand(optional=True)
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: DilateAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: DilateAttrs, data: Value, value: Value | None) -> Types:
         if len(attrs.strides) != data.rank or any(s < 1 for s in attrs.strides):
             raise fail(self.name, "attribute strides", attrs.strides, f"{data.rank} positive numbers")
-        if (value := optional_operand(operands, 1)) is not None:
-            same_dtype(self.name, [data, tensor(self.name, value, "value")])
+        if value is not None:
+            same_dtype(self.name, [data, value])
         shape = tuple(dilated(d, s) for d, s in zip(data.shape, attrs.strides, strict=True))
         return [TensorType(shape, data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: DilateAttrs) -> Arrays:
-        data, value = [*operands, None][:2]
+    def reference(self, attrs: DilateAttrs, data: Array, value: Array | None) -> Arrays:
         return [spread_out(data, attrs.strides, attrs.dilation_value if value is None else value.reshape(()))]
 
-    def lower(self, operands: Tensors, attrs: DilateAttrs, results: TensorTypes) -> Lowered:
-        data, value = [*operands, None][:2]
-        assert data is not None
+    def lower(self, attrs: DilateAttrs, results: TensorTypes, data: Tensor, value: Tensor | None) -> Lowered:
         fill = te.const(attrs.dilation_value, data.dtype) if value is None else scalar(value)
 
         def body(i: Sequence[Expr]) -> Expr:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from forge import te
 from forge.ir.op import Accuracy, Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import tensor
 from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array, Types
 from forge.te import Tensor
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,14 @@ class Dropout(Op[DropoutAttrs]):
     accuracy = Accuracy.EXACT
     kind = Kind.ELEMENTWISE
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        return [tensor(self.name, operands[0], "data")]
+    def infer(self, attrs: Any, data: Value) -> Types:
+        return [data.type]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        return [operands[0]]
+    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+        return [data]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        (data,) = operands
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
         return [te.compute(te.shape_of(results[0].shape), lambda *i: data[i], name="dropout")]
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
         return 0

@@ -15,10 +15,9 @@ from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Category, Operand
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, same_dtype, tensor, unify_dim
-from forge.ops.core.lowering import optional_operand
+from forge.ops.core.inference import fail, same_dtype, unify_dim
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Regions, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Types
 from forge.ops.reduce.segment import SegmentReduce
 
 
@@ -39,45 +38,49 @@ class EmbeddingBag(Op[EmbeddingBagAttrs]):
     """
 
     name = "nn.embedding_bag"
-    weight, indices, offsets, per_sample_weights = Operand(), Operand(), Operand(), Operand(optional=True)
+    weight, indices = Operand(accepts="float", rank=2), Operand(accepts="index", rank=1)
+    offsets, per_sample_weights = Operand(accepts="index", rank=1), Operand(optional=True, rank=1)
     accuracy = Accuracy.ACCUMULATING
     category = Category.REDUCTION
 
-    def infer(self, operands: Values, attrs: EmbeddingBagAttrs, regions: Regions = ()) -> Types:
-        weight, indices, offsets = (tensor(self.name, v, o.name) for v, o in zip(operands[:3], self.operands[:3], strict=True))
-        for type_, name, rank in ((weight, "weight", 2), (indices, "indices", 1), (offsets, "offsets", 1)):
-            expect_rank(self.name, type_, name, rank)
-            expect_dtype(self.name, type_, name, "float" if name == "weight" else "index")
+    def infer(
+        self, attrs: EmbeddingBagAttrs, weight: Value, indices: Value, offsets: Value, per_sample_weights: Value | None
+    ) -> Types:
         if attrs.mode not in ("sum", "mean", "max"):
             raise fail(self.name, "attribute mode", repr(attrs.mode), "sum, mean or max")
-        if (factors := optional_operand(operands, 3)) is not None:
-            type_ = tensor(self.name, factors, "per_sample_weights")
-            expect_rank(self.name, type_, "per_sample_weights", 1)
-            unify_dim(self.name, type_.shape[0], indices.shape[0], "number of per_sample_weights")
-            same_dtype(self.name, [weight, type_])
+        if per_sample_weights is not None:
+            unify_dim(self.name, per_sample_weights.shape[0], indices.shape[0], "number of per_sample_weights")
+            same_dtype(self.name, [weight, per_sample_weights])
             if attrs.mode != "sum":
                 raise fail(self.name, "operand 'per_sample_weights'", f"mode {attrs.mode}", "mode sum")
         return [TensorType((self._bags(offsets, attrs), weight.shape[1]), weight.dtype)]
 
-    def _bags(self, offsets: TensorType, attrs: EmbeddingBagAttrs) -> Dim:
+    def _bags(self, offsets: Value, attrs: EmbeddingBagAttrs) -> Dim:
         return dims.maximum(offsets.shape[0] - 1, 0) if attrs.include_last_offset else offsets.shape[0]
 
-    def reference(self, operands: Arrays, attrs: EmbeddingBagAttrs) -> Arrays:
-        weight, indices, offsets, factors = [*operands, None][:4]
+    def reference(
+        self, attrs: EmbeddingBagAttrs, weight: Array, indices: Array, offsets: Array, per_sample_weights: Array | None
+    ) -> Arrays:
         ends = [*offsets.tolist(), *([] if attrs.include_last_offset else [len(indices)])]
         out = np.zeros((max(len(ends) - 1, 0), weight.shape[1]), numeric.widest(weight).dtype)
         for bag, (first, last) in enumerate(itertools.pairwise(ends)):
             chosen = [i for i in range(first, last) if attrs.padding_idx is None or indices[i] != attrs.padding_idx]
             rows = numeric.widest(weight)[indices[chosen].astype(np.int64)]
-            if factors is not None:
-                rows = rows * numeric.widest(factors)[chosen][:, None]
+            if per_sample_weights is not None:
+                rows = rows * numeric.widest(per_sample_weights)[chosen][:, None]
             if chosen:
                 out[bag] = {"sum": np.sum, "mean": np.mean, "max": np.max}[attrs.mode](rows, axis=0)  # type: ignore[operator]
         return [out.astype(weight.dtype)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: EmbeddingBagAttrs) -> Sequence[Value]:
-        weight, indices, offsets, factors = [*operands, None][:4]
-        assert weight is not None and indices is not None and offsets is not None
+    def decompose(
+        self,
+        builder: Builder,
+        attrs: EmbeddingBagAttrs,
+        weight: Value,
+        indices: Value,
+        offsets: Value,
+        per_sample_weights: Value | None,
+    ) -> Sequence[Value]:
         zero, one = (builder.constant(v, "int64") for v in (0, 1))
         wide = builder.call("cast", indices, dtype="int64")
         places = builder.call("arange", zero, builder.call("ndarray_size", indices), one)
@@ -88,9 +91,9 @@ class EmbeddingBag(Op[EmbeddingBagAttrs]):
             counts = builder.call("not_equal", wide, builder.constant(attrs.padding_idx, "int64"))
             bags = builder.call("where", counts, bags, builder.constant(-1, "int64"))
         rows = builder.call("take", weight, wide, axis=0)
-        if factors is not None:
-            rows = builder.call("multiply", rows, builder.call("expand_dims", factors, axis=1))
-        segments = self._bags(offsets.tensor_type, attrs)
+        if per_sample_weights is not None:
+            rows = builder.call("multiply", rows, builder.call("expand_dims", per_sample_weights, axis=1))
+        segments = self._bags(offsets, attrs)
         result = builder.call(SegmentReduce(), rows, bags, reduction=attrs.mode, num_segments=segments)
         if attrs.mode != "max":
             return [result]

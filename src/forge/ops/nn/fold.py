@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +13,10 @@ from forge.dims import Dim
 from forge.ir.op import Accuracy, Kind, Operand
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, present, tensor, unify_dim
+from forge.ops.core.inference import fail, unify_dim
 from forge.ops.core.lowering import cast_result
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
 from forge.ops.core.window_geometry import Window, compute_dtype, windows
 from forge.te import Expr
 
@@ -41,14 +40,11 @@ class Fold(Op[FoldAttrs]):
     """
 
     name = "nn.fold"
-    data = Operand()
+    data = Operand(rank=3, accepts="numeric")
     kind = Kind.REDUCTION
     accuracy = Accuracy.ACCUMULATING
 
-    def infer(self, operands: Values, attrs: FoldAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_rank(self.name, data, "data", 3)
-        expect_dtype(self.name, data, "data", "numeric")
+    def infer(self, attrs: FoldAttrs, data: Value) -> Types:
         spec = self._windows(attrs)
         if len(spec) != len(attrs.image_shape):
             raise fail(self.name, "attribute image_shape", attrs.image_shape, f"{len(spec)} sizes")
@@ -62,20 +58,19 @@ class Fold(Op[FoldAttrs]):
     def _windows(self, attrs: FoldAttrs) -> tuple[Window, ...]:
         return windows(self.name, attrs.block_shape, attrs.strides, attrs.dilation, attrs.padding)
 
-    def reference(self, operands: Arrays, attrs: FoldAttrs) -> Arrays:
-        data, spec = numeric.widest(operands[0]), self._windows(attrs)
+    def reference(self, attrs: FoldAttrs, data: Array) -> Arrays:
+        wide, spec = numeric.widest(data), self._windows(attrs)
         counts = [w.positions(e) for w, e in zip(spec, attrs.image_shape, strict=True)]
-        columns = data.reshape(len(data), -1, *attrs.block_shape, *counts)
-        out = np.zeros((*columns.shape[:2], *attrs.image_shape), data.dtype)
+        columns = wide.reshape(len(wide), -1, *attrs.block_shape, *counts)
+        out = np.zeros((*columns.shape[:2], *attrs.image_shape), wide.dtype)
         for taps in np.ndindex(*attrs.block_shape):
             for at in np.ndindex(*counts):
                 place = [p * w.stride + t * w.dilation - w.before for p, t, w in zip(at, taps, spec, strict=True)]
                 if all(0 <= p < out.shape[2 + k] for k, p in enumerate(place)):
                     out[(slice(None), slice(None), *place)] += columns[(slice(None), slice(None), *taps, *at)]
-        return [out.astype(operands[0].dtype)]
+        return [out.astype(data.dtype)]
 
-    def lower(self, operands: Tensors, attrs: FoldAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: FoldAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         spec = self._windows(attrs)
         counts = [te.dim(w.positions(e)) for w, e in zip(spec, attrs.image_shape, strict=True)]
         taps = [te.reduce_axis(size, f"tap{k}") for k, size in enumerate(attrs.block_shape)]
@@ -96,5 +91,5 @@ class Fold(Op[FoldAttrs]):
 
         return [cast_result(te.compute(te.shape_of(results[0].shape), body, "fold"), data.dtype)]
 
-    def flops(self, operands: Sequence[Any], attrs: FoldAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: FoldAttrs, results: TensorTypes, *_: object) -> Any:
         return results[0].size * math.prod(attrs.block_shape)

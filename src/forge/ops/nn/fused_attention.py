@@ -12,10 +12,10 @@ from forge import dims
 from forge.dims import Dim
 from forge.ir.op import Accuracy, Category, Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import broadcast_shapes, expect_dtype, fail, require_equal, same_dtype, tensor_type
+from forge.ops.core.inference import broadcast_shapes, fail, require_equal, same_dtype
 from forge.ops.core.lowering import wide
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Regions, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types, Value
 
 
 @dataclass(frozen=True)
@@ -43,33 +43,27 @@ class FusedAttention(Op[FusedAttentionAttrs]):
     """
 
     name = "nn.contrib_attention"
-    query, key, value, mask = Operand(), Operand(), Operand(), Operand(optional=True)
+    query, key, value = Operand(accepts="float", min_rank=2), Operand(min_rank=2), Operand(min_rank=2)
+    mask = Operand(optional=True, accepts="number or bool")
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "attention"
     category = Category.CONTRACTION
 
-    def infer(self, operands: Values, attrs: FusedAttentionAttrs, regions: Regions = ()) -> Types:
-        query, key, value = (tensor_type(self.name, n, v) for n, v in zip(("query", "key", "value"), operands))
+    def infer(self, attrs: FusedAttentionAttrs, query: Value, key: Value, value: Value, mask: Value | None) -> Types:
         dtype = same_dtype(self.name, (query, key, value))
-        expect_dtype(self.name, query, "query", "float")
-        for name, operand in (("query", query), ("key", key), ("value", value)):
-            if operand.rank < 2:
-                raise fail(self.name, f"operand {name!r}", operand, "rank 2 or more")
         keys, depth = key.shape[-2:] if attrs.transpose_key else key.shape[:-3:-1]
-        require_equal(self.name, f"depth of key {key} against query {query}", depth, query.shape[-1])
-        require_equal(self.name, f"positions of value {value} against key {key}", value.shape[-2], keys)
+        require_equal(self.name, f"depth of key {key.type} against query {query.type}", depth, query.shape[-1])
+        require_equal(self.name, f"positions of value {value.type} against key {key.type}", value.shape[-2], keys)
         batch = broadcast_shapes(self.name, query.shape[:-2], key.shape[:-2], value.shape[:-2])
-        mask = operands[3] if len(operands) > 3 else None
         if mask is not None:
-            _check_mask(self.name, tensor_type(self.name, "mask", mask), dtype, (*batch, query.shape[-2], keys))
+            _check_mask(self.name, mask, dtype, (*batch, query.shape[-2], keys))
         if not 0 <= attrs.inner <= len(batch):
             raise fail(self.name, "attribute 'inner'", attrs.inner, f"0 to {len(batch)}, the number of leading axes")
         place = len(batch) - attrs.inner
         return [TensorType((*batch[:place], query.shape[-2], *batch[place:], value.shape[-1]), dtype)]
 
-    def reference(self, operands: Arrays, attrs: FusedAttentionAttrs) -> Arrays:
-        query, key, value, mask = (*operands, None)[:4]
+    def reference(self, attrs: FusedAttentionAttrs, query: Array, key: Array, value: Array, mask: Array | None) -> Arrays:
         dtype = query.dtype
         scores = wide(query) @ wide(np.swapaxes(key, -1, -2) if attrs.transpose_key else key) * attrs.scale
         if attrs.softcap:
@@ -79,19 +73,18 @@ class FusedAttention(Op[FusedAttentionAttrs]):
         out = (_softmax(scores, attrs.zero_unseen) @ wide(value)).astype(dtype)
         return [np.ascontiguousarray(np.moveaxis(out, -2, -2 - attrs.inner))]
 
-    def flops(self, operands: Any, attrs: FusedAttentionAttrs, results: TensorTypes) -> Any:
-        query, value = (operands[k].type if hasattr(operands[k], "type") else operands[k] for k in (0, 2))
+    def flops(self, attrs: FusedAttentionAttrs, results: TensorTypes, query: Value, key: Value, value: Value, *_: object) -> Any:
         outputs = dims.product(results[0].shape[:-1])
         return outputs * value.shape[-2] * (2 * query.shape[-1] + 2 * value.shape[-1] + 5)
 
 
-def _check_mask(op: str, mask: TensorType, dtype: str, full: tuple[Dim, ...]) -> None:
+def _check_mask(op: str, mask: Value, dtype: str, full: tuple[Dim, ...]) -> None:
     if mask.dtype not in ("bool", "float32", dtype):
         raise fail(op, "element type of mask", mask.dtype, f"bool, float32 or {dtype}")
     if mask.rank > len(full):
         raise fail(op, "rank of mask", mask.rank, f"at most {len(full)}")
     for got, wanted in zip(broadcast_shapes(op, full, mask.shape), full, strict=True):
-        require_equal(op, f"mask {mask} broadcast to the scores", got, wanted)
+        require_equal(op, f"mask {mask.type} broadcast to the scores", got, wanted)
 
 
 def _softmax(scores: Array, zero_unseen: bool) -> Array:

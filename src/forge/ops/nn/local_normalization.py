@@ -11,15 +11,16 @@ import numpy as np
 from forge import te
 from forge.ir.op import Accuracy, Category, Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, fail, normalize_axes, normalize_axis, tensor_type
+from forge.ops.core.inference import fail, normalize_axes, normalize_axis
 from forge.ops.core.lowering import wide
 from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array, Types
 from forge.ops.core.window_geometry import compute_dtype
 from forge.te import Expr, Tensor
 
 if TYPE_CHECKING:
     from forge.ir.builder import Builder
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -39,21 +40,19 @@ class LRN(Op[LRNAttrs]):
     """
 
     name = "nn.lrn"
-    data = Operand()
+    data = Operand(accepts="float")
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.REDUCTION
     category = Category.NORMALISATION
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = tensor_type(self.name, "data", operands[0])
-        expect_dtype(self.name, data, "data", "float")
+    def infer(self, attrs: Any, data: Value) -> Types:
         normalize_axis(self.name, attrs.axis, data.rank)
         if attrs.size < 1:
             raise fail(self.name, "size", attrs.size, "at least 1")
-        return [data]
+        return [data.type]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        x = np.moveaxis(wide(operands[0]), attrs.axis, 0)
+    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+        x = np.moveaxis(wide(data), attrs.axis, 0)
         total = np.zeros_like(x)
         for c in range(x.shape[0]):
             first = max(0, c - (attrs.size - 1) // 2)
@@ -61,8 +60,7 @@ class LRN(Op[LRNAttrs]):
         y = x / (attrs.bias + attrs.alpha / attrs.size * total) ** attrs.beta
         return [np.moveaxis(y, 0, attrs.axis)]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        (data,) = operands
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
         axis, dtype = attrs.axis % data.ndim, compute_dtype(data.dtype)
         r = te.reduce_axis(attrs.size, "r")
 
@@ -80,7 +78,7 @@ class LRN(Op[LRNAttrs]):
 
         return [te.compute(data.shape, result, name="lrn")]
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
         return (2 * attrs.size + 4) * results[0].size
 
 
@@ -95,24 +93,20 @@ class L2Normalize(Op[L2NormalizeAttrs]):
     """``out = data / sqrt(max(sum(data * data), eps))``, the sum over ``axis`` (None: all axes)."""
 
     name = "nn.l2_normalize"
-    data = Operand()
+    data = Operand(accepts="float")
     accuracy = Accuracy.ACCUMULATING
     category = Category.NORMALISATION
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = tensor_type(self.name, "data", operands[0])
-        expect_dtype(self.name, data, "data", "float")
+    def infer(self, attrs: Any, data: Value) -> Types:
         normalize_axes(self.name, attrs.axis, data.rank)
-        return [data]
+        return [data.type]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        x = wide(operands[0])
+    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+        x = wide(data)
         total = np.sum(x * x, axis=attrs.axis, keepdims=True)
         return [x / np.sqrt(np.maximum(total, x.dtype.type(attrs.eps)))]
 
-    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: Any) -> Sequence[Value]:
-        (data,) = operands
-        assert data is not None
+    def decompose(self, builder: Builder, attrs: Any, data: Value) -> Sequence[Value]:
         total = builder.call("sum", builder.call("multiply", data, data), axis=attrs.axis, keepdims=True)
         floor = builder.call("maximum", total, builder.constant(attrs.eps, data.dtype))
         return [builder.call("divide", data, builder.call("sqrt", floor))]

@@ -13,16 +13,17 @@ from forge.dims import Dim
 from forge.ir.op import Accuracy, Kind, Operand, Precision
 from forge.ir.types import TensorType
 from forge.ops.core.complex_products import split_product
-from forge.ops.core.inference import broadcast_shapes, fail, require_equal, tensor_type
+from forge.ops.core.inference import broadcast_shapes, fail, require_equal
 from forge.ops.core.lowering import cast_result
 from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array
 from forge.ops.core.window_geometry import compute_dtype
 from forge.ops.nn.convolution import conv_result_dtype
 from forge.te import Expr, Tensor
 
 if TYPE_CHECKING:
     from forge.ir.builder import Builder
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,6 @@ def contraction(shape: Sequence[Expr], inner: Expr, a: Any, b: Any, dtype: str, 
     return [cast_result(te.compute(shape, body, name=name), dtype)]
 
 
-def reduction_size(operands: Sequence[Any]) -> Dim:
-    """Extent of the summed axis: the last one of operand 0."""
-    data = operands[0].type if hasattr(operands[0], "type") else operands[0]
-    return data.shape[-1]  # type: ignore[no-any-return]
-
-
 @register
 class Dense(Op[DenseAttrs]):
     """``out[..., n] = sum over k of data[..., k] * weight[n, k]``: data of any rank, weight ``[N, K]``; ``units`` restates N.
@@ -77,65 +72,56 @@ class Dense(Op[DenseAttrs]):
     """
 
     name = "nn.dense"
-    data, weight = Operand(), Operand()
+    data, weight = Operand(accepts="number or bool"), Operand(accepts="number or bool", rank=2)
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.REDUCTION
     precision = Precision.NARROWS
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data, weight = tensor_type(self.name, "data", operands[0]), tensor_type(self.name, "weight", operands[1], 2)
+    def infer(self, attrs: Any, data: Value, weight: Value) -> Sequence[TensorType]:
         if data.rank == 0:
-            raise fail(self.name, "operand 'data'", data, "rank 1 or more")
-        require_equal(self.name, f"last axis of data {data} against the weight's", data.shape[-1], weight.shape[1])
+            raise fail(self.name, "operand 'data'", data.type, "rank 1 or more")
+        require_equal(self.name, f"last axis of data {data.type} against the weight's", data.shape[-1], weight.shape[1])
         if attrs.units is not None:
             require_equal(self.name, "rows of the weight", weight.shape[0], attrs.units)
-        return [TensorType((*data.shape[:-1], weight.shape[0]), conv_result_dtype(self.name, data, weight, attrs.out_dtype))]
+        dtype = conv_result_dtype(self.name, data, weight, attrs.out_dtype)
+        return [TensorType((*data.shape[:-1], weight.shape[0]), dtype)]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        data, weight = operands
+    def reference(self, attrs: Any, data: Array, weight: Array) -> Sequence[Any]:
         return [matrix_product(data, weight.T, attrs.out_dtype)]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        data, weight = operands
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, weight: Tensor) -> Sequence[Tensor]:
         return contraction(te.shape_of(results[0].shape), weight.shape[1], lambda i, k: data[(*i[:-1], k)],
                             lambda i, k: weight[i[-1], k], results[0].dtype, "dense")
 
-    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: Any) -> Sequence[Value] | None:
-        return split_product(self, builder, operands, attrs)
+    def decompose(self, builder: Builder, attrs: Any, data: Value, weight: Value) -> Sequence[Value] | None:
+        return split_product(self, builder, attrs, data, weight)
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
-        return 2 * results[0].size * reduction_size(operands)
+    def flops(self, attrs: Any, results: Sequence[TensorType], data: Value, weight: Value) -> Any:
+        return 2 * results[0].size * data.shape[-1]
 
 
 class _Matmul(Op[Any]):
     """What products of two (stacks of) matrices share."""
 
-    a, b = Operand(), Operand()
+    a, b = Operand(accepts="number or bool", min_rank=2), Operand(accepts="number or bool", min_rank=2)
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "matmul"
     precision = Precision.NARROWS
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        a, b = (tensor_type(self.name, name, v) for name, v in zip("ab", operands))
-        for name, type_ in (("a", a), ("b", b)):
-            if type_.rank < 2:
-                raise fail(self.name, f"operand {name!r}", type_, "rank 2 or more")
+    def infer(self, attrs: Any, a: Value, b: Value) -> Sequence[TensorType]:
         rows, depth = reversed(a.shape[-2:]) if attrs.transpose_a else a.shape[-2:]
         other, columns = reversed(b.shape[-2:]) if attrs.transpose_b else b.shape[-2:]
-        require_equal(self.name, f"summed axis of a {a} against that of b {b}", depth, other)
+        require_equal(self.name, f"summed axis of a {a.type} against that of b {b.type}", depth, other)
         batch = broadcast_shapes(self.name, a.shape[:-2], b.shape[:-2])
         return [TensorType((*batch, rows, columns), conv_result_dtype(self.name, a, b, attrs.out_dtype))]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        a, b = operands
+    def reference(self, attrs: Any, a: Array, b: Array) -> Sequence[Any]:
         left = np.swapaxes(a, -1, -2) if attrs.transpose_a else a
         right = np.swapaxes(b, -1, -2) if attrs.transpose_b else b
         return [matrix_product(left, right, attrs.out_dtype)]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        a, b = operands
-
+    def lower(self, attrs: Any, results: Sequence[TensorType], a: Tensor, b: Tensor) -> Sequence[Tensor]:
         def left(i: Sequence[Expr], k: Expr) -> Expr:
             return te.broadcast_read(a, [*i[:-2], *((k, i[-2]) if attrs.transpose_a else (i[-2], k))])
 
@@ -145,11 +131,10 @@ class _Matmul(Op[Any]):
         inner = a.shape[-2 if attrs.transpose_a else -1]
         return contraction(te.shape_of(results[0].shape), inner, left, right, results[0].dtype, "matmul")
 
-    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: Any) -> Sequence[Value] | None:
-        return split_product(self, builder, operands, attrs)
+    def decompose(self, builder: Builder, attrs: Any, a: Value, b: Value) -> Sequence[Value] | None:
+        return split_product(self, builder, attrs, a, b)
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
-        a = operands[0].type if hasattr(operands[0], "type") else operands[0]
+    def flops(self, attrs: Any, results: Sequence[TensorType], a: Value, b: Value) -> Any:
         return 2 * results[0].size * a.shape[-2 if attrs.transpose_a else -1]
 
 
@@ -164,8 +149,8 @@ class Matmul(_Matmul):
     name = "nn.matmul"
     Attrs = MatmulAttrs
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        (result,) = super().infer(operands, attrs, regions)
+    def infer(self, attrs: Any, a: Value, b: Value) -> Sequence[TensorType]:
+        (result,) = super().infer(attrs, a, b)
         if attrs.units is not None:
             require_equal(self.name, "columns", result.shape[-1], attrs.units)
         return [result]
@@ -180,8 +165,4 @@ class BatchMatmul(_Matmul):
 
     name = "nn.batch_matmul"
     Attrs = BatchMatmulAttrs
-
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        for name, value in zip("ab", operands):
-            tensor_type(self.name, name, value, 3)
-        return super().infer(operands, attrs, regions)
+    a, b = Operand(accepts="number or bool", rank=3), Operand(accepts="number or bool", rank=3)

@@ -14,12 +14,13 @@ from forge.ir.types import TensorType
 from forge.ops.core.inference import fail
 from forge.ops.core.lowering import cast_result, lowest
 from forge.ops.core.op import register
+from forge.ops.core.signatures import Array
 from forge.ops.core.window_geometry import padded_read
 from forge.ops.nn.pool import MaxPool1DAttrs, MaxPool2DAttrs, MaxPool3DAttrs, Pool
 from forge.te import Expr, Tensor
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -46,23 +47,22 @@ class _IndexedMaxPool(Pool):
 
     accuracy = Accuracy.EXACT
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        (values,) = super().infer(operands, attrs, regions)
+    def infer(self, attrs: Any, data: Value) -> Sequence[TensorType]:
+        (values,) = super().infer(attrs, data)
         if values.dtype == "bool":
             raise fail(self.name, "operand 'data' has the wrong element type", values.dtype, "numeric")
         if attrs.layout != "NC" + self.spatial:
             raise fail(self.name, "layout", repr(attrs.layout), f"'NC{self.spatial}'")
         return [values, TensorType(values.shape, "int64")]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        x = operands[0]
+    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
         n = len(self.spatial)
-        places = np.arange(x.size).reshape(x.shape)
+        places = np.arange(data.size).reshape(data.shape)
         if attrs.column_major:
-            turned = np.arange(x.size).reshape(*x.shape[:2], *reversed(x.shape[2:]))
+            turned = np.arange(data.size).reshape(*data.shape[:2], *reversed(data.shape[2:]))
             places = turned.transpose(0, 1, *reversed(range(2, 2 + n)))
-        taps = self.view(x, attrs, lowest(dtypes.canonical(x.dtype)))
-        inside = self.view(np.ones(x.shape, bool), attrs, False)
+        taps = self.view(data, attrs, lowest(dtypes.canonical(data.dtype)))
+        inside = self.view(np.ones(data.shape, bool), attrs, False)
         flat = taps.reshape(*taps.shape[:-n], -1)
         best = np.max(flat, axis=-1)
         is_best = (flat == best[..., None]) | (flat != flat)
@@ -70,8 +70,7 @@ class _IndexedMaxPool(Pool):
         indices = np.take_along_axis(self.view(places, attrs, 0).reshape(flat.shape), chosen[..., None], -1)[..., 0]
         return [best, indices]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        (data,) = operands
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
         out = te.shape_of(results[0].shape)
         values = self.reduce(data, attrs, "max", lowest(data.dtype), out)
         return [cast_result(values, data.dtype), self._indices(data, values, attrs, out)]

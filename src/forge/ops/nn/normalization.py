@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -12,16 +12,17 @@ from forge import dims, te
 from forge.dims import Dim
 from forge.ir.op import Accuracy, Category, Kind, Operand, Precision
 from forge.ir.types import TensorType
-from forge.ops.core.inference import broadcast_shapes, expect_dtype, fail, normalize_axis, require_equal, tensor_type
+from forge.ops.core.inference import broadcast_shapes, fail, normalize_axis, require_equal
 from forge.ops.core.layout_change import along_axis as in_layout_along_axis
 from forge.ops.core.lowering import wide
 from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array, Types
 from forge.ops.core.window_geometry import compute_dtype
 from forge.te import Expr, Tensor
 
 if TYPE_CHECKING:
     from forge.ir.builder import Builder
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class RmsNormAttrs:
     epsilon: float = 1e-5
 
 
+T = TypeVar("T")
+
+
 class _RowNorm(Op[Any]):
     """What normalisations over the last axes share: optional parameters that broadcast with those axes."""
 
@@ -49,41 +53,34 @@ class _RowNorm(Op[Any]):
     category = Category.NORMALISATION
     subtract_mean: ClassVar[bool]
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = tensor_type(self.name, "data", operands[0])
-        expect_dtype(self.name, data, "data", "float")
+    def infer(self, attrs: Any, data: Value, *parameters: Value | None) -> Types:
         normalized = data.shape[normalize_axis(self.name, attrs.axis, data.rank) :]
-        for declared, value in zip(self.operands[1:], operands[1:]):
+        for declared, value in zip(self.operands[1:], parameters):
             if value is not None:
-                self._check_parameter(declared.name, value, data, normalized)
-        return [data]
+                self._check_parameter(declared.name, value, data.dtype, normalized)
+        return [data.type]
 
-    def _check_parameter(self, name: str, value: Value, data: TensorType, normalized: tuple[Dim, ...]) -> None:
-        parameter = tensor_type(self.name, name, value)
-        if parameter.dtype != data.dtype:
-            raise fail(self.name, f"operand {name!r}", parameter, f"dtype {data.dtype}")
+    def _check_parameter(self, name: str, parameter: Value, dtype: str, normalized: tuple[Dim, ...]) -> None:
+        if parameter.dtype != dtype:
+            raise fail(self.name, f"operand {name!r}", parameter.type, f"dtype {dtype}")
         if parameter.rank > len(normalized) or broadcast_shapes(self.name, parameter.shape, normalized) != normalized:
-            raise fail(self.name, f"operand {name!r}", parameter, f"a shape that broadcasts to {normalized}")
+            raise fail(self.name, f"operand {name!r}", parameter.type, f"a shape that broadcasts to {normalized}")
 
-    def _parameters(self, operands: Sequence[Any], attrs: Any) -> tuple[Any, Any]:
-        gamma = operands[1] if len(operands) > 1 and getattr(attrs, "scale", True) else None
-        beta = operands[2] if len(operands) > 2 and getattr(attrs, "center", True) else None
-        return gamma, beta
+    def _parameters(self, attrs: Any, gamma: T | None = None, beta: T | None = None) -> tuple[T | None, T | None]:
+        return gamma if getattr(attrs, "scale", True) else None, beta if getattr(attrs, "center", True) else None
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        x = operands[0].astype(np.float64)
+    def reference(self, attrs: Any, data: Array, *parameters: Array | None) -> Sequence[Any]:
+        x = data.astype(np.float64)
         axes = tuple(range(attrs.axis % x.ndim, x.ndim))
         if self.subtract_mean:
             x = x - np.mean(x, axis=axes, keepdims=True)
         y = x / np.sqrt(np.mean(x * x, axis=axes, keepdims=True) + attrs.epsilon)
-        gamma, beta = self._parameters(operands, attrs)
+        gamma, beta = self._parameters(attrs, *parameters)
         if gamma is not None:
             y = y * gamma.astype(np.float64)
         return [y if beta is None else y + beta.astype(np.float64)]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        data = operands[0]
-        assert data is not None
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, *parameters: Tensor | None) -> Sequence[Tensor]:
         axis = attrs.axis % data.ndim
         dtype = compute_dtype(data.dtype)
         rest, inner = data.shape[:axis], data.shape[axis:]
@@ -104,7 +101,7 @@ class _RowNorm(Op[Any]):
         axes = [te.reduce_axis(extent, f"s{k}") for k, extent in enumerate(inner)]
         squares = te.compute(
             rest, lambda *i: te.reduce("sum", _square(centred(*i, *(a.var for a in axes))), axes), name="norm_squares")
-        gamma, beta = self._parameters(operands, attrs)
+        gamma, beta = self._parameters(attrs, *parameters)
 
         def result(*i: Expr) -> Expr:
             y = centred(*i) / te.call("sqrt", squares[i[:axis]] * scale + te.const(attrs.epsilon, dtype))
@@ -116,7 +113,7 @@ class _RowNorm(Op[Any]):
 
         return [te.compute(data.shape, result, name="norm")]
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
         return 8 * results[0].size
 
 
@@ -133,7 +130,7 @@ class LayerNorm(_RowNorm):
     """
 
     name = "nn.layer_norm"
-    data, gamma, beta = Operand(), Operand(optional=True), Operand(optional=True)
+    data, gamma, beta = Operand(accepts="float"), Operand(optional=True), Operand(optional=True)
     Attrs = LayerNormAttrs
     subtract_mean = True
 
@@ -146,7 +143,7 @@ class RmsNorm(_RowNorm):
     """
 
     name = "nn.rms_norm"
-    data, gamma = Operand(), Operand(optional=True)
+    data, gamma = Operand(accepts="float"), Operand(optional=True)
     Attrs = RmsNormAttrs
     subtract_mean = False
 
@@ -174,18 +171,16 @@ class _ChannelNorm(Op[Any]):
     category = Category.NORMALISATION
     Attrs: ClassVar[type[Any]] = BatchNormAttrs
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = tensor_type(self.name, "data", operands[0])
-        expect_dtype(self.name, data, "data", "float")
+    def infer(self, attrs: Any, data: Value, *parameters: Value) -> Types:
         axis = normalize_axis(self.name, attrs.axis, data.rank)
-        for declared, value in zip(self.operands[1:], operands[1:]):
-            parameter = tensor_type(self.name, declared.name, value, 1)
-            require_equal(self.name, f"{declared.name} against axis {axis} of data {data}", parameter.shape[0], data.shape[axis])
+        for declared, parameter in zip(self.operands[1:], parameters):
+            what = f"{declared.name} against axis {axis} of data {data.type}"
+            require_equal(self.name, what, parameter.shape[0], data.shape[axis])
             if parameter.dtype != data.dtype:
-                raise fail(self.name, f"operand {declared.name!r}", parameter, f"dtype {data.dtype}")
-        return [data]
+                raise fail(self.name, f"operand {declared.name!r}", parameter.type, f"dtype {data.dtype}")
+        return [data.type]
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
         return 4 * results[0].size
 
 
@@ -208,26 +203,28 @@ class BatchNorm(_ChannelNorm):
 
     name = "nn.batch_norm"
     in_layout = in_layout_along_axis
-    data, gamma, beta, moving_mean, moving_var = Operand(), Operand(), Operand(), Operand(), Operand()
+    data, gamma, beta = Operand(accepts="float"), Operand(rank=1), Operand(rank=1)
+    moving_mean, moving_var = Operand(rank=1), Operand(rank=1)
     precision = Precision.WIDE
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        data, gamma, beta, mean, variance = operands
+    def reference(
+        self, attrs: Any, data: Array, gamma: Array, beta: Array, moving_mean: Array, moving_var: Array
+    ) -> Sequence[Any]:
         rank = data.ndim
-        centred = wide(data) - _shaped(mean, attrs.axis, rank)
-        y = centred / np.sqrt(_shaped(variance, attrs.axis, rank) + centred.dtype.type(attrs.epsilon))
+        centred = wide(data) - _shaped(moving_mean, attrs.axis, rank)
+        y = centred / np.sqrt(_shaped(moving_var, attrs.axis, rank) + centred.dtype.type(attrs.epsilon))
         return [_affine(y, gamma, beta, attrs)]
 
-    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: Any) -> Sequence[Value]:
-        data, gamma, beta, mean, variance = operands
-        assert data is not None and gamma is not None and beta is not None and mean is not None and variance is not None
+    def decompose(
+        self, builder: Builder, attrs: Any, data: Value, gamma: Value, beta: Value, moving_mean: Value, moving_var: Value
+    ) -> Sequence[Value]:
         axis = attrs.axis % data.rank
         epsilon = builder.constant(attrs.epsilon, data.dtype)
-        deviation = builder.call("sqrt", builder.call("add", variance, epsilon))
+        deviation = builder.call("sqrt", builder.call("add", moving_var, epsilon))
         scale = builder.call("divide", builder.constant(1, data.dtype), deviation)
         if attrs.scale:
             scale = builder.call("multiply", gamma, scale)
-        shift = builder.call("negative", builder.call("multiply", mean, scale))
+        shift = builder.call("negative", builder.call("multiply", moving_mean, scale))
         if attrs.center:
             shift = builder.call("add", beta, shift)
         scaled = builder.call("multiply", data, along_axis(builder, scale, axis, data.rank))
@@ -257,19 +254,16 @@ class InstanceNorm(_ChannelNorm):
     """
 
     name = "nn.instance_norm"
-    data, gamma, beta = Operand(), Operand(), Operand()
+    data, gamma, beta = Operand(accepts="float"), Operand(rank=1), Operand(rank=1)
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        data, gamma, beta = operands
+    def reference(self, attrs: Any, data: Array, gamma: Array, beta: Array) -> Sequence[Any]:
         x = wide(data)
         axes = tuple(k for k in range(1, x.ndim) if k != attrs.axis % x.ndim)
         x = x - np.mean(x, axis=axes, keepdims=True)
         y = x / np.sqrt(np.mean(x * x, axis=axes, keepdims=True) + x.dtype.type(attrs.epsilon))
         return [_affine(y, gamma, beta, attrs)]
 
-    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: Any) -> Sequence[Value]:
-        data, gamma, beta = operands
-        assert data is not None and gamma is not None and beta is not None
+    def decompose(self, builder: Builder, attrs: Any, data: Value, gamma: Value, beta: Value) -> Sequence[Value]:
         axes = tuple(k for k in range(1, data.rank) if k != attrs.axis % data.rank)
         return [_affine_values(builder, _normalize(builder, data, axes, attrs.epsilon), gamma, beta, attrs)]
 
@@ -291,18 +285,17 @@ class GroupNorm(_ChannelNorm):
     """
 
     name = "nn.group_norm"
-    data, gamma, beta = Operand(), Operand(), Operand()
+    data, gamma, beta = Operand(accepts="float"), Operand(rank=1), Operand(rank=1)
     Attrs = GroupNormAttrs
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        (data,) = super().infer(operands, attrs, regions)
+    def infer(self, attrs: Any, data: Value, *parameters: Value) -> Types:
+        super().infer(attrs, data, *parameters)
         if attrs.num_groups < 1 or normalize_axis(self.name, attrs.axis, data.rank) != 1:
             raise fail(self.name, "num_groups and axis", f"{attrs.num_groups} and {attrs.axis}", "a positive number and 1")
         require_equal(self.name, f"channels {data.shape[1]} modulo num_groups", dims.floormod(data.shape[1], attrs.num_groups), 0)
-        return [data]
+        return [data.type]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        data, gamma, beta = operands
+    def reference(self, attrs: Any, data: Array, gamma: Array, beta: Array) -> Sequence[Any]:
         x = wide(data)
         grouped = x.reshape(x.shape[0], attrs.num_groups, x.shape[1] // attrs.num_groups, *x.shape[2:])
         axes = tuple(range(2, grouped.ndim))
@@ -310,9 +303,7 @@ class GroupNorm(_ChannelNorm):
         grouped = grouped / np.sqrt(np.mean(grouped * grouped, axis=axes, keepdims=True) + x.dtype.type(attrs.epsilon))
         return [_affine(grouped.reshape(x.shape), gamma, beta, attrs)]
 
-    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: Any) -> Sequence[Value]:
-        data, gamma, beta = operands
-        assert data is not None and gamma is not None and beta is not None
+    def decompose(self, builder: Builder, attrs: Any, data: Value, gamma: Value, beta: Value) -> Sequence[Value]:
         n, channels, *rest = data.shape
         grouped = builder.call("reshape", data, newshape=(n, attrs.num_groups, dims.floordiv(channels, attrs.num_groups), *rest))
         y = _normalize(builder, grouped, tuple(range(2, grouped.rank)), attrs.epsilon)

@@ -12,17 +12,18 @@ from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.op import Accuracy, Kind, Operand, Precision
 from forge.ir.types import TensorType
-from forge.ops.core.inference import fail, float_tensor, real_tensor, require_positive, tuple_of
+from forge.ops.core.inference import expect_rank, fail, require_positive, tuple_of
 from forge.ops.core.layout_change import named_layout
 from forge.ops.core.lowering import cast_result, lowest, wide
 from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array
 from forge.ops.core.window_geometry import Window, compute_dtype, padded_read, sliding_windows, windows
 from forge.ops.shape.layout_transform import Layout, parse_layout
 from forge.te import Expr, Tensor
 from forge.tir.expr import binary
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,10 @@ class Pool(Op[Any]):
     """What pools over sliding windows share."""
 
     in_layout = named_layout
-    data = Operand()
+    data = Operand(accepts="numeric or bool")
     kind = Kind.REDUCTION
     precision = Precision.FOLLOWS
     spatial: ClassVar[str]
-    operand_type = staticmethod(real_tensor)
 
     def windows(self, attrs: Any) -> tuple[Window, ...]:
         sizes = tuple_of(self.name, "pool_size", attrs.pool_size, len(self.spatial))
@@ -97,13 +97,13 @@ class Pool(Op[Any]):
             raise fail(self.name, "out_layout", repr(attrs.out_layout), f"'' or the layout {attrs.layout!r}")
         return spatial_axes(self.name, parse_layout(attrs.layout), self.spatial)
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value) -> Sequence[TensorType]:
         axes = self.axes(attrs)
-        data = self.operand_type(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
+        expect_rank(self.name, data.tensor_type, "data", parse_layout(attrs.layout).rank)
         shape = list(data.shape)
         for axis, window in zip(axes, self.windows(attrs)):
             shape[axis] = window.positions(shape[axis], attrs.ceil_mode)
-        require_positive(self.name, f"window over {data}", [shape[axis] for axis in axes])
+        require_positive(self.name, f"window over {data.type}", [shape[axis] for axis in axes])
         return [TensorType(tuple(shape), data.dtype)]
 
     def view(self, x: np.ndarray, attrs: Any, fill: Any) -> np.ndarray:
@@ -129,7 +129,7 @@ class Pool(Op[Any]):
 
         return te.compute(out, body, name=f"pool_{kind}")
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
         return results[0].size * dims.product(w.size for w in self.windows(attrs))
 
 
@@ -141,13 +141,11 @@ class _MaxPool(Pool):
 
     accuracy = Accuracy.EXACT
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        x = operands[0]
+    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
         taps = tuple(range(-len(self.spatial), 0))
-        return [np.max(self.view(x, attrs, lowest(dtypes.canonical(x.dtype))), axis=taps)]
+        return [np.max(self.view(data, attrs, lowest(dtypes.canonical(data.dtype))), axis=taps)]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        (data,) = operands
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
         out = te.shape_of(results[0].shape)
         return [cast_result(self.reduce(data, attrs, "max", lowest(data.dtype), out), data.dtype)]
 
@@ -159,10 +157,10 @@ class _AvgPool(Pool):
     """
 
     accuracy = Accuracy.ACCUMULATING
-    operand_type = staticmethod(float_tensor)
+    data = Operand(accepts="float")
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        x = wide(operands[0])
+    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+        x = wide(data)
         total = np.sum(self.view(x, attrs, 0), axis=tuple(range(-len(self.spatial), 0)), dtype=x.dtype)
         divisor = np.ones([1] * x.ndim, np.int64)
         for axis, window in zip(self.axes(attrs), self.windows(attrs)):
@@ -170,8 +168,7 @@ class _AvgPool(Pool):
             divisor = divisor * np.reshape(counts, [-1 if k == axis else 1 for k in range(x.ndim)])
         return [total / np.maximum(divisor, 1)]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        (data,) = operands
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
         total = self.reduce(data, attrs, "sum", 0, te.shape_of(results[0].shape))
         axes, spec = self.axes(attrs), self.windows(attrs)
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -26,12 +25,13 @@ from forge.dims import Dim
 from forge.ir.batch import Batch, MixesBatch
 from forge.ir.op import Accuracy, Category, Kind, Operand, Precision
 from forge.ir.types import TensorType, Type
-from forge.ops.core.inference import fail, float_tensor, require_equal, tensor_type
+from forge.ops.core.inference import expect_rank, fail, require_equal
 from forge.ops.core.lowering import wide
 from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import ReferenceValue
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 Array = np.ndarray
 Gate = Callable[[int, Array], Array]
@@ -85,35 +85,33 @@ class _Recurrent(Op[Any]):
     kernel = "rnn"
     precision = Precision.NARROW_WEIGHTS
     category = Category.CONTRACTION
-    x = Operand()
+    x = Operand(accepts="float", rank=3)
     w = Operand(optional=True)
-    r = Operand()
+    r = Operand(rank=3)
     bias, lengths, h0 = Operand(optional=True), Operand(optional=True), Operand(optional=True)
     gates: ClassVar[int]
     functions: ClassVar[int]  # activations per direction
     states: ClassVar[int] = 1
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        x, r = float_tensor(self.name, "x", operands[0], 3), tensor_type(self.name, "r", operands[2], 3)
-        directions = self._check_attributes(attrs)
-        hidden = r.shape[2]
+    def infer(self, attrs: Any, *operands: Value | None) -> Sequence[TensorType]:
+        given = {o.name: v for o, v in zip(self.operands, operands) if v is not None}
+        x, directions, hidden = given["x"], self._check_attributes(attrs), given["r"].shape[2]
         batch, steps = (x.shape[0], x.shape[1]) if attrs.layout else (x.shape[1], x.shape[0])
         state: tuple[Dim, ...] = (batch, directions, hidden) if attrs.layout else (directions, batch, hidden)
         width = self.gates * hidden
         expected: dict[str, tuple[Dim, ...]] = {
             "w": (directions, width, x.shape[2]), "r": (directions, width, hidden), "bias": (directions, 2 * width),
-            "lengths": (batch,), "h0": state, "c0": state, "peephole": (directions, 3 * hidden),
+            "lengths": (batch,), "h0": state, "c0": state, "peephole": (directions, 3 * hidden), "x": x.shape,
         }
-        for declared, value in zip(self.operands[1:], operands[1:]):
-            if value is not None:
-                self._check_operand(declared.name, value, x, expected[declared.name])
-        if operands[1] is None:
+        for name, value in given.items():
+            self._check_operand(name, value, x.dtype, expected[name])
+        if "w" not in given:
             require_equal(self.name, "last axis of x, which holds the products of w", x.shape[2], directions * width)
         y = (batch, steps, directions, hidden) if attrs.layout else (steps, directions, batch, hidden)
         return [TensorType(y, x.dtype), *[TensorType(state, x.dtype)] * self.states]
 
     def carry_batch(
-        self, operands: Sequence[Value | None], attrs: Any, results: Sequence[Type], batches: Sequence[Batch | None]
+        self, attrs: Any, results: Sequence[Type], batches: Sequence[Batch | None], *operands: Value | None
     ) -> Sequence[Batch | None]:
         """Rows are independent; weights are those of all."""
         state = 0 if attrs.layout else 1
@@ -139,18 +137,18 @@ class _Recurrent(Op[Any]):
             raise fail(self.name, "layout", attrs.layout, "0 or 1")
         return counts[attrs.direction]
 
-    def _check_operand(self, name: str, value: Value, x: TensorType, shape: tuple[Dim, ...]) -> None:
-        found = tensor_type(self.name, name, value, len(shape))
-        for axis, (got, expected) in enumerate(zip(found.shape, shape)):
+    def _check_operand(self, name: str, value: Value, dtype: str, shape: tuple[Dim, ...]) -> None:
+        expect_rank(self.name, value.tensor_type, name, len(shape))
+        for axis, (got, expected) in enumerate(zip(value.shape, shape)):
             require_equal(self.name, f"axis {axis} of {name}", got, expected)
-        accepted = ("int32", "int64") if name == "lengths" else (x.dtype,)
-        if name in ("w", "r") and x.dtype == "float32":
+        accepted = ("int32", "int64") if name == "lengths" else (dtype,)
+        if name in ("w", "r") and dtype == "float32":
             accepted = ("float32", "bfloat16")
-        if found.dtype not in accepted:
-            raise fail(self.name, f"operand {name!r}", found, f"dtype {' or '.join(accepted)}")
+        if value.dtype not in accepted:
+            raise fail(self.name, f"operand {name!r}", value.type, f"dtype {' or '.join(accepted)}")
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        given: dict[str, Any] = {o.name: v for o, v in zip_longest(self.operands, operands)}
+    def reference(self, attrs: Any, *operands: ReferenceValue) -> Sequence[Any]:
+        given: dict[str, Any] = {o.name: v for o, v in zip(self.operands, operands)}
         floats = {k: wide(v) if v is not None and k != "lengths" else v for k, v in given.items()}
         if attrs.layout:
             for name in ("x", "h0", "c0"):
@@ -169,10 +167,8 @@ class _Recurrent(Op[Any]):
         """The next state from the products ``x w + b`` of one step, ``[B, G * H]``."""
         raise NotImplementedError
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
-        types = [v.type if hasattr(v, "type") else v for v in operands]
-        per_step = types[2].size + (types[1].size if types[1] is not None else 0)
-        return 2 * per_step * dims.product(types[0].shape[:2])
+    def flops(self, attrs: Any, results: Sequence[TensorType], x: Value, w: Value | None, r: Value, *_: object) -> Any:
+        return 2 * (r.size + (w.size if w is not None else 0)) * dims.product(x.shape[:2])
 
 
 class _Direction:

@@ -11,15 +11,16 @@ import numpy as np
 from forge import te
 from forge.ir.op import Accuracy, Category, Kind, Operand, Precision
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, normalize_axis, tensor_type
+from forge.ops.core.inference import normalize_axis
 from forge.ops.core.layout_change import along_axis as in_layout_along_axis
 from forge.ops.core.lowering import wide
 from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array, Types
 from forge.ops.core.window_geometry import compute_dtype
 from forge.te import Expr, Tensor
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class SoftmaxAttrs:
 
 class _Softmax(Op[SoftmaxAttrs]):
     in_layout = in_layout_along_axis
-    data = Operand()
+    data = Operand(accepts="float")
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "softmax"
@@ -38,22 +39,19 @@ class _Softmax(Op[SoftmaxAttrs]):
     category = Category.NORMALISATION
     logarithm: ClassVar[bool]
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = tensor_type(self.name, "data", operands[0])
-        expect_dtype(self.name, data, "data", "float")
+    def infer(self, attrs: Any, data: Value) -> Types:
         normalize_axis(self.name, attrs.axis, data.rank)
-        return [data]
+        return [data.type]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        x = wide(operands[0])
+    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+        x = wide(data)
         if x.size == 0:
             return [x]
         shifted = x - np.max(x, axis=attrs.axis, keepdims=True)
         total = np.sum(np.exp(shifted), axis=attrs.axis, keepdims=True)
         return [shifted - np.log(total) if self.logarithm else np.exp(shifted) / total]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        (data,) = operands
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
         axis = attrs.axis % data.ndim
         dtype = compute_dtype(data.dtype)
         rest = [extent for k, extent in enumerate(data.shape) if k != axis]
@@ -77,7 +75,7 @@ class _Softmax(Op[SoftmaxAttrs]):
 
         return [te.compute(data.shape, result, name="softmax")]
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
         return 5 * results[0].size
 
 

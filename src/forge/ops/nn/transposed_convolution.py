@@ -13,6 +13,7 @@ from forge.dims import Dim
 from forge.ir.types import TensorType
 from forge.ops.core.inference import tuple_of
 from forge.ops.core.op import register
+from forge.ops.core.signatures import Value
 from forge.ops.core.window_geometry import padded_read
 from forge.ops.nn.convolution import ConvBase, ConvShape, reduction_axis, tap_axes
 from forge.te import Axis, Expr, Tensor
@@ -114,9 +115,8 @@ class ConvTranspose(ConvBase[Conv2DTransposeAttrs]):
 
         return te.compute(out, body, name="conv_transpose", dtype=dtype)
 
-    def flops_positions(self, operands: Sequence[Any], attrs: Conv2DTransposeAttrs, results: Sequence[TensorType]) -> Dim:
-        size: Dim = operands[0].size
-        return size
+    def flops_positions(self, data: Value, results: Sequence[TensorType]) -> Dim:
+        return data.size
 
 
 @register

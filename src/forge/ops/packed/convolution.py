@@ -16,16 +16,17 @@ from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.op import Accuracy, Category, Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_rank, fail, real_tensor, require_equal, require_positive, tensor_type
+from forge.ops.core.inference import expect_rank, fail, require_equal, require_positive
 from forge.ops.core.lowering import cast_result
 from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array
 from forge.ops.core.window_geometry import Window, compute_dtype, padded_read, sliding_windows, windows
 from forge.ops.nn.convolution import Conv2DAttrs, conv_result_dtype, reduction_axis
 from forge.ops.packed import pairs
 from forge.te import Axis, Expr, Tensor
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class PackedConv2DAttrs(Conv2DAttrs):
 
 
 class _PackedConv(Op[PackedConv2DAttrs]):
-    data, weight = Operand(), Operand()
+    data, weight = Operand(accepts="numeric or bool", rank=5), Operand(accepts="number or bool")
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     category = Category.CONTRACTION
@@ -47,32 +48,32 @@ class _PackedConv(Op[PackedConv2DAttrs]):
         sizes = [weight_shape[axis] for axis in self.kernel_axes]
         return windows(self.name, sizes, attrs.strides, attrs.dilation, attrs.padding)
 
-    def weight_type(self, weight: Value | None) -> TensorType:
+    def weight_type(self, weight: TensorType) -> TensorType:
         """The type of the weight, without pairs."""
-        return tensor_type(self.name, "weight", weight, self.weight_rank)
+        expect_rank(self.name, weight, "weight", self.weight_rank)
+        return weight
 
     def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
         """(input blocks, input block size, output blocks, output block size) of the weight."""
         raise NotImplementedError
 
-    def result_dtype(self, data: TensorType, weight: TensorType, attrs: Any) -> str:
+    def result_dtype(self, data: Value, weight: TensorType, attrs: Any) -> str:
         return conv_result_dtype(self.name, data, weight, attrs.out_dtype)
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = real_tensor(self.name, "data", operands[0], 5)
-        weight = self.weight_type(operands[1])
-        in_blocks, in_block, out_blocks, out_block = self.blocks(weight)
+    def infer(self, attrs: Any, data: Value, weight: Value) -> Sequence[TensorType]:
+        plain = self.weight_type(weight.tensor_type)
+        in_blocks, in_block, out_blocks, out_block = self.blocks(plain)
         if attrs.channels is None or attrs.in_channels is None:
             raise fail(self.name, "attributes", f"channels {attrs.channels}, in_channels {attrs.in_channels}", "both")
-        require_equal(self.name, f"channel block of data {data}", data.shape[4], in_block)
-        require_equal(self.name, f"channel blocks of data {data}", data.shape[1], in_blocks)
+        require_equal(self.name, f"channel block of data {data.type}", data.shape[4], in_block)
+        require_equal(self.name, f"channel blocks of data {data.type}", data.shape[1], in_blocks)
         for what, channels, found, block in (
             ("input channels", attrs.in_channels, in_blocks, in_block), ("channels", attrs.channels, out_blocks, out_block),
         ):
             require_equal(self.name, f"blocks of {channels} {what}", found, dims.ceildiv(channels, block))
-        sizes = [tap.positions(extent) for tap, extent in zip(self.taps(weight.shape, attrs), data.shape[2:4])]
-        require_positive(self.name, f"window over {data}", sizes)
-        dtype = self.result_dtype(data, weight, attrs)
+        sizes = [tap.positions(extent) for tap, extent in zip(self.taps(plain.shape, attrs), data.shape[2:4])]
+        require_positive(self.name, f"window over {data.type}", sizes)
+        dtype = self.result_dtype(data, plain, attrs)
         return [TensorType((data.shape[0], out_blocks, *sizes, out_block), dtype)]
 
     def view(self, x: np.ndarray, weight: np.ndarray, attrs: Any) -> np.ndarray:
@@ -103,24 +104,20 @@ class Conv2DNCHWc(_PackedConv):
     weight_rank = 6
     may_pair = True
 
-    def weight_type(self, weight: Value | None) -> TensorType:
-        if not self.may_pair:
-            return super().weight_type(weight)
-        plain = pairs.plain_type(tensor_type(self.name, "weight", weight), self.weight_rank)
-        expect_rank(self.name, plain, "weight", self.weight_rank)
-        return plain
+    def weight_type(self, weight: TensorType) -> TensorType:
+        return super().weight_type(pairs.plain_type(weight, self.weight_rank) if self.may_pair else weight)
 
     def blocks(self, weight: TensorType) -> tuple[Dim, Dim, Dim, Dim]:
         shape = weight.shape
         return shape[1], shape[4], shape[0], shape[5]
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value, weight: Value) -> Sequence[TensorType]:
         if attrs.groups != 1:
             raise fail(self.name, "groups", attrs.groups, "1")
-        return super().infer(operands, attrs, regions)
+        return super().infer(attrs, data, weight)
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        data, weight = (v.astype(self.accumulator(operands[0], attrs)) for v in operands)
+    def reference(self, attrs: Any, data: Array, weight: Array) -> Sequence[Any]:
+        data, weight = (v.astype(self.accumulator(data, attrs)) for v in (data, weight))
         weight = pairs.plain_array(weight, 6)
         _, blocks, _, _, block = data.shape
         true_lane = (np.arange(blocks * block) < attrs.in_channels).reshape(blocks, 1, 1, block)
@@ -128,8 +125,7 @@ class Conv2DNCHWc(_PackedConv):
         out = np.tensordot(view, weight, ([1, 5, 6, 4], [1, 2, 3, 4]))
         return [out.transpose(0, 3, 1, 2, 4)]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        data, weight = operands
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, weight: Tensor) -> Sequence[Tensor]:
         dtype = compute_dtype(results[0].dtype)
         axes: list[Axis] = []
         channel = reduction_axis(te.const(attrs.in_channels), "ri", axes)
@@ -147,8 +143,7 @@ class Conv2DNCHWc(_PackedConv):
         total = te.compute(te.shape_of(results[0].shape), body, name="conv_nchwc")
         return [cast_result(total, results[0].dtype)]
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
-        weight = operands[1].type if hasattr(operands[1], "type") else operands[1]
+    def flops(self, attrs: Any, results: Sequence[TensorType], data: Value, weight: Value) -> Any:
         n, _, h, w, _ = results[0].shape
         return 2 * n * h * w * attrs.channels * attrs.in_channels * weight.shape[2] * weight.shape[3]
 
@@ -173,18 +168,17 @@ class DepthwiseConv2DNCHWc(_PackedConv):
         shape = weight.shape
         return shape[0], shape[3], shape[0], shape[3]
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value, weight: Value) -> Sequence[TensorType]:
         numbers = (attrs.groups, attrs.channels, attrs.in_channels)
         if len(set(numbers)) != 1:
             raise fail(self.name, "groups, channels, in_channels", numbers, "equal numbers")
-        return super().infer(operands, attrs, regions)
+        return super().infer(attrs, data, weight)
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        data, weight = (v.astype(self.accumulator(operands[0], attrs)) for v in operands)
+    def reference(self, attrs: Any, data: Array, weight: Array) -> Sequence[Any]:
+        data, weight = (v.astype(self.accumulator(data, attrs)) for v in (data, weight))
         return [np.einsum("nbhwcvu,bvuc->nbhwc", self.view(data, weight, attrs), weight)]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        data, weight = operands
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, weight: Tensor) -> Sequence[Tensor]:
         dtype = compute_dtype(results[0].dtype)
         axes: list[Axis] = []
         v, u = (reduction_axis(weight.shape[axis], name, axes) for axis, name in ((1, "rh"), (2, "rw")))
@@ -199,7 +193,6 @@ class DepthwiseConv2DNCHWc(_PackedConv):
         total = te.compute(te.shape_of(results[0].shape), body, name="depthwise_nchwc")
         return [cast_result(total, results[0].dtype)]
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
-        weight = operands[1].type if hasattr(operands[1], "type") else operands[1]
+    def flops(self, attrs: Any, results: Sequence[TensorType], data: Value, weight: Value) -> Any:
         n, _, h, w, _ = results[0].shape
         return 2 * n * h * w * attrs.channels * weight.shape[1] * weight.shape[2]

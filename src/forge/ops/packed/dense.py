@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 from forge import dims, te
 from forge.ir.op import Accuracy, Category, Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_rank, fail, real_tensor, require_equal, tensor_type
+from forge.ops.core.inference import expect_rank, require_equal
 from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array
 from forge.ops.nn.convolution import conv_result_dtype
-from forge.ops.nn.matmul import DenseAttrs, contraction, matrix_product, reduction_size
+from forge.ops.nn.matmul import DenseAttrs, contraction, matrix_product
 from forge.ops.packed import pairs
 from forge.te import Tensor
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 
 @register
@@ -28,35 +29,30 @@ class DensePack(Op[DenseAttrs]):
     """
 
     name = "nn.contrib_dense_pack"
-    data, weight = Operand(), Operand()
+    data, weight = Operand(accepts="numeric or bool", min_rank=1), Operand(accepts="number or bool")
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.ANCHOR
     kernel = "dense_pack"
     category = Category.CONTRACTION
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = real_tensor(self.name, "data", operands[0])
-        weight = pairs.plain_type(tensor_type(self.name, "weight", operands[1]), 3)
-        expect_rank(self.name, weight, "weight", 3)
-        if data.rank == 0:
-            raise fail(self.name, "operand 'data'", data, "rank 1 or more")
-        require_equal(self.name, f"last axis of data {data} against the weight's", data.shape[-1], weight.shape[1])
-        units = weight.shape[0] * weight.shape[2] if attrs.units is None else attrs.units
-        require_equal(self.name, f"panels of the weight for {units} units", weight.shape[0], dims.ceildiv(units, weight.shape[2]))
-        return [TensorType((*data.shape[:-1], units), conv_result_dtype(self.name, data, weight, attrs.out_dtype))]
+    def infer(self, attrs: Any, data: Value, weight: Value) -> Sequence[TensorType]:
+        plain = pairs.plain_type(weight.tensor_type, 3)
+        expect_rank(self.name, plain, "weight", 3)
+        require_equal(self.name, f"last axis of data {data.type} against the weight's", data.shape[-1], plain.shape[1])
+        units = plain.shape[0] * plain.shape[2] if attrs.units is None else attrs.units
+        require_equal(self.name, f"panels of the weight for {units} units", plain.shape[0], dims.ceildiv(units, plain.shape[2]))
+        return [TensorType((*data.shape[:-1], units), conv_result_dtype(self.name, data, plain, attrs.out_dtype))]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        data, weight = operands
+    def reference(self, attrs: Any, data: Array, weight: Array) -> Sequence[Any]:
         weight = pairs.plain_array(weight, 3)
         columns = weight.transpose(1, 0, 2).reshape(weight.shape[1], -1)
         return [matrix_product(data, columns[:, : attrs.units], attrs.out_dtype)]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        data, weight = operands
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, weight: Tensor) -> Sequence[Tensor]:
         panel = weight.shape[2]
         return contraction(te.shape_of(results[0].shape), data.shape[-1], lambda i, k: data[(*i[:-1], k)],
                             lambda i, k: pairs.element(weight, 3, (i[-1] // panel, k, i[-1] % panel)), results[0].dtype,
                             "dense_pack")
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
-        return 2 * results[0].size * reduction_size(operands)
+    def flops(self, attrs: Any, results: Sequence[TensorType], data: Value, weight: Value) -> Any:
+        return 2 * results[0].size * data.shape[-1]

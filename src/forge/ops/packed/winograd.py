@@ -12,11 +12,12 @@ from forge.dims import Dim, ceildiv
 from forge.ir.types import TensorType
 from forge.ops.core.inference import fail
 from forge.ops.core.op import register
+from forge.ops.core.signatures import Array
 from forge.ops.core.window_geometry import Window, windows
 from forge.ops.packed.convolution import Conv2DNCHWc
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 FILTER_TRANSFORMS = {
     2: np.array([[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]]),
@@ -75,31 +76,28 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
         out_blocks, _, in_blocks, inner, outer = weight.shape
         return in_blocks, inner, out_blocks, outer
 
-    def result_dtype(self, data: TensorType, weight: TensorType, attrs: Any) -> str:
+    def result_dtype(self, data: Value, weight: TensorType, attrs: Any) -> str:
         if (data.dtype, weight.dtype) == ("bfloat16", "float32"):
             return attrs.out_dtype or data.dtype
         return super().result_dtype(data, weight, attrs)
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value, weight: Value) -> Sequence[TensorType]:
         if tuple(attrs.strides) != (1, 1) or tuple(attrs.dilation) != (1, 1):
             raise fail(self.name, "strides and dilation", (attrs.strides, attrs.dilation), "1")
-        results = super().infer(operands, attrs, regions)
-        weight = operands[1]
-        assert weight is not None
+        results = super().infer(attrs, data, weight)
         if not tile_of(weight.shape[1]):
             raise fail(self.name, "positions of the weight", weight.shape[1], "16 or 36")
         return results
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        data, weight = operands
+    def reference(self, attrs: Any, data: Array, weight: Array) -> Sequence[Any]:
         filters = restore_filters(weight).astype(self.accumulator(data, attrs))
-        return super().reference([data, filters], attrs)
+        return super().reference(attrs, data, filters)
 
-    def lower(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Sequence[Any]:
+    def lower(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Sequence[Any]:
         raise NotImplementedError(f"{self.name} has a kernel family only")
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+    def flops(self, attrs: Any, results: Sequence[TensorType], data: Value, weight: Value) -> Any:
         n, _, h, w, _ = results[0].shape
-        positions = operands[1].shape[1]
+        positions = weight.shape[1]
         tile = tile_of(positions)
         return 2 * n * ceildiv(h, tile) * ceildiv(w, tile) * positions * attrs.channels * attrs.in_channels

@@ -11,13 +11,14 @@ import numpy as np
 from forge import dtypes, te
 from forge.ir.op import Accuracy, Category, Kind, Operand, Precision
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, fail, normalize_axis, require_equal, tensor_type
+from forge.ops.core.inference import fail, normalize_axis, require_equal
 from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array
 from forge.te import Expr, Tensor
 from forge.tir.expr import binary
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -40,16 +41,12 @@ class _Conversion(Op[Any]):
     category = Category.QUANTISATION
     is_map = False
 
-    def check_parameters(self, operands: Sequence[Value | None], attrs: Any, data: TensorType) -> None:
-        for declared, value in zip(self.operands[1:], operands[1:]):
-            if value is None:
-                continue
-            found = tensor_type(self.name, declared.name, value)
-            if found.rank > 1:
-                raise fail(self.name, f"operand {declared.name!r}", found, "a scalar or a vector")
-            if found.rank == 1 and found.shape[0] != 1:
+    def check_parameters(self, attrs: Any, data: Value, *parameters: Value | None) -> None:
+        for declared, value in zip(self.operands[1:], parameters):
+            if value is not None and value.rank == 1 and value.shape[0] != 1:
                 axis = normalize_axis(self.name, attrs.axis, data.rank)
-                require_equal(self.name, f"{declared.name} against axis {axis} of {data}", found.shape[0], data.shape[axis])
+                what = f"{declared.name} against axis {axis} of {data.type}"
+                require_equal(self.name, what, value.shape[0], data.shape[axis])
 
     def shaped(self, parameter: np.ndarray, data: np.ndarray, attrs: Any) -> np.ndarray:
         """``parameter`` so that it broadcasts with ``data``."""
@@ -74,37 +71,33 @@ class Quantize(_Conversion):
     """
 
     name = "qnn.quantize"
-    data, scale, zero_point = Operand(), Operand(), Operand(optional=True)
+    data, scale, zero_point = Operand(accepts="float"), Operand(rank=(0, 1)), Operand(optional=True, rank=(0, 1))
     Attrs = QuantizeAttrs
     accuracy = Accuracy.EXACT
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data, scale = tensor_type(self.name, "data", operands[0]), tensor_type(self.name, "scale", operands[1])
-        expect_dtype(self.name, data, "data", "float")
+    def infer(self, attrs: Any, data: Value, scale: Value, zero_point: Value | None) -> Sequence[TensorType]:
         if scale.dtype != data.dtype:
-            raise fail(self.name, "operand 'scale'", scale, f"dtype {data.dtype}")
+            raise fail(self.name, "operand 'scale'", scale.type, f"dtype {data.dtype}")
         if not dtypes.is_integer(attrs.out_dtype) or dtypes.bits(attrs.out_dtype) > 32:
             raise fail(self.name, "out_dtype", attrs.out_dtype, "an integer type of at most 32 bits")
-        if len(operands) > 2 and operands[2] is not None and operands[2].dtype != attrs.out_dtype:
-            raise fail(self.name, "operand 'zero_point'", operands[2].type, f"dtype {attrs.out_dtype}")
-        self.check_parameters(operands, attrs, data)
+        if zero_point is not None and zero_point.dtype != attrs.out_dtype:
+            raise fail(self.name, "operand 'zero_point'", zero_point.type, f"dtype {attrs.out_dtype}")
+        self.check_parameters(attrs, data, scale, zero_point)
         return [TensorType(data.shape, attrs.out_dtype)]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        data, scale, *rest = operands
+    def reference(self, attrs: Any, data: Array, scale: Array, zero_point: Array | None) -> Sequence[Any]:
         narrow = data.dtype.itemsize < 4
         x = data.astype(np.float32) if narrow else data
         quotient = np.rint(x / self.shaped(scale, data, attrs).astype(x.dtype)).astype(np.float64)
         quotient = np.where(np.isnan(quotient), 0.0, quotient)
-        if rest and rest[0] is not None:
-            quotient = quotient + self.shaped(rest[0], data, attrs).astype(np.float64)
+        if zero_point is not None:
+            quotient = quotient + self.shaped(zero_point, data, attrs).astype(np.float64)
         low, high = dtypes.integer_range(attrs.out_dtype)
         return [np.clip(quotient, low, high).astype(np.int64).astype(dtypes.numpy_dtype(attrs.out_dtype))]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        data, scale, *rest = operands
-        assert data is not None and scale is not None
-        zero_point = rest[0] if rest else None
+    def lower(
+        self, attrs: Any, results: Sequence[TensorType], data: Tensor, scale: Tensor, zero_point: Tensor | None
+    ) -> Sequence[Tensor]:
         real = data.dtype if data.dtype in ("float32", "float64") else "float32"
         wide = real if dtypes.bits(attrs.out_dtype) <= 16 else "float64"
         low, high = dtypes.integer_range(attrs.out_dtype)
@@ -118,7 +111,7 @@ class Quantize(_Conversion):
 
         return [te.compute(te.shape_of(results[0].shape), body, name="quantize")]
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
         return 3 * results[0].size
 
 
@@ -130,32 +123,28 @@ class Dequantize(_Conversion):
     """
 
     name = "qnn.dequantize"
-    data, scale, zero_point = Operand(), Operand(), Operand(optional=True)
+    data, scale, zero_point = Operand(accepts="integer"), Operand(rank=(0, 1)), Operand(optional=True, rank=(0, 1))
     Attrs = DequantizeAttrs
     accuracy = Accuracy.ROUNDING
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data, scale = tensor_type(self.name, "data", operands[0]), tensor_type(self.name, "scale", operands[1])
-        expect_dtype(self.name, data, "data", "integer")
+    def infer(self, attrs: Any, data: Value, scale: Value, zero_point: Value | None) -> Sequence[TensorType]:
         if scale.dtype != attrs.out_dtype:
-            raise fail(self.name, "operand 'scale'", scale, f"dtype {attrs.out_dtype} as out_dtype says")
-        if len(operands) > 2 and operands[2] is not None and operands[2].dtype != data.dtype:
-            raise fail(self.name, "operand 'zero_point'", operands[2].type, f"dtype {data.dtype}")
-        self.check_parameters(operands, attrs, data)
+            raise fail(self.name, "operand 'scale'", scale.type, f"dtype {attrs.out_dtype} as out_dtype says")
+        if zero_point is not None and zero_point.dtype != data.dtype:
+            raise fail(self.name, "operand 'zero_point'", zero_point.type, f"dtype {data.dtype}")
+        self.check_parameters(attrs, data, scale, zero_point)
         return [TensorType(data.shape, attrs.out_dtype)]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        data, scale, *rest = operands
+    def reference(self, attrs: Any, data: Array, scale: Array, zero_point: Array | None) -> Sequence[Any]:
         difference = data.astype(np.int64)
-        if rest and rest[0] is not None:
-            difference = difference - self.shaped(rest[0], data, attrs).astype(np.int64)
+        if zero_point is not None:
+            difference = difference - self.shaped(zero_point, data, attrs).astype(np.int64)
         real = np.float64 if attrs.out_dtype == "float64" else np.float32
         return [difference.astype(real) * self.shaped(scale, data, attrs).astype(real)]
 
-    def lower(self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        data, scale, *rest = operands
-        assert data is not None and scale is not None
-        zero_point = rest[0] if rest else None
+    def lower(
+        self, attrs: Any, results: Sequence[TensorType], data: Tensor, scale: Tensor, zero_point: Tensor | None
+    ) -> Sequence[Tensor]:
         real = "float64" if attrs.out_dtype == "float64" else "float32"
         exact = "int32" if dtypes.bits(data.dtype) <= 16 else "int64"
 
@@ -167,5 +156,5 @@ class Dequantize(_Conversion):
 
         return [te.compute(te.shape_of(results[0].shape), body, name="dequantize")]
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
         return 2 * results[0].size

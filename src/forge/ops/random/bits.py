@@ -18,10 +18,10 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.op import Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, present, tensor
+from forge.ops.core.inference import fail
 from forge.ops.core.lowering import injective, row_major
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, TensorTypes, Types
 from forge.te import Expr, Tensor
 
 WORD = "uint32"
@@ -96,11 +96,7 @@ class BitsAttrs:
     out_dtype: str = "uint32"
 
 
-def _check(op: str, operands: Values, attrs: BitsAttrs) -> TensorType:
-    """The type of the state."""
-    state = tensor(op, operands[0], "state")
-    expect_dtype(op, state, "state", "uint64")
-    expect_rank(op, state, "state", 1)
+def _check(op: str, attrs: BitsAttrs, state: Value) -> None:
     if attrs.algorithm not in ALGORITHMS:
         raise fail(op, "attribute algorithm", repr(attrs.algorithm), " or ".join(ALGORITHMS))
     if attrs.out_dtype not in (WORD, "uint64"):
@@ -108,7 +104,6 @@ def _check(op: str, operands: Values, attrs: BitsAttrs) -> TensorType:
     lengths = (2,) if attrs.algorithm == "threefry" else (2, 3)
     if state.shape[0] not in lengths:
         raise fail(op, "length of state", state.shape[0], " or ".join(map(str, lengths)))
-    return state
 
 
 def _split(shape: Sequence[int]) -> int:
@@ -134,15 +129,15 @@ class RandomBits(Op[BitsAttrs]):
     """The bits of random.bit_generator; state is not advanced."""
 
     name = "random.bits"
-    state = Operand()
+    state = Operand(accepts="uint64", rank=1)
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: BitsAttrs, regions: Regions = ()) -> Types:
-        _check(self.name, operands, attrs)
+    def infer(self, attrs: BitsAttrs, state: Value) -> Types:
+        _check(self.name, attrs, state)
         return [TensorType(attrs.out_shape, attrs.out_dtype)]
 
-    def reference(self, operands: Arrays, attrs: BitsAttrs) -> Arrays:
-        state, shape = operands[0], attrs.out_shape or (1,)
+    def reference(self, attrs: BitsAttrs, state: Array) -> Arrays:
+        shape = attrs.out_shape or (1,)
         with np.errstate(over="ignore"):
             make = self._threefry if attrs.algorithm == "threefry" else self._philox
             bits = make(state, shape, attrs.out_dtype == "uint64")
@@ -169,8 +164,7 @@ class RandomBits(Op[BitsAttrs]):
             words = [words[0] | (words[1] << np.uint64(32)), words[2] | (words[3] << np.uint64(32))]
         return np.stack(words, axis=-1).reshape(-1)[:count]
 
-    def lower(self, operands: Tensors, attrs: BitsAttrs, results: TensorTypes) -> Lowered:
-        (state,) = present(operands)
+    def lower(self, attrs: BitsAttrs, results: TensorTypes, state: Tensor) -> Lowered:
         wide = attrs.out_dtype == "uint64"
 
         def body(i: Sequence[Expr]) -> Expr:
@@ -224,22 +218,21 @@ class BitGenerator(Op[BitsAttrs]):
     """
 
     name = "random.bit_generator"
-    state = Operand()
+    state = Operand(accepts="uint64", rank=1)
 
-    def infer(self, operands: Values, attrs: BitsAttrs, regions: Regions = ()) -> Types:
-        return [_check(self.name, operands, attrs), TensorType(attrs.out_shape, attrs.out_dtype)]
+    def infer(self, attrs: BitsAttrs, state: Value) -> Types:
+        _check(self.name, attrs, state)
+        return [state.type, TensorType(attrs.out_shape, attrs.out_dtype)]
 
-    def reference(self, operands: Arrays, attrs: BitsAttrs) -> Arrays:
-        state = operands[0].copy()
+    def reference(self, attrs: BitsAttrs, state: Array) -> Arrays:
+        moved = state.copy()
         with np.errstate(over="ignore"):
-            state[1] += np.uint64(blocks(attrs))
-            if len(state) == 3:
-                state[2] += np.uint64(state[1] < operands[0][1])
-        return [state, *RandomBits().reference(operands, attrs)]
+            moved[1] += np.uint64(blocks(attrs))
+            if len(moved) == 3:
+                moved[2] += np.uint64(moved[1] < state[1])
+        return [moved, *RandomBits().reference(attrs, state)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: BitsAttrs) -> Sequence[Value]:
-        (state,) = operands
-        assert state is not None
+    def decompose(self, builder: Builder, attrs: BitsAttrs, state: Value) -> Sequence[Value]:
         length = state.shape[0]
         step = builder.constant(np.array([0, blocks(attrs), 0][:length], np.uint64))
         moved = builder.call("add", state, step)

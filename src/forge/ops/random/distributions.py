@@ -19,13 +19,12 @@ from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Kind, Operand, Trait
-from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import Shape, expect_dtype, expect_rank, fail, fresh_dims, present, static_length, tensor
-from forge.ops.core.lowering import element, injective, new_symbols, optional_operand, row_major
+from forge.ops.core.inference import fail, given_numbers, shape_of_contents
+from forge.ops.core.lowering import element, injective, new_symbols, row_major
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
 from forge.te import Expr
 
 GOLDEN = 0x9E3779B97F4A7C15
@@ -109,25 +108,17 @@ class _Generator(Op[Any]):
     def lower_number(self, counter: Expr, attrs: Any) -> Expr:
         raise NotImplementedError
 
-    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
+    def infer(self, attrs: Any, shape: Value | None) -> Types:
         if not dtypes.is_float(attrs.out_dtype):
             raise fail(self.name, "attribute out_dtype", attrs.out_dtype, "a float type")
-        return [TensorType(self._shape(operands, attrs), attrs.out_dtype)]
+        return [TensorType(shape_of_contents(self.name, "shape", attrs.out_shape, shape, "random"), attrs.out_dtype)]
 
-    def _shape(self, operands: Values, attrs: Any) -> Shape:
-        if attrs.out_shape is not None:
-            return tuple(attrs.out_shape)
-        operand = optional_operand(operands, 0)
-        rank = static_length(self.name, operand, "shape")
-        known = known_dims(operand)
-        return fresh_dims("random", rank) if known is None else tuple(known.reshape(-1))
-
-    def reference(self, operands: Arrays, attrs: Any) -> Arrays:
-        shape = attrs.out_shape if attrs.out_shape is not None else tuple(operands[0].reshape(-1).tolist())
-        counters = np.arange(math.prod(shape)).reshape(shape)
+    def reference(self, attrs: Any, shape: Array | None) -> Arrays:
+        sizes = given_numbers(attrs.out_shape, shape)
+        counters = np.arange(math.prod(sizes)).reshape(sizes)
         return [numeric.convert(self.numbers(counters, attrs), attrs.out_dtype)]
 
-    def lower(self, operands: Tensors, attrs: Any, results: TensorTypes) -> Lowered:
+    def lower(self, attrs: Any, results: TensorTypes, *_: object) -> Lowered:
         shape = te.shape_of(results[0].shape)
 
         def body(i: Sequence[Expr]) -> Expr:
@@ -135,8 +126,7 @@ class _Generator(Op[Any]):
 
         return [injective(self.name, results[0], body)]
 
-    def define_symbols(self, operands: Tensors, attrs: Any, results: TensorTypes) -> Mapping[str, Expr]:
-        shape = optional_operand(operands, 0)
+    def define_symbols(self, attrs: Any, results: TensorTypes, shape: Tensor | None) -> Mapping[str, Expr]:
         if attrs.out_shape is not None or shape is None:
             return {}
         return new_symbols(results[0], [element(shape, k) for k in range(results[0].rank)])
@@ -189,22 +179,18 @@ class Bernoulli(Op[BernoulliAttrs]):
     """1 with probability data, else 0."""
 
     name = "random.bernoulli"
-    data = Operand()
+    data = Operand(accepts="float")
     kind = Kind.INJECTIVE
     traits = Trait.RANDOM
 
-    def infer(self, operands: Values, attrs: BernoulliAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "float")
+    def infer(self, attrs: BernoulliAttrs, data: Value) -> Types:
         return [TensorType(data.shape, attrs.out_dtype or data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: BernoulliAttrs) -> Arrays:
-        (data,) = operands
+    def reference(self, attrs: BernoulliAttrs, data: Array) -> Arrays:
         unit = _unit(attrs.seed, np.arange(data.size).reshape(data.shape), "float32")
         return [(unit < data.astype(np.float32)).astype(dtypes.numpy_dtype(attrs.out_dtype or dtypes.canonical(data.dtype)))]
 
-    def lower(self, operands: Tensors, attrs: BernoulliAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: BernoulliAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         dtype = results[0].dtype
 
         def body(i: Sequence[Expr]) -> Expr:
@@ -229,25 +215,20 @@ class Multinomial(Op[MultinomialAttrs]):
     """
 
     name = "random.multinomial"
-    data = Operand()
+    data = Operand(accepts="float", rank=2)
     kind = Kind.ANCHOR
     traits = Trait.RANDOM
 
-    def infer(self, operands: Values, attrs: MultinomialAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "float")
-        expect_rank(self.name, data, "data", 2)
+    def infer(self, attrs: MultinomialAttrs, data: Value) -> Types:
         return [TensorType((data.shape[0], attrs.num_samples), attrs.out_dtype)]
 
-    def reference(self, operands: Arrays, attrs: MultinomialAttrs) -> Arrays:
-        data = operands[0].astype(np.float32)
+    def reference(self, attrs: MultinomialAttrs, data: Array) -> Arrays:
+        data = data.astype(np.float32)
         shape = (data.shape[0], attrs.num_samples, data.shape[1])
         unit = _unit(attrs.seed, np.arange(math.prod(shape)).reshape(shape), "float32")
         return [np.argmax(data[:, None] - np.log(-np.log(unit)), axis=-1).astype(attrs.out_dtype)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: MultinomialAttrs) -> Sequence[Value]:
-        (data,) = operands
-        assert data is not None
+    def decompose(self, builder: Builder, attrs: MultinomialAttrs, data: Value) -> Sequence[Value]:
         rows, classes = data.shape
         shape = (rows, attrs.num_samples, classes)
         unit = builder.call("random.uniform", out_shape=shape, out_dtype="float32", seed=attrs.seed)

@@ -14,10 +14,10 @@ from forge.ir.nodes import Value
 from forge.ir.op import Category, Kind, Operand
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import expect_dtype, fail, present, tensor
+from forge.ops.core.inference import fail
 from forge.ops.core.lowering import as_dim
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
 from forge.ops.reduce.reduction import reduce_compute, reduced_axes, reduced_shape, spread
 from forge.te import Expr
 
@@ -33,7 +33,7 @@ class ArgReduceAttrs:
 class ArgReduction(Op[ArgReduceAttrs]):
     """The position of an extreme element along one axis, or in row-major order over all dimensions if ``axis`` is None."""
 
-    data = Operand()
+    data = Operand(accepts="numeric")
     kind = Kind.ANCHOR
     category = Category.REDUCTION
     te_kind: str
@@ -46,15 +46,13 @@ class ArgReduction(Op[ArgReduceAttrs]):
             raise fail(self.name, "attribute axis", attrs.axis, "one axis, or None for all")
         return axes[0]
 
-    def infer(self, operands: Values, attrs: ArgReduceAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "numeric")
+    def infer(self, attrs: ArgReduceAttrs, data: Value) -> Types:
         axis = self._axis(attrs, data.rank)
         axes = range(data.rank) if axis is None else (axis,)
         return [TensorType(reduced_shape(data.shape, axes, attrs.keepdims), "int64")]
 
-    def reference(self, operands: Arrays, attrs: ArgReduceAttrs) -> Arrays:
-        data = numeric.widen(operands[0])
+    def reference(self, attrs: ArgReduceAttrs, data: Array) -> Arrays:
+        data = numeric.widen(data)
         axis = self._axis(attrs, data.ndim)
         choose = np.argmax if self.te_kind == "max" else np.argmin
         if not attrs.select_last_index:
@@ -62,9 +60,8 @@ class ArgReduction(Op[ArgReduceAttrs]):
         extent = data.size if axis is None else data.shape[axis]
         return [extent - 1 - choose(np.flip(data, axis), axis=axis, keepdims=attrs.keepdims)]
 
-    def lower(self, operands: Tensors, attrs: ArgReduceAttrs, results: TensorTypes) -> Lowered:
+    def lower(self, attrs: ArgReduceAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         """Two stages: the extreme value, then the first (or last) position that has it."""
-        (data,) = present(operands)
         axis = self._axis(attrs, data.ndim)
         if axis is None:
             raise NotImplementedError("argmax over all dimensions is decomposed first")
@@ -91,17 +88,15 @@ class ArgReduction(Op[ArgReduceAttrs]):
             return [number]
         return [te.compute(results[0].shape, lambda *i: te.cast(number[i], "int64"), f"{self.name}_wide", "int64")]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: ArgReduceAttrs) -> Sequence[Value] | None:
-        data = operands[0]
-        assert data is not None
+    def decompose(self, builder: Builder, attrs: ArgReduceAttrs, data: Value) -> Sequence[Value] | None:
         if attrs.axis is not None:
             return None
         flat = builder.call("reshape", data, newshape=(-1,))
         place = builder.call(self, flat, axis=0, select_last_index=attrs.select_last_index)
         return [builder.call("reshape", place, newshape=(1,) * data.rank) if attrs.keepdims else place]
 
-    def flops(self, operands: Sequence[Any], attrs: ArgReduceAttrs, results: TensorTypes) -> Any:
-        return operands[0].tensor_type.size
+    def flops(self, attrs: ArgReduceAttrs, results: TensorTypes, data: Value) -> Any:
+        return data.size
 
 
 @register

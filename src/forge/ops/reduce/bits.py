@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +9,9 @@ import numpy as np
 
 from forge.ir.op import Category, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, normalize_axes, tensor
+from forge.ops.core.inference import normalize_axes
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Regions, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types, Value
 from forge.ops.reduce.reduction import reduced_shape
 
 
@@ -25,24 +24,21 @@ class BitReductionAttrs:
 class BitReduction(Op[BitReductionAttrs]):
     """reduce_bitwise_and, reduce_bitwise_or, reduce_bitwise_xor; ``axis`` None means all dimensions."""
 
-    data = Operand()
+    data = Operand(accepts="index")
     kernel = "bit_reduction"
     category = Category.REDUCTION
     combine: np.ufunc
 
-    def infer(self, operands: Values, attrs: BitReductionAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "index")
+    def infer(self, attrs: BitReductionAttrs, data: Value) -> Types:
         axes = normalize_axes(self.name, attrs.axis, data.rank)
         return [TensorType(reduced_shape(data.shape, axes, attrs.keepdims), data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: BitReductionAttrs) -> Arrays:
-        (data,) = operands
+    def reference(self, attrs: BitReductionAttrs, data: Array) -> Arrays:
         axes = normalize_axes(self.name, attrs.axis, data.ndim)
         return [np.asarray(self.combine.reduce(data, axis=axes, keepdims=attrs.keepdims, dtype=data.dtype))]
 
-    def flops(self, operands: Sequence[Any], attrs: BitReductionAttrs, results: TensorTypes) -> Any:
-        return operands[0].tensor_type.size
+    def flops(self, attrs: BitReductionAttrs, results: TensorTypes, data: Value) -> Any:
+        return data.size
 
 
 @register

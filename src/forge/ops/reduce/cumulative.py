@@ -16,11 +16,10 @@ from forge.ir.op import Accuracy, Category, Kind, Operand
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.batch_parts import carry_beside
-from forge.ops.core.inference import expect_dtype, normalize_axis, present, tensor
-from forge.ops.core.lowering import optional_operand, replaced
+from forge.ops.core.inference import expect_dtype, given_number, normalize_axis
+from forge.ops.core.lowering import replaced
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
-from forge.ops.shape.full import one_element
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
 from forge.te import Expr
 
 
@@ -43,36 +42,32 @@ class Cumulative(Op[ScanopAttrs]):
     te_kind: str
     neutral: int
 
-    def infer(self, operands: Values, attrs: ScanopAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: ScanopAttrs, data: Value, axis: Value | None) -> Types:
         expect_dtype(self.name, data, "data", "number or bool" if attrs.dtype else "numeric or complex")
         if attrs.axis is not None:
             normalize_axis(self.name, attrs.axis, data.rank)
-        elif optional_operand(operands, 1) is not None:
-            one_element(self.name, operands[1], "axis")
-        else:
+        elif axis is None:
             return [TensorType((data.size,), attrs.dtype or data.dtype)]
         return [TensorType(data.shape, attrs.dtype or data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: ScanopAttrs) -> Arrays:
-        data, given = [*operands, None][:2]
+    def reference(self, attrs: ScanopAttrs, data: Array, axis: Array | None) -> Arrays:
         data = data if attrs.dtype is None else numeric.convert(data, attrs.dtype)
-        axis = attrs.axis if given is None else int(given.reshape(()))
-        if axis is None:
-            data, axis = data.reshape(-1), 0
+        if attrs.axis is None and axis is None:
+            data, along = data.reshape(-1), 0
+        else:
+            along = given_number(attrs.axis, axis)
         wide = numeric.widest(data)
-        running = (np.cumsum if self.te_kind == "sum" else np.cumprod)(wide, axis=axis, dtype=wide.dtype)
+        running = (np.cumsum if self.te_kind == "sum" else np.cumprod)(wide, axis=along, dtype=wide.dtype)
         if not attrs.exclusive:
             return [running]
         shifted = np.full_like(running, self.neutral)
         target, source = ([slice(None)] * data.ndim for _ in range(2))
-        target[axis], source[axis] = slice(1, None), slice(None, -1)
+        target[along], source[along] = slice(1, None), slice(None, -1)
         shifted[tuple(target)] = running[tuple(source)]
         return [shifted]
 
-    def lower(self, operands: Tensors, attrs: ScanopAttrs, results: TensorTypes) -> Lowered:
+    def lower(self, attrs: ScanopAttrs, results: TensorTypes, data: Tensor, *_: object) -> Lowered:
         """One reduction an element, over all elements along the axis; those after it count as neutral."""
-        data = present(operands)[0]
         if attrs.axis is None:
             raise NotImplementedError("an axis at run time is decomposed first")
         axis, dtype = attrs.axis % data.ndim, results[0].dtype
@@ -85,14 +80,12 @@ class Cumulative(Op[ScanopAttrs]):
 
         return [te.compute(data.shape, body, self.name, dtype)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: ScanopAttrs) -> Sequence[Value] | None:
-        data, place = operands[0], optional_operand(operands, 1)
-        assert data is not None
+    def decompose(self, builder: Builder, attrs: ScanopAttrs, data: Value, axis: Value | None) -> Sequence[Value] | None:
         options: dict[str, Any] = {"dtype": attrs.dtype, "exclusive": attrs.exclusive}
-        if attrs.axis is None and place is None:
-            return [builder.call(self, builder.call("reshape", data, newshape=(-1,)), axis=0, **options)]
         if attrs.axis is None:
-            return [self._choose(builder, data, place, options)]
+            if axis is not None:
+                return [self._choose(builder, data, axis, options)]
+            return [builder.call(self, builder.call("reshape", data, newshape=(-1,)), axis=0, **options)]
         if (attrs.dtype or data.dtype) not in ("float16", "bfloat16"):
             return None
         wide = builder.call("cast", data, dtype="float32")
@@ -110,7 +103,7 @@ class Cumulative(Op[ScanopAttrs]):
             result = builder.call("where", chosen, builder.call(self, data, axis=axis, **options), result)
         return result
 
-    def flops(self, operands: Sequence[Any], attrs: ScanopAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: ScanopAttrs, results: TensorTypes, *_: object) -> Any:
         return results[0].size
 
 
@@ -142,24 +135,22 @@ class RunningAttrs:
 class RunningExtreme(Op[RunningAttrs]):
     """cummax and cummin."""
 
-    data = Operand()
+    data = Operand(accepts="numeric")
     kernel = "running_extreme"
     category = Category.REDUCTION
     largest: bool
 
-    def infer(self, operands: Values, attrs: RunningAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "numeric")
+    def infer(self, attrs: RunningAttrs, data: Value) -> Types:
         normalize_axis(self.name, attrs.axis, data.rank)
-        return [data, TensorType(data.shape, "int64")]
+        return [data.type, TensorType(data.shape, "int64")]
 
     def carry_batch(
-        self, operands: Values, attrs: RunningAttrs, results: Types, batches: Sequence[Batch | None]
+        self, attrs: RunningAttrs, results: Types, batches: Sequence[Batch | None], *operands: Value | None
     ) -> Sequence[Batch | None]:
         return carry_beside(attrs.axis, results, batches)
 
-    def reference(self, operands: Arrays, attrs: RunningAttrs) -> Arrays:
-        rows = np.moveaxis(numeric.widen(operands[0]), attrs.axis, -1)
+    def reference(self, attrs: RunningAttrs, data: Array) -> Arrays:
+        rows = np.moveaxis(numeric.widen(data), attrs.axis, -1)
         places = np.zeros(rows.shape, np.int64)
         for row in np.ndindex(rows.shape[:-1]):
             best = 0
@@ -169,9 +160,9 @@ class RunningExtreme(Op[RunningAttrs]):
                     best = k
                 places[(*row, k)] = best
         places = np.moveaxis(places, -1, attrs.axis)
-        return [np.take_along_axis(operands[0], places, attrs.axis), places]
+        return [np.take_along_axis(data, places, attrs.axis), places]
 
-    def flops(self, operands: Sequence[Any], attrs: RunningAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: RunningAttrs, results: TensorTypes, *_: object) -> Any:
         return results[0].size
 
 
@@ -196,33 +187,28 @@ class LogCumSumExp(Op[RunningAttrs]):
     """log of the sum of exp of the elements up to each one along ``axis``."""
 
     name = "logcumsumexp"
-    data = Operand()
+    data = Operand(accepts="float")
     kernel = "running_logsumexp"
     accuracy = Accuracy.ACCUMULATING
     category = Category.REDUCTION
 
-    def infer(self, operands: Values, attrs: RunningAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "float")
+    def infer(self, attrs: RunningAttrs, data: Value) -> Types:
         normalize_axis(self.name, attrs.axis, data.rank)
-        return [data]
+        return [data.type]
 
     def carry_batch(
-        self, operands: Values, attrs: RunningAttrs, results: Types, batches: Sequence[Batch | None]
+        self, attrs: RunningAttrs, results: Types, batches: Sequence[Batch | None], *operands: Value | None
     ) -> Sequence[Batch | None]:
         return carry_beside(attrs.axis, results, batches)
 
-    def reference(self, operands: Arrays, attrs: RunningAttrs) -> Arrays:
-        data = numeric.widest(operands[0])
-        return [np.logaddexp.accumulate(data, axis=attrs.axis).astype(operands[0].dtype)]
+    def reference(self, attrs: RunningAttrs, data: Array) -> Arrays:
+        return [np.logaddexp.accumulate(numeric.widest(data), axis=attrs.axis).astype(data.dtype)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: RunningAttrs) -> Sequence[Value] | None:
-        (data,) = operands
-        assert data is not None
+    def decompose(self, builder: Builder, attrs: RunningAttrs, data: Value) -> Sequence[Value] | None:
         if data.dtype in ("float32", "float64"):
             return None
         wide = builder.call("cast", data, dtype="float32")
         return [builder.call("cast", builder.call(self, wide, axis=attrs.axis), dtype=data.dtype)]
 
-    def flops(self, operands: Sequence[Any], attrs: RunningAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: RunningAttrs, results: TensorTypes, *_: object) -> Any:
         return 20 * results[0].size

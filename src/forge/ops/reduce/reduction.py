@@ -20,23 +20,11 @@ from forge.ir.op import Accuracy, Category, Kind, Operand
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import Shape, expect_dtype, fresh_dims, normalize_axes, present, static_length, tensor
+from forge.ops.core.inference import Shape, fresh_dims, normalize_axes, static_length
 from forge.ops.core.layout_change import LayoutChange
-from forge.ops.core.lowering import as_dim, identifier, new_symbols, optional_operand
+from forge.ops.core.lowering import as_dim, identifier, new_symbols
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import (
-    Array,
-    Arrays,
-    DimArray,
-    DimArrays,
-    Lowered,
-    OperandTypes,
-    Regions,
-    Tensors,
-    TensorTypes,
-    Types,
-    Values,
-)
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, TensorTypes, Types
 from forge.ops.elementwise.rows import apply_dims
 from forge.ops.shape.reshape import names_axis
 from forge.te import Expr, Tensor
@@ -87,18 +75,15 @@ def spread(indices: Sequence[Expr], axes: Sequence[int], rank: int) -> list[Expr
 class Reduction(Op[ReduceAttrs]):
     """A reduction that is one te reduction; see the rows below."""
 
-    data, axes = Operand(), Operand(optional=True, holds="integers")
+    data, axes = Operand(accepts="numeric"), Operand(optional=True, holds="integers")
     kind = Kind.REDUCTION
     read_once = ("data",)
     category = Category.REDUCTION
     te_kind: str
-    accepts = "numeric"
 
-    def infer(self, operands: Values, attrs: ReduceAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", self.accepts)
-        attrs = with_known_axes(attrs, optional_operand(operands, 1))
-        if (axes := run_time_axes(operands, attrs)) is not None:
+    def infer(self, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Types:
+        attrs = with_known_axes(attrs, axes)
+        if attrs.axis is None and axes is not None:
             kept = data.rank if attrs.keepdims else data.rank - static_length(self.name, axes, "axes")
             return [TensorType(fresh_dims("reduce", kept), data.dtype)]
         chosen = reduced_axes(self.name, attrs, data.rank)
@@ -119,8 +104,7 @@ class Reduction(Op[ReduceAttrs]):
         """The reduction of an array with dimensions kept."""
         raise NotImplementedError
 
-    def reference(self, operands: Arrays, attrs: ReduceAttrs) -> Arrays:
-        data, axes = operands[0], optional_operand(operands, 1)
+    def reference(self, attrs: ReduceAttrs, data: Array, axes: Array | None) -> Arrays:
         if attrs.axis is None and axes is not None:
             attrs = replace(attrs, axis=tuple(axes.reshape(-1).tolist()))
         chosen = reduced_axes(self.name, attrs, data.ndim)
@@ -131,15 +115,14 @@ class Reduction(Op[ReduceAttrs]):
         """What is reduced, for ``count`` elements a result."""
         return x
 
-    def lower(self, operands: Tensors, attrs: ReduceAttrs, results: TensorTypes) -> Lowered:
-        data = present(operands)[0]
-        if attrs.axis is None and optional_operand(operands, 1) is not None:
+    def lower(self, attrs: ReduceAttrs, results: TensorTypes, data: Tensor, axes: Tensor | None) -> Lowered:
+        if attrs.axis is None and axes is not None:
             return [self._lower_run_time(data, results[0])]
-        axes = reduced_axes(self.name, attrs, data.ndim)
-        count = dims.product(as_dim(data.shape[k]) for k in axes)
+        chosen = reduced_axes(self.name, attrs, data.ndim)
+        count = dims.product(as_dim(data.shape[k]) for k in chosen)
         return [
             reduce_compute(
-                self.name, data, axes, attrs.keepdims, self.te_kind, results[0], lambda x: self.element(x, count)
+                self.name, data, chosen, attrs.keepdims, self.te_kind, results[0], lambda x: self.element(x, count)
             )
         ]
 
@@ -154,41 +137,39 @@ class Reduction(Op[ReduceAttrs]):
 
         return te.compute(result.shape, body, identifier(self.name), result.dtype)
 
-    def define_symbols(self, operands: Tensors, attrs: ReduceAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        data, axes = operands[0], optional_operand(operands, 1)
+    def define_symbols(self, attrs: ReduceAttrs, results: TensorTypes, data: Tensor, axes: Tensor | None) -> Mapping[str, Expr]:
         if attrs.axis is not None or axes is None or data is None or not attrs.keepdims:
             return {}
         flags = [names_axis(axes, k, data.ndim) for k in range(data.ndim)]
         return new_symbols(results[0], [te.select(f, te.const(1), e) for f, e in zip(flags, data.shape, strict=True)])
 
-    def decompose(self, builder: Builder, operands: Values, attrs: ReduceAttrs) -> Sequence[Value] | None:
-        data, axes = operands[0], run_time_axes(operands, attrs)
-        assert data is not None
-        if axes is not None and not attrs.keepdims:
+    def decompose(self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Sequence[Value] | None:
+        if attrs.axis is None and axes is not None and not attrs.keepdims:
             kept = builder.call(self, data, axes, axis=None, keepdims=True, exclude=False)
             return [builder.call("squeeze", kept, axes)]
         if self.accuracy is Accuracy.ACCUMULATING and data.dtype in ("float16", "bfloat16"):
             wide = builder.call("cast", data, dtype="float32")
-            result = builder.call(self, wide, *operands[1:], **vars(attrs))
+            result = builder.call(self, wide, axes, **vars(attrs))
             return [builder.call("cast", result, dtype=data.dtype)]
         return None
 
-    def evaluate_dims(self, operands: DimArrays, attrs: ReduceAttrs, types: OperandTypes) -> DimArray:
-        data, fold = operands[0], _DIM_FOLDS.get(self.name)
-        if data is None or fold is None or len(operands) > 1:
+    def evaluate_dims(self, attrs: ReduceAttrs, types: OperandTypes, data: DimArray, axes: DimArray) -> DimArray:
+        fold = _DIM_FOLDS.get(self.name)
+        if data is None or fold is None or len(types) > 1:
             return None
-        axes = reduced_axes(self.name, attrs, data.ndim)
-        rows = np.moveaxis(data, axes, range(len(axes))).reshape(-1, *[data.shape[k] for k in range(data.ndim) if k not in axes])
+        chosen = reduced_axes(self.name, attrs, data.ndim)
+        rest = [data.shape[k] for k in range(data.ndim) if k not in chosen]
+        rows = np.moveaxis(data, chosen, range(len(chosen))).reshape(-1, *rest)
         if len(rows) == 0:
             return None
         result: DimArray = rows[0]
         for row in rows[1:]:
             result = None if result is None else apply_dims(fold, np.asarray(result, object), np.asarray(row, object))
-        shape = reduced_shape(data.shape, axes, attrs.keepdims)
+        shape = reduced_shape(data.shape, chosen, attrs.keepdims)
         return None if result is None else np.asarray(result, dtype=object).reshape(shape)
 
-    def flops(self, operands: Sequence[Any], attrs: ReduceAttrs, results: TensorTypes) -> Any:
-        return operands[0].tensor_type.size
+    def flops(self, attrs: ReduceAttrs, results: TensorTypes, data: Value, axes: Value | None) -> Any:
+        return data.size
 
 
 _DIM_FOLDS: dict[str, Callable[[Dim, Dim], Dim]] = {
@@ -203,12 +184,6 @@ def with_known_axes(attrs: ReduceAttrs, axes: Value | None) -> ReduceAttrs:
     """``attrs`` with the contents of the operand ``axes`` where they are known."""
     known = known_dims(axes) if attrs.axis is None else None
     return attrs if known is None else replace(attrs, axis=tuple(int(a) for a in known.reshape(-1)))
-
-
-def run_time_axes(operands: Values, attrs: ReduceAttrs) -> Value | None:
-    """The operand ``axes``, when it decides."""
-    axes: Value | None = optional_operand(operands, 1)
-    return axes if attrs.axis is None else None
 
 
 def _wide(reduction: Callable[..., Any]) -> Callable[[Array, tuple[int, ...]], Array]:
@@ -271,7 +246,7 @@ def _register_rows() -> None:
     for row in ROWS:
         members = {
             "__doc__": row.doc, "__module__": __name__, "name": row.name, "te_kind": row.te_kind, "accuracy": row.accuracy,
-            "accepts": row.accepts, "numpy": staticmethod(row.numpy),
+            "data": Operand("data", accepts=row.accepts), "numpy": staticmethod(row.numpy),
         }
         register(type(f"Reduce_{row.name}", (Reduction,), members))
 
@@ -286,7 +261,7 @@ class Mean(Reduction):
     name = "mean"
     te_kind = "sum"
     accuracy = Accuracy.ACCUMULATING
-    accepts = "numeric or complex"
+    data = Operand(accepts="numeric or complex")
 
     def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:
         return _mean(data, axes)
@@ -296,22 +271,21 @@ class Mean(Reduction):
             return x * te.const(1.0 / count, x.dtype) if count else x
         return x * (te.const(1.0, x.dtype) / te.cast(te.dim(count), x.dtype))
 
-    def decompose(self, builder: Builder, operands: Values, attrs: ReduceAttrs) -> Sequence[Value] | None:
-        data = operands[0]
-        assert data is not None
+    def decompose(self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Sequence[Value] | None:
         if not dtypes.is_integer(data.dtype):
-            return super().decompose(builder, operands, attrs) or self._of_perhaps_nothing(builder, data, operands, attrs)
-        total = builder.call("sum", *operands, **vars(attrs))
+            return super().decompose(builder, attrs, data, axes) or self._of_perhaps_nothing(builder, attrs, data, axes)
+        total = builder.call("sum", data, axes, **vars(attrs))
         return [builder.call("trunc_divide", total, summands(builder, data, total))]
 
-    def _of_perhaps_nothing(self, builder: Builder, data: Value, operands: Values, attrs: ReduceAttrs) -> Sequence[Value] | None:
+    def _of_perhaps_nothing(
+        self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None
+    ) -> Sequence[Value] | None:
         """sum / count where the count may be 0: elements that are not there cannot be scaled to NaN."""
-        run_time = run_time_axes(operands, attrs) is not None
-        axes = () if run_time else reduced_axes(self.name, attrs, data.rank)
-        count = dims.product(data.shape[k] for k in axes)
-        if not run_time and isinstance(count, int) and count > 0:
-            return None
-        total = builder.call("sum", *operands, **vars(attrs))
+        if attrs.axis is not None or axes is None:
+            count = dims.product(data.shape[k] for k in reduced_axes(self.name, attrs, data.rank))
+            if isinstance(count, int) and count > 0:
+                return None
+        total = builder.call("sum", data, axes, **vars(attrs))
         return [builder.call("divide", total, summands(builder, data, total))]
 
 
@@ -328,21 +302,19 @@ class CountNonzero(Reduction):
 
     name = "count_nonzero"
     kind = Kind.ANCHOR
-    accepts = "number or bool"
+    data = Operand(accepts="number or bool")
 
-    def infer(self, operands: Values, attrs: ReduceAttrs, regions: Regions = ()) -> Types:
-        (counted,) = super().infer(operands, attrs, regions)
+    def infer(self, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Types:
+        (counted,) = super().infer(attrs, data, axes)
         assert isinstance(counted, TensorType)
         return [TensorType(counted.shape, "int64")]
 
     def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:
         return np.asarray(np.count_nonzero(data != np.zeros((), data.dtype), axis=axes, keepdims=True))
 
-    def decompose(self, builder: Builder, operands: Values, attrs: ReduceAttrs) -> Sequence[Value]:
-        data = operands[0]
-        assert data is not None
+    def decompose(self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Sequence[Value]:
         flags = builder.call("cast", data, dtype="bool")
-        return [builder.call("sum", builder.call("cast", flags, dtype="int64"), *operands[1:], **vars(attrs))]
+        return [builder.call("sum", builder.call("cast", flags, dtype="int64"), axes, **vars(attrs))]
 
 
 @register
@@ -351,7 +323,7 @@ class LogSumExp(Reduction):
 
     name = "logsumexp"
     kind = Kind.ANCHOR
-    accepts = "float"
+    data = Operand(accepts="float")
     accuracy = Accuracy.ACCUMULATING
 
     def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:
@@ -360,30 +332,23 @@ class LogSumExp(Reduction):
         top = np.where(np.isfinite(top), top, 0)
         return np.asarray(np.log(np.sum(np.exp(wide - top), axis=axes, keepdims=True)) + top)
 
-    def decompose(self, builder: Builder, operands: Values, attrs: ReduceAttrs) -> Sequence[Value] | None:
-        data = operands[0]
-        assert data is not None
+    def decompose(self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Sequence[Value] | None:
         kept = {**vars(attrs), "keepdims": True}
-        zero = builder.constant(0.0, data.dtype)
-        top = builder.call("max", *operands, **kept)
-        top = builder.call("where", builder.call("isfinite", top), top, zero)
-        powers = builder.call("exp", builder.call("subtract", data, self._spread_out(builder, top, data, operands, attrs)))
-        total = builder.call("log", builder.call("sum", powers, *operands[1:], **kept))
-        total = self._spread_out(builder, total, top, operands, attrs)
-        return [drop_reduced(builder, builder.call("add", total, top), operands, attrs)]
+        unknown = axes is not None and with_known_axes(attrs, axes).axis is None
 
-    @staticmethod
-    def _spread_out(builder: Builder, value: Value, like: Value, operands: Values, attrs: ReduceAttrs) -> Value:
-        """``value`` in the shape of ``like`` where that fits only at run time."""
-        if run_time_axes(operands, with_known_axes(attrs, optional_operand(operands, 1))) is None:
-            return value
-        return builder.call("broadcast_to", value, shape=like.shape)
+        def spread_out(value: Value, like: Value) -> Value:
+            """``value`` in the shape of ``like`` where that fits only at run time."""
+            return builder.call("broadcast_to", value, shape=like.shape) if unknown else value
+
+        top = builder.call("max", data, axes, **kept)
+        top = builder.call("where", builder.call("isfinite", top), top, builder.constant(0.0, data.dtype))
+        powers = builder.call("exp", builder.call("subtract", data, spread_out(top, data)))
+        total = builder.call("log", builder.call("sum", powers, axes, **kept))
+        return [drop_reduced(builder, attrs, builder.call("add", spread_out(total, top), top), data, axes)]
 
 
-def drop_reduced(builder: Builder, kept: Value, operands: Values, attrs: Any) -> Value:
+def drop_reduced(builder: Builder, attrs: Any, kept: Value, data: Value, axes: Value | None) -> Value:
     """``kept``, a result with dimensions kept, without them where ``attrs`` says so."""
-    data, axes = operands[0], optional_operand(operands, 1)
-    assert data is not None
     if attrs.keepdims:
         return kept
     if attrs.axis is None and axes is not None:
@@ -404,25 +369,21 @@ class Variance(Op[VarianceAttrs]):
     """mean((data - mean(data)) ** 2); ``unbiased`` divides by one less."""
 
     name = "variance"
-    data = Operand()
+    data = Operand(accepts="float")
     kind = Kind.ANCHOR
     accuracy = Accuracy.ACCUMULATING
     category = Category.REDUCTION
 
-    def infer(self, operands: Values, attrs: VarianceAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "float")
+    def infer(self, attrs: VarianceAttrs, data: Value) -> Types:
         axes = reduced_axes(self.name, attrs, data.rank)
         return [TensorType(reduced_shape(data.shape, axes, attrs.keepdims), data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: VarianceAttrs) -> Arrays:
-        axes = reduced_axes(self.name, attrs, operands[0].ndim)
-        wide = numeric.widest(operands[0])
+    def reference(self, attrs: VarianceAttrs, data: Array) -> Arrays:
+        axes = reduced_axes(self.name, attrs, data.ndim)
+        wide = numeric.widest(data)
         return [np.var(wide, axis=axes, keepdims=attrs.keepdims, ddof=int(attrs.unbiased))]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: VarianceAttrs) -> Sequence[Value]:
-        data = operands[0]
-        assert data is not None
+    def decompose(self, builder: Builder, attrs: VarianceAttrs, data: Value) -> Sequence[Value]:
         axes = reduced_axes(self.name, attrs, data.rank)
         wide = data if dtypes.bits(data.dtype) >= 32 else builder.call("cast", data, dtype="float32")
         centred = builder.call("subtract", wide, builder.call("mean", wide, axis=axes, keepdims=True))

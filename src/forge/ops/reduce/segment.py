@@ -12,16 +12,14 @@ from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.op import Accuracy, Category, Operand
-from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, fresh_dims, same_dtype, tensor, unify_dim
-from forge.ops.core.lowering import new_symbols, optional_operand, scalar
+from forge.ops.core.inference import expect_dtype, fail, given_number, number_of, same_dtype, unify_dim
+from forge.ops.core.lowering import new_symbols, scalar
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Tensor, TensorTypes, Types
 from forge.ops.core.window_geometry import compute_dtype
 from forge.ops.reduce.window import neutral
-from forge.ops.shape.full import one_element
 from forge.te import Expr
 
 MODES = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "mean": "add"}
@@ -42,64 +40,69 @@ class SegmentReduce(Op[SegmentAttrs]):
     """
 
     name = "segment_reduce"
-    data, segment_ids, init = Operand(), Operand(), Operand(optional=True)
-    num_segments = Operand(optional=True)
+    data, segment_ids = Operand(), Operand(accepts="index", rank=1)
+    init, num_segments = Operand(optional=True, single=True), Operand(optional=True, single=True)
     accuracy = Accuracy.ACCUMULATING
     category = Category.REDUCTION
 
-    def infer(self, operands: Values, attrs: SegmentAttrs, regions: Regions = ()) -> Types:
-        data, ids = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "segment_ids")
+    def infer(
+        self, attrs: SegmentAttrs, data: Value, segment_ids: Value, init: Value | None, num_segments: Value | None
+    ) -> Types:
         if attrs.reduction not in MODES:
             raise fail(self.name, "attribute reduction", repr(attrs.reduction), f"one of {', '.join(MODES)}")
         expect_dtype(self.name, data, "data", "float" if attrs.reduction == "mean" else "numeric")
-        expect_dtype(self.name, ids, "segment_ids", "index")
-        expect_rank(self.name, ids, "segment_ids", 1)
         if not data.rank:
-            raise fail(self.name, "operand 'data'", data, "at least one dimension")
-        unify_dim(self.name, ids.shape[0], data.shape[0], "length of segment_ids")
-        if (init := optional_operand(operands, 2)) is not None:
-            same_dtype(self.name, [data, one_element(self.name, init, "init")])
+            raise fail(self.name, "operand 'data'", data.type, "at least one dimension")
+        unify_dim(self.name, segment_ids.shape[0], data.shape[0], "length of segment_ids")
+        if init is not None:
+            same_dtype(self.name, [data, init])
             if attrs.reduction == "mean":
                 raise fail(self.name, "operand 'init'", init.type, "none for a mean")
-        return [TensorType((self._segments(operands, attrs), *data.shape[1:]), data.dtype)]
+        segments = number_of(self.name, "num_segments", attrs.num_segments, num_segments, "segments")
+        return [TensorType((segments, *data.shape[1:]), data.dtype)]
 
-    def _segments(self, operands: Values, attrs: SegmentAttrs) -> Dim:
-        if attrs.num_segments is not None:
-            return attrs.num_segments
-        operand = optional_operand(operands, 3)
-        one_element(self.name, operand, "num_segments")
-        known = known_dims(operand)
-        count: Dim = fresh_dims("segments", 1)[0] if known is None else known.reshape(-1)[0]
-        return count
-
-    def reference(self, operands: Arrays, attrs: SegmentAttrs) -> Arrays:
-        data, ids, init, count = [*operands, None, None][:4]
-        segments = int(attrs.num_segments if attrs.num_segments is not None else count.reshape(()))  # type: ignore[arg-type]
+    def reference(
+        self, attrs: SegmentAttrs, data: Array, segment_ids: Array, init: Array | None, num_segments: Array | None
+    ) -> Arrays:
+        segments = given_number(attrs.num_segments, num_segments)
         wide = numeric.widest(data)
         start = _start(attrs.reduction, data.dtype.name) if init is None else init.astype(wide.dtype).reshape(())
         out = np.full((segments, *data.shape[1:]), start, wide.dtype)
         rows = np.zeros(segments, np.int64)
-        for number, row in zip(ids.tolist(), wide, strict=True):
+        for number, row in zip(segment_ids.tolist(), wide, strict=True):
             if 0 <= number < segments:
                 out[number] = _COMBINE[MODES[attrs.reduction]](out[number], row)
                 rows[number] += 1
         return [_mean(out, rows) if attrs.reduction == "mean" else out]
 
-    def define_symbols(self, operands: Tensors, attrs: SegmentAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        count = optional_operand(operands, 3)
-        if attrs.num_segments is not None or count is None:
+    def define_symbols(
+        self,
+        attrs: SegmentAttrs,
+        results: TensorTypes,
+        data: Tensor,
+        segment_ids: Tensor,
+        init: Tensor | None,
+        num_segments: Tensor | None,
+    ) -> Mapping[str, Expr]:
+        if attrs.num_segments is not None or num_segments is None:
             return {}
-        return new_symbols(TensorType(results[0].shape[:1], "int64"), [te.cast(scalar(count), "int64")])
+        return new_symbols(TensorType(results[0].shape[:1], "int64"), [te.cast(scalar(num_segments), "int64")])
 
-    def decompose(self, builder: Builder, operands: Values, attrs: SegmentAttrs) -> Sequence[Value]:
-        data, ids, init, count = [*operands, None, None][:4]
-        assert data is not None and ids is not None
+    def decompose(
+        self,
+        builder: Builder,
+        attrs: SegmentAttrs,
+        data: Value,
+        segment_ids: Value,
+        init: Value | None,
+        num_segments: Value | None,
+    ) -> Sequence[Value]:
         dtype = compute_dtype(data.dtype)
         rows = builder.call("cast", data, dtype=dtype)
         least = builder.constant(_start(attrs.reduction, dtype), dtype)
         start = least if init is None else builder.call("cast", init, dtype=dtype)
-        rows_and_one = attrs.num_segments + 1 if attrs.num_segments is not None else _one_more(builder, count)
-        places = _places(builder, ids, rows_and_one)
+        rows_and_one = attrs.num_segments + 1 if attrs.num_segments is not None else _one_more(builder, num_segments)
+        places = _places(builder, segment_ids, rows_and_one)
         total = _scattered(builder, start, rows, places, rows_and_one, MODES[attrs.reduction])
         if attrs.reduction == "mean":
             ones = builder.call("cast", builder.call("ones_like", places), dtype=dtype)

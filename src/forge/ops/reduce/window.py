@@ -24,16 +24,14 @@ from forge.ops.core.inference import (
     expect_dtype,
     expect_rank,
     fail,
-    present,
     required,
     same_dtype,
-    tensor,
     tuple_of,
     unify_dim,
 )
-from forge.ops.core.lowering import cast_result, dim_type, injective, lowest, optional_operand, row_major, scalar
+from forge.ops.core.lowering import cast_result, dim_type, injective, lowest, row_major, scalar
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, TensorTypes, Types
 from forge.ops.core.window_geometry import Window, compute_dtype, padded_read, sliding_windows, windows
 from forge.te import Expr, Tensor
 
@@ -74,10 +72,8 @@ def dilated(extent: Any, gap: int) -> Any:
     return extent if gap == 1 else dims.maximum(extent * gap - gap + 1, 0)
 
 
-def _refuse_empty(operands: Sequence[TensorType | None], results: Sequence[TensorType]) -> list[tuple[Expr, str]]:
-    """Conditions: no symbolic dimension of the first operand is empty, as every result reads one of its elements."""
-    data = operands[0]
-    assert data is not None
+def _refuse_empty(data: TensorType) -> list[tuple[Expr, str]]:
+    """Conditions: no symbolic dimension of ``data`` is empty, as every result reads one of its elements."""
     found: list[tuple[Expr, str]] = []
     for k, d in enumerate(data.shape):
         found += required(at_most(1, d) or isinstance(d, int), lambda d=d: te.dim(d) >= 1, f"dimension {k} is empty")  # type: ignore[misc]
@@ -92,20 +88,16 @@ class ReduceWindow(Op[ReduceWindowAttrs]):
     """
 
     name = "reduce_window"
-    data, init = Operand(), Operand(optional=True)
+    data, init = Operand(), Operand(optional=True, single=True)
     kind = Kind.REDUCTION
     accuracy = Accuracy.ACCUMULATING
 
-    def infer(self, operands: Values, attrs: ReduceWindowAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: ReduceWindowAttrs, data: Value, init: Value | None) -> Types:
         if attrs.reduction not in REDUCTIONS:
             raise fail(self.name, "attribute reduction", repr(attrs.reduction), f"one of {', '.join(REDUCTIONS)}")
         expect_dtype(self.name, data, "data", "bool" if attrs.reduction in ("all", "any") else "numeric")
-        if (init := optional_operand(operands, 1)) is not None:
-            type_ = tensor(self.name, init, "init")
-            same_dtype(self.name, [data, type_])
-            if type_.size != 1:
-                raise fail(self.name, "operand 'init'", type_, "one element")
+        if init is not None:
+            same_dtype(self.name, [data, init])
         if len(attrs.window) != data.rank:
             raise fail(self.name, "attribute window", attrs.window, f"{data.rank} sizes")
         spec, gaps = self._windows(attrs, data.rank), self._gaps(attrs, data.rank)
@@ -121,8 +113,7 @@ class ReduceWindow(Op[ReduceWindowAttrs]):
             raise fail(self.name, "attribute base_dilation", gaps, "positive numbers")
         return gaps
 
-    def reference(self, operands: Arrays, attrs: ReduceWindowAttrs) -> Arrays:
-        data, init = [*operands, None][:2]
+    def reference(self, attrs: ReduceWindowAttrs, data: Array, init: Array | None) -> Arrays:
         dtype = dtypes.canonical(data.dtype)
         fill = np.asarray(neutral(attrs.reduction, dtype), data.dtype) if init is None else init.reshape(())
         spread = spread_out(data, self._gaps(attrs, data.ndim), fill)
@@ -140,9 +131,7 @@ class ReduceWindow(Op[ReduceWindowAttrs]):
         total = REDUCTIONS[attrs.reduction](view, axis=taps, **options)
         return [np.asarray(_NUMPY[attrs.reduction](total, fill.astype(view.dtype))).astype(data.dtype)]
 
-    def lower(self, operands: Tensors, attrs: ReduceWindowAttrs, results: TensorTypes) -> Lowered:
-        data, init = [*operands, None][:2]
-        assert data is not None
+    def lower(self, attrs: ReduceWindowAttrs, results: TensorTypes, data: Tensor, init: Tensor | None) -> Lowered:
         dtype, result = data.dtype, results[0]
         fill = te.const(neutral(attrs.reduction, dtype), dtype) if init is None else scalar(init)
         wide = compute_dtype(dtype)
@@ -161,12 +150,10 @@ class ReduceWindow(Op[ReduceWindowAttrs]):
             reduced = te.compute(inner.shape, lambda *i: te.binary(_COMBINE[attrs.reduction], inner[i], start), "with_init")
         return [cast_result(reduced, dtype)]
 
-    def requires(
-        self, operands: Sequence[TensorType | None], attrs: ReduceWindowAttrs, results: TensorTypes
-    ) -> list[tuple[Expr, str]]:
-        return _refuse_empty(operands, results)
+    def requires(self, attrs: ReduceWindowAttrs, results: TensorTypes, data: TensorType, *_: object) -> list[tuple[Expr, str]]:
+        return _refuse_empty(data)
 
-    def flops(self, operands: Sequence[Any], attrs: ReduceWindowAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: ReduceWindowAttrs, results: TensorTypes, *_: object) -> Any:
         return results[0].size * math.prod(attrs.window)
 
 
@@ -206,10 +193,9 @@ class WindowExtremeAttrs:
     select: str = "max"
 
 
-def _check_extreme(op: str, data: TensorType, attrs: WindowExtremeAttrs) -> tuple[Window, ...]:
+def _check_extreme(op: str, data: Value, attrs: WindowExtremeAttrs) -> tuple[Window, ...]:
     if attrs.select not in ("max", "min"):
         raise fail(op, "attribute select", repr(attrs.select), "max or min")
-    expect_dtype(op, data, "data", "numeric")
     if len(attrs.window) != data.rank:
         raise fail(op, "attribute window", attrs.window, f"{data.rank} sizes")
     return _plain_windows(op, attrs)
@@ -227,18 +213,17 @@ class WindowExtreme(Op[WindowExtremeAttrs]):
     """
 
     name = "window_extreme"
-    data = Operand()
+    data = Operand(accepts="numeric")
     kind = Kind.ANCHOR
     category = Category.REDUCTION
 
-    def infer(self, operands: Values, attrs: WindowExtremeAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: WindowExtremeAttrs, data: Value) -> Types:
         spec = _check_extreme(self.name, data, attrs)
         shape = tuple(dims.maximum(w.positions(e), 0) for w, e in zip(spec, data.shape, strict=True))
         return [TensorType(shape, "int64")]
 
-    def reference(self, operands: Arrays, attrs: WindowExtremeAttrs) -> Arrays:
-        data = numeric.widen(operands[0])
+    def reference(self, attrs: WindowExtremeAttrs, data: Array) -> Arrays:
+        data = numeric.widen(data)
         spec = _plain_windows(self.name, attrs)
         out = np.full([max(w.positions(e), 0) for w, e in zip(spec, data.shape, strict=True)], data.size)
         choose = np.argmax if attrs.select == "max" else np.argmin
@@ -253,19 +238,16 @@ class WindowExtreme(Op[WindowExtremeAttrs]):
                 out[at] = np.ravel_multi_index([p[c] for p, c in zip(places, chosen, strict=True)], data.shape)
         return [out]
 
-    def lower(self, operands: Tensors, attrs: WindowExtremeAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: WindowExtremeAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         counts = te.shape_of(results[0].shape)
         if any(te.is_const(e, 0) for e in data.shape):
             return [te.compute(counts, lambda *i: te.const(0), self.name)]
         return [_first_extreme(data, _plain_windows(self.name, attrs), attrs.select, counts)]
 
-    def requires(
-        self, operands: Sequence[TensorType | None], attrs: WindowExtremeAttrs, results: TensorTypes
-    ) -> list[tuple[Expr, str]]:
-        return _refuse_empty(operands, results)
+    def requires(self, attrs: WindowExtremeAttrs, results: TensorTypes, data: TensorType, *_: object) -> list[tuple[Expr, str]]:
+        return _refuse_empty(data)
 
-    def flops(self, operands: Sequence[Any], attrs: WindowExtremeAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: WindowExtremeAttrs, results: TensorTypes, *_: object) -> Any:
         return 2 * results[0].size * math.prod(attrs.window)
 
 
@@ -308,41 +290,35 @@ class SelectAndScatter(Op[WindowExtremeAttrs]):
     """
 
     name = "select_and_scatter"
-    data, source, init = Operand(), Operand(), Operand(optional=True)
+    data, source, init = Operand(accepts="numeric"), Operand(), Operand(optional=True, single=True)
     accuracy = Accuracy.ACCUMULATING
     category = Category.REDUCTION
 
-    def infer(self, operands: Values, attrs: WindowExtremeAttrs, regions: Regions = ()) -> Types:
-        data, source = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "source")
-        init = optional_operand(operands, 2)
-        others = [] if init is None else [tensor(self.name, init, "init")]
-        same_dtype(self.name, [data, source, *others])
-        if others and others[0].size != 1:
-            raise fail(self.name, "operand 'init'", others[0], "one element")
+    def infer(self, attrs: WindowExtremeAttrs, data: Value, source: Value, init: Value | None) -> Types:
+        same_dtype(self.name, [data, source] if init is None else [data, source, init])
         spec = _check_extreme(self.name, data, attrs)
-        expect_rank(self.name, source, "source", data.rank)
+        expect_rank(self.name, source.tensor_type, "source", data.rank)
         for k, (w, e) in enumerate(zip(spec, data.shape, strict=True)):
             unify_dim(self.name, source.shape[k], w.positions(e), f"dimension {k} of source")
-        return [data]
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: WindowExtremeAttrs) -> Arrays:
-        data, source, init = [*operands, None][:3]
-        (places,) = WindowExtreme().reference([data], attrs)
+    def reference(self, attrs: WindowExtremeAttrs, data: Array, source: Array, init: Array | None) -> Arrays:
+        (places,) = WindowExtreme().reference(attrs, data)
         start = 0 if init is None else numeric.widest(init).item()
         total = np.full(data.size + 1, start, numeric.widest(data).dtype)
         np.add.at(total, places.reshape(-1), numeric.widest(source).reshape(-1))
         return [total[:-1].reshape(data.shape).astype(data.dtype)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: WindowExtremeAttrs) -> Sequence[Value]:
-        data, source, init = [*operands, None][:3]
-        assert data is not None and source is not None
+    def decompose(
+        self, builder: Builder, attrs: WindowExtremeAttrs, data: Value, source: Value, init: Value | None
+    ) -> Sequence[Value]:
         places = builder.call(WindowExtreme(), data, **vars(attrs))
         dtype = compute_dtype(data.dtype)
         start = builder.constant(0, dtype) if init is None else builder.call("cast", init, dtype=dtype)
         flat, addends = (builder.call("reshape", v, newshape=(-1,)) for v in (places, builder.call("cast", source, dtype=dtype)))
         real = builder.call("less", flat, builder.call("ndarray_size", data))
         addends = builder.call("where", real, addends, builder.constant(0, dtype))
-        total = builder.call("full", start, shape=(data.tensor_type.size,))
+        total = builder.call("full", start, shape=(data.size,))
         total = builder.call("scatter_elements", total, flat, addends, axis=0, reduction="add")
         shaped = builder.call("reshape", total, newshape=data.shape, allowzero=True)
         return [builder.call("cast", shaped, dtype=data.dtype)]
@@ -368,8 +344,7 @@ class SlidingWindow(Op[SlidingWindowAttrs]):
     data = Operand()
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: SlidingWindowAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: SlidingWindowAttrs, data: Value) -> Types:
         first, spec = self._place(attrs, data.rank)
         covered = data.shape[first : first + len(spec)]
         counts = [dims.maximum(w.positions(e), 0) for w, e in zip(spec, covered, strict=True)]
@@ -382,8 +357,7 @@ class SlidingWindow(Op[SlidingWindowAttrs]):
             raise fail(self.name, "attribute window_shape", attrs.window_shape, f"1 to {max(rank - first, 0)} sizes")
         return first, windows(self.name, attrs.window_shape, attrs.strides, attrs.dilation, attrs.padding)
 
-    def reference(self, operands: Arrays, attrs: SlidingWindowAttrs) -> Arrays:
-        (data,) = operands
+    def reference(self, attrs: SlidingWindowAttrs, data: Array) -> Arrays:
         first, spec = self._place(attrs, data.ndim)
         axes = range(first, first + len(spec))
         counts = [max(w.positions(data.shape[a]), 0) for w, a in zip(spec, axes, strict=True)]
@@ -392,8 +366,7 @@ class SlidingWindow(Op[SlidingWindowAttrs]):
             return [np.empty(shape, data.dtype)]
         return [sliding_windows(data, axes, spec, counts, np.zeros((), data.dtype)).copy()]
 
-    def lower(self, operands: Tensors, attrs: SlidingWindowAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: SlidingWindowAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         first, spec = self._place(attrs, data.ndim)
         overhang = [False] * data.ndim
         for k, w in enumerate(spec):

@@ -10,9 +10,8 @@ from forge.ir.op import NoAttrs, Operand, Trait
 from forge.ir.text.cursor import Cursor
 from forge.ir.types import OptionalType, TensorType
 from forge.ops.core.inference import fail
-from forge.ops.core.lowering import optional_operand
 from forge.ops.core.op import register
-from forge.ops.core.signatures import Arrays, Regions, Types, Values
+from forge.ops.core.signatures import Arrays, ReferenceValue, Types, Value
 from forge.ops.sequence.sequence import HostOp, taken
 
 
@@ -27,17 +26,16 @@ class MakeOptional(HostOp):
 
     name = "optional"
     host_routine = "sequence_construct"
-    value = Operand(optional=True)
+    value = Operand(optional=True, any_type=True)
     Attrs = OptionalAttrs
 
-    def infer(self, operands: Values, attrs: OptionalAttrs, regions: Regions = ()) -> Types:
-        value = optional_operand(operands, 0)
+    def infer(self, attrs: OptionalAttrs, value: Value | None) -> Types:
         if value is None and not attrs.type:
             raise fail(self.name, "attribute type", "none", "the type of the value that is absent")
         return [OptionalType(Cursor(attrs.type).type() if value is None else value.type)]
 
-    def reference(self, operands: Arrays, attrs: OptionalAttrs) -> Arrays:
-        return [optional_operand(operands, 0)]
+    def reference(self, attrs: OptionalAttrs, value: ReferenceValue) -> Arrays:
+        return [value]
 
 
 @register
@@ -46,13 +44,13 @@ class OptionalHasElement(HostOp):
 
     name = "optional_has_element"
     host_routine = "optional_has"
-    optional = Operand(optional=True)
+    optional = Operand(optional=True, any_type=True)
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
+    def infer(self, attrs: NoAttrs, *_: object) -> Types:
         return [TensorType((), "bool")]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        return [np.array(optional_operand(operands, 0) is not None)]
+    def reference(self, attrs: NoAttrs, optional: ReferenceValue) -> Arrays:
+        return [np.array(optional is not None)]
 
 
 @register
@@ -64,15 +62,14 @@ class OptionalGetElement(HostOp):
 
     name = "optional_get_element"
     host_routine = "optional_get"
-    optional = Operand()
+    optional = Operand(any_type=True)
     traits = Trait.HOST | Trait.MAY_FAIL
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        assert operands[0] is not None
-        type_ = operands[0].type
+    def infer(self, attrs: NoAttrs, optional: Value) -> Types:
+        type_ = optional.type
         return [taken(type_.element) if isinstance(type_, OptionalType) else type_]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        if operands[0] is None:
+    def reference(self, attrs: NoAttrs, optional: ReferenceValue) -> Arrays:
+        if optional is None:
             raise ValueError("optional_get_element: the optional is empty; expected a value; ask optional_has_element first")
-        return [operands[0]]
+        return [optional]

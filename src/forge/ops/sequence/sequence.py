@@ -15,10 +15,9 @@ from forge.ir.op import Kind, Operand, RegionRunner, Trait
 from forge.ir.shapes import fresh_symbol
 from forge.ir.types import SequenceType, TensorType, Type, UnrankedType
 from forge.ops.control.control import join
-from forge.ops.core.inference import fail, fresh_dims, normalize_axis, tensor
-from forge.ops.core.lowering import optional_operand
+from forge.ops.core.inference import fail, fresh_dims, normalize_axis
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Regions, Types, Values
+from forge.ops.core.signatures import Arrays, ReferenceValue, Regions, Types, Value
 
 
 class HostOp(Op[Any]):
@@ -28,11 +27,11 @@ class HostOp(Op[Any]):
     traits = Trait.HOST
 
 
-def sequence(op: str, value: Any, name: str) -> SequenceType:
-    """The type of an operand that must be a sequence."""
-    if value is None or not isinstance(value.type, SequenceType):
-        raise fail(op, f"operand {name!r}", None if value is None else value.type, "a sequence")
-    return value.type
+def element_of(op: str, sequence: Value) -> Type:
+    """The type of the elements of an operand that must be a sequence."""
+    if not isinstance(sequence.type, SequenceType):
+        raise fail(op, "operand 'sequence'", sequence.type, "a sequence")
+    return sequence.type.element
 
 
 def _joined(op: str, types: Sequence[Type]) -> Type:
@@ -72,15 +71,15 @@ class SequenceConstruct(HostOp):
 
     name = "sequence_construct"
     host_routine = "sequence_construct"
-    values = Operand(variadic=True)
+    values = Operand(variadic=True, any_type=True)
 
-    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
-        if not operands:
+    def infer(self, attrs: Any, *values: Value) -> Types:
+        if not values:
             raise fail(self.name, "operands", 0, "at least one", "use sequence_empty")
-        return [SequenceType(_joined(self.name, [v.type for v in operands if v is not None]))]
+        return [SequenceType(_joined(self.name, [v.type for v in values]))]
 
-    def reference(self, operands: Arrays, attrs: Any) -> Arrays:
-        return [list(operands)]
+    def reference(self, attrs: Any, *values: ReferenceValue) -> Arrays:
+        return [list(values)]
 
 
 @dataclass(frozen=True)
@@ -96,10 +95,10 @@ class SequenceEmpty(HostOp):
     host_routine = "sequence_construct"
     Attrs = SequenceEmptyAttrs
 
-    def infer(self, operands: Values, attrs: SequenceEmptyAttrs, regions: Regions = ()) -> Types:
+    def infer(self, attrs: SequenceEmptyAttrs, *_: object) -> Types:
         return [SequenceType(UnrankedType(attrs.dtype, is_absent=True))]
 
-    def reference(self, operands: Arrays, attrs: SequenceEmptyAttrs) -> Arrays:
+    def reference(self, attrs: SequenceEmptyAttrs, *_: object) -> Arrays:
         return [[]]
 
 
@@ -109,17 +108,16 @@ class SequenceInsert(HostOp):
 
     name = "sequence_insert"
     host_routine = "sequence_insert"
-    sequence, tensor, position = Operand(), Operand(), Operand(optional=True)
+    sequence, tensor = Operand(any_type=True), Operand(any_type=True)
+    position = Operand(optional=True)
 
-    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
-        given = sequence(self.name, operands[0], "sequence")
-        assert operands[1] is not None
-        return [SequenceType(_joined(self.name, [given.element, operands[1].type]))]
+    def infer(self, attrs: Any, sequence: Value, tensor: Value, position: Value | None) -> Types:
+        return [SequenceType(_joined(self.name, [element_of(self.name, sequence), tensor.type]))]
 
-    def reference(self, operands: Arrays, attrs: Any) -> Arrays:
-        result = list(operands[0])
+    def reference(self, attrs: Any, sequence: ReferenceValue, tensor: ReferenceValue, position: ReferenceValue) -> Arrays:
+        result = list(sequence)
         length = len(result)
-        result.insert(position_of(self.name, optional_operand(operands, 2), length, length, length), operands[1])
+        result.insert(position_of(self.name, position, length, length, length), tensor)
         return [result]
 
 
@@ -129,14 +127,15 @@ class SequenceErase(HostOp):
 
     name = "sequence_erase"
     host_routine = "sequence_erase"
-    sequence, position = Operand(), Operand(optional=True)
+    sequence, position = Operand(any_type=True), Operand(optional=True)
 
-    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
-        return [sequence(self.name, operands[0], "sequence")]
+    def infer(self, attrs: Any, sequence: Value, position: Value | None) -> Types:
+        element_of(self.name, sequence)
+        return [sequence.type]
 
-    def reference(self, operands: Arrays, attrs: Any) -> Arrays:
-        result = list(operands[0])
-        del result[position_of(self.name, optional_operand(operands, 1), len(result), len(result) - 1, -1)]
+    def reference(self, attrs: Any, sequence: ReferenceValue, position: ReferenceValue) -> Arrays:
+        result = list(sequence)
+        del result[position_of(self.name, position, len(result), len(result) - 1, -1)]
         return [result]
 
 
@@ -146,14 +145,14 @@ class SequenceAt(HostOp):
 
     name = "sequence_at"
     host_routine = "sequence_at"
-    sequence, position = Operand(), Operand()
+    sequence, position = Operand(any_type=True), Operand()
 
-    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
-        return [taken(sequence(self.name, operands[0], "sequence").element)]
+    def infer(self, attrs: Any, sequence: Value, position: Value) -> Types:
+        return [taken(element_of(self.name, sequence))]
 
-    def reference(self, operands: Arrays, attrs: Any) -> Arrays:
-        length = len(operands[0])
-        return [operands[0][position_of(self.name, operands[1], length, length - 1, 0)]]
+    def reference(self, attrs: Any, sequence: ReferenceValue, position: ReferenceValue) -> Arrays:
+        length = len(sequence)
+        return [sequence[position_of(self.name, position, length, length - 1, 0)]]
 
 
 @register
@@ -162,14 +161,14 @@ class SequenceLength(HostOp):
 
     name = "sequence_length"
     host_routine = "sequence_length"
-    sequence = Operand()
+    sequence = Operand(any_type=True)
 
-    def infer(self, operands: Values, attrs: Any, regions: Regions = ()) -> Types:
-        sequence(self.name, operands[0], "sequence")
+    def infer(self, attrs: Any, sequence: Value) -> Types:
+        element_of(self.name, sequence)
         return [TensorType((), "int64")]
 
-    def reference(self, operands: Arrays, attrs: Any) -> Arrays:
-        return [np.array(len(operands[0]))]
+    def reference(self, attrs: Any, sequence: ReferenceValue) -> Arrays:
+        return [np.array(len(sequence))]
 
 
 @dataclass(frozen=True)
@@ -191,19 +190,17 @@ class SplitToSequence(HostOp):
     data, split = Operand(), Operand(optional=True)
     Attrs = SplitToSequenceAttrs
 
-    def infer(self, operands: Values, attrs: SplitToSequenceAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: SplitToSequenceAttrs, data: Value, split: Value | None) -> Types:
         axis = normalize_axis(self.name, attrs.axis, data.rank)
-        size: list[Dim] = [1] if optional_operand(operands, 1) is None else list(fresh_dims("part", 1))
-        if optional_operand(operands, 1) is None and not attrs.keepdims:
+        size: list[Dim] = [1] if split is None else list(fresh_dims("part", 1))
+        if split is None and not attrs.keepdims:
             size = []
         return [SequenceType(TensorType((*data.shape[:axis], *size, *data.shape[axis + 1 :]), data.dtype))]
 
     def host_options(self, node: Node) -> Mapping[str, Any]:
         return {"axis": node.attrs.axis, "drops_axis": not node.attrs.keepdims}
 
-    def reference(self, operands: Arrays, attrs: SplitToSequenceAttrs) -> Arrays:
-        data, split = [*operands, None][:2]
+    def reference(self, attrs: SplitToSequenceAttrs, data: ReferenceValue, split: ReferenceValue) -> Arrays:
         extent = data.shape[attrs.axis]
         if split is None:
             parts = np.split(data, extent, attrs.axis) if extent else []
@@ -229,11 +226,11 @@ class ConcatFromSequence(HostOp):
 
     name = "concat_from_sequence"
     host_routine = "sequence_concat"
-    sequence = Operand()
+    sequence = Operand(any_type=True)
     Attrs = ConcatFromSequenceAttrs
 
-    def infer(self, operands: Values, attrs: ConcatFromSequenceAttrs, regions: Regions = ()) -> Types:
-        element = taken(sequence(self.name, operands[0], "sequence").element)
+    def infer(self, attrs: ConcatFromSequenceAttrs, sequence: Value) -> Types:
+        element = taken(element_of(self.name, sequence))
         if not isinstance(element, TensorType):
             return [element]
         rank = element.rank + attrs.new_axis
@@ -244,8 +241,8 @@ class ConcatFromSequence(HostOp):
     def host_options(self, node: Node) -> Mapping[str, Any]:
         return {"axis": node.attrs.axis, "adds_axis": node.attrs.new_axis}
 
-    def reference(self, operands: Arrays, attrs: ConcatFromSequenceAttrs) -> Arrays:
-        return [(np.stack if attrs.new_axis else np.concatenate)(operands[0], axis=attrs.axis)]
+    def reference(self, attrs: ConcatFromSequenceAttrs, sequence: ReferenceValue) -> Arrays:
+        return [(np.stack if attrs.new_axis else np.concatenate)(sequence, axis=attrs.axis)]
 
 
 @dataclass(frozen=True)
@@ -263,25 +260,25 @@ class SequenceMap(HostOp):
 
     name = "sequence_map"
     host_routine = "sequence_map"
-    values = Operand(variadic=True)
+    values = Operand(variadic=True, any_type=True)
     Attrs = SequenceMapAttrs
     regions = ("body",)
 
-    def infer(self, operands: Values, attrs: SequenceMapAttrs, regions: Regions = ()) -> Types:
-        if len(regions) != 1 or not operands:
-            raise fail(self.name, "regions and operands", f"{len(regions)} and {len(operands)}", "one region, a sequence")
-        sequence(self.name, operands[0], "values")
+    def infer(self, attrs: SequenceMapAttrs, regions: Regions, *values: Value) -> Types:
+        if len(regions) != 1 or not values:
+            raise fail(self.name, "regions and operands", f"{len(regions)} and {len(values)}", "one region, a sequence")
+        element_of(self.name, values[0])
         return [SequenceType(taken(v.type)) for v in regions[0].outputs]
 
     def host_options(self, node: Node) -> Mapping[str, Any]:
         return {"carried": node.attrs.num_sequences}
 
-    def reference_regions(self, operands: Arrays, attrs: SequenceMapAttrs, regions: Regions, run: RegionRunner) -> Arrays:
+    def reference_regions(self, attrs: SequenceMapAttrs, regions: Regions, run: RegionRunner, *values: ReferenceValue) -> Arrays:
         rows = []
-        lengths = {len(x) for x in operands[: attrs.num_sequences] if isinstance(x, list)}
+        lengths = {len(x) for x in values[: attrs.num_sequences] if isinstance(x, list)}
         if len(lengths) != 1:
             raise ValueError(f"{self.name}: got sequences of lengths {sorted(lengths)}; expected equal ones")
-        for position in range(len(operands[0])):
-            mapped = [x[position] if isinstance(x, list) else x for x in operands[: attrs.num_sequences]]
-            rows.append(run(regions[0], [*mapped, *operands[attrs.num_sequences :]]))
+        for position in range(len(values[0])):
+            mapped = [x[position] if isinstance(x, list) else x for x in values[: attrs.num_sequences]]
+            rows.append(run(regions[0], [*mapped, *values[attrs.num_sequences :]]))
         return [[row[k] for row in rows] for k in range(len(regions[0].outputs))]

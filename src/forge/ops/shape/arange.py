@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,23 +14,11 @@ from forge.ir.op import Accuracy, Kind, Operand
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import expect_dtype, fresh_dims, object_array, present, same_dtype
+from forge.ops.core.inference import fresh_dims, object_array, same_dtype
 from forge.ops.core.lowering import injective, new_symbols, scalar
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import (
-    Arrays,
-    DimArray,
-    DimArrays,
-    Lowered,
-    OperandTypes,
-    Regions,
-    Tensors,
-    TensorTypes,
-    Types,
-    Values,
-)
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types, Value
 from forge.ops.elementwise.cast import lower_cast
-from forge.ops.shape.full import one_element
 from forge.te import Expr
 
 
@@ -44,46 +32,38 @@ class Arange(Op[ArangeAttrs]):
     """start + i * step for i in range(ceil((stop - start) / step)); the operands are scalars of one type."""
 
     name = "arange"
-    start, stop, step = Operand(), Operand(), Operand()
+    start, stop, step = Operand(accepts="numeric", single=True), Operand(single=True), Operand(single=True)
     kind = Kind.INJECTIVE
     accuracy = Accuracy.ROUNDING
 
-    def infer(self, operands: Values, attrs: ArangeAttrs, regions: Regions = ()) -> Types:
-        types = [one_element(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True)]
-        expect_dtype(self.name, types[0], "start", "numeric")
-        dtype = same_dtype(self.name, types)
-        count = _known_count(operands, dtype)
+    def infer(self, attrs: ArangeAttrs, start: Value, stop: Value, step: Value) -> Types:
+        dtype = same_dtype(self.name, [start, stop, step])
+        count = _known_count([start, stop, step], dtype)
         return [TensorType((fresh_dims("arange", 1)[0] if count is None else count,), attrs.dtype or dtype)]
 
-    def reference(self, operands: Arrays, attrs: ArangeAttrs) -> Arrays:
-        start, stop, step = (x.reshape(()).item() for x in operands)
-        index = np.arange(_count(start, stop, step))
-        values = start + index * step
-        dtype = attrs.dtype or dtypes.canonical(operands[0].dtype)
-        return [numeric.convert(np.asarray(values), dtype)]
+    def reference(self, attrs: ArangeAttrs, start: Array, stop: Array, step: Array) -> Arrays:
+        first, last, by = (x.reshape(()).item() for x in (start, stop, step))
+        values = first + np.arange(_count(first, last, by)) * by
+        return [numeric.convert(np.asarray(values), attrs.dtype or dtypes.canonical(start.dtype))]
 
-    def lower(self, operands: Tensors, attrs: ArangeAttrs, results: TensorTypes) -> Lowered:
-        start, _, step = (scalar(t) for t in present(operands))
-        dtype = start.dtype
-        return [
-            injective(
-                self.name, results[0], lambda i: lower_cast(start + te.cast(i[0], dtype) * step, results[0].dtype)
-            )
-        ]
+    def lower(self, attrs: ArangeAttrs, results: TensorTypes, start: Tensor, stop: Tensor, step: Tensor) -> Lowered:
+        first, by = scalar(start), scalar(step)
+        dtype = results[0].dtype
+        return [injective(self.name, results[0], lambda i: lower_cast(first + te.cast(i[0], start.dtype) * by, dtype))]
 
-    def define_symbols(self, operands: Tensors, attrs: ArangeAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        start, stop, step = (scalar(t) for t in present(operands))
-        if dtypes.is_float(start.dtype):
-            wide = [te.cast(x, "float64") for x in (start, stop, step)]
+    def define_symbols(self, attrs: ArangeAttrs, results: TensorTypes, *operands: Tensor) -> Mapping[str, Expr]:
+        scalars = [scalar(t) for t in operands]
+        if dtypes.is_float(scalars[0].dtype):
+            wide = [te.cast(x, "float64") for x in scalars]
             count = te.cast(te.call("ceil", (wide[1] - wide[0]) / wide[2]), "int64")
         else:
-            begin, end, by = (te.cast(x, "int64") for x in (start, stop, step))
+            begin, end, by = (te.cast(x, "int64") for x in scalars)
             empty = te.select(by > 0, begin >= end, begin <= end)  # else the distance might not fit
             count = te.select(empty, te.const(0), te.const(0) - te.binary("floordiv", begin - end, by))
         return new_symbols(results[0], [te.binary("max", count, te.const(0))])
 
-    def evaluate_dims(self, operands: DimArrays, attrs: ArangeAttrs, types: OperandTypes) -> DimArray:
-        values = [None if v is None else v.reshape(-1)[0] for v in operands]
+    def evaluate_dims(self, attrs: ArangeAttrs, types: OperandTypes, *range_: DimArray) -> DimArray:
+        values = [None if v is None else v.reshape(-1)[0] for v in range_]
         if any(not isinstance(v, int) for v in values):
             return None
         return object_array(list(range(*values)))  # type: ignore[arg-type]
@@ -95,10 +75,10 @@ def _count(start: float, stop: float, step: float) -> int:
     return max(0, math.ceil((stop - start) / step))
 
 
-def _known_count(operands: Values, dtype: str) -> Dim | None:
+def _known_count(operands: Sequence[Value], dtype: str) -> Dim | None:
     """Number of elements, as far as the contents of the operands are known."""
     if dtypes.is_float(dtype):
-        constants = [v.constant for v in operands if v is not None]
+        constants = [v.constant for v in operands]
         if any(c is None for c in constants):
             return None
         return _count(*(float(c.reshape(())) for c in constants if c is not None))

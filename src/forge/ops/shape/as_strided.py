@@ -11,10 +11,10 @@ from forge import te
 from forge.dims import Dim
 from forge.ir.op import Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import at_most, fail, present, required, tensor
+from forge.ops.core.inference import at_most, fail, required
 from forge.ops.core.lowering import injective, unravel
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
 from forge.ops.shape.dynamic_slice import Conditions
 from forge.te import Expr
 
@@ -34,8 +34,7 @@ class AsStrided(Op[AsStridedAttrs]):
     data = Operand()
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: AsStridedAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: AsStridedAttrs, data: Value) -> Types:
         if len(attrs.size) != len(attrs.stride):
             raise fail(self.name, "attribute stride", attrs.stride, f"{len(attrs.size)} numbers")
         steps = [*attrs.stride, attrs.storage_offset]
@@ -43,7 +42,7 @@ class AsStrided(Op[AsStridedAttrs]):
             raise fail(self.name, "strides and offset", steps, "no negative number")
         last = self._last(attrs)
         if not self._is_empty(attrs) and isinstance(last, int) and isinstance(data.size, int) and last >= data.size:
-            raise fail(self.name, "last element", last, f"below {data.size}, the size of {data}")
+            raise fail(self.name, "last element", last, f"below {data.size}, the size of {data.type}")
         return [TensorType(attrs.size, data.dtype)]
 
     def _is_empty(self, attrs: AsStridedAttrs) -> bool:
@@ -55,16 +54,14 @@ class AsStrided(Op[AsStridedAttrs]):
             last = last + (d - 1) * s
         return last
 
-    def reference(self, operands: Arrays, attrs: AsStridedAttrs) -> Arrays:
+    def reference(self, attrs: AsStridedAttrs, data: Array) -> Arrays:
         size, stride = (tuple(int(d) for d in v) for v in (attrs.size, attrs.stride))  # type: ignore[arg-type]
         place = np.full(size, attrs.storage_offset)
         for k, (d, s) in enumerate(zip(size, stride, strict=True)):
             place = place + (np.arange(d) * s).reshape([-1 if a == k else 1 for a in range(len(size))])
-        return [operands[0].reshape(-1)[place]]
+        return [data.reshape(-1)[place]]
 
-    def lower(self, operands: Tensors, attrs: AsStridedAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
-
+    def lower(self, attrs: AsStridedAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         def body(i: Sequence[Expr]) -> Expr:
             place = te.dim(attrs.storage_offset)
             for x, stride in zip(i, attrs.stride, strict=True):
@@ -73,9 +70,7 @@ class AsStrided(Op[AsStridedAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def requires(self, operands: Sequence[TensorType | None], attrs: AsStridedAttrs, results: TensorTypes) -> Conditions:
-        data = operands[0]
-        assert data is not None
+    def requires(self, attrs: AsStridedAttrs, results: TensorTypes, data: TensorType) -> Conditions:
         last = self._last(attrs)
         known = self._is_empty(attrs) or at_most(last + 1, data.size)
         why = f"the last element is number {last}; expected below {data.size}"

@@ -14,21 +14,10 @@ from forge.errors import ExecutionError
 from forge.ir.op import Kind, Operand
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
-from forge.ops.core.inference import Shape, fail, fresh_dims, present, required, static_length, tensor
-from forge.ops.core.lowering import as_dim, element, injective, is_one, length, new_symbols, optional_operand
+from forge.ops.core.inference import Shape, fail, fresh_dims, given_numbers, required, shape_of_contents, static_length
+from forge.ops.core.lowering import as_dim, element, injective, is_one, length, new_symbols
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import (
-    Arrays,
-    DimArray,
-    DimArrays,
-    Lowered,
-    OperandTypes,
-    Regions,
-    Tensors,
-    TensorTypes,
-    Types,
-    Values,
-)
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types, Value
 from forge.ops.shape.concatenate import equal_sizes
 from forge.te import Expr
 
@@ -58,16 +47,15 @@ class BroadcastTo(Op[BroadcastToAttrs]):
     kind = Kind.INJECTIVE
     is_strided = True
 
-    def infer(self, operands: Values, attrs: BroadcastToAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: BroadcastToAttrs, data: Value, shape: Value | None) -> Types:
         wanted = attrs.shape
         if attrs.exact and (wanted is None or len(wanted) != data.rank or any(map(dims.different, data.shape, wanted))):
-            raise fail(self.name, "shape, which is exact", data, f"the attribute {wanted}")
+            raise fail(self.name, "shape, which is exact", data.type, f"the attribute {wanted}")
         if attrs.exact and wanted is not None:
             return [TensorType(wanted, data.dtype)]
         if wanted is None:
-            count = static_length(self.name, optional_operand(operands, 1), "shape")
-            known = known_dims(operands[1])
+            count = static_length(self.name, shape, "shape")
+            known = known_dims(shape)
             wanted = fresh_dims("broadcast", count) if known is None else tuple(known.reshape(-1))
             return [TensorType(self.result_shape(data.shape, wanted, known is None), data.dtype)]
         return [TensorType(self.result_shape(data.shape, wanted), data.dtype)]
@@ -85,14 +73,14 @@ class BroadcastTo(Op[BroadcastToAttrs]):
             raise fail(self.name, "dimension", ours, f"1 or {theirs}")
         return theirs
 
-    def reference(self, operands: Arrays, attrs: BroadcastToAttrs) -> Arrays:
-        wanted = attrs.shape if attrs.shape is not None else tuple(operands[1].reshape(-1).tolist())
-        if attrs.exact and operands[0].shape != wanted:
-            raise ExecutionError(f"{self.name}: got shape {operands[0].shape}; expected {wanted}")
-        return [np.broadcast_to(operands[0], np.broadcast_shapes(operands[0].shape, wanted))]  # type: ignore[arg-type]
+    def reference(self, attrs: BroadcastToAttrs, data: Array, shape: Array | None) -> Arrays:
+        wanted = given_numbers(attrs.shape, shape)
+        if attrs.exact and data.shape != wanted:
+            raise ExecutionError(f"{self.name}: got shape {data.shape}; expected {wanted}")
+        return [np.broadcast_to(data, np.broadcast_shapes(data.shape, wanted))]
 
-    def lower(self, operands: Tensors, attrs: BroadcastToAttrs, results: TensorTypes) -> Lowered:
-        data, shape = present(operands)[0], results[0].shape
+    def lower(self, attrs: BroadcastToAttrs, results: TensorTypes, data: Tensor, *_: object) -> Lowered:
+        shape = results[0].shape
 
         def index(i: Expr, extent: Expr, wanted: Dim) -> Expr:
             if is_one(extent):
@@ -106,11 +94,8 @@ class BroadcastTo(Op[BroadcastToAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def requires(
-        self, operands: Sequence[TensorType | None], attrs: BroadcastToAttrs, results: TensorTypes
-    ) -> list[tuple[Expr, str]]:
-        data, shape = operands[0], results[0].shape
-        assert data is not None
+    def requires(self, attrs: BroadcastToAttrs, results: TensorTypes, data: TensorType, *_: object) -> list[tuple[Expr, str]]:
+        shape = results[0].shape
         found = []
         for ours, wanted in zip(data.shape, shape[len(shape) - data.rank :], strict=True):
             if attrs.exact:
@@ -122,24 +107,24 @@ class BroadcastTo(Op[BroadcastToAttrs]):
             found += required(fits, partial(_broadcasts, ours, wanted), why)
         return found
 
-    def define_symbols(self, operands: Tensors, attrs: BroadcastToAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        data, wanted = operands[0], optional_operand(operands, 1)
-        if attrs.shape is not None or wanted is None or data is None:
+    def define_symbols(
+        self, attrs: BroadcastToAttrs, results: TensorTypes, data: Tensor, shape: Tensor | None
+    ) -> Mapping[str, Expr]:
+        if attrs.shape is not None or shape is None:
             return {}
         rank = results[0].rank
         ours = [te.const(1)] * (rank - data.ndim) + list(data.shape)
-        skipped = rank - length(wanted)
-        sizes: list[Expr] = [te.const(1)] * skipped + [element(wanted, k) for k in range(rank - skipped)]
+        skipped = rank - length(shape)
+        sizes: list[Expr] = [te.const(1)] * skipped + [element(shape, k) for k in range(rank - skipped)]
         chosen = [te.select(b.eq(1), a, b) for a, b in zip(ours, sizes, strict=True)]
         return new_symbols(results[0], chosen)
 
-    def evaluate_dims(self, operands: DimArrays, attrs: BroadcastToAttrs, types: OperandTypes) -> DimArray:
-        data, wanted = operands[0], optional_operand(operands, 1)
-        target = attrs.shape if wanted is None else tuple(wanted.reshape(-1))
-        if data is None or target is None:
+    def evaluate_dims(self, attrs: BroadcastToAttrs, types: OperandTypes, data: DimArray, shape: DimArray) -> DimArray:
+        wanted = attrs.shape if shape is None else tuple(shape.reshape(-1))
+        if data is None or wanted is None:
             return None
-        shape = self.result_shape(data.shape, target)
-        return np.broadcast_to(data, shape) if dims.is_static(*shape) else None  # type: ignore[arg-type]
+        target = self.result_shape(data.shape, wanted)
+        return np.broadcast_to(data, target) if dims.is_static(*target) else None  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -155,16 +140,11 @@ class Tile(Op[TileAttrs]):
     data, reps = Operand(), Operand(optional=True, holds="integers")
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: TileAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        reps = attrs.reps
-        if reps is None:
-            count = static_length(self.name, optional_operand(operands, 1), "reps")
-            known = known_dims(operands[1])
-            if known is None:
-                return [TensorType(fresh_dims("tile", max(count, data.rank)), data.dtype)]
-            reps = tuple(known.reshape(-1))
-        shape, counts = self._aligned(data.shape, reps)
+    def infer(self, attrs: TileAttrs, data: Value, reps: Value | None) -> Types:
+        if attrs.reps is None and known_dims(reps) is None:
+            count = static_length(self.name, reps, "reps")
+            return [TensorType(fresh_dims("tile", max(count, data.rank)), data.dtype)]
+        shape, counts = self._aligned(data.shape, shape_of_contents(self.name, "reps", attrs.reps, reps, "tile"))
         return [TensorType(tuple(d * r for d, r in zip(shape, counts, strict=True)), data.dtype)]
 
     @staticmethod
@@ -172,12 +152,11 @@ class Tile(Op[TileAttrs]):
         rank = max(len(shape), len(reps))
         return (1,) * (rank - len(shape)) + shape, (1,) * (rank - len(reps)) + reps
 
-    def reference(self, operands: Arrays, attrs: TileAttrs) -> Arrays:
-        reps = attrs.reps if attrs.reps is not None else operands[1].reshape(-1).tolist()
-        return [np.tile(operands[0], reps)]  # type: ignore[arg-type]
+    def reference(self, attrs: TileAttrs, data: Array, reps: Array | None) -> Arrays:
+        return [np.tile(data, given_numbers(attrs.reps, reps))]
 
-    def lower(self, operands: Tensors, attrs: TileAttrs, results: TensorTypes) -> Lowered:
-        data, shape = present(operands)[0], results[0].shape
+    def lower(self, attrs: TileAttrs, results: TensorTypes, data: Tensor, reps: Tensor | None) -> Lowered:
+        shape = results[0].shape
         skipped = len(shape) - data.ndim
 
         def index(i: Expr, extent: Expr, whole: Dim) -> Expr:
@@ -190,9 +169,8 @@ class Tile(Op[TileAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def define_symbols(self, operands: Tensors, attrs: TileAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        data, reps = operands[0], optional_operand(operands, 1)
-        if attrs.reps is not None or reps is None or data is None:
+    def define_symbols(self, attrs: TileAttrs, results: TensorTypes, data: Tensor, reps: Tensor | None) -> Mapping[str, Expr]:
+        if attrs.reps is not None or reps is None:
             return {}
         rank = results[0].rank
         ours = [te.const(1)] * (rank - data.ndim) + list(data.shape)
@@ -200,9 +178,8 @@ class Tile(Op[TileAttrs]):
         counts: list[Expr] = [te.const(1)] * skipped + [element(reps, k) for k in range(rank - skipped)]
         return new_symbols(results[0], [a * b for a, b in zip(ours, counts, strict=True)])
 
-    def evaluate_dims(self, operands: DimArrays, attrs: TileAttrs, types: OperandTypes) -> DimArray:
-        data, counts = operands[0], optional_operand(operands, 1)
-        reps = attrs.reps if counts is None else tuple(counts.reshape(-1))
-        if data is None or reps is None or not dims.is_static(*reps):
+    def evaluate_dims(self, attrs: TileAttrs, types: OperandTypes, data: DimArray, reps: DimArray) -> DimArray:
+        counts = attrs.reps if reps is None else tuple(reps.reshape(-1))
+        if data is None or counts is None or not dims.is_static(*counts):
             return None
-        return np.tile(data, [int(r) for r in reps])  # type: ignore[arg-type]
+        return np.tile(data, [int(r) for r in counts])  # type: ignore[arg-type]

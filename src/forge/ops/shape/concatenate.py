@@ -12,36 +12,21 @@ from forge import dims, te
 from forge.dims import Dim
 from forge.ir.nodes import Value
 from forge.ir.op import Kind, Operand, Precision
-from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core.inference import (
     MAX_PARTS,
     expect_rank,
     fail,
-    fresh_dims,
+    given_numbers,
     normalize_axis,
-    present,
     same_dtype,
-    static_length,
-    tensor,
-    tensors,
+    shape_of_contents,
     unify_dim,
 )
 from forge.ops.core.layout_change import LayoutChange
-from forge.ops.core.lowering import as_dim, element, injective, length, new_symbols, optional_operand, replaced
+from forge.ops.core.lowering import as_dim, element, injective, length, new_symbols, replaced
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import (
-    Arrays,
-    DimArray,
-    DimArrays,
-    Lowered,
-    OperandTypes,
-    Regions,
-    Tensors,
-    TensorTypes,
-    Types,
-    Values,
-)
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, TensorTypes, Types
 from forge.te import Expr, Tensor
 
 
@@ -61,35 +46,33 @@ class Concatenate(Op[AxisAttrs]):
     read_once = ("data",)
     precision = Precision.FOLLOWS
 
-    def infer(self, operands: Values, attrs: AxisAttrs, regions: Regions = ()) -> Types:
-        types = tensors(self.name, operands)
-        if not types:
+    def infer(self, attrs: AxisAttrs, *data: Value) -> Types:
+        if not data:
             raise fail(self.name, "operands", 0, "at least one")
-        dtype, rank = same_dtype(self.name, types), types[0].rank
+        dtype, rank = same_dtype(self.name, data), data[0].rank
         axis = normalize_axis(self.name, attrs.axis, rank)
-        shape: list[Dim] = list(types[0].shape)
-        for type_ in types[1:]:
-            expect_rank(self.name, type_, "data", rank)
+        shape: list[Dim] = list(data[0].shape)
+        for value in data[1:]:
+            expect_rank(self.name, value.tensor_type, "data", rank)
             for k in range(rank):
-                fits = shape[k] + type_.shape[k] if k == axis else self._same(shape[k], type_.shape[k], k)
+                fits = shape[k] + value.shape[k] if k == axis else self._same(shape[k], value.shape[k], k)
                 shape[k] = fits
         return [TensorType(tuple(shape), dtype)]
 
     def _same(self, a: Dim, b: Dim, axis: int) -> Dim:
         return unify_dim(self.name, a, b, f"dimension {axis} of the operands")
 
-    def reference(self, operands: Arrays, attrs: AxisAttrs) -> Arrays:
-        return [np.concatenate(operands, axis=attrs.axis)]
+    def reference(self, attrs: AxisAttrs, *data: Array) -> Arrays:
+        return [np.concatenate(data, axis=attrs.axis)]
 
-    def lower(self, operands: Tensors, attrs: AxisAttrs, results: TensorTypes) -> Lowered:
-        parts = present(operands)
+    def lower(self, attrs: AxisAttrs, results: TensorTypes, *data: Tensor) -> Lowered:
         axis = attrs.axis % results[0].rank
-        filled = [t for t in parts if not te.is_const(t.shape[axis], 0)] or parts[:1]
+        filled = [t for t in data if not te.is_const(t.shape[axis], 0)] or data[:1]
         return [injective(self.name, results[0], lambda i: _piecewise(filled, axis, i))]
 
-    def evaluate_dims(self, operands: DimArrays, attrs: AxisAttrs, types: OperandTypes) -> DimArray:
-        parts = [x for x in operands if x is not None]
-        return np.concatenate(parts, axis=attrs.axis) if len(parts) == len(operands) else None
+    def evaluate_dims(self, attrs: AxisAttrs, types: OperandTypes, *data: DimArray) -> DimArray:
+        parts = [x for x in data if x is not None]
+        return np.concatenate(parts, axis=attrs.axis) if len(parts) == len(data) else None
 
     def in_layout(self, change: LayoutChange) -> Value | None:
         """Only whole blocks join."""
@@ -121,37 +104,35 @@ class Stack(Op[AxisAttrs]):
     data = Operand(variadic=True)
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: AxisAttrs, regions: Regions = ()) -> Types:
-        types = tensors(self.name, operands)
-        if not types:
+    def infer(self, attrs: AxisAttrs, *data: Value) -> Types:
+        if not data:
             raise fail(self.name, "operands", 0, "at least one")
-        axis = normalize_axis(self.name, attrs.axis, types[0].rank + 1)
-        shape = list(types[0].shape)
-        for type_ in types[1:]:
-            expect_rank(self.name, type_, "data", types[0].rank)
-            for k, (a, b) in enumerate(zip(shape, type_.shape, strict=True)):
+        axis = normalize_axis(self.name, attrs.axis, data[0].rank + 1)
+        shape = list(data[0].shape)
+        for value in data[1:]:
+            expect_rank(self.name, value.tensor_type, "data", data[0].rank)
+            for k, (a, b) in enumerate(zip(shape, value.shape, strict=True)):
                 unify_dim(self.name, a, b, f"dimension {k} of the operands")
-        return [TensorType((*shape[:axis], len(types), *shape[axis:]), same_dtype(self.name, types))]
+        return [TensorType((*shape[:axis], len(data), *shape[axis:]), same_dtype(self.name, data))]
 
-    def reference(self, operands: Arrays, attrs: AxisAttrs) -> Arrays:
-        return [np.stack(operands, axis=attrs.axis)]
+    def reference(self, attrs: AxisAttrs, *data: Array) -> Arrays:
+        return [np.stack(data, axis=attrs.axis)]
 
-    def lower(self, operands: Tensors, attrs: AxisAttrs, results: TensorTypes) -> Lowered:
-        parts = present(operands)
+    def lower(self, attrs: AxisAttrs, results: TensorTypes, *data: Tensor) -> Lowered:
         axis = attrs.axis % results[0].rank
 
         def body(i: Sequence[Expr]) -> Expr:
             rest = (*i[:axis], *i[axis + 1 :])
-            value = parts[-1][rest]
-            for k in range(len(parts) - 2, -1, -1):
-                value = te.select(i[axis].eq(k), parts[k][rest], value)
+            value = data[-1][rest]
+            for k in range(len(data) - 2, -1, -1):
+                value = te.select(i[axis].eq(k), data[k][rest], value)
             return value
 
         return [injective(self.name, results[0], body)]
 
-    def evaluate_dims(self, operands: DimArrays, attrs: AxisAttrs, types: OperandTypes) -> DimArray:
-        parts = [x for x in operands if x is not None]
-        return np.stack(parts, axis=attrs.axis) if len(parts) == len(operands) else None
+    def evaluate_dims(self, attrs: AxisAttrs, types: OperandTypes, *data: DimArray) -> DimArray:
+        parts = [x for x in data if x is not None]
+        return np.stack(parts, axis=attrs.axis) if len(parts) == len(data) else None
 
 
 @dataclass(frozen=True)
@@ -185,41 +166,32 @@ class Split(Op[SplitAttrs]):
         size = dims.floordiv(extent, sections)
         return [size * k for k in range(sections + 1)]
 
-    def infer(self, operands: Values, attrs: SplitAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: SplitAttrs, data: Value, sizes: Value | None) -> Types:
         axis = normalize_axis(self.name, attrs.axis, data.rank)
-        sizes = self._sizes(operands, attrs, data.shape[axis])
-        return [TensorType((*data.shape[:axis], size, *data.shape[axis + 1 :]), data.dtype) for size in sizes]
-
-    def _sizes(self, operands: Values, attrs: SplitAttrs, extent: Dim) -> list[Dim]:
         if attrs.indices_or_sections is None:
-            count = static_length(self.name, optional_operand(operands, 1), "sizes")
-            known = known_dims(operands[1])
-            return list(fresh_dims("split", count)) if known is None else list(known.reshape(-1))
-        ends = self.bounds(extent, attrs)
-        sizes = [b - a for a, b in itertools.pairwise(ends)]
-        wrong = [s for s in sizes if dims.bounds(s)[1] is not None and dims.different(s, dims.maximum(s, 0))]
-        if wrong:
-            raise fail(self.name, "positions of the parts", attrs.indices_or_sections, f"growing ones up to {extent}")
-        return sizes
+            parts = list(shape_of_contents(self.name, "sizes", None, sizes, "split"))
+        else:
+            parts = [b - a for a, b in itertools.pairwise(self.bounds(data.shape[axis], attrs))]
+            if any(dims.bounds(p)[1] is not None and dims.different(p, dims.maximum(p, 0)) for p in parts):
+                wanted = f"growing ones up to {data.shape[axis]}"
+                raise fail(self.name, "positions of the parts", attrs.indices_or_sections, wanted)
+        return [TensorType((*data.shape[:axis], size, *data.shape[axis + 1 :]), data.dtype) for size in parts]
 
-    def reference(self, operands: Arrays, attrs: SplitAttrs) -> Arrays:
-        data = operands[0]
+    def reference(self, attrs: SplitAttrs, data: Array, sizes: Array | None) -> Arrays:
         if attrs.indices_or_sections is None:
-            return np.split(data, np.cumsum(operands[1])[:-1], axis=attrs.axis)
+            return np.split(data, np.cumsum(given_numbers(None, sizes))[:-1], axis=attrs.axis)
         return np.split(data, self.bounds(data.shape[attrs.axis], attrs)[1:-1], axis=attrs.axis)  # type: ignore[arg-type]
 
-    def lower(self, operands: Tensors, attrs: SplitAttrs, results: TensorTypes) -> Lowered:
-        data, axis = present(operands)[0], attrs.axis % results[0].rank
+    def lower(self, attrs: SplitAttrs, results: TensorTypes, data: Tensor, sizes: Tensor | None) -> Lowered:
+        axis = attrs.axis % results[0].rank
         if attrs.indices_or_sections is not None:
             begins: list[Expr] = [te.dim(b) for b in self.bounds(as_dim(data.shape[axis]), attrs)]
         else:
-            begins = _running_sum(_given(operands[1]))
+            begins = _running_sum(_given(sizes))
         clamp = attrs.indices_or_sections is None
         return [_part(self.name, data, axis, b, r, clamp) for b, r in zip(begins, results, strict=False)]
 
-    def define_symbols(self, operands: Tensors, attrs: SplitAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        sizes = optional_operand(operands, 1)
+    def define_symbols(self, attrs: SplitAttrs, results: TensorTypes, data: Tensor, sizes: Tensor | None) -> Mapping[str, Expr]:
         if attrs.indices_or_sections is not None or sizes is None:
             return {}
         axis = attrs.axis % results[0].rank

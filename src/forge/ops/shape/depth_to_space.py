@@ -11,10 +11,10 @@ import numpy as np
 from forge import dims, te
 from forge.ir.op import Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_rank, fail, normalize_axis, present, required, tensor
+from forge.ops.core.inference import fail, normalize_axis, required
 from forge.ops.core.lowering import injective, replaced
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
 from forge.te import Expr
 
 
@@ -32,27 +32,22 @@ class ChannelShuffle(Op[ChannelShuffleAttrs]):
     data = Operand()
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: ChannelShuffleAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: ChannelShuffleAttrs, data: Value) -> Types:
         channels = data.shape[normalize_axis(self.name, attrs.axis, data.rank)]
         if attrs.groups < 1 or dims.different(dims.floormod(channels, attrs.groups), 0):
             raise fail(self.name, "attribute groups", attrs.groups, f"a divisor of {channels} channels")
-        return [data]
+        return [data.type]
 
-    def requires(
-        self, operands: Sequence[TensorType | None], attrs: ChannelShuffleAttrs, results: TensorTypes
-    ) -> Sequence[tuple[Expr, str]]:
+    def requires(self, attrs: ChannelShuffleAttrs, results: TensorTypes, *_: object) -> Sequence[tuple[Expr, str]]:
         rest = dims.floormod(results[0].shape[attrs.axis], attrs.groups)
         return required(dims.equal(rest, 0), lambda: te.dim(rest).eq(0), f"{self.name}: channels are no multiple of groups")
 
-    def reference(self, operands: Arrays, attrs: ChannelShuffleAttrs) -> Arrays:
-        (data,) = operands
+    def reference(self, attrs: ChannelShuffleAttrs, data: Array) -> Arrays:
         split = np.moveaxis(data, attrs.axis, 0)
         grouped = split.reshape(attrs.groups, split.shape[0] // attrs.groups, *split.shape[1:])
         return [np.moveaxis(grouped.swapaxes(0, 1).reshape(split.shape), 0, attrs.axis)]
 
-    def lower(self, operands: Tensors, attrs: ChannelShuffleAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: ChannelShuffleAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         axis = attrs.axis % data.ndim
         each = data.shape[axis] // attrs.groups
 
@@ -72,17 +67,16 @@ class SubPixelAttrs:
 class _SubPixel(Op[SubPixelAttrs]):
     """What depth_to_space and space_to_depth share."""
 
-    data = Operand()
+    data = Operand(rank=4)
     kind = Kind.INJECTIVE
 
-    def _type(self, operands: Values, attrs: SubPixelAttrs) -> tuple[TensorType, tuple[int, int, int]]:
-        data = tensor(self.name, operands[0], "data")
-        expect_rank(self.name, data, "data", 4)
+    def _checked_axes(self, attrs: SubPixelAttrs) -> tuple[int, int, int]:
+        """Positions of channel, height and width."""
         if attrs.layout not in ("NCHW", "NHWC"):
             raise fail(self.name, "attribute layout", repr(attrs.layout), "NCHW or NHWC")
         if attrs.mode not in ("DCR", "CRD"):
             raise fail(self.name, "attribute mode", repr(attrs.mode), "DCR or CRD")
-        return data, _axes(attrs)
+        return _axes(attrs)
 
 
 def _axes(attrs: SubPixelAttrs) -> tuple[int, int, int]:
@@ -113,8 +107,8 @@ class DepthToSpace(_SubPixel):
 
     name = "nn.depth_to_space"
 
-    def infer(self, operands: Values, attrs: SubPixelAttrs, regions: Regions = ()) -> Types:
-        data, (c, h, w) = self._type(operands, attrs)
+    def infer(self, attrs: SubPixelAttrs, data: Value) -> Types:
+        c, h, w = self._checked_axes(attrs)
         block = attrs.block_size
         if dims.different(dims.floormod(data.shape[c], block * block), 0):
             raise fail(self.name, "channels", data.shape[c], f"a multiple of {block * block}")
@@ -127,16 +121,14 @@ class DepthToSpace(_SubPixel):
         deep = _deep_channel(attrs, i[c], i[h] % block, i[w] % block, channels)
         return _arranged({c: deep, h: i[h] // block, w: i[w] // block}, i)
 
-    def reference(self, operands: Arrays, attrs: SubPixelAttrs) -> Arrays:
-        (data,) = operands
+    def reference(self, attrs: SubPixelAttrs, data: Array) -> Arrays:
         c, h, w = _axes(attrs)
         block = attrs.block_size
         channels = data.shape[c] // block**2
         shape = _arranged({c: channels, h: data.shape[h] * block, w: data.shape[w] * block}, data.shape)
         return [_gathered(data, shape, lambda i: self._source(attrs, i, channels))]
 
-    def lower(self, operands: Tensors, attrs: SubPixelAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: SubPixelAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         channels = te.dim(results[0].shape[_axes(attrs)[0]])
         return [injective(self.name, results[0], lambda i: data[self._source(attrs, i, channels)])]
 
@@ -147,8 +139,8 @@ class SpaceToDepth(_SubPixel):
 
     name = "nn.space_to_depth"
 
-    def infer(self, operands: Values, attrs: SubPixelAttrs, regions: Regions = ()) -> Types:
-        data, (c, h, w) = self._type(operands, attrs)
+    def infer(self, attrs: SubPixelAttrs, data: Value) -> Types:
+        c, h, w = self._checked_axes(attrs)
         block = attrs.block_size
         for axis in (h, w):
             if dims.different(dims.floormod(data.shape[axis], block), 0):
@@ -166,14 +158,12 @@ class SpaceToDepth(_SubPixel):
             place, channel = i[c] % (block * block), i[c] // (block * block)
         return _arranged({c: channel, h: i[h] * block + place // block, w: i[w] * block + place % block}, i)
 
-    def reference(self, operands: Arrays, attrs: SubPixelAttrs) -> Arrays:
-        (data,) = operands
+    def reference(self, attrs: SubPixelAttrs, data: Array) -> Arrays:
         c, h, w = _axes(attrs)
         block = attrs.block_size
         deep = {c: data.shape[c] * block**2, h: data.shape[h] // block, w: data.shape[w] // block}
         return [_gathered(data, _arranged(deep, data.shape), lambda i: self._source(attrs, i, data.shape[c]))]
 
-    def lower(self, operands: Tensors, attrs: SubPixelAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: SubPixelAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         channels = data.shape[_axes(attrs)[0]]
         return [injective(self.name, results[0], lambda i: data[self._source(attrs, i, channels)])]

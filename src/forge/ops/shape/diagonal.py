@@ -11,10 +11,10 @@ from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.op import Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import fail, normalize_axes, present, same_dtype, tensor, unify_dim
+from forge.ops.core.inference import fail, normalize_axes, same_dtype, unify_dim
 from forge.ops.core.lowering import injective, shape_of
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
 from forge.te import Expr
 
 
@@ -38,17 +38,17 @@ class Eye(Op[EyeAttrs]):
     name = "eye"
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: EyeAttrs, regions: Regions = ()) -> Types:
+    def infer(self, attrs: EyeAttrs, *_: object) -> Types:
         if attrs.dtype not in dtypes.NAMES or attrs.dtype == "string":
             raise fail(self.name, "attribute dtype", repr(attrs.dtype), "a type of numbers")
         if any(isinstance(d, int) and d < 0 for d in (attrs.n, attrs.m)):
             raise fail(self.name, "attributes n and m", (attrs.n, attrs.m), "no negative size")
         return [TensorType((attrs.n, attrs.m), attrs.dtype)]
 
-    def reference(self, operands: Arrays, attrs: EyeAttrs) -> Arrays:
+    def reference(self, attrs: EyeAttrs, *_: object) -> Arrays:
         return [np.eye(attrs.n, attrs.m, attrs.k).astype(dtypes.numpy_dtype(attrs.dtype))]  # type: ignore[arg-type]
 
-    def lower(self, operands: Tensors, attrs: EyeAttrs, results: TensorTypes) -> Lowered:
+    def lower(self, attrs: EyeAttrs, results: TensorTypes, *_: object) -> Lowered:
         one, zero = (te.const(v, attrs.dtype) for v in (1, 0))
         return [injective(self.name, results[0], lambda i: te.select(i[1].eq(i[0] + attrs.k), one, zero))]
 
@@ -68,17 +68,15 @@ class Diagonal(Op[DiagonalAttrs]):
     data = Operand()
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: DiagonalAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: DiagonalAttrs, data: Value) -> Types:
         first, second = normalize_axes(self.name, (attrs.axis1, attrs.axis2), data.rank)
         kept = tuple(d for k, d in enumerate(data.shape) if k not in (first, second))
         return [TensorType((*kept, diagonal_length(data.shape[first], data.shape[second], attrs.offset)), data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: DiagonalAttrs) -> Arrays:
-        return [np.diagonal(operands[0], attrs.offset, attrs.axis1, attrs.axis2).copy()]
+    def reference(self, attrs: DiagonalAttrs, data: Array) -> Arrays:
+        return [np.diagonal(data, attrs.offset, attrs.axis1, attrs.axis2).copy()]
 
-    def lower(self, operands: Tensors, attrs: DiagonalAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: DiagonalAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         first, second = normalize_axes(self.name, (attrs.axis1, attrs.axis2), data.ndim)
 
         def body(i: Sequence[Expr]) -> Expr:
@@ -109,8 +107,7 @@ class MatrixSetDiag(Op[MatrixSetDiagAttrs]):
     data, diagonal = Operand(), Operand()
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: MatrixSetDiagAttrs, regions: Regions = ()) -> Types:
-        data, diagonal = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "diagonal")
+    def infer(self, attrs: MatrixSetDiagAttrs, data: Value, diagonal: Value) -> Types:
         same_dtype(self.name, [data, diagonal])
         if data.rank < 2:
             raise fail(self.name, "rank of data", data.rank, "at least 2")
@@ -122,7 +119,7 @@ class MatrixSetDiag(Op[MatrixSetDiagAttrs]):
             raise fail(self.name, "rank of diagonal", diagonal.rank, len(expected))
         for a, b in zip(diagonal.shape, expected, strict=True):
             unify_dim(self.name, a, b, "shape of diagonal")
-        return [data]
+        return [data.type]
 
     def _longest(self, shape: Sequence[Dim], attrs: MatrixSetDiagAttrs) -> Dim:
         longest: Dim = 0
@@ -130,8 +127,8 @@ class MatrixSetDiag(Op[MatrixSetDiagAttrs]):
             longest = dims.maximum(longest, diagonal_length(shape[-2], shape[-1], k))
         return longest
 
-    def reference(self, operands: Arrays, attrs: MatrixSetDiagAttrs) -> Arrays:
-        data, diagonal = operands[0].copy(), operands[1]
+    def reference(self, attrs: MatrixSetDiagAttrs, data: Array, diagonal: Array) -> Arrays:
+        data = data.copy()
         if attrs.k1 == attrs.k2:
             diagonal = diagonal[..., None, :]
         for k in range(attrs.k1, attrs.k2 + 1):
@@ -142,8 +139,7 @@ class MatrixSetDiag(Op[MatrixSetDiagAttrs]):
             data[..., at - min(k, 0), at + max(k, 0)] = diagonal[..., attrs.k2 - k, first : first + count]
         return [data]
 
-    def lower(self, operands: Tensors, attrs: MatrixSetDiagAttrs, results: TensorTypes) -> Lowered:
-        data, diagonal = present(operands)
+    def lower(self, attrs: MatrixSetDiagAttrs, results: TensorTypes, data: Tensor, diagonal: Tensor) -> Lowered:
         if te.is_const(diagonal.shape[-1], 0):
             return [injective(self.name, results[0], lambda i: data[tuple(i)])]
         rows, columns = shape_of(data)[-2:]

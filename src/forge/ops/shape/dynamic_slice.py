@@ -13,30 +13,20 @@ from forge.ir.op import Kind, Operand
 from forge.ir.types import TensorType
 from forge.ops.core.inference import (
     at_most,
-    expect_dtype,
     expect_rank,
     fail,
     normalize_axes,
-    present,
     required,
     same_dtype,
-    tensor,
     unify_dim,
 )
 from forge.ops.core.lowering import element, injective, shape_of
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, TensorTypes, Types, Value
 from forge.ops.shape.slice import slice_range
 from forge.te import Expr, Tensor
 
 Conditions = list[tuple[Expr, str]]
-
-
-def _check_start(op: str, operands: Values, position: int, rank: int) -> None:
-    start = tensor(op, operands[position], "start")
-    expect_dtype(op, start, "start", "index")
-    expect_rank(op, start, "start", 1)
-    unify_dim(op, start.shape[0], rank, "length of start")
 
 
 def _starts(start: Tensor, room: Sequence[Expr]) -> list[Expr]:
@@ -74,32 +64,25 @@ class DynamicSlice(Op[DynamicSliceAttrs]):
     """The ``slice_sizes`` elements of data from start on; start is moved so that the slice lies inside of data."""
 
     name = "dynamic_slice"
-    data, start = Operand(), Operand()
+    data, start = Operand(), Operand(accepts="index", rank=1)
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: DynamicSliceAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        _check_start(self.name, operands, 1, data.rank)
+    def infer(self, attrs: DynamicSliceAttrs, data: Value, start: Value) -> Types:
+        unify_dim(self.name, start.shape[0], data.rank, "length of start")
         if len(attrs.slice_sizes) != data.rank:
             raise fail(self.name, "attribute slice_sizes", attrs.slice_sizes, f"{data.rank} sizes")
         _fits(self.name, attrs.slice_sizes, data.shape)
         return [TensorType(attrs.slice_sizes, data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: DynamicSliceAttrs) -> Arrays:
-        data, start = operands
-        return [data[_place(start, data.shape, attrs.slice_sizes)]]  # type: ignore[arg-type]
+    def reference(self, attrs: DynamicSliceAttrs, data: Array, start: Array) -> Arrays:
+        return [data[_place(start, data.shape, attrs.slice_sizes)]]  # type: ignore[arg-type, index]
 
-    def lower(self, operands: Tensors, attrs: DynamicSliceAttrs, results: TensorTypes) -> Lowered:
-        data, start = present(operands)
+    def lower(self, attrs: DynamicSliceAttrs, results: TensorTypes, data: Tensor, start: Tensor) -> Lowered:
         room = [e - te.dim(s) for e, s in zip(data.shape, attrs.slice_sizes, strict=True)]
         begins = _starts(start, room)
         return [injective(self.name, results[0], lambda i: data[tuple(x + b for x, b in zip(i, begins, strict=True))])]
 
-    def requires(
-        self, operands: Sequence[TensorType | None], attrs: DynamicSliceAttrs, results: TensorTypes
-    ) -> Conditions:
-        data = operands[0]
-        assert data is not None
+    def requires(self, attrs: DynamicSliceAttrs, results: TensorTypes, data: TensorType, start: TensorType) -> Conditions:
         return _fits_at_run_time(attrs.slice_sizes, data.shape)
 
 
@@ -108,25 +91,22 @@ class DynamicUpdateSlice(Op[object]):
     """data with update in the place of the elements from start on; start is moved so that update lies inside of data."""
 
     name = "dynamic_update_slice"
-    data, update, start = Operand(), Operand(), Operand()
+    data, update, start = Operand(), Operand(), Operand(accepts="index", rank=1)
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: object, regions: Regions = ()) -> Types:
-        data, update = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "update")
-        _check_start(self.name, operands, 2, data.rank)
-        expect_rank(self.name, update, "update", data.rank)
+    def infer(self, attrs: object, data: Value, update: Value, start: Value) -> Types:
+        unify_dim(self.name, start.shape[0], data.rank, "length of start")
+        expect_rank(self.name, update.tensor_type, "update", data.rank)
         same_dtype(self.name, [data, update])
         _fits(self.name, update.shape, data.shape)
-        return [data]
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: object) -> Arrays:
-        data, update, start = operands
+    def reference(self, attrs: object, data: Array, update: Array, start: Array) -> Arrays:
         result = data.copy()
         result[_place(start, data.shape, update.shape)] = update
         return [result]
 
-    def lower(self, operands: Tensors, attrs: object, results: TensorTypes) -> Lowered:
-        data, update, start = present(operands)
+    def lower(self, attrs: object, results: TensorTypes, data: Tensor, update: Tensor, start: Tensor) -> Lowered:
         if any(te.is_const(e, 0) for e in update.shape):
             return [injective(self.name, results[0], lambda i: data[tuple(i)])]
         begins = _starts(start, [e - u for e, u in zip(data.shape, update.shape, strict=True)])
@@ -137,9 +117,9 @@ class DynamicUpdateSlice(Op[object]):
 
         return [injective(self.name, results[0], body)]
 
-    def requires(self, operands: Sequence[TensorType | None], attrs: object, results: TensorTypes) -> Conditions:
-        data, update = operands[:2]
-        assert data is not None and update is not None
+    def requires(
+        self, attrs: object, results: TensorTypes, data: TensorType, update: TensorType, start: TensorType
+    ) -> Conditions:
         return [*_fits_at_run_time(update.shape, data.shape), *_not_empty(update)]
 
 
@@ -180,13 +160,12 @@ class StridedSet(Op[StridedSetAttrs]):
     data, updates = Operand(), Operand()
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: StridedSetAttrs, regions: Regions = ()) -> Types:
-        data, updates = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "updates")
+    def infer(self, attrs: StridedSetAttrs, data: Value, updates: Value) -> Types:
         same_dtype(self.name, [data, updates])
-        expect_rank(self.name, updates, "updates", data.rank)
+        expect_rank(self.name, updates.tensor_type, "updates", data.rank)
         for k, (_, count, _) in enumerate(self._steps(attrs, data.shape)):
             unify_dim(self.name, updates.shape[k], count, f"dimension {k} of updates")
-        return [data]
+        return [data.type]
 
     def _steps(self, attrs: StridedSetAttrs, shape: Sequence[Dim]) -> list[tuple[Dim, Dim, int]]:
         """First index, number of elements and stride along every dimension."""
@@ -202,15 +181,13 @@ class StridedSet(Op[StridedSetAttrs]):
             steps[axis] = (*slice_range(shape[axis], begin, end, stride), stride)
         return steps
 
-    def reference(self, operands: Arrays, attrs: StridedSetAttrs) -> Arrays:
-        data, updates = operands
+    def reference(self, attrs: StridedSetAttrs, data: Array, updates: Array) -> Arrays:
         result = data.copy()
         places = [int(first) + int(stride) * np.arange(int(count)) for first, count, stride in self._steps(attrs, data.shape)]  # type: ignore[arg-type]
         result[np.ix_(*places)] = updates
         return [result]
 
-    def lower(self, operands: Tensors, attrs: StridedSetAttrs, results: TensorTypes) -> Lowered:
-        data, updates = present(operands)
+    def lower(self, attrs: StridedSetAttrs, results: TensorTypes, data: Tensor, updates: Tensor) -> Lowered:
         if any(te.is_const(e, 0) for e in updates.shape):
             return [injective(self.name, results[0], lambda i: data[tuple(i)])]
         steps = self._steps(attrs, shape_of(data))
@@ -226,7 +203,5 @@ class StridedSet(Op[StridedSetAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def requires(self, operands: Sequence[TensorType | None], attrs: StridedSetAttrs, results: TensorTypes) -> Conditions:
-        updates = operands[1]
-        assert updates is not None
+    def requires(self, attrs: StridedSetAttrs, results: TensorTypes, data: TensorType, updates: TensorType) -> Conditions:
         return _not_empty(updates)

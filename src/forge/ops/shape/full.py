@@ -12,24 +12,12 @@ from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.nodes import Value
 from forge.ir.op import Kind, NoAttrs, Operand
-from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import Shape, fail, fresh_dims, present, same_dtype, static_length, tensor
-from forge.ops.core.lowering import element, injective, new_symbols, optional_operand, scalar
+from forge.ops.core.inference import given_numbers, same_dtype, shape_of_contents
+from forge.ops.core.lowering import element, injective, new_symbols, scalar
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import (
-    Arrays,
-    DimArray,
-    DimArrays,
-    Lowered,
-    OperandTypes,
-    Regions,
-    Tensors,
-    TensorTypes,
-    Types,
-    Values,
-)
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types
 from forge.ops.elementwise.cast import lower_cast
 from forge.te import Expr
 
@@ -40,23 +28,10 @@ class InitAttrs:
     dtype: str | None = None
 
 
-def wanted_shape(op: str, attrs: InitAttrs, operand: Value | None) -> Shape:
-    """The shape out of the attribute, else the operand: known, or new symbols."""
-    if attrs.shape is not None:
-        return attrs.shape
-    rank = static_length(op, operand, "shape")
-    known = known_dims(operand)
-    return fresh_dims("full", rank) if known is None else tuple(known.reshape(-1))
-
-
 def _shape_symbols(attrs: InitAttrs, shape: Any, result: TensorType) -> Mapping[str, Expr]:
     if attrs.shape is not None or shape is None:
         return {}
     return new_symbols(result, [element(shape, k) for k in range(result.rank)])
-
-
-def _concrete(attrs: InitAttrs, operand: Any) -> Any:
-    return attrs.shape if attrs.shape is not None else tuple(operand.reshape(-1).tolist())
 
 
 def _filled(value: Any, attrs: InitAttrs, operand: DimArray) -> DimArray:
@@ -66,40 +41,32 @@ def _filled(value: Any, attrs: InitAttrs, operand: DimArray) -> DimArray:
     return np.full([int(d) for d in shape if isinstance(d, int)], value, dtype=object)
 
 
-def one_element(op: str, value: Value | None, name: str) -> TensorType:
-    """The type of an operand that must have exactly one element."""
-    type_ = tensor(op, value, name)
-    if type_.size != 1:
-        raise fail(op, f"operand {name!r}", type_, "one element")
-    return type_
-
-
 @register
 class Full(Op[InitAttrs]):
     """A tensor of ``shape`` (attribute or operand) whose elements are all fill_value."""
 
     name = "full"
-    fill_value, shape = Operand(), Operand(optional=True, holds="integers")
+    fill_value, shape = Operand(single=True), Operand(optional=True, holds="integers")
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: InitAttrs, regions: Regions = ()) -> Types:
-        value = one_element(self.name, operands[0], "fill_value")
-        return [TensorType(wanted_shape(self.name, attrs, optional_operand(operands, 1)), attrs.dtype or value.dtype)]
+    def infer(self, attrs: InitAttrs, fill_value: Value, shape: Value | None) -> Types:
+        return [TensorType(shape_of_contents(self.name, "shape", attrs.shape, shape, "full"), attrs.dtype or fill_value.dtype)]
 
-    def reference(self, operands: Arrays, attrs: InitAttrs) -> Arrays:
-        value = operands[0] if attrs.dtype is None else numeric.convert(operands[0], attrs.dtype)
-        return [np.full(_concrete(attrs, optional_operand(operands, 1)), value.reshape(()), dtype=value.dtype)]
+    def reference(self, attrs: InitAttrs, fill_value: Array, shape: Array | None) -> Arrays:
+        value = fill_value if attrs.dtype is None else numeric.convert(fill_value, attrs.dtype)
+        return [np.full(given_numbers(attrs.shape, shape), value.reshape(()), dtype=value.dtype)]
 
-    def lower(self, operands: Tensors, attrs: InitAttrs, results: TensorTypes) -> Lowered:
-        value = lower_cast(scalar(present(operands)[0]), results[0].dtype)
+    def lower(self, attrs: InitAttrs, results: TensorTypes, fill_value: Tensor, shape: Tensor | None) -> Lowered:
+        value = lower_cast(scalar(fill_value), results[0].dtype)
         return [injective(self.name, results[0], lambda i: value)]
 
-    def define_symbols(self, operands: Tensors, attrs: InitAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        return _shape_symbols(attrs, optional_operand(operands, 1), results[0])
+    def define_symbols(
+        self, attrs: InitAttrs, results: TensorTypes, fill_value: Tensor, shape: Tensor | None
+    ) -> Mapping[str, Expr]:
+        return _shape_symbols(attrs, shape, results[0])
 
-    def evaluate_dims(self, operands: DimArrays, attrs: InitAttrs, types: OperandTypes) -> DimArray:
-        value = operands[0]
-        return None if value is None else _filled(value.reshape(-1)[0], attrs, optional_operand(operands, 1))
+    def evaluate_dims(self, attrs: InitAttrs, types: OperandTypes, fill_value: DimArray, shape: DimArray) -> DimArray:
+        return None if fill_value is None else _filled(fill_value.reshape(-1)[0], attrs, shape)
 
 
 class _Constant(Op[InitAttrs]):
@@ -109,21 +76,21 @@ class _Constant(Op[InitAttrs]):
     kind = Kind.INJECTIVE
     value: int
 
-    def infer(self, operands: Values, attrs: InitAttrs, regions: Regions = ()) -> Types:
-        return [TensorType(wanted_shape(self.name, attrs, optional_operand(operands, 0)), attrs.dtype or "float32")]
+    def infer(self, attrs: InitAttrs, shape: Value | None) -> Types:
+        return [TensorType(shape_of_contents(self.name, "shape", attrs.shape, shape, "full"), attrs.dtype or "float32")]
 
-    def reference(self, operands: Arrays, attrs: InitAttrs) -> Arrays:
+    def reference(self, attrs: InitAttrs, shape: Array | None) -> Arrays:
         dtype = dtypes.numpy_dtype(attrs.dtype or "float32")
-        return [np.full(_concrete(attrs, optional_operand(operands, 0)), self.value).astype(dtype)]
+        return [np.full(given_numbers(attrs.shape, shape), self.value).astype(dtype)]
 
-    def lower(self, operands: Tensors, attrs: InitAttrs, results: TensorTypes) -> Lowered:
+    def lower(self, attrs: InitAttrs, results: TensorTypes, *_: object) -> Lowered:
         return [injective(self.name, results[0], lambda i: te.const(self.value, results[0].dtype))]
 
-    def define_symbols(self, operands: Tensors, attrs: InitAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        return _shape_symbols(attrs, optional_operand(operands, 0), results[0])
+    def define_symbols(self, attrs: InitAttrs, results: TensorTypes, shape: Tensor | None) -> Mapping[str, Expr]:
+        return _shape_symbols(attrs, shape, results[0])
 
-    def evaluate_dims(self, operands: DimArrays, attrs: InitAttrs, types: OperandTypes) -> DimArray:
-        return _filled(self.value, attrs, optional_operand(operands, 0))
+    def evaluate_dims(self, attrs: InitAttrs, types: OperandTypes, shape: DimArray) -> DimArray:
+        return _filled(self.value, attrs, shape)
 
 
 @register
@@ -149,16 +116,16 @@ class _Like(Op[NoAttrs]):
     kind = Kind.ELEMENTWISE
     value: int
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        return [tensor(self.name, operands[0], "data")]
+    def infer(self, attrs: NoAttrs, data: Value) -> Types:
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        return [np.full_like(operands[0], self.value)]
+    def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
+        return [np.full_like(data, self.value)]
 
-    def lower(self, operands: Tensors, attrs: NoAttrs, results: TensorTypes) -> Lowered:
+    def lower(self, attrs: NoAttrs, results: TensorTypes, *_: object) -> Lowered:
         return [injective(self.name, results[0], lambda i: te.const(self.value, results[0].dtype))]
 
-    def evaluate_dims(self, operands: DimArrays, attrs: NoAttrs, types: OperandTypes) -> DimArray:
+    def evaluate_dims(self, attrs: NoAttrs, types: OperandTypes, *_: object) -> DimArray:
         type_ = types[0]
         return _filled(self.value, InitAttrs(type_.shape), None) if isinstance(type_, TensorType) else None
 
@@ -184,17 +151,16 @@ class FullLike(Op[NoAttrs]):
     """A tensor of the type of data whose elements are all fill_value."""
 
     name = "full_like"
-    data, fill_value = Operand(), Operand()
+    data, fill_value = Operand(), Operand(single=True)
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        data, value = tensor(self.name, operands[0], "data"), one_element(self.name, operands[1], "fill_value")
-        same_dtype(self.name, [data, value])
-        return [data]
+    def infer(self, attrs: NoAttrs, data: Value, fill_value: Value) -> Types:
+        same_dtype(self.name, [data, fill_value])
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        return [np.full_like(operands[0], operands[1].reshape(()))]
+    def reference(self, attrs: NoAttrs, data: Array, fill_value: Array) -> Arrays:
+        return [np.full_like(data, fill_value.reshape(()))]
 
-    def lower(self, operands: Tensors, attrs: NoAttrs, results: TensorTypes) -> Lowered:
-        value = scalar(present(operands)[1])
+    def lower(self, attrs: NoAttrs, results: TensorTypes, data: Tensor, fill_value: Tensor) -> Lowered:
+        value = scalar(fill_value)
         return [injective(self.name, results[0], lambda i: value)]

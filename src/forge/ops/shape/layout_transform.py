@@ -20,12 +20,13 @@ from forge.dims import Dim
 from forge.errors import TypeInferenceError
 from forge.ir.op import Accuracy, Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import fail, require_equal, tensor_type
+from forge.ops.core.inference import expect_rank, fail, require_equal
 from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array
 from forge.te import Expr, Tensor
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -111,13 +112,13 @@ class LayoutTransform(Op[LayoutTransformAttrs]):
     """
 
     name = "layout_transform"
-    data = Operand()
+    data = Operand(accepts="number or bool")
     accuracy = Accuracy.EXACT
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value) -> Sequence[TensorType]:
         source, target = _layouts(attrs)
-        data = tensor_type(self.name, "data", operands[0], source.rank)
+        expect_rank(self.name, data.tensor_type, "data", source.rank)
         for position, (_, block) in enumerate(source.axes):
             if block:
                 require_equal(self.name, f"axis {position} in layout {source.text}", data.shape[position], block)
@@ -125,16 +126,15 @@ class LayoutTransform(Op[LayoutTransformAttrs]):
         shape = tuple(block or dims.ceildiv(extents[letter], target.block(letter)) for letter, block in target.axes)
         return [TensorType(shape, data.dtype)]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
         source, target = _layouts(attrs)
-        logical = _merge_blocks(operands[0], source)
+        logical = _merge_blocks(data, source)
         for axis, letter in enumerate(source.letters):
             if attrs.channels is not None and source.block(letter) > 1:
                 logical = np.take(logical, range(attrs.channels), axis)
         return [with_layout(logical, source.letters, target.text)]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        (data,) = operands
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
         source, target = _layouts(attrs)
         extents = _logical_extents(source, data.shape, attrs.channels)
 

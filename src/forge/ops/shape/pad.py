@@ -14,11 +14,11 @@ from forge.dims import Dim
 from forge.ir.nodes import Value
 from forge.ir.op import Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import at_most, expect_dtype, fail, fresh_dims, required, same_dtype, tensor
+from forge.ops.core.inference import at_most, fail, fresh_dims, given_numbers, required, same_dtype, tensor
 from forge.ops.core.layout_change import LayoutChange
-from forge.ops.core.lowering import injective, new_symbols, optional_operand, scalar
+from forge.ops.core.lowering import injective, new_symbols, scalar
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
 from forge.te import Expr
 
 
@@ -68,17 +68,18 @@ class Pad(Op[PadAttrs]):
     """
 
     name = "nn.pad"
-    data, pad_value, pad_width = Operand(), Operand(optional=True), Operand(optional=True)
+    data, pad_value, pad_width = Operand(), Operand(optional=True), Operand(optional=True, accepts="integer")
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: PadAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: PadAttrs, data: Value, pad_value: Value | None, pad_width: Value | None) -> Types:
         if attrs.pad_mode not in PAD_MODES:
             raise fail(self.name, "attribute pad_mode", repr(attrs.pad_mode), f"one of {', '.join(PAD_MODES)}")
-        if (value := optional_operand(operands, 1)) is not None:
-            same_dtype(self.name, [data, tensor(self.name, value, "pad_value")])
+        if pad_value is not None:
+            same_dtype(self.name, [data, pad_value])
         if attrs.pad_width is None:
-            return [self._dynamic(operands, data)]
+            if tensor(self.name, pad_width, "pad_width").shape != (data.rank, 2):
+                raise fail(self.name, "operand 'pad_width'", tensor(self.name, pad_width, "pad_width"), f"shape ({data.rank}, 2)")
+            return [TensorType(fresh_dims("pad", data.rank), data.dtype)]
         if len(attrs.pad_width) != data.rank:
             raise fail(self.name, "attribute pad_width", f"{len(attrs.pad_width)} pairs", f"{data.rank} pairs")
         shape = tuple(d + before + after for d, (before, after) in zip(data.shape, attrs.pad_width, strict=True))
@@ -86,34 +87,27 @@ class Pad(Op[PadAttrs]):
             raise fail(self.name, "attribute pad_width", attrs.pad_width, "at most as much removed as there is")
         return [TensorType(shape, data.dtype)]
 
-    def _dynamic(self, operands: Values, data: TensorType) -> TensorType:
-        widths = tensor(self.name, optional_operand(operands, 2), "pad_width")
-        expect_dtype(self.name, widths, "pad_width", "integer")
-        if widths.shape != (data.rank, 2):
-            raise fail(self.name, "operand 'pad_width'", widths, f"shape ({data.rank}, 2)")
-        return TensorType(fresh_dims("pad", data.rank), data.dtype)
-
-    def reference(self, operands: Arrays, attrs: PadAttrs) -> Arrays:
-        data, value, widths = [*operands, None, None][:3]
-        pairs = attrs.pad_width if attrs.pad_width is not None else widths.tolist()
-        for axis, (before, after) in enumerate(pairs):
-            source = _source_indices(attrs.pad_mode, data.shape[axis], int(before), int(after))
+    def reference(self, attrs: PadAttrs, data: Array, pad_value: Array | None, pad_width: Array | None) -> Arrays:
+        given = None if attrs.pad_width is None else [n for pair in attrs.pad_width for n in pair]
+        numbers = given_numbers(given, pad_width)
+        for axis, (before, after) in enumerate(zip(numbers[::2], numbers[1::2])):
+            source = _source_indices(attrs.pad_mode, data.shape[axis], before, after)
             blank = data.shape[axis] == 0
             taken = _blank(data, axis, len(source)) if blank else np.take(data, np.maximum(source, 0), axis=axis)
             shape = [-1 if k == axis else 1 for k in range(data.ndim)]
-            fill = np.asarray("" if data.dtype == object else 0, data.dtype) if value is None else value.reshape(())
+            fill = np.asarray("" if data.dtype == object else 0, data.dtype) if pad_value is None else pad_value.reshape(())
             data = np.where((source < 0).reshape(shape), fill, taken)
         return [data]
 
-    def lower(self, operands: Tensors, attrs: PadAttrs, results: TensorTypes) -> Lowered:
-        data, value, widths = [*operands, None, None][:3]
-        assert data is not None
+    def lower(
+        self, attrs: PadAttrs, results: TensorTypes, data: Tensor, pad_value: Tensor | None, pad_width: Tensor | None
+    ) -> Lowered:
         if attrs.pad_width is not None:
             before = [te.dim(b) for b, _ in attrs.pad_width]
         else:
-            assert widths is not None
-            before = [te.cast(widths[te.const(k), te.const(0)], "int64") for k in range(data.ndim)]
-        fill = te.const(0, data.dtype) if value is None else scalar(value)
+            assert pad_width is not None
+            before = [te.cast(pad_width[te.const(k), te.const(0)], "int64") for k in range(data.ndim)]
+        fill = te.const(0, data.dtype) if pad_value is None else scalar(pad_value)
         same = [_unpadded(attrs, k) for k in range(data.ndim)]
 
         def body(i: Sequence[Expr]) -> Expr:
@@ -129,9 +123,9 @@ class Pad(Op[PadAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def requires(self, operands: Sequence[TensorType | None], attrs: PadAttrs, results: TensorTypes) -> list[tuple[Expr, str]]:
-        data = operands[0]
-        assert data is not None
+    def requires(
+        self, attrs: PadAttrs, results: TensorTypes, data: TensorType, pad_value: TensorType | None, pad_width: TensorType | None
+    ) -> list[tuple[Expr, str]]:
         found: list[tuple[Expr, str]] = []
         if attrs.pad_mode == "constant":
             return found
@@ -141,11 +135,12 @@ class Pad(Op[PadAttrs]):
             found += required(fine, partial(operator.ge, te.dim(d), 1), why)
         return found
 
-    def define_symbols(self, operands: Tensors, attrs: PadAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        data, widths = operands[0], optional_operand(operands, 2)
-        if attrs.pad_width is not None or widths is None or data is None:
+    def define_symbols(
+        self, attrs: PadAttrs, results: TensorTypes, data: Tensor, pad_value: Tensor | None, pad_width: Tensor | None
+    ) -> Mapping[str, Expr]:
+        if attrs.pad_width is not None or pad_width is None or data is None:
             return {}
-        both = [[te.cast(widths[te.const(k), te.const(s)], "int64") for s in (0, 1)] for k in range(data.ndim)]
+        both = [[te.cast(pad_width[te.const(k), te.const(s)], "int64") for s in (0, 1)] for k in range(data.ndim)]
         return new_symbols(results[0], [d + b[0] + b[1] for d, b in zip(data.shape, both, strict=True)])
 
     def in_layout(self, change: LayoutChange) -> Value | None:

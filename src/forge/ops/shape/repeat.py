@@ -12,11 +12,11 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.op import Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, fresh_dims, normalize_axis, present, tensor, unify_dim
+from forge.ops.core.inference import fail, fresh_dims, normalize_axis, unify_dim
 from forge.ops.core.layout_change import along_axis
 from forge.ops.core.lowering import injective, replaced
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,16 @@ class Repeat(Op[RepeatAttrs]):
     data = Operand()
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: RepeatAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: RepeatAttrs, data: Value) -> Types:
         if attrs.axis is None:
             raise fail(self.name, "attribute axis", None, "an axis", "flatten with reshape first")
         axis = normalize_axis(self.name, attrs.axis, data.rank)
         return [TensorType(_resized(data.shape, axis, data.shape[axis] * attrs.repeats), data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: RepeatAttrs) -> Arrays:
-        return [np.repeat(operands[0], attrs.repeats, axis=attrs.axis)]
+    def reference(self, attrs: RepeatAttrs, data: Array) -> Arrays:
+        return [np.repeat(data, attrs.repeats, axis=attrs.axis)]
 
-    def lower(self, operands: Tensors, attrs: RepeatAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: RepeatAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         axis = (attrs.axis or 0) % data.ndim
         return [injective(self.name, results[0], lambda i: data[replaced(i, axis, i[axis] // attrs.repeats)])]
 
@@ -64,22 +62,17 @@ class RepeatInterleave(Op[RepeatInterleaveAttrs]):
     """Element k of data along ``axis`` repeats[k] times in a row; negative numbers count as 0."""
 
     name = "repeat_interleave"
-    data, repeats = Operand(), Operand()
+    data, repeats = Operand(), Operand(accepts="index", rank=1)
 
-    def infer(self, operands: Values, attrs: RepeatInterleaveAttrs, regions: Regions = ()) -> Types:
-        data, repeats = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "repeats")
+    def infer(self, attrs: RepeatInterleaveAttrs, data: Value, repeats: Value) -> Types:
         axis = normalize_axis(self.name, attrs.axis, data.rank)
-        expect_dtype(self.name, repeats, "repeats", "index")
-        expect_rank(self.name, repeats, "repeats", 1)
         unify_dim(self.name, repeats.shape[0], data.shape[axis], "length of repeats")
         return [TensorType((*data.shape[:axis], *fresh_dims("repeated", 1), *data.shape[axis + 1 :]), data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: RepeatInterleaveAttrs) -> Arrays:
-        return [np.repeat(operands[0], np.maximum(operands[1].astype(np.int64), 0), attrs.axis)]
+    def reference(self, attrs: RepeatInterleaveAttrs, data: Array, repeats: Array) -> Arrays:
+        return [np.repeat(data, np.maximum(repeats.astype(np.int64), 0), attrs.axis)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: RepeatInterleaveAttrs) -> Sequence[Value]:
-        data, repeats = operands[:2]
-        assert data is not None and repeats is not None
+    def decompose(self, builder: Builder, attrs: RepeatInterleaveAttrs, data: Value, repeats: Value) -> Sequence[Value]:
         zero, one = (builder.constant(v, "int64") for v in (0, 1))
         counts = builder.call("maximum", builder.call("cast", repeats, dtype="int64"), zero)
         ends = builder.call("cumsum", counts, axis=0)

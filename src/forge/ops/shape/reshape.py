@@ -10,7 +10,7 @@ import numpy as np
 
 from forge import dims, dtypes, te
 from forge.dims import Dim
-from forge.ir.op import Accuracy, Kind, NoAttrs, Operand
+from forge.ir.op import A, Accuracy, Kind, NoAttrs, Operand
 from forge.ir.shapes import known_dims
 from forge.ir.types import MAX_RANK, TensorType
 from forge.ops.core.batch_parts import carry_reshaped
@@ -19,45 +19,37 @@ from forge.ops.core.inference import (
     fail,
     format_shape,
     fresh_dims,
+    given_numbers,
     normalize_axes,
     normalize_axis,
     object_array,
     static_length,
-    tensor,
 )
-from forge.ops.core.lowering import chain_select, element, injective, length, new_symbols, optional_operand, shape_of
+from forge.ops.core.lowering import chain_select, element, injective, length, new_symbols, shape_of
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import (
-    Arrays,
-    DimArray,
-    DimArrays,
-    Lowered,
-    OperandTypes,
-    Regions,
-    Tensors,
-    TensorTypes,
-    Types,
-    Values,
-)
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, TensorTypes, Types
 from forge.ops.shape.regroup import source_indices
 from forge.te import Expr, Tensor
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 
-def lower_reshape(name: str, operands: Tensors, results: TensorTypes) -> Lowered:
-    """Reads the first operand in row-major order."""
-    data = operands[0]
-    assert data is not None
-    shape = shape_of(data)
-    return [injective(name, results[0], lambda i: data[source_indices(shape, results[0].shape, i)])]
+class _Reshaped(Op[A]):
+    """The first operand in row-major order under another shape."""
+
+    kind = Kind.INJECTIVE
+    carry_batch = carry_reshaped
+
+    def lower(self, attrs: A, results: TensorTypes, data: Tensor, *_: object) -> Lowered:
+        shape = shape_of(data)
+        return [injective(self.name, results[0], lambda i: data[source_indices(shape, results[0].shape, i)])]
 
 
-def check_same_size(op: str, data: TensorType, shape: Shape) -> None:
+def check_same_size(op: str, data: Value, shape: Shape) -> None:
     """Raises TypeInferenceError where the number of elements provably differs."""
     if dims.different(data.size, dims.product(shape)):
-        raise fail(op, "number of elements", f"{data} to {format_shape(shape)}", f"{data.size} elements")
+        raise fail(op, "number of elements", f"{data.type} to {format_shape(shape)}", f"{data.size} elements")
 
 
 @dataclass(frozen=True)
@@ -67,7 +59,7 @@ class ReshapeAttrs:
 
 
 @register
-class Reshape(Op[ReshapeAttrs]):
+class Reshape(_Reshaped[ReshapeAttrs]):
     """data in row-major order under another shape.
 
     In ``newshape`` (attribute or operand) 0 keeps the dimension at that place, unless ``allowzero``, and one -1 is what
@@ -76,18 +68,14 @@ class Reshape(Op[ReshapeAttrs]):
 
     name = "reshape"
     target_shape = "newshape"
-    carry_batch = carry_reshaped
     data, newshape = Operand(), Operand(optional=True, holds="integers")
-    kind = Kind.INJECTIVE
     is_view = True
 
-    def infer(self, operands: Values, attrs: ReshapeAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        operand = optional_operand(operands, 1)
+    def infer(self, attrs: ReshapeAttrs, data: Value, newshape: Value | None) -> Types:
         wanted = attrs.newshape
         if wanted is None:
-            rank = static_length(self.name, operand, "newshape")
-            known = known_dims(operand)
+            rank = static_length(self.name, newshape, "newshape")
+            known = known_dims(newshape)
             if known is None:
                 return [TensorType(fresh_dims("reshape", rank), data.dtype)]
             wanted = tuple(known.reshape(-1))
@@ -95,18 +83,15 @@ class Reshape(Op[ReshapeAttrs]):
         check_same_size(self.name, data, shape)
         return [TensorType(shape, data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: ReshapeAttrs) -> Arrays:
-        wanted = attrs.newshape if attrs.newshape is not None else tuple(operands[1].reshape(-1).tolist())
-        return [operands[0].reshape(resolve_newshape(operands[0].shape, wanted, attrs.allowzero))]
+    def reference(self, attrs: ReshapeAttrs, data: Array, newshape: Array | None) -> Arrays:
+        return [data.reshape(resolve_newshape(data.shape, given_numbers(attrs.newshape, newshape), attrs.allowzero))]
 
-    def lower(self, operands: Tensors, attrs: ReshapeAttrs, results: TensorTypes) -> Lowered:
-        return lower_reshape(self.name, operands, results)
-
-    def define_symbols(self, operands: Tensors, attrs: ReshapeAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        data, wanted = operands[0], optional_operand(operands, 1)
-        if wanted is None or data is None:
+    def define_symbols(
+        self, attrs: ReshapeAttrs, results: TensorTypes, data: Tensor, newshape: Tensor | None
+    ) -> Mapping[str, Expr]:
+        if newshape is None:
             return {}
-        sizes = [element(wanted, k) for k in range(results[0].rank)]
+        sizes = [element(newshape, k) for k in range(results[0].rank)]
         if not attrs.allowzero:
             sizes = [te.select(s.eq(0), data.shape[k], s) if k < data.ndim else s for k, s in enumerate(sizes)]
         total: Expr = te.const(1)
@@ -117,9 +102,8 @@ class Reshape(Op[ReshapeAttrs]):
             others = others * te.select(size.eq(-1), te.const(1), size)
         return new_symbols(results[0], [te.select(s.eq(-1), total // others, s) for s in sizes])
 
-    def evaluate_dims(self, operands: DimArrays, attrs: ReshapeAttrs, types: OperandTypes) -> DimArray:
-        data, wanted = operands[0], optional_operand(operands, 1)
-        target = attrs.newshape if wanted is None else tuple(wanted.reshape(-1))
+    def evaluate_dims(self, attrs: ReshapeAttrs, types: OperandTypes, data: DimArray, newshape: DimArray) -> DimArray:
+        target = attrs.newshape if newshape is None else tuple(newshape.reshape(-1))
         if data is None or target is None:
             return None
         return reshaped(data, resolve_newshape(data.shape, target, attrs.allowzero))
@@ -164,17 +148,14 @@ class ReshapeLikeAttrs:
 
 
 @register
-class ReshapeLike(Op[ReshapeLikeAttrs]):
+class ReshapeLike(_Reshaped[ReshapeLikeAttrs]):
     """data with its dimensions [lhs_begin, lhs_end) replaced by the dimensions [rhs_begin, rhs_end) of shape_like."""
 
     name = "reshape_like"
-    carry_batch = carry_reshaped
     data, shape_like = Operand(), Operand()
-    kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: ReshapeLikeAttrs, regions: Regions = ()) -> Types:
-        data, like = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "shape_like")
-        shape = self._shape(data.shape, like.shape, attrs)
+    def infer(self, attrs: ReshapeLikeAttrs, data: Value, shape_like: Value) -> Types:
+        shape = self._shape(data.shape, shape_like.shape, attrs)
         check_same_size(self.name, data, shape)
         return [TensorType(shape, data.dtype)]
 
@@ -183,11 +164,8 @@ class ReshapeLike(Op[ReshapeLikeAttrs]):
         replaced = slice(attrs.lhs_begin, attrs.lhs_end).indices(len(data))
         return (*data[: replaced[0]], *like[attrs.rhs_begin : attrs.rhs_end], *data[replaced[1] :])
 
-    def reference(self, operands: Arrays, attrs: ReshapeLikeAttrs) -> Arrays:
-        return [operands[0].reshape(self._shape(operands[0].shape, operands[1].shape, attrs))]
-
-    def lower(self, operands: Tensors, attrs: ReshapeLikeAttrs, results: TensorTypes) -> Lowered:
-        return lower_reshape(self.name, operands, results)
+    def reference(self, attrs: ReshapeLikeAttrs, data: Array, shape_like: Array) -> Arrays:
+        return [data.reshape(self._shape(data.shape, shape_like.shape, attrs))]
 
 
 @dataclass(frozen=True)
@@ -196,28 +174,23 @@ class SqueezeAttrs:
 
 
 @register
-class Squeeze(Op[SqueezeAttrs]):
+class Squeeze(_Reshaped[SqueezeAttrs]):
     """data without the dimensions ``axis`` (attribute or operand ``axes``), which are 1; None: without all that are 1."""
 
     name = "squeeze"
-    carry_batch = carry_reshaped
     data, axes = Operand(), Operand(optional=True, holds="integers")
-    kind = Kind.INJECTIVE
     is_view = True
 
-    def infer(self, operands: Values, attrs: SqueezeAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        operand = optional_operand(operands, 1)
-        axes = attrs.axis
-        if axes is None and operand is not None:
-            count = static_length(self.name, operand, "axes")
-            known = known_dims(operand)
+    def infer(self, attrs: SqueezeAttrs, data: Value, axes: Value | None) -> Types:
+        chosen = attrs.axis
+        if chosen is None and axes is not None:
+            known = known_dims(axes)
             if known is None:
-                return [TensorType(fresh_dims("squeeze", data.rank - count), data.dtype)]
-            axes = tuple(int(a) for a in known.reshape(-1))
-        if axes is None and not dims.is_static(*data.shape):
+                return [TensorType(fresh_dims("squeeze", data.rank - static_length(self.name, axes, "axes")), data.dtype)]
+            chosen = tuple(int(a) for a in known.reshape(-1))
+        if chosen is None and not dims.is_static(*data.shape):
             raise fail(self.name, "attribute axis", "None for symbolic dimensions, which may be 1 or not", "the axes to remove")
-        removed = self._removed(data.shape, axes)
+        removed = self._removed(data.shape, chosen)
         return [TensorType(tuple(d for k, d in enumerate(data.shape) if k not in removed), data.dtype)]
 
     def _removed(self, shape: Shape, axes: Sequence[int] | None) -> tuple[int, ...]:
@@ -229,17 +202,12 @@ class Squeeze(Op[SqueezeAttrs]):
                 raise fail(self.name, f"dimension {axis}", shape[axis], 1)
         return removed
 
-    def reference(self, operands: Arrays, attrs: SqueezeAttrs) -> Arrays:
-        operand = optional_operand(operands, 1)
-        axes = attrs.axis if attrs.axis is not None or operand is None else tuple(operand.reshape(-1).tolist())
-        return [np.squeeze(operands[0], self._removed(operands[0].shape, axes))]
+    def reference(self, attrs: SqueezeAttrs, data: Array, axes: Array | None) -> Arrays:
+        chosen = None if attrs.axis is None and axes is None else given_numbers(attrs.axis, axes)
+        return [np.squeeze(data, self._removed(data.shape, chosen))]
 
-    def lower(self, operands: Tensors, attrs: SqueezeAttrs, results: TensorTypes) -> Lowered:
-        return lower_reshape(self.name, operands, results)
-
-    def define_symbols(self, operands: Tensors, attrs: SqueezeAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        data, axes = operands[0], optional_operand(operands, 1)
-        if axes is None or attrs.axis is not None or data is None:
+    def define_symbols(self, attrs: SqueezeAttrs, results: TensorTypes, data: Tensor, axes: Tensor | None) -> Mapping[str, Expr]:
+        if axes is None or attrs.axis is not None:
             return {}
         removed = [names_axis(axes, k, data.ndim) for k in range(data.ndim)]
         place: Expr = te.const(0)
@@ -251,9 +219,8 @@ class Squeeze(Op[SqueezeAttrs]):
             place = place + te.select(gone, te.const(0), te.const(1))
         return new_symbols(results[0], sizes)
 
-    def evaluate_dims(self, operands: DimArrays, attrs: SqueezeAttrs, types: OperandTypes) -> DimArray:
-        data, axes = operands[0], optional_operand(operands, 1)
-        if data is None or (len(operands) > 1 and axes is None):
+    def evaluate_dims(self, attrs: SqueezeAttrs, types: OperandTypes, data: DimArray, axes: DimArray) -> DimArray:
+        if data is None or (len(types) > 1 and axes is None):
             return None
         chosen = attrs.axis if axes is None else tuple(int(a) for a in axes.reshape(-1))
         return np.squeeze(data, self._removed(data.shape, chosen))
@@ -276,24 +243,20 @@ class ExpandDimsAttrs:
 
 
 @register
-class ExpandDims(Op[ExpandDimsAttrs]):
+class ExpandDims(_Reshaped[ExpandDimsAttrs]):
     """data with ``num_newaxis`` dimensions of 1 inserted at ``axis``; or one at each place of the result that operand ``axes``
     names.
     """
 
     name = "expand_dims"
-    carry_batch = carry_reshaped
     data, axes = Operand(), Operand(optional=True, holds="integers")
-    kind = Kind.INJECTIVE
     is_view = True
 
-    def infer(self, operands: Values, attrs: ExpandDimsAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        operand = optional_operand(operands, 1)
+    def infer(self, attrs: ExpandDimsAttrs, data: Value, axes: Value | None) -> Types:
         if attrs.axis is not None:
             return [TensorType(self._inserted(data.shape, attrs), data.dtype)]
-        count = static_length(self.name, operand, "axes")
-        known = known_dims(operand)
+        count = static_length(self.name, axes, "axes")
+        known = known_dims(axes)
         if known is None:
             return [TensorType(fresh_dims("expand", data.rank + count), data.dtype)]
         return [TensorType(self._placed(data.shape, [int(a) for a in known.reshape(-1)]), data.dtype)]
@@ -311,18 +274,15 @@ class ExpandDims(Op[ExpandDimsAttrs]):
         rest = iter(shape)
         return tuple(1 if k in new else next(rest) for k in range(rank))
 
-    def reference(self, operands: Arrays, attrs: ExpandDimsAttrs) -> Arrays:
-        data = operands[0]
+    def reference(self, attrs: ExpandDimsAttrs, data: Array, axes: Array | None) -> Arrays:
         if attrs.axis is not None:
             return [data.reshape(self._inserted(data.shape, attrs))]
-        return [data.reshape(self._placed(data.shape, operands[1].reshape(-1).tolist()))]
+        return [data.reshape(self._placed(data.shape, given_numbers(None, axes)))]
 
-    def lower(self, operands: Tensors, attrs: ExpandDimsAttrs, results: TensorTypes) -> Lowered:
-        return lower_reshape(self.name, operands, results)
-
-    def define_symbols(self, operands: Tensors, attrs: ExpandDimsAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        data, axes = operands[0], optional_operand(operands, 1)
-        if axes is None or attrs.axis is not None or data is None:
+    def define_symbols(
+        self, attrs: ExpandDimsAttrs, results: TensorTypes, data: Tensor, axes: Tensor | None
+    ) -> Mapping[str, Expr]:
+        if axes is None or attrs.axis is not None:
             return {}
         place: Expr = te.const(0)
         sizes: list[Expr] = []
@@ -333,8 +293,7 @@ class ExpandDims(Op[ExpandDimsAttrs]):
             place = place + te.select(new, te.const(0), te.const(1))
         return new_symbols(results[0], sizes)
 
-    def evaluate_dims(self, operands: DimArrays, attrs: ExpandDimsAttrs, types: OperandTypes) -> DimArray:
-        data, axes = operands[0], optional_operand(operands, 1)
+    def evaluate_dims(self, attrs: ExpandDimsAttrs, types: OperandTypes, data: DimArray, axes: DimArray) -> DimArray:
         if data is None:
             return None
         if attrs.axis is not None:
@@ -355,14 +314,13 @@ class ShapeOf(Op[ShapeOfAttrs]):
     data = Operand()
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: ShapeOfAttrs, regions: Regions = ()) -> Types:
-        return [TensorType((tensor(self.name, operands[0], "data").rank,), attrs.dtype)]
+    def infer(self, attrs: ShapeOfAttrs, data: Value) -> Types:
+        return [TensorType((data.rank,), attrs.dtype)]
 
-    def reference(self, operands: Arrays, attrs: ShapeOfAttrs) -> Arrays:
-        return [np.array(operands[0].shape, dtype=dtypes.numpy_dtype(attrs.dtype))]
+    def reference(self, attrs: ShapeOfAttrs, data: Array) -> Arrays:
+        return [np.array(data.shape, dtype=dtypes.numpy_dtype(attrs.dtype))]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: ShapeOfAttrs, results: TensorTypes) -> Lowered:
-        data = operands[0]
+    def lower(self, attrs: ShapeOfAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         extents = [te.cast(e, attrs.dtype) for e in data.shape]
         last = extents[-1] if extents else te.const(0, attrs.dtype)
 
@@ -371,7 +329,7 @@ class ShapeOf(Op[ShapeOfAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def evaluate_dims(self, operands: DimArrays, attrs: ShapeOfAttrs, types: OperandTypes) -> DimArray:
+    def evaluate_dims(self, attrs: ShapeOfAttrs, types: OperandTypes, *_: object) -> DimArray:
         return object_array(types[0].shape) if isinstance(types[0], TensorType) else None
 
 
@@ -383,46 +341,38 @@ class NdarraySize(Op[ShapeOfAttrs]):
     data = Operand()
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: ShapeOfAttrs, regions: Regions = ()) -> Types:
-        tensor(self.name, operands[0], "data")
+    def infer(self, attrs: ShapeOfAttrs, data: Value) -> Types:
         return [TensorType((), attrs.dtype)]
 
-    def reference(self, operands: Arrays, attrs: ShapeOfAttrs) -> Arrays:
-        return [np.array(operands[0].size, dtype=dtypes.numpy_dtype(attrs.dtype))]
+    def reference(self, attrs: ShapeOfAttrs, data: Array) -> Arrays:
+        return [np.array(data.size, dtype=dtypes.numpy_dtype(attrs.dtype))]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: ShapeOfAttrs, results: TensorTypes) -> Lowered:
-        data = operands[0]
+    def lower(self, attrs: ShapeOfAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         total = te.dim(dims.product(shape_of(data)))
         return [injective(self.name, results[0], lambda i: te.cast(total, attrs.dtype))]
 
-    def evaluate_dims(self, operands: DimArrays, attrs: ShapeOfAttrs, types: OperandTypes) -> DimArray:
+    def evaluate_dims(self, attrs: ShapeOfAttrs, types: OperandTypes, *_: object) -> DimArray:
         return object_array([types[0].size], ()) if isinstance(types[0], TensorType) else None
 
 
 @register
-class BatchFlatten(Op[NoAttrs]):
+class BatchFlatten(_Reshaped[NoAttrs]):
     """``out[n, i]`` = element ``i``, in row-major order, of ``data[n]``."""
 
     name = "nn.batch_flatten"
-    carry_batch = carry_reshaped
     data = Operand()
     accuracy = Accuracy.EXACT
-    kind = Kind.INJECTIVE
     is_view = True
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: Any, data: Value) -> Sequence[TensorType]:
         if data.rank == 0:
-            raise fail(self.name, "operand 'data'", data, "rank 1 or more")
+            raise fail(self.name, "operand 'data'", data.type, "rank 1 or more")
         return [TensorType((data.shape[0], dims.product(data.shape[1:])), data.dtype)]
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        x = operands[0]
-        return [x.reshape(x.shape[0], int(np.prod(x.shape[1:])))]
+    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+        return [data.reshape(data.shape[0], int(np.prod(data.shape[1:])))]
 
-    def lower(self, operands: tuple[Tensor, ...], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        (data,) = operands
-
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, *_: object) -> Sequence[Tensor]:
         def body(n: Expr, flat: Expr) -> Expr:
             indices: list[Expr] = []
             for extent in reversed(data.shape[2:]):

@@ -9,21 +9,10 @@ import numpy as np
 
 from forge import te
 from forge.ir.op import Kind, Operand
-from forge.ops.core.inference import expect_dtype, expect_rank, normalize_axes, present, tensor, unify_dim
+from forge.ops.core.inference import normalize_axes, unify_dim
 from forge.ops.core.lowering import injective, replaced
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import (
-    Arrays,
-    DimArray,
-    DimArrays,
-    Lowered,
-    OperandTypes,
-    Regions,
-    Tensors,
-    TensorTypes,
-    Types,
-    Values,
-)
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types, Value
 from forge.te import Expr
 
 
@@ -40,16 +29,14 @@ class Reverse(Op[ReverseAttrs]):
     data = Operand()
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: ReverseAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: ReverseAttrs, data: Value) -> Types:
         normalize_axes(self.name, attrs.axis, data.rank)
-        return [data]
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: ReverseAttrs) -> Arrays:
-        return [np.flip(operands[0], attrs.axis)]
+    def reference(self, attrs: ReverseAttrs, data: Array) -> Arrays:
+        return [np.flip(data, attrs.axis)]
 
-    def lower(self, operands: Tensors, attrs: ReverseAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: ReverseAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         axes = normalize_axes(self.name, attrs.axis, data.ndim)
 
         def body(i: Sequence[Expr]) -> Expr:
@@ -57,8 +44,8 @@ class Reverse(Op[ReverseAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def evaluate_dims(self, operands: DimArrays, attrs: ReverseAttrs, types: OperandTypes) -> DimArray:
-        return None if operands[0] is None else np.flip(operands[0], attrs.axis)
+    def evaluate_dims(self, attrs: ReverseAttrs, types: OperandTypes, data: DimArray) -> DimArray:
+        return None if data is None else np.flip(data, attrs.axis)
 
 
 @dataclass(frozen=True)
@@ -72,31 +59,26 @@ class ReverseSequence(Op[ReverseSequenceAttrs]):
     """For every b along ``batch_axis`` the first seq_lengths[b] elements along ``seq_axis`` backwards, the others unchanged."""
 
     name = "reverse_sequence"
-    data, seq_lengths = Operand(), Operand()
+    data, seq_lengths = Operand(), Operand(rank=1, accepts="index")
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: ReverseSequenceAttrs, regions: Regions = ()) -> Types:
-        data, lengths = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "seq_lengths")
+    def infer(self, attrs: ReverseSequenceAttrs, data: Value, seq_lengths: Value) -> Types:
         _, batch = normalize_axes(self.name, (attrs.seq_axis, attrs.batch_axis), data.rank)
-        expect_rank(self.name, lengths, "seq_lengths", 1)
-        expect_dtype(self.name, lengths, "seq_lengths", "index")
-        unify_dim(self.name, lengths.shape[0], data.shape[batch], "batch size")
-        return [data]
+        unify_dim(self.name, seq_lengths.shape[0], data.shape[batch], "batch size")
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: ReverseSequenceAttrs) -> Arrays:
-        data, lengths = operands
+    def reference(self, attrs: ReverseSequenceAttrs, data: Array, seq_lengths: Array) -> Arrays:
         moved = np.moveaxis(data, (attrs.batch_axis, attrs.seq_axis), (0, 1))
         result = moved.copy()
-        for b, count in enumerate(lengths):
+        for b, count in enumerate(seq_lengths):
             result[b, :count] = moved[b, :count][::-1]
         return [np.moveaxis(result, (0, 1), (attrs.batch_axis, attrs.seq_axis))]
 
-    def lower(self, operands: Tensors, attrs: ReverseSequenceAttrs, results: TensorTypes) -> Lowered:
-        data, lengths = present(operands)
+    def lower(self, attrs: ReverseSequenceAttrs, results: TensorTypes, data: Tensor, seq_lengths: Tensor) -> Lowered:
         seq, batch = attrs.seq_axis % data.ndim, attrs.batch_axis % data.ndim
 
         def body(i: Sequence[Expr]) -> Expr:
-            count = te.cast(lengths[i[batch]], "int64")
+            count = te.cast(seq_lengths[i[batch]], "int64")
             index = te.select(i[seq] < count, count - 1 - i[seq], i[seq])
             return data[replaced(i, seq, te.clamp(index, data.shape[seq]))]
 

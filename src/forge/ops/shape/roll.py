@@ -10,10 +10,10 @@ import numpy as np
 from forge import te
 from forge.dims import Dim
 from forge.ir.op import Kind, Operand
-from forge.ops.core.inference import fail, normalize_axes, present, tensor
+from forge.ops.core.inference import fail, normalize_axes
 from forge.ops.core.lowering import injective
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
 from forge.te import Expr
 
 
@@ -31,18 +31,16 @@ class Roll(Op[RollAttrs]):
     data = Operand()
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: RollAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: RollAttrs, data: Value) -> Types:
         normalize_axes(self.name, attrs.axis, data.rank)
         if len(attrs.shift) != len(attrs.axis):
             raise fail(self.name, "attribute shift", attrs.shift, f"{len(attrs.axis)} numbers, one an axis")
-        return [data]
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: RollAttrs) -> Arrays:
-        return [np.roll(operands[0], attrs.shift, attrs.axis)]  # type: ignore[arg-type]
+    def reference(self, attrs: RollAttrs, data: Array) -> Arrays:
+        return [np.roll(data, attrs.shift, attrs.axis)]  # type: ignore[arg-type]
 
-    def lower(self, operands: Tensors, attrs: RollAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: RollAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         shifts = dict(zip(normalize_axes(self.name, attrs.axis, data.ndim), attrs.shift, strict=True))
 
         def body(i: Sequence[Expr]) -> Expr:

@@ -14,22 +14,11 @@ from forge.ir.nodes import Value
 from forge.ir.op import Kind, Operand
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
-from forge.ops.core.inference import fail, fresh_dims, normalize_axes, present, static_length, tensor
+from forge.ops.core.inference import fail, fresh_dims, normalize_axes, static_length
 from forge.ops.core.layout_change import LayoutChange
 from forge.ops.core.lowering import element, injective, length, new_symbols
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import (
-    Arrays,
-    DimArray,
-    DimArrays,
-    Lowered,
-    OperandTypes,
-    Regions,
-    Tensors,
-    TensorTypes,
-    Types,
-    Values,
-)
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, TensorTypes, Types
 from forge.te import Expr, Tensor
 
 T = TypeVar("T")
@@ -90,27 +79,24 @@ class StridedSlice(Op[StridedSliceAttrs]):
     kind = Kind.INJECTIVE
     is_strided = True
 
-    def infer(self, operands: Values, attrs: StridedSliceAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: StridedSliceAttrs, data: Value, *bounds: Value | None) -> Types:
         if attrs.slice_mode not in ("end", "size"):
             raise fail(self.name, "attribute slice_mode", repr(attrs.slice_mode), "end or size")
-        contents = [_known(v) for v in operands[1:]]
-        bounds = _Bounds.static(attrs, contents)
-        if bounds is None:
-            return [TensorType(self._unknown(operands, attrs, data), data.dtype)]
+        known = _Bounds.static(attrs, [_known(v) for v in bounds])
+        if known is None:
+            return [TensorType(self._unknown(attrs, data, *bounds), data.dtype)]
         shape = list(data.shape)
-        for axis, begin, end, stride in self._ranges(bounds, data.rank):
+        for axis, begin, end, stride in self._ranges(known, data.rank):
             shape[axis] = slice_range(data.shape[axis], begin, end, stride)[1]
         return [TensorType(tuple(shape), data.dtype)]
 
-    def _unknown(self, operands: Values, attrs: StridedSliceAttrs, data: TensorType) -> tuple[Dim, ...]:
-        given = zip(_own(attrs), _padded(operands[1:]), ("begin", "end", "strides", "axes"), strict=True)
+    def _unknown(self, attrs: StridedSliceAttrs, data: Value, *bounds: Value | None) -> tuple[Dim, ...]:
+        given = zip(_own(attrs), bounds, ("begin", "end", "strides", "axes"), strict=True)
         lengths = [static_length(self.name, v, n) if a is None else len(a) for a, v, n in given if (a, v) != (None, None)]
         if len(set(lengths)) != 1:
             raise fail(self.name, "numbers of begin, end, strides and axes", lengths, "equal numbers")
         count = lengths[0]
-        has_axes = len(operands) > 4 and operands[4] is not None
-        axes = attrs.axes if attrs.axes is not None or has_axes else tuple(range(count))
+        axes = attrs.axes if attrs.axes is not None or bounds[3] is not None else tuple(range(count))
         changed = range(data.rank) if axes is None else normalize_axes(self.name, axes, data.rank)
         fresh = fresh_dims("slice", data.rank)
         return tuple(fresh[k] if k in changed else d for k, d in enumerate(data.shape))
@@ -124,40 +110,38 @@ class StridedSlice(Op[StridedSliceAttrs]):
             raise fail(self.name, "strides", bounds.strides, "no 0")
         return list(zip(axes, bounds.begin, bounds.end, bounds.strides, strict=True))
 
-    def reference(self, operands: Arrays, attrs: StridedSliceAttrs) -> Arrays:
-        data = operands[0]
-        bounds = _Bounds.static(attrs, [None if v is None else v.reshape(-1).tolist() for v in operands[1:]])
-        assert bounds is not None
+    def reference(self, attrs: StridedSliceAttrs, data: Array, *bounds: Array | None) -> Arrays:
+        known = _Bounds.static(attrs, [None if v is None else v.reshape(-1).tolist() for v in bounds])
+        assert known is not None
         selection = [slice(None)] * data.ndim
-        for axis, begin, end, stride in self._ranges(bounds, data.ndim):
+        for axis, begin, end, stride in self._ranges(known, data.ndim):
             start, count = (int(d) for d in slice_range(data.shape[axis], begin, end, stride))  # type: ignore[arg-type]
             stop = start + count * stride
             selection[axis] = slice(start, stop if stop >= 0 else None, stride) if count else slice(0, 0)
         return [data[tuple(selection)]]
 
-    def lower(self, operands: Tensors, attrs: StridedSliceAttrs, results: TensorTypes) -> Lowered:
-        data = present(operands)[0]
-        steps = _steps(operands, attrs)
+    def lower(self, attrs: StridedSliceAttrs, results: TensorTypes, data: Tensor, *bounds: Tensor | None) -> Lowered:
+        steps = _steps(attrs, data, *bounds)
 
         def body(i: Sequence[Expr]) -> Expr:
             return data[tuple(start + x * stride for x, (start, _, stride) in zip(i, steps, strict=True))]
 
         return [injective(self.name, results[0], body)]
 
-    def define_symbols(self, operands: Tensors, attrs: StridedSliceAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        if all(t is None for t in operands[1:]):
+    def define_symbols(
+        self, attrs: StridedSliceAttrs, results: TensorTypes, data: Tensor, *bounds: Tensor | None
+    ) -> Mapping[str, Expr]:
+        if all(t is None for t in bounds):
             return {}
-        return new_symbols(results[0], [count for _, count, _ in _steps(operands, attrs)])
+        return new_symbols(results[0], [count for _, count, _ in _steps(attrs, data, *bounds)])
 
-    def evaluate_dims(self, operands: DimArrays, attrs: StridedSliceAttrs, types: OperandTypes) -> DimArray:
-        data = operands[0]
-        given = [None if v is None else list(v.reshape(-1)) for v in operands[1:]]
-        present_types = [t is not None for t in types[1:]]
-        unknown = any(p and g is None for p, g in zip(present_types, given, strict=True))
-        bounds = None if unknown else _Bounds.static(attrs, given)
-        if data is None or bounds is None or not dims.is_static(*bounds.begin, *bounds.end):
+    def evaluate_dims(self, attrs: StridedSliceAttrs, types: OperandTypes, data: DimArray, *bounds: DimArray) -> DimArray:
+        given = [None if v is None else list(v.reshape(-1)) for v in bounds]
+        unknown = any(t is not None and g is None for t, g in zip(types[1:], given))
+        known = None if unknown else _Bounds.static(attrs, given)
+        if data is None or known is None or not dims.is_static(*known.begin, *known.end):
             return None
-        return np.asarray(self.reference([data], _as_attrs(bounds))[0], dtype=object)
+        return np.asarray(self.reference(_as_attrs(known), data, *[None] * 4)[0], dtype=object)
 
     def in_layout(self, change: LayoutChange) -> Value | None:
         """With the bounds as attributes; of a blocked axis whole blocks."""
@@ -199,9 +183,7 @@ class _Bounds:
     @staticmethod
     def static(attrs: StridedSliceAttrs, operands: Sequence[Any]) -> _Bounds | None:
         """The bounds out of attributes and contents of operands; None when they are not known."""
-        given = [*operands, None, None, None, None][:4]
-        own = (attrs.begin, attrs.end, attrs.strides, attrs.axes)
-        merged = [g if a is None else a for a, g in zip(own, given, strict=True)]
+        merged = [g if a is None else a for a, g in zip(_own(attrs), operands, strict=True)]
         if any(isinstance(m, str) for m in merged) or merged[0] is None or merged[1] is None:
             return None
         begin, end, strides, axes = merged
@@ -221,11 +203,9 @@ def _number(value: Any) -> int:
 Step = tuple[Expr, Expr, Expr]  # first index, number of elements, stride
 
 
-def _steps(operands: Tensors, attrs: StridedSliceAttrs) -> list[Step]:
+def _steps(attrs: StridedSliceAttrs, data: Tensor, *bounds: Tensor | None) -> list[Step]:
     """What is read along every dimension of the operand."""
-    data = operands[0]
-    assert data is not None
-    begin, end, strides, axes = [_entries(o, a) for o, a in zip(_padded(operands[1:]), _own(attrs), strict=True)]
+    begin, end, strides, axes = [_entries(o, a) for o, a in zip(bounds, _own(attrs), strict=True)]
     assert begin is not None and end is not None
     strides = strides or [te.const(1)] * len(begin)
     axes = axes or [te.const(k) for k in range(len(begin))]
@@ -236,10 +216,6 @@ def _steps(operands: Tensors, attrs: StridedSliceAttrs) -> list[Step]:
             chosen = _choose(_is_axis(a, axis, data.ndim), _step(extent, b, _stop(attrs, b, e), s), chosen)
         steps.append(chosen)
     return steps
-
-
-def _padded(operands: Sequence[T | None]) -> list[T | None]:
-    return [*operands, None, None, None, None][:4]
 
 
 def _own(attrs: StridedSliceAttrs) -> tuple[Sequence[Dim] | None, ...]:

@@ -12,17 +12,17 @@ from forge import dims, te
 from forge.dims import Dim
 from forge.ir.op import Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import fail, present, required, tensor
+from forge.ops.core.inference import fail, required
 from forge.ops.core.lowering import injective, row_major, unravel
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
 from forge.ops.core.window_geometry import padded_read
 from forge.te import Expr
 
 Pairs = tuple[tuple[int, int], ...]
 
 
-def _check(op: str, data: TensorType, blocks: Sequence[int], pairs: Pairs, what: str) -> None:
+def _check(op: str, data: Value, blocks: Sequence[int], pairs: Pairs, what: str) -> None:
     if not blocks or any(b < 1 for b in blocks) or len(blocks) >= data.rank:
         raise fail(op, "attribute block_shape", tuple(blocks), f"1 to {max(data.rank - 1, 0)} positive numbers")
     if len(pairs) != len(blocks) or any(p < 0 for pair in pairs for p in pair):
@@ -57,11 +57,10 @@ class SpaceToBatch(Op[SpaceToBatchAttrs]):
     data = Operand()
     kind = Kind.INJECTIVE
 
-    def _padded(self, data: TensorType, attrs: SpaceToBatchAttrs) -> list[Dim]:
+    def _padded(self, data: Value, attrs: SpaceToBatchAttrs) -> list[Dim]:
         return [d + a + b for d, (a, b) in zip(data.shape[1:], attrs.paddings, strict=False)]
 
-    def infer(self, operands: Values, attrs: SpaceToBatchAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: SpaceToBatchAttrs, data: Value) -> Types:
         _check(self.name, data, attrs.block_shape, attrs.paddings, "paddings")
         padded = self._padded(data, attrs)
         for k, (extent, block) in enumerate(zip(padded, attrs.block_shape, strict=True)):
@@ -69,8 +68,7 @@ class SpaceToBatch(Op[SpaceToBatchAttrs]):
         space = [dims.floordiv(e, b) for e, b in zip(padded, attrs.block_shape, strict=True)]
         return [TensorType((data.shape[0] * math.prod(attrs.block_shape), *space, *data.shape[1 + len(space) :]), data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: SpaceToBatchAttrs) -> Arrays:
-        (data,) = operands
+    def reference(self, attrs: SpaceToBatchAttrs, data: Array) -> Arrays:
         count = len(attrs.block_shape)
         pads = [(0, 0), *attrs.paddings, *[(0, 0)] * (data.ndim - 1 - count)]
         padded = np.pad(data, pads, constant_values=np.asarray(attrs.pad_value).astype(data.dtype))
@@ -80,8 +78,7 @@ class SpaceToBatch(Op[SpaceToBatchAttrs]):
         ]
         return [np.concatenate(parts)]
 
-    def lower(self, operands: Tensors, attrs: SpaceToBatchAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: SpaceToBatchAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         count = len(attrs.block_shape)
         overhang = [False, *(pair != (0, 0) for pair in attrs.paddings), *[False] * (data.ndim - 1 - count)]
 
@@ -95,11 +92,7 @@ class SpaceToBatch(Op[SpaceToBatchAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def requires(
-        self, operands: Sequence[TensorType | None], attrs: SpaceToBatchAttrs, results: TensorTypes
-    ) -> list[tuple[Expr, str]]:
-        data = operands[0]
-        assert data is not None
+    def requires(self, attrs: SpaceToBatchAttrs, results: TensorTypes, data: Value) -> list[tuple[Expr, str]]:
         found: list[tuple[Expr, str]] = []
         for k, (extent, block) in enumerate(zip(self._padded(data, attrs), attrs.block_shape, strict=True)):
             found += _divides(extent, block, f"padded dimension {k + 1}")
@@ -120,8 +113,7 @@ class BatchToSpace(Op[BatchToSpaceAttrs]):
     data = Operand()
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: BatchToSpaceAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: BatchToSpaceAttrs, data: Value) -> Types:
         _check(self.name, data, attrs.block_shape, attrs.crops, "crops")
         blocks = math.prod(attrs.block_shape)
         _divisible(self.name, data.shape[0], blocks, "dimension 0")
@@ -133,8 +125,7 @@ class BatchToSpace(Op[BatchToSpaceAttrs]):
         shape = (dims.floordiv(data.shape[0], blocks), *space, *data.shape[1 + len(space) :])
         return [TensorType(shape, data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: BatchToSpaceAttrs) -> Arrays:
-        (data,) = operands
+    def reference(self, attrs: BatchToSpaceAttrs, data: Array) -> Arrays:
         count, batch = len(attrs.block_shape), len(data) // math.prod(attrs.block_shape)
         sizes = [d * b for d, b in zip(data.shape[1:], attrs.block_shape, strict=False)]
         out = np.zeros((batch, *sizes, *data.shape[1 + count :]), data.dtype)
@@ -143,8 +134,7 @@ class BatchToSpace(Op[BatchToSpaceAttrs]):
             out[places] = data[number * batch : (number + 1) * batch]
         return [out[(slice(None), *(slice(a, n - b) for (a, b), n in zip(attrs.crops, sizes, strict=True)))]]
 
-    def lower(self, operands: Tensors, attrs: BatchToSpaceAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: BatchToSpaceAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         count, batch = len(attrs.block_shape), te.dim(results[0].shape[0])
         blocks = [te.const(b) for b in attrs.block_shape]
 
@@ -155,9 +145,5 @@ class BatchToSpace(Op[BatchToSpaceAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def requires(
-        self, operands: Sequence[TensorType | None], attrs: BatchToSpaceAttrs, results: TensorTypes
-    ) -> list[tuple[Expr, str]]:
-        data = operands[0]
-        assert data is not None
+    def requires(self, attrs: BatchToSpaceAttrs, results: TensorTypes, data: Value) -> list[tuple[Expr, str]]:
         return _divides(data.shape[0], math.prod(attrs.block_shape), "dimension 0")

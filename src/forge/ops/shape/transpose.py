@@ -8,21 +8,10 @@ import numpy as np
 
 from forge.ir.op import Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import fail, normalize_axes, present, tensor
+from forge.ops.core.inference import fail, normalize_axes
 from forge.ops.core.lowering import injective
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import (
-    Arrays,
-    DimArray,
-    DimArrays,
-    Lowered,
-    OperandTypes,
-    Regions,
-    Tensors,
-    TensorTypes,
-    Types,
-    Values,
-)
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types, Value
 
 
 @dataclass(frozen=True)
@@ -53,19 +42,16 @@ class Transpose(Op[TransposeAttrs]):
             raise fail(self.name, "attribute axes", attrs.axes, f"a permutation of {rank} axes")
         return axes
 
-    def infer(self, operands: Values, attrs: TransposeAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: TransposeAttrs, data: Value) -> Types:
         return [TensorType(tuple(data.shape[a] for a in self.permutation(attrs, data.rank)), data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: TransposeAttrs) -> Arrays:
-        return [np.transpose(operands[0], self.permutation(attrs, operands[0].ndim))]
+    def reference(self, attrs: TransposeAttrs, data: Array) -> Arrays:
+        return [np.transpose(data, self.permutation(attrs, data.ndim))]
 
-    def lower(self, operands: Tensors, attrs: TransposeAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: TransposeAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         axes = self.permutation(attrs, data.ndim)
         place = [axes.index(k) for k in range(data.ndim)]
         return [injective(self.name, results[0], lambda i: data[tuple(i[p] for p in place)])]
 
-    def evaluate_dims(self, operands: DimArrays, attrs: TransposeAttrs, types: OperandTypes) -> DimArray:
-        data = operands[0]
+    def evaluate_dims(self, attrs: TransposeAttrs, types: OperandTypes, data: DimArray) -> DimArray:
         return None if data is None else np.transpose(data, self.permutation(attrs, data.ndim))

@@ -9,11 +9,9 @@ import numpy as np
 
 from forge import te
 from forge.ir.op import Kind, Operand
-from forge.ops.core.inference import expect_dtype, fail, tensor
-from forge.ops.core.lowering import injective, optional_operand, scalar
+from forge.ops.core.lowering import injective, scalar
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
-from forge.ops.shape.full import one_element
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes
 from forge.te import Expr
 
 
@@ -29,27 +27,16 @@ class Trilu(Op[TriluAttrs]):
     """
 
     name = "trilu"
-    data, k = Operand(), Operand(optional=True)
+    data, k = Operand(min_rank=2), Operand(optional=True, accepts="index", single=True)
     kind = Kind.INJECTIVE
 
-    def infer(self, operands: Values, attrs: TriluAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        if data.rank < 2:
-            raise fail(self.name, "rank of data", data.rank, "at least 2")
-        if (k := optional_operand(operands, 1)) is not None:
-            expect_dtype(self.name, one_element(self.name, k, "k"), "k", "index")
-        return [data]
-
-    def reference(self, operands: Arrays, attrs: TriluAttrs) -> Arrays:
-        data, k = [*operands, None][:2]
+    def reference(self, attrs: TriluAttrs, data: Array, k: Array | None) -> Arrays:
         offset = 0 if k is None else int(k.reshape(()))
         rows, columns = np.arange(data.shape[-2])[:, None], np.arange(data.shape[-1])
         kept = columns - rows >= offset if attrs.upper else columns - rows <= offset
         return [np.where(kept, data, np.zeros((), data.dtype))]
 
-    def lower(self, operands: Tensors, attrs: TriluAttrs, results: TensorTypes) -> Lowered:
-        data, k = operands[0], optional_operand(operands, 1)
-        assert data is not None
+    def lower(self, attrs: TriluAttrs, results: TensorTypes, data: Tensor, k: Tensor | None) -> Lowered:
         offset = te.const(0) if k is None else te.cast(scalar(k), "int64")
 
         def body(i: Sequence[Expr]) -> Expr:

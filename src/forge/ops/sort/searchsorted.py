@@ -10,9 +10,9 @@ import numpy as np
 from forge.ir.op import Operand
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, same_dtype, tensor, unify_dim
+from forge.ops.core.inference import expect_rank, fail, same_dtype, unify_dim
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Regions, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Types, Value
 
 
 @dataclass(frozen=True)
@@ -30,23 +30,21 @@ class SearchSorted(Op[SearchSortedAttrs]):
     """
 
     name = "searchsorted"
-    sorted, values = Operand(), Operand()
+    sorted, values = Operand(accepts="numeric"), Operand()
     kernel = "searchsorted"
 
-    def infer(self, operands: Values, attrs: SearchSortedAttrs, regions: Regions = ()) -> Types:
-        ordered, values = tensor(self.name, operands[0], "sorted"), tensor(self.name, operands[1], "values")
-        expect_dtype(self.name, ordered, "sorted", "numeric")
+    def infer(self, attrs: SearchSortedAttrs, ordered: Value, values: Value) -> Types:
         same_dtype(self.name, [ordered, values])
         if attrs.dtype not in ("int32", "int64"):
             raise fail(self.name, "attribute dtype", repr(attrs.dtype), "int32 or int64")
         if ordered.rank != 1:
-            expect_rank(self.name, ordered, "sorted", max(values.rank, 1))
+            expect_rank(self.name, ordered.tensor_type, "sorted", max(values.rank, 1))
             for k, (a, b) in enumerate(zip(ordered.shape[:-1], values.shape[:-1], strict=True)):
                 unify_dim(self.name, a, b, f"dimension {k} of sorted")
         return [TensorType(values.shape, attrs.dtype)]
 
-    def reference(self, operands: Arrays, attrs: SearchSortedAttrs) -> Arrays:
-        ordered, values = (numeric.widen(x) for x in operands)
+    def reference(self, attrs: SearchSortedAttrs, ordered: Array, values: Array) -> Arrays:
+        ordered, values = numeric.widen(ordered), numeric.widen(values)
         side: Literal["left", "right"] = "right" if attrs.right else "left"
         if ordered.ndim == 1:
             return [np.asarray(np.searchsorted(ordered, values, side)).astype(attrs.dtype)]

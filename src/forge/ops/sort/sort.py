@@ -6,7 +6,7 @@ how many come before it, which is quadratic; the kernel families named here repl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +15,12 @@ import numpy as np
 from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.op import Kind, Operand
-from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import at_most, expect_dtype, fail, fresh_dims, normalize_axis, present, required, tensor
-from forge.ops.core.lowering import injective, new_symbols, optional_operand, replaced, scalar
+from forge.ops.core.inference import at_most, fail, given_number, normalize_axis, number_of, required
+from forge.ops.core.lowering import injective, new_symbols, replaced, scalar
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
-from forge.ops.shape.full import one_element
+from forge.ops.core.signatures import Array, Arrays, Lowered, TensorTypes, Types, Value
 from forge.te import Expr, Tensor
 
 
@@ -93,22 +91,19 @@ class Sort(Op[SortAttrs]):
     """The elements along ``axis`` in ascending or descending order."""
 
     name = "sort"
-    data = Operand()
+    data = Operand(accepts="numeric")
     kind = Kind.OPAQUE
     kernel = "sort"
 
-    def infer(self, operands: Values, attrs: SortAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "numeric")
+    def infer(self, attrs: SortAttrs, data: Value) -> Types:
         normalize_axis(self.name, attrs.axis, data.rank)
-        return [data]
+        return [data.type]
 
-    def reference(self, operands: Arrays, attrs: SortAttrs) -> Arrays:
-        order = stable_order(operands[0], attrs.axis, attrs.is_ascend)
-        return [np.take_along_axis(operands[0], order, attrs.axis)]
+    def reference(self, attrs: SortAttrs, data: Array) -> Arrays:
+        order = stable_order(data, attrs.axis, attrs.is_ascend)
+        return [np.take_along_axis(data, order, attrs.axis)]
 
-    def lower(self, operands: Tensors, attrs: SortAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: SortAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         axis = attrs.axis % data.ndim
         order = lower_order(self.name, data, axis, attrs.is_ascend, results[0].shape[axis])
         return [_taken_along(self.name, data, order, axis, results[0])]
@@ -119,21 +114,18 @@ class ArgSort(Op[SortAttrs]):
     """The positions of the elements along ``axis`` in ascending or descending order."""
 
     name = "argsort"
-    data = Operand()
+    data = Operand(accepts="numeric")
     kind = Kind.OPAQUE
     kernel = "argsort"
 
-    def infer(self, operands: Values, attrs: SortAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "numeric")
+    def infer(self, attrs: SortAttrs, data: Value) -> Types:
         normalize_axis(self.name, attrs.axis, data.rank)
         return [TensorType(data.shape, attrs.dtype or "int64")]
 
-    def reference(self, operands: Arrays, attrs: SortAttrs) -> Arrays:
-        return [stable_order(operands[0], attrs.axis, attrs.is_ascend)]
+    def reference(self, attrs: SortAttrs, data: Array) -> Arrays:
+        return [stable_order(data, attrs.axis, attrs.is_ascend)]
 
-    def lower(self, operands: Tensors, attrs: SortAttrs, results: TensorTypes) -> Lowered:
-        (data,) = present(operands)
+    def lower(self, attrs: SortAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         axis = attrs.axis % data.ndim
         order = lower_order(self.name, data, axis, attrs.is_ascend, results[0].shape[axis])
         return [injective(self.name, results[0], lambda i: te.cast(order[tuple(i)], results[0].dtype))]
@@ -147,46 +139,31 @@ class TopK(Op[TopKAttrs]):
     """
 
     name = "topk"
-    data, k = Operand(), Operand(optional=True, holds="integer")
+    data, k = Operand(accepts="numeric"), Operand(optional=True, holds="integer")
     kind = Kind.OPAQUE
     kernel = "topk"
 
-    def infer(self, operands: Values, attrs: TopKAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "numeric")
+    def infer(self, attrs: TopKAttrs, data: Value, k: Value | None) -> Types:
         axis = normalize_axis(self.name, attrs.axis, data.rank)
         if attrs.ret_type not in ("both", "values", "indices"):
             raise fail(self.name, "attribute ret_type", repr(attrs.ret_type), "both, values or indices")
-        count = self._count(operands, attrs)
+        count = number_of(self.name, "k", attrs.k, k)
         if dims.bounds(count - data.shape[axis])[0] is not None and dims.different(count, dims.minimum(count, data.shape[axis])):
             raise fail(self.name, "k", count, f"at most {data.shape[axis]}")
         shape = (*data.shape[:axis], count, *data.shape[axis + 1 :])
         return _selected(attrs, TensorType(shape, data.dtype), TensorType(shape, attrs.dtype or "int64"))
 
-    def _count(self, operands: Values, attrs: TopKAttrs) -> Dim:
-        if attrs.k is not None:
-            return attrs.k
-        operand = optional_operand(operands, 1)
-        one_element(self.name, operand, "k")
-        known = known_dims(operand)
-        count: Dim = fresh_dims("k", 1)[0] if known is None else known.reshape(-1)[0]
-        return count
-
-    def requires(self, operands: Sequence[TensorType | None], attrs: TopKAttrs, results: TensorTypes) -> list[tuple[Expr, str]]:
-        data = operands[0]
-        assert data is not None
+    def requires(self, attrs: TopKAttrs, results: TensorTypes, data: TensorType, k: TensorType | None) -> list[tuple[Expr, str]]:
         extent, count = data.shape[attrs.axis], results[0].shape[attrs.axis]
         why = f"k is {count}; expected at most {extent}"
         return required(at_most(count, extent), lambda: te.dim(count) <= te.dim(extent), why)
 
-    def reference(self, operands: Arrays, attrs: TopKAttrs) -> Arrays:
-        data = operands[0]
-        count = attrs.k if attrs.k is not None else int(operands[1].reshape(()))
-        order = np.take(stable_order(data, attrs.axis, attrs.is_ascend), np.arange(count), axis=attrs.axis)  # type: ignore[arg-type]
+    def reference(self, attrs: TopKAttrs, data: Array, k: Array | None) -> Arrays:
+        count = given_number(attrs.k, k)
+        order = np.take(stable_order(data, attrs.axis, attrs.is_ascend), np.arange(count), axis=attrs.axis)
         return _selected(attrs, np.take_along_axis(data, order, attrs.axis), order)
 
-    def lower(self, operands: Tensors, attrs: TopKAttrs, results: TensorTypes) -> Lowered:
-        data = present(operands)[0]
+    def lower(self, attrs: TopKAttrs, results: TensorTypes, data: Tensor, k: Tensor | None) -> Lowered:
         axis = attrs.axis % data.ndim
         order = lower_order(self.name, data, axis, attrs.is_ascend, results[0].shape[axis])
         values = _taken_along(self.name, data, order, axis, TensorType(results[0].shape, data.dtype))
@@ -194,12 +171,11 @@ class TopK(Op[TopKAttrs]):
         positions = injective(self.name, TensorType(results[-1].shape, dtype), lambda i: te.cast(order[tuple(i)], dtype))
         return _selected(attrs, values, positions)
 
-    def define_symbols(self, operands: Tensors, attrs: TopKAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        count = optional_operand(operands, 1)
-        if attrs.k is not None or count is None:
+    def define_symbols(self, attrs: TopKAttrs, results: TensorTypes, data: Tensor, k: Tensor | None) -> Mapping[str, Expr]:
+        if attrs.k is not None or k is None:
             return {}
         axis = attrs.axis % results[0].rank
-        return new_symbols(TensorType((results[0].shape[axis],), "int64"), [te.cast(scalar(count), "int64")])
+        return new_symbols(TensorType((results[0].shape[axis],), "int64"), [te.cast(scalar(k), "int64")])
 
 
 def _selected(attrs: TopKAttrs, values: Any, positions: Any) -> list[Any]:

@@ -14,10 +14,10 @@ from forge.ir.nodes import Value
 from forge.ir.op import Kind, NoAttrs, Operand
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import expect_dtype, fail, fresh_dims, normalize_axis, tensor
-from forge.ops.core.lowering import new_symbols, optional_operand, scalar
+from forge.ops.core.inference import fail, fresh_dims, normalize_axis
+from forge.ops.core.lowering import new_symbols, scalar
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Tensor, TensorTypes, Types
 from forge.te import Expr
 
 
@@ -39,8 +39,7 @@ class Unique(Op[UniqueAttrs]):
     data = Operand()
     kind = Kind.OPAQUE
 
-    def infer(self, operands: Values, attrs: UniqueAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: UniqueAttrs, data: Value) -> Types:
         if dtypes.is_complex(data.dtype):
             raise fail(self.name, "operand 'data' has the wrong element type", data.dtype, "a type with an order")
         axis = normalize_axis(self.name, attrs.axis, data.rank)
@@ -49,24 +48,22 @@ class Unique(Op[UniqueAttrs]):
         numbers = TensorType((count,), "int64")
         return [slices, numbers, TensorType((data.shape[axis],), "int64"), numbers]
 
-    def reference(self, operands: Arrays, attrs: UniqueAttrs) -> Arrays:
-        slices = np.moveaxis(numeric.widen(operands[0]), attrs.axis, 0)
+    def reference(self, attrs: UniqueAttrs, data: Array) -> Arrays:
+        slices = np.moveaxis(numeric.widen(data), attrs.axis, 0)
         columns = slices.reshape(len(slices), math.prod(slices.shape[1:])).T
         places = [np.unique(column, return_inverse=True)[1] for column in columns]
         ranks = np.array(places, np.int64).reshape(len(columns), len(slices)).T
         _, first, number, count = np.unique(ranks, return_index=True, return_inverse=True, return_counts=True, axis=0)
         order = np.arange(len(first)) if attrs.sorted else np.argsort(first, kind="stable")
         place = np.argsort(order, kind="stable")
-        slices = np.take(operands[0], first[order], axis=attrs.axis)
+        slices = np.take(data, first[order], axis=attrs.axis)
         return [slices, first[order], place[number.reshape(-1)], count[order]]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: UniqueAttrs) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: UniqueAttrs, data: Value) -> Sequence[Value] | None:
         """Neighbours in ascending order are compared; strings by their ranks.
 
         Slices of unknown or large size have no native code.
         """
-        (data,) = operands
-        assert data is not None
         if data.dtype == "string":
             ranks = builder.call("string.rank", data)
             _, first, inverse, count = builder.call_multi(self, ranks, axis=attrs.axis, sorted=attrs.sorted)
@@ -149,29 +146,24 @@ class ArgWhere(Op[NoAttrs]):
     """
 
     name = "argwhere"
-    condition, count = Operand(), Operand(optional=True, holds="integer")
+    condition, count = Operand(accepts="number or bool"), Operand(optional=True, holds="integer")
     kind = Kind.OPAQUE
     kernel = "argwhere"
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        condition = tensor(self.name, operands[0], "condition")
-        expect_dtype(self.name, condition, "condition", "number or bool")
+    def infer(self, attrs: NoAttrs, condition: Value, count: Value | None) -> Types:
         return [TensorType((*fresh_dims("found", 1), condition.rank), "int64")]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        return [np.argwhere(numeric.widen(operands[0]))]
+    def reference(self, attrs: NoAttrs, condition: Array, count: Array | None) -> Arrays:
+        return [np.argwhere(numeric.widen(condition))]
 
-    def define_symbols(self, operands: Tensors, attrs: NoAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        count = optional_operand(operands, 1)
+    def define_symbols(self, attrs: NoAttrs, results: TensorTypes, condition: Tensor, count: Tensor | None) -> Mapping[str, Expr]:
         if count is None:
             return {}
         return new_symbols(TensorType(results[0].shape[:1], "int64"), [te.cast(scalar(count), "int64")])
 
-    def decompose(self, builder: Builder, operands: Values, attrs: NoAttrs) -> Sequence[Value] | None:
-        if optional_operand(operands, 1) is not None:
+    def decompose(self, builder: Builder, attrs: NoAttrs, condition: Value, count: Value | None) -> Sequence[Value] | None:
+        if count is not None:
             return None
-        condition = operands[0]
-        assert condition is not None
         if condition.dtype != "bool":
             condition = builder.call("not_equal", condition, builder.constant(0, condition.dtype))
         count = builder.call("sum", builder.call("cast", condition, dtype="int64"))

@@ -11,9 +11,9 @@ import numpy as np
 from forge.errors import ExecutionError
 from forge.ir.op import NoAttrs, Operand, Trait
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, tensor
+from forge.ops.core.inference import fail
 from forge.ops.core.op import register
-from forge.ops.core.signatures import Array, Arrays, Regions, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Types, Value
 from forge.ops.core.strings import texts
 from forge.ops.text.strings import StringOp
 
@@ -23,20 +23,15 @@ class StringLookup(StringOp[NoAttrs]):
     """The position of every string of data among keys, of equal keys the first; the number of keys where it is not there."""
 
     name = "string.lookup"
-    data, keys = Operand(), Operand()
+    data, keys = Operand(accepts="string"), Operand(accepts="string", rank=1)
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        types = [tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True)]
-        for type_, operand in zip(types, self.operands, strict=True):
-            expect_dtype(self.name, type_, operand.name, "string")
-        expect_rank(self.name, types[1], "keys", 1)
-        return [TensorType(types[0].shape, "int64")]
+    def infer(self, attrs: NoAttrs, data: Value, keys: Value) -> Types:
+        return [TensorType(data.shape, "int64")]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        keys = texts(operands[1])
-        places = {key: len(keys) - 1 - k for k, key in enumerate(reversed(keys))}
-        found = [places.get(text, len(keys)) for text in texts(operands[0])]
-        return [np.array(found, np.int64).reshape(operands[0].shape)]
+    def reference(self, attrs: NoAttrs, data: Array, keys: Array) -> Arrays:
+        places = {key: len(keys) - 1 - k for k, key in enumerate(reversed(texts(keys)))}
+        found = [places.get(text, len(keys)) for text in texts(data)]
+        return [np.array(found, np.int64).reshape(data.shape)]
 
 
 @register
@@ -44,19 +39,17 @@ class StringRank(StringOp[NoAttrs]):
     """For every string the number of strings of data that come before it in the order of code points."""
 
     name = "string.rank"
-    data = Operand()
+    data = Operand(accepts="string")
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
-        expect_dtype(self.name, data, "data", "string")
+    def infer(self, attrs: NoAttrs, data: Value) -> Types:
         return [TensorType(data.shape, "int64")]
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        words = texts(operands[0])
+    def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
+        words = texts(data)
         places: dict[str, int] = {}
         for place, word in enumerate(sorted(words)):
             places.setdefault(word, place)
-        return [np.array([places[word] for word in words], np.int64).reshape(operands[0].shape)]
+        return [np.array([places[word] for word in words], np.int64).reshape(data.shape)]
 
 
 @dataclass(frozen=True)
@@ -77,20 +70,16 @@ class NgramCounts(StringOp[NgramCountsAttrs]):
     """
 
     name = "ngram_counts"
-    data, pool, starts, indexes = Operand(), Operand(), Operand(), Operand()
+    data, pool = Operand(accepts="int64", rank=(1, 2)), Operand(accepts="int64", rank=1)
+    starts, indexes = Operand(accepts="int64", rank=1), Operand(accepts="int64", rank=1)
     traits = Trait.MAY_FAIL
 
-    def infer(self, operands: Values, attrs: NgramCountsAttrs, regions: Regions = ()) -> Types:
-        types = [tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True)]
-        for type_, operand in zip(types, self.operands, strict=True):
-            expect_dtype(self.name, type_, operand.name, "int64")
-            expect_rank(self.name, type_, operand.name, (1, 2) if operand.name == "data" else 1)
+    def infer(self, attrs: NgramCountsAttrs, data: Value, *_: object) -> Types:
         if attrs.size < 0 or attrs.max_skip < 0 or not 1 <= attrs.min_length <= attrs.max_length:
             raise fail(self.name, "attributes", attrs, "size and max_skip of at least 0, 1 <= min_length <= max_length")
-        return [TensorType((*types[0].shape[:-1], attrs.size), "float32")]
+        return [TensorType((*data.shape[:-1], attrs.size), "float32")]
 
-    def reference(self, operands: Arrays, attrs: NgramCountsAttrs) -> Arrays:
-        data, pool, starts, indexes = operands
+    def reference(self, attrs: NgramCountsAttrs, data: Array, pool: Array, starts: Array, indexes: Array) -> Arrays:
         known = _grams(pool.tolist(), starts.tolist(), indexes.tolist(), attrs)
         result = np.zeros((*data.shape[:-1], attrs.size), np.float32)
         for place in np.ndindex(data.shape[:-1]):

@@ -9,12 +9,12 @@ import numpy as np
 from forge import dtypes
 from forge.ir.op import Operand, Trait
 from forge.ir.types import TensorType
-from forge.ops.core.inference import fail, object_array, tensor
+from forge.ops.core.inference import fail, object_array
 from forge.ops.core.op import register
 from forge.ops.core.scalar_math import float_text, parse_float, parse_integer
-from forge.ops.core.signatures import Arrays, Regions, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Types, Value
 from forge.ops.core.strings import texts
-from forge.ops.text.strings import StringOp, string_type
+from forge.ops.text.strings import StringOp
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,14 @@ class StringFromNumber(StringOp[FromNumberAttrs]):
     name = "string.from_number"
     data = Operand()
 
-    def infer(self, operands: Values, attrs: FromNumberAttrs, regions: Regions = ()) -> Types:
-        data = tensor(self.name, operands[0], "data")
+    def infer(self, attrs: FromNumberAttrs, data: Value) -> Types:
         if data.dtype not in ("bool", *_PARSED):
             raise fail(self.name, "operand 'data' has the wrong element type", data.dtype, f"bool or one of {', '.join(_PARSED)}")
         if not 1 <= attrs.digits <= 17:
             raise fail(self.name, "attribute digits", attrs.digits, "1 to 17")
         return [TensorType(data.shape, "string")]
 
-    def reference(self, operands: Arrays, attrs: FromNumberAttrs) -> Arrays:
-        data = operands[0]
+    def reference(self, attrs: FromNumberAttrs, data: Array) -> Arrays:
         real = data.dtype == np.float64
         return [object_array([float_text(v, attrs.digits) if real else str(v) for v in data.ravel().tolist()], data.shape)]
 
@@ -60,18 +58,18 @@ class StringToNumber(StringOp[ToNumberAttrs]):
     """
 
     name = "string.to_number"
-    data = Operand()
+    data = Operand(accepts="string")
     traits = Trait.MAY_FAIL
 
-    def infer(self, operands: Values, attrs: ToNumberAttrs, regions: Regions = ()) -> Types:
+    def infer(self, attrs: ToNumberAttrs, data: Value) -> Types:
         if attrs.dtype not in _PARSED:
             raise fail(self.name, "attribute dtype", attrs.dtype, ", ".join(_PARSED))
         if not dtypes.is_integer(attrs.within) or attrs.within == "uint64":
             raise fail(self.name, "attribute within", attrs.within, "an integer type that int64 holds")
-        return [TensorType(string_type(self.name, operands, 0, "data").shape, attrs.dtype)]
+        return [TensorType(data.shape, attrs.dtype)]
 
-    def reference(self, operands: Arrays, attrs: ToNumberAttrs) -> Arrays:
+    def reference(self, attrs: ToNumberAttrs, data: Array) -> Arrays:
         within = attrs.within if attrs.dtype == "int64" else attrs.dtype
-        words = texts(operands[0])
+        words = texts(data)
         numbers = [parse_float(w) if attrs.dtype == "float64" else parse_integer(w, within) for w in words]
-        return [np.array(numbers, dtypes.numpy_dtype(attrs.dtype)).reshape(operands[0].shape)]
+        return [np.array(numbers, dtypes.numpy_dtype(attrs.dtype)).reshape(data.shape)]

@@ -18,10 +18,10 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.op import Category, Kind, NoAttrs, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import broadcast_shapes, expect_dtype, fail, fresh_dims, object_array, tensor
-from forge.ops.core.lowering import new_symbols, optional_operand, scalar
+from forge.ops.core.inference import broadcast_shapes, fail, fresh_dims, object_array
+from forge.ops.core.lowering import new_symbols, scalar
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Tensor, TensorTypes, Types
 from forge.ops.core.strings import ESCAPED, text_of, texts, whole
 from forge.ops.text import case_tables, regex
 from forge.te import Expr
@@ -37,12 +37,6 @@ class StringOp(Op[A]):
     category = Category.OTHER
 
 
-def string_type(op: str, operands: Values, position: int, name: str) -> TensorType:
-    type_ = tensor(op, operands[position], name)
-    expect_dtype(op, type_, name, "string")
-    return type_
-
-
 def _constant(builder: Builder, *words: str, scalar: bool = False) -> Value:
     return builder.constant(object_array(list(words), () if scalar else (len(words),)))
 
@@ -50,25 +44,23 @@ def _constant(builder: Builder, *words: str, scalar: bool = False) -> Value:
 class BroadcastOp(StringOp[NoAttrs]):
     """An operator on two tensors of strings, with NumPy's broadcasting."""
 
-    a, b = Operand(), Operand()
+    a, b = Operand(accepts="string"), Operand(accepts="string")
     result_dtype = "string"
 
-    def infer(self, operands: Values, attrs: NoAttrs, regions: Regions = ()) -> Types:
-        types = [string_type(self.name, operands, k, o.name) for k, o in enumerate(self.operands)]
-        return [TensorType(broadcast_shapes(self.name, *(t.shape for t in types)), self.result_dtype)]
+    def infer(self, attrs: NoAttrs, a: Value, b: Value) -> Types:
+        return [TensorType(broadcast_shapes(self.name, a.shape, b.shape), self.result_dtype)]
 
-    def pairs(self, operands: Arrays) -> tuple[list[tuple[str, str]], tuple[int, ...]]:
+    def pairs(self, a: Array, b: Array) -> tuple[list[tuple[str, str]], tuple[int, ...]]:
         """The texts that meet, and the shape."""
-        left, right = np.broadcast_arrays(*operands)
+        left, right = np.broadcast_arrays(a, b)
         return list(zip(texts(left), texts(right), strict=True)), left.shape
 
-    def decompose(self, builder: Builder, operands: Values, attrs: NoAttrs) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: NoAttrs, a: Value, b: Value) -> Sequence[Value] | None:
         """Operands of the result's shape."""
-        types = [v.tensor_type for v in operands if v is not None]
-        shape = broadcast_shapes(self.name, *(t.shape for t in types))
-        if all(_equal_shapes(t.shape, shape) for t in types):
+        shape = broadcast_shapes(self.name, a.shape, b.shape)
+        if all(_equal_shapes(v.shape, shape) for v in (a, b)):
             return None
-        return [builder.call(self, *(_broadcast(builder, v, shape) for v in operands))]
+        return [builder.call(self, *(_broadcast(builder, v, shape) for v in (a, b)))]
 
 
 def _equal_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
@@ -86,8 +78,8 @@ class StringConcat(BroadcastOp):
 
     name = "string.concat"
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        pairs, shape = self.pairs(operands)
+    def reference(self, attrs: NoAttrs, a: Array, b: Array) -> Arrays:
+        pairs, shape = self.pairs(a, b)
         return [object_array([whole(x + y) for x, y in pairs], shape)]
 
 
@@ -98,8 +90,8 @@ class StringEqual(BroadcastOp):
     name = "string.equal"
     result_dtype = "bool"
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        pairs, shape = self.pairs(operands)
+    def reference(self, attrs: NoAttrs, a: Array, b: Array) -> Arrays:
+        pairs, shape = self.pairs(a, b)
         return [np.array([x == y for x, y in pairs], bool).reshape(shape)]
 
 
@@ -110,8 +102,8 @@ class StringNotEqual(BroadcastOp):
     name = "string.not_equal"
     result_dtype = "bool"
 
-    def reference(self, operands: Arrays, attrs: NoAttrs) -> Arrays:
-        pairs, shape = self.pairs(operands)
+    def reference(self, attrs: NoAttrs, a: Array, b: Array) -> Arrays:
+        pairs, shape = self.pairs(a, b)
         return [np.array([x != y for x, y in pairs], bool).reshape(shape)]
 
 
@@ -128,15 +120,13 @@ class StringUnpack(StringOp[UnpackAttrs]):
     """
 
     name = "string.unpack"
-    packed = Operand()
+    packed = Operand(accepts="uint8")
 
-    def infer(self, operands: Values, attrs: UnpackAttrs, regions: Regions = ()) -> Types:
-        packed = tensor(self.name, operands[0], "packed")
-        expect_dtype(self.name, packed, "packed", "uint8")
+    def infer(self, attrs: UnpackAttrs, packed: Value) -> Types:
         return [TensorType(attrs.shape, "string")]
 
-    def reference(self, operands: Arrays, attrs: UnpackAttrs) -> Arrays:
-        raw = operands[0].tobytes()
+    def reference(self, attrs: UnpackAttrs, packed: Array) -> Arrays:
+        raw = packed.tobytes()
         shape = [int(d) for d in attrs.shape if isinstance(d, int)]
         count = math.prod(shape)
         ends = np.frombuffer(raw, np.int64, count).tolist()
@@ -150,9 +140,9 @@ class StringSplitAttrs:
     maxsplit: int | None = None
 
 
-def _split(operands: Arrays, attrs: StringSplitAttrs) -> list[list[str]]:
+def _split(data: Array, attrs: StringSplitAttrs) -> list[list[str]]:
     limit = -1 if attrs.maxsplit is None else attrs.maxsplit
-    return [text.split(attrs.delimiter or None, limit) for text in texts(operands[0])]
+    return [text.split(attrs.delimiter or None, limit) for text in texts(data)]
 
 
 @register
@@ -160,14 +150,13 @@ class StringMostParts(StringOp[StringSplitAttrs]):
     """The largest number of parts that ``string.split`` finds in a string. Operand delimiter is added by its decomposition."""
 
     name = "string.most_parts"
-    data, delimiter = Operand(), Operand()
+    data, delimiter = Operand(accepts="string"), Operand()
 
-    def infer(self, operands: Values, attrs: StringSplitAttrs, regions: Regions = ()) -> Types:
-        string_type(self.name, operands, 0, "data")
+    def infer(self, attrs: StringSplitAttrs, data: Value, *_: object) -> Types:
         return [TensorType((), "int64")]
 
-    def reference(self, operands: Arrays, attrs: StringSplitAttrs) -> Arrays:
-        return [np.array(max(map(len, _split(operands, attrs)), default=0), np.int64)]
+    def reference(self, attrs: StringSplitAttrs, data: Array, *_: object) -> Arrays:
+        return [np.array(max(map(len, _split(data, attrs)), default=0), np.int64)]
 
 
 @register
@@ -179,33 +168,34 @@ class StringSplit(StringOp[StringSplitAttrs]):
     """
 
     name = "string.split"
-    data, delimiter, most = Operand(), Operand(optional=True), Operand(optional=True)
+    data, delimiter, most = Operand(accepts="string"), Operand(optional=True), Operand(optional=True)
 
-    def infer(self, operands: Values, attrs: StringSplitAttrs, regions: Regions = ()) -> Types:
-        data = string_type(self.name, operands, 0, "data")
+    def infer(self, attrs: StringSplitAttrs, data: Value, *_: object) -> Types:
         if ESCAPED.search(attrs.delimiter):
             raise fail(self.name, "attribute delimiter", ascii(attrs.delimiter), "text, not single bytes")
         return [TensorType((*data.shape, *fresh_dims("parts", 1)), "string"), TensorType(data.shape, "int64")]
 
-    def reference(self, operands: Arrays, attrs: StringSplitAttrs) -> Arrays:
-        rows = _split(operands, attrs)
-        shape = operands[0].shape
+    def reference(self, attrs: StringSplitAttrs, data: Array, *_: object) -> Arrays:
+        rows, shape = _split(data, attrs), data.shape
         counts = np.array([len(row) for row in rows], np.int64).reshape(shape)
         most = max(map(len, rows), default=0)
         parts = [part for row in rows for part in row + [""] * (most - len(row))]
         return [object_array(parts, (*shape, most)), counts]
 
-    def define_symbols(self, operands: Tensors, attrs: StringSplitAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        most = optional_operand(operands, 2)
+    def define_symbols(
+        self, attrs: StringSplitAttrs, results: TensorTypes, data: Tensor, delimiter: Tensor | None, most: Tensor | None
+    ) -> Mapping[str, Expr]:
         return {} if most is None else new_symbols(TensorType(results[0].shape[-1:], "int64"), [scalar(most)])
 
-    def decompose(self, builder: Builder, operands: Values, attrs: StringSplitAttrs) -> Sequence[Value] | None:
-        if optional_operand(operands, 2) is not None:
+    def decompose(
+        self, builder: Builder, attrs: StringSplitAttrs, data: Value, delimiter: Value | None, most: Value | None
+    ) -> Sequence[Value] | None:
+        if most is not None:
             return None
         options: dict[str, Any] = {"delimiter": attrs.delimiter, "maxsplit": attrs.maxsplit}
         delimiter = _constant(builder, attrs.delimiter, scalar=True)
-        most = builder.call("string.most_parts", operands[0], delimiter, **options)
-        return list(builder.call_multi(self, operands[0], delimiter, most, **options))
+        most = builder.call("string.most_parts", data, delimiter, **options)
+        return list(builder.call_multi(self, data, delimiter, most, **options))
 
 
 @dataclass(frozen=True)
@@ -226,14 +216,13 @@ class StringCountWords(StringOp[StringNormalizeAttrs]):
     """How many strings ``string.normalize`` gives. Operands stopwords and folds are added by its decomposition."""
 
     name = "string.count_words"
-    data, stopwords, folds = Operand(), Operand(), Operand()
+    data, stopwords, folds = Operand(accepts="string"), Operand(), Operand()
 
-    def infer(self, operands: Values, attrs: StringNormalizeAttrs, regions: Regions = ()) -> Types:
-        string_type(self.name, operands, 0, "data")
+    def infer(self, attrs: StringNormalizeAttrs, data: Value, *_: object) -> Types:
         return [TensorType((), "int64")]
 
-    def reference(self, operands: Arrays, attrs: StringNormalizeAttrs) -> Arrays:
-        return [np.array(max(1, len(_kept(operands[0], attrs))), np.int64)]
+    def reference(self, attrs: StringNormalizeAttrs, data: Array, stopwords: Array, folds: Array) -> Arrays:
+        return [np.array(max(1, len(_kept(data, attrs))), np.int64)]
 
 
 @register
@@ -246,34 +235,36 @@ class StringNormalize(StringOp[StringNormalizeAttrs]):
     """
 
     name = "string.normalize"
-    operands = (Operand("data"), *(Operand(n, optional=True) for n in ("stopwords", "folds", "changes", "count")))
+    data, stopwords = Operand(accepts="string"), Operand(optional=True)
+    folds, changes, count = Operand(optional=True), Operand(optional=True), Operand(optional=True)
 
-    def infer(self, operands: Values, attrs: StringNormalizeAttrs, regions: Regions = ()) -> Types:
-        data = string_type(self.name, operands, 0, "data")
+    def infer(self, attrs: StringNormalizeAttrs, data: Value, *_: object) -> Types:
         if data.rank not in (1, 2) or (data.rank == 2 and data.shape[0] != 1):
-            raise fail(self.name, "operand 'data'", data, "a vector, or a matrix of one row")
+            raise fail(self.name, "operand 'data'", data.type, "a vector, or a matrix of one row")
         if attrs.case_change_action not in case_tables.CHANGES:
             raise fail(self.name, "attribute case_change_action", attrs.case_change_action, ", ".join(case_tables.CHANGES))
         return [TensorType((*data.shape[:-1], *fresh_dims("words", 1)), "string")]
 
-    def reference(self, operands: Arrays, attrs: StringNormalizeAttrs) -> Arrays:
-        kept = [case_tables.change_case(text, attrs.case_change_action) for text in _kept(operands[0], attrs)] or [""]
-        return [object_array(kept, (*operands[0].shape[:-1], len(kept)))]
+    def reference(self, attrs: StringNormalizeAttrs, data: Array, *_: object) -> Arrays:
+        kept = [case_tables.change_case(text, attrs.case_change_action) for text in _kept(data, attrs)] or [""]
+        return [object_array(kept, (*data.shape[:-1], len(kept)))]
 
-    def define_symbols(self, operands: Tensors, attrs: StringNormalizeAttrs, results: TensorTypes) -> Mapping[str, Expr]:
-        count = optional_operand(operands, 4)
+    def define_symbols(self, attrs: StringNormalizeAttrs, results: TensorTypes, *operands: Tensor | None) -> Mapping[str, Expr]:
+        count = operands[-1]
         return {} if count is None else new_symbols(TensorType(results[0].shape[-1:], "int64"), [scalar(count)])
 
-    def decompose(self, builder: Builder, operands: Values, attrs: StringNormalizeAttrs) -> Sequence[Value] | None:
-        if optional_operand(operands, 4) is not None:
+    def decompose(
+        self, builder: Builder, attrs: StringNormalizeAttrs, data: Value, *given: Value | None
+    ) -> Sequence[Value] | None:
+        if given[-1] is not None:
             return None
         options: dict[str, Any] = {"case_change_action": attrs.case_change_action, "is_case_sensitive": attrs.is_case_sensitive,
                                    "stopwords": attrs.stopwords}
         folds = builder.constant(case_tables.table("NONE" if attrs.is_case_sensitive else "LOWER"))
         changes = builder.constant(case_tables.table(attrs.case_change_action))
         stopwords = _constant(builder, *attrs.stopwords)
-        count = builder.call("string.count_words", operands[0], stopwords, folds, **options)
-        return [builder.call(self, operands[0], stopwords, folds, changes, count, **options)]
+        count = builder.call("string.count_words", data, stopwords, folds, **options)
+        return [builder.call(self, data, stopwords, folds, changes, count, **options)]
 
 
 @dataclass(frozen=True)
@@ -291,19 +282,21 @@ class RegexFullMatch(StringOp[RegexFullMatchAttrs]):
     """
 
     name = "string.regex_full_match"
-    data, program = Operand(), Operand(optional=True)
+    data, program = Operand(accepts="string"), Operand(optional=True)
 
-    def infer(self, operands: Values, attrs: RegexFullMatchAttrs, regions: Regions = ()) -> Types:
+    def infer(self, attrs: RegexFullMatchAttrs, data: Value, program: Value | None) -> Types:
         regex.compile_pattern(attrs.pattern)
-        return [TensorType(string_type(self.name, operands, 0, "data").shape, "bool")]
+        return [TensorType(data.shape, "bool")]
 
-    def reference(self, operands: Arrays, attrs: RegexFullMatchAttrs) -> Arrays:
+    def reference(self, attrs: RegexFullMatchAttrs, data: Array, *_: object) -> Arrays:
         program = regex.compile_pattern(attrs.pattern)
-        found = [program.matches(text) for text in texts(operands[0])]
-        return [np.array(found, dtype=bool).reshape(operands[0].shape)]
+        found = [program.matches(text) for text in texts(data)]
+        return [np.array(found, dtype=bool).reshape(data.shape)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: RegexFullMatchAttrs) -> Sequence[Value] | None:
-        if optional_operand(operands, 1) is not None:
+    def decompose(
+        self, builder: Builder, attrs: RegexFullMatchAttrs, data: Value, program: Value | None
+    ) -> Sequence[Value] | None:
+        if program is not None:
             return None
         program = builder.constant(regex.compile_pattern(attrs.pattern).table())
-        return [builder.call(self, operands[0], program, pattern=attrs.pattern)]
+        return [builder.call(self, data, program, pattern=attrs.pattern)]

@@ -12,10 +12,10 @@ import numpy as np
 from forge import te
 from forge.ir.op import Accuracy, Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, present, tensor, unify_dim
+from forge.ops.core.inference import fail, unify_dim
 from forge.ops.core.lowering import injective
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
 from forge.ops.core.window_geometry import compute_dtype
 from forge.te import Expr
 
@@ -37,18 +37,14 @@ class CropAndResize(Op[CropAndResizeAttrs]):
     """
 
     name = "image.crop_and_resize"
-    data, boxes, box_indices = Operand(), Operand(), Operand()
+    data, boxes = Operand(accepts="float", rank=4), Operand(accepts="float", rank=2)
+    box_indices = Operand(accepts="index", rank=1)
     kind = Kind.INJECTIVE
     accuracy = Accuracy.ACCUMULATING
 
-    def infer(self, operands: Values, attrs: CropAndResizeAttrs, regions: Regions = ()) -> Types:
-        data, boxes, images = (tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True))
-        expected = ((data, "data", 4, "float"), (boxes, "boxes", 2, "float"), (images, "box_indices", 1, "index"))
-        for type_, name, rank, accepted in expected:
-            expect_rank(self.name, type_, name, rank)
-            expect_dtype(self.name, type_, name, accepted)
+    def infer(self, attrs: CropAndResizeAttrs, data: Value, boxes: Value, box_indices: Value) -> Types:
         unify_dim(self.name, boxes.shape[1], 4, "numbers of a box")
-        unify_dim(self.name, boxes.shape[0], images.shape[0], "number of boxes")
+        unify_dim(self.name, boxes.shape[0], box_indices.shape[0], "number of boxes")
         for what, value, known in (("layout", attrs.layout, ("NCHW", "NHWC")),
                                    ("method", attrs.method, ("bilinear", "nearest_neighbor"))):
             if value not in known:
@@ -59,12 +55,11 @@ class CropAndResize(Op[CropAndResizeAttrs]):
         inner = (channels, *attrs.crop_size) if attrs.layout == "NCHW" else (*attrs.crop_size, channels)
         return [TensorType((boxes.shape[0], *inner), data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: CropAndResizeAttrs) -> Arrays:
-        data, boxes, images = operands
+    def reference(self, attrs: CropAndResizeAttrs, data: Array, boxes: Array, box_indices: Array) -> Arrays:
         last = attrs.layout == "NHWC"
         data = np.moveaxis(data, -1, 1) if last else data
         out = np.full((len(boxes), data.shape[1], *attrs.crop_size), attrs.extrapolation_value, np.float64)
-        for number, (box, image) in enumerate(zip(boxes, images, strict=True)):
+        for number, (box, image) in enumerate(zip(boxes, box_indices, strict=True)):
             source = data[min(max(int(image), 0), len(data) - 1)].astype(np.float64)
             for row, column in np.ndindex(*attrs.crop_size):
                 at = [_position(box[[k, 2 + k]], (row, column)[k], attrs.crop_size[k], source.shape[1 + k]) for k in range(2)]
@@ -72,8 +67,7 @@ class CropAndResize(Op[CropAndResizeAttrs]):
                     out[number, :, row, column] = _sampled(source, at, attrs.method)
         return [(np.moveaxis(out, 1, -1) if last else out).astype(data.dtype)]
 
-    def lower(self, operands: Tensors, attrs: CropAndResizeAttrs, results: TensorTypes) -> Lowered:
-        data, boxes, images = present(operands)
+    def lower(self, attrs: CropAndResizeAttrs, results: TensorTypes, data: Tensor, boxes: Tensor, box_indices: Tensor) -> Lowered:
         real = compute_dtype(data.dtype)
         axes = [attrs.layout.index(c) for c in "NCHW"]
 
@@ -83,7 +77,7 @@ class CropAndResize(Op[CropAndResizeAttrs]):
 
         def body(i: Sequence[Expr]) -> Expr:
             box, channel, *at = (i[k] for k in axes)
-            image = te.cast(images[box], "int64")
+            image = te.cast(box_indices[box], "int64")
             places: list[Expr] = []
             inside: Expr = te.const(True, "bool")
             for k in range(2):
@@ -97,7 +91,7 @@ class CropAndResize(Op[CropAndResizeAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def flops(self, operands: Sequence[Any], attrs: CropAndResizeAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: CropAndResizeAttrs, results: TensorTypes, *_: object) -> Any:
         return 12 * results[0].size
 
 

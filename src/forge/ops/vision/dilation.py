@@ -14,10 +14,10 @@ from forge.dims import Dim
 from forge.ir.op import Accuracy, Kind, Operand
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import expect_dtype, expect_rank, present, same_dtype, tensor, unify_dim
+from forge.ops.core.inference import same_dtype, unify_dim
 from forge.ops.core.lowering import chain_select, dim_type, lowest
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
 from forge.ops.core.window_geometry import Window, windows
 from forge.ops.reduce.window import Ints
 from forge.te import Expr
@@ -38,15 +38,11 @@ class Dilation2D(Op[Dilation2DAttrs]):
     """
 
     name = "image.dilation2d"
-    data, weight = Operand(), Operand()
+    data, weight = Operand(rank=4, accepts="numeric"), Operand(rank=3)
     kind = Kind.REDUCTION
     accuracy = Accuracy.ROUNDING
 
-    def infer(self, operands: Values, attrs: Dilation2DAttrs, regions: Regions = ()) -> Types:
-        data, weight = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "weight")
-        expect_rank(self.name, data, "data", 4)
-        expect_rank(self.name, weight, "weight", 3)
-        expect_dtype(self.name, data, "data", "numeric")
+    def infer(self, attrs: Dilation2DAttrs, data: Value, weight: Value) -> Types:
         unify_dim(self.name, weight.shape[0], data.shape[1], "channels of weight")
         spec = self._windows(attrs, weight.shape)
         shape = (*data.shape[:2], *(dims.maximum(w.positions(e), 0) for w, e in zip(spec, data.shape[2:], strict=True)))
@@ -55,8 +51,9 @@ class Dilation2D(Op[Dilation2DAttrs]):
     def _windows(self, attrs: Dilation2DAttrs, shape: Sequence[Dim]) -> tuple[Window, ...]:
         return windows(self.name, shape[1:], attrs.strides, attrs.dilations, attrs.padding)
 
-    def reference(self, operands: Arrays, attrs: Dilation2DAttrs) -> Arrays:
-        data, weight = (numeric.widest(x) for x in operands)
+    def reference(self, attrs: Dilation2DAttrs, data: Array, weight: Array) -> Arrays:
+        dtype = data.dtype
+        data, weight = numeric.widest(data), numeric.widest(weight)
         spec = self._windows(attrs, weight.shape)
         counts = [w.positions(e) for w, e in zip(spec, data.shape[2:], strict=True)]
         out = np.full((*data.shape[:2], *counts), lowest(dtypes.canonical(data.dtype)), data.dtype)
@@ -64,10 +61,9 @@ class Dilation2D(Op[Dilation2DAttrs]):
             place = [p * w.stride + t * w.dilation - w.before for p, t, w in zip((y, x), (i, j), spec, strict=True)]
             if all(0 <= p < e for p, e in zip(place, data.shape[2:], strict=True)):
                 out[:, :, y, x] = np.maximum(out[:, :, y, x], data[:, :, place[0], place[1]] + weight[:, i, j])
-        return [out.astype(operands[0].dtype)]
+        return [out.astype(dtype)]
 
-    def lower(self, operands: Tensors, attrs: Dilation2DAttrs, results: TensorTypes) -> Lowered:
-        data, weight = present(operands)
+    def lower(self, attrs: Dilation2DAttrs, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
         spec = self._windows(attrs, dim_type(weight).shape)
         taps = [te.reduce_axis(extent, f"r{k}") for k, extent in enumerate(weight.shape[1:])]
         worst = te.const(lowest(data.dtype), data.dtype)
@@ -81,5 +77,5 @@ class Dilation2D(Op[Dilation2DAttrs]):
 
         return [te.compute(te.shape_of(results[0].shape), body, "dilation2d", data.dtype)]
 
-    def flops(self, operands: Sequence[Any], attrs: Dilation2DAttrs, results: TensorTypes) -> Any:
-        return 2 * results[0].size * dims.product(operands[1].shape[1:])
+    def flops(self, attrs: Dilation2DAttrs, results: TensorTypes, data: Value, weight: Value) -> Any:
+        return 2 * results[0].size * dims.product(weight.shape[1:])

@@ -19,10 +19,10 @@ from forge import te
 from forge.ir.op import Accuracy, Kind, Operand
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, present, tensor, unify_dim
+from forge.ops.core.inference import expect_dtype, expect_rank, fail, unify_dim
 from forge.ops.core.lowering import cast_result, chain_select
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Lowered, Regions, Tensors, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, Lowered, TensorTypes, Types, Value
 from forge.ops.core.window_geometry import compute_dtype
 from forge.ops.vision.resize import cubic_weight
 from forge.te import Expr, Tensor
@@ -70,26 +70,22 @@ class GridSample(Op[GridSampleAttrs]):
     """
 
     name = "image.grid_sample"
-    data, grid = Operand(), Operand()
+    data, grid = Operand(min_rank=3), Operand(accepts="float")
     kind = Kind.ANCHOR
     accuracy = Accuracy.ACCUMULATING
 
-    def infer(self, operands: Values, attrs: GridSampleAttrs, regions: Regions = ()) -> Types:
-        data, grid = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "grid")
+    def infer(self, attrs: GridSampleAttrs, data: Value, grid: Value) -> Types:
         for what, accepted in (("mode", tuple(OFFSETS)), ("padding_mode", PADDINGS)):
             if getattr(attrs, what) not in accepted:
                 raise fail(self.name, f"attribute {what}", repr(getattr(attrs, what)), ", ".join(accepted))
-        if data.rank < 3:
-            raise fail(self.name, "rank of data", data.rank, "at least 3")
         expect_dtype(self.name, data, "data", "numeric or bool" if attrs.mode == "nearest" else "float")
-        expect_dtype(self.name, grid, "grid", "float")
-        expect_rank(self.name, grid, "grid", data.rank)
+        expect_rank(self.name, grid.tensor_type, "grid", data.rank)
         unify_dim(self.name, data.shape[0], grid.shape[0], "batch of data and grid")
         unify_dim(self.name, grid.shape[-1], data.rank - 2, "last dimension of grid")
         return [TensorType((*data.shape[:2], *grid.shape[1:-1]), data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: GridSampleAttrs) -> Arrays:
-        data, grid = operands[0], numeric.widen(operands[1])
+    def reference(self, attrs: GridSampleAttrs, data: Array, grid: Array) -> Arrays:
+        grid = numeric.widen(grid)
         extents = data.shape[2:]
         out = np.zeros((*data.shape[:2], *grid.shape[1:-1]), data.dtype if attrs.mode == "nearest" else np.float64)
         for place in np.ndindex(grid.shape[:-1]):
@@ -105,8 +101,7 @@ class GridSample(Op[GridSampleAttrs]):
                     out[target] += element.astype(np.float64) * math.prod(w for _, w in chosen)
         return [out.astype(data.dtype)]
 
-    def lower(self, operands: Tensors, attrs: GridSampleAttrs, results: TensorTypes) -> Lowered:
-        data, grid = present(operands)
+    def lower(self, attrs: GridSampleAttrs, results: TensorTypes, data: Tensor, grid: Tensor) -> Lowered:
         indices, weights = self._taps(data, grid, attrs)
         rank = data.ndim - 2
         out = te.shape_of(results[0].shape)
@@ -158,7 +153,7 @@ class GridSample(Op[GridSampleAttrs]):
 
         return te.compute(shape, index, "grid_index", "int64"), te.compute(shape, weight, "grid_weight", real)
 
-    def flops(self, operands: Any, attrs: GridSampleAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: GridSampleAttrs, results: TensorTypes, *_: object) -> Any:
         return 2 * len(OFFSETS[attrs.mode]) ** (results[0].rank - 2) * results[0].size
 
 

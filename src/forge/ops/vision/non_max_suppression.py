@@ -13,11 +13,9 @@ from forge.ir.nodes import Value
 from forge.ir.op import Operand
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import expect_dtype, expect_rank, fresh_dims, same_dtype, tensor, unify_dim
-from forge.ops.core.lowering import optional_operand
+from forge.ops.core.inference import fresh_dims, same_dtype, unify_dim
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Regions, TensorTypes, Types, Values
-from forge.ops.shape.full import one_element
+from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types
 from forge.ops.sort.sort import stable_order
 
 
@@ -26,16 +24,11 @@ class SuppressionAttrs:
     center_point_box: bool = False
 
 
-def _check_boxes(op: str, operands: Values) -> tuple[TensorType, TensorType]:
-    boxes, scores = tensor(op, operands[0], "boxes"), tensor(op, operands[1], "scores")
-    for name, type_ in (("boxes", boxes), ("scores", scores)):
-        expect_rank(op, type_, name, 3)
-        expect_dtype(op, type_, name, "float")
+def _check_boxes(op: str, boxes: Value, scores: Value) -> None:
     same_dtype(op, [boxes, scores])
     unify_dim(op, boxes.shape[0], scores.shape[0], "batch of boxes and scores")
     unify_dim(op, boxes.shape[1], scores.shape[2], "number of boxes and scores")
     unify_dim(op, boxes.shape[2], 4, "numbers of a box")
-    return boxes, scores
 
 
 def _corners(boxes: Array, centred: bool) -> tuple[Array, Array]:
@@ -62,25 +55,30 @@ class BoxSuppression(Op[SuppressionAttrs]):
     """
 
     name = "vision.box_suppression"
-    boxes, scores, order, limit, iou_threshold = Operand(), Operand(), Operand(), Operand(), Operand()
-    score_threshold = Operand(optional=True)
+    boxes, scores = Operand(accepts="float", rank=3), Operand(accepts="float", rank=3)
+    order, limit = Operand(accepts="int64", rank=3), Operand(accepts="int64", rank=1)
+    iou_threshold, score_threshold = Operand(rank=1), Operand(optional=True, rank=1)
     kernel = "box_suppression"
 
-    def infer(self, operands: Values, attrs: SuppressionAttrs, regions: Regions = ()) -> Types:
-        boxes, scores = _check_boxes(self.name, operands)
-        order = tensor(self.name, operands[2], "order")
-        expect_dtype(self.name, order, "order", "int64")
+    def infer(
+        self, attrs: SuppressionAttrs, boxes: Value, scores: Value, order: Value, limit: Value, *thresholds: Value | None
+    ) -> Types:
+        _check_boxes(self.name, boxes, scores)
         for a, b in zip(order.shape, scores.shape, strict=True):
             unify_dim(self.name, a, b, "shape of order")
-        for k, name, dtype in ((3, "limit", "int64"), (4, "iou_threshold", boxes.dtype), (5, "score_threshold", boxes.dtype)):
-            operand = optional_operand(operands, k)
-            if operand is not None:
-                expect_rank(self.name, tensor(self.name, operand, name), name, 1)
-                expect_dtype(self.name, tensor(self.name, operand, name), name, dtype)
+        same_dtype(self.name, [boxes, *(t for t in thresholds if t is not None)])
         return [TensorType(scores.shape, "int64")]
 
-    def reference(self, operands: Arrays, attrs: SuppressionAttrs) -> Arrays:
-        boxes, scores, order, limit, threshold, least = [*operands, None][:6]
+    def reference(
+        self,
+        attrs: SuppressionAttrs,
+        boxes: Array,
+        scores: Array,
+        order: Array,
+        limit: Array,
+        iou_threshold: Array,
+        score_threshold: Array | None,
+    ) -> Arrays:
         kept = np.zeros(scores.shape, np.int64)
         for batch, class_ in np.ndindex(scores.shape[:2]):
             low, high = _corners(numeric.widen(boxes[batch]), attrs.center_point_box)
@@ -88,14 +86,14 @@ class BoxSuppression(Op[SuppressionAttrs]):
             for place, box in enumerate(order[batch, class_].tolist()):
                 if len(chosen) >= int(limit[0]):
                     break
-                if least is not None and not scores[batch, class_, box] > least[0]:
+                if score_threshold is not None and not scores[batch, class_, box] > score_threshold[0]:
                     continue
-                if all(_overlap(low, high, box, other) <= threshold[0] for other in chosen):
+                if all(_overlap(low, high, box, other) <= iou_threshold[0] for other in chosen):
                     chosen.append(box)
                     kept[batch, class_, place] = 1
         return [kept]
 
-    def flops(self, operands: Sequence[Any], attrs: SuppressionAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: SuppressionAttrs, results: TensorTypes, *_: object) -> Any:
         return results[0].size * results[0].shape[2]
 
 
@@ -109,40 +107,49 @@ class NonMaxSuppression(Op[SuppressionAttrs]):
     """
 
     name = "vision.non_max_suppression"
-    boxes, scores, max_output_size = Operand(), Operand(), Operand(optional=True)
-    iou_threshold, score_threshold = Operand(optional=True), Operand(optional=True)
+    boxes, scores = Operand(accepts="float", rank=3), Operand(accepts="float", rank=3)
+    max_output_size = Operand(optional=True, accepts="index", single=True)
+    iou_threshold = Operand(optional=True, accepts="float", single=True)
+    score_threshold = Operand(optional=True, accepts="float", single=True)
 
-    def infer(self, operands: Values, attrs: SuppressionAttrs, regions: Regions = ()) -> Types:
-        _check_boxes(self.name, operands)
-        for k, accepted in ((2, "index"), (3, "float"), (4, "float")):
-            operand = optional_operand(operands, k)
-            if operand is not None:
-                one_element(self.name, operand, self.operands[k].name)
-                expect_dtype(self.name, tensor(self.name, operand, self.operands[k].name), self.operands[k].name, accepted)
+    def infer(self, attrs: SuppressionAttrs, boxes: Value, scores: Value, *_: object) -> Types:
+        _check_boxes(self.name, boxes, scores)
         return [TensorType((*fresh_dims("kept", 1), 3), "int64")]
 
-    def reference(self, operands: Arrays, attrs: SuppressionAttrs) -> Arrays:
-        boxes, scores, limit, threshold, least = [*operands, None, None, None][:5]
+    def reference(
+        self,
+        attrs: SuppressionAttrs,
+        boxes: Array,
+        scores: Array,
+        max_output_size: Array | None,
+        iou_threshold: Array | None,
+        score_threshold: Array | None,
+    ) -> Arrays:
+        limit, threshold, least = max_output_size, iou_threshold, score_threshold
         order = stable_order(scores, -1, ascending=False).astype(np.int64)
         limit, threshold = (np.zeros(1) if v is None else v.reshape(1) for v in (limit, threshold))
         least = None if least is None else least.reshape(1)
-        (kept,) = BoxSuppression().reference([boxes, scores, order, limit, threshold, least], attrs)
+        (kept,) = BoxSuppression().reference(attrs, boxes, scores, order, limit, threshold, least)
         found = np.argwhere(kept)
         return [np.concatenate([found[:, :2], order[tuple(found.T)][:, None]], axis=1)]
 
-    def decompose(self, builder: Builder, operands: Values, attrs: SuppressionAttrs) -> Sequence[Value]:
-        boxes, scores = operands[0], operands[1]
-        assert boxes is not None and scores is not None
-
-        def number(k: int, dtype: str, default: int | None) -> Value | None:
-            operand = optional_operand(operands, k)
-            if operand is None:
-                return None if default is None else builder.constant(np.array([default]), dtype)
-            return builder.call("reshape", builder.call("cast", operand, dtype=dtype), newshape=(1,))
+    def decompose(
+        self,
+        builder: Builder,
+        attrs: SuppressionAttrs,
+        boxes: Value,
+        scores: Value,
+        max_output_size: Value | None,
+        iou_threshold: Value | None,
+        score_threshold: Value | None,
+    ) -> Sequence[Value]:
+        def vector(operand: Value | None, dtype: str) -> Value | None:
+            return operand and builder.call("reshape", builder.call("cast", operand, dtype=dtype), newshape=(1,))
 
         order = builder.call("argsort", scores, axis=-1, is_ascend=False, dtype="int64")
-        least = number(4, boxes.dtype, None)
-        settings = [number(2, "int64", 0), number(3, boxes.dtype, 0), *([] if least is None else [least])]
+        limit = vector(max_output_size, "int64") or builder.constant(np.array([0]), "int64")
+        overlap = vector(iou_threshold, boxes.dtype) or builder.constant(np.array([0]), boxes.dtype)
+        settings = (limit, overlap, vector(score_threshold, boxes.dtype))
         kept = builder.call(BoxSuppression(), boxes, scores, order, *settings, center_point_box=attrs.center_point_box)
         found = builder.call("argwhere", kept)
         box = builder.call("gather_nd", order, builder.call("transpose", found, axes=(1, 0)))

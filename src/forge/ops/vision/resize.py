@@ -25,13 +25,21 @@ import numpy as np
 from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.op import Accuracy, Category, Kind, Operand, Precision
-from forge.ir.shapes import fresh_symbol, known_dims
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.inference import fail, real_tensor, require_equal, require_positive, tensor_type, tuple_of
+from forge.ops.core.inference import (
+    expect_rank,
+    fail,
+    given_numbers,
+    require_equal,
+    require_positive,
+    shape_of_contents,
+    tuple_of,
+)
 from forge.ops.core.layout_change import named_layout
 from forge.ops.core.lowering import element, new_symbols, wide
 from forge.ops.core.op import Op, register
+from forge.ops.core.signatures import Array
 from forge.ops.nn.pool import spatial_axes
 from forge.ops.shape.layout_transform import parse_layout
 from forge.te import Expr, Tensor
@@ -41,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from forge.ir.builder import Builder
-    from forge.ir.nodes import Graph, Value
+    from forge.ir.nodes import Value
 
 METHODS = ("nearest_neighbor", "linear", "cubic")
 POSITION = "float64"
@@ -100,7 +108,7 @@ class _Resize(Op[Any]):
     """Resizes the spatial axes to ``size`` (attribute or operand ``sizes``); modes are at the head of this module."""
 
     in_layout = named_layout
-    data, sizes = Operand(), Operand(optional=True, holds="integers")
+    data, sizes = Operand(accepts="numeric or bool"), Operand(optional=True, holds="integers", rank=1)
     accuracy = Accuracy.ACCUMULATING
     kind = Kind.INJECTIVE
     precision = Precision.FOLLOWS_IN_RANGE
@@ -109,44 +117,40 @@ class _Resize(Op[Any]):
     def axes(self, attrs: Any) -> list[int]:
         return spatial_axes(self.name, parse_layout(attrs.layout), self.spatial)
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = real_tensor(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
+    def infer(self, attrs: Any, data: Value, sizes: Value | None) -> Sequence[TensorType]:
+        expect_rank(self.name, data.tensor_type, "data", parse_layout(attrs.layout).rank)
         modes = (("method", METHODS), ("coordinate_transformation_mode", COORDINATES), ("rounding_method", ROUNDINGS))
         for what, accepted in modes:
             if getattr(attrs, what) not in accepted:
                 raise fail(self.name, what, repr(getattr(attrs, what)), ", ".join(accepted))
-        shape = list(data.shape)
-        sizes = self._sizes(operands, attrs)
-        require_positive(self.name, "size", sizes)
-        for axis, size in zip(self.axes(attrs), sizes):
+        shape, extents = list(data.shape), self._sizes(attrs, sizes)
+        require_positive(self.name, "size", extents)
+        for axis, size in zip(self.axes(attrs), extents):
             shape[axis] = size
         return [TensorType(tuple(shape), attrs.out_dtype or data.dtype)]
 
-    def _sizes(self, operands: Sequence[Value | None], attrs: Any) -> tuple[Any, ...]:
+    def _sizes(self, attrs: Any, sizes: Value | None) -> tuple[Any, ...]:
         count = len(self.spatial)
         if attrs.size is not None:
             return tuple_of(self.name, "size", attrs.size, count)
-        sizes = tensor_type(self.name, "sizes", operands[1] if len(operands) > 1 else None, 1)
-        require_equal(self.name, "numbers in operand 'sizes'", sizes.shape[0], count)
-        known = known_dims(operands[1])
-        return tuple(fresh_symbol("resized") for _ in range(count)) if known is None else tuple(known)
+        found = shape_of_contents(self.name, "sizes", None, sizes, "resized")
+        require_equal(self.name, "numbers in operand 'sizes'", len(found), count)
+        return found
 
     def define_symbols(
-        self, operands: Sequence[Tensor | None], attrs: Any, results: Sequence[TensorType]
+        self, attrs: Any, results: Sequence[TensorType], data: Tensor, sizes: Tensor | None
     ) -> Mapping[str, Expr]:
-        sizes = operands[1] if len(operands) > 1 else None
-        if attrs.size is not None or sizes is None or operands[0] is None:
+        if attrs.size is not None or sizes is None:
             return {}
-        extents = list(operands[0].shape)
+        extents = list(data.shape)
         for k, axis in enumerate(self.axes(attrs)):
             extents[axis] = element(sizes, k)
         return new_symbols(results[0], extents)
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        x = operands[0]
-        sizes = attrs.size if attrs.size is not None else operands[1]
-        y = x if attrs.method == "nearest_neighbor" else wide(x)
-        for axis, size in zip(self.axes(attrs), tuple_of(self.name, "size", tuple(int(s) for s in sizes), len(self.spatial))):
+    def reference(self, attrs: Any, data: Array, sizes: Array | None) -> Sequence[Any]:
+        y = data if attrs.method == "nearest_neighbor" else wide(data)
+        extents = tuple_of(self.name, "size", given_numbers(attrs.size, sizes), len(self.spatial))
+        for axis, size in zip(self.axes(attrs), extents):
             indices, weights = taps(y.shape[axis], size, attrs)
             parts = [np.take(y, i, axis) for i in indices]
             if attrs.method == "nearest_neighbor":
@@ -154,20 +158,17 @@ class _Resize(Op[Any]):
                 continue
             shape = [-1 if k == axis else 1 for k in range(y.ndim)]
             y = sum(p.astype(np.float64) * w.reshape(shape) for p, w in zip(parts, weights))
-        return [_narrowed(y, attrs.out_dtype or dtypes.canonical(x.dtype))]
+        return [_narrowed(y, attrs.out_dtype or dtypes.canonical(data.dtype))]
 
-    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: Any) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: Any, data: Value, sizes: Value | None) -> Sequence[Value] | None:
         """Reads of numbered rows and columns, added with constant weights, where the sizes are numbers."""
-        data = operands[0]
-        assert data is not None
-        sizes = self._sizes(operands, attrs)
-        axes = self.axes(attrs)
-        if not dims.is_static(*sizes, *(data.shape[a] for a in axes)):
+        extents, axes = self._sizes(attrs, sizes), self.axes(attrs)
+        if not dims.is_static(*extents, *(data.shape[a] for a in axes)):
             return None
         nearest = attrs.method == "nearest_neighbor"
         dtype = data.dtype if nearest else _weighing_dtype(data.dtype)
         y = data if data.dtype == dtype else builder.call("cast", data, dtype=dtype)
-        for axis, size in zip(axes, sizes):
+        for axis, size in zip(axes, extents):
             indices, weights = taps(y.shape[axis], size, attrs)
             shape = [-1 if k == axis else 1 for k in range(y.rank)]
             parts = [builder.call("take", y, builder.constant(i), axis=axis, mode="fast") for i in indices]
@@ -180,8 +181,7 @@ class _Resize(Op[Any]):
         rounded = dtypes.is_integer(dtype) and dtypes.is_float(value.dtype)
         return builder.call("cast", builder.call("round", value) if rounded else value, dtype=dtype)
 
-    def lower(self, operands: tuple[Tensor, Tensor | None], attrs: Any, results: Sequence[TensorType]) -> Sequence[Tensor]:
-        data = operands[0]
+    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, sizes: Tensor | None) -> Sequence[Tensor]:
         out = te.shape_of(results[0].shape)
         y = data
         for axis in self.axes(attrs):
@@ -189,7 +189,7 @@ class _Resize(Op[Any]):
         dtype = results[0].dtype
         return [te.compute(out, lambda *i: _converted(y[i], dtype), name="resize")]
 
-    def flops(self, operands: Sequence[Any], attrs: Any, results: Sequence[TensorType]) -> Any:
+    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
         taps_read = {"nearest_neighbor": 0, "linear": 2, "cubic": 4}[attrs.method]
         return 2 * taps_read * len(self.spatial) * results[0].size
 
@@ -326,7 +326,7 @@ class Upsampling(Op[UpsamplingAttrs]):
 
     name = "nn.upsampling"
     in_layout = named_layout
-    data = Operand()
+    data = Operand(accepts="numeric or bool")
     accuracy = Accuracy.ACCUMULATING
     precision = Precision.FOLLOWS_IN_RANGE
     category = Category.MOVEMENT
@@ -349,17 +349,14 @@ class Upsampling(Op[UpsamplingAttrs]):
             raise fail(self.name, "scale of a symbolic extent", scale, "a whole number")
         return extent * int(scale)
 
-    def infer(self, operands: Sequence[Value | None], attrs: Any, regions: Sequence[Graph] = ()) -> Sequence[TensorType]:
-        data = real_tensor(self.name, "data", operands[0], parse_layout(attrs.layout).rank)
+    def infer(self, attrs: Any, data: Value) -> Sequence[TensorType]:
+        expect_rank(self.name, data.tensor_type, "data", parse_layout(attrs.layout).rank)
         resize = Resize2D()
-        return resize.infer(operands, resize.make_attrs(self.resize_attributes(data, attrs)))
+        return resize.infer(resize.make_attrs(self.resize_attributes(data.tensor_type, attrs)), data, None)
 
-    def reference(self, operands: Sequence[Any], attrs: Any) -> Sequence[Any]:
-        resize = Resize2D()
-        data = TensorType(operands[0].shape, dtypes.canonical(operands[0].dtype))
-        return resize.reference(operands, resize.make_attrs(self.resize_attributes(data, attrs)))
+    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+        resize, type_ = Resize2D(), TensorType(data.shape, dtypes.canonical(data.dtype))
+        return resize.reference(resize.make_attrs(self.resize_attributes(type_, attrs)), data, None)
 
-    def decompose(self, builder: Builder, operands: Sequence[Value | None], attrs: Any) -> Sequence[Value]:
-        data = operands[0]
-        assert data is not None
+    def decompose(self, builder: Builder, attrs: Any, data: Value) -> Sequence[Value]:
         return [builder.call("image.resize2d", data, **self.resize_attributes(data.tensor_type, attrs))]

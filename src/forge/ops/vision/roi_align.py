@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +10,9 @@ import numpy as np
 
 from forge.ir.op import Accuracy, Kind, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, tensor, unify_dim
+from forge.ops.core.inference import fail, unify_dim
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Regions, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types, Value
 
 
 @dataclass(frozen=True)
@@ -35,30 +34,26 @@ class RoiAlign(Op[RoiAlignAttrs]):
     """
 
     name = "vision.roi_align"
-    data, rois, batch_indices = Operand(), Operand(), Operand()
+    data, rois = Operand(accepts="float", rank=4), Operand(accepts="float", rank=2)
+    batch_indices = Operand(accepts="index", rank=1)
     kind = Kind.ANCHOR
     kernel = "roi_align"
     accuracy = Accuracy.ACCUMULATING
 
-    def infer(self, operands: Values, attrs: RoiAlignAttrs, regions: Regions = ()) -> Types:
-        data, rois, batches = (tensor(self.name, v, o.name) for v, o in zip(operands, self.operands, strict=True))
-        for type_, operand, rank, accepted in zip((data, rois, batches), self.operands, (4, 2, 1), ("float", "float", "index")):
-            expect_rank(self.name, type_, operand.name, rank)
-            expect_dtype(self.name, type_, operand.name, accepted)
+    def infer(self, attrs: RoiAlignAttrs, data: Value, rois: Value, batch_indices: Value) -> Types:
         unify_dim(self.name, rois.shape[1], 4, "numbers of a region")
-        unify_dim(self.name, rois.shape[0], batches.shape[0], "number of regions")
+        unify_dim(self.name, rois.shape[0], batch_indices.shape[0], "number of regions")
         if attrs.mode not in ("avg", "max"):
             raise fail(self.name, "attribute mode", repr(attrs.mode), "avg or max")
         if len(attrs.pooled_size) != 2 or min(attrs.pooled_size) < 1:
             raise fail(self.name, "attribute pooled_size", attrs.pooled_size, "2 positive numbers")
         return [TensorType((rois.shape[0], data.shape[1], *attrs.pooled_size), data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: RoiAlignAttrs) -> Arrays:
-        data, rois, batches = operands
+    def reference(self, attrs: RoiAlignAttrs, data: Array, rois: Array, batch_indices: Array) -> Arrays:
         out = np.zeros((len(rois), data.shape[1], *attrs.pooled_size), np.float64)
         wide, real = data.astype(np.float64), np.float64 if data.dtype == np.float64 else np.float32
         for r, roi in enumerate(rois.astype(real)):
-            image = wide[min(max(int(batches[r]), 0), len(data) - 1)]
+            image = wide[min(max(int(batch_indices[r]), 0), len(data) - 1)]
             for place in np.ndindex(*attrs.pooled_size):
                 ys, xs = (self._positions(roi[[1 - k, 3 - k]], place[k], k, attrs) for k in range(2))
                 values = [_sampled(image, y, x, attrs.mode) for y in ys for x in xs]
@@ -74,7 +69,7 @@ class RoiAlign(Op[RoiAlignAttrs]):
         count = attrs.sample_ratio if attrs.sample_ratio > 0 else math.ceil(size)
         return [float(begin + place * size + (k + 0.5) * size / count) for k in range(count)]
 
-    def flops(self, operands: Sequence[Any], attrs: RoiAlignAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: RoiAlignAttrs, results: TensorTypes, *_: object) -> Any:
         return 8 * max(attrs.sample_ratio, 1) ** 2 * results[0].size
 
 

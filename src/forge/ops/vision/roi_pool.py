@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +10,9 @@ import numpy as np
 
 from forge.ir.op import Category, Operand
 from forge.ir.types import TensorType
-from forge.ops.core.inference import expect_dtype, expect_rank, fail, same_dtype, tensor, unify_dim
+from forge.ops.core.inference import fail, same_dtype, unify_dim
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, Regions, TensorTypes, Types, Values
+from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types, Value
 
 
 @dataclass(frozen=True)
@@ -31,15 +30,11 @@ class RoiPool(Op[RoiPoolAttrs]):
     """
 
     name = "vision.roi_pool"
-    data, rois = Operand(), Operand()
+    data, rois = Operand(accepts="float", rank=4), Operand(rank=2)
     kernel = "roi_pool"
     category = Category.REDUCTION
 
-    def infer(self, operands: Values, attrs: RoiPoolAttrs, regions: Regions = ()) -> Types:
-        data, rois = tensor(self.name, operands[0], "data"), tensor(self.name, operands[1], "rois")
-        for type_, name, rank in ((data, "data", 4), (rois, "rois", 2)):
-            expect_rank(self.name, type_, name, rank)
-            expect_dtype(self.name, type_, name, "float")
+    def infer(self, attrs: RoiPoolAttrs, data: Value, rois: Value) -> Types:
         same_dtype(self.name, [data, rois])
         unify_dim(self.name, rois.shape[1], 5, "numbers of a region")
         if min(attrs.pooled_size) < 1:
@@ -48,8 +43,7 @@ class RoiPool(Op[RoiPoolAttrs]):
             raise fail(self.name, "number of images", 0, "at least 1")
         return [TensorType((rois.shape[0], data.shape[1], *attrs.pooled_size), data.dtype)]
 
-    def reference(self, operands: Arrays, attrs: RoiPoolAttrs) -> Arrays:
-        data, rois = operands
+    def reference(self, attrs: RoiPoolAttrs, data: Array, rois: Array) -> Arrays:
         out = np.zeros((len(rois), data.shape[1], *attrs.pooled_size), data.dtype)
         for number, roi in enumerate(rois.astype(np.float32)):
             image = data[min(max(int(roi[0]), 0), len(data) - 1)]
@@ -62,7 +56,7 @@ class RoiPool(Op[RoiPoolAttrs]):
                     out[number, :, row, column] = part.max(axis=(1, 2))
         return [out]
 
-    def flops(self, operands: Sequence[Any], attrs: RoiPoolAttrs, results: TensorTypes) -> Any:
+    def flops(self, attrs: RoiPoolAttrs, results: TensorTypes, *_: object) -> Any:
         return results[0].size
 
 

@@ -46,10 +46,10 @@ def export(g: Emitter, node: Node) -> list[Ref]:
     known = {p: g.ref(v) for p, v in zip(operands, node.operands, strict=True) if p is not None and v is not None}
     types = [v.tensor_type for v in node.results]
     writer = _Writer(g, known)
-    for name, definition in op.define_symbols(operands, node.attrs, types).items():
+    for name, definition in op.define_symbols(node.attrs, types, *op.arguments(operands)).items():
         g.sizes[dims.symbol(name)] = writer.size(definition)
     try:
-        tensors = op.lower(tuple(operands), node.attrs, types)
+        tensors = op.lower(node.attrs, types, *op.arguments(operands))
     except NotImplementedError as error:
         raise g.unsupported("ONNX has no such operator") from error
     return [writer.tensor(t) for t in tensors]
