@@ -19,15 +19,6 @@ from forge.tir.stmt import Allocate, Stmt, seq, store
 # The maximum in one instruction per step, which may drop a NaN: for kernels that let NaN through in other ways.
 LARGEST_NUMBER: Final = "largest_number"
 
-_HORIZONTAL = {
-    LARGEST_NUMBER: "reduce_max",
-    "sum": "reduce_add",
-    "prod": "reduce_mul",
-    "max": "reduce_max",
-    "min": "reduce_min",
-    "and": "reduce_and",
-    "or": "reduce_or",
-}
 _STEP = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "and": "and", "or": "or"}
 
 
@@ -42,19 +33,10 @@ def identity(kind: str, dtype: str, lanes: int = 1) -> Expr:
         kind = "max"
     if kind not in ("max", "min"):
         raise CompileError(f"schedule: reduction kind {kind!r}; expected one of {', '.join(_STEP)}")
-    return E.const(_lowest(dtype) if kind == "max" else _highest(dtype), dtype, lanes)
-
-
-def _lowest(dtype: str) -> int | float | bool:
     if dtypes.is_float(dtype):
-        return -math.inf
-    return False if dtype == "bool" else dtypes.integer_range(dtype)[0]
-
-
-def _highest(dtype: str) -> int | float | bool:
-    if dtypes.is_float(dtype):
-        return math.inf
-    return True if dtype == "bool" else dtypes.integer_range(dtype)[1]
+        return E.const(-math.inf if kind == "max" else math.inf, dtype, lanes)
+    low, high = (False, True) if dtype == "bool" else dtypes.integer_range(dtype)
+    return E.const(low if kind == "max" else high, dtype, lanes)
 
 
 def combine(kind: str, accumulator: Expr, value: Expr, target: Target | None = None) -> Expr:
@@ -63,14 +45,10 @@ def combine(kind: str, accumulator: Expr, value: Expr, target: Target | None = N
         return E.binary("or" if kind == "max" else "and", accumulator, value)
     if kind == LARGEST_NUMBER:
         return E.select(E.compare("gt", accumulator, value), accumulator, value)
-    if kind == "sum" and _is_product(value) and target is not None and target.has("fma"):
-        assert isinstance(value, E.Binary)
-        return E.call("fma", value.a, value.b, accumulator)
+    is_product = isinstance(value, E.Binary) and value.op == "mul" and value.dtype in ("float32", "float64")
+    if kind == "sum" and is_product and target is not None and target.has("fma"):
+        return E.call("fma", *E.children(value), accumulator)
     return E.binary(_STEP[kind], accumulator, value)
-
-
-def _is_product(value: Expr) -> bool:
-    return isinstance(value, E.Binary) and value.op == "mul" and value.dtype in ("float32", "float64")
 
 
 def horizontal(kind: str, vector: Expr) -> Expr:
@@ -79,7 +57,7 @@ def horizontal(kind: str, vector: Expr) -> Expr:
         return vector
     if kind in ("max", "min") and vector.dtype == "bool":
         kind = "or" if kind == "max" else "and"
-    return E.call(_HORIZONTAL[kind], vector)
+    return E.call("reduce_max" if kind == LARGEST_NUMBER else f"reduce_{_STEP[kind]}", vector)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ Parallelism: the outermost loop of the body has kind ``parallel``, or loops with
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from forge.target import Target
@@ -57,7 +57,6 @@ class KernelCall:
     buffers: tuple[Buffer, ...]  # parameters of the function, in order
     scalars: tuple[Var, ...]  # symbolic dimensions, in order
     target: Target
-    options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def readers(self) -> tuple[Reader, ...]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge.loops import places
+from forge.loops import places, static
 from forge.loops.contract import KernelCall
 from forge.schedule.injective import schedule_injective
 from forge.schedule.reduction import schedule_reductions
 from forge.schedule.stages import Stages
-from forge.tir import expr as E
 from forge.tir.expr import Expr, Tensor
 from forge.tir.stmt import Function, Stmt, seq
 
@@ -48,8 +47,7 @@ def _nest(call: KernelCall, tensors: Sequence[tuple[int, Tensor]], placeholders:
 
 
 def _same_shape(a: Tensor, b: Tensor) -> bool:
-    return len(a.shape) == len(b.shape) and all(_same(x, y) for x, y in zip(a.shape, b.shape))
+    def same(x: Expr, y: Expr) -> bool:
+        return x is y or static(x) is not None and static(x) == static(y)
 
-
-def _same(a: Expr, b: Expr) -> bool:
-    return a is b or (isinstance(a, E.Const) and isinstance(b, E.Const) and a.value == b.value)
+    return len(a.shape) == len(b.shape) and all(map(same, a.shape, b.shape))

@@ -38,7 +38,7 @@ class GuardedReads:
             return None
         facts = self._facts(x.condition)
         loads = [e for e in nodes(x.a) if isinstance(e, E.Load)]
-        if not facts or not loads or not supports_masks(self._target, {_size(load) for load in loads}):
+        if not facts or not loads or not supports_masks(self._target, {dtypes.itemsize(load.buffer.dtype) for load in loads}):
             return None
         condition = self._condition(x.condition)
         guard = Rewriter(lambda e: self._guarded(e, facts, condition))
@@ -113,7 +113,3 @@ def _conjuncts(x: Expr) -> Iterator[Expr]:
         yield from _conjuncts(x.b)
     elif not isinstance(x, E.Const):
         yield x
-
-
-def _size(load: E.Load) -> int:
-    return dtypes.itemsize(load.buffer.dtype)

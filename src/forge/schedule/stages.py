@@ -66,7 +66,7 @@ class Stages:
         return known
 
     def _element(self, tensor: Tensor, indices: Sequence[Expr]) -> Expr:
-        position = self._position(tensor)
+        position = next((k for k, p in enumerate(self.placeholders) if p is tensor), None)
         if position is not None:
             return self._read_operand(position, tensor, indices)
         if tensor.body is None or tensor.axes is None:
@@ -74,9 +74,6 @@ class Stages:
         if isinstance(tensor.body, E.Reduce):
             return self._add_reduction(tensor, tensor.body, tuple(indices))
         return self._expand(tensor.body, dict(zip(tensor.axes, indices)))
-
-    def _position(self, tensor: Tensor) -> int | None:
-        return next((k for k, p in enumerate(self.placeholders) if p is tensor), None)
 
     def _read_operand(self, position: int, tensor: Tensor, indices: Sequence[Expr]) -> Expr:
         reader = self.call.operands[position]

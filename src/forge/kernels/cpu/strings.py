@@ -40,22 +40,6 @@ def _ngram_numbers(call: KernelCall) -> list[Expr]:
     return [product(data.shape[:-1]), data.shape[-1], *(_rows(call, k) for k in (1, 2, 3)), *map(E.const, limits)]
 
 
-def _is_real(call: KernelCall) -> bool:
-    return call.readers[0].dtype == "float64"
-
-
-def _formatter(call: KernelCall) -> str:
-    return f"forge_string_from_{call.readers[0].dtype}"
-
-
-def _parser(call: KernelCall) -> str:
-    return f"forge_string_to_{call.attrs.dtype}"
-
-
-def _bounds(call: KernelCall) -> list[Expr]:
-    return [E.const(bound) for bound in dtypes.integer_range(call.attrs.within)] if call.attrs.dtype == "int64" else []
-
-
 ROUTINES: dict[str, Routine] = {
     "string.unpack": Routine("forge_string_unpack", 1, lambda c: [product(c.results[0].shape), _count(c)]),
     "string.concat": Routine("forge_string_concat", 2, lambda c: [_count(c)]),
@@ -69,8 +53,12 @@ ROUTINES: dict[str, Routine] = {
     "string.lookup": Routine("forge_string_lookup", 2, lambda c: [_count(c), _rows(c, 1)]),
     "string.rank": Routine("forge_string_rank", 1, lambda c: [_count(c)]),
     "ngram_counts": Routine("forge_ngram_counts", 4, _ngram_numbers),
-    "string.from_number": Routine(_formatter, 1, lambda c: [_count(c), *([E.const(c.attrs.digits)] if _is_real(c) else [])]),
-    "string.to_number": Routine(_parser, 1, lambda c: [_count(c), *_bounds(c)]),
+    "string.from_number": Routine(
+        lambda c: f"forge_string_from_{c.readers[0].dtype}", 1,
+        lambda c: [_count(c), *([E.const(c.attrs.digits)] if c.readers[0].dtype == "float64" else [])]),
+    "string.to_number": Routine(
+        lambda c: f"forge_string_to_{c.attrs.dtype}", 1,
+        lambda c: [_count(c), *map(E.const, dtypes.integer_range(c.attrs.within) if c.attrs.dtype == "int64" else ())]),
     "string.regex_full_match": Routine("forge_string_match", 2, lambda c: [_count(c), _count(c, 1)]),
 }
 

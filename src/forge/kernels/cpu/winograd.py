@@ -84,16 +84,12 @@ class WinogradPlan:
     parts: int
 
     @property
-    def tiles_high(self) -> int:
-        return -(-self.window.height.out // self.scheme.out)
-
-    @property
     def tiles_wide(self) -> int:
         return -(-self.window.width.out // self.scheme.out)
 
     @property
     def tile_count(self) -> int:
-        return self.tiles_high * self.tiles_wide
+        return -(-self.window.height.out // self.scheme.out) * self.tiles_wide
 
     @property
     def part_groups(self) -> int:
