@@ -16,21 +16,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
-from forge import dtypes
-from forge.loops import (
-    PARALLEL_WORK,
-    Loop,
-    Vectorizer,
-    ceildiv,
-    combine,
-    identity,
-    nest,
-    parallel_nest,
-    ravel,
-    round_up,
-    tree,
-    vector_loop,
-)
+from forge import dtypes, loops
+from forge.loops import PARALLEL_WORK, Loop, Vectorizer
 from forge.schedule.access import UNIT, pattern
 from forge.schedule.problem import Problem
 from forge.schedule.stages import Reduction
@@ -87,11 +74,11 @@ class _Columns:
         step = 4 * self.lanes
         most = max(step, self.problem.target.l1_cache // (4 * dtypes.itemsize(self.r.result.dtype)) // step * step)
         static = self.axis.static
-        width = round_up(static, self.lanes) if static is not None and static <= 2 * most else most
-        blocks = ceildiv(self.axis.extent, width)
+        width = loops.round_up(static, self.lanes) if static is not None and static <= 2 * most else most
+        blocks = loops.ceildiv(self.axis.extent, width)
         height = self.r.axes[0].extent
         chunks = self._chunks(width, blocks)
-        return _Plan(width, blocks, chunks, ceildiv(height, chunks))
+        return _Plan(width, blocks, chunks, loops.ceildiv(height, chunks))
 
     def _chunks(self, width: int, blocks: Expr) -> int:
         """More than 1 where blocks of columns are too few for threads, and rows are worth it."""
@@ -113,14 +100,14 @@ class _Columns:
         cost = self.plan.height * (self.plan.width // self.lanes * self.r.step_cost)
         if self.plan.chunks == 1:
             whole = self._accumulate(E.const(0), E.const(0), self.plan.height)
-            return parallel_nest(places, seq(Allocate(self.accumulators), whole, self._finish(E.const(0))), cost)
+            return loops.parallel_nest(places, seq(Allocate(self.accumulators), whole, self._finish(E.const(0))), cost)
         chunk = Loop(E.var("k"), E.const(self.plan.chunks))
         first = chunk.var * self.plan.height
         rows = E.binary("max", E.binary("min", self.plan.height, self.r.axes[0].extent - first), E.const(0))
-        place = ravel(places)
+        place = loops.ravel(places)
         at = (place * self.plan.chunks + chunk.var) * self.plan.width
-        passes = parallel_nest([*places, chunk], self._accumulate(at, first, rows), cost)
-        finish = nest(places, self._finish(place * (self.plan.chunks * self.plan.width)))
+        passes = loops.parallel_nest([*places, chunk], self._accumulate(at, first, rows), cost)
+        finish = loops.nest(places, self._finish(place * (self.plan.chunks * self.plan.width)))
         return seq(Allocate(self.accumulators), passes, finish)
 
     @property
@@ -135,7 +122,7 @@ class _Columns:
 
     def _accumulate(self, at: Expr, first: Expr, rows: Expr) -> Stmt:
         """Reduces ``rows`` rows from ``first`` on into the accumulators from ``at`` on."""
-        start = identity(self.r.kind, self.r.result.dtype, self.lanes)
+        start = loops.identity(self.r.kind, self.r.result.dtype, self.lanes)
         vector = E.var("v")
         slot = E.ramp(at + vector * self.lanes, 1, self.lanes)
         fill = loop(vector, self.plan.width // self.lanes, store(self.accumulators, slot, start))
@@ -148,7 +135,7 @@ class _Columns:
         def step(column: Expr, lanes: int, mask: Expr | None) -> Stmt:
             return self._step(at, rows, column, lanes, mask)
 
-        return vector_loop(self._extent, self.lanes, step, 2, self.problem.masked)
+        return loops.vector_loop(self._extent, self.lanes, step, 2, self.problem.masked)
 
     def _step(self, at: Expr, rows: Sequence[Expr], column: Expr, lanes: int, mask: Expr | None) -> Stmt:
         slot = E.ramp(at + column, 1, lanes)
@@ -156,9 +143,9 @@ class _Columns:
         vectorizers = [self._vectorizer(column, lanes, mask, {self.r.axes[0].var: row}) for row in rows]
         values = [E.broadcast(v.expr(self.r.value), lanes) for v in vectorizers]
         if self.r.kind in ("max", "min"):
-            values = [tree(values, lambda a, b: combine(self.r.kind, a, b))]
+            values = [loops.tree(values, lambda a, b: loops.combine(self.r.kind, a, b))]
         for value in values:
-            total = combine(self.r.kind, total, value, self.problem.target)
+            total = loops.combine(self.r.kind, total, value, self.problem.target)
         return store(self.accumulators, slot, total)
 
     def _vectorizer(self, column: Expr, lanes: int, mask: Expr | None, bound: Mapping[Var, Expr]) -> Vectorizer:
@@ -170,12 +157,12 @@ class _Columns:
         def result(column: Expr, lanes: int, mask: Expr | None) -> Stmt:
             return self._result(at, column, lanes, mask)
 
-        return vector_loop(self._extent, self.lanes, result, 1, self.problem.masked)
+        return loops.vector_loop(self._extent, self.lanes, result, 1, self.problem.masked)
 
     def _result(self, at: Expr, column: Expr, lanes: int, mask: Expr | None) -> Stmt:
         chunks = [E.ramp(at + k * self.plan.width + column, 1, lanes) for k in range(self.plan.chunks)]
         parts = [E.load(self.accumulators, chunk) for chunk in chunks]
-        total = reduce(lambda a, b: combine(self.r.kind, a, b), parts)
+        total = reduce(lambda a, b: loops.combine(self.r.kind, a, b), parts)
         result = E.Var(self.r.result.dtype, lanes, self.r.result.name)
         body = self._vectorizer(column, lanes, mask, {self.r.result: result}).stmt(self.problem.body)
         return seq(Let(result, total), body)

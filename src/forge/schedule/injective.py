@@ -5,22 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from forge.loops import (
-    PARALLEL_WORK,
-    Loop,
-    Vectorizer,
-    blocks,
-    ceildiv,
-    element_size,
-    memory_dtypes,
-    memory_sizes,
-    nest,
-    parallel_nest,
-    round_up,
-    statement_cost,
-    supports_masks,
-    vector_loop,
-)
+from forge import loops
+from forge.loops import PARALLEL_WORK, Loop, Vectorizer
 from forge.loops.contract import KernelCall
 from forge.schedule.access import OTHER, UNIT, Accesses, analyse, collapse, pattern, vector_cost
 from forge.schedule.algebra import Algebra
@@ -44,34 +30,34 @@ BLOCK_BYTES: Final = 16384
 CHEAP: Final = 12
 
 
-def schedule_injective(call: KernelCall, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
+def schedule_injective(call: KernelCall, axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
     """Vectorised and parallel loops over ``loops`` around the scalar statement ``body``."""
     body = IndexSimplifier(algebra).stmt(map_expressions(body, GuardedReads(call.target, algebra)))
-    parts = [part for whole in whole_blocks(tuple(loops), body, algebra) for part in _split(*whole, algebra)]
+    parts = [part for whole in whole_blocks(tuple(axes), body, algebra) for part in _split(*whole, algebra)]
     return seq(*(_nest(call.target, *part, algebra) for part in parts))
 
 
-def _nest(target: Target, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
-    collapsed = collapse(loops, analyse((), (body,), algebra), algebra)
+def _nest(target: Target, axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
+    collapsed = collapse(axes, analyse((), (body,), algebra), algebra)
     body = IndexSimplifier(algebra).stmt(map_expressions(body, renaming(collapsed.substitution)))
     return _Injective(target, collapsed.loops, body, algebra).build() if collapsed.loops else body
 
 
-def _split(loops: tuple[Loop, ...], body: Stmt, algebra: Algebra) -> list[tuple[tuple[Loop, ...], Stmt]]:
+def _split(axes: tuple[Loop, ...], body: Stmt, algebra: Algebra) -> list[tuple[tuple[Loop, ...], Stmt]]:
     """Splits axes that indices divide, so that the indices become affine; what is left over gets a nest of its own.
 
     ``for c in 24: A[c // 16, c % 16]``  -->  ``for o in 1: for i in 16: A[o, i]``; ``for i in 8: A[1, i]``
     """
     accesses = analyse((), (body,), algebra)
-    for k, axis in enumerate(loops):
+    for k, axis in enumerate(axes):
         divisors = set[int]().union(*(algebra.divisors(item.index, axis.var) for item in accesses.items))
         if axis.static is not None and divisors and axis.var not in accesses.value_uses:
-            return _split_axis(loops, k, axis.static, min(divisors), body, algebra)
-    return [(loops, body)]
+            return _split_axis(axes, k, axis.static, min(divisors), body, algebra)
+    return [(axes, body)]
 
 
 def _split_axis(
-    loops: tuple[Loop, ...], k: int, extent: int, factor: int, body: Stmt, algebra: Algebra
+    axes: tuple[Loop, ...], k: int, extent: int, factor: int, body: Stmt, algebra: Algebra
 ) -> list[tuple[tuple[Loop, ...], Stmt]]:
     whole, rest = divmod(extent, factor)
     parts = []
@@ -79,56 +65,56 @@ def _split_axis(
         if outer_extent == 0 or inner_extent == 0:
             continue
         outer, inner = algebra.loop("o", E.const(outer_extent)), algebra.loop("i", E.const(inner_extent))
-        rename = renaming({loops[k].var: (outer.var + first) * factor + inner.var})
+        rename = renaming({axes[k].var: (outer.var + first) * factor + inner.var})
         moved = IndexSimplifier(algebra).stmt(map_expressions(body, rename))
-        parts += _split((*loops[:k], outer, inner, *loops[k + 1 :]), moved, algebra)
+        parts += _split((*axes[:k], outer, inner, *axes[k + 1 :]), moved, algebra)
     return parts
 
 
-def serial_nest(target: Target, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
+def serial_nest(target: Target, axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> Stmt:
     """Loops over ``loops`` around a body with canonical indices, in vectors along one axis, in the calling thread."""
-    return _Injective(target, loops, body, algebra).serial()
+    return _Injective(target, axes, body, algebra).serial()
 
 
 class _Injective:
-    def __init__(self, target: Target, loops: Sequence[Loop], body: Stmt, algebra: Algebra) -> None:
+    def __init__(self, target: Target, axes: Sequence[Loop], body: Stmt, algebra: Algebra) -> None:
         self.target = target
-        self.loops = tuple(loops)
+        self.axes = tuple(axes)
         self.body = body
         self.algebra = algebra
         self.accesses: Accesses = analyse((), (body,), algebra)
-        sizes = memory_sizes(body)
-        widest = max(*sizes, *(element_size(s.value) for s in stores(body)))
-        self.lanes = 1 if "string" in memory_dtypes(body) else max(1, target.vector_bits // (8 * widest))
-        self.masked = supports_masks(target, sizes)
-        self.cost = statement_cost(body)
+        sizes = loops.memory_sizes(body)
+        widest = max(*sizes, *(loops.element_size(s.value) for s in stores(body)))
+        self.lanes = 1 if "string" in loops.memory_dtypes(body) else max(1, target.vector_bits // (8 * widest))
+        self.masked = loops.supports_masks(target, sizes)
+        self.cost = loops.statement_cost(body)
 
     def build(self) -> Stmt:
         axis = self._vector_axis()
         contiguous = self.lanes == 1 or self._is_contiguous(axis)
-        pair = None if contiguous else interleaved_axes(self.loops, self.body, self.accesses, self.algebra)
+        pair = None if contiguous else interleaved_axes(self.axes, self.body, self.accesses, self.algebra)
         if pair is not None:
             return self._over(*pair)
         tile = self._tile_axis(axis)
         if tile is not None and self.lanes > 1:
-            return TransposedLoads(self.target, self.loops, axis, tile, self.body, self.algebra, self.accesses).build()
+            return TransposedLoads(self.target, self.axes, axis, tile, self.body, self.algebra, self.accesses).build()
         return self._over(axis)
 
     def _over(self, axis: Loop, short: Loop | None = None) -> Stmt:
         """Vectors along ``axis``, which are interleaved along ``short`` where there is one."""
-        outer = [other for other in self.loops if other not in (axis, short)]
+        outer = [other for other in self.axes if other not in (axis, short)]
         if self._must_cut(axis, outer):
             return self._blocked(axis, outer, short)
-        work = E.const(self.cost * (1 if short is None else short.assumed)) * ceildiv(axis.extent, self.lanes)
-        return parallel_nest(outer, self._inner(self.body, axis, axis.extent, short), work)
+        work = E.const(self.cost * (1 if short is None else short.assumed)) * loops.ceildiv(axis.extent, self.lanes)
+        return loops.parallel_nest(outer, self._inner(self.body, axis, axis.extent, short), work)
 
     def serial(self) -> Stmt:
         axis = self._vector_axis()
-        return nest([other for other in self.loops if other is not axis], self._inner(self.body, axis, axis.extent))
+        return loops.nest([other for other in self.axes if other is not axis], self._inner(self.body, axis, axis.extent))
 
     def _vector_axis(self) -> Loop:
         """The axis with the cheapest accesses; of equal ones the last."""
-        return min(reversed(self.loops), key=lambda axis: vector_cost(self.accesses, axis, self.lanes, self.algebra))
+        return min(reversed(self.axes), key=lambda axis: vector_cost(self.accesses, axis, self.lanes, self.algebra))
 
     def _is_contiguous(self, axis: Loop) -> bool:
         """Whether whole vectors along ``axis`` are loaded and stored, so that no other order of the elements is better."""
@@ -148,7 +134,7 @@ class _Injective:
     def _common_unit_axis(self, axis: Loop, strided: Sequence[int]) -> Loop | None:
         if not strided or axis.assumed < 4:
             return None
-        for other in self.loops:
+        for other in self.axes:
             strides = self.accesses.strides(self.algebra, other.var)
             if other is not axis and other.assumed >= 4 and all(pattern(strides[k]) == UNIT for k in strided):
                 return other
@@ -161,7 +147,7 @@ class _Injective:
                 lanes //= 2
         if short is not None:
             assert isinstance(body, Store)
-            return vector_loop(extent, lanes, lambda at, width, mask: interleaved_store(
+            return loops.vector_loop(extent, lanes, lambda at, width, mask: interleaved_store(
                 body, axis, short, extent, at, width, mask), 1, self.masked)
         unroll = 4 if self.cost <= CHEAP // 2 else 2 if self.cost <= CHEAP else 1
         part = interior(body, axis, lanes)
@@ -173,8 +159,10 @@ class _Injective:
             self._vectors(body, axis, E.const(int(axis.static or 0) - part.end), lanes, unroll, part.end))
 
     def _vectors(self, body: Stmt, axis: Loop, extent: Expr, lanes: int, unroll: int, begin: int = 0) -> Stmt:
-        return vector_loop(extent, lanes, lambda at, width, mask: _vectorised(body, axis, at, width, mask), unroll, self.masked,
-                           E.const(begin))
+        def vector(at: Expr, width: int, mask: Expr | None) -> Stmt:
+            return _vectorised(body, axis, at, width, mask)
+
+        return loops.vector_loop(extent, lanes, vector, unroll, self.masked, E.const(begin))
 
     def _must_cut(self, axis: Loop, outer: Sequence[Loop]) -> bool:
         """Whether threads need more iterations than the outer loops give."""
@@ -183,20 +171,20 @@ class _Injective:
         for other in outer:
             total *= other.assumed
             iterations *= other.static or 1
-        if all(loop_.static is not None for loop_ in self.loops) and total < 2 * PARALLEL_WORK:
+        if all(loop_.static is not None for loop_ in self.axes) and total < 2 * PARALLEL_WORK:
             return False
         return iterations < 16 and (axis.static is None or axis.static > self._block())
 
     def _block(self) -> int:
-        return round_up(max(1, BLOCK_BYTES // max(memory_sizes(self.body))), 4 * self.lanes)
+        return loops.round_up(max(1, BLOCK_BYTES // max(loops.memory_sizes(self.body))), 4 * self.lanes)
 
     def _blocked(self, axis: Loop, outer: Sequence[Loop], short: Loop | None = None) -> Stmt:
         """``for i in n``  -->  ``parallel b in ceil(n / B): for i in [b*B, min(n, b*B + B))``."""
         size = self._block()
-        block, start, extent = blocks(axis.extent, size)
+        block, start, extent = loops.blocks(axis.extent, size)
         body = map_expressions(self.body, lambda x: substitute(x, {axis.var: start + axis.var}))
         inner = self._inner(body, Loop(axis.var, extent), extent, short)
-        return parallel_nest([*outer, block], inner, E.const(max(1, self.cost * size // self.lanes)))
+        return loops.parallel_nest([*outer, block], inner, E.const(max(1, self.cost * size // self.lanes)))
 
 
 def _vectorised(body: Stmt, axis: Loop, at: Expr, lanes: int, mask: Expr | None) -> Stmt:

@@ -14,26 +14,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from forge.loops import (
-    PARALLEL_WORK,
-    Accumulators,
-    AxisAccumulators,
-    Loop,
-    RegisterTile,
-    Vectorizer,
-    blocks,
-    ceildiv,
-    combine,
-    expression_cost,
-    group_loop,
-    nest,
-    parallel_nest,
-    product,
-    ravel,
-    statement_cost,
-    static,
-    tree,
-)
+from forge import loops
+from forge.loops import PARALLEL_WORK, Accumulators, AxisAccumulators, Loop, RegisterTile, Vectorizer
 from forge.loops.contract import KernelCall
 from forge.schedule.access import INVARIANT, UNIT, analyse, pattern, vector_cost
 from forge.schedule.algebra import Algebra
@@ -63,10 +45,10 @@ CHUNK_ELEMENTS: Final = 1024
 
 
 def schedule_reductions(
-    call: KernelCall, loops: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra
+    call: KernelCall, axes: Sequence[Loop], reductions: Sequence[Reduction], body: Stmt, algebra: Algebra
 ) -> Stmt:
     """Loops around ``body``, which uses the results of ``reductions``."""
-    problem = prepare(call.target, loops, reductions, body, algebra)
+    problem = prepare(call.target, axes, reductions, body, algebra)
     axis = _outer_vector_axis(problem)
     if axis is None:
         return _inner_vectors(problem)
@@ -97,7 +79,7 @@ def _inner_cost(problem: Problem) -> float:
     for r in problem.reductions:
         axis = _reduction_vector_axis(problem, r)
         if axis is None:
-            total += r.steps * (1 + expression_cost(r.value))
+            total += r.steps * (1 + loops.expression_cost(r.value))
             continue
         lanes = axis.lanes(problem.lanes)
         total += r.steps * _step_cost(problem, r, axis, lanes) + 2 * lanes.bit_length()
@@ -106,7 +88,7 @@ def _inner_cost(problem: Problem) -> float:
 
 def _step_cost(problem: Problem, r: Reduction, axis: Loop, lanes: int) -> float:
     """Of one element, in vectors along ``axis``."""
-    return vector_cost(problem.accesses(r), axis, lanes, problem.algebra) + expression_cost(r.value) / lanes
+    return vector_cost(problem.accesses(r), axis, lanes, problem.algebra) + loops.expression_cost(r.value) / lanes
 
 
 def _reduction_vector_axis(problem: Problem, reduction: Reduction) -> Loop | None:
@@ -120,7 +102,7 @@ def _reduction_nest(axes: Sequence[Loop], body: Stmt) -> Stmt:
     """Loops over reduction axes; few steps are written out."""
     steps = math.prod(axis.static if axis.static is not None else UNROLLED_STEPS + 1 for axis in axes)
     if steps > UNROLLED_STEPS:
-        return nest(axes, body)
+        return loops.nest(axes, body)
     for axis in reversed(axes):
         body = loop(axis.var, axis.extent, body, "unrolled")
     return body
@@ -134,9 +116,9 @@ def _inner_vectors(problem: Problem) -> Stmt:
     work: Expr = E.const(0)
     for r in problem.reductions:
         work = work + r.cost // problem.lanes
-    after = product(axis.extent for axis in problem.rest) * statement_cost(problem.body)
+    after = loops.product(axis.extent for axis in problem.rest) * loops.statement_cost(problem.body)
     work = work + after // (problem.lanes if problem.rest else 1) + 1
-    return parallel_nest(problem.outer, seq(*parts, rest_loops(problem)), work)
+    return loops.parallel_nest(problem.outer, seq(*parts, rest_loops(problem)), work)
 
 
 def _chunks(problem: Problem) -> int:
@@ -173,12 +155,12 @@ def _inner_chunks(problem: Problem, chunks: int) -> Stmt:
     own = Reduction(E.Var(r.result.dtype, 1, "part"), r.kind, moved, [part, *r.axes[1:]])
     size = chunks * math.prod(other.static or 1 for other in problem.outer)
     partial = Buffer("partial", r.result.dtype, (E.const(size),), scope="local")
-    place = ravel(problem.outer)
-    work = height * product(other.extent for other in r.axes[1:]) * r.step_cost // problem.lanes + 1
+    place = loops.ravel(problem.outer)
+    work = height * loops.product(other.extent for other in r.axes[1:]) * r.step_cost // problem.lanes + 1
     body = seq(*_inner_reduction(problem, own), store(partial, place * chunks + chunk.var, own.result))
-    total = tree([E.load(partial, place * chunks + k) for k in range(chunks)], lambda a, b: combine(r.kind, a, b))
-    finish = nest(problem.outer, seq(Let(r.result, total), rest_loops(problem)))
-    return seq(Allocate(partial), parallel_nest([*problem.outer, chunk], body, work), finish)
+    total = loops.tree([E.load(partial, place * chunks + k) for k in range(chunks)], lambda a, b: loops.combine(r.kind, a, b))
+    finish = loops.nest(problem.outer, seq(Let(r.result, total), rest_loops(problem)))
+    return seq(Allocate(partial), loops.parallel_nest([*problem.outer, chunk], body, work), finish)
 
 
 def _inner_reduction(problem: Problem, r: Reduction) -> list[Stmt]:
@@ -196,8 +178,8 @@ def _inner_reduction(problem: Problem, r: Reduction) -> list[Stmt]:
         return seq(accumulators.step(u, width, value, mask) for u, value in enumerate(values))
 
     around = [other for other in r.axes if other is not axis]
-    loops = nest(around, group_loop(axis.extent, lanes, steps, count, problem.masked))
-    return [accumulators.start(), loops, Let(r.result, accumulators.total())]
+    passes = loops.nest(around, loops.group_loop(axis.extent, lanes, steps, count, problem.masked))
+    return [accumulators.start(), passes, Let(r.result, accumulators.total())]
 
 
 class _OuterVectors:
@@ -227,32 +209,32 @@ class _OuterVectors:
         return None, 1
 
     def build(self) -> Stmt:
-        loops = [Loop(o.var, E.const((o.static or 0) // self.block)) if o is self.block_axis else o for o in self.others]
+        axes = [Loop(o.var, E.const((o.static or 0) // self.block)) if o is self.block_axis else o for o in self.others]
         strip = self.lanes * self.vectors
-        if self._must_cut(loops, strip):
-            block, start, extent = blocks(self.axis.extent, strip)
-            return parallel_nest([*loops, block], self._strips(extent, start), self._work(E.const(strip)))
-        return parallel_nest(loops, self._strips(self.axis.extent, None), self._work(self.axis.extent))
+        if self._must_cut(axes, strip):
+            block, start, extent = loops.blocks(self.axis.extent, strip)
+            return loops.parallel_nest([*axes, block], self._strips(extent, start), self._work(E.const(strip)))
+        return loops.parallel_nest(axes, self._strips(self.axis.extent, None), self._work(self.axis.extent))
 
-    def _must_cut(self, loops: Sequence[Loop], strip: int) -> bool:
-        iterations = math.prod(o.static or 1 for o in loops)
-        static = all(o.static is not None for o in loops)
-        if self.axis.static is not None and (self.axis.static <= strip or (static and self._small())):
+    def _must_cut(self, axes: Sequence[Loop], strip: int) -> bool:
+        iterations = math.prod(o.static or 1 for o in axes)
+        fixed = all(o.static is not None for o in axes)
+        if self.axis.static is not None and (self.axis.static <= strip or (fixed and self._small())):
             return False
         return iterations < 16
 
     def _small(self) -> bool:
-        total = static(product([*(o.extent for o in self.others), self._work(self.axis.extent)]))
+        total = loops.static(loops.product([*(o.extent for o in self.others), self._work(self.axis.extent)]))
         return total is not None and total < 2 * PARALLEL_WORK
 
     def _work(self, extent: Expr) -> Expr:
-        per_element = product(axis.extent for axis in self.problem.rest) * statement_cost(self.problem.body)
+        per_element = loops.product(axis.extent for axis in self.problem.rest) * loops.statement_cost(self.problem.body)
         for r in self.problem.reductions:
             per_element = per_element + r.cost
-        return per_element * ceildiv(extent, self.lanes) * self.block
+        return per_element * loops.ceildiv(extent, self.lanes) * self.block
 
     def _strips(self, extent: Expr, begin: Expr | None) -> Stmt:
-        return group_loop(extent, self.lanes, self._group, self.vectors, self.problem.masked, begin, narrow=True)
+        return loops.group_loop(extent, self.lanes, self._group, self.vectors, self.problem.masked, begin, narrow=True)
 
     def _group(self, at: Expr, lanes: int, mask: Expr | None, count: int) -> Stmt:
         """All reductions and the body for ``count`` vectors from ``at`` on, times the steps of the register block."""
@@ -271,7 +253,7 @@ class _OuterVectors:
                 known[r.result] = result
         for (_, first), known in zip(slots, bound):
             body = Vectorizer(self.axis.var, first, lanes, mask, known).stmt(self.problem.body)
-            parts.append(nest(self.problem.rest, body))
+            parts.append(loops.nest(self.problem.rest, body))
         return seq(*parts)
 
     def _block_values(self, step: int) -> dict[Var, Expr]:

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from forge.loops import (
-    Loop,
-    Vectorizer,
-    bound,
-    element_size,
-    memory_sizes,
-    parallel_nest,
-    statement_cost,
-    supports_masks,
-    tail_mask,
-)
+from forge import loops
+from forge.loops import Loop, Vectorizer
 from forge.schedule.access import OTHER, Accesses, pattern
 from forge.schedule.algebra import Algebra
 from forge.target import Target
@@ -37,29 +28,29 @@ class TransposedLoads:
     """
 
     def __init__(
-        self, target: Target, loops: Sequence[Loop], axis: Loop, across: Loop, body: Stmt, algebra: Algebra, accesses: Accesses
+        self, target: Target, axes: Sequence[Loop], axis: Loop, across: Loop, body: Stmt, algebra: Algebra, accesses: Accesses
     ) -> None:
-        sizes = memory_sizes(body)
-        widest = max(*sizes, *(element_size(s.value) for s in stores(body)), 1)
+        sizes = loops.memory_sizes(body)
+        widest = max(*sizes, *(loops.element_size(s.value) for s in stores(body)), 1)
         self.tile = min(MAX_TILE, target.vector_bits // (8 * widest))
-        self.masked = supports_masks(target, sizes)
-        self.outer = [other for other in loops if other not in (axis, across)]
+        self.masked = loops.supports_masks(target, sizes)
+        self.outer = [other for other in axes if other not in (axis, across)]
         self.axis, self.across, self.body = axis, across, body
         strides = accesses.strides(algebra, axis.var)
         self.strided = [a.node for a, s in zip(accesses.items, strides) if a.node is not None and pattern(s) == OTHER]
 
     def build(self) -> Stmt:
         t = self.tile
-        cost = statement_cost(self.body) * t + len(self.strided) * t * (t.bit_length() + 1)
+        cost = loops.statement_cost(self.body) * t + len(self.strided) * t * (t.bit_length() + 1)
         rows, columns = (Loop(E.var(name), (a.extent + (t - 1)) // t) for name, a in (("ti", self.axis), ("tj", self.across)))
         i, j = rows.var * t, columns.var * t
         left_i, left_j = self.axis.extent - i, self.across.extent - j
         whole = seq(*self._tile(i, j, None, None))
         if all(a.static is not None and a.static % t == 0 for a in (self.axis, self.across)):
-            return parallel_nest([*self.outer, columns, rows], whole, E.const(cost))
+            return loops.parallel_nest([*self.outer, columns, rows], whole, E.const(cost))
         rest = self._partial(i, j, left_i, left_j)
         inside = E.logical_and(E.compare("ge", left_i, t), E.compare("ge", left_j, t))
-        return parallel_nest([*self.outer, columns, rows], If(inside, whole, rest), E.const(cost))
+        return loops.parallel_nest([*self.outer, columns, rows], If(inside, whole, rest), E.const(cost))
 
     def _partial(self, i: Expr, j: Expr, left_i: Expr, left_j: Expr) -> Stmt:
         if self.masked:
@@ -73,7 +64,7 @@ class TransposedLoads:
         """One tile; ``left_i`` and ``left_j`` say how many rows and columns there are, None: all."""
         parts: list[Stmt] = []
         columns = [self._transposed(node, i, j, left_i, left_j, parts) for node in self.strided]
-        mask = None if left_i is None else tail_mask(E.const(0), left_i, self.tile)
+        mask = None if left_i is None else loops.tail_mask(E.const(0), left_i, self.tile)
         for s in range(self.tile):
             known = dict(zip(self.strided, (column[s] for column in columns)))
             body = map_expressions(self.body, _replacing(known, {self.across.var: j + s}))
@@ -85,12 +76,12 @@ class TransposedLoads:
         self, node: E.Load, i: Expr, j: Expr, left_i: Expr | None, left_j: Expr | None, parts: list[Stmt]
     ) -> list[Expr]:
         rows: list[Expr] = []
-        mask = None if left_j is None else tail_mask(E.const(0), left_j, self.tile)
+        mask = None if left_j is None else loops.tail_mask(E.const(0), left_j, self.tile)
         for r in range(self.tile):
             row = i + r if left_i is None else E.binary("min", i + r, self.axis.extent - 1)
             index = substitute(node.index, {self.axis.var: row})
             vector = Vectorizer(self.across.var, j, self.tile, mask).expr(E.load(node.buffer, index))
-            rows.append(bound(vector, parts))
+            rows.append(loops.bound(vector, parts))
         return transpose(rows, parts)
 
 
@@ -105,8 +96,8 @@ def transpose(rows: Sequence[Expr], parts: list[Stmt]) -> list[Expr]:
         for r in range(len(values)):
             if not r & block:
                 a, b = values[r], values[r + block]
-                values[r] = bound(_exchange(a, b, block, 0), parts)
-                values[r + block] = bound(_exchange(a, b, block, block), parts)
+                values[r] = loops.bound(_exchange(a, b, block, 0), parts)
+                values[r + block] = loops.bound(_exchange(a, b, block, block), parts)
         block //= 2
     return values
 
@@ -120,7 +111,7 @@ def lane_sums(vectors: Sequence[Expr], parts: list[Stmt]) -> Expr:
     while len(values) > 1:
         block = len(values) // 2
         pairs = zip(values[:block], values[block:])
-        values = [bound(_exchange(a, b, block, 0) + _exchange(a, b, block, block), parts) for a, b in pairs]
+        values = [loops.bound(_exchange(a, b, block, 0) + _exchange(a, b, block, block), parts) for a, b in pairs]
     return values[0]
 
 
