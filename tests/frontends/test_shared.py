@@ -73,6 +73,13 @@ def test_versions_differ_in_their_operands() -> None:
     assert [(r.since, r.max_operands) for r in registry.rows()] == [(1, 1), (2, 2)]
 
 
+def test_operands_that_were_attributes() -> None:
+    registry = Registry("toy")
+    registry.converts("pick", introduced={"steps": 2}, attribute_before={"axes": 2})(lambda g, x, axes, steps=None: x)
+    rows = [(r.since, r.min_operands, r.max_operands, list(r.attributes), r.constants) for r in registry.rows()]
+    assert rows == [(1, 1, 1, ["axes"], {"axes": 1}), (2, 2, 3, [], {})]
+
+
 def test_versions_of_what_is_not_an_attribute_are_refused() -> None:
     with pytest.raises(ValueError, match="relu: slope: no parameter of"):
         Registry("toy").converts("relu", introduced={"slope": 2})(lambda g, x: x)

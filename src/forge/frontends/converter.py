@@ -38,6 +38,7 @@ class Converter:
         records: parameters that take a record -> its class.
         takes_all: attributes of any name are passed on.
         absentable: positions of optional operands in front of required ones.
+        constants: operands of the function that are attributes of this version -> their positions.
         is_extension: a version that the format's standard lacks but files have.
         is_own: a user's converter.
     """
@@ -53,6 +54,7 @@ class Converter:
     records: Mapping[str, type] = field(default_factory=dict)
     takes_all: bool = False
     absentable: frozenset[int] = frozenset()
+    constants: Mapping[str, int] = field(default_factory=dict)
     is_extension: bool = False
     is_own: bool = False
 
@@ -74,7 +76,10 @@ class Converter:
                 raise OpAttributeInvalid(f"attribute {name!r} is missing; it is required")
         for parameter, record in self.records.items():
             given[parameter] = record(**{n: given.pop(n) for n in fields_of(record) if n in given})
-        return self.function(g, *operands, **given)
+        values = [*operands]
+        for name, position in self.constants.items():
+            values.insert(position, _constant(g, given.pop(name, None)))
+        return self.function(g, *values, **given)
 
     def _check_operands(self, operands: Sequence[Any]) -> None:
         most = self.max_operands
@@ -84,6 +89,12 @@ class Converter:
         for position, operand in enumerate(operands[: self.min_operands]):
             if operand is None and position not in self.absentable:
                 raise OpAttributeInvalid(f"input {position} is absent; it is required")
+
+
+def _constant(g: Any, value: Any) -> Any:
+    """An attribute, one number or several, as the operand that newer versions have in its place."""
+    numbers = value if isinstance(value, tuple) else (value,)
+    return None if value is None else g.constant(value, "float32" if any(isinstance(n, float) for n in numbers) else "int64")
 
 
 def forwarding(what: str | ConverterFunction, inputs: int | None = 1, optional: int = 0, **attributes: Any) -> ConverterFunction:
@@ -140,6 +151,7 @@ def describe(domain: str, op: str, since: int, function: ConverterFunction, **fl
         records,
         any(p.kind is kinds.VAR_KEYWORD for p in parameters),
         frozenset(i for i, p in enumerate(positional) if "None" in str(p.annotation)),
+        {},
         **flags,
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from forge.errors import ConverterError, ForgeError, InvalidGraphError
-from forge.frontends.converter import Converter, ConverterFunction, describe
+from forge.frontends.converter import REQUIRED, Converter, ConverterFunction, describe
 from forge.frontends.converter_class import OpConverter, as_functions
 from forge.ir.nodes import Value
 
@@ -67,6 +67,7 @@ class Registry:
         introduced: Mapping[str, int] | None = None,
         removed: Mapping[str, int] | None = None,
         lacks: Collection[str] = (),
+        attribute_before: Mapping[str, int] | None = None,
     ) -> Callable[[F], F]:
         """Decorator: the function converts operators ``ops`` from version ``since`` on, up to the next row of the same operator.
 
@@ -79,12 +80,14 @@ class Registry:
                 on they are there, or not; ``introduced`` names optional last operands too. A node of another version that has
                 one is refused.
             lacks: attributes of the function that these operators do not have.
+            attribute_before: operands -> the version before which they are attributes, and the function gets constants.
         """
 
         def add(function: F) -> F:
             for op in ops:
                 row = describe(self.canonical(domain), op, since, function, is_extension=is_extension)
-                for version in _versions(row, introduced or {}, {**(removed or {}), **dict.fromkeys(lacks, since)}):
+                gone = {**(removed or {}), **dict.fromkeys(lacks, since)}
+                for version in _versions(row, introduced or {}, gone, attribute_before or {}):
                     self._add(version)
             return function
 
@@ -219,20 +222,25 @@ class Registry:
         return found
 
 
-def _versions(row: Converter, introduced: Mapping[str, int], removed: Mapping[str, int]) -> Iterator[Converter]:
+def _versions(
+    row: Converter, introduced: Mapping[str, int], removed: Mapping[str, int], attribute_before: Mapping[str, int]
+) -> Iterator[Converter]:
     """Rows for the versions at which the attributes or operands of an operator change."""
-    unknown = {*introduced, *removed} - set(row.attributes) - set(row.operands)
+    unknown = {*introduced, *removed, *attribute_before} - set(row.attributes) - set(row.operands)
     if unknown:
         raise ValueError(f"{row.op}: {', '.join(sorted(unknown))}: no parameter of {row.function.__qualname__}")
-    for version in sorted({row.since, *introduced.values(), *removed.values()}):
+    for version in sorted({row.since, *introduced.values(), *removed.values(), *attribute_before.values()}):
+        constants = {name: k for k, name in enumerate(row.operands) if version < attribute_before.get(name, 0)}
         present = {
             name: default
             for name, default in row.attributes.items()
             if introduced.get(name, row.since) <= version < removed.get(name, MAX_VERSION)
         }
-        later = sum(introduced.get(name, row.since) > version for name in row.operands)
+        present.update({name: REQUIRED if k < row.min_operands else None for name, k in constants.items()})
+        later = sum(introduced.get(name, row.since) > version for name in row.operands) + len(constants)
+        least = row.min_operands - sum(k < row.min_operands for k in constants.values())
         most = None if row.max_operands is None else row.max_operands - later
-        yield replace(row, since=version, attributes=present, max_operands=most)
+        yield replace(row, since=version, attributes=present, min_operands=least, max_operands=most, constants=constants)
 
 
 def _insert(table: _Table, row: Converter) -> None:

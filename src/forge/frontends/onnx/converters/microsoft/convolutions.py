@@ -18,7 +18,7 @@ from forge.frontends.onnx.converters.microsoft.activations import activated
 from forge.frontends.onnx.converters.nn import pool as pooling
 from forge.frontends.onnx.converters.nn.convolution import conv, conv_transpose
 from forge.frontends.onnx.converters.nn.pool import MaxPoolAttributes
-from forge.frontends.onnx.converters.shape.slice import slice_10
+from forge.frontends.onnx.converters.shape.slice import slice_
 from forge.frontends.onnx.registry import converts
 
 MAX_TAPS = 256
@@ -154,4 +154,4 @@ def conv_transpose_with_dynamic_pads(
     before, after = g.multi("split", g.cast(pads, "int64"), indices_or_sections=2, axis=0)
     sizes = g.call("strided_slice", g.call("shape_of", whole, dtype="int64"), begin=(2,), end=(x.rank,), strides=(1,), axes=(0,))
     axes = g.constant(list(range(2, 2 + count)), "int64")
-    return slice_10(g, whole, before, g.call("subtract", sizes, after), axes)
+    return slice_(g, whole, before, g.call("subtract", sizes, after), axes)

@@ -7,59 +7,40 @@ from collections.abc import Callable
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
-Reduce = Callable[[Context, Value, dict[str, object] | None, Value | None], Value]
 
+def _reduction(op: str, before: str = "", after: str = "") -> Callable[..., Value]:
+    """A reduction between two elementwise steps; over no axes at all, only these steps are done."""
 
-def _reduce(op: str, before: str = "", after: str = "") -> Reduce:
-    """A reduction between two elementwise steps; without attributes only these steps are done."""
-
-    def apply(g: Context, x: Value, attributes: dict[str, object] | None, axes: Value | None) -> Value:
+    def convert(g: Context, x: Value, axes: Value | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Value:
         name = {"max": "any", "min": "all"}.get(op, op) if x.dtype == "bool" else op
+        axes = None if axes is None or axes.shape == (0,) else axes
         if before == "square":
             x = g.call("multiply", x, x)
         elif before:
             x = g.call(before, x)
-        reduced = x if attributes is None else g.call(name, x, axes, **attributes)
-        return g.call(after, reduced) if after else reduced
+        if axes is not None or not noop_with_empty_axes:
+            known = g.ints(axes)
+            x = g.call(name, x, axes if known is None else None, axis=known, keepdims=bool(keepdims))
+        return g.call(after, x) if after else x
 
-    return apply
+    return convert
 
 
 _REDUCTIONS = {
-    "ReduceL1": (_reduce("sum", before="abs"), 18),
-    "ReduceL2": (_reduce("sum", before="square", after="sqrt"), 18),
-    "ReduceLogSum": (_reduce("sum", after="log"), 18),
-    "ReduceLogSumExp": (_reduce("logsumexp"), 18),
-    "ReduceMax": (_reduce("max"), 18),
-    "ReduceMean": (_reduce("mean"), 18),
-    "ReduceMin": (_reduce("min"), 18),
-    "ReduceProd": (_reduce("prod"), 18),
-    "ReduceSum": (_reduce("sum"), 13),
-    "ReduceSumSquare": (_reduce("sum", before="square"), 18),
+    "ReduceL1": _reduction("sum", before="abs"),
+    "ReduceL2": _reduction("sum", before="square", after="sqrt"),
+    "ReduceLogSum": _reduction("sum", after="log"),
+    "ReduceLogSumExp": _reduction("logsumexp"),
+    "ReduceMax": _reduction("max"),
+    "ReduceMean": _reduction("mean"),
+    "ReduceMin": _reduction("min"),
+    "ReduceProd": _reduction("prod"),
+    "ReduceSum": _reduction("sum"),
+    "ReduceSumSquare": _reduction("sum", before="square"),
 }
-
-
-def _with_attribute(reduce: Reduce) -> Callable[..., Value]:
-    def convert(g: Context, x: Value, *, axes: tuple[int, ...] | None = None, keepdims: int = 1) -> Value:
-        return reduce(g, x, {"axis": axes or None, "keepdims": bool(keepdims)}, None)
-
-    return convert
-
-
-def _with_operand(reduce: Reduce) -> Callable[..., Value]:
-    def convert(g: Context, x: Value, axes: Value | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Value:
-        axes = None if axes is None or axes.shape == (0,) else axes
-        if axes is None and noop_with_empty_axes:
-            return reduce(g, x, None, None)
-        known = g.ints(axes)
-        return reduce(g, x, {"axis": known, "keepdims": bool(keepdims)}, axes if known is None else None)
-
-    return convert
-
-
-for _name, (_function, _operand_since) in _REDUCTIONS.items():
-    converts(_name, since=1)(_with_attribute(_function))
-    converts(_name, since=_operand_since)(_with_operand(_function))
+for _name, _function in _REDUCTIONS.items():
+    _since = 13 if _name == "ReduceSum" else 18
+    converts(_name, introduced={"noop_with_empty_axes": _since}, attribute_before={"axes": _since})(_function)
 
 
 def _argument(op: str) -> Callable[..., Value]:

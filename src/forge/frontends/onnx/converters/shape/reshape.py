@@ -70,30 +70,16 @@ def flatten(g: Context, x: Value, *, axis: int = 1) -> Value:
     return g.reshape(x, (dims.product(x.shape[:first]), dims.product(x.shape[first:])))
 
 
-@converts("Squeeze", since=1)
-def squeeze_1(g: Context, x: Value, *, axes: tuple[int, ...] | None = None) -> Value:
-    return _squeeze(g, x, axes)
-
-
-@converts("Squeeze", since=13)
+@converts("Squeeze", since=1, attribute_before={"axes": 13})
 def squeeze(g: Context, x: Value, axes: Value | None = None) -> Value:
-    if axes is None:
-        return _squeeze(g, x, None)
     known = g.ints(axes)
-    return g.call("squeeze", x, axes, axis=None) if known is None else _squeeze(g, x, known)
-
-
-def _squeeze(g: Context, x: Value, axes: Sequence[int] | None) -> Value:
-    chosen = [i for i, d in enumerate(x.shape) if is_value(d, 1)] if axes is None else [g.axis(a, x.rank, "axes") for a in axes]
+    if axes is not None and known is None:
+        return g.call("squeeze", x, axes, axis=None)
+    chosen = [i for i, d in enumerate(x.shape) if is_value(d, 1)] if known is None else [g.axis(a, x.rank, "axes") for a in known]
     return g.call("squeeze", x, axis=tuple(chosen)) if chosen else x
 
 
-@converts("Unsqueeze", since=1)
-def unsqueeze_1(g: Context, x: Value, *, axes: tuple[int, ...]) -> Value:
-    return insert_axes(g, x, axes)
-
-
-@converts("Unsqueeze", since=13)
+@converts("Unsqueeze", since=1, attribute_before={"axes": 13})
 def unsqueeze(g: Context, x: Value, axes: Value) -> Value:
     known = g.ints(axes)
     return g.call("expand_dims", x, axes, axis=None) if known is None else insert_axes(g, x, known)

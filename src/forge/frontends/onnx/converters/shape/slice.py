@@ -12,15 +12,8 @@ from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 
 
-@converts("Slice", since=1)
-def slice_1(
-    g: Context, x: Value, *, starts: tuple[int, ...], ends: tuple[int, ...], axes: tuple[int, ...] | None = None
-) -> Value:
-    return slice_of(g, x, starts, ends, axes, None)
-
-
-@converts("Slice", since=10)
-def slice_10(g: Context, x: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None) -> Value:
+@converts("Slice", since=1, introduced={"steps": 10}, attribute_before=dict.fromkeys(("starts", "ends", "axes"), 10))
+def slice_(g: Context, x: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None) -> Value:
     operands = _of_known_length(g, x, (starts, ends, axes, steps))
     known = [None if v is None else g.dims(v) for v in operands]
     axes_known, steps_known = (g.ints(v) for v in operands[2:])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from forge.compose import resize as compose
 from forge.compose.resize_rules import Method
 from forge.frontends.onnx.context import Context, Value
@@ -12,26 +10,14 @@ from forge.frontends.onnx.registry import converts
 
 @converts("Upsample", since=1)
 def upsample_1(g: Context, x: Value, *, height_scale: float, width_scale: float, mode: str = "nearest") -> Value:
-    return _upsampled(g, x, (1.0, 1.0, height_scale, width_scale), mode)
+    return upsample(g, x, g.constant((1.0, 1.0, height_scale, width_scale), "float32"), mode=mode)
 
 
-@converts("Upsample", since=7)
-def upsample_7(g: Context, x: Value, *, scales: tuple[float, ...], mode: str = "nearest") -> Value:
-    return _upsampled(g, x, scales, mode)
-
-
-@converts("Upsample", since=9)
+@converts("Upsample", since=7, attribute_before={"scales": 9})
 @converts("Resize", since=10)
-def upsample_9(g: Context, x: Value, scales: Value, *, mode: str = "nearest") -> Value:
-    return compose.resize(g, x, list(range(x.rank)), _asymmetric(mode), scales=scales)
-
-
-def _upsampled(g: Context, x: Value, scales: Sequence[float], mode: str) -> Value:
-    return upsample_9(g, x, g.constant(scales, "float32"), mode=mode)
-
-
-def _asymmetric(mode: str) -> Method:
-    return Method({"bilinear": "linear"}.get(mode, mode), "asymmetric", "floor")
+def upsample(g: Context, x: Value, scales: Value, *, mode: str = "nearest") -> Value:
+    method = Method({"bilinear": "linear"}.get(mode, mode), "asymmetric", "floor")
+    return compose.resize(g, x, list(range(x.rank)), method, scales=scales)
 
 
 @converts("Resize", since=11, introduced=dict.fromkeys(("antialias", "axes", "keep_aspect_ratio_policy"), 18))
