@@ -21,11 +21,10 @@ def dft_17(
 def dft(
     g: Context, x: Value, dft_length: Value | None = None, axis: Value | None = None, *, inverse: int = 0, onesided: int = 0
 ) -> Value:
-    known = (-2,) if axis is None else g.ints(axis)
-    if known is not None:
-        return _transform(g, x, dft_length, known[0], bool(inverse), bool(onesided))
-    assert axis is not None
-    return dft_along(g, x, axis, length=dft_length, inverse=bool(inverse), onesided=bool(onesided))
+    known = g.ints(axis)
+    if axis is not None and known is None:
+        return dft_along(g, x, axis, length=dft_length, inverse=bool(inverse), onesided=bool(onesided))
+    return _transform(g, x, dft_length, known[0] if known else -2, bool(inverse), bool(onesided))
 
 
 def _transform(g: Context, x: Value, length: Value | None, axis: int, inverse: bool, onesided: bool) -> Value:

@@ -23,11 +23,11 @@ class AveragePoolAttributes(PoolAttributes):
 
 
 @converts("MaxPool", introduced={"ceil_mode": 8, "dilations": 8, "storage_order": 8})
-def max_pool(g: Context, x: Value, *, attrs: MaxPoolAttributes) -> list[Value | None]:
+def max_pool(g: Context, x: Value, *, attrs: MaxPoolAttributes) -> list[Value]:
     rank, pool = spatial_rank(g, x), _pool(g, x, attrs)
     if not g.wants(1):
         return [g.call(f"nn.max_pool{rank}d", x, **pool)]
-    return list(g.multi(f"nn.max_pool{rank}d_with_indices", x, **pool, column_major=bool(attrs.storage_order)))
+    return g.multi(f"nn.max_pool{rank}d_with_indices", x, **pool, column_major=bool(attrs.storage_order))
 
 
 @converts("AveragePool", since=1)

@@ -33,19 +33,15 @@ converts("Concat", since=1)(forwarding(concat, None, axis=1))
 def split_1(
     g: Context, x: Value, sizes: Value | None = None, *, axis: int = 0, split: tuple[int, ...] | None = None
 ) -> list[Value]:
-    return split_2(g, x, axis=axis, split=split) if sizes is None else split_13(g, x, g.cast(sizes, "int64"), axis=axis)
+    given = g.constant(split, "int64") if sizes is None and split is not None else sizes
+    return split_2(g, x, None if given is None else g.cast(given, "int64"), axis=axis)
 
 
-@converts("Split", since=2)
-def split_2(g: Context, x: Value, *, axis: int = 0, split: tuple[int, ...] | None = None) -> list[Value]:
-    return _equal_parts(g, x, axis, g.num_outputs) if split is None else _parts(g, x, axis, split)
-
-
-@converts("Split", since=13, introduced={"num_outputs": 18})
-def split_13(g: Context, x: Value, sizes: Value | None = None, *, axis: int = 0, num_outputs: int | None = None) -> list[Value]:
-    if sizes is not None:
-        known = g.dims(sizes)
-        return g.multi("split", x, sizes, indices_or_sections=None, axis=axis) if known is None else _parts(g, x, axis, known)
+@converts("Split", since=2, introduced={"num_outputs": 18}, attribute_before={"split": 13})
+def split_2(g: Context, x: Value, split: Value | None = None, *, axis: int = 0, num_outputs: int | None = None) -> list[Value]:
+    if split is not None:
+        known = g.dims(split)
+        return g.multi("split", x, split, indices_or_sections=None, axis=axis) if known is None else _parts(g, x, axis, known)
     if g.opset < 18:
         return _equal_parts(g, x, axis, g.num_outputs)
     count = g.num_outputs if num_outputs is None else num_outputs
