@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,10 @@ import onnx
 
 from forge import dims
 from forge.compose.randomness import dropout as random_dropout
+from forge.frontends.converter import REQUIRED, forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
 from forge.frontends.onnx.tensors import element_dtype
-
-Shape = tuple[int, ...]
 
 
 def seed_of(g: Context, seed: float | None) -> int:
@@ -27,45 +27,30 @@ def _dtype(x: Value, dtype: int | None) -> str:
     return x.dtype if dtype is None else element_dtype(dtype, "attribute 'dtype'")
 
 
-@converts("RandomNormal", since=1)
-def random_normal(
-    g: Context,
-    *, shape: Shape, dtype: int = onnx.TensorProto.FLOAT, mean: float = 0.0, scale: float = 1.0, seed: float | None = None,
-) -> Value:
-    kind = element_dtype(dtype, "attribute 'dtype'")
-    return g.call("random.normal", out_shape=shape, out_dtype=kind, mean=mean, scale=scale, seed=seed_of(g, seed))
+def _drawn(op: str) -> Callable[..., Value]:
+    def convert(g: Context, *, shape: tuple[int, ...], dtype: int, seed: float | None, **parameters: float) -> Value:
+        kind = element_dtype(dtype, "attribute 'dtype'")
+        return g.call(op, out_shape=shape, out_dtype=kind, seed=seed_of(g, seed), **parameters)
+
+    return convert
 
 
-@converts("RandomNormalLike", since=1)
-def random_normal_like(
-    g: Context, x: Value, *, dtype: int | None = None, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
-) -> Value:
-    attributes = {"out_dtype": _dtype(x, dtype), "mean": mean, "scale": scale, "seed": seed_of(g, seed)}
-    return _of_shape_of(g, "random.normal", x, attributes)
-
-
-@converts("RandomUniform", since=1)
-def random_uniform(
-    g: Context,
-    *, shape: Shape, dtype: int = onnx.TensorProto.FLOAT, high: float = 1.0, low: float = 0.0, seed: float | None = None,
-) -> Value:
-    kind = element_dtype(dtype, "attribute 'dtype'")
-    return g.call("random.uniform", out_shape=shape, out_dtype=kind, low=low, high=high, seed=seed_of(g, seed))
-
-
-@converts("RandomUniformLike", since=1)
-def random_uniform_like(
-    g: Context, x: Value, *, dtype: int | None = None, high: float = 1.0, low: float = 0.0, seed: float | None = None
-) -> Value:
-    attributes = {"out_dtype": _dtype(x, dtype), "low": low, "high": high, "seed": seed_of(g, seed)}
-    return _of_shape_of(g, "random.uniform", x, attributes)
-
-
-def _of_shape_of(g: Context, op: str, x: Value, attributes: dict[str, Any]) -> Value:
+def _drawn_like(op: str) -> Callable[..., Value]:
     """Numbers in the shape of ``x``, which may be known only when that is computed."""
-    if dims.is_static(*x.shape):
-        return g.call(op, out_shape=x.shape, **attributes)
-    return g.call(op, g.call("shape_of", x), out_shape=None, **attributes)
+
+    def convert(g: Context, x: Value, *, dtype: int | None, seed: float | None, **parameters: float) -> Value:
+        options: dict[str, Any] = {"out_dtype": _dtype(x, dtype), "seed": seed_of(g, seed), **parameters}
+        if dims.is_static(*x.shape):
+            return g.call(op, out_shape=x.shape, **options)
+        return g.call(op, g.call("shape_of", x), out_shape=None, **options)
+
+    return convert
+
+
+for _name, _parameters in (("Normal", {"mean": 0.0, "scale": 1.0}), ("Uniform", {"high": 1.0, "low": 0.0})):
+    _op, _options = f"random.{_name.lower()}", dict[str, Any](seed=None, **_parameters)
+    converts(f"Random{_name}")(forwarding(_drawn(_op), 0, shape=REQUIRED, dtype=onnx.TensorProto.FLOAT, **_options))
+    converts(f"Random{_name}Like")(forwarding(_drawn_like(_op), dtype=None, **_options))
 
 
 @converts("Bernoulli", since=15)

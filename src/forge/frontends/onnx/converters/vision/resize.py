@@ -16,8 +16,11 @@ def upsample_1(g: Context, x: Value, *, height_scale: float, width_scale: float,
 @converts("Upsample", since=7, attribute_before={"scales": 9})
 @converts("Resize", since=10)
 def upsample(g: Context, x: Value, scales: Value, *, mode: str = "nearest") -> Value:
-    method = Method({"bilinear": "linear"}.get(mode, mode), "asymmetric", "floor")
-    return compose.resize(g, x, list(range(x.rank)), method, scales=scales)
+    return compose.resize(g, x, list(range(x.rank)), _asymmetric(mode), scales=scales)
+
+
+def _asymmetric(mode: str) -> Method:
+    return Method({"bilinear": "linear"}.get(mode, mode), "asymmetric", "floor")
 
 
 @converts("Resize", since=11, introduced=dict.fromkeys(("antialias", "axes", "keep_aspect_ratio_policy"), 18))
