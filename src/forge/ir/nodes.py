@@ -221,6 +221,12 @@ class Node:
         """Nodes that use a result, each once, in graph order of use."""
         return list(dict.fromkeys(user for value in self.results for user, _ in value.uses))
 
+    def walk(self) -> Iterator[Node]:
+        """The node, then all those of its regions."""
+        yield self
+        for region in self.regions:
+            yield from region.walk()
+
     def set_operand(self, position: int, value: Value | None) -> None:
         old = self.operands[position]
         if self.graph is not None and old is not None:
@@ -352,8 +358,7 @@ class Graph:
         introduced: dict[str, Node] = {}
         for node in self.nodes:
             known = told.union(s for v in node.operands if v is not None for s in symbols(v.type))
-            inner = [n for region in node.regions for n in region.walk()]
-            uses[node] = {s for n in (node, *inner) for s in attribute_symbols(n.attrs)}
+            uses[node] = {s for n in node.walk() for s in attribute_symbols(n.attrs)}
             for name in {s for v in node.results for s in symbols(v.type)} - uses[node] - known:
                 introduced.setdefault(name, node)
             uses[node] -= known
@@ -363,9 +368,7 @@ class Graph:
     def walk(self) -> Iterator[Node]:
         """All nodes, those of regions after their node."""
         for node in self.nodes:
-            yield node
-            for region in node.regions:
-                yield from region.walk()
+            yield from node.walk()
 
     def values(self) -> Iterator[Value]:
         """All inputs and results, those of regions after those of their node."""

@@ -24,7 +24,7 @@ def _remove_dead(graph: Graph) -> int:
     dead: list[Node] = []
     for node in reversed(graph.nodes):
         used = any(v in needed for v in node.results) or any(s in symbols for s in new_symbols(node))
-        if not used and not _keeps_state(node):
+        if not used and not any(n.op_def.traits & Trait.STATEFUL for n in node.walk()):
             dead.append(node)
             continue
         needed.update(v for v in node.operands if v is not None)
@@ -34,8 +34,3 @@ def _remove_dead(graph: Graph) -> int:
     for node in dead:
         graph.remove(node)
     return len(dead)
-
-
-def _keeps_state(node: Node) -> bool:
-    inner = (n for region in node.regions for n in region.walk())
-    return any(n.op_def.traits & Trait.STATEFUL for n in (node, *inner))

@@ -120,7 +120,7 @@ def norm_with_scale(builder: RuleBuilder, node: Node) -> Value | Declined | None
     """layer_norm(x) * gamma == layer_norm(x, gamma), and the same for rms_norm"""
     for normalised, gamma in pairs(node):
         norm = made_by(normalised, "nn.layer_norm", "nn.rms_norm")
-        if norm is not None and has_only_data(norm) and norm.attributes.get("scale", True):
+        if norm is not None and has_only_data(norm) and getattr(norm.attrs, "scale", True):
             return _with_parameter(builder, node, norm, gamma)
     return None
 
@@ -142,7 +142,7 @@ def _with_parameter(builder: RuleBuilder, node: Node, norm: Node, *parameters: V
         return None
     if node.result.type != norm.result.type:
         return Declined("the parameter enlarges the result")
-    if added.rank > -norm.attributes["axis"]:
+    if added.rank > -norm.attrs.axis:
         return Declined("the parameter has more axes than are normalised")
     try:
         return builder.call(norm.op, data, *parameters, name=norm.name, **norm.attributes)

@@ -97,14 +97,14 @@ def squared(value: Value | None) -> Value | None:
 def reduced(value: Value | None, op: str) -> tuple[Value, tuple[int, ...]] | None:
     """(x, axes) of a reduction that keeps its axes with extent 1."""
     node = made_by(value, op)
-    if node is None or not node.attributes["keepdims"] or not has_only_data(node):
+    if node is None or not node.attrs.keepdims or not has_only_data(node):
         return None
     return operand(node), reduced_axes(node)
 
 
 def reduced_axes(node: Node) -> tuple[int, ...]:
     rank = operand(node).rank
-    axis, exclude = node.attributes["axis"], node.attributes["exclude"]
+    axis, exclude = node.attrs.axis, node.attrs.exclude
     given = range(rank) if axis is None else (axis,) if isinstance(axis, int) else axis
     chosen = {a % rank for a in given}
     return tuple(k for k in range(rank) if (k in chosen) != (exclude and axis is not None))

@@ -32,7 +32,7 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
     data, weight = operand(node), operand(node, 1)
     if data.dtype != weight.dtype or not dtypes.is_float(data.dtype):
         return Declined("data and weight are not of one floating-point type")
-    array, out_dtype = weight.constant, node.attributes["out_dtype"]
+    array, out_dtype = weight.constant, node.attrs.out_dtype
     if array is None:
         if data.rank < 2:
             return Declined("the weight is not constant, and the data are a vector")

@@ -26,18 +26,17 @@ def run(graph: Graph, options: CompileOptions) -> int:
 
 def _converted(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined:
     data, weight = operand(node), operand(node, 1)
-    attributes = node.attributes
+    attrs, images = node.attrs, node.result.shape[0]
     if weight.constant is None or data.dtype not in ("float32", "bfloat16"):
         return Declined("not a constant weight of float32 or bfloat16")
     height, width = node.result.shape[2:4]
-    if weight.shape[2:4] != (3, 3) or tuple(attributes["strides"]) != (1, 1) or tuple(attributes["dilation"]) != (1, 1):
+    if weight.shape[2:4] != (3, 3) or attrs.strides != (1, 1) or attrs.dilation != (1, 1):
         return Declined("not a 3x3 kernel with strides and dilation of 1")
     if not is_static(height, width):
         return Declined("the image has a symbolic size")
-    images = node.result.shape[0]
-    sizes = (images if isinstance(images, int) else 1, attributes["in_channels"], attributes["channels"], height, width)
+    sizes = (images if isinstance(images, int) else 1, attrs.in_channels, attrs.channels, height, width)
     tile = winograd_tile(target, Convolution3x3(data.dtype, *sizes))
     if not tile:
         return Declined("the direct sum is estimated to be faster")
     filters = builder.constant(transform_filters(pairs.plain_array(weight.constant, 6), tile), name=weight.name)
-    return builder.call("nn.contrib_conv2d_winograd_NCHWc", data, filters, name=node.name, **attributes)
+    return builder.call("nn.contrib_conv2d_winograd_NCHWc", data, filters, name=node.name, **node.attributes)

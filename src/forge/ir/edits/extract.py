@@ -43,8 +43,7 @@ def _extracted(graph: Graph, outputs: Sequence[Value], inputs: Sequence[Value], 
     result = Graph()
     needed = _needed(outputs, set(inputs)) | added
     nodes = [n for n in graph.nodes if any(v in needed and v not in inputs for v in n.results)]
-    walked = [*nodes, *(inner for n in nodes for region in n.regions for inner in region.walk())]
-    missing_symbols = {s for n in walked for s in attributes.symbols(n.attrs)}
+    missing_symbols = {s for n in nodes for inner in n.walk() for s in attributes.symbols(inner.attrs)}
     for value in [*inputs, *(v for v in graph.inputs if v not in inputs)]:
         defined = missing_symbols.intersection(T.symbols(value.type))
         if value in inputs or value in needed or defined:
