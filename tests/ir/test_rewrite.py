@@ -24,6 +24,7 @@ from forge.ir.parser import parse_module
 from forge.ir.printer import print_module
 from forge.ir.types import Type
 from forge.ir.verifier import verify, verify_graph
+from forge.ops.shape.transpose import Transpose
 from tests.ir.random_modules import inputs_for, modules, same
 
 few = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -521,6 +522,17 @@ def test_what_keeps_state_is_not_swept() -> None:
     drop = Rule("drop", call("negative", call("negative", anything())), lambda b, v: b.constant(0.0, "float32"))
     assert apply(graph, [drop]) == 1
     assert [n.op for n in graph] == ["test.counter", "constant"]
+
+
+def test_a_rule_for_a_class_gets_the_bound_operator() -> None:
+    @rule(Transpose)
+    def twice(builder: RuleBuilder, outer: Transpose) -> Value | None:
+        inner = Transpose.of(outer.data.producer)
+        return None if inner is None else inner.data
+
+    graph = graph_of("%a = transpose(%x, axes=[1, 0]); %b = transpose(%a, axes=[1, 0]); add(%b, %y)")
+    assert apply(graph, [twice]) == 1
+    assert text(graph)[-1] == "add(%x, %y)"
 
 
 def test_extract() -> None:

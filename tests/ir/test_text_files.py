@@ -162,6 +162,13 @@ def test_a_pickle_is_bytes_of_a_saved_module(tmp_path: Path) -> None:
     assert data == (tmp_path / "m.forge").read_bytes()
 
 
+def test_a_pickle_of_an_earlier_version_is_read() -> None:
+    pickled = pickle.dumps(example().mod, protocol=0)
+    earlier = pickled.replace(b"cforge.ir.saved.serialize\n", b"cforge.ir.serialize\n")
+    assert earlier != pickled
+    assert str(pickle.loads(earlier)) == str(example().mod)
+
+
 def test_a_pickle_with_an_operator_that_is_not_registered() -> None:
     from forge.ir import op
 
