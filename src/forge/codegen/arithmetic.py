@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 
 from forge import dtypes
 from forge.codegen.llvm import Builder, Operand, Values, scalar_type, vector_of
 from forge.errors import CompileError
-from forge.tir.expr import COMPARE_OPS
+from forge.tir.expr import COMPARE_OPS, INTEGER_FOLDS
 
 
 class Typed(Values):
@@ -32,23 +33,19 @@ def _truncdiv(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-def _shift_right(a: int, b: int, width: int) -> int:
-    return a >> b if 0 <= b < width else (-1 if a < 0 else 0)
+_FOLDS: dict[str, Callable[[int, int], int]] = {
+    **INTEGER_FOLDS, "or": operator.or_, "xor": operator.xor,
+    "div": _truncdiv, "truncdiv": _truncdiv, "truncmod": lambda a, b: a - _truncdiv(a, b) * b if b else 0,
+}
 
 
 def fold_integer(op: str, a: int, b: int, dtype: str) -> int:
     """``a op b`` as ``tir.expr`` defines it."""
+    if op not in ("shl", "shr"):
+        return dtypes.wrap_int(_FOLDS[op](a, b), dtype)
     width = dtypes.bits(dtype)
-    rules: dict[str, Callable[[], int]] = {
-        "add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b,
-        "div": lambda: _truncdiv(a, b), "truncdiv": lambda: _truncdiv(a, b),
-        "truncmod": lambda: a - _truncdiv(a, b) * b if b else 0,
-        "floordiv": lambda: a // b if b else 0, "floormod": lambda: a % b if b else 0,
-        "min": lambda: min(a, b), "max": lambda: max(a, b),
-        "and": lambda: a & b, "or": lambda: a | b, "xor": lambda: a ^ b,
-        "shl": lambda: a << b if 0 <= b < width else 0, "shr": lambda: _shift_right(a, b, width),
-    }
-    return dtypes.wrap_int(rules[op](), dtype)
+    inside = 0 <= b < width
+    return dtypes.wrap_int(a << (b if inside else width) if op == "shl" else a >> (b if inside else width), dtype)
 
 
 # --- integers ---

@@ -12,7 +12,7 @@ from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
 from forge.kernels import COMPLEX_FAMILIES, FAMILIES
 from forge.loops.contract import KernelCall, Reader, Writer
-from forge.lowering.groups import Group, is_scalar_constant
+from forge.lowering.groups import Group, scalar_constant
 from forge.ops.core.op import Op
 from forge.schedule import build as schedule_build
 from forge.target import Target
@@ -49,7 +49,7 @@ class _GroupBuilder:
         self.alignment = alignment
         self.inlined = {node.results[0]: node for node in group.inlined}
         self.buffers: dict[Value, Buffer] = {}
-        self.cache: dict[Node, tuple[te.Tensor, tuple[te.Tensor | None, ...]]] = {}
+        self.cache: dict[Node, tuple[te.Tensor, dict[te.Tensor, Value]]] = {}
         self.known_reads: dict[tuple[Value, tuple[Expr, ...], Expr | None], Expr] = {}
 
     def build(self) -> Function:
@@ -121,18 +121,17 @@ class _GroupBuilder:
             buffer = self.buffers[value]
             index = buffer.offset(*indices)
             return E.load(buffer, index, _widen(mask, index))
-        if is_scalar_constant(value):
-            assert value.constant is not None
-            return E.const(value.constant.reshape(()).item(), value.dtype)
-        node = self.inlined[value]
-        tensor, placeholders = self._lowered(node)
-        sources = dict(zip(placeholders, node.operands))
-        return expand(tensor, indices, lambda t, i: self.read(_known(sources[t]), i, mask))
+        literal = scalar_constant(value)
+        if literal is not None:
+            return E.const(literal, value.dtype)
+        tensor, sources = self._lowered(self.inlined[value])
+        return expand(tensor, indices, lambda t, i: self.read(sources[t], i, mask))
 
-    def _lowered(self, node: Node) -> tuple[te.Tensor, tuple[te.Tensor | None, ...]]:
+    def _lowered(self, node: Node) -> tuple[te.Tensor, dict[te.Tensor, Value]]:
+        """What ``node`` computes, and the values that placeholders in it stand for."""
         if node not in self.cache:
             tensors, placeholders = lower_node(node)
-            self.cache[node] = tensors[0], placeholders
+            self.cache[node] = tensors[0], {p: v for p, v in zip(placeholders, node.operands) if p is not None and v is not None}
         return self.cache[node]
 
     def writer(self, value: Value) -> Writer:
@@ -149,11 +148,10 @@ class _GroupBuilder:
         return store(buffer, index, E.broadcast(x, index.lanes), _widen(mask, index))
 
     def _apply(self, node: Node, previous: Value, x: Expr, indices: Sequence[Expr], mask: Expr | None) -> Expr:
-        tensor, placeholders = self._lowered(node)
-        sources = dict(zip(placeholders, node.operands))
+        tensor, sources = self._lowered(node)
 
         def source(placeholder: te.Tensor, at: Sequence[Expr]) -> Expr:
-            operand = _known(sources[placeholder])
+            operand = sources[placeholder]
             return x if operand is previous else self.read(operand, at, mask)
 
         return expand(tensor, indices, source)
@@ -162,11 +160,6 @@ class _GroupBuilder:
 def _has_complex(node: Node) -> bool:
     values = [v for v in (*node.operands, *node.results) if v is not None]
     return any(isinstance(v.type, TensorType) and dtypes.is_complex(v.type.dtype) for v in values)
-
-
-def _known(value: Value | None) -> Value:
-    assert value is not None
-    return value
 
 
 def _widen(mask: Expr | None, index: Expr) -> Expr | None:

@@ -54,13 +54,13 @@ class Group:
         """What the kernel reads from memory, in order of first use; scalar constants are part of the code."""
         inside = {v for node in self.nodes for v in node.results}
         used = (v for node in self.nodes for v in node.operands if v is not None and v not in inside)
-        return [v for v in dict.fromkeys(used) if not is_scalar_constant(v)]
+        return [v for v in dict.fromkeys(used) if scalar_constant(v) is None]
 
 
-def is_scalar_constant(value: Value) -> bool:
-    """A constant of one element that code generation can write as a literal."""
+def scalar_constant(value: Value) -> bool | int | float | None:
+    """The element of a constant of one element that code generation can write as a literal."""
     array = value.constant
-    return array is not None and array.size == 1 and array.dtype.kind in "biuf"
+    return array.item() if array is not None and array.size == 1 and array.dtype.kind in "biuf" else None
 
 
 def _needs_kernel(node: Node) -> bool:

@@ -15,7 +15,7 @@ from forge import dims, dtypes, te
 from forge.errors import CompileError
 from forge.ir.nodes import Node, Value
 from forge.ir.types import TensorType
-from forge.lowering.groups import is_scalar_constant
+from forge.lowering.groups import scalar_constant
 from forge.lowering.objects import runs_on_host
 from forge.ops.core.op import Op
 from forge.tir import expr as E
@@ -79,7 +79,7 @@ def _definition(node: Node, fresh: tuple[str, ...]) -> Definition:
     sources = {p: v for p, v in zip(placeholders, node.operands) if p is not None and v is not None}
     expressions = tuple(defined[s] for s in fresh)
     read = {r.tensor for x in expressions for r in te.reads(x)}
-    values = tuple(dict.fromkeys(v for p, v in sources.items() if p in read and not is_scalar_constant(v)))
+    values = tuple(dict.fromkeys(v for p, v in sources.items() if p in read and scalar_constant(v) is None))
     return Definition(node, fresh, expressions, sources, values, conditions)
 
 
@@ -110,10 +110,8 @@ def build_definition(definition: Definition, name: str) -> tuple[Function, list[
 
     def read(tensor: te.Tensor, indices: tuple[Expr, ...]) -> Expr:
         value = definition.sources[tensor]
-        if value in buffers:
-            return E.load(buffers[value], buffers[value].offset(*indices))
-        assert value.constant is not None
-        return E.const(value.constant.reshape(()).item(), value.dtype)
+        literal = scalar_constant(value)
+        return buffers[value].load(*indices) if literal is None else E.const(literal, value.dtype)
 
     sizes = [te.substitute_reads(x, read) for x in definition.expressions]
     node = definition.node

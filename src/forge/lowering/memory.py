@@ -81,10 +81,6 @@ class MemoryPlan:
     dynamic: list[tuple[Value, int]] = field(default_factory=list)  # block number k: its value, the last step that uses it
 
     @property
-    def weights(self) -> list[tuple[int, np.ndarray]]:
-        return self.table.entries
-
-    @property
     def weights_size(self) -> int:
         return self.table.size
 

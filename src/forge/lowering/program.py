@@ -16,7 +16,7 @@ from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.build import build_function, group_symbols
 from forge.lowering.control import ControlStep, control_of, find_control, find_unranked_copies, legalize, run_control
-from forge.lowering.groups import Group, form_groups, is_scalar_constant
+from forge.lowering.groups import Group, form_groups, scalar_constant
 from forge.lowering.late import Definition, build_definition, find_definitions, size_of
 from forge.lowering.memory import MemoryPlan, Step, WeightTable, materialise_outputs, plan_memory, readable_extents
 from forge.lowering.objects import check_types, copy_handle, fresh_symbols, is_handle_copy, object_spec, tensor_symbols
@@ -289,10 +289,8 @@ def signature(group: Group, plan: MemoryPlan) -> str:
 def _operand_key(value: Value | None, numbers: dict[Value, str]) -> str:
     if value is None:
         return "-"
-    if value not in numbers and is_scalar_constant(value):
-        assert value.constant is not None
-        return f"{value.type}={value.constant.reshape(()).item()!r}"
-    return numbers[value]
+    literal = None if value in numbers else scalar_constant(value)
+    return numbers[value] if literal is None else f"{value.type}={literal!r}"
 
 
 def _spec(value: Value, name: str, shape: Sequence[Dim] | None = None) -> TensorSpec:

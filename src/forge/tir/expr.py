@@ -319,7 +319,7 @@ def unify(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
     return broadcast(a, lanes), broadcast(b, lanes)
 
 
-_FOLD: dict[str, Callable[[Any, Any], Any]] = {
+INTEGER_FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
@@ -329,6 +329,7 @@ _FOLD: dict[str, Callable[[Any, Any], Any]] = {
     "max": max,
     "and": operator.and_,
 }
+"""What arithmetic on integer constants means, before it wraps."""
 
 _NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1}
 """Right operands that change nothing; left ones, too, where the operands can change places."""
@@ -341,8 +342,8 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
 
 
 def _simplify_integer(op: str, x: Expr, y: Expr) -> Expr | None:
-    if isinstance(x, Const) and isinstance(y, Const) and op in _FOLD:
-        return const(_FOLD[op](x.value, y.value), x.dtype, x.lanes)
+    if isinstance(x, Const) and isinstance(y, Const) and op in INTEGER_FOLDS:
+        return const(INTEGER_FOLDS[op](x.value, y.value), x.dtype, x.lanes)
     if op in _NEUTRAL and is_const(y, _NEUTRAL[op]):
         return x
     if op in ("add", "mul") and is_const(x, _NEUTRAL[op]):
