@@ -12,26 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from forge import dtypes
-from forge.loops import (
-    Accumulators,
-    AxisAccumulators,
-    Loop,
-    RegisterTile,
-    Vectorizer,
-    blocks,
-    element_size,
-    group_loop,
-    memory_sizes,
-    nest,
-    parallel_nest,
-    places,
-    product,
-    round_up,
-    static,
-    supports_masks,
-    vector_loop,
-)
+from forge import dtypes, loops
+from forge.loops import Accumulators, AxisAccumulators, Loop, RegisterTile, Vectorizer
 from forge.loops.contract import KernelCall
 from forge.schedule.access import OTHER, analyse, collapse, pattern, vector_cost
 from forge.schedule.algebra import Algebra
@@ -98,20 +80,20 @@ class RowProblem:
         widest = max(
             dtypes.itemsize(dtype),
             4,
-            *(element_size(x) for x in self.reads.values()),
-            *(element_size(s.value) for s in stores(self.write)),
+            *(loops.element_size(x) for x in self.reads.values()),
+            *(loops.element_size(s.value) for s in stores(self.write)),
         )
         return max(1, self.target.vector_bits // (8 * widest))
 
     @property
     def masked(self) -> bool:
         """Whether tails run under a mask."""
-        return supports_masks(self.target, memory_sizes(seq(self.write, *(Evaluate(x) for x in self.reads.values()))))
+        return loops.supports_masks(self.target, loops.memory_sizes(seq(self.write, *(Evaluate(x) for x in self.reads.values()))))
 
     @property
     def length(self) -> Expr:
         """Elements of a row."""
-        return product(axis.extent for axis in self.row)
+        return loops.product(axis.extent for axis in self.row)
 
 
 def row_problem(call: KernelCall, axes: Sequence[int], reads: Callable[[Sequence[Expr]], Mapping[str, Expr]]) -> RowProblem:
@@ -120,21 +102,21 @@ def row_problem(call: KernelCall, axes: Sequence[int], reads: Callable[[Sequence
     Indices are brought to canonical form, and axes that are contiguous everywhere are merged.
     """
     algebra = Algebra()
-    loops = algebra.loops(call.results[0].shape)
-    indices = places(loops)
+    dimensions = algebra.loops(call.results[0].shape)
+    indices = loops.places(dimensions)
     result = E.Var(call.results[0].dtype, 1, "y")
     simplify = IndexSimplifier(algebra)
     values = {name: simplify.expr(x) for name, x in reads(indices).items()}
     write = simplify.stmt(call.results[0].write(indices, result))
     accesses = analyse(values.values(), (write,), algebra)
-    outer = collapse([axis for k, axis in enumerate(loops) if k not in axes], accesses, algebra)
-    row = collapse([loops[k] for k in axes], accesses, algebra)
+    outer = collapse([axis for k, axis in enumerate(dimensions) if k not in axes], accesses, algebra)
+    row = collapse([dimensions[k] for k in axes], accesses, algebra)
     rename = renaming({**outer.substitution, **row.substitution})
     values = {name: simplify.expr(rename(x)) for name, x in values.items()}
     write = simplify.stmt(map_expressions(write, rename))
-    loops = list(row.loops) or [Loop(E.var("one"), E.const(1))]
-    in_blocks = _blocks(loops[-1], values, write, algebra)
-    return RowProblem(call.target, algebra, outer.loops, tuple(loops), values, result, write, in_blocks)
+    inner = row.loops or (Loop(E.var("one"), E.const(1)),)
+    in_blocks = _blocks(inner[-1], values, write, algebra)
+    return RowProblem(call.target, algebra, outer.loops, inner, values, result, write, in_blocks)
 
 
 def _blocks(axis: Loop, values: Mapping[str, Expr], write: Stmt, algebra: Algebra) -> Blocks | None:
@@ -231,7 +213,7 @@ class AlongRow(Row):
         self.unroll = vectors if self.axis.static is not None and vectors <= WRITTEN_OUT else ACCUMULATORS
 
     def allocate(self, elements: int) -> Stmt:
-        size = round_up(elements, self.lanes)
+        size = loops.round_up(elements, self.lanes)
         self.scratch = Buffer("row", self.dtype, (E.const(size),), scope="local", alignment=64)
         return Allocate(self.scratch)
 
@@ -240,9 +222,9 @@ class AlongRow(Row):
             return seq(*(body(Position(at + u * lanes, lanes, mask), u) for u in range(count)))
 
         if self.part is not None:
-            return group_loop(self.part[1], self.lanes, group, self.unroll, self.problem.masked, self.part[0])
-        inner = group_loop(self.axis.extent, self.lanes, group, self.unroll, self.problem.masked)
-        return nest(self.problem.row[:-1], inner)
+            return loops.group_loop(self.part[1], self.lanes, group, self.unroll, self.problem.masked, self.part[0])
+        inner = loops.group_loop(self.axis.extent, self.lanes, group, self.unroll, self.problem.masked)
+        return loops.nest(self.problem.row[:-1], inner)
 
     def each(self, body: Callable[[Position], Stmt]) -> Stmt:
         return self._loops(lambda position, _: body(position))
@@ -255,9 +237,9 @@ class AlongRow(Row):
             parts, value = body(position)
             return seq(parts, accumulators.step(u, position.lanes, value, position.mask))
 
-        loops = self._loops(step)
+        passes = self._loops(step)
         total = E.Var(self.dtype, 1, kind)
-        return seq(accumulators.start(), loops, Let(total, accumulators.total())), total
+        return seq(accumulators.start(), passes, Let(total, accumulators.total())), total
 
     def read(self, name: str, position: Position) -> Expr:
         blocks = self._blocks
@@ -299,14 +281,14 @@ class AcrossRows(Row):
         return Allocate(self.scratch)
 
     def each(self, body: Callable[[Position], Stmt]) -> Stmt:
-        return nest(self.problem.row, body(Position(self.problem.row[-1].var, self.lanes, None)))
+        return loops.nest(self.problem.row, body(Position(self.problem.row[-1].var, self.lanes, None)))
 
     def reduce(self, kind: str, body: RowBody) -> tuple[Stmt, Expr]:
         accumulator = Accumulators(RegisterTile(1, 1, self.lanes, self.dtype), kind, self.problem.target)
         parts, value = body(Position(self.problem.row[-1].var, self.lanes, None))
-        loops = nest(self.problem.row, seq(parts, accumulator.step(0, value)))
+        passes = loops.nest(self.problem.row, seq(parts, accumulator.step(0, value)))
         total = E.Var(self.dtype, self.lanes, kind)
-        return seq(accumulator.start(), loops, Let(total, accumulator.get(0, 0))), total
+        return seq(accumulator.start(), passes, Let(total, accumulator.get(0, 0))), total
 
     def read(self, name: str, position: Position) -> Expr:
         value = self._vectorizer({}).expr(self.problem.reads[name])
@@ -344,7 +326,7 @@ def row_function(
         plain = plain and not problem.in_blocks(dtype)
         along: Callable[[bool], Row] = lambda cached: AlongRow(problem, dtype, cached)  # noqa: E731
         body = kernel(along(False)) if plain else _variants(problem, dtype, along, kernel, 1)
-        return call.function(parallel_nest(problem.outer, body, work // lanes + 1))
+        return call.function(loops.parallel_nest(problem.outer, body, work // lanes + 1))
     lanes = across.lanes(problem.lanes(dtype) * TOGETHER)
 
     def tile(at: Expr, width: int, mask: Expr | None) -> Stmt:
@@ -353,17 +335,18 @@ def row_function(
 
     others = [axis for axis in problem.outer if axis is not across]
     if across.static is not None and across.static <= lanes:
-        return call.function(parallel_nest(others, vector_loop(across.extent, lanes, tile, 1, problem.masked), work * TOGETHER))
-    strip, start, extent = blocks(across.extent, lanes)
-    tiles = vector_loop(extent, lanes, tile, 1, problem.masked, start)
-    return call.function(parallel_nest([*others, strip], tiles, work * TOGETHER))
+        tiles = loops.vector_loop(across.extent, lanes, tile, 1, problem.masked)
+        return call.function(loops.parallel_nest(others, tiles, work * TOGETHER))
+    strip, start, extent = loops.blocks(across.extent, lanes)
+    tiles = loops.vector_loop(extent, lanes, tile, 1, problem.masked, start)
+    return call.function(loops.parallel_nest([*others, strip], tiles, work * TOGETHER))
 
 
 def _variants(problem: RowProblem, dtype: str, make: Callable[[bool], Row], kernel: RowKernel, rows: int) -> Stmt:
     """With the row on the stack where it fits, decided at run time for symbolic rows."""
     limit = SCRATCH_BYTES // (dtypes.itemsize(dtype) * rows)
     length = problem.row[0].extent
-    known = static(length)
+    known = loops.static(length)
     if len(problem.row) > 1 or known is not None and known > limit:
         return kernel(make(False))
     kept = make(True)

@@ -54,11 +54,15 @@ ROUTINES: dict[str, Routine] = {
     "string.rank": Routine("forge_string_rank", 1, lambda c: [_count(c)]),
     "ngram_counts": Routine("forge_ngram_counts", 4, _ngram_numbers),
     "string.from_number": Routine(
-        lambda c: f"forge_string_from_{c.readers[0].dtype}", 1,
-        lambda c: [_count(c), *([E.const(c.attrs.digits)] if c.readers[0].dtype == "float64" else [])]),
+        lambda c: f"forge_string_from_{c.readers[0].dtype}",
+        1,
+        lambda c: [_count(c), *([E.const(c.attrs.digits)] if c.readers[0].dtype == "float64" else [])],
+    ),
     "string.to_number": Routine(
-        lambda c: f"forge_string_to_{c.attrs.dtype}", 1,
-        lambda c: [_count(c), *map(E.const, dtypes.integer_range(c.attrs.within) if c.attrs.dtype == "int64" else ())]),
+        lambda c: f"forge_string_to_{c.attrs.dtype}",
+        1,
+        lambda c: [_count(c), *map(E.const, dtypes.integer_range(c.attrs.within) if c.attrs.dtype == "int64" else ())],
+    ),
     "string.regex_full_match": Routine("forge_string_match", 2, lambda c: [_count(c), _count(c, 1)]),
 }
 

@@ -146,6 +146,7 @@ def _plan(call: KernelCall) -> WinogradPlan:
     lanes = tiles.vector_lanes(out_block, call.target, dtype)
     out_vectors = out_blocks * out_block // lanes
     padded = in_blocks * in_block
+    # Rows of a multiple of 2 KiB would fall on the same few cache sets.
     stride = padded + (lanes if padded % 512 == 0 else 0)
     vectors = _group_vectors(out_vectors, out_block // lanes)
     block, parts = _tasks(call, scheme, window, stride, out_vectors, vectors, lanes, dtype)
