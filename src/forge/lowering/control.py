@@ -126,6 +126,7 @@ def _operand(value: Value, plan: MemoryPlan, address: Callable[[Value], Address]
 
 def _result(value: Value, place: Location, fresh: Collection[str]) -> ControlResult:
     """Its number is that of its block; of an output that the host makes, one that no block has."""
+
     def wanted(extent: Dim) -> Expr | None:
         return te.dim(extent) if set(dims.symbols(extent)).isdisjoint(fresh) else None
 

@@ -481,8 +481,12 @@ def load(buffer: Buffer, index: ExprLike, mask: Expr | None = None) -> Expr:
 
 
 _CHILDREN: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
-    Binary: attrgetter("a", "b"), Compare: attrgetter("a", "b"), Select: attrgetter("condition", "a", "b"),
-    Ramp: attrgetter("base", "stride"), Call: attrgetter("args"), Read: attrgetter("indices"),
+    Binary: attrgetter("a", "b"),
+    Compare: attrgetter("a", "b"),
+    Select: attrgetter("condition", "a", "b"),
+    Ramp: attrgetter("base", "stride"),
+    Call: attrgetter("args"),
+    Read: attrgetter("indices"),
     **dict.fromkeys((Cast, Broadcast, Reduce), lambda x: (x.x,)),
     Load: lambda x: (x.index,) if x.mask is None else (x.index, x.mask),
 }

@@ -65,15 +65,21 @@ def inner_statements(s: stmt.Stmt) -> tuple[stmt.Stmt, ...]:
 
 
 _OWN_EXPRESSIONS: dict[type[stmt.Stmt], Callable[[Any], Iterable[tir.Expr | None]]] = {
-    stmt.For: attrgetter("begin", "extent"), stmt.Store: attrgetter("index", "value", "mask"),
-    stmt.If: lambda s: (s.condition,), stmt.Prefetch: lambda s: (s.index,), stmt.Allocate: lambda s: s.buffer.shape,
+    stmt.For: attrgetter("begin", "extent"),
+    stmt.Store: attrgetter("index", "value", "mask"),
+    stmt.If: lambda s: (s.condition,),
+    stmt.Prefetch: lambda s: (s.index,),
+    stmt.Allocate: attrgetter("buffer.shape"),
     **dict.fromkeys((stmt.Let, stmt.Evaluate), lambda s: (s.value,)),
     **dict.fromkeys((stmt.LoadSymbol, stmt.Timestamp), lambda s: (s.address.offset,)),
-    stmt.CallRoutine: attrgetter("scalars"), stmt.CallKernel: lambda s: (*(a.offset for a in s.buffers), *s.scalars),
+    stmt.CallRoutine: attrgetter("scalars"),
+    stmt.CallKernel: lambda s: (*(a.offset for a in s.buffers), *s.scalars),
     stmt.AllocateMemory: attrgetter("size.bytes", "size.estimate"),
     stmt.AllocateOutput: lambda s: (*s.shape, s.size.bytes, s.size.estimate),
-    stmt.RunControl: lambda s: (*(o.address.offset for o in s.operands if o.address is not None),
-                                *(x for part in (*s.operands, *s.results) for x in part.shape or ())),
+    stmt.RunControl: lambda s: (
+        *(o.address.offset for o in s.operands if o.address is not None),
+        *(x for part in (*s.operands, *s.results) for x in part.shape or ()),
+    ),
 }
 
 
