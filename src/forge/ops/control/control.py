@@ -23,10 +23,10 @@ from forge.ir.shapes import fresh_symbol, known_dims
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType, symbols
 from forge.ops.core.inference import fail, normalize_axis
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, ReferenceValue, Regions, Types, Values
+from forge.ops.core.signatures import Array, Arrays, ReferenceValue, Regions, Types
 
 
-def visible_symbols(operands: Values) -> set[str]:
+def visible_symbols(operands: Sequence[Value | None]) -> set[str]:
     """Symbols that mean something outside the region."""
     return {s for v in operands if v is not None for s in symbols(v.type)}
 

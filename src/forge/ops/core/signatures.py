@@ -12,32 +12,13 @@ from forge.ir.op import ReferenceValue
 from forge.ir.types import TensorType, Type
 from forge.te import Tensor
 
-__all__ = [
-    "Array",
-    "Arrays",
-    "DimArray",
-    "DimArrays",
-    "Lowered",
-    "OperandTypes",
-    "ReferenceValue",
-    "Regions",
-    "Tensor",
-    "TensorType",
-    "TensorTypes",
-    "Tensors",
-    "Types",
-    "Value",
-    "Values",
-]
+__all__ = ["ReferenceValue", "Tensor", "TensorType", "Value"]  # besides those below
 
 Array = np.ndarray[Any, Any]
 DimArray = Array | None  # dtype object, of dimensions; None when unknown
-Values = Sequence[Value | None]  # operands
 Regions = Sequence[Graph]
 Types = Sequence[Type]  # of the results
 OperandTypes = Sequence[Type | None]
-Arrays = Sequence[ReferenceValue]  # operands or results of ``reference``
-DimArrays = Sequence[DimArray]  # operands of ``evaluate_dims``
-Tensors = Sequence[Tensor | None]  # operands of ``lower``
+Arrays = Sequence[ReferenceValue]  # results of ``reference``
 Lowered = Sequence[Tensor]  # results of ``lower``
 TensorTypes = Sequence[TensorType]  # types of the results of ``lower``

@@ -28,9 +28,6 @@ class Copy(Op[NoAttrs]):
     kind = Kind.ELEMENTWISE
     is_identity = True
 
-    def infer(self, attrs: NoAttrs, data: Value) -> Types:
-        return [data.type]
-
     def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
         return [data]
 

@@ -59,9 +59,6 @@ class InvertPermutation(Op[NoAttrs]):
     name = "invert_permutation"
     data = Operand(accepts="index", rank=1)
 
-    def infer(self, attrs: NoAttrs, data: Value) -> Types:
-        return [data.type]
-
     def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
         result = np.zeros_like(data)
         result[data.astype(np.int64)] = np.arange(len(data))

@@ -10,11 +10,11 @@ from forge import te
 from forge.ir.op import Accuracy, Kind, Operand
 from forge.ir.types import TensorType
 from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Types
+from forge.ops.core.signatures import Array
 from forge.te import Tensor
 
 if TYPE_CHECKING:
-    from forge.ir.nodes import Value
+    pass
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,6 @@ class Dropout(Op[DropoutAttrs]):
     data = Operand()
     accuracy = Accuracy.EXACT
     kind = Kind.ELEMENTWISE
-
-    def infer(self, attrs: Any, data: Value) -> Types:
-        return [data.type]
 
     def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
         return [data]

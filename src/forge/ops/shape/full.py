@@ -116,9 +116,6 @@ class _Like(Op[NoAttrs]):
     kind = Kind.ELEMENTWISE
     value: int
 
-    def infer(self, attrs: NoAttrs, data: Value) -> Types:
-        return [data.type]
-
     def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
         return [np.full_like(data, self.value)]
 

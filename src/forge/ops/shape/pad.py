@@ -138,7 +138,7 @@ class Pad(Op[PadAttrs]):
     def define_symbols(
         self, attrs: PadAttrs, results: TensorTypes, data: Tensor, pad_value: Tensor | None, pad_width: Tensor | None
     ) -> Mapping[str, Expr]:
-        if attrs.pad_width is not None or pad_width is None or data is None:
+        if attrs.pad_width is not None or pad_width is None:
             return {}
         both = [[te.cast(pad_width[te.const(k), te.const(s)], "int64") for s in (0, 1)] for k in range(data.ndim)]
         return new_symbols(results[0], [d + b[0] + b[1] for d, b in zip(data.shape, both, strict=True)])
