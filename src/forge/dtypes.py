@@ -190,6 +190,12 @@ CLASSES: dict[str, Callable[[str], bool]] = {
 
 
 def belongs(dtype: str, accepted: str) -> bool:
-    """Whether ``dtype`` is in a class of ``CLASSES``, or is one of the types that ``accepted`` names, as in "int32 or int64"."""
+    """Whether ``dtype`` is one of the ``members`` of ``accepted``."""
+    return dtype in members(accepted)
+
+
+@cache
+def members(accepted: str) -> frozenset[str]:
+    """The types of a class of ``CLASSES``, or those that are named, as in "int32 or int64"."""
     known = CLASSES.get(accepted)
-    return dtype in accepted.split(" or ") if known is None else known(dtype)
+    return frozenset(accepted.split(" or ")) if known is None else frozenset(filter(known, NAMES))

@@ -79,10 +79,10 @@ def infer(op_def: OpDef[Any], operands: Sequence[Value | None], attrs: Any, regi
     Raises:
         InvalidGraphError: the operands or attributes do not fit the operator.
     """
-    formal = op_def.operands
+    formal, last = op_def.operands, len(op_def.operands) - 1
     for position, value in enumerate(operands):
         if value is not None:
-            formal[min(position, len(formal) - 1)].check(op_def.name, value.type)
+            formal[position if position < last else last].check(op_def.name, value.type)
     try:
         context = (attrs, regions) if op_def.regions else (attrs,)
         return list(op_def.infer(*context, *op_def.arguments(operands)))

@@ -133,6 +133,7 @@ class Operand(Generic[V]):
     ) -> None:
         self.name, self.optional, self.variadic, self.doc = name, optional, variadic, accepted.get("doc", "")
         self.holds, self.accepts = accepted.get("holds", ""), accepted.get("accepts", "")
+        self._dtypes = dtypes.members(self.accepts) if self.accepts else frozenset()
         rank = accepted.get("rank", ())
         self.ranks = (rank,) if isinstance(rank, int) else rank
         self.min_rank, self.single = accepted.get("min_rank", 0), accepted.get("single", False)
@@ -148,13 +149,14 @@ class Operand(Generic[V]):
             raise TypeInferenceError(f"{operand}; got {type_}; expected {wanted}")
         if not isinstance(type_, TensorType):
             raise TypeInferenceError(f"{operand}; got {type_}; expected a tensor of known rank")
-        if self.accepts and not dtypes.belongs(type_.dtype, self.accepts):
+        if self.accepts and type_.dtype not in self._dtypes:
             raise TypeInferenceError(f"{operand} has the wrong element type; got {type_.dtype}; expected {self.accepts}")
-        if type_.rank < self.min_rank:
-            raise TypeInferenceError(f"{op}: rank of {self.name}; got {type_.rank}; expected at least {self.min_rank}")
-        if self.ranks and type_.rank not in self.ranks:
+        rank = len(type_.shape)
+        if rank < self.min_rank:
+            raise TypeInferenceError(f"{op}: rank of {self.name}; got {rank}; expected at least {self.min_rank}")
+        if self.ranks and rank not in self.ranks:
             wanted = " or ".join(map(str, self.ranks))
-            raise TypeInferenceError(f"{operand} has the wrong rank; got {type_} (rank {type_.rank}); expected rank {wanted}")
+            raise TypeInferenceError(f"{operand} has the wrong rank; got {type_} (rank {rank}); expected rank {wanted}")
         if self.single and type_.size != 1:
             raise TypeInferenceError(f"{operand}; got {type_}; expected one element")
 
@@ -260,7 +262,7 @@ class OpDef(Generic[A]):
 
     def arguments(self, operands: Sequence[T | None]) -> Sequence[T | None]:
         """``operands`` as the methods below take them, by position: None for each that is left out at the end."""
-        return [*operands, *[None] * (self._arity - len(operands))]
+        return operands if len(operands) >= self._arity else [*operands, *[None] * (self._arity - len(operands))]
 
     @cached_property
     def _arity(self) -> int:

@@ -64,9 +64,10 @@ class Elementwise(Op[Any]):
     row: Row
 
     def infer(self, attrs: Any, *operands: Value) -> Types:
-        dtype = _result_dtype(self.row.result, same_dtype(self.name, operands))
-        shape = broadcast_shapes(self.name, *[v.shape for v in operands])
-        return [next((v.type for v in operands if v.shape == shape and v.dtype == dtype), None) or TensorType(shape, dtype)]
+        types = [v.tensor_type for v in operands]
+        dtype = _result_dtype(self.row.result, same_dtype(self.name, types))
+        shape = broadcast_shapes(self.name, *[t.shape for t in types])
+        return [next((t for t in types if t.shape == shape and t.dtype == dtype), None) or TensorType(shape, dtype)]
 
     def accuracy_on(self, dtype: str) -> Accuracy:
         return self.row.on_complex or self.accuracy if dtypes.is_complex(dtype) else self.accuracy
