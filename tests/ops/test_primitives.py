@@ -85,6 +85,8 @@ REFUSED: list[tuple[str, list[Any], tuple[str, ...], dict[str, Any], str]] = [
     ("searchsorted", [(4,), (3,)], (F,) * 2, {"dtype": "int8"}, "got 'int8'; expected int32 or int64"),
     ("repeat_interleave", [(4,), (3,)], (F, K), {}, "length of repeats; got 3 and 4"),
     ("sequence_mask", [(4,), (4,)], (F, K), {}, "expected axis 0 or 1, rank 2 or more"),
+    ("sequence_mask", [(4, 2), (2,)], ("uint8", K), {"mask_value": -1.0}, "got -1.0; expected a number that uint8 holds"),
+    ("cast", [(4,)], ("complex64",), {"dtype": "string"}, "complex numbers have no text; got complex64 to string"),
     ("masked_scatter", [(4,), (2, 4), (4,)], (F, "bool", F), {}, "rank of mask; got 2; expected at most 1"),
     ("sparse_to_dense", [(3, 2), (3,)], (K, F), {"output_shape": (4,)}, "length of an index; got 2 and 1"),
     ("segment_reduce", [(3,), (3,)], (F, K), {"reduction": "any", "num_segments": 1}, "got 'any'; expected one of"),

@@ -42,6 +42,17 @@ def _cast_dims(array: DimArray, dtype: str) -> DimArray:
     return array
 
 
+def _cast_type(op: str, data: Value, dtype: str) -> TensorType:
+    """The type of ``data`` as ``dtype``.
+
+    Raises:
+        TypeInferenceError: one is complex, the other a string: no format defines the text.
+    """
+    if "string" in (data.dtype, dtype) and (dtypes.is_complex(data.dtype) or dtypes.is_complex(dtype)):
+        raise fail(op, "complex numbers have no text", f"{data.dtype} to {dtype}", "real numbers", "cast to a real type first")
+    return TensorType(data.shape, dtype)
+
+
 @dataclass(frozen=True)
 class CastAttrs:
     dtype: str
@@ -61,7 +72,7 @@ class Cast(Op[CastAttrs]):
     def infer(self, attrs: CastAttrs, data: Value) -> Types:
         if attrs.dtype not in dtypes.NAMES:
             raise fail(self.name, "attribute dtype", repr(attrs.dtype), f"one of {', '.join(dtypes.NAMES)}")
-        return [TensorType(data.shape, attrs.dtype)]
+        return [_cast_type(self.name, data, attrs.dtype)]
 
     def reference(self, attrs: CastAttrs, data: Array) -> Arrays:
         return [numeric.convert(data, attrs.dtype, attrs.saturate)]
@@ -85,7 +96,7 @@ class CastLike(Op[NoAttrs]):
     kind = Kind.ELEMENTWISE
 
     def infer(self, attrs: NoAttrs, data: Value, dtype_like: Value) -> Types:
-        return [TensorType(data.shape, dtype_like.dtype)]
+        return [_cast_type(self.name, data, dtype_like.dtype)]
 
     def reference(self, attrs: NoAttrs, data: Array, dtype_like: Array) -> Arrays:
         return [numeric.convert(data, dtypes.canonical(dtype_like.dtype))]
@@ -112,7 +123,7 @@ class Reinterpret(Op[CastAttrs]):
     def infer(self, attrs: CastAttrs, data: Value) -> Types:
         if dtypes.bits(data.dtype) != dtypes.bits(attrs.dtype):
             raise fail(self.name, "element widths differ", f"{data.dtype} and {attrs.dtype}", "equal widths")
-        return [TensorType(data.shape, attrs.dtype)]
+        return [_cast_type(self.name, data, attrs.dtype)]
 
     def reference(self, attrs: CastAttrs, data: Array) -> Arrays:
         return [np.ascontiguousarray(data).view(dtypes.numpy_dtype(attrs.dtype)).reshape(data.shape)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forge import dims, te
+from forge import dims, dtypes, te
 from forge.ir.builder import Builder
 from forge.ir.nodes import Value
 from forge.ir.op import Kind, NoAttrs, Operand
@@ -24,6 +24,10 @@ class SequenceMaskAttrs:
     axis: int = 0
 
 
+def _holds(dtype: str, number: float) -> bool:
+    return number.is_integer() and dtypes.wrap_int(int(number), dtype) == number
+
+
 @register
 class SequenceMask(Op[SequenceMaskAttrs]):
     """data with ``mask_value`` at all positions along ``axis`` (0 or 1) from valid_length[b] on, b along the other of the two."""
@@ -35,6 +39,8 @@ class SequenceMask(Op[SequenceMaskAttrs]):
     def infer(self, attrs: SequenceMaskAttrs, data: Value, valid_length: Value) -> Types:
         if attrs.axis not in (0, 1) or data.rank < 2:
             raise fail(self.name, "attribute axis and rank of data", (attrs.axis, data.rank), "axis 0 or 1, rank 2 or more")
+        if dtypes.is_integer(data.dtype) and not _holds(data.dtype, attrs.mask_value):
+            raise fail(self.name, "attribute mask_value", attrs.mask_value, f"a number that {data.dtype} holds")
         unify_dim(self.name, valid_length.shape[0], data.shape[1 - attrs.axis], "length of valid_length")
         return [data.type]
 
