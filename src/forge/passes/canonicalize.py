@@ -10,18 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from forge import dtypes
-from forge.ir.edits.rewrite import RuleBuilder, rewrite, rule
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.edits.rewrite import RuleBuilder, rule
+from forge.ir.nodes import Node, Value
 from forge.ops.elementwise.cast import Cast
 from forge.ops.index.gather import Take, in_bounds
 from forge.ops.shape.layout_transform import LayoutTransform
-from forge.options import CompileOptions
 from forge.passes import product_rules, view_rules
+from forge.passes.base import rewriting, rules_of
 from forge.passes.matching import has_only_data, operand, pairs
-
-
-def run(graph: Graph, options: CompileOptions) -> int:
-    return rewrite(graph, RULES)
 
 
 @rule("copy", "nn.dropout")
@@ -150,7 +146,4 @@ def constant_second(builder: RuleBuilder, node: Node) -> Value | None:
     return builder.call(node.op, b, a, name=node.name) if a.constant is not None and b.constant is None else None
 
 
-RULES = (
-    identity, regular_take, same_type, cast_of_cast, layout_round_trip, neutral_operand, constant_second,
-    division_by_power_of_two, power_as_products, single_operand, whole_slice, no_padding, *view_rules.RULES, *product_rules.RULES,
-)
+run = rewriting(*rules_of(__name__), *rules_of(view_rules.__name__), *rules_of(product_rules.__name__))

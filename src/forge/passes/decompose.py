@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge.ir.edits.rewrite import RuleBuilder, rewrite, rule
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.edits.rewrite import RuleBuilder, rule
+from forge.ir.nodes import Node, Value
 from forge.ops.core.op import Op
-from forge.options import CompileOptions
+from forge.passes.base import rewriting
 from forge.passes.matching import distinct
-
-
-def run(graph: Graph, options: CompileOptions) -> int:
-    return rewrite(graph, [decompose])
 
 
 @rule()
@@ -23,3 +19,6 @@ def decompose(builder: RuleBuilder, node: Node) -> Sequence[Value] | None:
     op = node.op_def
     values = op.decompose(builder, node.attrs, *op.arguments(node.operands)) if isinstance(op, Op) else None
     return None if values is None else distinct(builder, node, values)
+
+
+run = rewriting(decompose)

@@ -11,18 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from forge.ir.edits.rewrite import on_all_graphs, replace
+from forge.ir.edits.rewrite import replace
 from forge.ir.nodes import Graph, Node
 from forge.ir.op import Trait
-from forge.options import CompileOptions
+from forge.passes.base import on_each_graph
 
 UNREPEATABLE = Trait.RANDOM | Trait.STATEFUL
 SAMPLE = 4096
 """Elements of a large constant that its key is made of."""
-
-
-def run(graph: Graph, options: CompileOptions) -> int:
-    return on_all_graphs(graph, _merge)
 
 
 def _merge(graph: Graph) -> int:
@@ -60,3 +56,6 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_frozen, value))
     return (type(value).__name__, repr(value))
+
+
+run = on_each_graph(_merge)

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from forge.ir import attributes
 from forge.ir import types as T
-from forge.ir.edits.rewrite import new_symbols, on_all_graphs
+from forge.ir.edits.rewrite import new_symbols
 from forge.ir.nodes import Graph, Node
 from forge.ir.op import Trait
-from forge.options import CompileOptions
-
-
-def run(graph: Graph, options: CompileOptions) -> int:
-    return on_all_graphs(graph, _remove_dead)
+from forge.passes.base import on_each_graph
 
 
 def _remove_dead(graph: Graph) -> int:
@@ -34,3 +30,6 @@ def _remove_dead(graph: Graph) -> int:
     for node in dead:
         graph.remove(node)
     return len(dead)
+
+
+run = on_each_graph(_remove_dead)

@@ -12,15 +12,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from forge import dtypes
-from forge.ir.edits.rewrite import Declined, RuleBuilder, before, rewrite, rule
-from forge.ir.nodes import Graph, Module, Node, Value
+from forge.ir.edits.rewrite import Declined, RuleBuilder, before, rule
+from forge.ir.nodes import Module, Node, Value
 from forge.ops.nn.normalization import BatchNorm, BatchNormAttrs
 from forge.options import CompileOptions
+from forge.passes.base import rewriting
 from forge.passes.weighted import find_weighted, rebuild
-
-
-def run(graph: Graph, options: CompileOptions) -> int:
-    return rewrite(graph, [fold_batch_norm])
 
 
 def run_with_params(module: Module, options: CompileOptions) -> int:
@@ -81,3 +78,6 @@ def scale_and_shift(attrs: BatchNormAttrs, parameters: list[np.ndarray]) -> tupl
         scale = gamma * scale
     shift = -mean * scale
     return scale, shift + beta if attrs.center else shift
+
+
+run = rewriting(fold_batch_norm)

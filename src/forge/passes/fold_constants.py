@@ -10,19 +10,15 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir import attributes
-from forge.ir.edits.rewrite import RuleBuilder, rewrite, rule
+from forge.ir.edits.rewrite import RuleBuilder, rule
 from forge.ir.interp import evaluate
-from forge.ir.nodes import CONSTANT, Graph, Node, Value
+from forge.ir.nodes import CONSTANT, Node, Value
 from forge.ir.op import Trait
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
-from forge.options import CompileOptions
+from forge.passes.base import rewriting
 
 MAX_BYTES = 64 << 20
-
-
-def run(graph: Graph, options: CompileOptions) -> int:
-    return rewrite(graph, [fold_constants])
 
 
 @rule()
@@ -68,3 +64,6 @@ def _inferred(node: Node) -> list[np.ndarray] | None:
 
 def _no_regions(*_: object) -> list[np.ndarray]:
     raise AssertionError("a node with regions is never folded")
+
+
+run = rewriting(fold_constants)

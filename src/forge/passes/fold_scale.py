@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from forge.ir.edits.rewrite import Declined, RuleBuilder, rewrite, rule
-from forge.ir.nodes import Graph, Node, Value
-from forge.options import CompileOptions
+from forge.ir.edits.rewrite import Declined, RuleBuilder, rule
+from forge.ir.nodes import Node, Value
+from forge.passes.base import rewriting
 from forge.passes.matching import channel_vector, pairs
 from forge.passes.weighted import Weighted, find_weighted, rebuild
 
@@ -25,10 +25,6 @@ EFFECTS: dict[str, Effect] = {
     "subtract": lambda c: (None, -c),
 }
 """What ``op(x, c)`` is as (scale, shift) of x."""
-
-
-def run(graph: Graph, options: CompileOptions) -> int:
-    return rewrite(graph, [fold_scale])
 
 
 @rule(*EFFECTS)
@@ -51,3 +47,6 @@ def _is_worthwhile(node: Node, found: Weighted, vector: np.ndarray) -> bool:
     if node.op in ("add", "subtract"):
         return found.bias is not None
     return node.op != "divide" or bool(np.all(vector != 0))
+
+
+run = rewriting(fold_scale)

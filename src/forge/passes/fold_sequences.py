@@ -18,20 +18,16 @@ import numpy as np
 from forge import dims
 from forge.errors import InvalidGraphError
 from forge.ir.builder import Builder
-from forge.ir.edits.rewrite import before, on_all_graphs, replace
+from forge.ir.edits.rewrite import before, replace
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.retype import infer_again
 from forge.ir.types import OptionalType, TensorType
 from forge.ops.sequence.sequence import SplitToSequence
-from forge.options import CompileOptions
+from forge.passes.base import on_each_graph
 from forge.passes.matching import operand
 
 MAX_PARTS = 1024
 """Of a tensor that is split; more stay a sequence."""
-
-
-def run(graph: Graph, options: CompileOptions) -> int:
-    return on_all_graphs(graph, lambda g: _Folder(g).run())
 
 
 @dataclass(frozen=True)
@@ -201,3 +197,6 @@ def _fit(values: Sequence[Value], axis: int | None) -> bool:
         if not all(k == free or dims.equal(a, b) for k, (a, b) in enumerate(zip(first.shape, type_.shape))):
             return False
     return True
+
+
+run = on_each_graph(lambda graph: _Folder(graph).run())

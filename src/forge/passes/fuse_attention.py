@@ -16,14 +16,14 @@ from functools import reduce
 from forge import dims
 from forge.dims import Dim
 from forge.ir.builder import Builder
-from forge.ir.edits.rewrite import Declined, Replace, RuleBuilder, only_use, rewrite, rule
+from forge.ir.edits.rewrite import Declined, Replace, RuleBuilder, only_use, rule
 from forge.ir.nodes import Graph, Node, Value
 from forge.ops.elementwise.cast import Cast
 from forge.ops.elementwise.select import Where
 from forge.ops.nn.matmul import Matmul
 from forge.ops.nn.softmax import Softmax
 from forge.ops.shape.reshape import Reshape
-from forge.options import CompileOptions
+from forge.passes.base import rewriting
 from forge.passes.matching import made_by, operand, pairs, reduced, scalar, with_scalar
 from forge.passes.view_rules import reshaped
 
@@ -33,10 +33,6 @@ SCORE_TYPES = {"float32": "float32", "float64": "float64", "bfloat16": "float32"
 """By the type of the operands."""
 LEAST_KEYS = 256
 """With fewer, three kernels are as fast: all that they write stays in the second-level cache."""
-
-
-def run(graph: Graph, options: CompileOptions) -> int:
-    return rewrite(graph, [fuse_attention])
 
 
 SHARED = Declined("scores or probabilities are read elsewhere too, or reshaped along their last axis")
@@ -333,3 +329,6 @@ def without_leading_ones(value: Value) -> Value:
         return value
     added = value.rank - view.data.rank
     return view.data if added > 0 and value.shape == (1,) * added + view.data.shape else value
+
+
+run = rewriting(fuse_attention)

@@ -12,12 +12,12 @@ import numpy as np
 
 from forge import dtypes
 from forge.errors import TypeInferenceError
-from forge.ir.edits.rewrite import Declined, RuleBuilder, rewrite, rule
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.edits.rewrite import Declined, RuleBuilder, rule
+from forge.ir.nodes import Node, Value
 from forge.ops.elementwise.select import Clip
 from forge.ops.nn.matmul import Matmul
 from forge.ops.nn.normalization import LayerNorm
-from forge.options import CompileOptions
+from forge.passes.base import rewriting, rules_of
 from forge.passes.matching import (
     factors,
     has_only_data,
@@ -34,15 +34,6 @@ from forge.passes.matching import (
 from forge.passes.view_rules import reshaped
 
 NOT_TRAILING = Declined("the mean is not over the last axes")
-
-
-def run(graph: Graph, options: CompileOptions) -> int:
-    return rewrite(graph, RULES)
-
-
-def run_norms(graph: Graph, options: CompileOptions) -> int:
-    """Only normalisations, for what decomposition left of those of channels and groups where the layout stayed plain."""
-    return rewrite(graph, [layer_norm, rms_norm])
 
 
 def is_trailing(axes: tuple[int, ...], rank: int) -> bool:
@@ -177,6 +168,27 @@ def spatial_mean(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     return reshaped(builder, pooled, node.result.shape)
 
 
+GATED = {"sigmoid": "nn.silu", "nn.hard_sigmoid": "nn.hardswish", "nn.softplus": "nn.mish"}
+
+
+@rule("multiply")
+def gated(builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    """x * sigmoid(x) == silu(x); x * hard_sigmoid(x) == hardswish(x); x * tanh(softplus(x)) == mish(x)"""
+    declined = None
+    for x, gate in pairs(node):
+        bent = made_by(gate, "tanh")
+        curve = made_by(gate, "sigmoid", "nn.hard_sigmoid") if bent is None else made_by(operand(bent), "nn.softplus")
+        if curve is None:
+            continue
+        if operand(curve) is not x:
+            declined = Declined(f"{curve.op} is of another value")
+        elif curve.op == "nn.hard_sigmoid" and not (is_close(curve.attrs.alpha, 1 / 6) and is_close(curve.attrs.beta, 0.5)):
+            declined = Declined("alpha and beta of nn.hard_sigmoid are not 1/6 and 1/2")
+        else:
+            return builder.call(GATED[curve.op], x)
+    return declined
+
+
 @rule("divide", "multiply")
 def gelu(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """x / 2 * (1 + erf(x / sqrt(2))) == gelu(x); x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))) its approximation"""
@@ -224,27 +236,6 @@ def _is_power(value: Value, x: Value, exponent: int) -> bool:
     return len(parts) == exponent and all(v is x for v in parts)
 
 
-GATED = {"sigmoid": "nn.silu", "nn.hard_sigmoid": "nn.hardswish", "nn.softplus": "nn.mish"}
-
-
-@rule("multiply")
-def gated(builder: RuleBuilder, node: Node) -> Value | Declined | None:
-    """x * sigmoid(x) == silu(x); x * hard_sigmoid(x) == hardswish(x); x * tanh(softplus(x)) == mish(x)"""
-    declined = None
-    for x, gate in pairs(node):
-        bent = made_by(gate, "tanh")
-        curve = made_by(gate, "sigmoid", "nn.hard_sigmoid") if bent is None else made_by(operand(bent), "nn.softplus")
-        if curve is None:
-            continue
-        if operand(curve) is not x:
-            declined = Declined(f"{curve.op} is of another value")
-        elif curve.op == "nn.hard_sigmoid" and not (is_close(curve.attrs.alpha, 1 / 6) and is_close(curve.attrs.beta, 0.5)):
-            declined = Declined("alpha and beta of nn.hard_sigmoid are not 1/6 and 1/2")
-        else:
-            return builder.call(GATED[curve.op], x)
-    return declined
-
-
 @rule("divide", "multiply")
 def hardswish(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     """x * clip(x + 3, 0, 6) / 6 == hardswish(x)"""
@@ -272,6 +263,6 @@ def matmul_by_constant(builder: RuleBuilder, product: Matmul) -> Value | Decline
     return builder.call("nn.dense", product.a, weight, name=name, units=units, out_dtype=attrs.out_dtype)
 
 
-RULES = (
-    layer_norm, rms_norm, softmax, norm_with_scale, norm_with_shift, gated, gelu, hardswish, spatial_mean, matmul_by_constant,
-)
+run = rewriting(*rules_of(__name__))
+run_norms = rewriting(layer_norm, rms_norm)
+"""Only normalisations, for what decomposition left of those of channels and groups where the layout stayed plain."""

@@ -6,8 +6,7 @@ dimension is left to the engine, so nothing may move or mix it).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -21,10 +20,10 @@ from forge.passes import partition
 from forge.passes.matching import has_only_data, operand
 
 BACKEND = "tensorrt"
-MULTIPLY_ACCUMULATE = frozenset({
-    "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv2d_transpose", "nn.conv3d_transpose", "nn.dense", "nn.batch_matmul",
-    "nn.matmul", "sum", "prod", "max", "min", "mean",
-})
+MULTIPLY_ACCUMULATE = frozenset(
+    "nn.conv1d nn.conv2d nn.conv3d nn.conv2d_transpose nn.conv3d_transpose nn.dense nn.batch_matmul nn.matmul "
+    "sum prod max min mean".split()
+)
 """What makes a region worth it; reductions count."""
 
 _PLANAR = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -164,26 +163,42 @@ def _expand(node: Node) -> bool:
     return has_only_data(node) and all(a % rank != 0 for a in ((axis,) if isinstance(axis, int) else axis or (0,)))
 
 
-_CHECKS: Mapping[str, Callable[[Node], bool]] = MappingProxyType({
-    **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), _convolution),
-    **dict.fromkeys(("nn.conv2d_transpose", "nn.conv3d_transpose"), _transposed),
-    **dict.fromkeys(("add", "subtract", "multiply", "divide", "power", "maximum", "minimum"), _elementwise),
-    **dict.fromkeys(("nn.relu", "nn.leaky_relu", "sigmoid", "tanh", "exp", "log", "sqrt", "abs", "negative", "sin", "cos", "atan",
-                     "ceil", "floor", "erf", "nn.gelu", "nn.silu", "nn.batch_flatten"), lambda node: True),
-    **dict.fromkeys(("sum", "prod", "max", "min", "mean"), lambda node: _not_batch(node) and not node.attrs.exclude),
-    **dict.fromkeys(("nn.max_pool2d", "nn.avg_pool2d", "nn.max_pool3d", "nn.avg_pool3d"), _pool),
-    **dict.fromkeys(("nn.global_max_pool2d", "nn.global_avg_pool2d"), lambda node: node.attrs.layout == "NCHW"),
-    **dict.fromkeys(("nn.adaptive_avg_pool2d", "nn.adaptive_max_pool2d"), lambda node: (
-        node.attrs.layout == "NCHW" and node.attrs.output_size in ((1,), (1, 1)))),
-    **dict.fromkeys(("nn.batch_matmul", "nn.matmul"), _product), **dict.fromkeys(("nn.dense", "nn.bias_add"), _rows),
-    "nn.layer_norm": _normalised, "nn.batch_norm": lambda node: _normalised(node) and node.attrs.axis in (1, 3),
-    "nn.softmax": _not_batch, "split": _not_batch, "concatenate": _concatenation, "nn.pad": _pad, "reshape": _keeps_batch,
-    "squeeze": lambda node: has_only_data(node) and node.attrs.axis is not None and 0 not in _axes(node), "expand_dims": _expand,
-    "transpose": lambda node: node.attrs.axes is not None and node.attrs.axes[0] % operand(node).rank == 0,
-    "layout_transform": lambda node: {node.attrs.src_layout, node.attrs.dst_layout} in ({"NHWC", "NCHW"}, {"NDHWC", "NCDHW"}),
-    "strided_slice": lambda node: _keeps_batch(node) and all(s > 0 for s in node.attrs.strides or (1,)), "clip": has_only_data,
-})
-"""By operator, what is asked of its options besides types and shapes."""
+def _pools_whole_images(node: Node) -> bool:
+    return node.attrs.layout == "NCHW" and node.attrs.output_size in ((1,), (1, 1))
+
+
+def _between_plain_layouts(node: Node) -> bool:
+    return {node.attrs.src_layout, node.attrs.dst_layout} in ({"NHWC", "NCHW"}, {"NDHWC", "NCDHW"})
+
+
+_ASKED: tuple[tuple[Callable[[Node], bool], str], ...] = (
+    (_convolution, "nn.conv1d nn.conv2d nn.conv3d"),
+    (_transposed, "nn.conv2d_transpose nn.conv3d_transpose"),
+    (_elementwise, "add subtract multiply divide power maximum minimum"),
+    (lambda node: True, "nn.relu nn.leaky_relu sigmoid tanh exp log sqrt abs negative sin cos atan ceil floor erf"),
+    (lambda node: True, "nn.gelu nn.silu nn.batch_flatten"),
+    (lambda node: _not_batch(node) and not node.attrs.exclude, "sum prod max min mean"),
+    (_pool, "nn.max_pool2d nn.avg_pool2d nn.max_pool3d nn.avg_pool3d"),
+    (lambda node: node.attrs.layout == "NCHW", "nn.global_max_pool2d nn.global_avg_pool2d"),
+    (_pools_whole_images, "nn.adaptive_avg_pool2d nn.adaptive_max_pool2d"),
+    (_product, "nn.batch_matmul nn.matmul"),
+    (_rows, "nn.dense nn.bias_add"),
+    (_normalised, "nn.layer_norm"),
+    (lambda node: _normalised(node) and node.attrs.axis in (1, 3), "nn.batch_norm"),
+    (_not_batch, "nn.softmax split"),
+    (_concatenation, "concatenate"),
+    (_pad, "nn.pad"),
+    (_keeps_batch, "reshape"),
+    (lambda node: has_only_data(node) and node.attrs.axis is not None and 0 not in _axes(node), "squeeze"),
+    (_expand, "expand_dims"),
+    (lambda node: node.attrs.axes is not None and node.attrs.axes[0] % operand(node).rank == 0, "transpose"),
+    (_between_plain_layouts, "layout_transform"),
+    (lambda node: _keeps_batch(node) and all(s > 0 for s in node.attrs.strides or (1,)), "strided_slice"),
+    (has_only_data, "clip"),
+)
+"""What is asked of the options of operators besides types and shapes."""
+
+_CHECKS = {op: check for check, ops in _ASKED for op in ops.split()}
 
 
 def _without_stack(graph: Graph, node: Node) -> None:

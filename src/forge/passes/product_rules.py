@@ -58,6 +58,3 @@ def dense_of_one_feature(builder: RuleBuilder, dense: Dense) -> Value | None:
 def _keeps_dtype(node: Node) -> bool:
     dtype = node.result.dtype
     return dtypes.is_float(dtype) and all(v is not None and v.dtype == dtype for v in node.operands)
-
-
-RULES = convolution_of_one_term, outer_product, batch_matmul_as_matmul, dense_of_one_feature

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge.ir.edits.rewrite import Declined, RuleBuilder, rewrite, rule
-from forge.ir.nodes import Graph, Node, Value
-from forge.options import CompileOptions
+from forge.ir.edits.rewrite import Declined, RuleBuilder, rule
+from forge.ir.nodes import Node, Value
+from forge.passes.base import rewriting
 
 LAYERS = ("nn.lstm", "nn.gru", "nn.rnn")
-
-
-def run(graph: Graph, options: CompileOptions) -> int:
-    return rewrite(graph, [split_recurrent])
 
 
 @rule(*LAYERS)
@@ -32,3 +28,6 @@ def split_recurrent(builder: RuleBuilder, node: Node) -> Sequence[Value] | Decli
     products = builder.call("nn.dense", data, builder.constant(rows, name=w.name), units=rows.shape[0],
                             out_dtype="" if same else x.dtype)
     return builder.call_multi(node.op, products, None, *others, name=node.name, **node.attributes)
+
+
+run = rewriting(split_recurrent)

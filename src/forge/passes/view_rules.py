@@ -281,10 +281,3 @@ def matmul_of_transpose(builder: RuleBuilder, product: Matmul) -> Value | None:
 def _swaps_last_two(axes: tuple[int, ...]) -> bool:
     rank = len(axes)
     return rank >= 2 and axes == (*range(rank - 2), rank - 1, rank - 2)
-
-
-RULES = (
-    view_of_view, explicit_newshape, view_of_take, view_of_slice, view_of_dense, view_as_reshape, transpose_of_transpose,
-    transpose_as_reshape, split_as_slices, take_of_transpose, take_of_view, dense_of_view, matmul_of_transpose,
-    elementwise_of_view, sum_of_views,
-)

@@ -7,16 +7,11 @@ Symbolic lengths and channels, and weights that are not constant, keep the plain
 
 from __future__ import annotations
 
-from forge.ir.edits.rewrite import on_all_graphs
-from forge.ir.nodes import Graph, Node, Value
+from forge.ir.nodes import Node, Value
 from forge.ops.nn.convolution import Conv1D
-from forge.options import CompileOptions
+from forge.passes.base import on_each_graph
 from forge.passes.choose_layouts import plain_weight
 from forge.passes.conversion import Relayout
-
-
-def run(graph: Graph, options: CompileOptions) -> int:
-    return on_all_graphs(graph, lambda g: _Rows(g).run())
 
 
 class _Rows(Relayout):
@@ -45,3 +40,6 @@ class _Rows(Relayout):
             "nn.conv2d", image, kernel, name=node.name, strides=(1, *attrs.strides),
             padding=(0, attrs.padding[0], 0, attrs.padding[-1]), dilation=(1, *attrs.dilation), groups=attrs.groups,
             channels=weight.shape[0], kernel_size=(1, weight.shape[2]))
+
+
+run = on_each_graph(lambda graph: _Rows(graph).run())
