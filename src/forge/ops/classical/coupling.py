@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from forge.ir.op import Accuracy, Kind, NoAttrs, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, unify_dim
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Types, Value
+from forge.ops.core.op import Accuracy, Kind, NoAttrs, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, TensorType, Types, Value
 
 ROUNDS = 100
 """At most."""

@@ -12,13 +12,9 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes, te
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, required
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types
-from forge.tir.expr import Expr
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Conditions, TensorType, TensorTypes, Types, Value
 
 FEATURE, CHILD, THRESHOLD, LEAF = range(4)
 """Columns of the table of nodes."""
@@ -67,9 +63,7 @@ class TreeEnsemble(Op[TreeEnsembleAttrs]):
         assert weights is not None
         return [TensorType((data.shape[0], attrs.targets), dtypes.canonical(weights.dtype))]
 
-    def requires(
-        self, attrs: TreeEnsembleAttrs, results: TensorTypes, data: TensorType, *_: object
-    ) -> Sequence[tuple[Expr, str]]:
+    def requires(self, attrs: TreeEnsembleAttrs, results: TensorTypes, data: TensorType, *_: object) -> Conditions:
         columns = data.shape[1]
         why = f"data has {columns} columns; expected at least {attrs.features}"
         return required(isinstance(columns, int), lambda: te.dim(columns) >= attrs.features, why)

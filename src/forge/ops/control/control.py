@@ -14,16 +14,14 @@ from typing import Any
 import numpy as np
 
 from forge import dims, dtypes
-from forge.dims import Dim
 from forge.errors import CompileError
-from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Node, Value
-from forge.ir.op import Kind, NoAttrs, Operand, RegionRunner
+from forge.ir.nodes import Graph, Node
+from forge.ir.op import RegionRunner
 from forge.ir.shapes import fresh_symbol, known_dims
-from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType, symbols
+from forge.ir.types import OptionalType, SequenceType, Type, UnrankedType, symbols
 from forge.ops.core.inference import fail, normalize_axis
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, ReferenceValue, Regions, Types
+from forge.ops.core.op import Kind, NoAttrs, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, ReferenceValue, Regions, TensorType, Types, Value, Values
 
 
 def visible_symbols(operands: Sequence[Value | None]) -> set[str]:
@@ -119,9 +117,7 @@ class Loop(Op[LoopAttrs]):
     regions = ("body",)
     kind = Kind.OPAQUE
 
-    def infer(
-        self, attrs: LoopAttrs, regions: Regions, max_trip: Value | None, condition: Value | None, *values: Value
-    ) -> Types:
+    def infer(self, attrs: LoopAttrs, regions: Regions, max_trip: Value | None, condition: Value | None, *values: Value) -> Types:
         (body,), carried = regions, attrs.num_carried
         if len(values) < carried:
             raise fail(self.name, "carried values", len(values), carried)
@@ -245,7 +241,7 @@ class Scan(Op[ScanAttrs]):
         directions = [*(attrs.input_directions or (0,) * attrs.num_scan_inputs), *(attrs.output_directions or (0,) * stacked)]
         return {"carried": attrs.num_states, "scanned": attrs.num_scan_inputs, "backwards": tuple(map(bool, directions))}
 
-    def legalize(self, builder: Builder, node: Node) -> Sequence[Value] | None:
+    def legalize(self, builder: Builder, node: Node) -> Values | None:
         """A scan along first dimensions, with transposes around it."""
         attrs: ScanAttrs = node.attrs
         if not attrs.input_axes and not attrs.output_axes:

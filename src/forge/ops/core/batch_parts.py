@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from forge import te
 from forge.errors import ForgeError
 from forge.ir.batch import UNDECLARED, Batch, MixesBatch, through_reshape
-from forge.ir.builder import MISFITS, Builder
+from forge.ir.builder import MISFITS
 from forge.ir.edits.follow import BatchFollower
-from forge.ir.types import TensorType, Type
+from forge.ir.types import Type
 from forge.ops.core.batch_reads import batches_of_results
-
-if TYPE_CHECKING:
-    from forge.ir.nodes import Value
-    from forge.ops.core.op import Op
+from forge.ops.core.op import Op
+from forge.ops.core.signatures import Builder, TensorType, Value
 
 
 def carried(

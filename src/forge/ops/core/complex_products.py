@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from forge import dtypes
-
-if TYPE_CHECKING:
-    from forge.ir.builder import Builder
-    from forge.ir.nodes import Value
-    from forge.ops.core.op import Op
+from forge.ops.core.op import Op
+from forge.ops.core.signatures import Builder, Value, Values
 
 
-def split_product(op: Op[Any], builder: Builder, attrs: Any, a: Value, b: Value) -> Sequence[Value] | None:
+def split_product(op: Op[Any], builder: Builder, attrs: Any, a: Value, b: Value) -> Values | None:
     """``op(a, b)``, bilinear, for complex operands; None for others.
 
     ``op(a, b)``  -->  ``make(op(re a, re b) - op(im a, im b), op(re a, im b) + op(im a, re b))``

@@ -16,16 +16,13 @@ from types import GenericAlias
 from typing import Any
 
 from forge import dtypes, te
-from forge.dims import Dim
 from forge.errors import OptionError
-from forge.ir.op import REGISTRY, Accuracy, Kind, Operand, Precision, is_operator
-from forge.ir.types import TensorType
+from forge.ir.op import REGISTRY, is_operator
 from forge.ops.core.inference import broadcast_shapes, fail, same_dtype
 from forge.ops.core.lowering import as_dim
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, TensorTypes, Types, Value
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, Precision, register
+from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
 from forge.ops.elementwise.rows import Elementwise, Row, keywords
-from forge.te import Expr, Tensor
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 _KINDS = {"injective": Kind.INJECTIVE, "reduction": Kind.REDUCTION, "opaque": Kind.OPAQUE}

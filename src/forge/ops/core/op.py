@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from forge.ir.op import A, Kind, OpDef
+from forge.ir.op import A, Accuracy, Category, Kind, NoAttrs, OpDef, Operand, Precision, Trait
 from forge.ir.op import register as register_instance
 from forge.ir.types import TensorType
 from forge.ops.core.layout_change import LayoutChange, elementwise
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from forge.ir.nodes import Node, Value
     from forge.te import Tensor
     from forge.tir.expr import Expr
+
+# What an operator's class is declared with.
+__all__ = ["Accuracy", "Category", "Kind", "NoAttrs", "Op", "Operand", "Precision", "Trait", "register"]
 
 
 class Op(OpDef[A]):

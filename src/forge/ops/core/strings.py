@@ -6,9 +6,8 @@ import re
 
 import numpy as np
 
-from forge.ir.builder import Builder
 from forge.ir.nodes import CONSTANT, Graph
-from forge.ops.core.signatures import Array
+from forge.ops.core.signatures import Array, Builder
 
 ESCAPED = re.compile("[\udc80-\udcff]")
 

@@ -84,9 +84,7 @@ def padded_read(source: Tensor, indices: Sequence[Expr], overhang: Sequence[bool
     return te.select(valid, source[tuple(safe)], te.const(fill, source.dtype))
 
 
-def sliding_windows(
-    x: np.ndarray, axes: Sequence[int], spec: Sequence[Window], counts: Sequence[int], fill: Any
-) -> np.ndarray:
+def sliding_windows(x: np.ndarray, axes: Sequence[int], spec: Sequence[Window], counts: Sequence[int], fill: Any) -> np.ndarray:
     """A view of padded ``x`` with ``counts`` windows along ``axes`` and one new axis per window, at the end, for its taps."""
     pads = [(0, 0)] * x.ndim
     for axis, w, count in zip(axes, spec, counts):

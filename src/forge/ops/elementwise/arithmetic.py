@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from forge import dims, dtypes, te
-from forge.dims import Dim
 from forge.ir.op import Accuracy, Category, Precision, Trait
 from forge.ops.core import scalar_math as numeric
-from forge.ops.core.signatures import Array
+from forge.ops.core.signatures import Array, Dim, Expr
 from forge.ops.elementwise.rows import Row, register_rows
-from forge.te import Expr
 from forge.tir.evaluate import expm1, log1p
 
 EXACT = Accuracy.EXACT

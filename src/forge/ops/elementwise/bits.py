@@ -8,13 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import dtypes, te
-from forge.ir.op import Accuracy, Kind, Operand, Precision, Trait
-from forge.ir.types import TensorType
 from forge.ops.core.inference import broadcast_shapes, fail, same_dtype
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, Precision, Trait, register
+from forge.ops.core.signatures import Array, Arrays, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
 from forge.ops.elementwise.rows import Row, broadcast_compute, register_rows
-from forge.te import Expr
 
 EXACT = Accuracy.EXACT
 BINARY = ("lhs", "rhs")

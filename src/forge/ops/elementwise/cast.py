@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from forge import dtypes, te
 from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Kind, NoAttrs, Operand, Precision
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import fail
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types
+from forge.ops.core.op import Kind, NoAttrs, Op, Operand, Precision, register
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types, Value, Values
 from forge.ops.elementwise.arithmetic import decide, negated
 from forge.ops.elementwise.rows import apply_dims, broadcast_compute
 from forge.te import Expr
@@ -80,7 +77,7 @@ class Cast(Op[CastAttrs]):
     def lower(self, attrs: CastAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         return [broadcast_compute(self.name, results[0], lambda x: lower_cast(x, attrs.dtype, attrs.saturate), data)]
 
-    def decompose(self, builder: Builder, attrs: CastAttrs, data: Value) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: CastAttrs, data: Value) -> Values | None:
         return cast_strings(builder, data, attrs.dtype, attrs.saturate)
 
     def evaluate_dims(self, attrs: CastAttrs, types: OperandTypes, data: DimArray) -> DimArray:
@@ -104,7 +101,7 @@ class CastLike(Op[NoAttrs]):
     def lower(self, attrs: NoAttrs, results: TensorTypes, data: Tensor, dtype_like: Tensor) -> Lowered:
         return [broadcast_compute(self.name, results[0], lambda x: lower_cast(x, results[0].dtype), data)]
 
-    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value, dtype_like: Value) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value, dtype_like: Value) -> Values | None:
         return cast_strings(builder, data, dtype_like.dtype)
 
     def evaluate_dims(self, attrs: NoAttrs, types: OperandTypes, data: DimArray, dtype_like: DimArray) -> DimArray:
@@ -132,7 +129,7 @@ class Reinterpret(Op[CastAttrs]):
         return [broadcast_compute(self.name, results[0], lambda x: te.call("reinterpret", x, dtype=attrs.dtype), data)]
 
 
-def cast_strings(builder: Builder, data: Value | None, dtype: str, saturate: bool = True) -> Sequence[Value] | None:
+def cast_strings(builder: Builder, data: Value | None, dtype: str, saturate: bool = True) -> Values | None:
     """What ``cast`` to or from strings is made of; None for other casts."""
     assert data is not None
     if "string" not in (data.dtype, dtype) or data.dtype == dtype:

@@ -6,9 +6,8 @@ import numpy as np
 
 from forge import dtypes, te
 from forge.ir.op import Accuracy, Precision
-from forge.ops.core.signatures import Array
+from forge.ops.core.signatures import Array, Expr
 from forge.ops.elementwise.rows import Row, register_rows
-from forge.te import Expr
 
 
 def _make(real: Array, imaginary: Array) -> Array:

@@ -16,15 +16,13 @@ import numpy as np
 
 from forge import dtypes, te
 from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Category, Kind, NoAttrs, Operand, Precision, Trait
 from forge.ir.types import TensorType
 from forge.ops.core.inference import broadcast_shapes, same_dtype
 from forge.ops.core.lowering import identifier
-from forge.ops.core.op import Op, register
+from forge.ops.core.op import Accuracy, Category, Kind, NoAttrs, Op, Operand, Precision, Trait, register
 from forge.ops.core.scalar_math import widen_all
-from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, TensorTypes, Types
-from forge.te import Expr, Tensor
+from forge.ops.core.signatures import Array, Arrays, Dim, DimArray, Expr, Lowered, OperandTypes, TensorTypes, Types, Value, Values
+from forge.te import Tensor
 from forge.tir.visit import is_costly
 
 
@@ -90,7 +88,7 @@ class Elementwise(Op[Any]):
         wide = self.row.lower(*(te.cast(v, "float32") for v in x), **keywords(attrs))
         return te.cast(wide, x[0].dtype)
 
-    def decompose(self, builder: Builder, attrs: Any, *operands: Value) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: Any, *operands: Value) -> Values | None:
         if self.row.on_strings is None or operands[0].dtype != "string":
             return None
         return [builder.call(self.row.on_strings, *operands)]
@@ -103,7 +101,7 @@ class Elementwise(Op[Any]):
     def is_costly(self, attrs: Any, *operands: Value) -> bool:
         return _is_costly(self, attrs, *(v.dtype for v in operands))
 
-    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
         return results[0].size * self.row.flops
 
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from forge import dtypes, te
 from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Kind, NoAttrs, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import broadcast_shapes, same_dtype
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, TensorTypes, Types
+from forge.ops.core.op import Kind, NoAttrs, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Dim, DimArray, Lowered, OperandTypes, TensorType, TensorTypes, Types, Value
 from forge.ops.elementwise.rows import apply_dims, broadcast_compute
 from forge.te import Expr, Tensor
 
@@ -37,7 +33,7 @@ class Copy(Op[NoAttrs]):
     def evaluate_dims(self, attrs: NoAttrs, types: OperandTypes, data: DimArray) -> DimArray:
         return data
 
-    def flops(self, attrs: NoAttrs, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: NoAttrs, results: TensorTypes, *_: object) -> Dim:
         return 0
 
 

@@ -8,24 +8,17 @@ transforms of the runtime.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from forge import dims, te
-from forge.dims import Dim
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Kind, Operand
 from forge.ir.shapes import known_dims
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, fresh_dims, given_number, normalize_axis
 from forge.ops.core.lowering import element, new_symbols
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Tensor, TensorTypes, Types
-from forge.te import Expr
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Symbols, Tensor, TensorType, TensorTypes, Types, Value, Values
 
 LARGEST_TABLE = 64
 """The longest transform that is a matrix product: longer ones are faster done by the kernel."""
@@ -92,7 +85,7 @@ class Dft(Op[DftAttrs]):
             result = np.take(result, np.arange(count // 2 + 1), axis)
         return [np.stack([result.real, result.imag], -1).astype(data.dtype)]
 
-    def decompose(self, builder: Builder, attrs: DftAttrs, data: Value, length: Value | None) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: DftAttrs, data: Value, length: Value | None) -> Values | None:
         """Narrow floats as float32; a matrix product with the table, where the length is a small number."""
         if data.dtype not in ("float32", "float64"):
             wide = builder.call("cast", data, dtype="float32")
@@ -104,7 +97,7 @@ class Dft(Op[DftAttrs]):
             return [_product(builder, data, axis, known, attrs)]
         return None
 
-    def define_symbols(self, attrs: DftAttrs, results: TensorTypes, data: Tensor, length: Tensor | None) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: DftAttrs, results: TensorTypes, data: Tensor, length: Tensor | None) -> Symbols:
         if attrs.length is not None or length is None:
             return {}
         whole = element(length, 0)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from forge import dims, dtypes
-from forge.dims import Dim
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, normalize_axes
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types
+from forge.ops.core.op import Accuracy, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, TensorType, TensorTypes, Types, Value, Values
 from forge.ops.fft.dft import fft_flops
 
 
@@ -74,7 +68,7 @@ class Fft(Op[FftAttrs]):
             function = np.fft.ifftn if attrs.inverse else np.fft.fftn
         return [function(wide, attrs.lengths, attrs.axes)]  # type: ignore[arg-type]
 
-    def decompose(self, builder: Builder, attrs: FftAttrs, data: Value) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: FftAttrs, data: Value) -> Values | None:
         """One transform an axis; the one-sided one works on real numbers. Narrow floats become float32."""
         if data.dtype not in ("float32", "float64", "complex64", "complex128"):
             data = builder.call("cast", data, dtype="float32")

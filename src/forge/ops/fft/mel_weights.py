@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from forge import dims, te
-from forge.ir.op import Accuracy, Kind, Operand
 from forge.ir.shapes import known_dims
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import expect_dtype, fresh_dims
 from forge.ops.core.lowering import new_symbols, scalar
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
-from forge.te import Expr
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Expr, Lowered, Symbols, Tensor, TensorType, TensorTypes, Types, Value
 
 
 @dataclass(frozen=True)
@@ -84,6 +80,6 @@ class MelWeights(Op[MelWeightsAttrs]):
 
         return [te.compute(te.shape_of(results[0].shape), lambda *i: te.cast(weight(*i), attrs.out_dtype), "mel_weights")]
 
-    def define_symbols(self, attrs: MelWeightsAttrs, results: TensorTypes, *operands: Tensor) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: MelWeightsAttrs, results: TensorTypes, *operands: Tensor) -> Symbols:
         bins, length = (te.cast(scalar(t), "int64") for t in operands[:2])
         return new_symbols(results[0], [length // 2 + 1, bins])

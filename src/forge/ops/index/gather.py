@@ -16,7 +16,6 @@ import numpy as np
 
 from forge import dims, te
 from forge.ir.nodes import Value
-from forge.ir.op import Kind, Operand
 from forge.ir.types import TensorType
 from forge.ops.core.inference import (
     Shape,
@@ -29,9 +28,8 @@ from forge.ops.core.inference import (
 )
 from forge.ops.core.layout_change import LayoutChange, along_axis
 from forge.ops.core.lowering import injective, is_one, wrapped
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types
-from forge.te import Expr
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Conditions, DimArray, Expr, Lowered, OperandTypes, Tensor, TensorTypes, Types
 
 TAKE_MODES = ("wrap_negative", "clip", "wrap", "fast")
 
@@ -155,7 +153,7 @@ class Gather(Op[GatherAttrs]):
     def reference(self, attrs: GatherAttrs, data: Array, indices: Array) -> Arrays:
         return [data[element_positions(indices, data.shape, attrs.axis)]]
 
-    def requires(self, attrs: GatherAttrs, results: TensorTypes, data: TensorType, indices: TensorType) -> list[tuple[Expr, str]]:
+    def requires(self, attrs: GatherAttrs, results: TensorTypes, data: TensorType, indices: TensorType) -> Conditions:
         axis, found = attrs.axis % data.rank, []
         for k, (d, i) in enumerate(zip(data.shape, results[0].shape, strict=True)):
             why = f"dimension {k} of indices is {i}; expected at most {d}"

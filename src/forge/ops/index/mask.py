@@ -8,14 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import dims, dtypes, te
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Kind, NoAttrs, Operand
 from forge.ops.core.inference import fail, same_dtype, unify_dim
 from forge.ops.core.lowering import injective
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
-from forge.te import Expr
+from forge.ops.core.op import Kind, NoAttrs, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Expr, Lowered, Tensor, TensorTypes, Types, Value, Values
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,7 @@ class MaskedScatter(Op[NoAttrs]):
             result[mask] = flat[np.minimum(np.arange(count), len(flat) - 1)]
         return [result]
 
-    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value, mask: Value, source: Value) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value, mask: Value, source: Value) -> Values:
         if dims.equal(source.size, 0):
             return [builder.call("copy", data)]
         mask = builder.call("broadcast_to", mask, shape=data.shape)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from forge import te
-from forge.dims import Dim
-from forge.ir.op import Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import given_number, normalize_axis, number_of, same_dtype
 from forge.ops.core.lowering import injective, new_symbols, scalar
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Symbols, Tensor, TensorType, TensorTypes, Types, Value
 from forge.ops.elementwise.cast import lower_cast
-from forge.te import Expr
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ class OneHot(Op[OneHotAttrs]):
 
     def define_symbols(
         self, attrs: OneHotAttrs, results: TensorTypes, indices: Tensor, on_value: Tensor, off_value: Tensor, depth: Tensor | None
-    ) -> Mapping[str, Expr]:
+    ) -> Symbols:
         if attrs.depth is not None or depth is None:
             return {}
         axis = attrs.axis % results[0].rank

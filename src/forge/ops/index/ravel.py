@@ -7,16 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from forge import te
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Kind, NoAttrs, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import static_length
 from forge.ops.core.lowering import element, injective
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
+from forge.ops.core.op import Kind, NoAttrs, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value, Values
 from forge.ops.shape.repeat import count_up
-from forge.te import Expr
 
 
 @register
@@ -64,7 +59,7 @@ class InvertPermutation(Op[NoAttrs]):
         result[data.astype(np.int64)] = np.arange(len(data))
         return [result]
 
-    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Values:
         places = count_up(builder, data)
         blank = builder.call("zeros_like", data)
         updates = builder.call("cast", places, dtype=data.dtype)

@@ -7,25 +7,19 @@ with reduction "update" the last one stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from forge import dtypes
-from forge.dims import Dim
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Category, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import expect_rank, fail, given_numbers, same_dtype, shape_of_contents, unify_dim
 from forge.ops.core.lowering import element, new_symbols
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Tensor, TensorTypes, Types
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Symbols, Tensor, TensorType, TensorTypes, Types, Value, Values
 from forge.ops.index.gather import check_element_indices, element_positions, tuple_length, tuple_positions
-from forge.te import Expr
 
 _AT: dict[str, Callable[..., Any]] = {
     "add": np.add.at,
@@ -93,7 +87,7 @@ def scatter(data: Array, positions: tuple[Array, ...], updates: Array, reduction
 
 def decompose_mean(
     op: Op[Any], builder: Builder, attrs: Any, field: str, data: Value, indices: Value, updates: Value
-) -> Sequence[Value] | None:
+) -> Values | None:
     """The mean as the sum over the number of what is summed; ``field`` names the attribute that holds the reduction."""
     if getattr(attrs, field) != "mean":
         return None
@@ -137,7 +131,7 @@ class ScatterElements(Op[ScatterElementsAttrs]):
 
     def decompose(
         self, builder: Builder, attrs: ScatterElementsAttrs, data: Value, indices: Value, updates: Value
-    ) -> Sequence[Value] | None:
+    ) -> Values | None:
         return decompose_mean(self, builder, attrs, "reduction", data, indices, updates)
 
 
@@ -173,9 +167,7 @@ class ScatterNd(Op[ScatterNdAttrs]):
         places = tuple(_beyond(row, data.shape[k]) for k, row in enumerate(indices))
         return [_dropping(data, range(len(indices)), places, updates, attrs.mode)]
 
-    def decompose(
-        self, builder: Builder, attrs: ScatterNdAttrs, data: Value, indices: Value, updates: Value
-    ) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: ScatterNdAttrs, data: Value, indices: Value, updates: Value) -> Values | None:
         return decompose_mean(self, builder, attrs, "mode", data, indices, updates)
 
 
@@ -238,7 +230,7 @@ class SparseToDense(Op[SparseToDenseAttrs]):
         sparse_values: Tensor,
         default_value: Tensor | None,
         output_shape: Tensor | None,
-    ) -> Mapping[str, Expr]:
+    ) -> Symbols:
         if attrs.output_shape is not None or output_shape is None:
             return {}
         return new_symbols(results[0], [element(output_shape, k) for k in range(results[0].rank)])
@@ -251,7 +243,7 @@ class SparseToDense(Op[SparseToDenseAttrs]):
         sparse_values: Value,
         default_value: Value | None,
         output_shape: Value | None,
-    ) -> Sequence[Value]:
+    ) -> Values:
         values = sparse_values
         assert values is not None
         fill = builder.constant(0, values.dtype) if default_value is None else default_value

@@ -5,22 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from forge import dims
-from forge.dims import Dim
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Category, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.broadcast import common_size
 from forge.ops.core.composer import Composer
 from forge.ops.core.inference import fail, same_dtype
 from forge.ops.core.lowering import wide
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, TensorType, TensorTypes, Types, Value, Values
 
 Labels = tuple[str, ...]
 _ITEM = re.compile(r"\.\.\.|[A-Za-z]")
@@ -60,10 +54,10 @@ class Einsum(Op[EinsumAttrs]):
         result = np.einsum(attrs.equation.replace(" ", ""), *(wide(x) for x in operands))
         return [np.asarray(result).astype(operands[0].dtype)]
 
-    def decompose(self, builder: Builder, attrs: EinsumAttrs, *operands: Value) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: EinsumAttrs, *operands: Value) -> Values:
         return [_composed(Composer(builder), list(operands), attrs.equation)]
 
-    def flops(self, attrs: EinsumAttrs, results: TensorTypes, *operands: Value) -> Any:
+    def flops(self, attrs: EinsumAttrs, results: TensorTypes, *operands: Value) -> Dim:
         terms, _ = parse(attrs.equation, [v.rank for v in operands])
         return len(operands) * dims.product(_sizes(terms, [v.shape for v in operands]).values())
 
@@ -125,7 +119,7 @@ def _sizes(terms: Sequence[Labels], shapes: Sequence[Sequence[Dim]]) -> dict[str
     return common
 
 
-def _composed(g: Composer, values: Sequence[Value], equation: str) -> Value:
+def _composed(g: Composer, values: Values, equation: str) -> Value:
     terms, result = parse(equation, [v.rank for v in values])
     operands = [_without_repeats(g, Labelled(v, t)) for v, t in zip(values, terms)]
     operands = _with_common_sizes(g, operands)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Category, NoAttrs, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import unify_dim
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types
+from forge.ops.core.op import Accuracy, Category, NoAttrs, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, TensorType, TensorTypes, Types, Value, Values
 
 
 @register
@@ -40,7 +33,7 @@ class Eliminate(Op[NoAttrs]):
             determinant[batch] = _eliminate(left[batch])
         return [left.astype(data.dtype), np.asarray(determinant.astype(data.dtype))]
 
-    def flops(self, attrs: NoAttrs, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: NoAttrs, results: TensorTypes, *_: object) -> Dim:
         return results[0].size * results[0].shape[-1]
 
 
@@ -75,7 +68,7 @@ class Determinant(Op[NoAttrs]):
     def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
         return [np.asarray(np.linalg.det(data.astype(np.float64)).astype(data.dtype))]
 
-    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Values:
         real = data if data.dtype in ("float32", "float64") else builder.call("cast", data, dtype="float32")
         result = builder.call_multi(Eliminate(), real)[1]
         return [result if real is data else builder.call("cast", result, dtype=data.dtype)]

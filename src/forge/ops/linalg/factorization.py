@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Category, NoAttrs, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import expect_rank, same_dtype, unify_dim
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types
+from forge.ops.core.op import Accuracy, Category, NoAttrs, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, TensorType, TensorTypes, Types, Value, Values
 
 HALVES = ("float16", "bfloat16")
 ACCEPTED = "float16 or bfloat16 or float32 or float64"
@@ -25,7 +20,7 @@ def check_square(op: str, matrices: Value) -> None:
     unify_dim(op, matrices.shape[-2], matrices.shape[-1], "sides of a matrix")
 
 
-def in_float32(op: Op[Any], builder: Builder, attrs: Any, *operands: Value) -> Sequence[Value] | None:
+def in_float32(op: Op[Any], builder: Builder, attrs: Any, *operands: Value) -> Values | None:
     """The operator on operands of 16 bits, computed in float32; None where nothing is that narrow."""
     dtype = operands[0].dtype
     if dtype not in HALVES:
@@ -68,10 +63,10 @@ class Cholesky(Op[CholeskyAttrs]):
         result = factor if attrs.lower else np.swapaxes(factor, -1, -2)
         return [result.astype(data.dtype)]
 
-    def decompose(self, builder: Builder, attrs: CholeskyAttrs, data: Value) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: CholeskyAttrs, data: Value) -> Values | None:
         return in_float32(self, builder, attrs, data)
 
-    def flops(self, attrs: CholeskyAttrs, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: CholeskyAttrs, results: TensorTypes, *_: object) -> Dim:
         return results[0].size * results[0].shape[-1]
 
 
@@ -117,7 +112,7 @@ class TriangularSolve(Op[TriangularSolveAttrs]):
             x[..., row, :] = (x[..., row, :] - np.einsum("...k,...kc->...c", rest, x)) / a[..., row, row, None]
         return [(x if attrs.left_side else np.swapaxes(x, -1, -2)).astype(dtype)]
 
-    def decompose(self, builder: Builder, attrs: TriangularSolveAttrs, a: Value, b: Value) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: TriangularSolveAttrs, a: Value, b: Value) -> Values | None:
         return in_float32(self, builder, attrs, a, b)
 
     def flops(self, attrs: TriangularSolveAttrs, results: TensorTypes, a: Value, b: Value) -> Any:
@@ -156,10 +151,10 @@ class Lu(Op[NoAttrs]):
             _factor(factors[batch], places[batch])
         return [factors.astype(data.dtype), places]
 
-    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Values | None:
         return in_float32(self, builder, attrs, data)
 
-    def flops(self, attrs: NoAttrs, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: NoAttrs, results: TensorTypes, *_: object) -> Dim:
         return results[0].size * results[0].shape[-1]
 
 
@@ -198,7 +193,7 @@ class Solve(Op[NoAttrs]):
             (x,) = TriangularSolve().reference(options, factors, x)
         return [x.astype(dtype)]
 
-    def decompose(self, builder: Builder, attrs: NoAttrs, a: Value, b: Value) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: NoAttrs, a: Value, b: Value) -> Values:
         wide = in_float32(self, builder, attrs, a, b)
         if wide is not None:
             return wide
@@ -226,6 +221,6 @@ class Inverse(Op[NoAttrs]):
         one = np.broadcast_to(np.eye(data.shape[-1]), data.shape)
         return [Solve().reference(attrs, data.astype(np.float64), one)[0].astype(data.dtype)]
 
-    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Values:
         one = builder.call("eye", n=data.shape[-1], m=data.shape[-1], dtype=data.dtype)
         return [builder.call(Solve(), data, builder.call("broadcast_to", one, shape=data.shape))]

@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 
 from forge import dims, te
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Category, Kind, NoAttrs, Operand, Precision
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import fail, normalize_axis, same_dtype, unify_dim
 from forge.ops.core.layout_change import LayoutChange, along_axis
 from forge.ops.core.lowering import injective, is_one
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
+from forge.ops.core.op import Accuracy, Category, Kind, NoAttrs, Op, Operand, Precision, register
+from forge.ops.core.signatures import Array, Arrays, Expr, Lowered, Tensor, TensorTypes, Types, Value
 from forge.ops.elementwise.rows import Row, register_rows
-from forge.te import Expr
 
 SQRT_HALF = 0.7071067811865476
 SQRT_2_OVER_PI = 0.7978845608028654

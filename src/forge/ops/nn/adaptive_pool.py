@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from forge import te
-from forge.dims import Dim
-from forge.ir.op import Accuracy, Kind, Operand, Precision
-from forge.ir.types import TensorType
 from forge.ops.core.inference import expect_dtype, expect_rank, fail, require_positive, tuple_of
 from forge.ops.core.layout_change import named_layout
 from forge.ops.core.lowering import cast_result, lowest, wide
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, Precision, register
+from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
 from forge.ops.core.window_geometry import compute_dtype
 from forge.ops.nn.pool import spatial_axes
 from forge.ops.shape.layout_transform import parse_layout
-from forge.te import Expr, Tensor
 from forge.tir.expr import binary
-
-if TYPE_CHECKING:
-    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -70,7 +63,7 @@ class _AdaptivePool(Op[Any]):
             return [(axis, shape[axis]) for axis in axes]
         return list(zip(axes, tuple_of(self.name, "output_size", attrs.output_size, len(axes))))
 
-    def infer(self, attrs: Any, data: Value) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value) -> TensorTypes:
         expect_dtype(self.name, data, "data", "numeric or bool" if self.reduction == "max" else "float")
         expect_rank(self.name, data.tensor_type, "data", parse_layout(attrs.layout).rank)
         if attrs.out_layout not in ("", attrs.layout):
@@ -81,7 +74,7 @@ class _AdaptivePool(Op[Any]):
         require_positive(self.name, "output_size", [size for _, size in self.sizes(data.shape, attrs)])
         return [TensorType(tuple(shape), data.dtype)]
 
-    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array) -> Arrays:
         function: Callable[..., Any] = np.max if self.reduction == "max" else np.mean
         sizes = self.sizes(data.shape, attrs)
         shape = list(data.shape)
@@ -97,7 +90,7 @@ class _AdaptivePool(Op[Any]):
             out[tuple(target)] = function(wide(data[tuple(source)]), axis=tuple(a for a, _ in sizes), keepdims=True)
         return [out]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor) -> Lowered:
         dtype = compute_dtype(data.dtype)
         shape = te.shape_of(results[0].shape)
         cells = [(axis, *_cell(data.shape[axis], shape[axis])) for axis, _ in self.sizes(data.shape, attrs)]
@@ -129,7 +122,7 @@ class _AdaptivePool(Op[Any]):
 
         return [te.compute(shape, mean, name="adaptive_mean")]
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], data: Value) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, data: Value) -> Dim:
         return data.size
 
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from forge import dims, dtypes
-from forge.dims import Dim
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Category, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.composer import Composer
 from forge.ops.core.inference import HALF_TYPES, broadcast_shapes, fail, require_equal, same_dtype
 from forge.ops.core.lowering import wide
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, TensorType, TensorTypes, Types, Value, Values
 from forge.ops.core.term import Term
 
 SCORES = ("none", "product", "capped", "biased", "probabilities")
@@ -103,7 +97,7 @@ class Attention(Op[AttentionAttrs]):
         found = {"product": product, "capped": capped, "biased": biased, "probabilities": probabilities}
         return [out] if attrs.scores == "none" else [out, found[attrs.scores]]
 
-    def decompose(self, builder: Builder, attrs: AttentionAttrs, *operands: Any) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: AttentionAttrs, *operands: Any) -> Values:
         return _Parts(Composer(builder), attrs, *operands).results()
 
     def flops(self, attrs: AttentionAttrs, results: TensorTypes, query: Value, key: Value, value: Value, *_: object) -> Any:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from forge import te
-from forge.ir.op import Accuracy, Kind, Operand, Precision
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, normalize_axis, require_equal
 from forge.ops.core.layout_change import LayoutChange, along_axis
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Types
-from forge.te import Tensor
-
-if TYPE_CHECKING:
-    from forge.ir.nodes import Value
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, Precision, register
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
 
 
 @dataclass(frozen=True)
@@ -42,11 +35,11 @@ class BiasAdd(Op[BiasAddAttrs]):
             raise fail(self.name, "dtypes", f"{data.dtype} and {bias.dtype}", "equal ones")
         return [data.type]
 
-    def reference(self, attrs: Any, data: Array, bias: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array, bias: Array) -> Arrays:
         axis = normalize_axis(self.name, attrs.axis, data.ndim)
         return [data + bias.reshape([-1 if k == axis else 1 for k in range(data.ndim)])]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, bias: Tensor) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor, bias: Tensor) -> Lowered:
         axis = normalize_axis(self.name, attrs.axis, data.ndim)
         return [te.compute(te.shape_of(results[0].shape), lambda *i: data[i] + bias[i[axis]], name="bias_add")]
 

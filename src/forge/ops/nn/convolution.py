@@ -9,21 +9,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 
 from forge import dims, dtypes, te
-from forge.dims import Dim
-from forge.ir.op import Accuracy, Kind, Operand, Precision
-from forge.ir.types import TensorType
 from forge.ops.core.complex_products import split_product
 from forge.ops.core.inference import expect_rank, fail, require_equal, require_positive, tuple_of
 from forge.ops.core.lowering import cast_result
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, Precision, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value, Values
 from forge.ops.core.window_geometry import Window, compute_dtype, padded_read, sliding_windows, windows
 from forge.ops.shape.layout_transform import unblocked
-from forge.te import Axis, Expr, Tensor
+from forge.te import Axis
 
 if TYPE_CHECKING:
-    from forge.ir.builder import Builder
-    from forge.ir.nodes import Value
     from forge.ops.nn.transposed_convolution import Conv2DTransposeAttrs
 
 
@@ -103,7 +98,7 @@ class ConvBase(Op[C]):
     spatial: ClassVar[str]
     weight_groups_axis: ClassVar[str]  # the kernel axis that holds only one group
 
-    def decompose(self, builder: Builder, attrs: C, data: Value, weight: Value) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: C, data: Value, weight: Value) -> Values | None:
         return split_product(self, builder, attrs, data, weight)
 
     def shape(self, data: Sequence[Any], weight: Sequence[Any], attrs: C) -> ConvShape:
@@ -138,7 +133,7 @@ class ConvBase(Op[C]):
         """Extents of the result along the spatial axes, for data of ``extents`` by letter."""
         raise NotImplementedError
 
-    def infer(self, attrs: C, data: Value, weight: Value) -> Sequence[TensorType]:
+    def infer(self, attrs: C, data: Value, weight: Value) -> TensorTypes:
         rank = len(self.spatial) + 2
         expect_rank(self.name, data.tensor_type, "data", rank)
         expect_rank(self.name, weight.tensor_type, "weight", rank)
@@ -151,7 +146,7 @@ class ConvBase(Op[C]):
         dtype = conv_result_dtype(self.name, data, weight, attrs.out_dtype)
         return [TensorType(tuple(result[letter] for letter in shape.out), dtype)]
 
-    def reference(self, attrs: C, data: Array, weight: Array) -> Sequence[Any]:
+    def reference(self, attrs: C, data: Array, weight: Array) -> Arrays:
         shape = self.shape(data.shape, weight.shape, attrs)
         dtype = compute_dtype(attrs.out_dtype or dtypes.canonical(data.dtype))
         x = np.moveaxis(data, [shape.data.index(s) for s in "NC" + self.spatial], range(data.ndim))
@@ -164,7 +159,7 @@ class ConvBase(Op[C]):
         """The convolution of ``x[N, C, spatial]`` and ``w[O, I, spatial]``, batch and channels first."""
         raise NotImplementedError
 
-    def lower(self, attrs: C, results: Sequence[TensorType], data: Tensor, weight: Tensor) -> Sequence[Tensor]:
+    def lower(self, attrs: C, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
         shape = self.shape(data.shape, weight.shape, attrs)
         dtype = results[0].dtype
         total = self.lower_sum(data, weight, shape, compute_dtype(dtype), te.shape_of(results[0].shape))
@@ -174,7 +169,7 @@ class ConvBase(Op[C]):
         """The sum over input channels and taps as a compute of extents ``out``."""
         raise NotImplementedError
 
-    def flops(self, attrs: C, results: Sequence[TensorType], data: Value, weight: Value) -> Any:
+    def flops(self, attrs: C, results: TensorTypes, data: Value, weight: Value) -> Dim:
         channels = dict(zip(attrs.kernel_layout, weight.shape))
         return 2 * self.flops_positions(data, results) * dims.product(
             extent for letter, extent in channels.items() if letter != self.flops_free_axis
@@ -182,7 +177,7 @@ class ConvBase(Op[C]):
 
     flops_free_axis: ClassVar[str]
 
-    def flops_positions(self, data: Value, results: Sequence[TensorType]) -> Dim:
+    def flops_positions(self, data: Value, results: TensorTypes) -> Dim:
         return results[0].size
 
 

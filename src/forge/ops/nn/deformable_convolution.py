@@ -6,23 +6,17 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from forge import dims, te
 from forge.dims import Dim
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Category, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import fail, same_dtype, unify_dim
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value, Values
 from forge.ops.core.window_geometry import Window, compute_dtype, windows
 from forge.ops.nn.fold import Ints
-from forge.te import Expr
 
 
 @dataclass(frozen=True)
@@ -110,7 +104,7 @@ class DeformablePatches(Op[DeformablePatchesAttrs]):
 
         return [te.compute(te.shape_of(results[0].shape), body, "deformable_patches")]
 
-    def flops(self, attrs: DeformablePatchesAttrs, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: DeformablePatchesAttrs, results: TensorTypes, *_: object) -> Dim:
         return 8 * results[0].size
 
 
@@ -186,7 +180,7 @@ class DeformableConv2D(Op[DeformableConvAttrs]):
 
     def decompose(
         self, builder: Builder, attrs: DeformableConvAttrs, data: Value, offset: Value, weight: Value, mask: Value | None
-    ) -> Sequence[Value]:
+    ) -> Values:
         shape = weight.shape
         op, patch_attrs = self._patches(shape, attrs)
         patches = builder.call(op, data, offset, mask, **vars(patch_attrs))

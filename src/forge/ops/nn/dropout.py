@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from forge import te
-from forge.ir.op import Accuracy, Kind, Operand
-from forge.ir.types import TensorType
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array
-from forge.te import Tensor
-
-if TYPE_CHECKING:
-    pass
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Dim, Lowered, Tensor, TensorTypes
 
 
 @dataclass(frozen=True)
@@ -31,11 +24,11 @@ class Dropout(Op[DropoutAttrs]):
     accuracy = Accuracy.EXACT
     kind = Kind.ELEMENTWISE
 
-    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array) -> Arrays:
         return [data]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor) -> Lowered:
         return [te.compute(te.shape_of(results[0].shape), lambda *i: data[i], name="dropout")]
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
         return 0

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from forge import dims
-from forge.dims import Dim
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Category, Operand
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import fail, same_dtype, unify_dim
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Types
+from forge.ops.core.op import Accuracy, Category, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, TensorType, Types, Value, Values
 from forge.ops.reduce.segment import SegmentReduce
 
 
@@ -80,7 +74,7 @@ class EmbeddingBag(Op[EmbeddingBagAttrs]):
         indices: Value,
         offsets: Value,
         per_sample_weights: Value | None,
-    ) -> Sequence[Value]:
+    ) -> Values:
         zero, one = (builder.constant(v, "int64") for v in (0, 1))
         wide = builder.call("cast", indices, dtype="int64")
         places = builder.call("arange", zero, builder.call("ndarray_size", indices), one)

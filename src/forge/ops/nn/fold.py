@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from forge import dims, te
-from forge.dims import Dim
-from forge.ir.op import Accuracy, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import fail, unify_dim
 from forge.ops.core.lowering import cast_result
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
 from forge.ops.core.window_geometry import Window, compute_dtype, windows
-from forge.te import Expr
 
 Ints = tuple[int, ...]
 
@@ -91,5 +86,5 @@ class Fold(Op[FoldAttrs]):
 
         return [cast_result(te.compute(te.shape_of(results[0].shape), body, "fold"), data.dtype)]
 
-    def flops(self, attrs: FoldAttrs, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: FoldAttrs, results: TensorTypes, *_: object) -> Dim:
         return results[0].size * math.prod(attrs.block_shape)

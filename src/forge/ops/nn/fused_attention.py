@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 
 from forge import dims
-from forge.dims import Dim
-from forge.ir.op import Accuracy, Category, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import broadcast_shapes, fail, require_equal, same_dtype
 from forge.ops.core.lowering import wide
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types, Value
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Dim, TensorType, TensorTypes, Types, Value
 
 
 @dataclass(frozen=True)

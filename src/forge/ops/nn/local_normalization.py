@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from forge import te
-from forge.ir.op import Accuracy, Category, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, normalize_axes, normalize_axis
 from forge.ops.core.lowering import wide
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Types
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Expr, Lowered, Tensor, TensorTypes, Types, Value, Values
 from forge.ops.core.window_geometry import compute_dtype
-from forge.te import Expr, Tensor
-
-if TYPE_CHECKING:
-    from forge.ir.builder import Builder
-    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -51,7 +43,7 @@ class LRN(Op[LRNAttrs]):
             raise fail(self.name, "size", attrs.size, "at least 1")
         return [data.type]
 
-    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array) -> Arrays:
         x = np.moveaxis(wide(data), attrs.axis, 0)
         total = np.zeros_like(x)
         for c in range(x.shape[0]):
@@ -60,7 +52,7 @@ class LRN(Op[LRNAttrs]):
         y = x / (attrs.bias + attrs.alpha / attrs.size * total) ** attrs.beta
         return [np.moveaxis(y, 0, attrs.axis)]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor) -> Lowered:
         axis, dtype = attrs.axis % data.ndim, compute_dtype(data.dtype)
         r = te.reduce_axis(attrs.size, "r")
 
@@ -78,7 +70,7 @@ class LRN(Op[LRNAttrs]):
 
         return [te.compute(data.shape, result, name="lrn")]
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Any:
         return (2 * attrs.size + 4) * results[0].size
 
 
@@ -101,12 +93,12 @@ class L2Normalize(Op[L2NormalizeAttrs]):
         normalize_axes(self.name, attrs.axis, data.rank)
         return [data.type]
 
-    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array) -> Arrays:
         x = wide(data)
         total = np.sum(x * x, axis=attrs.axis, keepdims=True)
         return [x / np.sqrt(np.maximum(total, x.dtype.type(attrs.eps)))]
 
-    def decompose(self, builder: Builder, attrs: Any, data: Value) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: Any, data: Value) -> Values:
         total = builder.call("sum", builder.call("multiply", data, data), axis=attrs.axis, keepdims=True)
         floor = builder.call("maximum", total, builder.constant(attrs.eps, data.dtype))
         return [builder.call("divide", data, builder.call("sqrt", floor))]

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from forge import dtypes, te
-from forge.dims import Dim
-from forge.ir.op import Accuracy, Kind, Operand, Precision
-from forge.ir.types import TensorType
 from forge.ops.core.complex_products import split_product
 from forge.ops.core.inference import broadcast_shapes, fail, require_equal
 from forge.ops.core.lowering import cast_result
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, Precision, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value, Values
 from forge.ops.core.window_geometry import compute_dtype
 from forge.ops.nn.convolution import conv_result_dtype
-from forge.te import Expr, Tensor
-
-if TYPE_CHECKING:
-    from forge.ir.builder import Builder
-    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -77,7 +69,7 @@ class Dense(Op[DenseAttrs]):
     kind = Kind.REDUCTION
     precision = Precision.NARROWS
 
-    def infer(self, attrs: Any, data: Value, weight: Value) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value, weight: Value) -> TensorTypes:
         if data.rank == 0:
             raise fail(self.name, "operand 'data'", data.type, "rank 1 or more")
         require_equal(self.name, f"last axis of data {data.type} against the weight's", data.shape[-1], weight.shape[1])
@@ -86,17 +78,17 @@ class Dense(Op[DenseAttrs]):
         dtype = conv_result_dtype(self.name, data, weight, attrs.out_dtype)
         return [TensorType((*data.shape[:-1], weight.shape[0]), dtype)]
 
-    def reference(self, attrs: Any, data: Array, weight: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array, weight: Array) -> Arrays:
         return [matrix_product(data, weight.T, attrs.out_dtype)]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, weight: Tensor) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
         return contraction(te.shape_of(results[0].shape), weight.shape[1], lambda i, k: data[(*i[:-1], k)],
                             lambda i, k: weight[i[-1], k], results[0].dtype, "dense")
 
-    def decompose(self, builder: Builder, attrs: Any, data: Value, weight: Value) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: Any, data: Value, weight: Value) -> Values | None:
         return split_product(self, builder, attrs, data, weight)
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], data: Value, weight: Value) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, data: Value, weight: Value) -> Any:
         return 2 * results[0].size * data.shape[-1]
 
 
@@ -109,19 +101,19 @@ class _Matmul(Op[Any]):
     kernel = "matmul"
     precision = Precision.NARROWS
 
-    def infer(self, attrs: Any, a: Value, b: Value) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, a: Value, b: Value) -> TensorTypes:
         rows, depth = reversed(a.shape[-2:]) if attrs.transpose_a else a.shape[-2:]
         other, columns = reversed(b.shape[-2:]) if attrs.transpose_b else b.shape[-2:]
         require_equal(self.name, f"summed axis of a {a.type} against that of b {b.type}", depth, other)
         batch = broadcast_shapes(self.name, a.shape[:-2], b.shape[:-2])
         return [TensorType((*batch, rows, columns), conv_result_dtype(self.name, a, b, attrs.out_dtype))]
 
-    def reference(self, attrs: Any, a: Array, b: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, a: Array, b: Array) -> Arrays:
         left = np.swapaxes(a, -1, -2) if attrs.transpose_a else a
         right = np.swapaxes(b, -1, -2) if attrs.transpose_b else b
         return [matrix_product(left, right, attrs.out_dtype)]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], a: Tensor, b: Tensor) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, a: Tensor, b: Tensor) -> Lowered:
         def left(i: Sequence[Expr], k: Expr) -> Expr:
             return te.broadcast_read(a, [*i[:-2], *((k, i[-2]) if attrs.transpose_a else (i[-2], k))])
 
@@ -131,10 +123,10 @@ class _Matmul(Op[Any]):
         inner = a.shape[-2 if attrs.transpose_a else -1]
         return contraction(te.shape_of(results[0].shape), inner, left, right, results[0].dtype, "matmul")
 
-    def decompose(self, builder: Builder, attrs: Any, a: Value, b: Value) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: Any, a: Value, b: Value) -> Values | None:
         return split_product(self, builder, attrs, a, b)
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], a: Value, b: Value) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, a: Value, b: Value) -> Any:
         return 2 * results[0].size * a.shape[-2 if attrs.transpose_a else -1]
 
 
@@ -149,7 +141,7 @@ class Matmul(_Matmul):
     name = "nn.matmul"
     Attrs = MatmulAttrs
 
-    def infer(self, attrs: Any, a: Value, b: Value) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, a: Value, b: Value) -> TensorTypes:
         (result,) = super().infer(attrs, a, b)
         if attrs.units is not None:
             require_equal(self.name, "columns", result.shape[-1], attrs.units)

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from forge import dtypes, te
-from forge.ir.op import Accuracy
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail
 from forge.ops.core.lowering import cast_result, lowest
-from forge.ops.core.op import register
-from forge.ops.core.signatures import Array
+from forge.ops.core.op import Accuracy, register
+from forge.ops.core.signatures import Array, Arrays, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
 from forge.ops.core.window_geometry import padded_read
 from forge.ops.nn.pool import MaxPool1DAttrs, MaxPool2DAttrs, MaxPool3DAttrs, Pool
-from forge.te import Expr, Tensor
-
-if TYPE_CHECKING:
-    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -47,7 +41,7 @@ class _IndexedMaxPool(Pool):
 
     accuracy = Accuracy.EXACT
 
-    def infer(self, attrs: Any, data: Value) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value) -> TensorTypes:
         (values,) = super().infer(attrs, data)
         if values.dtype == "bool":
             raise fail(self.name, "operand 'data' has the wrong element type", values.dtype, "numeric")
@@ -55,7 +49,7 @@ class _IndexedMaxPool(Pool):
             raise fail(self.name, "layout", repr(attrs.layout), f"'NC{self.spatial}'")
         return [values, TensorType(values.shape, "int64")]
 
-    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array) -> Arrays:
         n = len(self.spatial)
         places = np.arange(data.size).reshape(data.shape)
         if attrs.column_major:
@@ -70,7 +64,7 @@ class _IndexedMaxPool(Pool):
         indices = np.take_along_axis(self.view(places, attrs, 0).reshape(flat.shape), chosen[..., None], -1)[..., 0]
         return [best, indices]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor) -> Lowered:
         out = te.shape_of(results[0].shape)
         values = self.reduce(data, attrs, "max", lowest(data.dtype), out)
         return [cast_result(values, data.dtype), self._indices(data, values, attrs, out)]

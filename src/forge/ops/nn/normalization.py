@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from forge import dims, te
-from forge.dims import Dim
-from forge.ir.op import Accuracy, Category, Kind, Operand, Precision
-from forge.ir.types import TensorType
 from forge.ops.core.inference import broadcast_shapes, fail, normalize_axis, require_equal
 from forge.ops.core.layout_change import along_axis as in_layout_along_axis
 from forge.ops.core.lowering import wide
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Types
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, Precision, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Expr, Lowered, Tensor, TensorTypes, Types, Value, Values
 from forge.ops.core.window_geometry import compute_dtype
-from forge.te import Expr, Tensor
-
-if TYPE_CHECKING:
-    from forge.ir.builder import Builder
-    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -69,7 +60,7 @@ class _RowNorm(Op[Any]):
     def _parameters(self, attrs: Any, gamma: T | None = None, beta: T | None = None) -> tuple[T | None, T | None]:
         return gamma if getattr(attrs, "scale", True) else None, beta if getattr(attrs, "center", True) else None
 
-    def reference(self, attrs: Any, data: Array, *parameters: Array | None) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array, *parameters: Array | None) -> Arrays:
         x = data.astype(np.float64)
         axes = tuple(range(attrs.axis % x.ndim, x.ndim))
         if self.subtract_mean:
@@ -80,7 +71,7 @@ class _RowNorm(Op[Any]):
             y = y * gamma.astype(np.float64)
         return [y if beta is None else y + beta.astype(np.float64)]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, *parameters: Tensor | None) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor, *parameters: Tensor | None) -> Lowered:
         axis = attrs.axis % data.ndim
         dtype = compute_dtype(data.dtype)
         rest, inner = data.shape[:axis], data.shape[axis:]
@@ -113,7 +104,7 @@ class _RowNorm(Op[Any]):
 
         return [te.compute(data.shape, result, name="norm")]
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
         return 8 * results[0].size
 
 
@@ -180,7 +171,7 @@ class _ChannelNorm(Op[Any]):
                 raise fail(self.name, f"operand {declared.name!r}", parameter.type, f"dtype {data.dtype}")
         return [data.type]
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
         return 4 * results[0].size
 
 
@@ -207,9 +198,7 @@ class BatchNorm(_ChannelNorm):
     moving_mean, moving_var = Operand(rank=1), Operand(rank=1)
     precision = Precision.WIDE
 
-    def reference(
-        self, attrs: Any, data: Array, gamma: Array, beta: Array, moving_mean: Array, moving_var: Array
-    ) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array, gamma: Array, beta: Array, moving_mean: Array, moving_var: Array) -> Arrays:
         rank = data.ndim
         centred = wide(data) - _shaped(moving_mean, attrs.axis, rank)
         y = centred / np.sqrt(_shaped(moving_var, attrs.axis, rank) + centred.dtype.type(attrs.epsilon))
@@ -217,7 +206,7 @@ class BatchNorm(_ChannelNorm):
 
     def decompose(
         self, builder: Builder, attrs: Any, data: Value, gamma: Value, beta: Value, moving_mean: Value, moving_var: Value
-    ) -> Sequence[Value]:
+    ) -> Values:
         axis = attrs.axis % data.rank
         epsilon = builder.constant(attrs.epsilon, data.dtype)
         deviation = builder.call("sqrt", builder.call("add", moving_var, epsilon))
@@ -256,14 +245,14 @@ class InstanceNorm(_ChannelNorm):
     name = "nn.instance_norm"
     data, gamma, beta = Operand(accepts="float"), Operand(rank=1), Operand(rank=1)
 
-    def reference(self, attrs: Any, data: Array, gamma: Array, beta: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array, gamma: Array, beta: Array) -> Arrays:
         x = wide(data)
         axes = tuple(k for k in range(1, x.ndim) if k != attrs.axis % x.ndim)
         x = x - np.mean(x, axis=axes, keepdims=True)
         y = x / np.sqrt(np.mean(x * x, axis=axes, keepdims=True) + x.dtype.type(attrs.epsilon))
         return [_affine(y, gamma, beta, attrs)]
 
-    def decompose(self, builder: Builder, attrs: Any, data: Value, gamma: Value, beta: Value) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: Any, data: Value, gamma: Value, beta: Value) -> Values:
         axes = tuple(k for k in range(1, data.rank) if k != attrs.axis % data.rank)
         return [_affine_values(builder, _normalize(builder, data, axes, attrs.epsilon), gamma, beta, attrs)]
 
@@ -295,7 +284,7 @@ class GroupNorm(_ChannelNorm):
         require_equal(self.name, f"channels {data.shape[1]} modulo num_groups", dims.floormod(data.shape[1], attrs.num_groups), 0)
         return [data.type]
 
-    def reference(self, attrs: Any, data: Array, gamma: Array, beta: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array, gamma: Array, beta: Array) -> Arrays:
         x = wide(data)
         grouped = x.reshape(x.shape[0], attrs.num_groups, x.shape[1] // attrs.num_groups, *x.shape[2:])
         axes = tuple(range(2, grouped.ndim))
@@ -303,7 +292,7 @@ class GroupNorm(_ChannelNorm):
         grouped = grouped / np.sqrt(np.mean(grouped * grouped, axis=axes, keepdims=True) + x.dtype.type(attrs.epsilon))
         return [_affine(grouped.reshape(x.shape), gamma, beta, attrs)]
 
-    def decompose(self, builder: Builder, attrs: Any, data: Value, gamma: Value, beta: Value) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: Any, data: Value, gamma: Value, beta: Value) -> Values:
         n, channels, *rest = data.shape
         grouped = builder.call("reshape", data, newshape=(n, attrs.num_groups, dims.floordiv(channels, attrs.num_groups), *rest))
         y = _normalize(builder, grouped, tuple(range(2, grouped.rank)), attrs.epsilon)

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from forge import dims, dtypes, te
-from forge.dims import Dim
-from forge.ir.op import Accuracy, Kind, Operand, Precision
-from forge.ir.types import TensorType
 from forge.ops.core.inference import expect_rank, fail, require_positive, tuple_of
 from forge.ops.core.layout_change import named_layout
 from forge.ops.core.lowering import cast_result, lowest, wide
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, Precision, register
+from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
 from forge.ops.core.window_geometry import Window, compute_dtype, padded_read, sliding_windows, windows
 from forge.ops.shape.layout_transform import Layout, parse_layout
-from forge.te import Expr, Tensor
 from forge.tir.expr import binary
-
-if TYPE_CHECKING:
-    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -97,7 +90,7 @@ class Pool(Op[Any]):
             raise fail(self.name, "out_layout", repr(attrs.out_layout), f"'' or the layout {attrs.layout!r}")
         return spatial_axes(self.name, parse_layout(attrs.layout), self.spatial)
 
-    def infer(self, attrs: Any, data: Value) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value) -> TensorTypes:
         axes = self.axes(attrs)
         expect_rank(self.name, data.tensor_type, "data", parse_layout(attrs.layout).rank)
         shape = list(data.shape)
@@ -129,7 +122,7 @@ class Pool(Op[Any]):
 
         return te.compute(out, body, name=f"pool_{kind}")
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
         return results[0].size * dims.product(w.size for w in self.windows(attrs))
 
 
@@ -141,11 +134,11 @@ class _MaxPool(Pool):
 
     accuracy = Accuracy.EXACT
 
-    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array) -> Arrays:
         taps = tuple(range(-len(self.spatial), 0))
         return [np.max(self.view(data, attrs, lowest(dtypes.canonical(data.dtype))), axis=taps)]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor) -> Lowered:
         out = te.shape_of(results[0].shape)
         return [cast_result(self.reduce(data, attrs, "max", lowest(data.dtype), out), data.dtype)]
 
@@ -159,7 +152,7 @@ class _AvgPool(Pool):
     accuracy = Accuracy.ACCUMULATING
     data = Operand(accepts="float")
 
-    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array) -> Arrays:
         x = wide(data)
         total = np.sum(self.view(x, attrs, 0), axis=tuple(range(-len(self.spatial), 0)), dtype=x.dtype)
         divisor = np.ones([1] * x.ndim, np.int64)
@@ -168,7 +161,7 @@ class _AvgPool(Pool):
             divisor = divisor * np.reshape(counts, [-1 if k == axis else 1 for k in range(x.ndim)])
         return [total / np.maximum(divisor, 1)]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor) -> Lowered:
         total = self.reduce(data, attrs, "sum", 0, te.shape_of(results[0].shape))
         axes, spec = self.axes(attrs), self.windows(attrs)
 

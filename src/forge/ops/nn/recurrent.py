@@ -16,24 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from forge import dims, dtypes
-from forge.dims import Dim
 from forge.ir.batch import Batch, MixesBatch
-from forge.ir.op import Accuracy, Category, Kind, Operand, Precision
-from forge.ir.types import TensorType, Type
+from forge.ir.types import Type
 from forge.ops.core.inference import expect_rank, fail, require_equal
 from forge.ops.core.lowering import wide
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import ReferenceValue
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, Precision, register
+from forge.ops.core.signatures import Array, Arrays, Dim, ReferenceValue, TensorType, TensorTypes, Value
 
-if TYPE_CHECKING:
-    from forge.ir.nodes import Value
-
-Array = np.ndarray
 Gate = Callable[[int, Array], Array]
 
 
@@ -93,7 +87,7 @@ class _Recurrent(Op[Any]):
     functions: ClassVar[int]  # activations per direction
     states: ClassVar[int] = 1
 
-    def infer(self, attrs: Any, *operands: Value | None) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, *operands: Value | None) -> TensorTypes:
         given = {o.name: v for o, v in zip(self.operands, operands) if v is not None}
         x, directions, hidden = given["x"], self._check_attributes(attrs), given["r"].shape[2]
         batch, steps = (x.shape[0], x.shape[1]) if attrs.layout else (x.shape[1], x.shape[0])
@@ -147,7 +141,7 @@ class _Recurrent(Op[Any]):
         if value.dtype not in accepted:
             raise fail(self.name, f"operand {name!r}", value.type, f"dtype {' or '.join(accepted)}")
 
-    def reference(self, attrs: Any, *operands: ReferenceValue) -> Sequence[Any]:
+    def reference(self, attrs: Any, *operands: ReferenceValue) -> Arrays:
         given: dict[str, Any] = {o.name: v for o, v in zip(self.operands, operands)}
         floats = {k: wide(v) if v is not None and k != "lengths" else v for k, v in given.items()}
         if attrs.layout:
@@ -167,7 +161,7 @@ class _Recurrent(Op[Any]):
         """The next state from the products ``x w + b`` of one step, ``[B, G * H]``."""
         raise NotImplementedError
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], x: Value, w: Value | None, r: Value, *_: object) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, x: Value, w: Value | None, r: Value, *_: object) -> Dim:
         return 2 * (r.size + (w.size if w is not None else 0)) * dims.product(x.shape[:2])
 
 

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from forge import te
-from forge.ir.op import Accuracy, Category, Kind, Operand, Precision
-from forge.ir.types import TensorType
 from forge.ops.core.inference import normalize_axis
 from forge.ops.core.layout_change import along_axis as in_layout_along_axis
 from forge.ops.core.lowering import wide
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Types
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, Precision, register
+from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorTypes, Types, Value
 from forge.ops.core.window_geometry import compute_dtype
-from forge.te import Expr, Tensor
-
-if TYPE_CHECKING:
-    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -43,7 +37,7 @@ class _Softmax(Op[SoftmaxAttrs]):
         normalize_axis(self.name, attrs.axis, data.rank)
         return [data.type]
 
-    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array) -> Arrays:
         x = wide(data)
         if x.size == 0:
             return [x]
@@ -51,7 +45,7 @@ class _Softmax(Op[SoftmaxAttrs]):
         total = np.sum(np.exp(shifted), axis=attrs.axis, keepdims=True)
         return [shifted - np.log(total) if self.logarithm else np.exp(shifted) / total]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor) -> Lowered:
         axis = attrs.axis % data.ndim
         dtype = compute_dtype(data.dtype)
         rest = [extent for k, extent in enumerate(data.shape) if k != axis]
@@ -75,7 +69,7 @@ class _Softmax(Op[SoftmaxAttrs]):
 
         return [te.compute(data.shape, result, name="softmax")]
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
         return 5 * results[0].size
 
 

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from forge import te
-from forge.dims import Dim
-from forge.ir.types import TensorType
 from forge.ops.core.inference import tuple_of
 from forge.ops.core.op import register
-from forge.ops.core.signatures import Value
+from forge.ops.core.signatures import Dim, Expr, Tensor, TensorTypes, Value
 from forge.ops.core.window_geometry import padded_read
 from forge.ops.nn.convolution import ConvBase, ConvShape, reduction_axis, tap_axes
-from forge.te import Axis, Expr, Tensor
+from forge.te import Axis
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ class ConvTranspose(ConvBase[Conv2DTransposeAttrs]):
 
         return te.compute(out, body, name="conv_transpose", dtype=dtype)
 
-    def flops_positions(self, data: Value, results: Sequence[TensorType]) -> Dim:
+    def flops_positions(self, data: Value, results: TensorTypes) -> Dim:
         return data.size
 
 

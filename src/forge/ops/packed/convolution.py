@@ -8,25 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from forge import dims, dtypes, te
-from forge.dims import Dim
-from forge.ir.op import Accuracy, Category, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import expect_rank, fail, require_equal, require_positive
 from forge.ops.core.lowering import cast_result
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
 from forge.ops.core.window_geometry import Window, compute_dtype, padded_read, sliding_windows, windows
 from forge.ops.nn.convolution import Conv2DAttrs, conv_result_dtype, reduction_axis
 from forge.ops.packed import pairs
-from forge.te import Axis, Expr, Tensor
-
-if TYPE_CHECKING:
-    from forge.ir.nodes import Value
+from forge.te import Axis
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,7 @@ class _PackedConv(Op[PackedConv2DAttrs]):
     def result_dtype(self, data: Value, weight: TensorType, attrs: Any) -> str:
         return conv_result_dtype(self.name, data, weight, attrs.out_dtype)
 
-    def infer(self, attrs: Any, data: Value, weight: Value) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value, weight: Value) -> TensorTypes:
         plain = self.weight_type(weight.tensor_type)
         in_blocks, in_block, out_blocks, out_block = self.blocks(plain)
         if attrs.channels is None or attrs.in_channels is None:
@@ -111,12 +105,12 @@ class Conv2DNCHWc(_PackedConv):
         shape = weight.shape
         return shape[1], shape[4], shape[0], shape[5]
 
-    def infer(self, attrs: Any, data: Value, weight: Value) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value, weight: Value) -> TensorTypes:
         if attrs.groups != 1:
             raise fail(self.name, "groups", attrs.groups, "1")
         return super().infer(attrs, data, weight)
 
-    def reference(self, attrs: Any, data: Array, weight: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array, weight: Array) -> Arrays:
         data, weight = (v.astype(self.accumulator(data, attrs)) for v in (data, weight))
         weight = pairs.plain_array(weight, 6)
         _, blocks, _, _, block = data.shape
@@ -125,7 +119,7 @@ class Conv2DNCHWc(_PackedConv):
         out = np.tensordot(view, weight, ([1, 5, 6, 4], [1, 2, 3, 4]))
         return [out.transpose(0, 3, 1, 2, 4)]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, weight: Tensor) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
         dtype = compute_dtype(results[0].dtype)
         axes: list[Axis] = []
         channel = reduction_axis(te.const(attrs.in_channels), "ri", axes)
@@ -143,7 +137,7 @@ class Conv2DNCHWc(_PackedConv):
         total = te.compute(te.shape_of(results[0].shape), body, name="conv_nchwc")
         return [cast_result(total, results[0].dtype)]
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], data: Value, weight: Value) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, data: Value, weight: Value) -> Any:
         n, _, h, w, _ = results[0].shape
         return 2 * n * h * w * attrs.channels * attrs.in_channels * weight.shape[2] * weight.shape[3]
 
@@ -168,17 +162,17 @@ class DepthwiseConv2DNCHWc(_PackedConv):
         shape = weight.shape
         return shape[0], shape[3], shape[0], shape[3]
 
-    def infer(self, attrs: Any, data: Value, weight: Value) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value, weight: Value) -> TensorTypes:
         numbers = (attrs.groups, attrs.channels, attrs.in_channels)
         if len(set(numbers)) != 1:
             raise fail(self.name, "groups, channels, in_channels", numbers, "equal numbers")
         return super().infer(attrs, data, weight)
 
-    def reference(self, attrs: Any, data: Array, weight: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array, weight: Array) -> Arrays:
         data, weight = (v.astype(self.accumulator(data, attrs)) for v in (data, weight))
         return [np.einsum("nbhwcvu,bvuc->nbhwc", self.view(data, weight, attrs), weight)]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, weight: Tensor) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
         dtype = compute_dtype(results[0].dtype)
         axes: list[Axis] = []
         v, u = (reduction_axis(weight.shape[axis], name, axes) for axis, name in ((1, "rh"), (2, "rw")))
@@ -193,6 +187,6 @@ class DepthwiseConv2DNCHWc(_PackedConv):
         total = te.compute(te.shape_of(results[0].shape), body, name="depthwise_nchwc")
         return [cast_result(total, results[0].dtype)]
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], data: Value, weight: Value) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, data: Value, weight: Value) -> Any:
         n, _, h, w, _ = results[0].shape
         return 2 * n * h * w * attrs.channels * weight.shape[1] * weight.shape[2]

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from forge import dims, te
-from forge.ir.op import Accuracy, Category, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import expect_rank, require_equal
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorType, TensorTypes, Value
 from forge.ops.nn.convolution import conv_result_dtype
 from forge.ops.nn.matmul import DenseAttrs, contraction, matrix_product
 from forge.ops.packed import pairs
-from forge.te import Tensor
-
-if TYPE_CHECKING:
-    from forge.ir.nodes import Value
 
 
 @register
@@ -35,7 +28,7 @@ class DensePack(Op[DenseAttrs]):
     kernel = "dense_pack"
     category = Category.CONTRACTION
 
-    def infer(self, attrs: Any, data: Value, weight: Value) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value, weight: Value) -> TensorTypes:
         plain = pairs.plain_type(weight.tensor_type, 3)
         expect_rank(self.name, plain, "weight", 3)
         require_equal(self.name, f"last axis of data {data.type} against the weight's", data.shape[-1], plain.shape[1])
@@ -43,16 +36,16 @@ class DensePack(Op[DenseAttrs]):
         require_equal(self.name, f"panels of the weight for {units} units", plain.shape[0], dims.ceildiv(units, plain.shape[2]))
         return [TensorType((*data.shape[:-1], units), conv_result_dtype(self.name, data, plain, attrs.out_dtype))]
 
-    def reference(self, attrs: Any, data: Array, weight: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array, weight: Array) -> Arrays:
         weight = pairs.plain_array(weight, 3)
         columns = weight.transpose(1, 0, 2).reshape(weight.shape[1], -1)
         return [matrix_product(data, columns[:, : attrs.units], attrs.out_dtype)]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, weight: Tensor) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
         panel = weight.shape[2]
         return contraction(te.shape_of(results[0].shape), data.shape[-1], lambda i, k: data[(*i[:-1], k)],
                             lambda i, k: pairs.element(weight, 3, (i[-1] // panel, k, i[-1] % panel)), results[0].dtype,
                             "dense_pack")
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], data: Value, weight: Value) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, data: Value, weight: Value) -> Any:
         return 2 * results[0].size * data.shape[-1]

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from forge import dtypes
-from forge.dims import Dim, ceildiv
-from forge.ir.types import TensorType
+from forge.dims import ceildiv
 from forge.ops.core.inference import fail
 from forge.ops.core.op import register
-from forge.ops.core.signatures import Array
+from forge.ops.core.signatures import Array, Arrays, Dim, TensorType, TensorTypes, Value
 from forge.ops.core.window_geometry import Window, windows
 from forge.ops.packed.convolution import Conv2DNCHWc
-
-if TYPE_CHECKING:
-    from forge.ir.nodes import Value
 
 FILTER_TRANSFORMS = {
     2: np.array([[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]]),
@@ -81,7 +77,7 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
             return attrs.out_dtype or data.dtype
         return super().result_dtype(data, weight, attrs)
 
-    def infer(self, attrs: Any, data: Value, weight: Value) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value, weight: Value) -> TensorTypes:
         if tuple(attrs.strides) != (1, 1) or tuple(attrs.dilation) != (1, 1):
             raise fail(self.name, "strides and dilation", (attrs.strides, attrs.dilation), "1")
         results = super().infer(attrs, data, weight)
@@ -89,14 +85,14 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
             raise fail(self.name, "positions of the weight", weight.shape[1], "16 or 36")
         return results
 
-    def reference(self, attrs: Any, data: Array, weight: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array, weight: Array) -> Arrays:
         filters = restore_filters(weight).astype(self.accumulator(data, attrs))
         return super().reference(attrs, data, filters)
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Sequence[Any]:
+    def lower(self, attrs: Any, results: TensorTypes, *_: object) -> Sequence[Any]:
         raise NotImplementedError(f"{self.name} has a kernel family only")
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], data: Value, weight: Value) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, data: Value, weight: Value) -> Any:
         n, _, h, w, _ = results[0].shape
         positions = weight.shape[1]
         tile = tile_of(positions)

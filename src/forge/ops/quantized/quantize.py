@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from forge import dtypes, te
-from forge.ir.op import Accuracy, Category, Kind, Operand, Precision
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, normalize_axis, require_equal
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array
-from forge.te import Expr, Tensor
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, Precision, register
+from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
 from forge.tir.expr import binary
-
-if TYPE_CHECKING:
-    from forge.ir.nodes import Value
 
 
 @dataclass(frozen=True)
@@ -75,7 +69,7 @@ class Quantize(_Conversion):
     Attrs = QuantizeAttrs
     accuracy = Accuracy.EXACT
 
-    def infer(self, attrs: Any, data: Value, scale: Value, zero_point: Value | None) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value, scale: Value, zero_point: Value | None) -> TensorTypes:
         if scale.dtype != data.dtype:
             raise fail(self.name, "operand 'scale'", scale.type, f"dtype {data.dtype}")
         if not dtypes.is_integer(attrs.out_dtype) or dtypes.bits(attrs.out_dtype) > 32:
@@ -85,7 +79,7 @@ class Quantize(_Conversion):
         self.check_parameters(attrs, data, scale, zero_point)
         return [TensorType(data.shape, attrs.out_dtype)]
 
-    def reference(self, attrs: Any, data: Array, scale: Array, zero_point: Array | None) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array, scale: Array, zero_point: Array | None) -> Arrays:
         narrow = data.dtype.itemsize < 4
         x = data.astype(np.float32) if narrow else data
         quotient = np.rint(x / self.shaped(scale, data, attrs).astype(x.dtype)).astype(np.float64)
@@ -95,9 +89,7 @@ class Quantize(_Conversion):
         low, high = dtypes.integer_range(attrs.out_dtype)
         return [np.clip(quotient, low, high).astype(np.int64).astype(dtypes.numpy_dtype(attrs.out_dtype))]
 
-    def lower(
-        self, attrs: Any, results: Sequence[TensorType], data: Tensor, scale: Tensor, zero_point: Tensor | None
-    ) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor, scale: Tensor, zero_point: Tensor | None) -> Lowered:
         real = data.dtype if data.dtype in ("float32", "float64") else "float32"
         wide = real if dtypes.bits(attrs.out_dtype) <= 16 else "float64"
         low, high = dtypes.integer_range(attrs.out_dtype)
@@ -111,7 +103,7 @@ class Quantize(_Conversion):
 
         return [te.compute(te.shape_of(results[0].shape), body, name="quantize")]
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
         return 3 * results[0].size
 
 
@@ -127,7 +119,7 @@ class Dequantize(_Conversion):
     Attrs = DequantizeAttrs
     accuracy = Accuracy.ROUNDING
 
-    def infer(self, attrs: Any, data: Value, scale: Value, zero_point: Value | None) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value, scale: Value, zero_point: Value | None) -> TensorTypes:
         if scale.dtype != attrs.out_dtype:
             raise fail(self.name, "operand 'scale'", scale.type, f"dtype {attrs.out_dtype} as out_dtype says")
         if zero_point is not None and zero_point.dtype != data.dtype:
@@ -135,16 +127,14 @@ class Dequantize(_Conversion):
         self.check_parameters(attrs, data, scale, zero_point)
         return [TensorType(data.shape, attrs.out_dtype)]
 
-    def reference(self, attrs: Any, data: Array, scale: Array, zero_point: Array | None) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array, scale: Array, zero_point: Array | None) -> Arrays:
         difference = data.astype(np.int64)
         if zero_point is not None:
             difference = difference - self.shaped(zero_point, data, attrs).astype(np.int64)
         real = np.float64 if attrs.out_dtype == "float64" else np.float32
         return [difference.astype(real) * self.shaped(scale, data, attrs).astype(real)]
 
-    def lower(
-        self, attrs: Any, results: Sequence[TensorType], data: Tensor, scale: Tensor, zero_point: Tensor | None
-    ) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor, scale: Tensor, zero_point: Tensor | None) -> Lowered:
         real = "float64" if attrs.out_dtype == "float64" else "float32"
         exact = "int32" if dtypes.bits(data.dtype) <= 16 else "int64"
 
@@ -156,5 +146,5 @@ class Dequantize(_Conversion):
 
         return [te.compute(te.shape_of(results[0].shape), body, name="dequantize")]
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
         return 2 * results[0].size

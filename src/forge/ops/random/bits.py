@@ -14,15 +14,10 @@ from typing import Any
 import numpy as np
 
 from forge import te
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail
 from forge.ops.core.lowering import injective, row_major
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, TensorTypes, Types
-from forge.te import Expr, Tensor
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value, Values
 
 WORD = "uint32"
 LOW = 0xFFFFFFFF
@@ -232,7 +227,7 @@ class BitGenerator(Op[BitsAttrs]):
                 moved[2] += np.uint64(moved[1] < state[1])
         return [moved, *RandomBits().reference(attrs, state)]
 
-    def decompose(self, builder: Builder, attrs: BitsAttrs, state: Value) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: BitsAttrs, state: Value) -> Values:
         length = state.shape[0]
         step = builder.constant(np.array([0, blocks(attrs), 0][:length], np.uint64))
         moved = builder.call("add", state, step)

@@ -8,7 +8,7 @@ of the position times the golden ratio, offset by the finalised seed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +17,11 @@ import numpy as np
 from forge import dtypes, te
 from forge.dims import Dim
 from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Kind, Operand, Trait
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import fail, given_numbers, shape_of_contents
 from forge.ops.core.lowering import element, injective, new_symbols, row_major
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
-from forge.te import Expr
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, Trait, register
+from forge.ops.core.signatures import Array, Arrays, Expr, Lowered, Symbols, Tensor, TensorType, TensorTypes, Types, Value, Values
 
 GOLDEN = 0x9E3779B97F4A7C15
 MIX_A = 0xBF58476D1CE4E5B9
@@ -126,7 +122,7 @@ class _Generator(Op[Any]):
 
         return [injective(self.name, results[0], body)]
 
-    def define_symbols(self, attrs: Any, results: TensorTypes, shape: Tensor | None) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: Any, results: TensorTypes, shape: Tensor | None) -> Symbols:
         if attrs.out_shape is not None or shape is None:
             return {}
         return new_symbols(results[0], [element(shape, k) for k in range(results[0].rank)])
@@ -228,7 +224,7 @@ class Multinomial(Op[MultinomialAttrs]):
         unit = _unit(attrs.seed, np.arange(math.prod(shape)).reshape(shape), "float32")
         return [np.argmax(data[:, None] - np.log(-np.log(unit)), axis=-1).astype(attrs.out_dtype)]
 
-    def decompose(self, builder: Builder, attrs: MultinomialAttrs, data: Value) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: MultinomialAttrs, data: Value) -> Values:
         rows, classes = data.shape
         shape = (rows, attrs.num_samples, classes)
         unit = builder.call("random.uniform", out_shape=shape, out_dtype="float32", seed=attrs.seed)

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from forge import dtypes, te
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Category, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import fail
 from forge.ops.core.lowering import as_dim
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
+from forge.ops.core.op import Category, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Lowered, Tensor, TensorType, TensorTypes, Types, Value, Values
 from forge.ops.reduce.reduction import reduce_compute, reduced_axes, reduced_shape, spread
 from forge.te import Expr
 
@@ -88,14 +82,14 @@ class ArgReduction(Op[ArgReduceAttrs]):
             return [number]
         return [te.compute(results[0].shape, lambda *i: te.cast(number[i], "int64"), f"{self.name}_wide", "int64")]
 
-    def decompose(self, builder: Builder, attrs: ArgReduceAttrs, data: Value) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: ArgReduceAttrs, data: Value) -> Values | None:
         if attrs.axis is not None:
             return None
         flat = builder.call("reshape", data, newshape=(-1,))
         place = builder.call(self, flat, axis=0, select_last_index=attrs.select_last_index)
         return [builder.call("reshape", place, newshape=(1,) * data.rank) if attrs.keepdims else place]
 
-    def flops(self, attrs: ArgReduceAttrs, results: TensorTypes, data: Value) -> Any:
+    def flops(self, attrs: ArgReduceAttrs, results: TensorTypes, data: Value) -> Dim:
         return data.size
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from forge.ir.op import Category, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import normalize_axes
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types, Value
+from forge.ops.core.op import Category, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Dim, TensorType, TensorTypes, Types, Value
 from forge.ops.reduce.reduction import reduced_shape
 
 
@@ -37,7 +34,7 @@ class BitReduction(Op[BitReductionAttrs]):
         axes = normalize_axes(self.name, attrs.axis, data.ndim)
         return [np.asarray(self.combine.reduce(data, axis=axes, keepdims=attrs.keepdims, dtype=data.dtype))]
 
-    def flops(self, attrs: BitReductionAttrs, results: TensorTypes, data: Value) -> Any:
+    def flops(self, attrs: BitReductionAttrs, results: TensorTypes, data: Value) -> Dim:
         return data.size
 
 

@@ -10,16 +10,12 @@ import numpy as np
 
 from forge import te
 from forge.ir.batch import Batch
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Category, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.batch_parts import carry_beside
 from forge.ops.core.inference import expect_dtype, given_number, normalize_axis
 from forge.ops.core.lowering import replaced
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Lowered, Tensor, TensorType, TensorTypes, Types, Value, Values
 from forge.te import Expr
 
 
@@ -80,7 +76,7 @@ class Cumulative(Op[ScanopAttrs]):
 
         return [te.compute(data.shape, body, self.name, dtype)]
 
-    def decompose(self, builder: Builder, attrs: ScanopAttrs, data: Value, axis: Value | None) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: ScanopAttrs, data: Value, axis: Value | None) -> Values | None:
         options: dict[str, Any] = {"dtype": attrs.dtype, "exclusive": attrs.exclusive}
         if attrs.axis is None:
             if axis is not None:
@@ -103,7 +99,7 @@ class Cumulative(Op[ScanopAttrs]):
             result = builder.call("where", chosen, builder.call(self, data, axis=axis, **options), result)
         return result
 
-    def flops(self, attrs: ScanopAttrs, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: ScanopAttrs, results: TensorTypes, *_: object) -> Dim:
         return results[0].size
 
 
@@ -162,7 +158,7 @@ class RunningExtreme(Op[RunningAttrs]):
         places = np.moveaxis(places, -1, attrs.axis)
         return [np.take_along_axis(data, places, attrs.axis), places]
 
-    def flops(self, attrs: RunningAttrs, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: RunningAttrs, results: TensorTypes, *_: object) -> Dim:
         return results[0].size
 
 
@@ -204,11 +200,11 @@ class LogCumSumExp(Op[RunningAttrs]):
     def reference(self, attrs: RunningAttrs, data: Array) -> Arrays:
         return [np.logaddexp.accumulate(numeric.widest(data), axis=attrs.axis).astype(data.dtype)]
 
-    def decompose(self, builder: Builder, attrs: RunningAttrs, data: Value) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: RunningAttrs, data: Value) -> Values | None:
         if data.dtype in ("float32", "float64"):
             return None
         wide = builder.call("cast", data, dtype="float32")
         return [builder.call("cast", builder.call(self, wide, axis=attrs.axis), dtype=data.dtype)]
 
-    def flops(self, attrs: RunningAttrs, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: RunningAttrs, results: TensorTypes, *_: object) -> Dim:
         return 20 * results[0].size

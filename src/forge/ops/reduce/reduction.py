@@ -6,7 +6,7 @@ given, the axes arrive at run time; their number is known. Sums of 16-bit floats
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,16 +15,14 @@ import numpy as np
 from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Category, Kind, Operand
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import Shape, fresh_dims, normalize_axes, static_length
 from forge.ops.core.layout_change import LayoutChange
 from forge.ops.core.lowering import as_dim, identifier, new_symbols
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, TensorTypes, Types
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Symbols, TensorTypes, Types, Value, Values
 from forge.ops.elementwise.rows import apply_dims
 from forge.ops.shape.reshape import names_axis
 from forge.te import Expr, Tensor
@@ -137,13 +135,13 @@ class Reduction(Op[ReduceAttrs]):
 
         return te.compute(result.shape, body, identifier(self.name), result.dtype)
 
-    def define_symbols(self, attrs: ReduceAttrs, results: TensorTypes, data: Tensor, axes: Tensor | None) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: ReduceAttrs, results: TensorTypes, data: Tensor, axes: Tensor | None) -> Symbols:
         if attrs.axis is not None or axes is None or data is None or not attrs.keepdims:
             return {}
         flags = [names_axis(axes, k, data.ndim) for k in range(data.ndim)]
         return new_symbols(results[0], [te.select(f, te.const(1), e) for f, e in zip(flags, data.shape, strict=True)])
 
-    def decompose(self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Values | None:
         if attrs.axis is None and axes is not None and not attrs.keepdims:
             kept = builder.call(self, data, axes, axis=None, keepdims=True, exclude=False)
             return [builder.call("squeeze", kept, axes)]
@@ -168,7 +166,7 @@ class Reduction(Op[ReduceAttrs]):
         shape = reduced_shape(data.shape, chosen, attrs.keepdims)
         return None if result is None else np.asarray(result, dtype=object).reshape(shape)
 
-    def flops(self, attrs: ReduceAttrs, results: TensorTypes, data: Value, axes: Value | None) -> Any:
+    def flops(self, attrs: ReduceAttrs, results: TensorTypes, data: Value, axes: Value | None) -> Dim:
         return data.size
 
 
@@ -271,15 +269,13 @@ class Mean(Reduction):
             return x * te.const(1.0 / count, x.dtype) if count else x
         return x * (te.const(1.0, x.dtype) / te.cast(te.dim(count), x.dtype))
 
-    def decompose(self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Values | None:
         if not dtypes.is_integer(data.dtype):
             return super().decompose(builder, attrs, data, axes) or self._of_perhaps_nothing(builder, attrs, data, axes)
         total = builder.call("sum", data, axes, **vars(attrs))
         return [builder.call("trunc_divide", total, summands(builder, data, total))]
 
-    def _of_perhaps_nothing(
-        self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None
-    ) -> Sequence[Value] | None:
+    def _of_perhaps_nothing(self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Values | None:
         """sum / count where the count may be 0: elements that are not there cannot be scaled to NaN."""
         if attrs.axis is not None or axes is None:
             count = dims.product(data.shape[k] for k in reduced_axes(self.name, attrs, data.rank))
@@ -312,7 +308,7 @@ class CountNonzero(Reduction):
     def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:
         return np.asarray(np.count_nonzero(data != np.zeros((), data.dtype), axis=axes, keepdims=True))
 
-    def decompose(self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Values:
         flags = builder.call("cast", data, dtype="bool")
         return [builder.call("sum", builder.call("cast", flags, dtype="int64"), axes, **vars(attrs))]
 
@@ -332,7 +328,7 @@ class LogSumExp(Reduction):
         top = np.where(np.isfinite(top), top, 0)
         return np.asarray(np.log(np.sum(np.exp(wide - top), axis=axes, keepdims=True)) + top)
 
-    def decompose(self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: ReduceAttrs, data: Value, axes: Value | None) -> Values | None:
         kept = {**vars(attrs), "keepdims": True}
         unknown = axes is not None and with_known_axes(attrs, axes).axis is None
 
@@ -383,7 +379,7 @@ class Variance(Op[VarianceAttrs]):
         wide = numeric.widest(data)
         return [np.var(wide, axis=axes, keepdims=attrs.keepdims, ddof=int(attrs.unbiased))]
 
-    def decompose(self, builder: Builder, attrs: VarianceAttrs, data: Value) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: VarianceAttrs, data: Value) -> Values:
         axes = reduced_axes(self.name, attrs, data.rank)
         wide = data if dtypes.bits(data.dtype) >= 32 else builder.call("cast", data, dtype="float32")
         centred = builder.call("subtract", wide, builder.call("mean", wide, axis=axes, keepdims=True))

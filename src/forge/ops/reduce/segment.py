@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from forge import te
-from forge.dims import Dim
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Category, Operand
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import expect_dtype, fail, given_number, number_of, same_dtype, unify_dim
 from forge.ops.core.lowering import new_symbols, scalar
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Tensor, TensorTypes, Types
+from forge.ops.core.op import Accuracy, Category, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Symbols, Tensor, TensorType, TensorTypes, Types, Value, Values
 from forge.ops.core.window_geometry import compute_dtype
 from forge.ops.reduce.window import neutral
-from forge.te import Expr
 
 MODES = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "mean": "add"}
 
@@ -83,7 +76,7 @@ class SegmentReduce(Op[SegmentAttrs]):
         segment_ids: Tensor,
         init: Tensor | None,
         num_segments: Tensor | None,
-    ) -> Mapping[str, Expr]:
+    ) -> Symbols:
         if attrs.num_segments is not None or num_segments is None:
             return {}
         return new_symbols(TensorType(results[0].shape[:1], "int64"), [te.cast(scalar(num_segments), "int64")])
@@ -96,7 +89,7 @@ class SegmentReduce(Op[SegmentAttrs]):
         segment_ids: Value,
         init: Value | None,
         num_segments: Value | None,
-    ) -> Sequence[Value]:
+    ) -> Values:
         dtype = compute_dtype(data.dtype)
         rows = builder.call("cast", data, dtype=dtype)
         least = builder.constant(_start(attrs.reduction, dtype), dtype)

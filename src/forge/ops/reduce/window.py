@@ -15,9 +15,6 @@ import numpy as np
 
 from forge import dims, dtypes, te
 from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Accuracy, Category, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import (
     at_most,
@@ -30,10 +27,10 @@ from forge.ops.core.inference import (
     unify_dim,
 )
 from forge.ops.core.lowering import cast_result, dim_type, injective, lowest, row_major, scalar
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, TensorTypes, Types
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Conditions, Dim, Expr, Lowered, TensorType, TensorTypes, Types, Value, Values
 from forge.ops.core.window_geometry import Window, compute_dtype, padded_read, sliding_windows, windows
-from forge.te import Expr, Tensor
+from forge.te import Tensor
 
 Ints = tuple[int, ...]
 
@@ -150,10 +147,10 @@ class ReduceWindow(Op[ReduceWindowAttrs]):
             reduced = te.compute(inner.shape, lambda *i: te.binary(_COMBINE[attrs.reduction], inner[i], start), "with_init")
         return [cast_result(reduced, dtype)]
 
-    def requires(self, attrs: ReduceWindowAttrs, results: TensorTypes, data: TensorType, *_: object) -> list[tuple[Expr, str]]:
+    def requires(self, attrs: ReduceWindowAttrs, results: TensorTypes, data: TensorType, *_: object) -> Conditions:
         return _refuse_empty(data)
 
-    def flops(self, attrs: ReduceWindowAttrs, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: ReduceWindowAttrs, results: TensorTypes, *_: object) -> Dim:
         return results[0].size * math.prod(attrs.window)
 
 
@@ -244,10 +241,10 @@ class WindowExtreme(Op[WindowExtremeAttrs]):
             return [te.compute(counts, lambda *i: te.const(0), self.name)]
         return [_first_extreme(data, _plain_windows(self.name, attrs), attrs.select, counts)]
 
-    def requires(self, attrs: WindowExtremeAttrs, results: TensorTypes, data: TensorType, *_: object) -> list[tuple[Expr, str]]:
+    def requires(self, attrs: WindowExtremeAttrs, results: TensorTypes, data: TensorType, *_: object) -> Conditions:
         return _refuse_empty(data)
 
-    def flops(self, attrs: WindowExtremeAttrs, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: WindowExtremeAttrs, results: TensorTypes, *_: object) -> Dim:
         return 2 * results[0].size * math.prod(attrs.window)
 
 
@@ -309,9 +306,7 @@ class SelectAndScatter(Op[WindowExtremeAttrs]):
         np.add.at(total, places.reshape(-1), numeric.widest(source).reshape(-1))
         return [total[:-1].reshape(data.shape).astype(data.dtype)]
 
-    def decompose(
-        self, builder: Builder, attrs: WindowExtremeAttrs, data: Value, source: Value, init: Value | None
-    ) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: WindowExtremeAttrs, data: Value, source: Value, init: Value | None) -> Values:
         places = builder.call(WindowExtreme(), data, **vars(attrs))
         dtype = compute_dtype(data.dtype)
         start = builder.constant(0, dtype) if init is None else builder.call("cast", init, dtype=dtype)

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forge.ir.op import NoAttrs, Operand, Trait
 from forge.ir.text.cursor import Cursor
-from forge.ir.types import OptionalType, TensorType
+from forge.ir.types import OptionalType
 from forge.ops.core.inference import fail
-from forge.ops.core.op import register
-from forge.ops.core.signatures import Arrays, ReferenceValue, Types, Value
+from forge.ops.core.op import NoAttrs, Operand, Trait, register
+from forge.ops.core.signatures import Arrays, ReferenceValue, TensorType, Types, Value
 from forge.ops.sequence.sequence import HostOp, taken
 
 

@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 
 from forge import dims
-from forge.dims import Dim
 from forge.ir.nodes import Node
-from forge.ir.op import Kind, Operand, RegionRunner, Trait
+from forge.ir.op import RegionRunner
 from forge.ir.shapes import fresh_symbol
-from forge.ir.types import SequenceType, TensorType, Type, UnrankedType
+from forge.ir.types import SequenceType, Type, UnrankedType
 from forge.ops.control.control import join
 from forge.ops.core.inference import fail, fresh_dims, normalize_axis
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Arrays, ReferenceValue, Regions, Types, Value
+from forge.ops.core.op import Kind, Op, Operand, Trait, register
+from forge.ops.core.signatures import Arrays, Dim, ReferenceValue, Regions, TensorType, Types, Value
 
 
 class HostOp(Op[Any]):

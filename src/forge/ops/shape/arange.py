@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from forge import dims, dtypes, te
 from forge.dims import Dim
-from forge.ir.op import Accuracy, Kind, Operand
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import fresh_dims, object_array, same_dtype
 from forge.ops.core.lowering import injective, new_symbols, scalar
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types, Value
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Symbols, TensorTypes, Types, Value, Values
 from forge.ops.elementwise.cast import lower_cast
-from forge.te import Expr
+from forge.te import Tensor
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Arange(Op[ArangeAttrs]):
         dtype = results[0].dtype
         return [injective(self.name, results[0], lambda i: lower_cast(first + te.cast(i[0], start.dtype) * by, dtype))]
 
-    def define_symbols(self, attrs: ArangeAttrs, results: TensorTypes, *operands: Tensor) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: ArangeAttrs, results: TensorTypes, *operands: Tensor) -> Symbols:
         scalars = [scalar(t) for t in operands]
         if dtypes.is_float(scalars[0].dtype):
             wide = [te.cast(x, "float64") for x in scalars]
@@ -75,7 +73,7 @@ def _count(start: float, stop: float, step: float) -> int:
     return max(0, math.ceil((stop - start) / step))
 
 
-def _known_count(operands: Sequence[Value], dtype: str) -> Dim | None:
+def _known_count(operands: Values, dtype: str) -> Dim | None:
     """Number of elements, as far as the contents of the operands are known."""
     if dtypes.is_float(dtype):
         constants = [v.constant for v in operands]

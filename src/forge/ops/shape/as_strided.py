@@ -8,15 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import te
-from forge.dims import Dim
-from forge.ir.op import Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import at_most, fail, required
 from forge.ops.core.lowering import injective, unravel
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
-from forge.ops.shape.dynamic_slice import Conditions
-from forge.te import Expr
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Conditions, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,15 +11,15 @@ import numpy as np
 from forge import dims, te
 from forge.dims import Dim
 from forge.errors import ExecutionError
-from forge.ir.op import Kind, Operand
+from forge.ir.nodes import Value
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core.inference import Shape, fail, fresh_dims, given_numbers, required, shape_of_contents, static_length
 from forge.ops.core.lowering import as_dim, element, injective, is_one, length, new_symbols
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types, Value
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Conditions, DimArray, Lowered, OperandTypes, Symbols, TensorTypes, Types
 from forge.ops.shape.concatenate import equal_sizes
-from forge.te import Expr
+from forge.te import Expr, Tensor
 
 
 def _broadcasts(ours: Dim, wanted: Dim) -> Expr:
@@ -94,7 +94,7 @@ class BroadcastTo(Op[BroadcastToAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def requires(self, attrs: BroadcastToAttrs, results: TensorTypes, data: TensorType, *_: object) -> list[tuple[Expr, str]]:
+    def requires(self, attrs: BroadcastToAttrs, results: TensorTypes, data: TensorType, *_: object) -> Conditions:
         shape = results[0].shape
         found = []
         for ours, wanted in zip(data.shape, shape[len(shape) - data.rank :], strict=True):
@@ -107,9 +107,7 @@ class BroadcastTo(Op[BroadcastToAttrs]):
             found += required(fits, partial(_broadcasts, ours, wanted), why)
         return found
 
-    def define_symbols(
-        self, attrs: BroadcastToAttrs, results: TensorTypes, data: Tensor, shape: Tensor | None
-    ) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: BroadcastToAttrs, results: TensorTypes, data: Tensor, shape: Tensor | None) -> Symbols:
         if attrs.shape is not None or shape is None:
             return {}
         rank = results[0].rank
@@ -169,7 +167,7 @@ class Tile(Op[TileAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def define_symbols(self, attrs: TileAttrs, results: TensorTypes, data: Tensor, reps: Tensor | None) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: TileAttrs, results: TensorTypes, data: Tensor, reps: Tensor | None) -> Symbols:
         if attrs.reps is not None or reps is None:
             return {}
         rank = results[0].rank

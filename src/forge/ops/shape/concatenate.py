@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from forge import dims, te
 from forge.dims import Dim
-from forge.ir.nodes import Value
-from forge.ir.op import Kind, Operand, Precision
 from forge.ir.types import TensorType
 from forge.ops.core.inference import (
     MAX_PARTS,
@@ -25,9 +23,9 @@ from forge.ops.core.inference import (
 )
 from forge.ops.core.layout_change import LayoutChange
 from forge.ops.core.lowering import as_dim, element, injective, length, new_symbols, replaced
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, TensorTypes, Types
-from forge.te import Expr, Tensor
+from forge.ops.core.op import Kind, Op, Operand, Precision, register
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Symbols, Tensor, TensorTypes, Types, Value
+from forge.te import Expr
 
 
 @dataclass(frozen=True)
@@ -191,7 +189,7 @@ class Split(Op[SplitAttrs]):
         clamp = attrs.indices_or_sections is None
         return [_part(self.name, data, axis, b, r, clamp) for b, r in zip(begins, results, strict=False)]
 
-    def define_symbols(self, attrs: SplitAttrs, results: TensorTypes, data: Tensor, sizes: Tensor | None) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: SplitAttrs, results: TensorTypes, data: Tensor, sizes: Tensor | None) -> Symbols:
         if attrs.indices_or_sections is not None or sizes is None:
             return {}
         axis = attrs.axis % results[0].rank

@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 
 from forge import dims, te
-from forge.ir.op import Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, normalize_axis, required
 from forge.ops.core.lowering import injective, replaced
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
-from forge.te import Expr
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Conditions, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class ChannelShuffle(Op[ChannelShuffleAttrs]):
             raise fail(self.name, "attribute groups", attrs.groups, f"a divisor of {channels} channels")
         return [data.type]
 
-    def requires(self, attrs: ChannelShuffleAttrs, results: TensorTypes, *_: object) -> Sequence[tuple[Expr, str]]:
+    def requires(self, attrs: ChannelShuffleAttrs, results: TensorTypes, *_: object) -> Conditions:
         rest = dims.floormod(results[0].shape[attrs.axis], attrs.groups)
         return required(dims.equal(rest, 0), lambda: te.dim(rest).eq(0), f"{self.name}: channels are no multiple of groups")
 

@@ -8,14 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import dims, dtypes, te
-from forge.dims import Dim
-from forge.ir.op import Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, normalize_axes, same_dtype, unify_dim
 from forge.ops.core.lowering import injective, shape_of
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
-from forge.te import Expr
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
 
 
 def diagonal_length(rows: Dim, columns: Dim, offset: int) -> Dim:

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import te
-from forge.dims import Dim
-from forge.ir.op import Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import (
     at_most,
     expect_rank,
@@ -21,12 +18,9 @@ from forge.ops.core.inference import (
     unify_dim,
 )
 from forge.ops.core.lowering import element, injective, shape_of
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, TensorTypes, Types, Value
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Conditions, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
 from forge.ops.shape.slice import slice_range
-from forge.te import Expr, Tensor
-
-Conditions = list[tuple[Expr, str]]
 
 
 def _starts(start: Tensor, room: Sequence[Expr]) -> list[Expr]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,16 +9,13 @@ import numpy as np
 
 from forge import dims, dtypes, te
 from forge.dims import Dim
-from forge.ir.nodes import Value
-from forge.ir.op import Kind, NoAttrs, Operand
 from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import given_numbers, same_dtype, shape_of_contents
 from forge.ops.core.lowering import element, injective, new_symbols, scalar
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types
+from forge.ops.core.op import Kind, NoAttrs, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Symbols, Tensor, TensorTypes, Types, Value
 from forge.ops.elementwise.cast import lower_cast
-from forge.te import Expr
 
 
 @dataclass(frozen=True)
@@ -28,7 +24,7 @@ class InitAttrs:
     dtype: str | None = None
 
 
-def _shape_symbols(attrs: InitAttrs, shape: Any, result: TensorType) -> Mapping[str, Expr]:
+def _shape_symbols(attrs: InitAttrs, shape: Any, result: TensorType) -> Symbols:
     if attrs.shape is not None or shape is None:
         return {}
     return new_symbols(result, [element(shape, k) for k in range(result.rank)])
@@ -60,9 +56,7 @@ class Full(Op[InitAttrs]):
         value = lower_cast(scalar(fill_value), results[0].dtype)
         return [injective(self.name, results[0], lambda i: value)]
 
-    def define_symbols(
-        self, attrs: InitAttrs, results: TensorTypes, fill_value: Tensor, shape: Tensor | None
-    ) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: InitAttrs, results: TensorTypes, fill_value: Tensor, shape: Tensor | None) -> Symbols:
         return _shape_symbols(attrs, shape, results[0])
 
     def evaluate_dims(self, attrs: InitAttrs, types: OperandTypes, fill_value: DimArray, shape: DimArray) -> DimArray:
@@ -86,7 +80,7 @@ class _Constant(Op[InitAttrs]):
     def lower(self, attrs: InitAttrs, results: TensorTypes, *_: object) -> Lowered:
         return [injective(self.name, results[0], lambda i: te.const(self.value, results[0].dtype))]
 
-    def define_symbols(self, attrs: InitAttrs, results: TensorTypes, shape: Tensor | None) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: InitAttrs, results: TensorTypes, shape: Tensor | None) -> Symbols:
         return _shape_symbols(attrs, shape, results[0])
 
     def evaluate_dims(self, attrs: InitAttrs, types: OperandTypes, shape: DimArray) -> DimArray:

@@ -11,22 +11,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from forge import dims, te
-from forge.dims import Dim
 from forge.errors import TypeInferenceError
-from forge.ir.op import Accuracy, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import expect_rank, fail, require_equal
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array
-from forge.te import Expr, Tensor
-
-if TYPE_CHECKING:
-    from forge.ir.nodes import Value
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
 
 
 @dataclass(frozen=True)
@@ -116,7 +109,7 @@ class LayoutTransform(Op[LayoutTransformAttrs]):
     accuracy = Accuracy.EXACT
     kind = Kind.INJECTIVE
 
-    def infer(self, attrs: Any, data: Value) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value) -> TensorTypes:
         source, target = _layouts(attrs)
         expect_rank(self.name, data.tensor_type, "data", source.rank)
         for position, (_, block) in enumerate(source.axes):
@@ -126,7 +119,7 @@ class LayoutTransform(Op[LayoutTransformAttrs]):
         shape = tuple(block or dims.ceildiv(extents[letter], target.block(letter)) for letter, block in target.axes)
         return [TensorType(shape, data.dtype)]
 
-    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array) -> Arrays:
         source, target = _layouts(attrs)
         logical = _merge_blocks(data, source)
         for axis, letter in enumerate(source.letters):
@@ -134,7 +127,7 @@ class LayoutTransform(Op[LayoutTransformAttrs]):
                 logical = np.take(logical, range(attrs.channels), axis)
         return [with_layout(logical, source.letters, target.text)]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor) -> Lowered:
         source, target = _layouts(attrs)
         extents = _logical_extents(source, data.shape, attrs.channels)
 

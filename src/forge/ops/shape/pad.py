@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,14 +11,11 @@ import numpy as np
 
 from forge import dims, te
 from forge.dims import Dim
-from forge.ir.nodes import Value
-from forge.ir.op import Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import at_most, fail, fresh_dims, given_numbers, required, same_dtype, tensor
 from forge.ops.core.layout_change import LayoutChange
 from forge.ops.core.lowering import injective, new_symbols, scalar
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Conditions, Lowered, Symbols, Tensor, TensorType, TensorTypes, Types, Value
 from forge.te import Expr
 
 
@@ -125,7 +122,7 @@ class Pad(Op[PadAttrs]):
 
     def requires(
         self, attrs: PadAttrs, results: TensorTypes, data: TensorType, pad_value: TensorType | None, pad_width: TensorType | None
-    ) -> list[tuple[Expr, str]]:
+    ) -> Conditions:
         found: list[tuple[Expr, str]] = []
         if attrs.pad_mode == "constant":
             return found
@@ -137,7 +134,7 @@ class Pad(Op[PadAttrs]):
 
     def define_symbols(
         self, attrs: PadAttrs, results: TensorTypes, data: Tensor, pad_value: Tensor | None, pad_width: Tensor | None
-    ) -> Mapping[str, Expr]:
+    ) -> Symbols:
         if attrs.pad_width is not None or pad_width is None:
             return {}
         both = [[te.cast(pad_width[te.const(k), te.const(s)], "int64") for s in (0, 1)] for k in range(data.ndim)]

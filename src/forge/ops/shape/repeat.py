@@ -7,16 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forge.dims import Dim
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, fresh_dims, normalize_axis, unify_dim
 from forge.ops.core.layout_change import along_axis
 from forge.ops.core.lowering import injective, replaced
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Lowered, Tensor, TensorType, TensorTypes, Types, Value, Values
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ class RepeatInterleave(Op[RepeatInterleaveAttrs]):
     def reference(self, attrs: RepeatInterleaveAttrs, data: Array, repeats: Array) -> Arrays:
         return [np.repeat(data, np.maximum(repeats.astype(np.int64), 0), attrs.axis)]
 
-    def decompose(self, builder: Builder, attrs: RepeatInterleaveAttrs, data: Value, repeats: Value) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: RepeatInterleaveAttrs, data: Value, repeats: Value) -> Values:
         zero, one = (builder.constant(v, "int64") for v in (0, 1))
         counts = builder.call("maximum", builder.call("cast", repeats, dtype="int64"), zero)
         ends = builder.call("cumsum", counts, axis=0)

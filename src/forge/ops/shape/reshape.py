@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from forge import dims, dtypes, te
 from forge.dims import Dim
-from forge.ir.op import A, Accuracy, Kind, NoAttrs, Operand
+from forge.ir.op import A
 from forge.ir.shapes import known_dims
 from forge.ir.types import MAX_RANK, TensorType
 from forge.ops.core.batch_parts import carry_reshaped
@@ -26,13 +26,10 @@ from forge.ops.core.inference import (
     static_length,
 )
 from forge.ops.core.lowering import chain_select, element, injective, length, new_symbols, shape_of
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, TensorTypes, Types
+from forge.ops.core.op import Accuracy, Kind, NoAttrs, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Symbols, Tensor, TensorTypes, Types, Value
 from forge.ops.shape.regroup import source_indices
-from forge.te import Expr, Tensor
-
-if TYPE_CHECKING:
-    from forge.ir.nodes import Value
+from forge.te import Expr
 
 
 class _Reshaped(Op[A]):
@@ -86,9 +83,7 @@ class Reshape(_Reshaped[ReshapeAttrs]):
     def reference(self, attrs: ReshapeAttrs, data: Array, newshape: Array | None) -> Arrays:
         return [data.reshape(resolve_newshape(data.shape, given_numbers(attrs.newshape, newshape), attrs.allowzero))]
 
-    def define_symbols(
-        self, attrs: ReshapeAttrs, results: TensorTypes, data: Tensor, newshape: Tensor | None
-    ) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: ReshapeAttrs, results: TensorTypes, data: Tensor, newshape: Tensor | None) -> Symbols:
         if newshape is None:
             return {}
         sizes = [element(newshape, k) for k in range(results[0].rank)]
@@ -206,7 +201,7 @@ class Squeeze(_Reshaped[SqueezeAttrs]):
         chosen = None if attrs.axis is None and axes is None else given_numbers(attrs.axis, axes)
         return [np.squeeze(data, self._removed(data.shape, chosen))]
 
-    def define_symbols(self, attrs: SqueezeAttrs, results: TensorTypes, data: Tensor, axes: Tensor | None) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: SqueezeAttrs, results: TensorTypes, data: Tensor, axes: Tensor | None) -> Symbols:
         if axes is None or attrs.axis is not None:
             return {}
         removed = [names_axis(axes, k, data.ndim) for k in range(data.ndim)]
@@ -279,9 +274,7 @@ class ExpandDims(_Reshaped[ExpandDimsAttrs]):
             return [data.reshape(self._inserted(data.shape, attrs))]
         return [data.reshape(self._placed(data.shape, given_numbers(None, axes)))]
 
-    def define_symbols(
-        self, attrs: ExpandDimsAttrs, results: TensorTypes, data: Tensor, axes: Tensor | None
-    ) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: ExpandDimsAttrs, results: TensorTypes, data: Tensor, axes: Tensor | None) -> Symbols:
         if axes is None or attrs.axis is not None:
             return {}
         place: Expr = te.const(0)
@@ -364,15 +357,15 @@ class BatchFlatten(_Reshaped[NoAttrs]):
     accuracy = Accuracy.EXACT
     is_view = True
 
-    def infer(self, attrs: Any, data: Value) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value) -> TensorTypes:
         if data.rank == 0:
             raise fail(self.name, "operand 'data'", data.type, "rank 1 or more")
         return [TensorType((data.shape[0], dims.product(data.shape[1:])), data.dtype)]
 
-    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array) -> Arrays:
         return [data.reshape(data.shape[0], int(np.prod(data.shape[1:])))]
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, *_: object) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor, *_: object) -> Lowered:
         def body(n: Expr, flat: Expr) -> Expr:
             indices: list[Expr] = []
             for extent in reversed(data.shape[2:]):

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import te
-from forge.ir.op import Kind, Operand
 from forge.ops.core.inference import normalize_axes, unify_dim
 from forge.ops.core.lowering import injective, replaced
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types, Value
-from forge.te import Expr
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, DimArray, Expr, Lowered, OperandTypes, Tensor, TensorTypes, Types, Value
 
 
 @dataclass(frozen=True)

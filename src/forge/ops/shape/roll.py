@@ -8,13 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import te
-from forge.dims import Dim
-from forge.ir.op import Kind, Operand
 from forge.ops.core.inference import fail, normalize_axes
 from forge.ops.core.lowering import injective
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
-from forge.te import Expr
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorTypes, Types, Value
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,16 +10,14 @@ import numpy as np
 
 from forge import dims, te
 from forge.dims import Dim
-from forge.ir.nodes import Value
-from forge.ir.op import Kind, Operand
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, fresh_dims, normalize_axes, static_length
 from forge.ops.core.layout_change import LayoutChange
 from forge.ops.core.lowering import element, injective, length, new_symbols
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, TensorTypes, Types
-from forge.te import Expr, Tensor
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Symbols, Tensor, TensorTypes, Types, Value
+from forge.te import Expr
 
 T = TypeVar("T")
 UNBOUNDED = 2**31 - 1
@@ -128,9 +126,7 @@ class StridedSlice(Op[StridedSliceAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def define_symbols(
-        self, attrs: StridedSliceAttrs, results: TensorTypes, data: Tensor, *bounds: Tensor | None
-    ) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: StridedSliceAttrs, results: TensorTypes, data: Tensor, *bounds: Tensor | None) -> Symbols:
         if all(t is None for t in bounds):
             return {}
         return new_symbols(results[0], [count for _, count, _ in _steps(attrs, data, *bounds)])

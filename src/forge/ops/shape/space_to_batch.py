@@ -9,15 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import dims, te
-from forge.dims import Dim
-from forge.ir.op import Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, required
 from forge.ops.core.lowering import injective, row_major, unravel
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Conditions, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
 from forge.ops.core.window_geometry import padded_read
-from forge.te import Expr
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -92,7 +88,7 @@ class SpaceToBatch(Op[SpaceToBatchAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def requires(self, attrs: SpaceToBatchAttrs, results: TensorTypes, data: Value) -> list[tuple[Expr, str]]:
+    def requires(self, attrs: SpaceToBatchAttrs, results: TensorTypes, data: Value) -> Conditions:
         found: list[tuple[Expr, str]] = []
         for k, (extent, block) in enumerate(zip(self._padded(data, attrs), attrs.block_shape, strict=True)):
             found += _divides(extent, block, f"padded dimension {k + 1}")
@@ -145,5 +141,5 @@ class BatchToSpace(Op[BatchToSpaceAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def requires(self, attrs: BatchToSpaceAttrs, results: TensorTypes, data: Value) -> list[tuple[Expr, str]]:
+    def requires(self, attrs: BatchToSpaceAttrs, results: TensorTypes, data: Value) -> Conditions:
         return _divides(data.shape[0], math.prod(attrs.block_shape), "dimension 0")

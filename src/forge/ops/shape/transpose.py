@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forge.ir.op import Kind, Operand
 from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, normalize_axes
 from forge.ops.core.lowering import injective
-from forge.ops.core.op import Op, register
+from forge.ops.core.op import Kind, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Tensor, TensorTypes, Types, Value
 
 

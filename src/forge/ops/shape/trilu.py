@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import te
-from forge.ir.op import Kind, Operand
 from forge.ops.core.lowering import injective, scalar
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes
-from forge.te import Expr
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Expr, Lowered, Tensor, TensorTypes
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from forge.ir.op import Operand
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import expect_rank, fail, same_dtype, unify_dim
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Types, Value
+from forge.ops.core.op import Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, TensorType, Types, Value
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ how many come before it, which is quadratic; the kernel families named here repl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +13,12 @@ import numpy as np
 
 from forge import dims, dtypes, te
 from forge.dims import Dim
-from forge.ir.op import Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import at_most, fail, given_number, normalize_axis, number_of, required
 from forge.ops.core.lowering import injective, new_symbols, replaced, scalar
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, TensorTypes, Types, Value
-from forge.te import Expr, Tensor
+from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Conditions, Lowered, Symbols, Tensor, TensorType, TensorTypes, Types, Value
+from forge.te import Expr
 
 
 @dataclass(frozen=True)
@@ -153,7 +150,7 @@ class TopK(Op[TopKAttrs]):
         shape = (*data.shape[:axis], count, *data.shape[axis + 1 :])
         return _selected(attrs, TensorType(shape, data.dtype), TensorType(shape, attrs.dtype or "int64"))
 
-    def requires(self, attrs: TopKAttrs, results: TensorTypes, data: TensorType, k: TensorType | None) -> list[tuple[Expr, str]]:
+    def requires(self, attrs: TopKAttrs, results: TensorTypes, data: TensorType, k: TensorType | None) -> Conditions:
         extent, count = data.shape[attrs.axis], results[0].shape[attrs.axis]
         why = f"k is {count}; expected at most {extent}"
         return required(at_most(count, extent), lambda: te.dim(count) <= te.dim(extent), why)
@@ -171,7 +168,7 @@ class TopK(Op[TopKAttrs]):
         positions = injective(self.name, TensorType(results[-1].shape, dtype), lambda i: te.cast(order[tuple(i)], dtype))
         return _selected(attrs, values, positions)
 
-    def define_symbols(self, attrs: TopKAttrs, results: TensorTypes, data: Tensor, k: Tensor | None) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: TopKAttrs, results: TensorTypes, data: Tensor, k: Tensor | None) -> Symbols:
         if attrs.k is not None or k is None:
             return {}
         axis = attrs.axis % results[0].rank

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from forge import dims, dtypes, te
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Kind, NoAttrs, Operand
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import fail, fresh_dims, normalize_axis
 from forge.ops.core.lowering import new_symbols, scalar
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Tensor, TensorTypes, Types
-from forge.te import Expr
+from forge.ops.core.op import Kind, NoAttrs, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Symbols, Tensor, TensorType, TensorTypes, Types, Value, Values
 
 
 @dataclass(frozen=True)
@@ -59,7 +53,7 @@ class Unique(Op[UniqueAttrs]):
         slices = np.take(data, first[order], axis=attrs.axis)
         return [slices, first[order], place[number.reshape(-1)], count[order]]
 
-    def decompose(self, builder: Builder, attrs: UniqueAttrs, data: Value) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: UniqueAttrs, data: Value) -> Values | None:
         """Neighbours in ascending order are compared; strings by their ranks.
 
         Slices of unknown or large size have no native code.
@@ -156,12 +150,12 @@ class ArgWhere(Op[NoAttrs]):
     def reference(self, attrs: NoAttrs, condition: Array, count: Array | None) -> Arrays:
         return [np.argwhere(numeric.widen(condition))]
 
-    def define_symbols(self, attrs: NoAttrs, results: TensorTypes, condition: Tensor, count: Tensor | None) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: NoAttrs, results: TensorTypes, condition: Tensor, count: Tensor | None) -> Symbols:
         if count is None:
             return {}
         return new_symbols(TensorType(results[0].shape[:1], "int64"), [te.cast(scalar(count), "int64")])
 
-    def decompose(self, builder: Builder, attrs: NoAttrs, condition: Value, count: Value | None) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: NoAttrs, condition: Value, count: Value | None) -> Values | None:
         if count is not None:
             return None
         if condition.dtype != "bool":

@@ -14,10 +14,9 @@ import numpy as np
 
 from forge import te
 from forge.ir.op import Accuracy, Trait
-from forge.ops.core.signatures import Array
+from forge.ops.core.signatures import Array, Expr
 from forge.ops.elementwise.rows import Row, register_rows
 from forge.ops.special import tables
-from forge.te import Expr
 
 WORK = "float64"
 INFINITY = float("inf")

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge.errors import ExecutionError
-from forge.ir.op import NoAttrs, Operand, Trait
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail
-from forge.ops.core.op import register
-from forge.ops.core.signatures import Array, Arrays, Types, Value
+from forge.ops.core.op import NoAttrs, Operand, Trait, register
+from forge.ops.core.signatures import Array, Arrays, TensorType, Types, Value
 from forge.ops.core.strings import texts
 from forge.ops.text.strings import StringOp
 

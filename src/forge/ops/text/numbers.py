@@ -7,12 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from forge import dtypes
-from forge.ir.op import Operand, Trait
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, object_array
-from forge.ops.core.op import register
+from forge.ops.core.op import Operand, Trait, register
 from forge.ops.core.scalar_math import float_text, parse_float, parse_integer
-from forge.ops.core.signatures import Array, Arrays, Types, Value
+from forge.ops.core.signatures import Array, Arrays, TensorType, Types, Value
 from forge.ops.core.strings import texts
 from forge.ops.text.strings import StringOp
 

@@ -6,25 +6,19 @@ Operands that the decomposition of an operator adds (tables, numbers of results)
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from forge import dims
-from forge.dims import Dim
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Category, Kind, NoAttrs, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import broadcast_shapes, fail, fresh_dims, object_array
 from forge.ops.core.lowering import new_symbols, scalar
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Tensor, TensorTypes, Types
+from forge.ops.core.op import Category, Kind, NoAttrs, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Symbols, Tensor, TensorType, TensorTypes, Types, Value, Values
 from forge.ops.core.strings import ESCAPED, text_of, texts, whole
 from forge.ops.text import case_tables, regex
-from forge.te import Expr
 
 A = TypeVar("A")
 
@@ -55,7 +49,7 @@ class BroadcastOp(StringOp[NoAttrs]):
         left, right = np.broadcast_arrays(a, b)
         return list(zip(texts(left), texts(right), strict=True)), left.shape
 
-    def decompose(self, builder: Builder, attrs: NoAttrs, a: Value, b: Value) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: NoAttrs, a: Value, b: Value) -> Values | None:
         """Operands of the result's shape."""
         shape = broadcast_shapes(self.name, a.shape, b.shape)
         if all(_equal_shapes(v.shape, shape) for v in (a, b)):
@@ -184,12 +178,12 @@ class StringSplit(StringOp[StringSplitAttrs]):
 
     def define_symbols(
         self, attrs: StringSplitAttrs, results: TensorTypes, data: Tensor, delimiter: Tensor | None, most: Tensor | None
-    ) -> Mapping[str, Expr]:
+    ) -> Symbols:
         return {} if most is None else new_symbols(TensorType(results[0].shape[-1:], "int64"), [scalar(most)])
 
     def decompose(
         self, builder: Builder, attrs: StringSplitAttrs, data: Value, delimiter: Value | None, most: Value | None
-    ) -> Sequence[Value] | None:
+    ) -> Values | None:
         if most is not None:
             return None
         options: dict[str, Any] = {"delimiter": attrs.delimiter, "maxsplit": attrs.maxsplit}
@@ -249,13 +243,11 @@ class StringNormalize(StringOp[StringNormalizeAttrs]):
         kept = [case_tables.change_case(text, attrs.case_change_action) for text in _kept(data, attrs)] or [""]
         return [object_array(kept, (*data.shape[:-1], len(kept)))]
 
-    def define_symbols(self, attrs: StringNormalizeAttrs, results: TensorTypes, *operands: Tensor | None) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: StringNormalizeAttrs, results: TensorTypes, *operands: Tensor | None) -> Symbols:
         count = operands[-1]
         return {} if count is None else new_symbols(TensorType(results[0].shape[-1:], "int64"), [scalar(count)])
 
-    def decompose(
-        self, builder: Builder, attrs: StringNormalizeAttrs, data: Value, *given: Value | None
-    ) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: StringNormalizeAttrs, data: Value, *given: Value | None) -> Values | None:
         if given[-1] is not None:
             return None
         options: dict[str, Any] = {"case_change_action": attrs.case_change_action, "is_case_sensitive": attrs.is_case_sensitive,
@@ -293,9 +285,7 @@ class RegexFullMatch(StringOp[RegexFullMatchAttrs]):
         found = [program.matches(text) for text in texts(data)]
         return [np.array(found, dtype=bool).reshape(data.shape)]
 
-    def decompose(
-        self, builder: Builder, attrs: RegexFullMatchAttrs, data: Value, program: Value | None
-    ) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: RegexFullMatchAttrs, data: Value, program: Value | None) -> Values | None:
         if program is not None:
             return None
         program = builder.constant(regex.compile_pattern(attrs.pattern).table())

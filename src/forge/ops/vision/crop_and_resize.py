@@ -10,14 +10,11 @@ from typing import Any
 import numpy as np
 
 from forge import te
-from forge.ir.op import Accuracy, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, unify_dim
 from forge.ops.core.lowering import injective
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
 from forge.ops.core.window_geometry import compute_dtype
-from forge.te import Expr
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ class CropAndResize(Op[CropAndResizeAttrs]):
 
         return [injective(self.name, results[0], body)]
 
-    def flops(self, attrs: CropAndResizeAttrs, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: CropAndResizeAttrs, results: TensorTypes, *_: object) -> Dim:
         return 12 * results[0].size
 
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from forge import dims, dtypes, te
-from forge.dims import Dim
-from forge.ir.op import Accuracy, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import same_dtype, unify_dim
 from forge.ops.core.lowering import chain_select, dim_type, lowest
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes, Types, Value
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
 from forge.ops.core.window_geometry import Window, windows
 from forge.ops.reduce.window import Ints
-from forge.te import Expr
 
 
 @dataclass(frozen=True)
@@ -77,5 +72,5 @@ class Dilation2D(Op[Dilation2DAttrs]):
 
         return [te.compute(te.shape_of(results[0].shape), body, "dilation2d", data.dtype)]
 
-    def flops(self, attrs: Dilation2DAttrs, results: TensorTypes, data: Value, weight: Value) -> Any:
+    def flops(self, attrs: Dilation2DAttrs, results: TensorTypes, data: Value, weight: Value) -> Dim:
         return 2 * results[0].size * dims.product(weight.shape[1:])

@@ -16,16 +16,13 @@ from typing import Any
 import numpy as np
 
 from forge import te
-from forge.ir.op import Accuracy, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import expect_dtype, expect_rank, fail, unify_dim
 from forge.ops.core.lowering import cast_result, chain_select
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, Lowered, TensorTypes, Types, Value
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
 from forge.ops.core.window_geometry import compute_dtype
 from forge.ops.vision.resize import cubic_weight
-from forge.te import Expr, Tensor
 
 OFFSETS = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}
 PADDINGS = ("zeros", "border", "reflection")

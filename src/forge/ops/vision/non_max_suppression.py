@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from forge.ir.builder import Builder
-from forge.ir.nodes import Value
-from forge.ir.op import Operand
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import fresh_dims, same_dtype, unify_dim
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types
+from forge.ops.core.op import Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Dim, TensorType, TensorTypes, Types, Value, Values
 from forge.ops.sort.sort import stable_order
 
 
@@ -93,7 +87,7 @@ class BoxSuppression(Op[SuppressionAttrs]):
                     kept[batch, class_, place] = 1
         return [kept]
 
-    def flops(self, attrs: SuppressionAttrs, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: SuppressionAttrs, results: TensorTypes, *_: object) -> Dim:
         return results[0].size * results[0].shape[2]
 
 
@@ -142,7 +136,7 @@ class NonMaxSuppression(Op[SuppressionAttrs]):
         max_output_size: Value | None,
         iou_threshold: Value | None,
         score_threshold: Value | None,
-    ) -> Sequence[Value]:
+    ) -> Values:
         def vector(operand: Value | None, dtype: str) -> Value | None:
             return operand and builder.call("reshape", builder.call("cast", operand, dtype=dtype), newshape=(1,))
 

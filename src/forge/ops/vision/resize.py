@@ -16,16 +16,14 @@ Neighbours outside of the data are those at its edge; with ``cubic_exclude`` the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from forge import dims, dtypes, te
 from forge.dims import Dim
-from forge.ir.op import Accuracy, Category, Kind, Operand, Precision
-from forge.ir.types import TensorType
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import (
     expect_rank,
@@ -38,18 +36,12 @@ from forge.ops.core.inference import (
 )
 from forge.ops.core.layout_change import named_layout
 from forge.ops.core.lowering import element, new_symbols, wide
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array
+from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, Precision, register
+from forge.ops.core.signatures import Array, Arrays, Builder, Lowered, Symbols, Tensor, TensorType, TensorTypes, Value, Values
 from forge.ops.nn.pool import spatial_axes
 from forge.ops.shape.layout_transform import parse_layout
-from forge.te import Expr, Tensor
+from forge.te import Expr
 from forge.tir.expr import binary
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from forge.ir.builder import Builder
-    from forge.ir.nodes import Value
 
 METHODS = ("nearest_neighbor", "linear", "cubic")
 POSITION = "float64"
@@ -117,7 +109,7 @@ class _Resize(Op[Any]):
     def axes(self, attrs: Any) -> list[int]:
         return spatial_axes(self.name, parse_layout(attrs.layout), self.spatial)
 
-    def infer(self, attrs: Any, data: Value, sizes: Value | None) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value, sizes: Value | None) -> TensorTypes:
         expect_rank(self.name, data.tensor_type, "data", parse_layout(attrs.layout).rank)
         modes = (("method", METHODS), ("coordinate_transformation_mode", COORDINATES), ("rounding_method", ROUNDINGS))
         for what, accepted in modes:
@@ -137,9 +129,7 @@ class _Resize(Op[Any]):
         require_equal(self.name, "numbers in operand 'sizes'", len(found), count)
         return found
 
-    def define_symbols(
-        self, attrs: Any, results: Sequence[TensorType], data: Tensor, sizes: Tensor | None
-    ) -> Mapping[str, Expr]:
+    def define_symbols(self, attrs: Any, results: TensorTypes, data: Tensor, sizes: Tensor | None) -> Symbols:
         if attrs.size is not None or sizes is None:
             return {}
         extents = list(data.shape)
@@ -147,7 +137,7 @@ class _Resize(Op[Any]):
             extents[axis] = element(sizes, k)
         return new_symbols(results[0], extents)
 
-    def reference(self, attrs: Any, data: Array, sizes: Array | None) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array, sizes: Array | None) -> Arrays:
         y = data if attrs.method == "nearest_neighbor" else wide(data)
         extents = tuple_of(self.name, "size", given_numbers(attrs.size, sizes), len(self.spatial))
         for axis, size in zip(self.axes(attrs), extents):
@@ -160,7 +150,7 @@ class _Resize(Op[Any]):
             y = sum(p.astype(np.float64) * w.reshape(shape) for p, w in zip(parts, weights))
         return [_narrowed(y, attrs.out_dtype or dtypes.canonical(data.dtype))]
 
-    def decompose(self, builder: Builder, attrs: Any, data: Value, sizes: Value | None) -> Sequence[Value] | None:
+    def decompose(self, builder: Builder, attrs: Any, data: Value, sizes: Value | None) -> Values | None:
         """Reads of numbered rows and columns, added with constant weights, where the sizes are numbers."""
         extents, axes = self._sizes(attrs, sizes), self.axes(attrs)
         if not dims.is_static(*extents, *(data.shape[a] for a in axes)):
@@ -181,7 +171,7 @@ class _Resize(Op[Any]):
         rounded = dtypes.is_integer(dtype) and dtypes.is_float(value.dtype)
         return builder.call("cast", builder.call("round", value) if rounded else value, dtype=dtype)
 
-    def lower(self, attrs: Any, results: Sequence[TensorType], data: Tensor, sizes: Tensor | None) -> Sequence[Tensor]:
+    def lower(self, attrs: Any, results: TensorTypes, data: Tensor, sizes: Tensor | None) -> Lowered:
         out = te.shape_of(results[0].shape)
         y = data
         for axis in self.axes(attrs):
@@ -189,7 +179,7 @@ class _Resize(Op[Any]):
         dtype = results[0].dtype
         return [te.compute(out, lambda *i: _converted(y[i], dtype), name="resize")]
 
-    def flops(self, attrs: Any, results: Sequence[TensorType], *_: object) -> Any:
+    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
         taps_read = {"nearest_neighbor": 0, "linear": 2, "cubic": 4}[attrs.method]
         return 2 * taps_read * len(self.spatial) * results[0].size
 
@@ -227,7 +217,7 @@ def _weighing_dtype(dtype: str) -> str:
     return "float64" if dtype == "float64" or (dtypes.is_integer(dtype) and dtypes.bits(dtype) >= 32) else "float32"
 
 
-def _weighted(builder: Builder, parts: Sequence[Value], weights: Sequence[Value]) -> Value:
+def _weighted(builder: Builder, parts: Values, weights: Values) -> Value:
     products = [builder.call("multiply", p, w) for p, w in zip(parts, weights)]
     total = products[0]
     for product in products[1:]:
@@ -349,14 +339,14 @@ class Upsampling(Op[UpsamplingAttrs]):
             raise fail(self.name, "scale of a symbolic extent", scale, "a whole number")
         return extent * int(scale)
 
-    def infer(self, attrs: Any, data: Value) -> Sequence[TensorType]:
+    def infer(self, attrs: Any, data: Value) -> TensorTypes:
         expect_rank(self.name, data.tensor_type, "data", parse_layout(attrs.layout).rank)
         resize = Resize2D()
         return resize.infer(resize.make_attrs(self.resize_attributes(data.tensor_type, attrs)), data, None)
 
-    def reference(self, attrs: Any, data: Array) -> Sequence[Any]:
+    def reference(self, attrs: Any, data: Array) -> Arrays:
         resize, type_ = Resize2D(), TensorType(data.shape, dtypes.canonical(data.dtype))
         return resize.reference(resize.make_attrs(self.resize_attributes(type_, attrs)), data, None)
 
-    def decompose(self, builder: Builder, attrs: Any, data: Value) -> Sequence[Value]:
+    def decompose(self, builder: Builder, attrs: Any, data: Value) -> Values:
         return [builder.call("image.resize2d", data, **self.resize_attributes(data.tensor_type, attrs))]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from forge.ir.op import Accuracy, Kind, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, unify_dim
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types, Value
+from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Dim, TensorType, TensorTypes, Types, Value
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class RoiAlign(Op[RoiAlignAttrs]):
         count = attrs.sample_ratio if attrs.sample_ratio > 0 else math.ceil(size)
         return [float(begin + place * size + (k + 0.5) * size / count) for k in range(count)]
 
-    def flops(self, attrs: RoiAlignAttrs, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: RoiAlignAttrs, results: TensorTypes, *_: object) -> Dim:
         return 8 * max(attrs.sample_ratio, 1) ** 2 * results[0].size
 
 

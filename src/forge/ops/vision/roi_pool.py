@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from forge.ir.op import Category, Operand
-from forge.ir.types import TensorType
 from forge.ops.core.inference import fail, same_dtype, unify_dim
-from forge.ops.core.op import Op, register
-from forge.ops.core.signatures import Array, Arrays, TensorTypes, Types, Value
+from forge.ops.core.op import Category, Op, Operand, register
+from forge.ops.core.signatures import Array, Arrays, Dim, TensorType, TensorTypes, Types, Value
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class RoiPool(Op[RoiPoolAttrs]):
                     out[number, :, row, column] = part.max(axis=(1, 2))
         return [out]
 
-    def flops(self, attrs: RoiPoolAttrs, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: RoiPoolAttrs, results: TensorTypes, *_: object) -> Dim:
         return results[0].size
 
 
