@@ -37,6 +37,7 @@ class Op(OpDef[A]):
     """An operator with its lowering."""
 
     kernel: ClassVar[str | None] = None
+    flops_per_element: ClassVar[int] = 1  # of the first result; 0 for what moves elements only
     lowering_missing: ClassVar[bool] = False  # no way to native code exists yet
 
     def lower(self, *args: Any, **kwargs: Any) -> Sequence[Tensor]:
@@ -104,7 +105,7 @@ class Op(OpDef[A]):
         Multiplications and additions count one each. Operands are values.
         """
         results: Sequence[TensorType] = args[1]
-        return results[0].size if results and self.kind is not Kind.INJECTIVE else 0
+        return results[0].size * self.flops_per_element if results and self.kind is not Kind.INJECTIVE else 0
 
 T = TypeVar("T", bound=type[Op[Any]])
 

@@ -21,7 +21,7 @@ from forge.ops.core.inference import broadcast_shapes, same_dtype
 from forge.ops.core.lowering import identifier
 from forge.ops.core.op import Accuracy, Category, Kind, NoAttrs, Op, Operand, Precision, Trait, register
 from forge.ops.core.scalar_math import widen_all
-from forge.ops.core.signatures import Array, Arrays, Dim, DimArray, Expr, Lowered, OperandTypes, TensorTypes, Types, Value, Values
+from forge.ops.core.signatures import Array, Arrays, DimArray, Expr, Lowered, OperandTypes, TensorTypes, Types, Value, Values
 from forge.te import Tensor
 from forge.tir.visit import is_costly
 
@@ -101,9 +101,6 @@ class Elementwise(Op[Any]):
     def is_costly(self, attrs: Any, *operands: Value) -> bool:
         return _is_costly(self, attrs, *(v.dtype for v in operands))
 
-    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
-        return results[0].size * self.row.flops
-
 
 @cache
 def _is_costly(op: Elementwise, attrs: Any, *element_types: str) -> bool:
@@ -140,7 +137,8 @@ def register_rows(module: str, rows: Sequence[Row]) -> None:
         members = {
             "__doc__": row.doc, "name": row.name, "Attrs": row.attrs,
             "operands": tuple(Operand(n, accepts=row.accepts) for n in row.operands),
-            "traits": row.traits, "accuracy": row.accuracy, "row": row, "__module__": module,
+            "traits": row.traits, "accuracy": row.accuracy, "flops_per_element": row.flops, "row": row,
+            "__module__": module,
             **{fact: value for fact in ("precision", "category") if (value := getattr(row, fact)) is not None},
         }
         register(type(f"Elementwise_{identifier(row.name)}", (Elementwise,), members))

@@ -10,7 +10,7 @@ from forge import dtypes, te
 from forge.ir.builder import Builder
 from forge.ops.core.inference import broadcast_shapes, same_dtype
 from forge.ops.core.op import Kind, NoAttrs, Op, Operand, register
-from forge.ops.core.signatures import Array, Arrays, Dim, DimArray, Lowered, OperandTypes, TensorType, TensorTypes, Types, Value
+from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, TensorType, TensorTypes, Types, Value
 from forge.ops.elementwise.rows import apply_dims, broadcast_compute
 from forge.te import Expr, Tensor
 
@@ -23,6 +23,7 @@ class Copy(Op[NoAttrs]):
     data = Operand(any_type=True)
     kind = Kind.ELEMENTWISE
     is_identity = True
+    flops_per_element = 0
 
     def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
         return [data]
@@ -32,9 +33,6 @@ class Copy(Op[NoAttrs]):
 
     def evaluate_dims(self, attrs: NoAttrs, types: OperandTypes, data: DimArray) -> DimArray:
         return data
-
-    def flops(self, attrs: NoAttrs, results: TensorTypes, *_: object) -> Dim:
-        return 0
 
 
 def copied(builder: Builder, value: Value) -> Value:

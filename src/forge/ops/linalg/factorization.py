@@ -1,4 +1,4 @@
-"""Factorisations of the matrices in the last two dimensions, and linear systems."""
+"""Factorisations of the matrices in the last two dimensions, linear systems, and determinants."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from forge.ops.core.inference import expect_rank, same_dtype, unify_dim
+from forge.ir.op import A
+from forge.ops.core.inference import HALF_TYPES, expect_rank, same_dtype, unify_dim
 from forge.ops.core.op import Accuracy, Category, NoAttrs, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Builder, Dim, TensorType, TensorTypes, Types, Value, Values
 
-HALVES = ("float16", "bfloat16")
 ACCEPTED = "float16 or bfloat16 or float32 or float64"
 
 
@@ -23,11 +23,53 @@ def check_square(op: str, matrices: Value) -> None:
 def in_float32(op: Op[Any], builder: Builder, attrs: Any, *operands: Value) -> Values | None:
     """The operator on operands of 16 bits, computed in float32; None where nothing is that narrow."""
     dtype = operands[0].dtype
-    if dtype not in HALVES:
+    if dtype not in HALF_TYPES:
         return None
     wide = [builder.call("cast", v, dtype="float32") for v in operands]
     results = builder.call_multi(op, *wide, **vars(attrs))
     return [builder.call("cast", r, dtype=dtype) if r.dtype == "float32" else r for r in results]
+
+
+class _OfMatrix(Op[A]):
+    """What is computed of square matrices; by default a tensor of their type."""
+
+    data = Operand(accepts=ACCEPTED, min_rank=2)
+    accuracy = Accuracy.ACCUMULATING
+    category = Category.CONTRACTION
+
+    def infer(self, attrs: A, data: Value) -> Types:
+        check_square(self.name, data)
+        return [data.type]
+
+
+class _Factors(_OfMatrix[A]):
+    """What a kernel computes in place of the matrices."""
+
+    def decompose(self, builder: Builder, attrs: A, data: Value) -> Values | None:
+        return in_float32(self, builder, attrs, data)
+
+    def flops(self, attrs: A, results: TensorTypes, *_: object) -> Dim:
+        return results[0].size * results[0].shape[-1]
+
+
+class _System(Op[A]):
+    """A solution of linear equations with the coefficients a, a square matrix."""
+
+    a, b = Operand(accepts=ACCEPTED, min_rank=2), Operand()
+    accuracy = Accuracy.ACCUMULATING
+    category = Category.CONTRACTION
+
+    def check(self, a: Value, b: Value, axis: int) -> None:
+        """Raises TypeInferenceError unless b has the batch of a, and along ``axis`` as many elements as a has rows."""
+        check_square(self.name, a)
+        same_dtype(self.name, [a, b])
+        expect_rank(self.name, b.tensor_type, "b", a.rank)
+        for k, (m, n) in enumerate(zip(a.shape[:-2], b.shape[:-2], strict=True)):
+            unify_dim(self.name, m, n, f"dimension {k} of a and b")
+        unify_dim(self.name, b.shape[axis], a.shape[-1], "sides of a and b")
+
+    def decompose(self, builder: Builder, attrs: A, a: Value, b: Value) -> Values | None:
+        return in_float32(self, builder, attrs, a, b)
 
 
 @dataclass(frozen=True)
@@ -36,21 +78,14 @@ class CholeskyAttrs:
 
 
 @register
-class Cholesky(Op[CholeskyAttrs]):
+class Cholesky(_Factors[CholeskyAttrs]):
     """The triangular matrices L with data = L L^T (``lower``), or U with data = U^T U. The other triangle of data is not read.
 
     What has no such factor gives NaN.
     """
 
     name = "linalg.cholesky"
-    data = Operand(accepts=ACCEPTED, min_rank=2)
     kernel = "cholesky"
-    accuracy = Accuracy.ACCUMULATING
-    category = Category.CONTRACTION
-
-    def infer(self, attrs: CholeskyAttrs, data: Value) -> Types:
-        check_square(self.name, data)
-        return [data.type]
 
     def reference(self, attrs: CholeskyAttrs, data: Array) -> Arrays:
         wide = data.astype(np.float64)
@@ -63,12 +98,6 @@ class Cholesky(Op[CholeskyAttrs]):
         result = factor if attrs.lower else np.swapaxes(factor, -1, -2)
         return [result.astype(data.dtype)]
 
-    def decompose(self, builder: Builder, attrs: CholeskyAttrs, data: Value) -> Values | None:
-        return in_float32(self, builder, attrs, data)
-
-    def flops(self, attrs: CholeskyAttrs, results: TensorTypes, *_: object) -> Dim:
-        return results[0].size * results[0].shape[-1]
-
 
 @dataclass(frozen=True)
 class TriangularSolveAttrs:
@@ -79,22 +108,17 @@ class TriangularSolveAttrs:
 
 
 @register
-class TriangularSolve(Op[TriangularSolveAttrs]):
+class TriangularSolve(_System[TriangularSolveAttrs]):
     """x with op(a) x = b (``left_side``) or x op(a) = b, op(a) being a, or with ``transpose_a`` its transpose.
 
     Of a only the triangle that ``lower`` names is read, without the diagonal if that is taken for 1 (``unit_diagonal``).
     """
 
     name = "linalg.triangular_solve"
-    a, b = Operand(accepts=ACCEPTED, min_rank=2), Operand()
     kernel = "triangular_solve"
-    accuracy = Accuracy.ACCUMULATING
-    category = Category.CONTRACTION
 
     def infer(self, attrs: TriangularSolveAttrs, a: Value, b: Value) -> Types:
-        check_square(self.name, a)
-        same_dtype(self.name, [a, b])
-        check_system(self.name, a, b, -2 if attrs.left_side else -1)
+        self.check(a, b, -2 if attrs.left_side else -1)
         return [b.type]
 
     def reference(self, attrs: TriangularSolveAttrs, a: Array, b: Array) -> Arrays:
@@ -112,33 +136,19 @@ class TriangularSolve(Op[TriangularSolveAttrs]):
             x[..., row, :] = (x[..., row, :] - np.einsum("...k,...kc->...c", rest, x)) / a[..., row, row, None]
         return [(x if attrs.left_side else np.swapaxes(x, -1, -2)).astype(dtype)]
 
-    def decompose(self, builder: Builder, attrs: TriangularSolveAttrs, a: Value, b: Value) -> Values | None:
-        return in_float32(self, builder, attrs, a, b)
-
     def flops(self, attrs: TriangularSolveAttrs, results: TensorTypes, a: Value, b: Value) -> Any:
         return results[0].size * a.shape[-1]
 
 
-def check_system(op: str, a: Value, b: Value, axis: int) -> None:
-    """Raises TypeInferenceError unless b has the batch of a, and along ``axis`` as many elements as a has rows."""
-    expect_rank(op, b.tensor_type, "b", a.rank)
-    for k, (m, n) in enumerate(zip(a.shape[:-2], b.shape[:-2], strict=True)):
-        unify_dim(op, m, n, f"dimension {k} of a and b")
-    unify_dim(op, b.shape[axis], a.shape[-1], "sides of a and b")
-
-
 @register
-class Lu(Op[NoAttrs]):
+class Lu(_Factors[NoAttrs]):
     """LU factors with partial pivoting: rows data[p] = L U. Results: U, with L (diagonal 1) below it in one matrix; p.
 
     Of pivots of equal size the first is taken. A column without one is left as it is.
     """
 
     name = "linalg.lu"
-    data = Operand(accepts=ACCEPTED, min_rank=2)
     kernel = "lu"
-    accuracy = Accuracy.ACCUMULATING
-    category = Category.CONTRACTION
 
     def infer(self, attrs: NoAttrs, data: Value) -> Types:
         check_square(self.name, data)
@@ -150,12 +160,6 @@ class Lu(Op[NoAttrs]):
         for batch in np.ndindex(data.shape[:-2]):
             _factor(factors[batch], places[batch])
         return [factors.astype(data.dtype), places]
-
-    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Values | None:
-        return in_float32(self, builder, attrs, data)
-
-    def flops(self, attrs: NoAttrs, results: TensorTypes, *_: object) -> Dim:
-        return results[0].size * results[0].shape[-1]
 
 
 def _factor(matrix: Array, places: Array) -> None:
@@ -170,18 +174,13 @@ def _factor(matrix: Array, places: Array) -> None:
 
 
 @register
-class Solve(Op[NoAttrs]):
+class Solve(_System[NoAttrs]):
     """x with a x = b, by LU factors of a. Infinite or NaN where a is singular."""
 
     name = "linalg.solve"
-    a, b = Operand(accepts=ACCEPTED, min_rank=2), Operand()
-    accuracy = Accuracy.ACCUMULATING
-    category = Category.CONTRACTION
 
     def infer(self, attrs: NoAttrs, a: Value, b: Value) -> Types:
-        check_square(self.name, a)
-        same_dtype(self.name, [a, b])
-        check_system(self.name, a, b, -2)
+        self.check(a, b, -2)
         return [b.type]
 
     def reference(self, attrs: NoAttrs, a: Array, b: Array) -> Arrays:
@@ -194,8 +193,7 @@ class Solve(Op[NoAttrs]):
         return [x.astype(dtype)]
 
     def decompose(self, builder: Builder, attrs: NoAttrs, a: Value, b: Value) -> Values:
-        wide = in_float32(self, builder, attrs, a, b)
-        if wide is not None:
+        if (wide := super().decompose(builder, attrs, a, b)) is not None:
             return wide
         factors, places = builder.call_multi(Lu(), a)
         index = builder.call("broadcast_to", builder.call("expand_dims", places, axis=-1), shape=b.shape)
@@ -205,17 +203,10 @@ class Solve(Op[NoAttrs]):
 
 
 @register
-class Inverse(Op[NoAttrs]):
+class Inverse(_OfMatrix[NoAttrs]):
     """The inverses of the matrices. Infinite or NaN where one is singular."""
 
     name = "linalg.inverse"
-    data = Operand(accepts=ACCEPTED, min_rank=2)
-    accuracy = Accuracy.ACCUMULATING
-    category = Category.CONTRACTION
-
-    def infer(self, attrs: NoAttrs, data: Value) -> Types:
-        check_square(self.name, data)
-        return [data.type]
 
     def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
         one = np.broadcast_to(np.eye(data.shape[-1]), data.shape)
@@ -224,3 +215,61 @@ class Inverse(Op[NoAttrs]):
     def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Values:
         one = builder.call("eye", n=data.shape[-1], m=data.shape[-1], dtype=data.dtype)
         return [builder.call(Solve(), data, builder.call("broadcast_to", one, shape=data.shape))]
+
+
+@register
+class Eliminate(_Factors[NoAttrs]):
+    """Gaussian elimination with partial pivoting of the matrices in the last two dimensions.
+
+    Results: what is left, upper triangular; the determinant.
+    """
+
+    name = "linalg.eliminate"
+    data = Operand(accepts="float32 or float64", min_rank=2)
+    kernel = "eliminate"
+
+    def infer(self, attrs: NoAttrs, data: Value) -> Types:
+        check_square(self.name, data)
+        return [data.type, TensorType(data.shape[:-2], data.dtype)]
+
+    def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
+        left = data.astype(np.float64)
+        determinant = np.ones(left.shape[:-2])
+        for batch in np.ndindex(left.shape[:-2]):
+            determinant[batch] = _eliminate(left[batch])
+        return [left.astype(data.dtype), np.asarray(determinant.astype(data.dtype))]
+
+
+def _eliminate(matrix: Array) -> float:
+    """Makes ``matrix`` upper triangular in place; the determinant."""
+    determinant = 1.0
+    for k in range(len(matrix)):
+        row = k + int(np.argmax(np.abs(matrix[k:, k])))
+        if row != k:
+            matrix[[k, row]] = matrix[[row, k]]
+            determinant = -determinant
+        determinant *= matrix[k, k]
+        if matrix[k, k] != 0:
+            matrix[k + 1 :] -= np.outer(matrix[k + 1 :, k] / matrix[k, k], matrix[k])
+            matrix[k + 1 :, k] = 0
+    return float(determinant)
+
+
+@register
+class Determinant(_OfMatrix[NoAttrs]):
+    """The determinants of the matrices in the last two dimensions."""
+
+    name = "linalg.determinant"
+    data = Operand(accepts="float", min_rank=2)
+
+    def infer(self, attrs: NoAttrs, data: Value) -> Types:
+        check_square(self.name, data)
+        return [TensorType(data.shape[:-2], data.dtype)]
+
+    def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
+        return [np.asarray(np.linalg.det(data.astype(np.float64)).astype(data.dtype))]
+
+    def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Values:
+        real = data if data.dtype in ("float32", "float64") else builder.call("cast", data, dtype="float32")
+        result = builder.call_multi(Eliminate(), real)[1]
+        return [result if real is data else builder.call("cast", result, dtype=data.dtype)]

@@ -44,6 +44,7 @@ class DeformablePatches(Op[DeformablePatchesAttrs]):
     kind = Kind.ANCHOR
     accuracy = Accuracy.ACCUMULATING
     category = Category.MOVEMENT
+    flops_per_element = 8
 
     def infer(self, attrs: DeformablePatchesAttrs, data: Value, offset: Value, mask: Value | None) -> Types:
         taps = math.prod(attrs.kernel_size)
@@ -103,9 +104,6 @@ class DeformablePatches(Op[DeformablePatchesAttrs]):
             return te.cast(total, data.dtype)
 
         return [te.compute(te.shape_of(results[0].shape), body, "deformable_patches")]
-
-    def flops(self, attrs: DeformablePatchesAttrs, results: TensorTypes, *_: object) -> Dim:
-        return 8 * results[0].size
 
 
 def _bilinear(image: Array, place: Sequence[float]) -> float:

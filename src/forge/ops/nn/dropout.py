@@ -7,7 +7,7 @@ from typing import Any
 
 from forge import te
 from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
-from forge.ops.core.signatures import Array, Arrays, Dim, Lowered, Tensor, TensorTypes
+from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,10 @@ class Dropout(Op[DropoutAttrs]):
     data = Operand()
     accuracy = Accuracy.EXACT
     kind = Kind.ELEMENTWISE
+    flops_per_element = 0
 
     def reference(self, attrs: Any, data: Array) -> Arrays:
         return [data]
 
     def lower(self, attrs: Any, results: TensorTypes, data: Tensor) -> Lowered:
         return [te.compute(te.shape_of(results[0].shape), lambda *i: data[i], name="dropout")]
-
-    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
-        return 0

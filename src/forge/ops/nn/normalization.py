@@ -42,6 +42,7 @@ class _RowNorm(Op[Any]):
     read_once = ("data",)
     precision = Precision.FOLLOWS_IN_RANGE
     category = Category.NORMALISATION
+    flops_per_element = 8
     subtract_mean: ClassVar[bool]
 
     def infer(self, attrs: Any, data: Value, *parameters: Value | None) -> Types:
@@ -104,9 +105,6 @@ class _RowNorm(Op[Any]):
 
         return [te.compute(data.shape, result, name="norm")]
 
-    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
-        return 8 * results[0].size
-
 
 def _square(x: Expr) -> Expr:
     return x * x
@@ -160,6 +158,7 @@ class _ChannelNorm(Op[Any]):
     accuracy = Accuracy.ACCUMULATING
     precision = Precision.FOLLOWS_IN_RANGE
     category = Category.NORMALISATION
+    flops_per_element = 4
     Attrs: ClassVar[type[Any]] = BatchNormAttrs
 
     def infer(self, attrs: Any, data: Value, *parameters: Value) -> Types:
@@ -170,9 +169,6 @@ class _ChannelNorm(Op[Any]):
             if parameter.dtype != data.dtype:
                 raise fail(self.name, f"operand {declared.name!r}", parameter.type, f"dtype {data.dtype}")
         return [data.type]
-
-    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
-        return 4 * results[0].size
 
 
 def _shaped(vector: np.ndarray, axis: int, rank: int) -> np.ndarray:

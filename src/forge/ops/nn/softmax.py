@@ -13,7 +13,7 @@ from forge.ops.core.inference import normalize_axis
 from forge.ops.core.layout_change import along_axis as in_layout_along_axis
 from forge.ops.core.lowering import wide
 from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, Precision, register
-from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorTypes, Types, Value
+from forge.ops.core.signatures import Array, Arrays, Expr, Lowered, Tensor, TensorTypes, Types, Value
 from forge.ops.core.window_geometry import compute_dtype
 
 
@@ -31,6 +31,7 @@ class _Softmax(Op[SoftmaxAttrs]):
     read_once = ("data",)
     precision = Precision.SENSITIVE
     category = Category.NORMALISATION
+    flops_per_element = 5
     logarithm: ClassVar[bool]
 
     def infer(self, attrs: Any, data: Value) -> Types:
@@ -68,9 +69,6 @@ class _Softmax(Op[SoftmaxAttrs]):
             return te.cast(y, data.dtype)
 
         return [te.compute(data.shape, result, name="softmax")]
-
-    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
-        return 5 * results[0].size
 
 
 @register

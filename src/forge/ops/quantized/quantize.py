@@ -11,7 +11,7 @@ import numpy as np
 from forge import dtypes, te
 from forge.ops.core.inference import fail, normalize_axis, require_equal
 from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, Precision, register
-from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
+from forge.ops.core.signatures import Array, Arrays, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
 from forge.tir.expr import binary
 
 
@@ -68,6 +68,7 @@ class Quantize(_Conversion):
     data, scale, zero_point = Operand(accepts="float"), Operand(rank=(0, 1)), Operand(optional=True, rank=(0, 1))
     Attrs = QuantizeAttrs
     accuracy = Accuracy.EXACT
+    flops_per_element = 3
 
     def infer(self, attrs: Any, data: Value, scale: Value, zero_point: Value | None) -> TensorTypes:
         if scale.dtype != data.dtype:
@@ -103,9 +104,6 @@ class Quantize(_Conversion):
 
         return [te.compute(te.shape_of(results[0].shape), body, name="quantize")]
 
-    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
-        return 3 * results[0].size
-
 
 @register
 class Dequantize(_Conversion):
@@ -118,6 +116,7 @@ class Dequantize(_Conversion):
     data, scale, zero_point = Operand(accepts="integer"), Operand(rank=(0, 1)), Operand(optional=True, rank=(0, 1))
     Attrs = DequantizeAttrs
     accuracy = Accuracy.ROUNDING
+    flops_per_element = 2
 
     def infer(self, attrs: Any, data: Value, scale: Value, zero_point: Value | None) -> TensorTypes:
         if scale.dtype != attrs.out_dtype:
@@ -145,6 +144,3 @@ class Dequantize(_Conversion):
             return te.cast(te.cast(difference, real) * te.cast(self.read(scale, i, attrs), real), attrs.out_dtype)
 
         return [te.compute(te.shape_of(results[0].shape), body, name="dequantize")]
-
-    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Dim:
-        return 2 * results[0].size

@@ -15,7 +15,7 @@ from forge.ops.core.batch_parts import carry_beside
 from forge.ops.core.inference import expect_dtype, given_number, normalize_axis
 from forge.ops.core.lowering import replaced
 from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
-from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Lowered, Tensor, TensorType, TensorTypes, Types, Value, Values
+from forge.ops.core.signatures import Array, Arrays, Builder, Lowered, Tensor, TensorType, TensorTypes, Types, Value, Values
 from forge.te import Expr
 
 
@@ -99,9 +99,6 @@ class Cumulative(Op[ScanopAttrs]):
             result = builder.call("where", chosen, builder.call(self, data, axis=axis, **options), result)
         return result
 
-    def flops(self, attrs: ScanopAttrs, results: TensorTypes, *_: object) -> Dim:
-        return results[0].size
-
 
 @register
 class CumSum(Cumulative):
@@ -128,22 +125,27 @@ class RunningAttrs:
     axis: int = 0
 
 
-class RunningExtreme(Op[RunningAttrs]):
-    """cummax and cummin."""
+class Running(Op[RunningAttrs]):
+    """What is computed of the elements up to each one along ``axis``."""
 
-    data = Operand(accepts="numeric")
-    kernel = "running_extreme"
     category = Category.REDUCTION
-    largest: bool
-
-    def infer(self, attrs: RunningAttrs, data: Value) -> Types:
-        normalize_axis(self.name, attrs.axis, data.rank)
-        return [data.type, TensorType(data.shape, "int64")]
 
     def carry_batch(
         self, attrs: RunningAttrs, results: Types, batches: Sequence[Batch | None], *operands: Value | None
     ) -> Sequence[Batch | None]:
         return carry_beside(attrs.axis, results, batches)
+
+
+class RunningExtreme(Running):
+    """cummax and cummin."""
+
+    data = Operand(accepts="numeric")
+    kernel = "running_extreme"
+    largest: bool
+
+    def infer(self, attrs: RunningAttrs, data: Value) -> Types:
+        normalize_axis(self.name, attrs.axis, data.rank)
+        return [data.type, TensorType(data.shape, "int64")]
 
     def reference(self, attrs: RunningAttrs, data: Array) -> Arrays:
         rows = np.moveaxis(numeric.widen(data), attrs.axis, -1)
@@ -157,9 +159,6 @@ class RunningExtreme(Op[RunningAttrs]):
                 places[(*row, k)] = best
         places = np.moveaxis(places, -1, attrs.axis)
         return [np.take_along_axis(data, places, attrs.axis), places]
-
-    def flops(self, attrs: RunningAttrs, results: TensorTypes, *_: object) -> Dim:
-        return results[0].size
 
 
 @register
@@ -179,23 +178,18 @@ class CumMin(RunningExtreme):
 
 
 @register
-class LogCumSumExp(Op[RunningAttrs]):
+class LogCumSumExp(Running):
     """log of the sum of exp of the elements up to each one along ``axis``."""
 
     name = "logcumsumexp"
     data = Operand(accepts="float")
     kernel = "running_logsumexp"
     accuracy = Accuracy.ACCUMULATING
-    category = Category.REDUCTION
+    flops_per_element = 20
 
     def infer(self, attrs: RunningAttrs, data: Value) -> Types:
         normalize_axis(self.name, attrs.axis, data.rank)
         return [data.type]
-
-    def carry_batch(
-        self, attrs: RunningAttrs, results: Types, batches: Sequence[Batch | None], *operands: Value | None
-    ) -> Sequence[Batch | None]:
-        return carry_beside(attrs.axis, results, batches)
 
     def reference(self, attrs: RunningAttrs, data: Array) -> Arrays:
         return [np.logaddexp.accumulate(numeric.widest(data), axis=attrs.axis).astype(data.dtype)]
@@ -205,6 +199,3 @@ class LogCumSumExp(Op[RunningAttrs]):
             return None
         wide = builder.call("cast", data, dtype="float32")
         return [builder.call("cast", builder.call(self, wide, axis=attrs.axis), dtype=data.dtype)]
-
-    def flops(self, attrs: RunningAttrs, results: TensorTypes, *_: object) -> Dim:
-        return 20 * results[0].size

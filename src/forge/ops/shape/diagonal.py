@@ -1,4 +1,4 @@
-"""Diagonals of matrices: eye, diagonal, matrix_set_diag."""
+"""Diagonals and triangular parts of matrices: eye, diagonal, matrix_set_diag, trilu."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from forge import dims, dtypes, te
 from forge.ops.core.inference import fail, normalize_axes, same_dtype, unify_dim
-from forge.ops.core.lowering import injective, shape_of
+from forge.ops.core.lowering import injective, scalar, shape_of
 from forge.ops.core.op import Kind, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
 
@@ -155,5 +155,37 @@ class MatrixSetDiag(Op[MatrixSetDiagAttrs]):
             at = te.clamp(te.binary("min", row, column) + (te.const(0) if single else start(k)), diagonal.shape[-1])
             band = [] if single else [te.clamp(te.const(attrs.k2) - k, diagonal.shape[-2])]
             return te.select(hit, diagonal[(*batch, *band, at)], data[tuple(i)])
+
+        return [injective(self.name, results[0], body)]
+
+
+@dataclass(frozen=True)
+class TriluAttrs:
+    upper: bool = True
+
+
+@register
+class Trilu(Op[TriluAttrs]):
+    """The upper (column - row >= k) or lower (column - row <= k) triangle of the last two dimensions, else 0; k is 0
+    if absent.
+    """
+
+    name = "trilu"
+    data, k = Operand(min_rank=2), Operand(optional=True, accepts="index", single=True)
+    kind = Kind.INJECTIVE
+
+    def reference(self, attrs: TriluAttrs, data: Array, k: Array | None) -> Arrays:
+        offset = 0 if k is None else int(k.reshape(()))
+        rows, columns = np.arange(data.shape[-2])[:, None], np.arange(data.shape[-1])
+        kept = columns - rows >= offset if attrs.upper else columns - rows <= offset
+        return [np.where(kept, data, np.zeros((), data.dtype))]
+
+    def lower(self, attrs: TriluAttrs, results: TensorTypes, data: Tensor, k: Tensor | None) -> Lowered:
+        offset = te.const(0) if k is None else te.cast(scalar(k), "int64")
+
+        def body(i: Sequence[Expr]) -> Expr:
+            distance = i[-1] - i[-2]
+            kept = distance >= offset if attrs.upper else distance <= offset
+            return te.select(kept, data[tuple(i)], te.const(0, data.dtype))
 
         return [injective(self.name, results[0], body)]

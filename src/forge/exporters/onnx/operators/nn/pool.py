@@ -20,9 +20,8 @@ from forge.ops.nn.max_pool_with_indices import IndexedMaxPool2DAttrs
 from forge.ops.nn.pool import AvgPool2DAttrs, MaxPool2DAttrs
 from forge.ops.vision.grid_sample import GridSample
 from forge.ops.vision.non_max_suppression import NonMaxSuppression
+from forge.ops.vision.regions import RoiAlign, RoiPool
 from forge.ops.vision.resize import Resize2DAttrs
-from forge.ops.vision.roi_align import RoiAlign
-from forge.ops.vision.roi_pool import RoiPool
 
 _EXACT_IN_FLOAT = frozenset({"int8", "uint8", "int16", "uint16"})
 

@@ -18,15 +18,13 @@ from forge.ops.core.inference import normalize_axes
 from forge.ops.shape.broadcast import BroadcastTo, Tile
 from forge.ops.shape.concatenate import Concatenate, Split, Stack
 from forge.ops.shape.depth_to_space import DepthToSpace, SpaceToDepth
-from forge.ops.shape.diagonal import Diagonal
+from forge.ops.shape.diagonal import Diagonal, Trilu
 from forge.ops.shape.pad import Pad
 from forge.ops.shape.repeat import Repeat
 from forge.ops.shape.reshape import ExpandDims, Reshape, Squeeze
-from forge.ops.shape.reverse import Reverse, ReverseSequence
-from forge.ops.shape.roll import Roll
+from forge.ops.shape.reverse import Reverse, ReverseSequence, Roll
 from forge.ops.shape.slice import StridedSlice
 from forge.ops.shape.transpose import Transpose
-from forge.ops.shape.trilu import Trilu
 
 INT64_MAX = (1 << 63) - 1
 
