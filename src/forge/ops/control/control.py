@@ -20,7 +20,7 @@ from forge.ir.op import RegionRunner
 from forge.ir.shapes import fresh_symbol, known_dims
 from forge.ir.types import OptionalType, SequenceType, Type, UnrankedType, symbols
 from forge.ops.core.inference import fail, normalize_axis
-from forge.ops.core.op import Kind, NoAttrs, Op, Operand, register
+from forge.ops.core.op import NoAttrs, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Builder, Dim, ReferenceValue, Regions, TensorType, Types, Value, Values
 
 
@@ -78,7 +78,6 @@ class If(Op[NoAttrs]):
     host_routine = "if"
     condition, captured = Operand(accepts="bool"), Operand(variadic=True, any_type=True)
     regions = ("then_branch", "else_branch")
-    kind = Kind.OPAQUE
 
     def infer(self, attrs: NoAttrs, regions: Regions, condition: Value, *captured: Value) -> Types:
         for region in regions:
@@ -115,7 +114,6 @@ class Loop(Op[LoopAttrs]):
     max_trip, condition = Operand(optional=True), Operand(optional=True)
     values = Operand(variadic=True, any_type=True)
     regions = ("body",)
-    kind = Kind.OPAQUE
 
     def infer(self, attrs: LoopAttrs, regions: Regions, max_trip: Value | None, condition: Value | None, *values: Value) -> Types:
         (body,), carried = regions, attrs.num_carried
@@ -206,7 +204,6 @@ class Scan(Op[ScanAttrs]):
     host_routine = "scan"
     values = Operand(variadic=True, any_type=True)
     regions = ("body",)
-    kind = Kind.OPAQUE
 
     def infer(self, attrs: ScanAttrs, regions: Regions, *values: Value) -> Types:
         (body,), states, scans = regions, attrs.num_states, attrs.num_scan_inputs

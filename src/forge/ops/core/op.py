@@ -14,6 +14,7 @@ or nothing for what the host runs (``lowering.objects``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from forge.ir.op import A, Accuracy, Category, Kind, NoAttrs, OpDef, Operand, Precision, Trait
@@ -30,7 +31,14 @@ if TYPE_CHECKING:
     from forge.tir.expr import Expr
 
 # What an operator's class is declared with.
-__all__ = ["Accuracy", "Category", "Kind", "NoAttrs", "Op", "Operand", "Precision", "Trait", "register"]
+__all__ = ["Accuracy", "AxisAttrs", "Category", "Kind", "NoAttrs", "Op", "Operand", "Precision", "Trait", "register"]
+
+
+@dataclass(frozen=True)
+class AxisAttrs:
+    """Attributes of an operator along one axis, and of nothing else."""
+
+    axis: int = 0
 
 
 class Op(OpDef[A]):

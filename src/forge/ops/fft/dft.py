@@ -17,7 +17,7 @@ from forge import dims, te
 from forge.ir.shapes import known_dims
 from forge.ops.core.inference import fail, fresh_dims, given_number, normalize_axis
 from forge.ops.core.lowering import element, new_symbols
-from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
+from forge.ops.core.op import Accuracy, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Symbols, Tensor, TensorType, TensorTypes, Types, Value, Values
 
 LARGEST_TABLE = 64
@@ -43,7 +43,6 @@ class Dft(Op[DftAttrs]):
 
     name = "fft.dft"
     data, length = Operand(accepts="float"), Operand(optional=True, holds="integer")
-    kind = Kind.OPAQUE
     kernel = "fft"
     accuracy = Accuracy.ACCUMULATING
 

@@ -28,7 +28,7 @@ from forge.ops.core.inference import (
 )
 from forge.ops.core.layout_change import LayoutChange, along_axis
 from forge.ops.core.lowering import injective, is_one, wrapped
-from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.op import AxisAttrs, Kind, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Conditions, DimArray, Expr, Lowered, OperandTypes, Tensor, TensorTypes, Types
 
 TAKE_MODES = ("wrap_negative", "clip", "wrap", "fast")
@@ -133,34 +133,29 @@ def _take(data: Array, indices: Array, attrs: TakeAttrs) -> Array:
     return np.stack(rows).reshape(shape) if rows else np.empty(shape, data.dtype)
 
 
-@dataclass(frozen=True)
-class GatherAttrs:
-    axis: int = 0
-
-
 @register
-class Gather(Op[GatherAttrs]):
+class Gather(Op[AxisAttrs]):
     """out[i] = data[j] with j equal to i but for j[axis] = indices[i]; indices may be smaller than data along the other axes."""
 
     name = "gather"
     data, indices = Operand(), Operand(accepts="index")
     kind = Kind.INJECTIVE
 
-    def infer(self, attrs: GatherAttrs, data: Value, indices: Value) -> Types:
+    def infer(self, attrs: AxisAttrs, data: Value, indices: Value) -> Types:
         check_element_indices(self.name, data, indices, attrs.axis)
         return [TensorType(indices.shape, data.dtype)]
 
-    def reference(self, attrs: GatherAttrs, data: Array, indices: Array) -> Arrays:
+    def reference(self, attrs: AxisAttrs, data: Array, indices: Array) -> Arrays:
         return [data[element_positions(indices, data.shape, attrs.axis)]]
 
-    def requires(self, attrs: GatherAttrs, results: TensorTypes, data: TensorType, indices: TensorType) -> Conditions:
+    def requires(self, attrs: AxisAttrs, results: TensorTypes, data: TensorType, indices: TensorType) -> Conditions:
         axis, found = attrs.axis % data.rank, []
         for k, (d, i) in enumerate(zip(data.shape, results[0].shape, strict=True)):
             why = f"dimension {k} of indices is {i}; expected at most {d}"
             found += required(k == axis or at_most(i, d), partial(operator.le, te.dim(i), te.dim(d)), why)
         return found
 
-    def lower(self, attrs: GatherAttrs, results: TensorTypes, data: Tensor, indices: Tensor) -> Lowered:
+    def lower(self, attrs: AxisAttrs, results: TensorTypes, data: Tensor, indices: Tensor) -> Lowered:
         axis = attrs.axis % data.ndim
 
         def body(i: Sequence[Expr]) -> Expr:

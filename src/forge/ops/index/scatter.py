@@ -17,7 +17,7 @@ from forge import dtypes
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import expect_rank, fail, given_numbers, same_dtype, shape_of_contents, unify_dim
 from forge.ops.core.lowering import element, new_symbols
-from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
+from forge.ops.core.op import Accuracy, Category, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Symbols, Tensor, TensorType, TensorTypes, Types, Value, Values
 from forge.ops.index.gather import check_element_indices, element_positions, tuple_length, tuple_positions
 
@@ -107,7 +107,6 @@ class ScatterElements(Op[ScatterElementsAttrs]):
 
     name = "scatter_elements"
     data, indices, updates = Operand(), Operand(accepts="index"), Operand()
-    kind = Kind.OPAQUE
     kernel = "scatter_elements"
     accuracy = Accuracy.ACCUMULATING
     category = Category.MOVEMENT
@@ -144,7 +143,6 @@ class ScatterNd(Op[ScatterNdAttrs]):
 
     name = "scatter_nd"
     data, indices, updates = Operand(), Operand(accepts="index"), Operand()
-    kind = Kind.OPAQUE
     kernel = "scatter_nd"
     accuracy = Accuracy.ACCUMULATING
     category = Category.MOVEMENT

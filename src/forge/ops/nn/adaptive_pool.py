@@ -146,7 +146,6 @@ class _AdaptiveMax(_AdaptivePool):
     """Maximum of every cell."""
 
     reduction = "max"
-    accuracy = Accuracy.EXACT
 
 
 class _AdaptiveAvg(_AdaptivePool):
@@ -225,7 +224,6 @@ class GlobalMaxPool2D(_GlobalPool):
 
     name = "nn.global_max_pool2d"
     reduction = "max"
-    accuracy = Accuracy.EXACT
 
 
 @register

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from forge import te
-from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
+from forge.ops.core.op import Kind, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Lowered, Tensor, TensorTypes
 
 
@@ -21,7 +21,6 @@ class Dropout(Op[DropoutAttrs]):
 
     name = "nn.dropout"
     data = Operand()
-    accuracy = Accuracy.EXACT
     kind = Kind.ELEMENTWISE
     flops_per_element = 0
 

@@ -11,7 +11,7 @@ import numpy as np
 from forge import dtypes, te
 from forge.ops.core.inference import fail
 from forge.ops.core.lowering import cast_result, lowest
-from forge.ops.core.op import Accuracy, register
+from forge.ops.core.op import register
 from forge.ops.core.signatures import Array, Arrays, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
 from forge.ops.core.window_geometry import padded_read
 from forge.ops.nn.pool import MaxPool1DAttrs, MaxPool2DAttrs, MaxPool3DAttrs, Pool
@@ -39,7 +39,6 @@ class _IndexedMaxPool(Pool):
     opposite order, the first fastest.
     """
 
-    accuracy = Accuracy.EXACT
 
     def infer(self, attrs: Any, data: Value) -> TensorTypes:
         (values,) = super().infer(attrs, data)

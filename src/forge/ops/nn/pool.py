@@ -132,7 +132,6 @@ class _MaxPool(Pool):
     Padding never wins. With ``ceil_mode`` windows that overhang the end count if they start before it. ``layout`` may block C.
     """
 
-    accuracy = Accuracy.EXACT
 
     def reference(self, attrs: Any, data: Array) -> Arrays:
         taps = tuple(range(-len(self.spatial), 0))

@@ -67,7 +67,6 @@ class Quantize(_Conversion):
     name = "qnn.quantize"
     data, scale, zero_point = Operand(accepts="float"), Operand(rank=(0, 1)), Operand(optional=True, rank=(0, 1))
     Attrs = QuantizeAttrs
-    accuracy = Accuracy.EXACT
     flops_per_element = 3
 
     def infer(self, attrs: Any, data: Value, scale: Value, zero_point: Value | None) -> TensorTypes:

@@ -14,7 +14,7 @@ from forge.ops.core import scalar_math as numeric
 from forge.ops.core.batch_parts import carry_beside
 from forge.ops.core.inference import expect_dtype, given_number, normalize_axis
 from forge.ops.core.lowering import replaced
-from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
+from forge.ops.core.op import Accuracy, AxisAttrs, Category, Kind, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Builder, Lowered, Tensor, TensorType, TensorTypes, Types, Value, Values
 from forge.te import Expr
 
@@ -120,18 +120,13 @@ class CumProd(Cumulative):
     neutral = 1
 
 
-@dataclass(frozen=True)
-class RunningAttrs:
-    axis: int = 0
-
-
-class Running(Op[RunningAttrs]):
+class Running(Op[AxisAttrs]):
     """What is computed of the elements up to each one along ``axis``."""
 
     category = Category.REDUCTION
 
     def carry_batch(
-        self, attrs: RunningAttrs, results: Types, batches: Sequence[Batch | None], *operands: Value | None
+        self, attrs: AxisAttrs, results: Types, batches: Sequence[Batch | None], *operands: Value | None
     ) -> Sequence[Batch | None]:
         return carry_beside(attrs.axis, results, batches)
 
@@ -143,11 +138,11 @@ class RunningExtreme(Running):
     kernel = "running_extreme"
     largest: bool
 
-    def infer(self, attrs: RunningAttrs, data: Value) -> Types:
+    def infer(self, attrs: AxisAttrs, data: Value) -> Types:
         normalize_axis(self.name, attrs.axis, data.rank)
         return [data.type, TensorType(data.shape, "int64")]
 
-    def reference(self, attrs: RunningAttrs, data: Array) -> Arrays:
+    def reference(self, attrs: AxisAttrs, data: Array) -> Arrays:
         rows = np.moveaxis(numeric.widen(data), attrs.axis, -1)
         places = np.zeros(rows.shape, np.int64)
         for row in np.ndindex(rows.shape[:-1]):
@@ -187,14 +182,14 @@ class LogCumSumExp(Running):
     accuracy = Accuracy.ACCUMULATING
     flops_per_element = 20
 
-    def infer(self, attrs: RunningAttrs, data: Value) -> Types:
+    def infer(self, attrs: AxisAttrs, data: Value) -> Types:
         normalize_axis(self.name, attrs.axis, data.rank)
         return [data.type]
 
-    def reference(self, attrs: RunningAttrs, data: Array) -> Arrays:
+    def reference(self, attrs: AxisAttrs, data: Array) -> Arrays:
         return [np.logaddexp.accumulate(numeric.widest(data), axis=attrs.axis).astype(data.dtype)]
 
-    def decompose(self, builder: Builder, attrs: RunningAttrs, data: Value) -> Values | None:
+    def decompose(self, builder: Builder, attrs: AxisAttrs, data: Value) -> Values | None:
         if data.dtype in ("float32", "float64"):
             return None
         wide = builder.call("cast", data, dtype="float32")

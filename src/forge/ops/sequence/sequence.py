@@ -1,4 +1,4 @@
-"""Sequences of tensors. They live on the host: their values are Python lists."""
+"""Sequences of tensors, and optional values. They live on the host: Python lists; an empty optional is None."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from forge import dims
 from forge.ir.nodes import Node
 from forge.ir.op import RegionRunner
 from forge.ir.shapes import fresh_symbol
-from forge.ir.types import SequenceType, Type, UnrankedType
+from forge.ir.text.cursor import Cursor
+from forge.ir.types import OptionalType, SequenceType, Type, UnrankedType
 from forge.ops.control.control import join
 from forge.ops.core.inference import fail, fresh_dims, normalize_axis
-from forge.ops.core.op import Kind, Op, Operand, Trait, register
+from forge.ops.core.op import NoAttrs, Op, Operand, Trait, register
 from forge.ops.core.signatures import Arrays, Dim, ReferenceValue, Regions, TensorType, Types, Value
 
 
 class HostOp(Op[Any]):
     """An operator on sequences, optionals or strings."""
 
-    kind = Kind.OPAQUE
     traits = Trait.HOST
 
 
@@ -281,3 +281,63 @@ class SequenceMap(HostOp):
             mapped = [x[position] if isinstance(x, list) else x for x in values[: attrs.num_sequences]]
             rows.append(run(regions[0], [*mapped, *values[attrs.num_sequences :]]))
         return [[row[k] for row in rows] for k in range(len(regions[0].outputs))]
+
+
+@dataclass(frozen=True)
+class OptionalAttrs:
+    type: str = ""
+
+
+@register
+class MakeOptional(HostOp):
+    """An optional that holds value; without value an empty one for values of ``type`` (as text)."""
+
+    name = "optional"
+    host_routine = "sequence_construct"
+    value = Operand(optional=True, any_type=True)
+    Attrs = OptionalAttrs
+
+    def infer(self, attrs: OptionalAttrs, value: Value | None) -> Types:
+        if value is None and not attrs.type:
+            raise fail(self.name, "attribute type", "none", "the type of the value that is absent")
+        return [OptionalType(Cursor(attrs.type).type() if value is None else value.type)]
+
+    def reference(self, attrs: OptionalAttrs, value: ReferenceValue) -> Arrays:
+        return [value]
+
+
+@register
+class OptionalHasElement(HostOp):
+    """Whether the optional holds a value; a value that is no optional does."""
+
+    name = "optional_has_element"
+    host_routine = "optional_has"
+    optional = Operand(optional=True, any_type=True)
+
+    def infer(self, attrs: NoAttrs, *_: object) -> Types:
+        return [TensorType((), "bool")]
+
+    def reference(self, attrs: NoAttrs, optional: ReferenceValue) -> Arrays:
+        return [np.array(optional is not None)]
+
+
+@register
+class OptionalGetElement(HostOp):
+    """The value that the optional holds; a value that is no optional is itself.
+
+    Raises (reference): ValueError for an empty optional.
+    """
+
+    name = "optional_get_element"
+    host_routine = "optional_get"
+    optional = Operand(any_type=True)
+    traits = Trait.HOST | Trait.MAY_FAIL
+
+    def infer(self, attrs: NoAttrs, optional: Value) -> Types:
+        type_ = optional.type
+        return [taken(type_.element) if isinstance(type_, OptionalType) else type_]
+
+    def reference(self, attrs: NoAttrs, optional: ReferenceValue) -> Arrays:
+        if optional is None:
+            raise ValueError("optional_get_element: the optional is empty; expected a value; ask optional_has_element first")
+        return [optional]

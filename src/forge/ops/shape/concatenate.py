@@ -23,14 +23,9 @@ from forge.ops.core.inference import (
 )
 from forge.ops.core.layout_change import LayoutChange
 from forge.ops.core.lowering import as_dim, element, injective, length, new_symbols, replaced
-from forge.ops.core.op import Kind, Op, Operand, Precision, register
+from forge.ops.core.op import AxisAttrs, Kind, Op, Operand, Precision, register
 from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Symbols, Tensor, TensorTypes, Types, Value
 from forge.te import Expr
-
-
-@dataclass(frozen=True)
-class AxisAttrs:
-    axis: int = 0
 
 
 @register

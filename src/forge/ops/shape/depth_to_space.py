@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from forge import dims, te
-from forge.ops.core.inference import fail, normalize_axis, required
+from forge.ops.core.inference import Shape, fail, normalize_axis, required
 from forge.ops.core.lowering import injective, replaced
 from forge.ops.core.op import Kind, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Conditions, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
@@ -66,14 +66,36 @@ class _SubPixel(Op[SubPixelAttrs]):
 
     data = Operand(rank=4)
     kind = Kind.INJECTIVE
+    deepens: ClassVar[bool]
 
-    def _checked_axes(self, attrs: SubPixelAttrs) -> tuple[int, int, int]:
-        """Positions of channel, height and width."""
+    def check(self, attrs: SubPixelAttrs, shape: Shape) -> None:
+        """Raises TypeInferenceError unless ``shape`` can be divided into blocks."""
+        raise NotImplementedError
+
+    def result_shape(self, attrs: SubPixelAttrs, shape: Shape) -> Shape:
+        raise NotImplementedError
+
+    def source(self, attrs: SubPixelAttrs, i: Sequence[Any], channels: Any) -> tuple[Any, ...]:
+        """Where the element at ``i`` is in data; ``channels``: those of the shallow side."""
+        raise NotImplementedError
+
+    def infer(self, attrs: SubPixelAttrs, data: Value) -> Types:
         if attrs.layout not in ("NCHW", "NHWC"):
             raise fail(self.name, "attribute layout", repr(attrs.layout), "NCHW or NHWC")
         if attrs.mode not in ("DCR", "CRD"):
             raise fail(self.name, "attribute mode", repr(attrs.mode), "DCR or CRD")
-        return _axes(attrs)
+        self.check(attrs, data.shape)
+        return [TensorType(self.result_shape(attrs, data.shape), data.dtype)]
+
+    def reference(self, attrs: SubPixelAttrs, data: Array) -> Arrays:
+        shape: Any = self.result_shape(attrs, data.shape)
+        channels = (data.shape if self.deepens else shape)[attrs.layout.index("C")]
+        return [data[self.source(attrs, list(np.indices(shape)), channels)]]
+
+    def lower(self, attrs: SubPixelAttrs, results: TensorTypes, data: Tensor) -> Lowered:
+        c = attrs.layout.index("C")
+        channels = data.shape[c] if self.deepens else te.dim(results[0].shape[c])
+        return [injective(self.name, results[0], lambda i: data[self.source(attrs, i, channels)])]
 
 
 def _axes(attrs: SubPixelAttrs) -> tuple[int, int, int]:
@@ -81,21 +103,8 @@ def _axes(attrs: SubPixelAttrs) -> tuple[int, int, int]:
     return attrs.layout.index("C"), attrs.layout.index("H"), attrs.layout.index("W")
 
 
-def _deep_channel(attrs: SubPixelAttrs, channel: Any, row: Any, column: Any, channels: Any) -> Any:
-    """The channel of the deep side that holds element (row, column) of a block of ``channel`` of the shallow side."""
-    block = attrs.block_size
-    if attrs.mode == "DCR":
-        return (row * block + column) * channels + channel
-    return channel * (block * block) + row * block + column
-
-
 def _arranged(values: Mapping[int, Any], indices: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(values.get(k, x) for k, x in enumerate(indices))
-
-
-def _gathered(data: Array, shape: Sequence[int], source: Callable[[Sequence[Any]], Sequence[Any]]) -> Array:
-    """The array of ``shape`` whose element at i is data[source(i)]."""
-    return np.asarray(data[tuple(source(list(np.indices(shape))))])
 
 
 @register
@@ -103,31 +112,25 @@ class DepthToSpace(_SubPixel):
     """out[n, c, h * b + i, w * b + j] = data[n, k, h, w] with k = (i * b + j) * C + c (DCR) or (c * b + i) * b + j (CRD)."""
 
     name = "nn.depth_to_space"
+    deepens = False
 
-    def infer(self, attrs: SubPixelAttrs, data: Value) -> Types:
-        c, h, w = self._checked_axes(attrs)
-        block = attrs.block_size
-        if dims.different(dims.floormod(data.shape[c], block * block), 0):
-            raise fail(self.name, "channels", data.shape[c], f"a multiple of {block * block}")
-        shape = {c: dims.floordiv(data.shape[c], block * block), h: data.shape[h] * block, w: data.shape[w] * block}
-        return [TensorType(_arranged(shape, data.shape), data.dtype)]
+    def check(self, attrs: SubPixelAttrs, shape: Shape) -> None:
+        channels, unit = shape[attrs.layout.index("C")], attrs.block_size**2
+        if dims.different(dims.floormod(channels, unit), 0):
+            raise fail(self.name, "channels", channels, f"a multiple of {unit}")
 
-    def _source(self, attrs: SubPixelAttrs, i: Sequence[Any], channels: Any) -> tuple[Any, ...]:
-        c, h, w = _axes(attrs)
-        block = attrs.block_size
-        deep = _deep_channel(attrs, i[c], i[h] % block, i[w] % block, channels)
+    def result_shape(self, attrs: SubPixelAttrs, shape: Shape) -> Shape:
+        (c, h, w), block = _axes(attrs), attrs.block_size
+        return _arranged({c: dims.floordiv(shape[c], block * block), h: shape[h] * block, w: shape[w] * block}, shape)
+
+    def source(self, attrs: SubPixelAttrs, i: Sequence[Any], channels: Any) -> tuple[Any, ...]:
+        (c, h, w), block = _axes(attrs), attrs.block_size
+        row, column = i[h] % block, i[w] % block
+        if attrs.mode == "DCR":
+            deep = (row * block + column) * channels + i[c]
+        else:
+            deep = i[c] * (block * block) + row * block + column
         return _arranged({c: deep, h: i[h] // block, w: i[w] // block}, i)
-
-    def reference(self, attrs: SubPixelAttrs, data: Array) -> Arrays:
-        c, h, w = _axes(attrs)
-        block = attrs.block_size
-        channels = data.shape[c] // block**2
-        shape = _arranged({c: channels, h: data.shape[h] * block, w: data.shape[w] * block}, data.shape)
-        return [_gathered(data, shape, lambda i: self._source(attrs, i, channels))]
-
-    def lower(self, attrs: SubPixelAttrs, results: TensorTypes, data: Tensor) -> Lowered:
-        channels = te.dim(results[0].shape[_axes(attrs)[0]])
-        return [injective(self.name, results[0], lambda i: data[self._source(attrs, i, channels)])]
 
 
 @register
@@ -135,32 +138,22 @@ class SpaceToDepth(_SubPixel):
     """The inverse of depth_to_space: out[n, (i * b + j) * C + c, h, w] = data[n, c, h * b + i, w * b + j] (DCR)."""
 
     name = "nn.space_to_depth"
+    deepens = True
 
-    def infer(self, attrs: SubPixelAttrs, data: Value) -> Types:
-        c, h, w = self._checked_axes(attrs)
-        block = attrs.block_size
-        for axis in (h, w):
-            if dims.different(dims.floormod(data.shape[axis], block), 0):
-                raise fail(self.name, f"dimension {axis}", data.shape[axis], f"a multiple of {block}")
-        shape = {c: data.shape[c] * (block * block)}
-        shape |= {axis: dims.floordiv(data.shape[axis], block) for axis in (h, w)}
-        return [TensorType(_arranged(shape, data.shape), data.dtype)]
+    def check(self, attrs: SubPixelAttrs, shape: Shape) -> None:
+        for axis in (attrs.layout.index("H"), attrs.layout.index("W")):
+            if dims.different(dims.floormod(shape[axis], attrs.block_size), 0):
+                raise fail(self.name, f"dimension {axis}", shape[axis], f"a multiple of {attrs.block_size}")
 
-    def _source(self, attrs: SubPixelAttrs, i: Sequence[Any], channels: Any) -> tuple[Any, ...]:
-        c, h, w = _axes(attrs)
-        block = attrs.block_size
+    def result_shape(self, attrs: SubPixelAttrs, shape: Shape) -> Shape:
+        (c, h, w), block = _axes(attrs), attrs.block_size
+        sizes = {axis: dims.floordiv(shape[axis], block) for axis in (h, w)}
+        return _arranged({c: shape[c] * (block * block), **sizes}, shape)
+
+    def source(self, attrs: SubPixelAttrs, i: Sequence[Any], channels: Any) -> tuple[Any, ...]:
+        (c, h, w), block = _axes(attrs), attrs.block_size
         if attrs.mode == "DCR":
             place, channel = i[c] // channels, i[c] % channels
         else:
             place, channel = i[c] % (block * block), i[c] // (block * block)
         return _arranged({c: channel, h: i[h] * block + place // block, w: i[w] * block + place % block}, i)
-
-    def reference(self, attrs: SubPixelAttrs, data: Array) -> Arrays:
-        c, h, w = _axes(attrs)
-        block = attrs.block_size
-        deep = {c: data.shape[c] * block**2, h: data.shape[h] // block, w: data.shape[w] // block}
-        return [_gathered(data, _arranged(deep, data.shape), lambda i: self._source(attrs, i, data.shape[c]))]
-
-    def lower(self, attrs: SubPixelAttrs, results: TensorTypes, data: Tensor) -> Lowered:
-        channels = data.shape[_axes(attrs)[0]]
-        return [injective(self.name, results[0], lambda i: data[self._source(attrs, i, channels)])]

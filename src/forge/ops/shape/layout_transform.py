@@ -18,7 +18,7 @@ import numpy as np
 from forge import dims, te
 from forge.errors import TypeInferenceError
 from forge.ops.core.inference import expect_rank, fail, require_equal
-from forge.ops.core.op import Accuracy, Kind, Op, Operand, register
+from forge.ops.core.op import Kind, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
 
 
@@ -106,7 +106,6 @@ class LayoutTransform(Op[LayoutTransformAttrs]):
 
     name = "layout_transform"
     data = Operand(accepts="number or bool")
-    accuracy = Accuracy.EXACT
     kind = Kind.INJECTIVE
 
     def infer(self, attrs: Any, data: Value) -> TensorTypes:

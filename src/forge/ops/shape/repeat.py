@@ -10,7 +10,7 @@ import numpy as np
 from forge.ops.core.inference import fail, fresh_dims, normalize_axis, unify_dim
 from forge.ops.core.layout_change import along_axis
 from forge.ops.core.lowering import injective, replaced
-from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.op import AxisAttrs, Kind, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Lowered, Tensor, TensorType, TensorTypes, Types, Value, Values
 
 
@@ -47,27 +47,22 @@ def _resized(shape: Sequence[Dim], axis: int, extent: Dim) -> tuple[Dim, ...]:
     return (*shape[:axis], extent, *shape[axis + 1 :])
 
 
-@dataclass(frozen=True)
-class RepeatInterleaveAttrs:
-    axis: int = 0
-
-
 @register
-class RepeatInterleave(Op[RepeatInterleaveAttrs]):
+class RepeatInterleave(Op[AxisAttrs]):
     """Element k of data along ``axis`` repeats[k] times in a row; negative numbers count as 0."""
 
     name = "repeat_interleave"
     data, repeats = Operand(), Operand(accepts="index", rank=1)
 
-    def infer(self, attrs: RepeatInterleaveAttrs, data: Value, repeats: Value) -> Types:
+    def infer(self, attrs: AxisAttrs, data: Value, repeats: Value) -> Types:
         axis = normalize_axis(self.name, attrs.axis, data.rank)
         unify_dim(self.name, repeats.shape[0], data.shape[axis], "length of repeats")
         return [TensorType((*data.shape[:axis], *fresh_dims("repeated", 1), *data.shape[axis + 1 :]), data.dtype)]
 
-    def reference(self, attrs: RepeatInterleaveAttrs, data: Array, repeats: Array) -> Arrays:
+    def reference(self, attrs: AxisAttrs, data: Array, repeats: Array) -> Arrays:
         return [np.repeat(data, np.maximum(repeats.astype(np.int64), 0), attrs.axis)]
 
-    def decompose(self, builder: Builder, attrs: RepeatInterleaveAttrs, data: Value, repeats: Value) -> Values:
+    def decompose(self, builder: Builder, attrs: AxisAttrs, data: Value, repeats: Value) -> Values:
         zero, one = (builder.constant(v, "int64") for v in (0, 1))
         counts = builder.call("maximum", builder.call("cast", repeats, dtype="int64"), zero)
         ends = builder.call("cumsum", counts, axis=0)

@@ -26,7 +26,7 @@ from forge.ops.core.inference import (
     static_length,
 )
 from forge.ops.core.lowering import chain_select, element, injective, length, new_symbols, shape_of
-from forge.ops.core.op import Accuracy, Kind, NoAttrs, Op, Operand, register
+from forge.ops.core.op import Kind, NoAttrs, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, DimArray, Lowered, OperandTypes, Symbols, Tensor, TensorTypes, Types, Value
 from forge.ops.shape.regroup import source_indices
 from forge.te import Expr
@@ -354,7 +354,6 @@ class BatchFlatten(_Reshaped[NoAttrs]):
 
     name = "nn.batch_flatten"
     data = Operand()
-    accuracy = Accuracy.EXACT
     is_view = True
 
     def infer(self, attrs: Any, data: Value) -> TensorTypes:

@@ -16,7 +16,7 @@ from forge.dims import Dim
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import at_most, fail, given_number, normalize_axis, number_of, required
 from forge.ops.core.lowering import injective, new_symbols, replaced, scalar
-from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.op import Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Conditions, Lowered, Symbols, Tensor, TensorType, TensorTypes, Types, Value
 from forge.te import Expr
 
@@ -89,7 +89,6 @@ class Sort(Op[SortAttrs]):
 
     name = "sort"
     data = Operand(accepts="numeric")
-    kind = Kind.OPAQUE
     kernel = "sort"
 
     def infer(self, attrs: SortAttrs, data: Value) -> Types:
@@ -112,7 +111,6 @@ class ArgSort(Op[SortAttrs]):
 
     name = "argsort"
     data = Operand(accepts="numeric")
-    kind = Kind.OPAQUE
     kernel = "argsort"
 
     def infer(self, attrs: SortAttrs, data: Value) -> Types:
@@ -137,7 +135,6 @@ class TopK(Op[TopKAttrs]):
 
     name = "topk"
     data, k = Operand(accepts="numeric"), Operand(optional=True, holds="integer")
-    kind = Kind.OPAQUE
     kernel = "topk"
 
     def infer(self, attrs: TopKAttrs, data: Value, k: Value | None) -> Types:

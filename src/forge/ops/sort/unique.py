@@ -11,7 +11,7 @@ from forge import dims, dtypes, te
 from forge.ops.core import scalar_math as numeric
 from forge.ops.core.inference import fail, fresh_dims, normalize_axis
 from forge.ops.core.lowering import new_symbols, scalar
-from forge.ops.core.op import Kind, NoAttrs, Op, Operand, register
+from forge.ops.core.op import NoAttrs, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Builder, Symbols, Tensor, TensorType, TensorTypes, Types, Value, Values
 
 
@@ -31,7 +31,6 @@ class Unique(Op[UniqueAttrs]):
 
     name = "unique"
     data = Operand()
-    kind = Kind.OPAQUE
 
     def infer(self, attrs: UniqueAttrs, data: Value) -> Types:
         if dtypes.is_complex(data.dtype):
@@ -141,7 +140,6 @@ class ArgWhere(Op[NoAttrs]):
 
     name = "argwhere"
     condition, count = Operand(accepts="number or bool"), Operand(optional=True, holds="integer")
-    kind = Kind.OPAQUE
     kernel = "argwhere"
 
     def infer(self, attrs: NoAttrs, condition: Value, count: Value | None) -> Types:

@@ -15,7 +15,7 @@ import numpy as np
 from forge import dims
 from forge.ops.core.inference import broadcast_shapes, fail, fresh_dims, object_array
 from forge.ops.core.lowering import new_symbols, scalar
-from forge.ops.core.op import Category, Kind, NoAttrs, Op, Operand, register
+from forge.ops.core.op import Category, NoAttrs, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Symbols, Tensor, TensorType, TensorTypes, Types, Value, Values
 from forge.ops.core.strings import ESCAPED, text_of, texts, whole
 from forge.ops.text import case_tables, regex
@@ -26,7 +26,6 @@ A = TypeVar("A")
 class StringOp(Op[A]):
     """An operator that a routine of the runtime computes."""
 
-    kind = Kind.OPAQUE
     kernel = "strings"
     category = Category.OTHER
 
