@@ -17,11 +17,8 @@ import typer.core
 
 from forge._version import __version__
 
-VERBS = {
-    "inspect": "inspect", "view": "view", "export": "export", "compile": "compile_", "run": "run", "bench": "bench",
-    "profile": "profile", "tune": "tune", "support": "support", "cache": "cache", "doctor": "doctor",
-}
-"""The verbs, each a module of this package, and the name of the function in it."""
+VERBS = tuple("inspect view export compile run bench profile tune support cache doctor".split())
+"""The verbs: each a module of this package, with a function of its name (``compile_``: Python has a ``compile``)."""
 
 OPTIONS = {"seconds": "--seconds", "shape": "--shape"}
 """How messages write the options of the Python interface here, besides those that `forge.options` declares."""
@@ -33,7 +30,7 @@ _STYLE: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": 
 
 def function(verb: str) -> Callable[..., None]:
     """What a verb does."""
-    found: Callable[..., None] = getattr(_module(verb), VERBS[verb])
+    found: Callable[..., None] = getattr(_module(verb), f"{verb}_" if verb == "compile" else verb)
     return found
 
 

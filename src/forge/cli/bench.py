@@ -47,8 +47,7 @@ def bench(
     names = _peer_names(vs, model, torch_program)
     with source.progress(quiet=as_json) as report:
         runtime, specs = _load(model, key, shape, options, report)
-        given = source.load_arrays(inputs, runtime.input_names)
-        feed = source.make_inputs(specs, given, source.parse_sizes(dim))
+        feed = source.feed_of(specs, inputs, dim)
         runtime.set_num_threads(threads)
         arrays = list(feed.values())
         calls: dict[str, peers.Call] = {"forge": lambda: peers.as_list(runtime(*arrays))}

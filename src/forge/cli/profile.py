@@ -12,6 +12,7 @@ import typer
 from forge.cli import source
 from forge.cli.profile_page import page
 from forge.cli.records import takes_records
+from forge.driver.feeds import specs_of
 from forge.driver.profiler import Profile, Row, profile_module
 from forge.options import CompileOptions
 
@@ -42,7 +43,7 @@ def profile(
         source.check_output(html, force=True)
     with source.progress(quiet=as_json) as report:
         module = source.load_model(model, shape, report)
-        feed = source.feed_of(module, inputs, dim)
+        feed = source.feed_of(specs_of(module.input_nodes), inputs, dim)
         found = profile_module(module.mod, feed, options, threads=threads, rounds=rounds, progress=report)
     if html is not None:
         source.write_text(html, page(found, model.name))

@@ -21,7 +21,7 @@ from rich.table import Table
 from forge import knobs
 from forge.cli import structures
 from forge.dims import Dim
-from forge.driver.feeds import Spec, random_inputs, specs_of
+from forge.driver.feeds import Spec, random_inputs
 from forge.errors import ImportModelError, OptionError, PasswordError
 from forge.files import replacing
 from forge.frontends.support import format_names, format_of, load_format
@@ -189,11 +189,9 @@ def make_inputs(specs: Sequence[Spec], given: Mapping[str, np.ndarray], sizes: M
     return structures.gather({**made, **given}, [s[0] for s in specs], [s[1] for s in specs])
 
 
-def feed_of(module: IRModule, inputs: Sequence[str] | None, dims: Sequence[str] | None) -> dict[str, Any]:
-    """All inputs of a module: what ``--input`` gave, else random ones of the sizes that ``--dim`` gave."""
-    specs = specs_of(module.input_nodes)
-    given = load_arrays(inputs, [name for name, _, _ in specs])
-    return make_inputs(specs, given, parse_sizes(dims))
+def feed_of(specs: Sequence[Spec], inputs: Sequence[str] | None, dims: Sequence[str] | None) -> dict[str, Any]:
+    """All inputs of a model: what ``--input`` gave, else random ones of the sizes that ``--dim`` gave."""
+    return make_inputs(specs, load_arrays(inputs, [name for name, _, _ in specs]), parse_sizes(dims))
 
 
 def parse_sizes(items: Sequence[str] | None) -> dict[str, int]:

@@ -11,6 +11,7 @@ import typer
 from forge.cli import source
 from forge.cli.records import takes_records
 from forge.driver import tuning
+from forge.driver.feeds import specs_of
 from forge.driver.tuner import Tuned, tune_module
 from forge.errors import OptionError
 from forge.options import CompileOptions
@@ -50,7 +51,7 @@ def tune(
         return
     with source.progress(quiet=as_json) as report:
         module = source.load_model(model, shape, report)
-        feed = source.feed_of(module, inputs, dim)
+        feed = source.feed_of(specs_of(module.input_nodes), inputs, dim)
         found = tune_module(module.mod, feed, options, seconds=seconds, progress=report)
     tuning.store(found.records)
     if as_json:

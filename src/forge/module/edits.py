@@ -21,7 +21,11 @@ from forge.ir.verifier import verify
 from forge.module.queries import Queries
 from forge.passes import inline_calls, partition, partition_for_tensorrt
 
-_DEPRECATED = "IRModule.{} is deprecated and will be removed in a future release; {}"
+
+def _deprecated(method: str, instead: str) -> None:
+    """Warns at the call of a method of `IRModule`."""
+    message = f"IRModule.{method} is deprecated and will be removed in a future release; {instead}"
+    warnings.warn(message, DeprecationWarning, stacklevel=3)
 
 
 class Edits(Queries):
@@ -118,10 +122,9 @@ class Edits(Queries):
         Raises:
             OptionError: a flag is no bool; InvalidGraphError: ``main`` breaks a rule of the IR.
         """
-        warnings.warn(_DEPRECATED.format("partition_for_tensorrt", "IRModule.partition, which takes any backend, stays"),
-                      DeprecationWarning, stacklevel=2)
-        self._edited(lambda module: partition_for_tensorrt.run(
-            module, remove_stacks, simplify_batch_matmul, simplify_scalar_add, remove_no_mac_subgraphs))
+        _deprecated("partition_for_tensorrt", "IRModule.partition, which takes any backend, stays")
+        flags = (remove_stacks, simplify_batch_matmul, simplify_scalar_add, remove_no_mac_subgraphs)
+        self._edited(lambda module: partition_for_tensorrt.run(module, *flags))
 
     def inline_partitions(self) -> None:
         """Puts the bodies of all functions back into ``main``, in place; drops the functions. Deprecated.
@@ -129,8 +132,7 @@ class Edits(Queries):
         It undoes `partition` and `partition_for_tensorrt`: the module equals what it was, names included, but for stacks and
         batched products that the latter had written in another way.
         """
-        warnings.warn(_DEPRECATED.format("inline_partitions", "IRModule(ir, inline_partitions=True) makes one without functions"),
-                      DeprecationWarning, stacklevel=2)
+        _deprecated("inline_partitions", "IRModule(ir, inline_partitions=True) makes one without functions")
         self._inline()
 
     def _inline(self) -> None:

@@ -80,11 +80,6 @@ def optional_has_element(g: Emitter, value: Ref | None = None) -> Ref:
     return g.op("OptionalHasElement", value) if value is not None else g.const(False)
 
 
-@exports("sequence_at")
-def sequence_at(g: Emitter, node: Node, x: Ref, position: Ref) -> Ref:
-    return g.op("SequenceAt", x, position, dtype=element_of(node.result.type))
-
-
-@exports("optional_get_element")
-def optional_get_element(g: Emitter, node: Node, value: Ref) -> Ref:
-    return g.op("OptionalGetElement", value, dtype=element_of(node.result.type))
+@exports("sequence_at", "optional_get_element")
+def element(g: Emitter, node: Node, x: Ref, *position: Ref) -> Ref:
+    return g.op("SequenceAt" if position else "OptionalGetElement", x, *position, dtype=element_of(node.result.type))

@@ -17,6 +17,7 @@ from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.exporters.onnx.emitter import Emitter, Ref
 from forge.exporters.onnx.operators.core import arithmetic
+from forge.exporters.onnx.operators.reduce.reduction import REDUCTIONS
 from forge.ir.nodes import Node
 from forge.ops.core.lowering import as_dim
 from forge.ops.core.op import Op
@@ -29,8 +30,7 @@ MAX_FOLDED = 1 << 16
 MAX_NODES = 4000
 Known = np.ndarray[Any, Any]
 Contents = Ref | Known
-_REDUCE = {"sum": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin", "and": "ReduceMin",
-           "or": "ReduceMax"}
+_REDUCE = {**REDUCTIONS, "and": REDUCTIONS["all"], "or": REDUCTIONS["any"]}
 
 
 def export(g: Emitter, node: Node) -> list[Ref]:

@@ -10,14 +10,15 @@ import numpy as np
 from forge import dims, dtypes
 from forge.dims import Dim
 from forge.exporters.onnx.emitter import Emitter, Ref
-from forge.exporters.onnx.operators.shape.reshape import INT64_MAX, data_shape
+from forge.exporters.onnx.operators.shape.reshape import INT64_MAX
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
+from forge.ops.core.op import Op
 from forge.ops.index.gather import Gather, GatherNd, Take
 from forge.ops.index.scatter import ScatterElements, ScatterNd
 from forge.ops.shape.dynamic_slice import DynamicSlice
 from forge.ops.sort.searchsorted import SearchSorted
-from forge.ops.sort.sort import SortAttrs, TopK
+from forge.ops.sort.sort import ArgSort, Sort, SortAttrs, TopK
 from forge.ops.sort.unique import Unique
 
 _INDEX = ("int32", "int64")
@@ -148,15 +149,13 @@ def replaced(g: Emitter, x: Ref, update: Ref, starts: Sequence[Ref]) -> Ref:
     return update
 
 
-@exports("sort", "argsort")
-def sort(g: Emitter, node: Node, x: Ref) -> Any:
+@exports(Sort, ArgSort)
+def sort(g: Emitter, op: Op[SortAttrs], x: Ref) -> Ref:
     """All elements are the greatest, or the least, in order; of equal ones the first comes first."""
-    attrs: SortAttrs = node.attrs
-    axis = attrs.axis % node.result.rank
-    count = g.size(data_shape(node)[axis])
-    largest = None if not attrs.is_ascend else 0
+    axis = op.attrs.axis % op.result.rank
+    count, largest = g.size(op.result.shape[axis]), 0 if op.attrs.is_ascend else None
     values, places = g.multi("TopK", [x, count], 2, axis=axis, largest=largest)
-    return values if node.op == "sort" else places
+    return values if isinstance(op, Sort) else places
 
 
 @exports(TopK)

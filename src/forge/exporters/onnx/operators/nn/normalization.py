@@ -9,16 +9,15 @@ import numpy as np
 from forge import dims, dtypes
 from forge.exporters.onnx.emitter import Emitter, Ref
 from forge.exporters.onnx.registry import exports
-from forge.ir.nodes import Node
+from forge.ops.core.op import Op
 from forge.ops.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RmsNorm
-from forge.ops.nn.softmax import SoftmaxAttrs
+from forge.ops.nn.softmax import LogSoftmax, Softmax, SoftmaxAttrs
 from forge.ops.quantized.quantize import Dequantize, Quantize
 
 
-@exports("nn.softmax", "nn.log_softmax")
-def softmax(g: Emitter, node: Node, x: Ref) -> Ref:
-    attrs: SoftmaxAttrs = node.attrs
-    return g.op("Softmax" if node.op == "nn.softmax" else "LogSoftmax", x, axis=attrs.axis)
+@exports(Softmax, LogSoftmax)
+def softmax(g: Emitter, op: Op[SoftmaxAttrs], x: Ref) -> Ref:
+    return g.op(type(op).__name__, x, axis=op.attrs.axis)
 
 
 def _parameters(g: Emitter, op: LayerNorm | RmsNorm, x: Ref, given: Ref | None, used: bool, default: float) -> Ref:
@@ -60,20 +59,12 @@ def rms_norm(g: Emitter, op: RmsNorm, x: Ref, gamma: Ref | None = None) -> Ref:
     return normal if gamma is None else g.op("Mul", normal, gamma)
 
 
-def _is_plain(op: BatchNorm | InstanceNorm, x: Ref) -> bool:
-    """Whether ONNX has the normalisation: with channels in axis 1, and both parameters."""
+@exports(BatchNorm, InstanceNorm)
+def channel_norm(g: Emitter, op: Op[Any], x: Ref, *parameters: Ref) -> Any:
+    """ONNX has channels in axis 1, and both parameters."""
     attrs = op.attrs
-    return attrs.axis % op.result.rank == 1 and attrs.scale and attrs.center and _is_exact(x, attrs.epsilon)
-
-
-@exports(BatchNorm)
-def batch_norm(g: Emitter, op: BatchNorm, x: Ref, *parameters: Ref) -> Any:
-    return g.op("BatchNormalization", x, *parameters, epsilon=op.attrs.epsilon) if _is_plain(op, x) else NotImplemented
-
-
-@exports(InstanceNorm)
-def instance_norm(g: Emitter, op: InstanceNorm, x: Ref, *parameters: Ref) -> Any:
-    return g.op("InstanceNormalization", x, *parameters, epsilon=op.attrs.epsilon) if _is_plain(op, x) else NotImplemented
+    is_plain = attrs.axis % op.result.rank == 1 and attrs.scale and attrs.center and _is_exact(x, attrs.epsilon)
+    return g.op(f"{type(op).__name__}alization", x, *parameters, epsilon=attrs.epsilon) if is_plain else NotImplemented
 
 
 @exports(GroupNorm)

@@ -14,15 +14,15 @@ from forge.ops.reduce.argmax import ArgMax, ArgMin, ArgReduction
 from forge.ops.reduce.cumulative import CumProd, CumSum, Cumulative
 from forge.ops.reduce.reduction import ReduceAttrs, reduced_axes
 
-_OPS = {"sum": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin", "mean": "ReduceMean",
-        "logsumexp": "ReduceLogSumExp", "all": "ReduceMin", "any": "ReduceMax"}
+REDUCTIONS = {name: f"Reduce{name.capitalize()}" for name in ("sum", "prod", "max", "min", "mean")}
+REDUCTIONS |= {"logsumexp": "ReduceLogSumExp", "all": "ReduceMin", "any": "ReduceMax"}
 
 
-@exports(*_OPS)
+@exports(*REDUCTIONS)
 def reduction(g: Emitter, node: Node, x: Ref, axes: Ref | None = None) -> Any:
     """The axes of nothing are counted from the front, as onnxruntime takes no others there."""
     attrs: ReduceAttrs = node.attrs
-    op, shape, is_integer = _OPS[node.op], data_shape(node), dtypes.is_integer(x.dtype)
+    op, shape, is_integer = REDUCTIONS[node.op], data_shape(node), dtypes.is_integer(x.dtype)
     if node.op == "mean" and is_integer:
         return NotImplemented
     if node.op in ("sum", "prod") and is_integer and dtypes.bits(x.dtype) < 32:

@@ -161,9 +161,8 @@ def reverse_sequence(g: Emitter, op: ReverseSequence, x: Ref, lengths: Ref) -> A
 
 
 @exports(StridedSlice)
-def strided_slice(g: Emitter, op: StridedSlice, x: Ref, begin: Ref | None = None, end: Ref | None = None,
-                  strides: Ref | None = None, axes: Ref | None = None) -> Ref:
-    attrs = op.attrs
+def strided_slice(g: Emitter, op: StridedSlice, x: Ref, *given: Ref | None) -> Ref:
+    attrs, (begin, end, strides, axes) = op.attrs, [*given, *[None] * 4][:4]
     first, last = g.required(attrs.begin, begin), g.required(attrs.end, end)
     if attrs.slice_mode == "size":
         last = g.op("Where", g.op("Equal", last, g.const(-1)), g.const(INT64_MAX), g.op("Add", first, last))

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from forge.exporters.onnx.emitter import Emitter, Ref
 from forge.exporters.onnx.operators.shape.reshape import data_shape
 from forge.exporters.onnx.registry import exports
 from forge.ir.nodes import Node
-
-if TYPE_CHECKING:
-    from forge.ops.text.lookup import NgramCountsAttrs
-    from forge.ops.text.strings import RegexFullMatchAttrs, StringNormalizeAttrs, StringSplitAttrs
+from forge.ops.text.lookup import NgramCounts
+from forge.ops.text.strings import RegexFullMatch, StringNormalize, StringSplit
 
 
-@exports("ngram_counts")
-def ngram_counts(g: Emitter, node: Node, x: Ref, *pool: Ref) -> Ref:
-    attrs: NgramCountsAttrs = node.attrs
+@exports(NgramCounts)
+def ngram_counts(g: Emitter, op: NgramCounts, x: Ref, *pool: Ref) -> Ref:
+    attrs = op.attrs
     grams, starts, indexes = map(g.known, pool)
     if grams is None or starts is None or indexes is None:
         raise g.unsupported("its n-grams are known at run time only; ONNX has them as attributes")
@@ -43,20 +39,18 @@ def string_lookup(g: Emitter, node: Node, x: Ref, keys: Ref) -> Ref:
     return g.op("Min", g.op("ReduceMin", found, g.ints([node.result.rank]), keepdims=0), count)
 
 
-@exports("string.split")
-def string_split(g: Emitter, node: Node, x: Ref, *_: Ref) -> list[Ref]:
-    attrs: StringSplitAttrs = node.attrs
-    return g.multi("StringSplit", [x], 2, delimiter=attrs.delimiter or None, maxsplit=attrs.maxsplit)
+@exports(StringSplit)
+def string_split(g: Emitter, op: StringSplit, x: Ref, *_: Ref) -> list[Ref]:
+    return g.multi("StringSplit", [x], 2, delimiter=op.attrs.delimiter or None, maxsplit=op.attrs.maxsplit)
 
 
-@exports("string.normalize")
-def string_normalize(g: Emitter, node: Node, x: Ref, *_: Ref) -> Ref:
-    attrs: StringNormalizeAttrs = node.attrs
-    return g.op("StringNormalizer", x, case_change_action=attrs.case_change_action, stopwords=list(attrs.stopwords) or None,
-                is_case_sensitive=1 if attrs.is_case_sensitive else 0)
+@exports(StringNormalize)
+def string_normalize(g: Emitter, op: StringNormalize, x: Ref, *_: Ref) -> Ref:
+    attrs, stopwords = op.attrs, list(op.attrs.stopwords)
+    options = {"case_change_action": attrs.case_change_action, "is_case_sensitive": int(attrs.is_case_sensitive)}
+    return g.multi("StringNormalizer", [x], 1, stopwords=stopwords, **options)[0]
 
 
-@exports("string.regex_full_match")
-def regex_full_match(g: Emitter, node: Node, x: Ref, *_: Ref) -> Ref:
-    attrs: RegexFullMatchAttrs = node.attrs
-    return g.op("RegexFullMatch", x, pattern=attrs.pattern)
+@exports(RegexFullMatch)
+def regex_full_match(g: Emitter, op: RegexFullMatch, x: Ref, *_: Ref) -> Ref:
+    return g.op("RegexFullMatch", x, pattern=op.attrs.pattern)
