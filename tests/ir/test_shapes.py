@@ -8,7 +8,7 @@ import numpy as np
 
 from forge import dims
 from forge.ir import Builder, TensorType
-from forge.ir.shapes import MAX_ELEMENTS, fresh_symbol, known_dims
+from forge.ir.shapes import MAX_ELEMENTS, known_dims
 
 
 def test_constants_of_every_integer_type_are_numbers() -> None:
@@ -53,7 +53,7 @@ def test_long_chains_and_large_results_cost_nothing() -> None:
 
 
 def test_fresh_symbols_differ_from_all_others() -> None:
-    first = fresh_symbol("size")
+    first = dims.fresh("size")
     following = f"size_{int(str(first).rpartition('_')[2]) + 1}"
     dims.parse(following)
-    assert str(fresh_symbol("size")) not in (str(first), following)
+    assert str(dims.fresh("size")) not in (str(first), following)

@@ -56,23 +56,21 @@ class Stage:
 
     Attributes:
         level: the ``opt_level`` from which it runs.
-        enabled: whether options want it.
-        otherwise: what runs in its place where it is off.
-        text: what dumps show after it.
         phase: to which its time is counted.
+        text: what dumps show after it.
+        otherwise: what runs in its place where it is off.
     """
 
     name: str
     level: int
     run: Callable[[Compilation], object]
     purpose: str
-    enabled: Callable[[CompileOptions], bool] = lambda options: True
-    otherwise: Callable[[Compilation], object] = lambda compilation: None
-    text: Callable[[Compilation], str] = lambda c: print_module(Module(c.graph), types=True)
     phase: str = "graph"
+    text: Callable[[Compilation], str] = lambda c: print_module(Module(c.graph), types=True)
+    otherwise: Callable[[Compilation], object] = lambda compilation: None
 
     def is_on(self, options: CompileOptions) -> bool:
-        if self.name in options.disabled_pass or not self.enabled(options):
+        if self.name in options.disabled_pass or (self.name in ENABLED and not ENABLED[self.name](options)):
             return False
         return options.opt_level >= self.level or self.name in options.required_pass
 
@@ -80,10 +78,8 @@ class Stage:
 Observer = Callable[[Stage, Compilation], None]
 
 
-def _pass(
-    name: str, level: int, run: GraphPass, purpose: str, enabled: Callable[[CompileOptions], bool] = lambda options: True
-) -> Stage:
-    return Stage(name, level, lambda c: journal.staged(name, lambda: run(c.graph, c.options)), purpose, enabled)
+def _pass(name: str, level: int, run: GraphPass, purpose: str) -> Stage:
+    return Stage(name, level, lambda c: journal.staged(name, lambda: run(c.graph, c.options)), purpose)
 
 
 def _group(c: Compilation, fuse: bool) -> None:
@@ -98,6 +94,10 @@ def _plan(c: Compilation) -> None:
 def _lower(c: Compilation) -> None:
     lowered = c.lowering.lower(c.grouped, c.plan, c.name, c.progress)
     c.lowered = with_times(lowered) if c.profile else lowered
+
+
+def _loops_text(c: Compilation) -> str:
+    return "\n".join([*map(print_function, c.lowered.program.functions), print_statement(c.lowered.program.entry)])
 
 
 def _emit(c: Compilation) -> None:
@@ -116,11 +116,19 @@ def _compile(c: Compilation) -> None:
     c.compiled = CompiledModel(c.options.target, kernels, entry, embedded, weights, recorded, summary, c.seconds, c.lowered)
 
 
+def _objects_text(c: Compilation) -> str:
+    return "".join(f"{n}: {len(k)} bytes\n" for (n, _), k in zip(c.llvm, c.compiled.objects))
+
+
 def _link(c: Compilation) -> None:
     assert c.output is not None
     c.progress("link", 0, 1)
     c.artifact = artifact.write(c.compiled, c.module, c.output)
     c.progress("link", 1, 1)
+
+
+def _files_text(c: Compilation) -> str:
+    return "".join(f"{p.name}: {p.stat().st_size} bytes\n" for p in sorted(c.artifact.iterdir()))
 
 
 STAGES: tuple[Stage, ...] = (
@@ -132,40 +140,41 @@ STAGES: tuple[Stage, ...] = (
     _pass("fold_batch_norm", 1, fold_batch_norm.run, "batch normalisation goes into the weights before it"),
     _pass("fold_scale", 2, fold_scale.run, "constant scales and shifts go into weights"),
     _pass("fuse_patterns", 2, fuse_patterns.run, "what exporters write in primitives becomes one operator"),
-    _pass("to_float16", 0, to_float16.run, "`set_float16`: safe operators compute in float16", lambda o: o.float16),
-    _pass("convert_layout", 0, convert_layout.run, "`set_channel_layout`: the layout that the user asked for",
-          lambda o: o.channel_layout is not None),
+    _pass("to_float16", 0, to_float16.run, "`set_float16`: safe operators compute in float16"),
+    _pass("convert_layout", 0, convert_layout.run, "`set_channel_layout`: the layout that the user asked for"),
     _pass("decompose", 0, decompose.run, "composite operators become simpler ones"),
     _pass("simplify", 1, canonicalize.run, "`canonicalize` again, for what decomposition left"),
-    _pass("to_bfloat16", 0, to_bfloat16.run, "`set_bfloat16`: safe operators compute in bfloat16", lambda o: o.bfloat16),
+    _pass("to_bfloat16", 0, to_bfloat16.run, "`set_bfloat16`: safe operators compute in bfloat16"),
     _pass("fuse_attention", 2, fuse_attention.run, "products, softmax and masks of attention become one operator"),
     _pass("widen_conv1d", 2, widen_conv1d.run, "convolutions along one axis become those of images one row high"),
-    _pass("split_groups", 2, split_groups.run, "grouped convolutions become one a group, unless `set_channel_layout` is given",
-          lambda o: o.channel_layout is None),
-    _pass("choose_layouts", 2, choose_layouts.run, "convolutions get blocked layouts, unless `set_channel_layout` is given",
-          lambda o: o.channel_layout is None),
+    _pass("split_groups", 2, split_groups.run, "grouped convolutions become one a group, unless `set_channel_layout` is given"),
+    _pass("choose_layouts", 2, choose_layouts.run, "convolutions get blocked layouts, unless `set_channel_layout` is given"),
     _pass("use_winograd", 3, use_winograd.run,
-          "3x3 convolutions with fewer multiplications, larger weights and errors of 1e-5, unless `winograd` is off",
-          lambda o: o.winograd),
+          "3x3 convolutions with fewer multiplications, larger weights and errors of 1e-5, unless `winograd` is off"),
     _pass("fuse_norms", 2, fuse_patterns.run_norms, "normalisations of images in plain layouts run row by row"),
     _pass("split_recurrent", 2, split_recurrent.run, "recurrent layers read products of all their inputs"),
     _pass("pack_weights", 2, pack_weights.run, "matrix products get packed weights"),
     _pass("fold_weights", 1, fold_constants.run, "`fold_constants` again: weights that were cast, transposed or packed"),
     _pass("merge", 1, eliminate_common_subexpr.run, "equal layout changes are merged"),
     _pass("eliminate_dead_code", 0, eliminate_dead_code.run, "what no output needs goes"),
-    Stage("fusion", 1, lambda c: _group(c, True), "groups of operators become kernels, else single ones",
-          otherwise=lambda c: _group(c, False), text=lambda c: groups_text(c.grouped), phase="lower"),
-    Stage("memory_plan", 0, _plan, "intermediate results share an arena",
-          text=lambda c: plan_text(c.grouped, c.plan), phase="lower"),
-    Stage("loops", 0, _lower, "each group becomes loops, shaped for the target",
-          text=lambda c: "\n".join([*map(print_function, c.lowered.program.functions), print_statement(c.lowered.program.entry)]),
-          phase="lower"),
-    Stage("llvm", 0, _emit, "loops become LLVM IR", text=lambda c: "\n".join(f"; {n}\n{ir}" for n, ir in c.llvm), phase="emit"),
-    Stage("machine_code", 0, _compile, "LLVM makes object code, in worker processes",
-          text=lambda c: "".join(f"{n}: {len(k)} bytes\n" for (n, _), k in zip(c.llvm, c.compiled.objects)), phase="llvm"),
-    Stage("link", 0, _link, "object code and weights become a library", phase="link",
-          text=lambda c: "".join(f"{p.name}: {p.stat().st_size} bytes\n" for p in sorted(c.artifact.iterdir()))),
+    Stage("fusion", 1, lambda c: _group(c, True), "groups of operators become kernels, else single ones", "lower",
+          text=lambda c: groups_text(c.grouped), otherwise=lambda c: _group(c, False)),
+    Stage("memory_plan", 0, _plan, "intermediate results share an arena", "lower", lambda c: plan_text(c.grouped, c.plan)),
+    Stage("loops", 0, _lower, "each group becomes loops, shaped for the target", "lower", _loops_text),
+    Stage("llvm", 0, _emit, "loops become LLVM IR", "emit", lambda c: "\n".join(f"; {n}\n{ir}" for n, ir in c.llvm)),
+    Stage("machine_code", 0, _compile, "LLVM makes object code, in worker processes", "llvm", _objects_text),
+    Stage("link", 0, _link, "object code and weights become a library", "link", _files_text),
 )
+
+ENABLED: dict[str, Callable[[CompileOptions], bool]] = {
+    "to_float16": lambda o: o.float16,
+    "convert_layout": lambda o: o.channel_layout is not None,
+    "to_bfloat16": lambda o: o.bfloat16,
+    "split_groups": lambda o: o.channel_layout is None,
+    "choose_layouts": lambda o: o.channel_layout is None,
+    "use_winograd": lambda o: o.winograd,
+}
+"""Stages that options turn on or off."""
 
 GRAPH_STAGES = tuple(stage for stage in STAGES if stage.phase == "graph")
 

@@ -15,11 +15,6 @@ MAX_ELEMENTS = 1024
 _LARGEST_PRODUCT = {32: 1 << 20, 64: 1 << 32}  # by bits of the type: products of sizes up to this must not overflow
 
 
-def fresh_symbol(prefix: str = "d") -> DimExpr:
-    """A symbol that no other dimension uses: the extent of a data-dependent result."""
-    return dims.fresh(prefix)
-
-
 def known_dims(value: Value | None, depth: int = 64) -> np.ndarray | None:
     """The contents of an integer or bool tensor as an array (dtype object) of dimensions; None when unknown.
 

@@ -14,12 +14,11 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from forge import dtypes
+from forge import dims, dtypes
 from forge.dims import Dim
 from forge.errors import ImportModelError
 from forge.frontends.model_files import data_file
 from forge.frontends.onnx import inline
-from forge.ir.shapes import fresh_symbol
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 
 MAX_SPARSE_BYTES, MAX_SPARSE_GROWTH = 1 << 28, 4096
@@ -207,7 +206,7 @@ def declared_type(proto: onnx.TypeProto, name_dim: Callable[[int, onnx.TensorSha
 
 def anonymous_dim(_axis: int, proto: onnx.TensorShapeProto.Dimension) -> Dim:
     """A declared size, else a fresh symbol."""
-    return int(proto.dim_value) if proto.HasField("dim_value") else fresh_symbol("d")
+    return int(proto.dim_value) if proto.HasField("dim_value") else dims.fresh("d")
 
 
 def attribute_value(proto: onnx.AttributeProto, reader: TensorReader, exact: bool = False) -> Any:

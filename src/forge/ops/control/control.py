@@ -17,7 +17,7 @@ from forge import dims, dtypes
 from forge.errors import CompileError
 from forge.ir.nodes import Graph, Node
 from forge.ir.op import RegionRunner
-from forge.ir.shapes import fresh_symbol, known_dims
+from forge.ir.shapes import known_dims
 from forge.ir.types import OptionalType, SequenceType, Type, UnrankedType, symbols
 from forge.ops.core.inference import fail, normalize_axis
 from forge.ops.core.op import NoAttrs, Op, Operand, register
@@ -31,7 +31,7 @@ def visible_symbols(operands: Sequence[Value | None]) -> set[str]:
 
 def _dim(a: Dim, b: Dim, visible: set[str]) -> Dim:
     known = dims.equal(a, b) and set(dims.symbols(a)) <= visible
-    return a if known else fresh_symbol("joined")
+    return a if known else dims.fresh("joined")
 
 
 def join(op: str, a: Type, b: Type, visible: set[str]) -> Type:
@@ -125,7 +125,7 @@ class Loop(Op[LoopAttrs]):
         visible = visible_symbols([max_trip, condition, *values])
         ends = [v.type for v in body.outputs[1 : 1 + carried]]
         known = known_dims(max_trip) if condition is None else None
-        trips = fresh_symbol("trips") if known is None else dims.maximum(0, known.reshape(-1)[0])
+        trips = dims.fresh("trips") if known is None else dims.maximum(0, known.reshape(-1)[0])
         return [
             *(join(self.name, a.type, b, visible) for a, b in zip(values, ends)),
             *(stacked(self.name, v.type, trips, visible) for v in body.outputs[1 + carried :]),

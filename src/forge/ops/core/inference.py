@@ -11,7 +11,7 @@ import numpy as np
 from forge import dims, dtypes
 from forge.dims import Dim, DimExpr
 from forge.errors import TypeInferenceError
-from forge.ir.shapes import fresh_symbol, known_dims
+from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def fresh_dims(prefix: str, count: int) -> tuple[DimExpr, ...]:
     """
     if count > MAX_PARTS:
         raise fail(prefix, "number of extents that only the run knows", count, f"at most {MAX_PARTS}")
-    return tuple(fresh_symbol(prefix) for _ in range(count))
+    return tuple(dims.fresh(prefix) for _ in range(count))
 
 
 def static_length(op: str, value: Value | None, name: str) -> int:
@@ -220,7 +220,7 @@ def number_of(op: str, name: str, given: Dim | None, operand: Value | None, symb
         return given
     tensor(op, operand, name)
     known = known_dims(operand)
-    number: Dim = fresh_symbol(symbol or name) if known is None else known.reshape(-1)[0]
+    number: Dim = dims.fresh(symbol or name) if known is None else known.reshape(-1)[0]
     return number
 
 

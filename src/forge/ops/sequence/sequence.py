@@ -11,7 +11,6 @@ import numpy as np
 from forge import dims
 from forge.ir.nodes import Node
 from forge.ir.op import RegionRunner
-from forge.ir.shapes import fresh_symbol
 from forge.ir.text.cursor import Cursor
 from forge.ir.types import OptionalType, SequenceType, Type, UnrankedType
 from forge.ops.control.control import join
@@ -48,7 +47,7 @@ def taken(element: Type) -> Type:
     """The type of one element: sizes that may differ between elements are new symbols."""
     if not isinstance(element, TensorType):
         return UnrankedType(element.dtype) if isinstance(element, UnrankedType) else element
-    return TensorType(tuple(d if isinstance(d, int) else fresh_symbol("element") for d in element.shape), element.dtype)
+    return TensorType(tuple(d if isinstance(d, int) else dims.fresh("element") for d in element.shape), element.dtype)
 
 
 def position_of(op: str, value: Any, length: int, last: int, default: int) -> int:
@@ -235,7 +234,7 @@ class ConcatFromSequence(HostOp):
         rank = element.rank + attrs.new_axis
         axis = normalize_axis(self.name, attrs.axis, rank)
         rest = element.shape[axis + (not attrs.new_axis) :]
-        return [TensorType((*element.shape[:axis], fresh_symbol("joined"), *rest), element.dtype)]
+        return [TensorType((*element.shape[:axis], dims.fresh("joined"), *rest), element.dtype)]
 
     def host_options(self, node: Node) -> Mapping[str, Any]:
         return {"axis": node.attrs.axis, "adds_axis": node.attrs.new_axis}

@@ -15,7 +15,6 @@ from forge.frontends.onnx.registry import converts
 from forge.frontends.scope import Region, merged_captures
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph
-from forge.ir.shapes import fresh_symbol
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 from forge.ops.sequence.sequence import taken
 
@@ -138,7 +137,7 @@ def widened(a: Type, b: Type) -> Type:
     """
     match a, b:
         case TensorType(), TensorType() if a.dtype == b.dtype and a.rank == b.rank:
-            shape = tuple(x if dims.equal(x, y) or _is_free(x) else fresh_symbol("carried") for x, y in zip(a.shape, b.shape))
+            shape = tuple(x if dims.equal(x, y) or _is_free(x) else dims.fresh("carried") for x, y in zip(a.shape, b.shape))
             return TensorType(shape, a.dtype)
         case SequenceType(), SequenceType():
             return SequenceType(_widened_element(a.element, b.element))
