@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from forge import dims, dtypes
-from forge.dims import Dim, DimExpr
+from forge.dims import Dim
 from forge.errors import OptionError
 from forge.ir.nodes import Value
 from forge.lowering.objects import described
@@ -40,7 +40,7 @@ def random_inputs(specs: Iterable[Spec], sizes: Mapping[str, int], seed: int = 0
         extents = [dims.symbol(d) if isinstance(d, str) else d for d in shape if d is not None]
         used = dims.symbols(*extents)
         symbols.update(used)
-        counts = [_evaluate(d, {s: sizes.get(s, 1) for s in used}) for d in extents]
+        counts = [dims.evaluate(d, {s: sizes.get(s, 1) for s in used}) for d in extents]
         floating = dtypes.is_float(dtype) or dtypes.is_complex(dtype)
         values = rng.standard_normal(counts) if floating else rng.integers(0, 2, counts)
         arrays[name] = np.asarray(values).astype(dtypes.numpy_dtype(dtype))
@@ -49,7 +49,3 @@ def random_inputs(specs: Iterable[Spec], sizes: Mapping[str, int], seed: int = 0
         known = ", ".join(sorted(symbols)) or "none"
         raise OptionError(f"--dim {unknown[0]}: no input that is made up has such a dimension; expected one of: {known}")
     return arrays
-
-
-def _evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
-    return dims.evaluate(dim, sizes) if isinstance(dim, DimExpr) else dim

@@ -127,13 +127,9 @@ def scaled_weight(anchor: Node, weight: np.ndarray, scale: np.ndarray) -> np.nda
     layout, groups = anchor.attrs.kernel_layout, anchor.attrs.groups
     outs = layout.index("O")
     if anchor.op in FORWARD:
-        return np.asarray(wide * _along(scale, outs, weight.ndim), weight.dtype)
+        return np.asarray(wide * scale.reshape([-1 if k == outs else 1 for k in range(weight.ndim)]), weight.dtype)
     ins = layout.index("I")
     grouped = np.moveaxis(wide, (ins, outs), (0, 1))
     factors = np.repeat(scale.reshape(groups, -1), grouped.shape[0] // groups, axis=0)
     grouped = grouped * factors.reshape(*factors.shape, *[1] * (weight.ndim - 2))
     return np.ascontiguousarray(np.moveaxis(grouped, (0, 1), (ins, outs))).astype(weight.dtype)
-
-
-def _along(vector: np.ndarray, axis: int, rank: int) -> np.ndarray:
-    return vector.reshape([-1 if k == axis else 1 for k in range(rank)])

@@ -23,6 +23,8 @@ from forge.ir.nodes import Node, Value
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type
 
 SHARED_CONSTANT_BYTES = 1024
+tensor_code = element_code
+"""The number of an element type in ONNX."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,11 +404,6 @@ def names_read(node: onnx.NodeProto) -> Iterator[str]:
         if attribute.type == onnx.AttributeProto.GRAPH:
             for inner in attribute.g.node:
                 yield from names_read(inner)
-
-
-def tensor_code(dtype: str) -> int:
-    """The number of an element type in ONNX."""
-    return element_code(dtype)
 
 
 def element_of(type_: Type) -> str:

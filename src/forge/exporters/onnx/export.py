@@ -139,16 +139,13 @@ class Walker:
 
     def _results(self, g: Emitter, graph: Graph, node: Node) -> Sequence[Ref]:
         if node.op_def is CONSTANT:
-            return [self._constant(g, node)]
+            return [g.add_tensor(node.attrs.value, node.result.name or node.name or "constant")]
         operands = [None if v is None else g.ref(v) for v in node.operands]
         regions = [self.region] if node.regions else []
         made = TABLE[node.op](g, node, *regions, *operands) if node.op in TABLE else NotImplemented
         if made is NotImplemented:
             return self._by_parts(g, graph, node)
         return [made] if isinstance(made, Ref) else list(made)
-
-    def _constant(self, g: Emitter, node: Node) -> Ref:
-        return g.add_tensor(node.attrs.value, node.result.name or node.name or "constant")
 
     def _define(self, g: Emitter, value: Value, ref: Ref, first: int, wanted: dict[Value, str]) -> None:
         """Records a result, cast to its type, under its name in the graph IR where a new node makes it."""
