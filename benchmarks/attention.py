@@ -1,6 +1,6 @@
-"""Times of attention over long sequences beside onnxruntime, openvino and torch: ``python -m benchmarks.attention``.
+"""Times of attention over long sequences next to onnxruntime, openvino and torch: ``python -m benchmarks.attention``.
 
-A shape is HEADSxTOKENSxSIZE, with ``c`` behind it for a causal mask: ``--shapes 12x512x64,8x1024x64c``. All take turns in one
+A shape is HEADSxTOKENSxSIZE, with ``c`` after it for a causal mask: ``--shapes 12x512x64,8x1024x64c``. All take turns in one
 process; least time of many rounds in ms. Outputs are compared with a product in float64.
 """
 

@@ -1,4 +1,4 @@
-"""Forge beside other runtimes on all benchmark models: one command, tables, a picture, JSON.
+"""Forge next to other runtimes on all benchmark models: one command, tables, a picture, JSON.
 
     python -m benchmarks.compare --output build/comparison
     python -m benchmarks.compare --models resnet18,bert --threads 1 --batch 1 --rounds 20

@@ -87,7 +87,7 @@ def load_forge(folder: Path, feed: peers.Feed, threads: int, *, bfloat16: bool =
 
 
 def prepare_mnn(case: Case, folder: Path, threads: Sequence[int]) -> float:
-    """Calls the function behind MNN's converter: the script of that name also installs packages and reports home."""
+    """Calls the function after MNN's converter: the script of that name also installs packages and reports home."""
     start = time.perf_counter()
     failure = _convert_mnn(folder) and _convert_mnn(folder, "--useOriginRNNImpl")
     if failure:

@@ -38,7 +38,7 @@ class Operator:
 
     Attributes:
         torch: what torch does with itself and the operands; of a sequence the first ``outputs`` count.
-        constants: operands that are part of the model, behind the inputs or, with ``constants_first``, before them.
+        constants: operands that are part of the model, after the inputs or, with ``constants_first``, before them.
         absent: positions of optional operands that are left out.
         onnxruntime: whether it takes the node and gives its results as arrays.
     """

@@ -68,7 +68,7 @@ def _plain(text: str) -> str:
 
 
 def conclusions(measurements: Sequence[Measurement]) -> list[str]:
-    """For each precision geometric means and where Forge is behind; where a peer needs less memory."""
+    """For each precision geometric means and where Forge is slower; where a peer needs less memory."""
     lines = []
     for precision in _PRECISIONS:
         ratios = mean_ratios(measurements, precision)

@@ -1,4 +1,4 @@
-"""Random convolutions and matrix products beside oneDNN, as torch calls it.
+"""Random convolutions and matrix products next to oneDNN, as torch calls it.
 
     python -m benchmarks.shapes --count 300 --threads 1
     ONEDNN_MAX_CPU_ISA=AVX2 python -m benchmarks.shapes --target "llvm -mcpu=x86-64-v3"

@@ -1,4 +1,4 @@
-"""Times of a random forest beside onnxruntime: ``python -m benchmarks.trees [--trees 100] [--depth 8]``.
+"""Times of a random forest next to onnxruntime: ``python -m benchmarks.trees [--trees 100] [--depth 8]``.
 
 The forest is trained on made-up data. Compiled model and onnxruntime take turns in one process; of many rounds the least and the
 median time count. Each number of threads is measured in a process of its own.

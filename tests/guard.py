@@ -1,4 +1,4 @@
-"""Runs compiled code with every buffer ending at an inaccessible page: a byte read or written behind one kills the process.
+"""Runs compiled code with every buffer ending at an inaccessible page: a byte read or written after one kills the process.
 
 Inputs and outputs end exactly at the page, so their start has the alignment of an element at most; weights and arena keep the 64
 bytes that the interface promises. Memory that the entry asks the host for is guarded in the same way. Bytes in front of

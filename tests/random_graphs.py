@@ -56,7 +56,7 @@ class AnyNetwork(Network):
         self.symbols: dict[str, int] = {}
 
     def value(self, rank: int | None = None, dtype: str | None = "float32") -> Value:
-        """A recent value; steps of the base class ask for float32 ones whose sizes behind the first dimension are known."""
+        """A recent value; steps of the base class ask for float32 ones whose sizes after the first dimension are known."""
         fitting = [v for v in self.values if dtype in (None, v.dtype) and (v.rank == rank or (rank is None and v.rank > 0))]
         fitting = [v for v in fitting if dtype is None or dims.is_static(*v.shape[1:])]
         if not fitting:
@@ -123,7 +123,7 @@ class AnyNetwork(Network):
         self.builder.node(op, operands, attributes, regions)
 
     def evaluate(self, nodes: Sequence[Node]) -> None:
-        """Computes what ``nodes`` give; takes them back, and those behind, from the first one of too high a rank."""
+        """Computes what ``nodes`` give; takes them back, and those after, from the first one of too high a rank."""
         nodes = [n for n in nodes if n.results[0] not in self.arrays]
         for k, node in enumerate(nodes):
             if any(v.rank > LARGEST_RANK for v in node.results):

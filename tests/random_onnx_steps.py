@@ -158,7 +158,7 @@ def rearrange(net: Network) -> None:
 
 
 def cut(net: Network) -> None:
-    """Ends far behind the last element only go with steps forward: onnxruntime reads them as the first one otherwise."""
+    """Ends far after the last element only go with steps forward: onnxruntime reads them as the first one otherwise."""
     x = net.value(lambda a: a.ndim > 0)
     a = net.arrays[x]
     axes = list(dict.fromkeys(int(net.rng.integers(a.ndim)) for _ in range(2)))

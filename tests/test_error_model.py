@@ -78,7 +78,7 @@ def test_a_wrong_exact_result_is_found() -> None:
 
 
 def test_rewrites_are_forgiven() -> None:
-    """Sums in another order, behind moves; a scale folded into the sum."""
+    """Sums in another order, after moves; a scale folded into the sum."""
     def build(rewritten: bool) -> Graph:
         b = Builder()
         x, y, z = (b.input(TensorType((3, 5), "float32"), name) for name in "xyz")

@@ -1,6 +1,6 @@
 """Random graphs of all operators: compiled without and with optimisation, in guard mode, against the interpreter.
 
-``tests/error_model.py`` tells how far results may be off, and which of their elements tell nothing.
+``tests/error_model.py`` says how far results may be off, and which of their elements say nothing.
 
 ``FORGE_RANDOM_GRAPHS=2000`` sets how many graphs the slow test takes, and makes them new ones.
 """
@@ -78,7 +78,7 @@ def test_random_graphs(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_many_random_graphs() -> None:
-    """All of them run, whichever fail; most of them tell something."""
+    """All of them run, whichever fail; most of them say something."""
     failures: list[str] = []
     TALLY.clear()
 

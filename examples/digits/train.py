@@ -1,6 +1,6 @@
 """Trains the classifier of the demo on scikit-learn's 8x8 digits and exports it to ONNX.
 
-Needs torch, onnxscript and scikit-learn (extra ``test-all``); takes ten seconds on one core. Writes beside itself
+Needs torch, onnxscript and scikit-learn (extra ``test-all``); takes ten seconds on one core. Writes next to itself
 ``digits.onnx`` and ``digits_test.npz``, which are committed: `demo.py` needs neither torch nor this script.
 """
 

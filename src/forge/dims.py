@@ -6,7 +6,7 @@ equal for all values of their symbols; nothing is claimed about the others. Symb
 ``x // 0`` and ``x % 0`` are 0; where the divisor is symbolic, exact quotients are cancelled on the premise that it is not 0.
 
 ``str`` gives text that ``parse`` reads back: ``2*n + 1``, ``((n + 3) // 4)``, ``min(8, n)``. A symbol may have any name; one that
-is no identifier is quoted: ``2*$"batch size"``. Expressions are bounded in size (terms, degree, nesting, coefficients), so that
+is not an identifier is quoted: ``2*$"batch size"``. Expressions are bounded (terms, degree, nesting, coefficients), so that
 no operation takes long: what exceeds the bounds raises InvalidGraphError.
 """
 
@@ -391,7 +391,7 @@ class _Parser:
         return None
 
     def _sum(self, end: str = "") -> Dim:
-        """A sum, and ``end`` behind it."""
+        """A sum, and ``end`` after it."""
         self.depth += 1
         if self.depth > 3 * MAX_NESTING:
             raise _too_large("too many parentheses inside each other")

@@ -64,8 +64,8 @@ def test_inspect_shows_types(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize(("arrays", "message"), [
     ({"s[1]": np.zeros(1)}, r"'s\[0\]' is missing"),
-    ({"x[0]": np.zeros(1)}, r"'x\[0\]' is no input"),
-    ({"z": np.zeros(1)}, "'z' is no input"),
+    ({"x[0]": np.zeros(1)}, r"'x\[0\]' is not an input"),
+    ({"z": np.zeros(1)}, "'z' is not an input"),
 ])
 def test_wrong_names(arrays: dict[str, np.ndarray], message: str) -> None:
     with pytest.raises(OptionError, match=message):

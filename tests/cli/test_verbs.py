@@ -149,7 +149,7 @@ WRONG = {
     "run build -i bad.npy": "no array file",
     "run build -i bad.npz": "no array file",
     "run build -i objects.npy": "no array file",
-    "run build -i picture=x.npy": "'picture' is no input of the model; expected one of: image",
+    "run build -i picture=x.npy": "'picture' is not an input of the model; expected one of: image",
     "run build -i x.npy -i x.npy": "more files than inputs",
     "run build -i wrong.npy": "float64",
     "run encrypted -i x.npy": "is encrypted; pass --key FILE",

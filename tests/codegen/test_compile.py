@@ -81,7 +81,7 @@ def test_results_come_in_order() -> None:
 
 def test_text_that_llvm_refuses_is_an_error_that_names_the_module() -> None:
     with pytest.raises(CompileError, match="broken: LLVM IR parsing error"):
-        compile_modules([("fine", GOOD), ("broken", "this is no IR")], HOST)
+        compile_modules([("fine", GOOD), ("broken", "this is not an IR")], HOST)
     assert len(compile_modules([("fine", GOOD)], HOST)) == 1
 
 
@@ -155,7 +155,7 @@ def test_a_system_that_starts_nothing(error: int, message: str, monkeypatch: pyt
     with pytest.raises(ToolchainError, match=f"cannot start a compile worker: .*{message}"):
         Pool(1).compile([("a", [b"0", b"x86-64|", GOOD.encode()])])
     with pytest.raises(ToolchainError, match=f"could not tell its version: .*{message}"):
-        link._run(["cc", "-v"], "tell its version")
+        link._run(["cc", "-v"], "report its version")
 
 
 def test_the_worker_imports_nothing_of_forge() -> None:

@@ -20,7 +20,7 @@ def codes(dtype: str) -> Array:
 
 
 def boundaries(dtype: str) -> Array:
-    """float32 values at, between and beside those of ``dtype``, and random ones."""
+    """float32 values at, between and next to those of ``dtype``, and random ones."""
     with np.errstate(all="ignore"):
         values = codes(dtype).astype(np.float32)
         finite = np.unique(values[np.isfinite(values)])

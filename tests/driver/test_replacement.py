@@ -55,7 +55,7 @@ def final(tmp_path: Path) -> Path:
 
 
 def loaded(final: Path) -> str:
-    """The model's identity; what stands beside the library must tell the same, where it is there."""
+    """The model's identity; what stands next to the library must say the same, where it is there."""
     encrypted = (final / "modelLibrary.so").read_bytes().startswith(encryption.MAGIC)
     runtime = forge.Runtime(final, password=PASSWORD, key=final / "modelLibrary.key") if encrypted else forge.Runtime(final)
     try:

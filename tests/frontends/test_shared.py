@@ -98,7 +98,7 @@ def test_an_operator_newer_than_the_table_has_no_row() -> None:
 
 
 def test_holes_are_found() -> None:
-    assert REGISTRY.holes({("", "scale"): {1, 2}, ("", "sum"): {1}}) == ["sum: row 2 is no version; expected one of [1]"]
+    assert REGISTRY.holes({("", "scale"): {1, 2}, ("", "sum"): {1}}) == ["sum: row 2 is not a version; expected one of [1]"]
 
 
 def test_unsupported_operators_are_listed_at_once() -> None:

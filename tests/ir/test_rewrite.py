@@ -283,7 +283,7 @@ BROKEN: list[tuple[Callable[[Graph, Editor], None], type[BaseException], str]] =
     (wrong_position, InvalidGraphError, r"rewire: node b \(add\): got position 2; it has 2 operands"),
     (absent_operand, InvalidGraphError, "operand 'rhs' is missing"),
     (unknown_attribute, InvalidGraphError, "unknown attribute 'sections'"),
-    (no_constant, InvalidGraphError, r"set_data: node a \(nn.relu\) is no constant"),
+    (no_constant, InvalidGraphError, r"set_data: node a \(nn.relu\) is not a constant"),
     (same_input_names, InvalidGraphError, "2 inputs are called %y"),
     (lost_output, InvalidGraphError, "output %x is not defined in the graph"),
     (own_error, KeyError, "mine"),

@@ -113,7 +113,7 @@ def test_missing_file(tmp_path: Path) -> None:
 def test_folder_and_device(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(ImportModelError, match="is no file"):
+        with pytest.raises(ImportModelError, match="is not a file"):
             load(path)
 
 

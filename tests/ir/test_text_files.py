@@ -1,4 +1,4 @@
-"""Modules as text files with their weights beside them, and as pickles."""
+"""Modules as text files with their weights next to them, and as pickles."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def unknown_operator(path: Path) -> None:
     (without_weights, r"m.relay: line 3, column \d+: constant 0 is missing.*its weights are expected in .*m.relay.safetensors, "
                       r"which is not there; IRModule.save and 'forge export' write both"),
     (weights_of_another_model, "constant 0 is missing.*m.relay.safetensors, which has the weights of another text"),
-    (damaged_weights, "m.relay.safetensors, the weights beside it: damaged, or no weights of Forge"),
-    (weights_of_another_program, "m.relay.safetensors, the weights beside it: damaged, or no weights of Forge"),
+    (damaged_weights, "m.relay.safetensors, the weights next to it: damaged, or no weights of Forge"),
+    (weights_of_another_program, "m.relay.safetensors, the weights next to it: damaged, or no weights of Forge"),
     (wrong_text, "m.relay: line 1, column"),
     (unknown_operator, "unknown operator 'acme.selu'.*register operators of your own"),
     (lambda path: path.write_bytes(b"\xff"), "m.relay: not a text file"),

@@ -181,7 +181,7 @@ def _maybe_empty(builder: Builder, kind: str) -> Value:
 @pytest.mark.parametrize("opt_level", [0, 3])
 @pytest.mark.parametrize("kind", ["constant", "static", "symbolic", "late"])
 def test_reads_of_nothing(kind: str, opt_level: int) -> None:
-    """Indices into an empty tensor are clamped to what is not there: it is read, behind a block of no bytes, in the arena."""
+    """Indices into an empty tensor are clamped to what is not there: it is read, after a block of no bytes, in the arena."""
     builder = Builder()
     places = builder.input(TensorType((3,), "int64"), "places")
     graph = builder.output(builder.call("take", _maybe_empty(builder, kind), places, axis=0, mode="clip"))

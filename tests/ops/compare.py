@@ -85,7 +85,7 @@ def _close(actual: np.ndarray, expected: np.ndarray, relative: float, floor: flo
 def _close_complex(actual: np.ndarray, expected: np.ndarray, relative: float, to_largest: float) -> str | None:
     """Errors are distances in the plane, against the modulus; where a part is infinite or NaN both parts must be the same.
 
-    A finite part beside an infinite or NaN one is close by itself.
+    A finite part next to an infinite or NaN one is close by itself.
     """
     special = ~np.isfinite(expected) | ~np.isfinite(actual)
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Functions of complex numbers against many digits, over the whole range of exponents and beside branch points."""
+"""Functions of complex numbers against many digits, over the whole range of exponents and next to branch points."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ HOMONYMS = {
     "lowering/objects.py": {"optional"},  # a type
     "driver/feeds.py": {"optional"},
 }
-"""What is no operator in these files."""
+"""Names in these files that are not operators."""
 
 HEADS = {
     "canonicalize": "add broadcast_to cast concatenate copy divide layout_transform maximum minimum multiply nn.dropout nn.pad "

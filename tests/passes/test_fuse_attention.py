@@ -1,4 +1,4 @@
-"""Attention out of products and a softmax becomes one operator, however it is written; what is no attention stays."""
+"""Attention out of products and a softmax becomes one operator, however it is written; what is not an attention stays."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def scaled(b: Builder, x: Inputs) -> Value:
 
 
 def scaled_before(b: Builder, x: Inputs) -> Value:
-    """As torch exports it: both operands times the root of the scale, the key behind its transposition."""
+    """As torch exports it: both operands times the root of the scale, the key after its transposition."""
     q = b.call("multiply", x("q", 2, 3, 300, 8), number(b, 0.6))
     k = b.call("multiply", b.call("transpose", x("k", 2, 3, 260, 8), axes=(0, 1, 3, 2)), number(b, 0.6))
     return weighted(b, x, b.call("nn.matmul", q, k))

@@ -113,7 +113,7 @@ def test_a_chain_of_20_000_nodes() -> None:
 
 
 def replaced_by_others(op: str) -> Callable[[int], Graph]:
-    """A chain of nodes, each of which a pass replaces: what they read beside the chain is equal for all."""
+    """A chain of nodes, each of which a pass replaces: what they read next to the chain is equal for all."""
 
     def chain(count: int) -> Graph:
         builder = Builder()

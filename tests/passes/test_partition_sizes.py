@@ -177,7 +177,7 @@ def test_symbols_of_results_stay_when_a_call_is_inlined() -> None:
 
 
 def test_symbols_are_defined_before_their_use_in_a_partitioned_graph() -> None:
-    """%z has no operand, but a size that argwhere introduces: the call that reads %z comes behind both."""
+    """%z has no operand, but a size that argwhere introduces: the call that reads %z comes after both."""
     ir = forge.IRModule("""
     def @main(%x: Tensor[(1, 4), float32]) {
       %a = nn.relu(%x); %u = sort(%a); %i = argwhere(%x) /* ty=Tensor[(found, 2), int64] */;

@@ -1,4 +1,4 @@
-"""to_bfloat16, and what the passes behind it make of its results."""
+"""to_bfloat16, and what the passes after it make of its results."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ def test_damaged_weights(external: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../weights.bin", "/etc/passwd", "..", "", "a/b", "a\0b"])
 def test_weights_cannot_lie_elsewhere(build: Build, name: str) -> None:
-    with pytest.raises(ArtifactError, match="expected a plain file name beside the library"):
+    with pytest.raises(ArtifactError, match="expected a plain file name next to the library"):
         Runtime(build("rows", inside=False, weights_file=name, weights_size=16, weights_sha256=""))
 
 

@@ -13,7 +13,7 @@ from tests.schedule.support import TARGETS, function_for, run, truth
 
 
 def blocked(channels: int, block: int, rows: int) -> tuple[te.Tensor, te.Tensor]:
-    """``[channels, rows]`` in blocks of channels, with zeros behind the last, and one more everywhere."""
+    """``[channels, rows]`` in blocks of channels, with zeros after the last, and one more everywhere."""
     data = te.placeholder((te.const(channels), te.const(rows)), "float32", "data")
 
     def body(outer: te.Expr, row: te.Expr, inner: te.Expr) -> te.Expr:

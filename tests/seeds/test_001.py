@@ -476,7 +476,7 @@ def test_channel_layout(tmp_path: Path, ir: forge.IRModule) -> None:
         ir.compile(output_path=tmp_path / "wrong", set_channel_layout="NCHW")
 
 
-@works("`compile`, parameter `export_relay`: the Relay text", note="with the weights beside it, so that it can be loaded")
+@works("`compile`, parameter `export_relay`: the Relay text", note="with the weights next to it, so that it can be loaded")
 def test_export_relay(tmp_path: Path, ir: forge.IRModule) -> None:
     ir.compile(output_path=tmp_path / "build", export_relay=True)
     assert forge.load(tmp_path / "build" / "model.relay").fingerprint == ir.fingerprint

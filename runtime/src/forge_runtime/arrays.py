@@ -2,7 +2,7 @@
 
 Native code reads arrays through the buffer protocol. Types that only ``ml_dtypes`` knows (bfloat16, float8, four and
 two bits) have no buffer format; they cross the border as views of unsigned integers of the same size. Strings cross it as
-pairs of address and number of bytes, with their UTF-8 characters behind the pairs.
+pairs of address and number of bytes, with their UTF-8 characters after the pairs.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def adapt_input(obj: object, model: str, name: str, dtype: str) -> Array:
     """An array over the elements of ``obj`` whose buffer native code can read.
 
     Raises:
-        InputError: ``obj`` is no array, or its dtype is not exactly ``dtype``: nothing is converted silently.
+        InputError: ``obj`` is not an array, or its dtype is not exactly ``dtype``: nothing is converted silently.
     """
     where = f"model '{model}': input '{name}'"
     return adapt_element(obj if dtype == "string" else as_array(obj, where), where, dtype)
@@ -192,7 +192,7 @@ def _encoded(value: object, where: str) -> bytes:
 
 
 def _strings(memory: Any, shape: tuple[int, ...]) -> Array:
-    """Copies of the strings in memory whose characters follow the elements; a byte that is no UTF-8 becomes a lone surrogate."""
+    """Copies of the strings in memory whose characters follow the elements; a byte that is not UTF-8 becomes a lone surrogate."""
     count = math.prod(shape)
     table = np.frombuffer(memory, np.int64, 2 * count).reshape(-1, 2)
     ends = np.cumsum(table[:, 1]).tolist()

@@ -369,11 +369,11 @@ def check_machine(fd: int, where: str) -> None:
 def check_weights_name(name: str, where: str) -> None:
     """Refuses names that could lead out of the artifact's folder."""
     if name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
-        raise ArtifactError(f"{where}: weights file {name!r}; expected a plain file name beside the library")
+        raise ArtifactError(f"{where}: weights file {name!r}; expected a plain file name next to the library")
 
 
 def open_weights(library: str, metadata: Metadata, check: bool) -> int | None:
-    """A descriptor of the weights beside the library; None where the weights are inside it.
+    """A descriptor of the weights next to the library; None where the weights are inside it.
 
     Raises:
         ArtifactError: missing, of the wrong size, or (``check``) with another SHA-256 than the metadata says.

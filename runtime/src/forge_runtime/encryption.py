@@ -145,7 +145,7 @@ def _unwrap_key(key_path: Path, identity: bytes, password: str) -> bytes:
         raise PasswordError(f"{str(key_path)!r:.200}: cannot be opened: {reason}; expected the model's key file") from error
     records = _key_records(content)
     if not records:
-        raise PasswordError(f"{key_path}: not a key file, or damaged; expected the file written beside the encrypted model")
+        raise PasswordError(f"{key_path}: not a key file, or damaged; expected the file written next to the encrypted model")
     for header in records:
         _check_version(str(key_path), _KEY_HEADER.unpack(header)[1])
     header = next((h for h in records if _KEY_HEADER.unpack(h)[3] == identity), b"")

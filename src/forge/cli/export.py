@@ -17,7 +17,7 @@ FORMATS = (".onnx", ".forge", ".relay")
 
 def export(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
-    output: Annotated[Path, typer.Argument(help="The file to write: .onnx, .forge, or .relay (text, weights beside it).")],
+    output: Annotated[Path, typer.Argument(help="The file to write: .onnx, .forge, or .relay (text, weights next to it).")],
     opset: Annotated[
         int | None, typer.Option(help="Version of ONNX's operators, 18 to 26; without it 21, or a later one that is needed.")
     ] = None,
@@ -31,7 +31,7 @@ def export(
     if output.suffix not in FORMATS:
         raise OptionError(f"{output}: unknown format {output.suffix!r}; expected one of {', '.join(FORMATS)}")
     if output.suffix != ".onnx" and (opset is not None or external_bytes is not None):
-        raise OptionError(f"--opset, --external-bytes: {output} is no ONNX file; expected an output that ends in .onnx")
+        raise OptionError(f"--opset, --external-bytes: {output} is not an ONNX file; expected an output that ends in .onnx")
     source.check_output(output, force)
     with source.progress() as report:
         module = source.load_model(model, shape, report)

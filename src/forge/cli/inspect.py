@@ -68,7 +68,7 @@ def _text(value: Dim | str) -> str:
 
 
 def _described(value: Value) -> tuple[tuple[Any, ...], str]:
-    """Sizes and element type; of what is no tensor of known rank none, and the type's text."""
+    """Sizes and element type; for anything but a ranked tensor, no sizes and the type as text."""
     return (value.shape, value.dtype) if isinstance(value.type, TensorType) else ((), str(value.type))
 
 

@@ -58,7 +58,7 @@ def suffixes() -> list[str]:
 
 
 def load_model(path: Path, shapes: Sequence[str] | None, report: Report) -> IRModule:
-    """The model in ``path``: of a format with an importer, ``.forge`` or the text form (``.relay``, ``.txt``, weights beside it).
+    """The model in ``path``: a format with an importer, ``.forge`` or the text form (``.relay``, ``.txt``, weights next to it).
 
     Args:
         path: the file.
@@ -143,7 +143,7 @@ def load_arrays(items: Sequence[str] | None, names: Sequence[str]) -> dict[str, 
     """Arrays from ``FILE.npy``, ``NAME=FILE.npy`` or ``FILE.npz`` (names inside), for inputs ``names`` in order.
 
     Raises:
-        OptionError: a file cannot be read, or a name is no input.
+        OptionError: a file cannot be read, or a name is not an input.
     """
     arrays: dict[str, np.ndarray] = {}
     for item in items or ():
@@ -158,7 +158,7 @@ def load_arrays(items: Sequence[str] | None, names: Sequence[str]) -> dict[str, 
         arrays[name or free[0]] = content
     unknown = [n for n in arrays if n not in names and structures.base(n) not in names]
     if unknown:
-        raise OptionError(f"--input: {unknown[0]!r} is no input of the model; expected one of: {', '.join(names)}")
+        raise OptionError(f"--input: {unknown[0]!r} is not an input of the model; expected one of: {', '.join(names)}")
     return arrays
 
 
@@ -295,7 +295,7 @@ def shape_text(shape: Sequence[Dim | str]) -> str:
 
 
 def print_json(content: Any) -> None:
-    """One JSON document on standard output; what is no finite number is null."""
+    """One JSON document on standard output; numbers that are not finite are null."""
     json.dump(_finite(content), sys.stdout, indent=2, allow_nan=False)
     sys.stdout.write("\n")
 

@@ -38,7 +38,7 @@ def gather(arrays: Mapping[str, np.ndarray], names: Sequence[str], dtypes: Seque
             inputs[name] = arrays[name]
     lost = [n for n in arrays if n not in inputs and not isinstance(inputs.get(base(n)), list)]
     if lost:
-        raise OptionError(f"--input: {lost[0]!r} is no input of the model; expected one of: {', '.join(names)}")
+        raise OptionError(f"--input: {lost[0]!r} is not an input of the model; expected one of: {', '.join(names)}")
     return inputs
 
 

@@ -105,7 +105,7 @@ def _python() -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The parent's environment, with llvmlite findable and nothing beside the script importable."""
+    """The parent's environment, with llvmlite findable and nothing else next to the script importable."""
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
         raise CompileError("codegen: the package llvmlite is not installed; install it with 'pip install llvmlite'")

@@ -39,7 +39,7 @@ def machine_of(code: bytes) -> int:
         CompileError: ``code`` is none.
     """
     if len(code) < _FILE.size or code[:6] != _IDENT[:6]:
-        raise CompileError("link: the compiled code is no little-endian ELF64 object; compile for a Linux target")
+        raise CompileError("link: the compiled code is not a little-endian ELF64 object; compile for a Linux target")
     return int.from_bytes(code[_MACHINE], "little")
 
 

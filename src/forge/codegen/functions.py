@@ -158,7 +158,7 @@ def _unrolled(f: FunctionEmitter, s: stmt.For, begin: Operand, extent: Operand) 
 
 
 def _serial(f: FunctionEmitter, s: stmt.For, begin: Operand, extent: Operand) -> None:
-    """A loop with its test at the end, behind a guard where the extent may be 0."""
+    """A loop with its test at the end, after a guard where the extent may be 0."""
     b, type_ = f.builder, scalar_type(s.var.dtype)
     nonnegative = f.e.nonnegative(s.begin)
     head, body, after = b.fresh("loop"), b.fresh("body"), b.fresh("after")

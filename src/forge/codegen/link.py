@@ -107,7 +107,7 @@ def _digest(compiler: list[str], sources: Path) -> str:
 @cache
 def _description(compiler: tuple[str, ...], surroundings: tuple[str | None, ...], *program: int) -> str:
     """A compiler's version and default target, as it reports them; asked once per process and program."""
-    return _run([*compiler, "-v"], "tell its version")
+    return _run([*compiler, "-v"], "report its version")
 
 
 def _run(command: list[str], purpose: str) -> str:

@@ -192,7 +192,7 @@ class Values:
         return self.builder.pure(f"select {vector_of('i1', self.lanes)} {condition}, {self.typed(a)}, {self.typed(b)}")
 
     def call(self, name: str, *args: Operand, flags: Sequence[str] = ()) -> str:
-        """An overloaded LLVM intrinsic whose arguments all have this type, but for ``flags`` behind them."""
+        """An overloaded LLVM intrinsic whose arguments all have this type, but for ``flags`` after them."""
         return self.native(f"{name}.{suffix(self.scalar, self.lanes)}", *map(self.typed, args), *flags)
 
     def native(self, name: str, *typed: str) -> str:

@@ -154,7 +154,7 @@ class Access:
         return loaded if self.lanes > 1 else self.builder.value(f"extractelement {vector} {loaded}, i64 0")
 
     def _opaque(self, loaded: str) -> str:
-        """``loaded`` behind an empty instruction.
+        """``loaded``, passed through an empty instruction.
 
         LLVM 22 folds a masked load into a masked AVX-512 instruction, and where that must copy a register unfolds it into a load
         without mask, which reads past the end.
@@ -169,7 +169,7 @@ class Access:
         return self.builder.value(f'call {vector} asm "", "={register},0"({vector} {value})')
 
     def _whole_mask(self, mask: str) -> str:
-        """``mask`` of a load, behind an empty instruction where the load is wider than a register.
+        """``mask`` of a load, passed through an empty instruction where the load is wider than a register.
 
         LLVM 22 splits such a load, and without AVX-512 it may take a part whose lanes are all off by constants for one
         whose first and last lanes are on: it loads that part without a mask, past the end.
@@ -185,7 +185,7 @@ class Access:
         return f"<{self.lanes} x i1> {bytes_.op('icmp ne', wide, 'zeroinitializer')}"
 
     def _narrow(self, value: str) -> str:
-        """``value``, about to be stored under a mask, behind an empty instruction.
+        """``value``, about to be stored under a mask, passed through an empty instruction.
 
         LLVM 22 makes one scalar store of a masked store of one lane that narrows its value: of four bytes, whatever is asked for.
         """

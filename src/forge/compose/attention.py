@@ -45,7 +45,7 @@ def attention(
     softmax_dtype: str | None = None,
     scores: str = "none",
 ) -> AttentionResult:
-    """``softmax(scale * query @ key^T + mask) @ value`` for each head; ``nn.attention`` tells the options.
+    """``softmax(scale * query @ key^T + mask) @ value`` for each head; ``nn.attention`` describes the options.
 
     query is ``[B, H, L, D]``, key ``[B, G, S, D]``, value ``[B, G, S, E]``; of rank 3, with ``num_heads`` and ``num_kv_heads``
     (H and G), ``[B, L, H * D]``, ``[B, S, G * D]``, ``[B, S, G * E]``, and so is the output. The caches, ``[B, G, P, D]`` and

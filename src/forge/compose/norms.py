@@ -1,4 +1,4 @@
-"""Normalisations in forms beside the operators: over several axes, with statistics, in training."""
+"""Normalisations in forms that are not operators: over several axes, with statistics, in training."""
 
 from __future__ import annotations
 

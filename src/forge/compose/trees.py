@@ -3,7 +3,7 @@
 The operator knows one comparison, ``data <= threshold`` with NaN as false, and pairs of siblings side by side. The others become
 that one: ``x < t`` with the next smaller threshold, ``>=`` and ``>`` with exchanged children, equality and membership with a
 search tree over the values. Where NaN is true, a node reads a column in which NaN is minus infinity. A child that several nodes
-share stands beside one sibling; the others get a node in its place that leads to it.
+share stands next to one sibling; the others get a node in its place that leads to it.
 """
 
 from __future__ import annotations

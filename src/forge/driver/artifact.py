@@ -1,6 +1,6 @@
-"""Writes a compiled model to a directory: ``modelLibrary.so`` and what was asked for beside it.
+"""Writes a compiled model to a directory: ``modelLibrary.so`` and what was asked for next to it.
 
-Everything is made in a temporary directory beside (or, where the output directory exists, inside) the final one and then renamed:
+All is made in a temporary directory next to (or, where the output directory exists, inside) the final one and then renamed:
 an artifact is there whole or not at all. ``force_overwrite`` replaces the files that Forge writes and touches no others
 (``replacement``: at every instant the old artifact can be loaded, or the new one).
 """
@@ -32,7 +32,7 @@ from forge_runtime import artifact as format_
 from forge_runtime import encryption, include_directory
 
 MAX_EMBEDDED_WEIGHTS = 3 << 29
-"""Bytes; more lie in a file beside the library, because code reaches only 2 GiB far."""
+"""Bytes; more lie in a file next to the library, because code reaches only 2 GiB far."""
 
 
 def check(options: OutputOptions) -> None:
@@ -54,7 +54,7 @@ def _check_path(path: Path, overwrite: bool) -> None:
             replace = option("force_overwrite=True")
             raise OutputExistsError(f"compile: output path {path} exists; pass {replace} or choose another")
         if not path.is_dir():
-            raise OutputExistsError(f"compile: output path {path} is no directory; expected one to create or to write into")
+            raise OutputExistsError(f"compile: output path {path} is not a directory; expected one to create or to write into")
     home = next(p for p in (path, *path.parents) if os.path.exists(p))
     if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
         raise CompileError(f"compile: output path {path}: cannot write in {home}; expected a writable directory; choose another")

@@ -47,7 +47,7 @@ def creation_time() -> str:
     """Now, or the time that SOURCE_DATE_EPOCH gives, in UTC.
 
     Raises:
-        OptionError: SOURCE_DATE_EPOCH is no number of seconds.
+        OptionError: SOURCE_DATE_EPOCH is not a number of seconds.
     """
     epoch = os.environ.get(EPOCH)
     try:

@@ -209,7 +209,7 @@ class _Search:
         return all(not self.keys[name].untried for name, _ in key.parents)
 
     def _next(self) -> dict[str, str]:
-        """The next alternative of each choice that is not behind another open one."""
+        """The next alternative of each choice that does not depend on another open one."""
         return {name: key.untried[0] for name, key in self.keys.items()
                 if key.untried and key.seconds and self._settled(key) and self._arises(key)}
 

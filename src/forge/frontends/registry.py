@@ -218,7 +218,7 @@ class Registry:
                 name = self.full_name(domain, op)
                 found.append(f"{name}: no row for version {min(known)}; the first is {rows[0].since}")
             wrong = [row.since for row in rows if row.since not in known]
-            found += [f"{op}: row {version} is no version; expected one of {sorted(known)}" for version in wrong]
+            found += [f"{op}: row {version} is not a version; expected one of {sorted(known)}" for version in wrong]
         return found
 
 

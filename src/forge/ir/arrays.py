@@ -96,7 +96,7 @@ def from_bytes(data: bytes | memoryview, dtype: Any, shape: Any) -> np.ndarray:
     raw = np.frombuffer(data, np.uint8)
     width = 1 if dtype == "bool" else dtypes.bits(dtype)
     if width < 8 and raw.size and int(raw.max()) >> width:
-        raise ValueError(f"an element is no {dtype}")
+        raise ValueError(f"an element is not a {dtype}")
     return raw.view(dtypes.numpy_dtype(dtype)).reshape(shape)
 
 

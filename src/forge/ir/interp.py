@@ -179,7 +179,7 @@ def _as_object(value: Value, given: ReferenceValue) -> ReferenceValue:
 
 
 def _with_known_sizes(value: Value, result: ReferenceValue, symbols: Mapping[str, int]) -> ReferenceValue:
-    """``result``; an empty one, stacked from no iterations, gets the sizes that its type and ``symbols`` tell."""
+    """``result``; an empty one, stacked from no iterations, gets the sizes that its type and ``symbols`` give."""
     if not isinstance(value.type, TensorType) or not isinstance(result, np.ndarray) or result.size or result.ndim != value.rank:
         return result
     known = [set(dims.symbols(d)) <= symbols.keys() for d in value.shape]

@@ -194,7 +194,7 @@ class Node:
 
     @property
     def shape(self) -> Any:
-        """Shape of the result; a list of them if there is more than one; None for what is no tensor of known rank."""
+        """Shape of the result; a list of them if there is more than one; None for what is not a tensor of known rank."""
         return self._of_results(lambda v: v.shape)
 
     @property

@@ -40,7 +40,7 @@ def sizes_of_params(module: Module) -> dict[str, Dim]:
     """What ``params`` says about symbols of ``main``: the sizes of its arrays.
 
     Raises:
-        InvalidGraphError: two arrays contradict each other, or the size of one is no symbol and no number.
+        InvalidGraphError: two arrays contradict each other, or the size of one is neither a symbol nor a number.
     """
     inputs = {v.name: v for v in module.main.inputs}
     sizes: dict[str, Dim] = {}

@@ -22,7 +22,7 @@ class TensorType:
     """A tensor of known rank; ``shape`` entries are integers from 0 on or symbolic dimensions.
 
     Raises:
-        TypeInferenceError: an unknown dtype, an entry that is no size, more than ``MAX_RANK`` entries, or more elements than 64
+        TypeInferenceError: an unknown dtype, entries that are not sizes, more than ``MAX_RANK`` entries, or more elements than 64
             bits can count.
     """
 
@@ -144,7 +144,7 @@ def substitute(type_: Type, values: Mapping[str, Dim]) -> Type:
 
 
 def compatible(a: Type, b: Type) -> bool:
-    """Equal, but for dimensions of which it cannot be told whether they are."""
+    """Equal, but for dimensions that may or may not be equal."""
     return same_form(a, b) and not any(dims.different(x, y) for x, y in dimension_pairs(a, b))
 
 

@@ -47,7 +47,7 @@ class ControlStep:
 def find_control(fresh: Mapping[Node, tuple[str, ...]], known: Iterable[str]) -> list[ControlStep]:
     """The nodes that the host runs, of ``fresh``: nodes and the symbols that they introduce.
 
-    Their regions get inputs for sizes that they lack, behind the others.
+    Their regions get inputs for sizes that they lack, after the others.
 
     Raises:
         CompileError: an operator with regions, or a type, that has no native code.
@@ -86,7 +86,7 @@ def _pass_sizes(node: Node, known: Collection[str]) -> tuple[str, ...]:
 
 
 def size_type(symbol: str) -> TensorType:
-    """An empty tensor that tells a size."""
+    """An empty tensor whose shape gives a size."""
     return TensorType((0, dims.symbol(symbol)), "bool")
 
 
@@ -100,7 +100,7 @@ def _missing(region: Graph) -> set[str]:
 
 
 def control_of(step: ControlStep, regions: Sequence[Program]) -> Control:
-    """What the host is told of a node."""
+    """What the host knows about a node."""
     op = step.node.op_def
     options = op.host_options(step.node) if isinstance(op, Op) else {}
     return Control(step.name, op.host_routine or _COPY, tuple(regions), **options)
@@ -145,7 +145,7 @@ def _bind(step: ControlStep, plan: MemoryPlan) -> list[Stmt]:
                 places.setdefault(name, Address(base, te.dim(8 * axis)))
     unbound = [s for s in step.symbols if s not in places]
     if unbound:
-        raise CompileError(f"compile: node {step.name} ({step.node.op}): the size {unbound[0]!r} is no dimension of a result")
+        raise CompileError(f"compile: node {step.name} ({step.node.op}): the size {unbound[0]!r} is not a dimension of a result")
     return [LoadSymbol(te.symbol_var(s), places[s]) for s in step.symbols]
 
 

@@ -1,13 +1,13 @@
 """Fusion groups: which nodes run inside one kernel.
 
 A group has an *anchor*, whose loops the kernel runs; an *epilogue*, a chain of element-wise consumers applied to the anchor's
-result before it is stored; and *inlined* producers, recomputed where they are read (in front of the anchor or beside the
+result before it is stored; and *inlined* producers, recomputed where they are read (in front of the anchor or next to the
 epilogue). Only the results of the last node of the chain are written to memory.
 
 A node joins the group of its consumers only if nobody else needs its result. Views (reshape and kin) cost nothing and belong to
 no group. The rules, in the order in which they are tried:
 
-1. every contraction, reduction and other anchor opens a group and takes the element-wise chain behind it;
+1. every contraction, reduction and other anchor opens a group and takes the element-wise chain after it;
 2. in reverse order, every other node is inlined into the one group that uses it, if that does not repeat costly work, or else
    opens a group of its own.
 """
@@ -113,7 +113,7 @@ class _Former:
         return group
 
     def _extend(self, group: Group) -> None:
-        """Rule 1: appends the element-wise chain behind the anchor."""
+        """Rule 1: appends the element-wise chain after the anchor."""
         while len(group.nodes) < MAX_NODES:
             value = group.sink.results[0]
             user = self._only_user([value])

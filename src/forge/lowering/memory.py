@@ -175,7 +175,7 @@ def byte_size(value: Value) -> Dim:
 
 
 def _place_weights(plan: MemoryPlan, steps: Sequence[Step]) -> None:
-    """Constants without elements stay out of the table: they are blocks, behind which kernels may read."""
+    """Constants without elements stay out of the table: they are blocks, after which kernels may read."""
     for value in dict.fromkeys(view_root(v) for s in steps for v in s.reads):
         if value.constant is not None and value.constant.size:
             plan.locations[value] = Location("weights", 0, plan.table.place(value.constant))
@@ -219,7 +219,7 @@ def _place_blocks(plan: MemoryPlan, blocks: Sequence[_Block]) -> None:
 
 
 def _maybe_empty(blocks: Sequence[_Block]) -> tuple[TensorType, ...]:
-    """Types of which a tensor without elements may need more than the line behind all blocks, each once."""
+    """Types of which a tensor without elements may need more than the line after all blocks, each once."""
     types = (b.value.type for b in blocks if not isinstance(b.size, int) or b.size == 0)
     tensors = dict.fromkeys(t for t in types if isinstance(t, TensorType))
     return tuple(t for t in tensors if not _fits_in_a_line(t))

@@ -74,7 +74,7 @@ def fresh_symbols(graph: Graph, known: Iterable[str]) -> dict[Node, tuple[str, .
 
 
 def object_spec(type_: Type, name: str) -> TensorSpec:
-    """The spec of an input or output that is no tensor of known rank. Sizes of elements that are symbols are any: -1."""
+    """The spec of an input or output that is not a tensor of known rank. Sizes of elements that are symbols are any: -1."""
     match type_:
         case SequenceType(element=element):
             return TensorSpec(name, "sequence", (), object_spec(element, f"{name} (element)"))

@@ -163,7 +163,7 @@ def _program(grouped: GroupedGraph, assembler: _Assembler) -> Program:
 
 
 def _arena_size(plan: MemoryPlan) -> Expr:
-    """Bytes of the arena: its blocks, and behind them what kernels may read of an empty tensor."""
+    """Bytes of the arena: its blocks, and after them what kernels may read of an empty tensor."""
     slack: Expr = E.const(0)
     for type_ in plan.maybe_empty:
         readable: Expr = E.const(dtypes.itemsize(type_.dtype))
@@ -300,7 +300,7 @@ def _spec(value: Value, name: str, shape: Sequence[Dim] | None = None) -> Tensor
 
 
 def _output_specs(graph: Graph, names: Sequence[str], late: Sequence[str]) -> tuple[tuple[TensorSpec, ...], list[str]]:
-    """Specs of the outputs; an extent that depends on late symbols is told as a symbol of its own, which no input binds."""
+    """Specs of the outputs; an extent that depends on late symbols is given as a symbol of its own, which no input binds."""
     extra: list[str] = []
 
     def told(number: int, axis: int, extent: Dim) -> Dim:
@@ -334,5 +334,5 @@ def _input_symbols(graph: Graph) -> list[str]:
                 used.setdefault(s, value)
     for s, value in used.items():
         if s not in bound:
-            raise CompileError(f"compile: input %{value.name}: symbol {s!r} of {value.type} is no plain dimension of any input")
+            raise CompileError(f"compile: input %{value.name}: symbol {s!r} of {value.type} is not a dimension of any input")
     return list(bound)

@@ -1,4 +1,4 @@
-"""Programs that tell how long each of their kernels takes."""
+"""Programs that report how long each of their kernels takes."""
 
 from __future__ import annotations
 

@@ -330,7 +330,7 @@ RelayModule = IRModule
 
 
 def load(path: str | PathLike[str]) -> IRModule:
-    """Reads a module that ``IRModule.save`` wrote, or the text form (``.relay``, ``.txt``) with the weights beside it.
+    """Reads a module that ``IRModule.save`` wrote, or the text form (``.relay``, ``.txt``) with the weights next to it.
 
     Raises:
         OptionError: ``path`` is none.

@@ -120,7 +120,7 @@ class Edits(Queries):
             remove_no_mac_subgraphs: leave parts in ``main`` that neither multiply and accumulate nor reduce.
 
         Raises:
-            OptionError: a flag is no bool; InvalidGraphError: ``main`` breaks a rule of the IR.
+            OptionError: a flag is not a bool; InvalidGraphError: ``main`` breaks a rule of the IR.
         """
         _deprecated("partition_for_tensorrt", "IRModule.partition, which takes any backend, stays")
         flags = (remove_stacks, simplify_batch_matmul, simplify_scalar_add, remove_no_mac_subgraphs)

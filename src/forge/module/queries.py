@@ -147,7 +147,7 @@ class Queries:
         """
         producer = self.main.outputs[0].producer if self.main.outputs else None
         if producer is None:
-            raise InvalidGraphError("output_node: no node produces the first output; expected an output that is no input")
+            raise InvalidGraphError("output_node: no node produces the first output; expected an output that is not an input")
         return producer
 
     @property

@@ -1,7 +1,7 @@
 """Batch normalisation with constant parameters goes into the weights before it.
 
 ``nn.batch_norm(nn.conv2d(%x, w), ...)`` --> ``nn.bias_add(nn.conv2d(%x, scale * w), shift)`` with
-``scale = gamma / sqrt(variance + epsilon)`` and ``shift = beta - mean * scale``; behind other operators, or where more than the
+``scale = gamma / sqrt(variance + epsilon)`` and ``shift = beta - mean * scale``; after other operators, or where more than the
 normalisation uses the convolution: ``add(multiply(%x, scale), shift)``.
 """
 

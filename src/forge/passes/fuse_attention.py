@@ -3,7 +3,7 @@
 ``matmul(softmax(scale * matmul(q, transpose(k)) + mask), v)`` --> ``nn.contrib_attention(q, k, v, mask)``
 
 Between the products may stand, in this order: scales, a soft cap, masks that are added or selected by, and reshapes that split
-rows into heads and rows. A transposition behind that brings rows before heads is done as results are written.
+rows into heads and rows. A transposition after that brings rows before heads is done as results are written.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _first_product(graph: Graph, value: Value, found: _Scores) -> Matmul | Decli
         step = STEPS.get(node.op)
         before = None if step is None else step(found, node)
         if before is None:
-            return Declined(f"{node.op} after the first product is no scale, soft cap or mask in its place")
+            return Declined(f"{node.op} after the first product is not a scale, soft cap or mask in its place")
         value = before
     return SHARED
 
@@ -161,7 +161,7 @@ def _softcapped(found: _Scores, bent: Node, bound: float) -> Value | None:
 
 
 def _masked(found: _Scores, node: Node) -> Value | None:
-    """x + mask: the side that a product is behind is x."""
+    """x + mask: x is the side that is computed from a product."""
     for x, mask in pairs(node):
         if _leads_to_product(x) and _may_be_masked(found, x, mask, node):
             found.added.append(mask)
@@ -323,7 +323,7 @@ def unscaled(builder: Builder, value: Value) -> tuple[Value, float]:
 
 
 def without_leading_ones(value: Value) -> Value:
-    """What ``value`` was before a reshape that put axes of 1 in front: kernels read it through movements behind that."""
+    """What ``value`` was before a reshape that put axes of 1 in front: kernels read it through movements after that."""
     view = Reshape.of(value.producer)
     if view is None or view.newshape is not None or view.data.rank < 2:
         return value

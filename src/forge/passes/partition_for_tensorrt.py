@@ -42,7 +42,7 @@ def run(
         remove_no_mac_subgraphs: leave regions in ``main`` that hold nothing of `MULTIPLY_ACCUMULATE`.
 
     Raises:
-        OptionError: a flag is no bool; InvalidGraphError: the module breaks a rule of the IR.
+        OptionError: a flag is not a bool; InvalidGraphError: the module breaks a rule of the IR.
     """
     flags = {"remove_stacks": remove_stacks, "simplify_batch_matmul": simplify_batch_matmul,
              "simplify_scalar_add": simplify_scalar_add, "remove_no_mac_subgraphs": remove_no_mac_subgraphs}
@@ -145,7 +145,7 @@ def _pool(node: Node) -> bool:
 
 
 def _pad(node: Node) -> bool:
-    """Zeros, beside spatial dimensions of images and volumes."""
+    """Zeros next to the spatial dimensions of images and volumes."""
     pad = Pad.of(node)
     if pad is None or pad.attrs.pad_width is None or pad.pad_width is not None or pad.attrs.pad_mode != "constant":
         return False

@@ -2,7 +2,7 @@
 
 A kernel or pass that has several ways gives each problem a key, its default, and the alternatives in the order of its cost model;
 ``Choices.pick`` answers with what was measured to be the fastest for that key, or with the default. An alternative is a tuple of
-whole numbers. What was chosen but is no alternative any more (by another version) is ignored: choices never make code wrong.
+whole numbers. What was chosen but is no longer an alternative (by another version) is ignored: choices never make code wrong.
 """
 
 from __future__ import annotations

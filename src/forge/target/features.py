@@ -120,7 +120,7 @@ def _read(path: str) -> str:
 
 @cache
 def host_cache_sizes() -> dict[int, int]:
-    """Bytes of the data caches of CPU 0 by level; what the kernel does not tell is missing."""
+    """Bytes of the data caches of CPU 0 by level; what the kernel does not report is missing."""
     sizes: dict[int, int] = {}
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         kind, level, size = (_read(str(index / name)).strip() for name in ("type", "level", "size"))

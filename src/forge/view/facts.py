@@ -1,4 +1,4 @@
-"""What a picture tells of a node: short texts for its box, and everything for the panel beside the graph."""
+"""What a picture says about a node: short texts for its box, and everything for the panel next to the graph."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ DEEPEST = 12
 """Levels of groups; what is nested deeper lies in the last one."""
 
 LARGEST = 300
-"""Entries of a group that are drawn beside each other; larger groups are cut into parts of a third."""
+"""Entries of a group that are drawn next to each other; larger groups are cut into parts of a third."""
 
 Scopes = tuple[str, ...]
 

@@ -68,7 +68,7 @@ class Box:
 
 @dataclass
 class Scope:
-    """Boxes that are drawn beside each other.
+    """Boxes that are drawn next to each other.
 
     Attributes:
         owner: the box that opens to it; of a function the first one; None for a graph that nothing calls.
@@ -86,7 +86,7 @@ class Scope:
 
     @cached_property
     def ports(self) -> list[tuple[bool, int]]:
-        """Of values, whether they come in, in the order of the items behind the boxes."""
+        """Of values, whether they come in, in the order of the items after the boxes."""
         return [*((True, v) for v in self.ins), *((False, v) for v in self.outs)]
 
     @cached_property
@@ -141,7 +141,7 @@ class Scene:
     def opened(self, root: int, most: int) -> list[tuple[int, ...]]:
         """Paths of boxes from scope ``root`` to open so that at most ``most`` boxes are seen, or as many as the outermost are.
 
-        Outer ones come first, and all or none of those that lie beside each other, but for those that are too large alone.
+        Outer ones come first, and all or none of those that lie next to each other, but for those that are too large alone.
         """
         found: list[tuple[int, ...]] = []
         seen = len(self.scopes[root].boxes)

@@ -40,7 +40,7 @@ def test_hole_is_found() -> None:
     registry.converts("Softmax", since=14)(lambda g, x, *, axis=-1: x)
     assert registry.holes(published_versions()) == [
         "ai.onnx.Softmax: no row for version 1; the first is 13",
-        "Softmax: row 14 is no version; expected one of [1, 11, 13]",
+        "Softmax: row 14 is not a version; expected one of [1, 11, 13]",
     ]
 
 

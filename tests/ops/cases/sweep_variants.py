@@ -1,6 +1,6 @@
 """Variants of the other modules' rows: of each operator one row in all element types, with special values, without elements.
 
-What an operator's types refuse, and what its meaning refuses (the largest of nothing), is no row. Oracles go along where they
+What an operator's types refuse, and what its meaning refuses (the largest of nothing), is not a row. Oracles go along where they
 compute in any type: where results are bit for bit those of the operands.
 """
 

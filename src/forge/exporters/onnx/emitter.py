@@ -29,7 +29,7 @@ tensor_code = element_code
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A value of the ONNX graph. ``dtype`` is "" for what is no tensor."""
+    """A value of the ONNX graph. ``dtype`` is "" for anything but a tensor."""
 
     name: str
     dtype: str
@@ -250,7 +250,7 @@ class Emitter:
         """A size as a vector of one element, from the shapes of values whose sizes have its symbols.
 
         Raises:
-            OpNotImplemented: nothing tells what a symbol is.
+            OpNotImplemented: nothing says what a symbol is.
         """
         if isinstance(dim, int):
             return self.ints([dim])
@@ -297,7 +297,7 @@ class Emitter:
     def _symbol(self, name: str) -> Ref:
         source = self._source(name)
         if source is None:
-            raise self.unsupported(f"nothing before it tells the size {name!r}")
+            raise self.unsupported(f"nothing before it gives the size {name!r}")
         extent = self.extent(source.ref, source.axis)
         linear = dims.linear(source.dim)
         assert linear is not None
@@ -311,7 +311,7 @@ class Emitter:
         return None if self.parent is None else self.parent._source(name)
 
     def define(self, value: Value, ref: Ref) -> None:
-        """``value`` of the graph IR is ``ref`` here; its sizes tell what symbols are."""
+        """``value`` of the graph IR is ``ref`` here; its sizes say what symbols are."""
         self.values[value] = ref
         if not isinstance(value.type, TensorType):
             return
@@ -322,7 +322,7 @@ class Emitter:
                 self.sources[names[0]] = Source(ref, axis, extent)
 
     def _is_better(self, name: str, extent: Dim) -> bool:
-        """Whether ``extent`` tells the symbol, and nothing simpler does already."""
+        """Whether ``extent`` gives the symbol, and nothing simpler does already."""
         plain = dims.symbol_name(extent) == name
         if name in self.sources:
             return plain and dims.symbol_name(self.sources[name].dim) != name
@@ -407,5 +407,5 @@ def names_read(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def element_of(type_: Type) -> str:
-    """The element type of a tensor; "" for what is none."""
+    """The element type of a tensor; "" for anything else."""
     return "" if isinstance(type_, SequenceType | OptionalType) else str(getattr(type_, "dtype", ""))

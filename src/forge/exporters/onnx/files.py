@@ -1,4 +1,4 @@
-"""Writes a model and its weights: in one file, or large weights in a second file beside it."""
+"""Writes a model and its weights: in one file, or large weights in a second file next to it."""
 
 from __future__ import annotations
 

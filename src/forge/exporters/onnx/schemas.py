@@ -61,7 +61,7 @@ def fitting_dtype(found: OpSchema, variable: str, dtype: str) -> str | None:
 
 
 def output_dtype(found: OpSchema, position: int, given: Sequence[tuple[str, str]]) -> str:
-    """The element type of an output, "" for what is no tensor, where inputs have these type variables and element types.
+    """The element type of an output, "" for anything but a tensor, where inputs have these type variables and element types.
 
     The only one that it can have, else that of an input with the same variable, else that of the first input.
     """

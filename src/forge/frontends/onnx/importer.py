@@ -110,7 +110,7 @@ def model_opsets(loaded: LoadedModel, override: int | None) -> dict[str, int]:
     """Versions of operator sets by domain.
 
     Raises:
-        ImportModelError: a version is newer than the onnx package, or is no version.
+        ImportModelError: a version is newer than the onnx package, or is not a version.
     """
     opsets = {REGISTRY.canonical(o.domain): o.version for o in loaded.proto.opset_import}
     opsets.setdefault("", 1)

@@ -57,7 +57,7 @@ def load(model: Any, report: Report = log_finding) -> LoadedModel:
     """Reads and checks a model given as a path, bytes or an ``onnx.ModelProto``; ``report`` gets what onnx's checker finds.
 
     Raises:
-        ImportModelError: it cannot be read, is damaged, is no ONNX model, or is newer than the onnx package.
+        ImportModelError: it cannot be read, is damaged, is not an ONNX model, or is newer than the onnx package.
     """
     if isinstance(model, onnx.ModelProto):
         loaded = LoadedModel(model, model.graph.name or "model", TensorReader())
@@ -115,7 +115,7 @@ def _check_texts(proto: onnx.ModelProto, where: str) -> int:
     """Checks that names are text (damaged ones are read as bytes) and returns the number of nodes, those of functions included.
 
     Raises:
-        ImportModelError: a name is no UTF-8.
+        ImportModelError: a name is not UTF-8.
     """
     count = 0
     waiting: list[Any] = [proto.graph, *proto.functions]

@@ -17,7 +17,7 @@ from forge.frontends.onnx.tensors import TensorReader
 
 
 def save_with_node_names(loaded: LoadedModel, path: str | os.PathLike[str]) -> None:
-    """Writes a copy of the model in which every node has a name, and its external data beside it.
+    """Writes a copy of the model in which every node has a name, and its external data next to it.
 
     Raises:
         ImportModelError: a file cannot be written, external data are out of reach, or another file is in their place.

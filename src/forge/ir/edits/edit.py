@@ -73,7 +73,7 @@ class _Snapshot:
                 changed.update(_inferred_again(node))
 
     def _infer_call(self, node: Node, operands: list[Value | None], module: Module | None) -> None:
-        """A call tells its own result types: they change when those of its operands do."""
+        """A call gives its own result types: they change when those of its operands do."""
         types = [None if v is None else self.value_state[v][0] for v in operands]
         if types == [None if v is None else v.type for v in node.operands]:
             return
@@ -207,7 +207,7 @@ class Editor:
     def set_data(self, node: Node, array: Any) -> None:
         """Gives a constant another array, which is copied where its memory is writable."""
         if not isinstance(node.attrs, ConstantAttrs):
-            raise InvalidGraphError(f"set_data: node {node.label} is no constant")
+            raise InvalidGraphError(f"set_data: node {node.label} is not a constant")
         node.attrs = ConstantAttrs(taken_over(array, f"set_data: node {node.label}"))
 
     def set_outputs(self, *values: Value) -> None:
@@ -228,7 +228,7 @@ class Editor:
         item.name = name
 
     def graft(self, other: Graph, *operands: Value) -> list[Value]:
-        """Puts a copy of the nodes of ``other``, of which this is no part, behind those of this graph; returns its outputs.
+        """Puts a copy of the nodes of ``other``, of which this is not a part, after those of this graph; returns its outputs.
 
         Args:
             operands: values of this graph that take the place of the inputs of ``other``, in order; they bind its symbols.

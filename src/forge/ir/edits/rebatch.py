@@ -61,7 +61,7 @@ def replace_batch(module: Module, inputs: Sequence[Value], old: int, new: int) -
 
 
 class _Walk(BatchFollower):
-    """Goes through the nodes of graphs; called functions tell what they do with the batch."""
+    """Goes through the nodes of graphs; called functions say what they do with the batch."""
 
     def __init__(self, module: Module, batches: Mapping[Value, Batch]) -> None:
         super().__init__(batches)
@@ -145,7 +145,7 @@ class _Change(_Walk):
         self.before[value] = value.tensor_type
         size = _scaled(value.shape[axis], self.old, self.symbol)
         if size is None:
-            raise InvalidGraphError(f"%{value.name}: axis {axis} of {value.type} is no multiple of the batch {self.old}")
+            raise InvalidGraphError(f"%{value.name}: axis {axis} of {value.type} is not a multiple of the batch {self.old}")
         value.type = T.TensorType((*value.shape[:axis], size, *value.shape[axis + 1 :]), value.dtype)
 
     def prepare(self, function: Graph, axes: Sequence[int | None]) -> None:
@@ -215,7 +215,7 @@ class _Change(_Walk):
         if found.before == 1 and (found.after == 1 or found.axis == 0):
             return found.axis
         shape = T.TensorType(target, source.dtype)
-        raise InvalidGraphError(f"{node.op}: got {old} to {shape}; expected a shape in which the batch can be told")
+        raise InvalidGraphError(f"{node.op}: got {old} to {shape}; expected a shape in which the batch can be recognised")
 
     def with_wider_constants(self, node: Node) -> None:
         """Constants with the old batch along an axis, and the same contents all along it, have the new one there.
@@ -305,5 +305,5 @@ def _unused_symbol(module: Module) -> DimExpr:
 
 
 def _scaled(size: Dim, old: int, new: Dim) -> Any:
-    """``size`` for the new batch; None where it is no multiple of the old one."""
+    """``size`` for the new batch; None where it is not a multiple of the old one."""
     return dims.floordiv(size, old) * new if dims.equal(dims.floormod(size, old), 0) else None

@@ -1,7 +1,7 @@
-"""Saves modules: in one file, or as text with the weights beside it.
+"""Saves modules: in one file, or as text with the weights next to it.
 
 One file (``.forge``) is a zip of the text, the weights (safetensors) and a description with a format version. Its members are
-stored, not compressed, so their sizes are bounded by the file's. Text (``.relay``, ``.txt``) has its weights beside it, in
+stored, not compressed, so their sizes are bounded by the file's. Text (``.relay``, ``.txt``) has its weights next to it, in
 ``PATH.safetensors``, with the same description; both are read together, also when the text was changed by hand since. Equal
 modules give equal files.
 """
@@ -35,7 +35,7 @@ from forge.ir.verifier import verify
 FORMAT_VERSION = 1
 TEXT_SUFFIXES = (".relay", ".txt")
 _MEMBERS = ("forge.json", "module.relay", "weights.safetensors")
-_DESCRIPTION = "forge"  # the entry in the metadata of weights beside text
+_DESCRIPTION = "forge"  # the entry in the metadata of weights next to text
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
 
 # What reading a damaged zip, JSON or safetensors may raise; RuntimeError: encrypted or compressed in unknown ways.
@@ -60,7 +60,7 @@ def save(module: Module, path: str | PathLike[str]) -> None:
 
 
 def save_text(module: Module, path: Path) -> None:
-    """Writes the text with types and names to ``path``, and the weights beside it."""
+    """Writes the text with types and names to ``path``, and the weights next to it."""
     description, text, weights = _encode(module, types=True)
     header = {_DESCRIPTION: json.dumps(description)}
     with files.replacing(path) as text_file:
@@ -100,7 +100,7 @@ def load(path: str | PathLike[str]) -> Module:
     source = Path(path)
     with _explained(str(path)):
         if source.exists() and not source.is_file():
-            raise ImportModelError("is no file")
+            raise ImportModelError("is not a file")
         if source.suffix in TEXT_SUFFIXES:
             return _checked(_load_text(source))
         with source.open("rb") as stream:
@@ -150,7 +150,7 @@ def _load_text(path: Path) -> Module:
 
 
 def _read_weights(path: Path, text: str) -> tuple[dict[str, Any], str, dict[str, np.ndarray]]:
-    """Raises ImportModelError where the weights beside ``text`` cannot be read."""
+    """Raises ImportModelError where the weights next to ``text`` cannot be read."""
     try:
         data = path.read_bytes()
         weights = load_tensors(data)
@@ -158,7 +158,7 @@ def _read_weights(path: Path, text: str) -> tuple[dict[str, Any], str, dict[str,
         description = json.loads(header["__metadata__"][_DESCRIPTION])
     except _DAMAGES as error:
         problem = f"damaged, or no weights of Forge ({type(error).__name__}: {error})"
-        raise ImportModelError(f"{path}, the weights beside it: {problem}; save the model again") from error
+        raise ImportModelError(f"{path}, the weights next to it: {problem}; save the model again") from error
     _check_version(description)
     return description, text, weights
 

@@ -27,7 +27,7 @@ DTYPE_OF = {suffix: dtype for dtype, suffix in SUFFIX_OF.items()}
 
 
 def name_text(name: str) -> str:
-    """``name`` as it stands behind ``%`` and ``@``."""
+    """``name`` as it stands after ``%`` and ``@``."""
     return name if IDENTIFIER.match(name) else json.dumps(name)
 
 

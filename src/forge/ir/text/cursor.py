@@ -33,7 +33,7 @@ _FLOAT = re.compile(r"(-?(?:inf|nan|[0-9.]+(?:e[+-]?[0-9]+)?))(bf16|f16|f64|f)?"
 
 @dataclass
 class Notes:
-    """What stands behind a call in ``/* */``."""
+    """What stands after a call in ``/* */``."""
 
     types: list[T.Type] | None = None
     name: str = ""
@@ -104,7 +104,7 @@ class Cursor:
         self.depth -= 1
 
     def listed(self, closing: str, read: Callable[[], Item]) -> list[Item]:
-        """Items with commas between them, up to ``closing``; a comma behind the last is allowed."""
+        """Items with commas between them, up to ``closing``; a comma after the last is allowed."""
         items: list[Item] = []
         while not self.accept(closing):
             items.append(read())
@@ -113,7 +113,7 @@ class Cursor:
         return items
 
     def name_of(self, token: Token) -> str:
-        """The name behind ``%`` or ``@``."""
+        """The name after ``%`` or ``@``."""
         body = token.text[1:]
         return self.unquoted(body, token) if body.startswith('"') else body
 
@@ -231,7 +231,7 @@ class Cursor:
             case "results":
                 names = self.attribute()
                 if not isinstance(names, tuple) or not all(isinstance(n, str) for n in names):
-                    raise self.error("results= is no list of strings", token)
+                    raise self.error("results= is not a list of strings", token)
                 notes.results = list(names)
             case "span":
                 while self.token.kind not in ("endnote", "end"):

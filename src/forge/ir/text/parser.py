@@ -217,7 +217,7 @@ class _Parser(Cursor):
         token = self.token
         value = self.operand(scope)
         if value is None:
-            raise self.error("None is no value", token)
+            raise self.error("None is not a value", token)
         return [value]
 
     def operand(self, scope: _Scope) -> Value | None:

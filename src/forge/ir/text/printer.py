@@ -3,7 +3,7 @@
 Intermediate values are numbered in the order of printing; the last expression of a body is its result. Rank-0 constants stand
 inline, others as ``meta[relay.Constant][k]``, with their arrays in ``Printed.constants``. An attribute that has its default is
 omitted. Extensions over Relay: symbolic dimensions, ``None`` for an absent operand, types where inference alone would not give
-them (the extent of a data-dependent result is a symbol), and regions, printed as functions in braces behind the call:
+them (the extent of a data-dependent result is a symbol), and regions, printed as functions in braces after the call:
 
     %2 = if(%c, %x) { then_branch = fn (%a: float32) { exp(%a) }, else_branch = fn (%b: float32) { %b } };
 """

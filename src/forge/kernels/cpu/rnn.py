@@ -52,7 +52,7 @@ def rnn(call: KernelCall) -> Function:
 
     Operands: x [T, B, I], w [D, G*H, I], r [D, G*H, H], bias [D, 2*G*H]?, lengths [B]?, h0 [D, B, H]?, and for LSTM c0 [D, B,
     H]?, peephole [D, 3*H]?; G gates: i o f c, or z r h, or one. Where w is absent, x [T, B, D*G*H] holds its products
-    already. Beside float32, w and r may be bfloat16: x and the states are rounded to it for their products. Attributes:
+    already. With float32, w and r may be bfloat16: x and the states are rounded to it for their products. Attributes:
     direction, activations, activation_alpha, activation_beta (one entry for each function and direction), clip, layout (1:
     the batch comes first in x, y and the states), input_forget (LSTM), linear_before_reset (GRU). Results: y [T, D, B, H], h
     [D, B, H], and for LSTM c [D, B, H]. Steps from a row's length on give y = 0 and leave its state as it is.

@@ -50,12 +50,12 @@ def define_operator(
         name: with a prefix of one's own, as in "acme.selu".
         reference: arrays in, an array or a sequence of arrays out: the meaning.
         element: one element of the result out of one of each operand, which broadcast (``forge.te`` expressions). Either this or
-        lower: tensors in, tensors out: one ``te.compute`` for each result. It tells the types of the results, too.
+        lower: tensors in, tensors out: one ``te.compute`` for each result. It gives the types of the results, too.
             Every read must be in bounds at every point.
         operands: their names.
         attributes: default values by name; a type (``int``, ``float``, ``bool``, ``str``) where there is no default.
         kind: of what ``lower`` gives: "injective" (each element reads few others; it is computed where it is read), "reduction"
-            (``te.reduce``; element-wise operators behind it run inside its kernel) or "opaque" (a kernel of its own).
+            (``te.reduce``; element-wise operators after it run inside its kernel) or "opaque" (a kernel of its own).
         accepts: element types of the operands: a class of ``forge.dtypes.CLASSES``, or one type.
         accuracy: how far results of compiled code may be from the reference; for those who test it.
         precision: what it does in float16 or bfloat16; by default its operands are float32 again.

@@ -136,7 +136,7 @@ def parse_integer(text: str, dtype: str) -> int:
     low, high = dtypes.integer_range(dtype)
     match = _INTEGER.fullmatch(text)
     if match is None or len(match["digits"]) > _LONGEST_INTEGER or not low <= int(match["sign"] + match["digits"]) <= high:
-        raise ExecutionError(f"cast: the string {text[:40]!r} is no integer of the type asked for; expected {low} to {high}")
+        raise ExecutionError(f"cast: the string {text[:40]!r} is not an integer of the type asked for; expected {low} to {high}")
     return int(match["sign"] + match["digits"])
 
 
@@ -147,7 +147,7 @@ def parse_float(text: str) -> float:
         ExecutionError: it is none, or has too many characters.
     """
     if len(text) > _LONGEST_FLOAT or not _FLOAT.fullmatch(text):
-        raise ExecutionError(f"cast: the string {text[:40]!r} is no number of fewer than {_LONGEST_FLOAT + 1} characters")
+        raise ExecutionError(f"cast: the string {text[:40]!r} is not a number of fewer than {_LONGEST_FLOAT + 1} characters")
     return float(text)
 
 

@@ -127,7 +127,7 @@ class _AdaptivePool(Op[Any]):
 
 
 def _bounds(cell: Expr, extent: Expr, cells: Expr) -> tuple[Expr, Expr]:
-    """First element of a cell, and the one behind its last."""
+    """First element of a cell, and the one after its last."""
     return cell * extent // cells, ((cell + 1) * extent + (cells - 1)) // cells
 
 

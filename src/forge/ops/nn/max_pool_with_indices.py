@@ -1,4 +1,4 @@
-"""Max pooling that also tells where the maxima are."""
+"""Max pooling that also says where the maxima are."""
 
 from __future__ import annotations
 

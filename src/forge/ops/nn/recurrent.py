@@ -7,7 +7,7 @@ Shapes, with T steps, B rows, I inputs, H hidden units, D directions (2 for "bid
 - results y ``[T, D, B, H]``, h ``[D, B, H]`` (and c);
 - with ``layout`` 1 the batch comes first: x ``[B, T, I]``, y ``[B, T, D, H]``, states ``[B, D, H]``.
 
-Where w is absent, x ``[T, B, D * G * H]`` holds its products already. w and r may be bfloat16 beside float32: what they are
+Where w is absent, x ``[T, B, D * G * H]`` holds its products already. w and r may be bfloat16 with float32: what they are
 multiplied with is rounded to bfloat16 then, and products are summed in float32. Steps from a row's length on give y = 0 and
 leave its state. A reverse direction reads the steps of a row backwards, from its length on.
 """

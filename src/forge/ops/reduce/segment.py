@@ -28,7 +28,7 @@ class SegmentAttrs:
 class SegmentReduce(Op[SegmentAttrs]):
     """out[s] = the ``reduction`` (sum, prod, max, min, mean) of all data[i] with segment_ids[i] == s, and of init.
 
-    Rows whose number is no segment's are left out. Without init a segment without rows gives what changes nothing: 0, 1, the
+    Rows whose number is not that of a segment are left out. Without init a segment without rows gives what is neutral: 0, 1, the
     least or the greatest value of the type; 0 as mean. ``num_segments`` may be an operand.
     """
 
@@ -126,7 +126,7 @@ def _one_more(builder: Builder, count: Value | None) -> Dim:
 
 
 def _places(builder: Builder, ids: Value, rows_and_one: Dim) -> Value:
-    """Segment numbers; what is none becomes the last row's, which is dropped."""
+    """Segment numbers; those of no segment become an extra last row's, which is dropped."""
     wide = builder.call("cast", ids, dtype="int64")
     zero, one = (builder.constant(v, "int64") for v in (0, 1))
     size = builder.call("shape_of", builder.call("zeros", shape=(rows_and_one,), dtype="bool"))

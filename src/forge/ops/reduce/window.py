@@ -332,7 +332,7 @@ class SlidingWindowAttrs:
 class SlidingWindow(Op[SlidingWindowAttrs]):
     """Windows of data along the dimensions from ``axis``: out[i.., p.., j.., t..] = data[i.., p * stride + t * dilation.., j..].
 
-    The taps t.. stand at the end, behind dimensions that no window covers. ``padding`` adds zeros.
+    The taps t.. stand at the end, after dimensions that no window covers. ``padding`` adds zeros.
     """
 
     name = "sliding_window"

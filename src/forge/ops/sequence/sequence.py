@@ -51,7 +51,7 @@ def taken(element: Type) -> Type:
 
 
 def position_of(op: str, value: Any, length: int, last: int, default: int) -> int:
-    """The position from the start that operand ``value``, or without it ``default``, tells.
+    """The position from the start that operand ``value``, or without it ``default``, gives.
 
     Raises:
         ValueError: it is not within 0 and ``last``.
@@ -307,7 +307,7 @@ class MakeOptional(HostOp):
 
 @register
 class OptionalHasElement(HostOp):
-    """Whether the optional holds a value; a value that is no optional does."""
+    """Whether the optional holds a value; a value that is not an optional does."""
 
     name = "optional_has_element"
     host_routine = "optional_has"
@@ -322,7 +322,7 @@ class OptionalHasElement(HostOp):
 
 @register
 class OptionalGetElement(HostOp):
-    """The value that the optional holds; a value that is no optional is itself.
+    """The value that the optional holds; a value that is not an optional is itself.
 
     Raises (reference): ValueError for an empty optional.
     """

@@ -22,7 +22,7 @@ class SearchSortedAttrs:
 @register
 class SearchSorted(Op[SearchSortedAttrs]):
     """Where each of values would be inserted into sorted, ascending along its last dimension: before equal elements, or, if
-    ``right``, behind them. NaN is larger than all.
+    ``right``, after them. NaN is larger than all.
 
     sorted has rank 1, or the dimensions of values but for the last.
     """

@@ -1,7 +1,7 @@
 """Special functions. float32 and narrower types are computed in float64 and rounded once: 0.50 ulp (exp2: 0.76).
 
 Errors in float64 against mpmath, in ulp: cbrt 1, hypot and logaddexp 2, lgamma of positive numbers, erfc, erfcx and erfinv 4,
-Bessel functions 20 (at 8). lgamma of negative numbers and digamma have zeros, near which errors are small only beside 1.
+Bessel functions 20 (at 8). lgamma of negative numbers and digamma have zeros, near which errors are small only relative to 1.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A pattern becomes a program for a nondeterministic automaton, which Python (``Pr
 
     literals  . [a-z] [^a-z] [[:alpha:]] \\d \\s \\w \\D \\S \\W (of ASCII)  \\pL \\p{Lu} \\PL (general categories of Unicode)
     xy  x|y  (x)  (?:x)  (?P<name>x)  (?<name>x)  (?i) (?m) (?s) (?U) (?i-s:x)
-    x*  x+  x?  x{n}  x{n,}  x{n,m} (n and m at most 1000), all with a ? behind
+    x*  x+  x?  x{n}  x{n,}  x{n,m} (n and m at most 1000), each may be followed by ?
     ^ $ \\A \\z \\b \\B  \\a \\f \\n \\r \\t \\v \\077 \\x7F \\x{10FFFF}  \\Q...\\E
 
 Refused, as in RE2: backreferences, look-around, atomic groups, possessive repeats; also scripts (``\\p{Greek}``) and ``\\C``.
@@ -171,7 +171,7 @@ class _Parser:
         repeated = self.repeat(atom)
         after = self.at
         if repeated is not atom and self.repeat(repeated) is not repeated:
-            raise self.error(after, "no repeat behind a repeat; put the inner one in '(?:...)'")
+            raise self.error(after, "no repeat after a repeat; put the inner one in '(?:...)'")
         return [repeated]
 
     def quoted(self) -> list[Node]:

@@ -1,6 +1,6 @@
 """Operators on strings. Compiled code calls a routine of the runtime for each (``forge.kernels.cpu.strings``).
 
-Operands that the decomposition of an operator adds (tables, numbers of results) come last; the attributes tell their contents.
+Operands that the decomposition of an operator adds (tables, numbers of results) come last; the attributes give their contents.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class StringCountWords(StringOp[StringNormalizeAttrs]):
 class StringNormalize(StringOp[StringNormalizeAttrs]):
     """The strings of a vector, or of a matrix of one row, that are not among ``stopwords``, in lower or upper case.
 
-    ``is_case_sensitive`` tells how strings are compared with stopwords. One empty string is left where none remains.
+    ``is_case_sensitive`` says how strings are compared with stopwords. One empty string is left where none remains.
     Every code point changes its case by itself, where its other case is one code point. Operands stopwords, folds and changes
     (tables of cases) and count (the size of the result) are added by the decomposition.
     """

@@ -23,7 +23,7 @@ _REFUSED, _GUARD = 3, 4
 
 
 def feeds(module: Module, rng: random.Random) -> list[np.ndarray] | None:
-    """Small inputs of main; None where some tensor of the graph is too large, or an input is no tensor."""
+    """Small inputs of main; None where some tensor of the graph is too large, or an input is not a tensor."""
     sizes: dict[str, int] = {}
     if _largest(module.main) > MAX_BYTES:
         return None
@@ -62,7 +62,7 @@ def _contents(type_: TensorType, sizes: dict[str, int], rng: random.Random) -> n
 def run_in_child(module: Module, compiled: CompiledModel, inputs: Sequence[np.ndarray]) -> str:
     """A note; it begins with ``finding`` where the child crashed or wrote outside of its memory.
 
-    A model may compute for as long as it likes (a loop of 2^62 steps is valid), so that running out of time is no finding.
+    A model may compute for as long as it likes (a loop of 2^62 steps is valid), so that running out of time is not a finding.
     """
     child = os.fork()
     if child == 0:

@@ -87,7 +87,7 @@ def mutate(model: onnx.ModelProto, rng: random.Random, other: onnx.ModelProto) -
 
 
 def graft(model: onnx.ModelProto, other: onnx.ModelProto, rng: random.Random) -> None:
-    """Puts nodes of another model behind those of this one, on any values."""
+    """Puts nodes of another model after those of this one, on any values."""
     names = value_names(model)
     for tensor in other.graph.initializer:
         model.graph.initializer.append(tensor)

@@ -16,7 +16,7 @@ LOCATIONS = (
     "weights.bin", "weights.bin", "weights.bin", "/etc/hostname", "../outside.bin", "link.bin", "folder", "missing.bin", "", ".",
     "a\0b", "folder/../weights.bin", "..\\outside.bin", "./weights.bin", "x" * 5000, "dangling.bin", "model.onnx", "é.bin",
 )
-"""Files beside the mutated model; ``worker.py`` creates those that exist."""
+"""Files next to the mutated model; ``worker.py`` creates those that exist."""
 
 
 @mutation

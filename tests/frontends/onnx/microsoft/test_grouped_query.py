@@ -33,7 +33,7 @@ def test_rotary_of_a_part(x: np.ndarray) -> None:
 ROTARY_REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"scale": 2.0}, OpAttributeUnimplemented, "'scale': got 2.0; supported: 1.0"),
     ({"is_packed_batching": 1}, OpAttributeUnimplemented, "'is_packed_batching': got 1; supported: 0"),
-    ({"rotary_embedding_dim": 8}, OpAttributeInvalid, "'num_heads': got 0 beside rotary_embedding_dim"),
+    ({"rotary_embedding_dim": 8}, OpAttributeInvalid, "'num_heads': got 0 with rotary_embedding_dim"),
 ]
 
 
@@ -50,7 +50,7 @@ QUERY, NEW_KEY, NEW_VALUE, PAST_KEY, PAST_VALUE, ENDS, TOTAL, COSINES, SINES, PL
 
 
 def inputs_of(length: int, past: int | None, ends: list[int], total: int, **others: np.ndarray | None) -> list[Any]:
-    """Inputs of a call with ``length`` new keys behind a buffer of ``past``; ``ends`` are the positions of the last ones."""
+    """Inputs of a call with ``length`` new keys after a buffer of ``past``; ``ends`` are the positions of the last ones."""
     batch = len(ends)
     new = [floats(seed, batch, length, heads * WIDTH) for seed, heads in enumerate((HEADS, GROUPS, GROUPS))]
     cached = [None if past is None else floats(seed, batch, GROUPS, past, WIDTH) for seed in (3, 4)]
@@ -72,7 +72,7 @@ CALLS: list[tuple[int, int | None, list[int], int]] = [
     (1, 6, [6, 6], 7),  # a step
     (1, 6, [6, 3], 7),  # where one of the batch is shorter
     (1, 9, [6, 3], 7),  # with room in the cache
-    (3, 6, [8], 9),  # several keys behind a past
+    (3, 6, [8], 9),  # several keys after a past
     (3, 12, [8], 9),
 ]
 
@@ -123,7 +123,7 @@ def test_packed() -> None:
 
 
 def test_padding_of_a_first_call() -> None:
-    """Queries behind the valid keys of their sample are not compared: they have no meaning."""
+    """Queries after the valid keys of their sample are not compared: they have no meaning."""
     inputs = inputs_of(5, None, [4, 2], 5, cos=COS, sin=SIN)[:9]
     fed = [x for x in inputs if x is not None]
     attributes = {"num_heads": HEADS, "kv_num_heads": GROUPS, "do_rotary": 1}

@@ -72,7 +72,7 @@ def test_transformers(name: str, kind: str, heads: int) -> None:
 @pytest.mark.parametrize("is_extended", [False, True])
 def test_dynamically_quantised(name: str, is_extended: bool, tmp_path: Path) -> None:
     path = tmp_path / "quantised.onnx"
-    source = shutil.copy(models.build(name, small=True, exporter="torchscript"), tmp_path)  # the quantiser writes files beside it
+    source = shutil.copy(models.build(name, small=True, exporter="torchscript"), tmp_path)  # it writes files next to it
     quantization.quantize_dynamic(source, str(path), reduce_range=not HAS_VNNI)
     check(name, extended(path, tmp_path) if is_extended else onnx.load(path))
 
@@ -88,7 +88,7 @@ class _Calibration(quantization.CalibrationDataReader):  # type: ignore[misc]
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama_decode", "resnet18", "mobilenetv3", "yolo"])
 def test_statically_quantised(name: str, tmp_path: Path) -> None:
     path, operators = tmp_path / "quantised.onnx", quantization.QuantFormat.QOperator
-    source = shutil.copy(models.build(name, small=True, exporter="torchscript"), tmp_path)  # the quantiser writes files beside it
+    source = shutil.copy(models.build(name, small=True, exporter="torchscript"), tmp_path)  # it writes files next to it
     quantization.quantize_static(source, str(path), _Calibration(name), operators, reduce_range=not HAS_VNNI)
     assert {"QLinearAdd", "QGemm"} & check(name, onnx.load(path))
 

@@ -77,7 +77,7 @@ def test_matmul_is_refused(attributes: dict[str, Any], kind: type[Exception], me
 def test_groups_of_other_widths_are_refused() -> None:
     inputs = inputs_of(8, 64, 10, 32, "none", False)
     inputs[4] = ints(7, 0, 1, (64,), np.int32)
-    with pytest.raises(OpAttributeUnimplemented, match=r"input 4 \(g_idx\): got one beside 8 bits"):
+    with pytest.raises(OpAttributeUnimplemented, match=r"input 4 \(g_idx\): got one with 8 bits"):
         import_model(node_model("MatMulNBits", inputs, {"K": 64, "N": 10, "bits": 8, "block_size": 32}))
 
 

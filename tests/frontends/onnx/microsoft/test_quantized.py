@@ -99,7 +99,7 @@ def test_concat(dtype: Any, axis: int) -> None:
 
 def test_concat_of_incomplete_parts_is_refused() -> None:
     inputs = [number(0.05), zero(np.int8), codes(0, np.int8, 4, 3), number(0.02)]
-    with pytest.raises(OpAttributeInvalid, match=r"'the_QLinearConcat' .*got 2 inputs behind Y_zero_point"):
+    with pytest.raises(OpAttributeInvalid, match=r"'the_QLinearConcat' .*got 2 inputs after Y_zero_point"):
         import_model(node_model("QLinearConcat", inputs, {"axis": 1}))
 
 

@@ -35,7 +35,7 @@ _OWN: dict[str, Callable[..., Ref]] = {
     "softplus": lambda g, x: g.op("Softplus", x), "silu": lambda g, x: g.op("Mul", x, g.op("Sigmoid", x)),
     "fma": lambda g, a, b, c: g.op("Add", g.op("Mul", a, b), c), "gelu": gelu, "gelu_tanh": gelu_tanh,
 }  # fmt: skip
-"""What is no operator of the graph IR, or one that asks for more than values."""
+"""Formulas that are not operators of the graph IR, and operators that need more than values."""
 
 
 def call(g: Emitter, name: str, x: Sequence[Ref], dtype: str) -> Ref:

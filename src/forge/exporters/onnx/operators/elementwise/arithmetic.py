@@ -85,7 +85,7 @@ def trunc(g: Emitter, x: Ref) -> Ref:
 
 @computes("round_away")
 def round_away(g: Emitter, x: Ref) -> Ref:
-    """Beside the whole part the fraction is exact, so that a comparison with 1/2 decides."""
+    """Next to the whole part the fraction is exact, so that a comparison with 1/2 decides."""
     size = g.op("Abs", x)
     whole = g.op("Floor", size)
     up = g.op("GreaterOrEqual", g.op("Sub", size, whole), g.like(0.5, x))

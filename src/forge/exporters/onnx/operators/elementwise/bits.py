@@ -37,7 +37,7 @@ def popcount(g: Emitter, x: Ref) -> Ref:
 
 @computes("count_leading_zeros")
 def count_leading_zeros(g: Emitter, x: Ref) -> Ref:
-    """The width less the position behind the highest bit that is set."""
+    """The width less the position after the highest bit that is set."""
     width = dtypes.bits(x.dtype)
     places = g.const(np.arange(1, width + 1, dtype=np.int32))
     found = g.op("Mul", g.cast(_unpacked(g, x), "int32"), places)

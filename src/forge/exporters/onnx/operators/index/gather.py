@@ -57,7 +57,7 @@ def _inside(known: np.ndarray | None, extent: Dim, mode: str) -> bool:
 
 
 def _batched(g: Emitter, op: Take, x: Ref, places: Ref, axis: int) -> Ref:
-    """GatherND takes slices at the end: the axes between the batch and the indexed one move behind it."""
+    """GatherND takes slices at the end: the axes between the batch and the indexed one move after it."""
     batch, rank, after = op.attrs.batch_dims, len(op.data.shape), len(op.indices.shape)
     order = [*range(batch), axis, *range(batch, axis), *range(axis + 1, rank)]
     taken = g.op("GatherND", g.transpose(x, order), g.unsqueeze(g.cast(places, "int64"), after), batch_dims=batch)
@@ -129,7 +129,7 @@ def _start(g: Emitter, x: Ref, start: Ref, sizes: Ref) -> Ref:
 
 @exports("dynamic_update_slice")
 def dynamic_update_slice(g: Emitter, node: Node, x: Ref, update: Ref, start: Ref) -> Ref:
-    """What lies before and behind the update along one axis after the other is put around it."""
+    """What lies before and after the update is put around it, one axis at a time."""
     first = _start(g, x, start, g.shape(update))
     return replaced(g, x, update, [g.slice(first, 0, k, k + 1) for k in range(node.result.rank)])
 
@@ -187,7 +187,7 @@ def searchsorted(g: Emitter, op: SearchSorted, ordered: Ref, values: Ref) -> Ref
 
 @exports("unravel_index")
 def unravel_index(g: Emitter, node: Node, indices: Ref, shape: Ref) -> Ref:
-    """The quotients by the numbers of elements behind each dimension, modulo its size."""
+    """The quotients by the numbers of elements after each dimension, modulo its size."""
     count = node.result.shape[0]
     rest, sizes = g.cast(indices, "int64"), g.cast(shape, "int64")
     rows: list[Ref] = []

@@ -130,7 +130,7 @@ def tile(g: Emitter, op: Tile, x: Ref, reps: Ref | None = None) -> Ref:
 
 @exports(Repeat)
 def repeat(g: Emitter, op: Repeat, x: Ref) -> Ref:
-    """Every element along a new axis behind its own, which is then merged with it."""
+    """Every element along a new axis after its own, which is then merged with it."""
     attrs = op.attrs
     shape = op.data.shape
     if attrs.axis is None:

@@ -37,7 +37,7 @@ _FUSED: dict[str, tuple[int, _Fused]] = {
 
 
 def activated(g: Context, x: Value, activation: str | None, parameters: Sequence[float]) -> Value:
-    """``x`` behind the activation that was fused into a node; further parameters mean nothing.
+    """``x`` after the activation that was fused into a node; further parameters mean nothing.
 
     Raises:
         OpAttributeUnimplemented: an unknown activation; OpAttributeInvalid: too few parameters.

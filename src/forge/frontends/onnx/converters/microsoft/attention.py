@@ -53,7 +53,7 @@ def attention(
 def check_options(g: Context, rotates: int, shares: int | bool) -> None:
     """Raises OpAttributeUnimplemented for what onnxruntime has on other devices only."""
     if rotates:
-        raise g.unsupported("attribute 'do_rotary': got 1; supported: 0; use MultiHeadAttention behind RotaryEmbedding")
+        raise g.unsupported("attribute 'do_rotary': got 1; supported: 0; use MultiHeadAttention after RotaryEmbedding")
     if shares:
         raise g.unsupported("past and present share a buffer; supported: a past that is as long as it says")
 
@@ -189,7 +189,7 @@ def multi_head_attention(
             "supported: equal numbers, or a past"
         )
     if g.wants(3) and (attention_bias is not None or attrs.unidirectional):
-        raise g.unsupported("output 3 (qk) is read beside attention_bias or unidirectional; supported: without them")
+        raise g.unsupported("output 3 (qk) is read with attention_bias or unidirectional; supported: without them")
     scores = "biased" if g.wants(3) else "none"
     result = _attended(g, (query, key, value), key_padding_mask, attention_bias, (past_key, past_value), attrs, scores)
     return [result.out, result.key, result.value, result.scores]

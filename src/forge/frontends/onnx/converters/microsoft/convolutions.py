@@ -1,4 +1,4 @@
-"""Convolutions and pools with what was fused into them, and with channels behind the image."""
+"""Convolutions and pools with what was fused into them, and with channels last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Embeddings of words, positions and segments, with the layer norm behind their sum."""
+"""Embeddings of words, positions and segments, with the layer norm after their sum."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def embed_layer_norm(
     total = g.call("add", total, _positions(g, positions, ids, position_ids))
     if segment_ids is not None:
         if segments is None:
-            raise g.invalid("input 4 (segment_embedding) is absent; expected it beside segment_ids")
+            raise g.invalid("input 4 (segment_embedding) is absent; expected it with segment_ids")
         total = g.call("add", total, _rows(g, segments, segment_ids))
     return [norms.layer_norm(g, total, gamma, beta, first=total.rank - 1, epsilon=epsilon), _counts(g, ids, mask), total]
 

@@ -32,7 +32,7 @@ def rotary(
     if scale != 1.0:
         raise g.unsupported(f"attribute 'scale': got {scale}; supported: 1.0; fold it into the tables")
     if rotary_embedding_dim and num_heads <= 0 and x.rank == 3:
-        raise g.invalid(f"attribute 'num_heads': got {num_heads} beside rotary_embedding_dim; expected the number of heads")
+        raise g.invalid(f"attribute 'num_heads': got {num_heads} with rotary_embedding_dim; expected the number of heads")
     if x.rank not in (3, 4):
         raise g.invalid(f"input: got {x.type}; expected rank 3 or 4")
     size = dims.floordiv(x.shape[-1], num_heads) if x.rank == 3 and rotary_embedding_dim else cosines.shape[-1] * 2
@@ -80,8 +80,8 @@ def group_query_attention(
 ) -> list[Value | None]:
     """Query i of a batch stands at position ``seqlens_k + 1 - L + i``, in a first call at i; it sees keys up to that position.
 
-    Present keys and values are as long as ``total_sequence_length`` or the past, whichever is longer; what is behind the new
-    ones is 0. Queries behind the valid keys, padding of a first call, have no meaning.
+    Present keys and values are as long as ``total_sequence_length`` or the past, whichever is longer; what is after the new
+    ones is 0. Queries after the valid keys, padding of a first call, have no meaning.
     """
     if query_seqlens is not None:
         raise g.unsupported("query_seqlens: got numbers of valid tokens; supported: none, all tokens of the query are valid")
@@ -156,7 +156,7 @@ def _rotated(
 ) -> list[Value]:
     """Query and key turned by their positions."""
     if cosines is None or sines is None:
-        raise g.invalid("cos_cache or sin_cache is absent; expected both beside do_rotary")
+        raise g.invalid("cos_cache or sin_cache is absent; expected both with do_rotary")
     if positions is None:
         batch, length = heads[0].shape[0], heads[0].shape[2]
         numbers = Term(g, g.reshape(g.count(g.extent(heads[0], 2), length), (1, length)))
@@ -170,7 +170,7 @@ def _rotated(
 
 
 def _cached(g: Context, past: Value | None, new: Value, places: _Places) -> Value:
-    """``[B, G, S, D]``: the past with what is new behind its valid part, zeros behind that."""
+    """``[B, G, S, D]``: the past with what is new after its valid part, zeros after that."""
     batch, groups, length, width = new.shape
     if places.size is not None and past is None and dims.equal(places.size, length):
         return new

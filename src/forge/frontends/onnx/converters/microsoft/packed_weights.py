@@ -50,7 +50,7 @@ def matmul_of_few_bits(
     if weight_prepacked:
         raise g.unsupported("attribute 'weight_prepacked': got 1; supported: 0; save the model without packed weights")
     if group_index is not None and bits != 4:
-        raise g.unsupported(f"input 4 (g_idx): got one beside {bits} bits; supported: 4 bits, or none")
+        raise g.unsupported(f"input 4 (g_idx): got one with {bits} bits; supported: 4 bits, or none")
     if block_size < 16 or block_size & (block_size - 1) or min(K, N) < 1:
         raise g.invalid(f"attributes: got K {K}, N {N}, block_size {block_size}; expected positive numbers, a power of 2 from 16")
     blocks = -(-K // block_size)

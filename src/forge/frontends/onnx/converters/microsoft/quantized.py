@@ -131,7 +131,7 @@ def reduce_sum_integer(g: Context, x: Value, *, axes: Ints, keepdims: int) -> Va
 def concat(g: Context, y_scale: Value, y_zero_point: Value, *parts: Value, axis: int) -> Value:
     """Each part comes with its scale and zero point."""
     if not parts or len(parts) % 3:
-        raise g.invalid(f"got {len(parts)} inputs behind Y_zero_point; expected tensor, scale and zero point for each part")
+        raise g.invalid(f"got {len(parts)} inputs after Y_zero_point; expected tensor, scale and zero point for each part")
     values = [real(g, *parts[k : k + 3]) for k in range(0, len(parts), 3)]
     return rounded(g, concatenate.concat(g, *values, axis=axis), y_scale, y_zero_point, y_zero_point.dtype)
 
