@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from forge import te
 from forge.ops.core.inference import fail, normalize_axis, require_equal
@@ -28,18 +27,18 @@ class BiasAdd(Op[BiasAddAttrs]):
     precision = Precision.FOLLOWS
     is_map = False
 
-    def infer(self, attrs: Any, data: Value, bias: Value) -> Types:
+    def infer(self, attrs: BiasAddAttrs, data: Value, bias: Value) -> Types:
         axis = normalize_axis(self.name, attrs.axis, data.rank)
         require_equal(self.name, f"bias against axis {axis} of data {data.type}", bias.shape[0], data.shape[axis])
         if data.dtype != bias.dtype:
             raise fail(self.name, "dtypes", f"{data.dtype} and {bias.dtype}", "equal ones")
         return [data.type]
 
-    def reference(self, attrs: Any, data: Array, bias: Array) -> Arrays:
+    def reference(self, attrs: BiasAddAttrs, data: Array, bias: Array) -> Arrays:
         axis = normalize_axis(self.name, attrs.axis, data.ndim)
         return [data + bias.reshape([-1 if k == axis else 1 for k in range(data.ndim)])]
 
-    def lower(self, attrs: Any, results: TensorTypes, data: Tensor, bias: Tensor) -> Lowered:
+    def lower(self, attrs: BiasAddAttrs, results: TensorTypes, data: Tensor, bias: Tensor) -> Lowered:
         axis = normalize_axis(self.name, attrs.axis, data.ndim)
         return [te.compute(te.shape_of(results[0].shape), lambda *i: data[i] + bias[i[axis]], name="bias_add")]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from forge import te
 from forge.ops.core.op import Kind, Op, Operand, register
@@ -24,8 +23,8 @@ class Dropout(Op[DropoutAttrs]):
     kind = Kind.ELEMENTWISE
     flops_per_element = 0
 
-    def reference(self, attrs: Any, data: Array) -> Arrays:
+    def reference(self, attrs: DropoutAttrs, data: Array) -> Arrays:
         return [data]
 
-    def lower(self, attrs: Any, results: TensorTypes, data: Tensor) -> Lowered:
+    def lower(self, attrs: DropoutAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         return [te.compute(te.shape_of(results[0].shape), lambda *i: data[i], name="dropout")]

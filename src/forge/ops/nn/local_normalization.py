@@ -37,13 +37,13 @@ class LRN(Op[LRNAttrs]):
     kind = Kind.REDUCTION
     category = Category.NORMALISATION
 
-    def infer(self, attrs: Any, data: Value) -> Types:
+    def infer(self, attrs: LRNAttrs, data: Value) -> Types:
         normalize_axis(self.name, attrs.axis, data.rank)
         if attrs.size < 1:
             raise fail(self.name, "size", attrs.size, "at least 1")
         return [data.type]
 
-    def reference(self, attrs: Any, data: Array) -> Arrays:
+    def reference(self, attrs: LRNAttrs, data: Array) -> Arrays:
         x = np.moveaxis(wide(data), attrs.axis, 0)
         total = np.zeros_like(x)
         for c in range(x.shape[0]):
@@ -52,7 +52,7 @@ class LRN(Op[LRNAttrs]):
         y = x / (attrs.bias + attrs.alpha / attrs.size * total) ** attrs.beta
         return [np.moveaxis(y, 0, attrs.axis)]
 
-    def lower(self, attrs: Any, results: TensorTypes, data: Tensor) -> Lowered:
+    def lower(self, attrs: LRNAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         axis, dtype = attrs.axis % data.ndim, compute_dtype(data.dtype)
         r = te.reduce_axis(attrs.size, "r")
 
@@ -70,7 +70,7 @@ class LRN(Op[LRNAttrs]):
 
         return [te.compute(data.shape, result, name="lrn")]
 
-    def flops(self, attrs: Any, results: TensorTypes, *_: object) -> Any:
+    def flops(self, attrs: LRNAttrs, results: TensorTypes, *_: object) -> Any:
         return (2 * attrs.size + 4) * results[0].size
 
 
@@ -89,16 +89,16 @@ class L2Normalize(Op[L2NormalizeAttrs]):
     accuracy = Accuracy.ACCUMULATING
     category = Category.NORMALISATION
 
-    def infer(self, attrs: Any, data: Value) -> Types:
+    def infer(self, attrs: L2NormalizeAttrs, data: Value) -> Types:
         normalize_axes(self.name, attrs.axis, data.rank)
         return [data.type]
 
-    def reference(self, attrs: Any, data: Array) -> Arrays:
+    def reference(self, attrs: L2NormalizeAttrs, data: Array) -> Arrays:
         x = wide(data)
         total = np.sum(x * x, axis=attrs.axis, keepdims=True)
         return [x / np.sqrt(np.maximum(total, x.dtype.type(attrs.eps)))]
 
-    def decompose(self, builder: Builder, attrs: Any, data: Value) -> Values:
+    def decompose(self, builder: Builder, attrs: L2NormalizeAttrs, data: Value) -> Values:
         total = builder.call("sum", builder.call("multiply", data, data), axis=attrs.axis, keepdims=True)
         floor = builder.call("maximum", total, builder.constant(attrs.eps, data.dtype))
         return [builder.call("divide", data, builder.call("sqrt", floor))]

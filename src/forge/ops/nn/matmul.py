@@ -69,7 +69,7 @@ class Dense(Op[DenseAttrs]):
     kind = Kind.REDUCTION
     precision = Precision.NARROWS
 
-    def infer(self, attrs: Any, data: Value, weight: Value) -> TensorTypes:
+    def infer(self, attrs: DenseAttrs, data: Value, weight: Value) -> TensorTypes:
         if data.rank == 0:
             raise fail(self.name, "operand 'data'", data.type, "rank 1 or more")
         require_equal(self.name, f"last axis of data {data.type} against the weight's", data.shape[-1], weight.shape[1])
@@ -78,17 +78,17 @@ class Dense(Op[DenseAttrs]):
         dtype = conv_result_dtype(self.name, data, weight, attrs.out_dtype)
         return [TensorType((*data.shape[:-1], weight.shape[0]), dtype)]
 
-    def reference(self, attrs: Any, data: Array, weight: Array) -> Arrays:
+    def reference(self, attrs: DenseAttrs, data: Array, weight: Array) -> Arrays:
         return [matrix_product(data, weight.T, attrs.out_dtype)]
 
-    def lower(self, attrs: Any, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
+    def lower(self, attrs: DenseAttrs, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
         return contraction(te.shape_of(results[0].shape), weight.shape[1], lambda i, k: data[(*i[:-1], k)],
                             lambda i, k: weight[i[-1], k], results[0].dtype, "dense")
 
-    def decompose(self, builder: Builder, attrs: Any, data: Value, weight: Value) -> Values | None:
+    def decompose(self, builder: Builder, attrs: DenseAttrs, data: Value, weight: Value) -> Values | None:
         return split_product(self, builder, attrs, data, weight)
 
-    def flops(self, attrs: Any, results: TensorTypes, data: Value, weight: Value) -> Any:
+    def flops(self, attrs: DenseAttrs, results: TensorTypes, data: Value, weight: Value) -> Any:
         return 2 * results[0].size * data.shape[-1]
 
 

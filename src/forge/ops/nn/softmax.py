@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,11 +34,11 @@ class _Softmax(Op[SoftmaxAttrs]):
     flops_per_element = 5
     logarithm: ClassVar[bool]
 
-    def infer(self, attrs: Any, data: Value) -> Types:
+    def infer(self, attrs: SoftmaxAttrs, data: Value) -> Types:
         normalize_axis(self.name, attrs.axis, data.rank)
         return [data.type]
 
-    def reference(self, attrs: Any, data: Array) -> Arrays:
+    def reference(self, attrs: SoftmaxAttrs, data: Array) -> Arrays:
         x = wide(data)
         if x.size == 0:
             return [x]
@@ -46,7 +46,7 @@ class _Softmax(Op[SoftmaxAttrs]):
         total = np.sum(np.exp(shifted), axis=attrs.axis, keepdims=True)
         return [shifted - np.log(total) if self.logarithm else np.exp(shifted) / total]
 
-    def lower(self, attrs: Any, results: TensorTypes, data: Tensor) -> Lowered:
+    def lower(self, attrs: SoftmaxAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         axis = attrs.axis % data.ndim
         dtype = compute_dtype(data.dtype)
         rest = [extent for k, extent in enumerate(data.shape) if k != axis]

@@ -38,7 +38,7 @@ class _PackedConv(Op[PackedConv2DAttrs]):
     kernel_axes: tuple[int, int]  # positions of the taps in the weight
     weight_rank: int
 
-    def taps(self, weight_shape: Sequence[Any], attrs: Any) -> tuple[Window, ...]:
+    def taps(self, weight_shape: Sequence[Any], attrs: PackedConv2DAttrs) -> tuple[Window, ...]:
         sizes = [weight_shape[axis] for axis in self.kernel_axes]
         return windows(self.name, sizes, attrs.strides, attrs.dilation, attrs.padding)
 
@@ -51,10 +51,10 @@ class _PackedConv(Op[PackedConv2DAttrs]):
         """(input blocks, input block size, output blocks, output block size) of the weight."""
         raise NotImplementedError
 
-    def result_dtype(self, data: Value, weight: TensorType, attrs: Any) -> str:
+    def result_dtype(self, data: Value, weight: TensorType, attrs: PackedConv2DAttrs) -> str:
         return conv_result_dtype(self.name, data, weight, attrs.out_dtype)
 
-    def infer(self, attrs: Any, data: Value, weight: Value) -> TensorTypes:
+    def infer(self, attrs: PackedConv2DAttrs, data: Value, weight: Value) -> TensorTypes:
         plain = self.weight_type(weight.tensor_type)
         in_blocks, in_block, out_blocks, out_block = self.blocks(plain)
         if attrs.channels is None or attrs.in_channels is None:
@@ -70,13 +70,13 @@ class _PackedConv(Op[PackedConv2DAttrs]):
         dtype = self.result_dtype(data, plain, attrs)
         return [TensorType((data.shape[0], out_blocks, *sizes, out_block), dtype)]
 
-    def view(self, x: np.ndarray, weight: np.ndarray, attrs: Any) -> np.ndarray:
+    def view(self, x: np.ndarray, weight: np.ndarray, attrs: PackedConv2DAttrs) -> np.ndarray:
         """Windows over data, as [N, C / c, H, W, c, kh, kw]."""
         taps = self.taps(weight.shape, attrs)
         counts = [tap.positions(extent) for tap, extent in zip(taps, x.shape[2:4])]
         return sliding_windows(x, (2, 3), taps, counts, 0)
 
-    def accumulator(self, data: np.ndarray, attrs: Any) -> np.dtype[Any]:
+    def accumulator(self, data: np.ndarray, attrs: PackedConv2DAttrs) -> np.dtype[Any]:
         return dtypes.numpy_dtype(compute_dtype(attrs.out_dtype or dtypes.canonical(data.dtype)))
 
 

@@ -28,7 +28,7 @@ class DensePack(Op[DenseAttrs]):
     kernel = "dense_pack"
     category = Category.CONTRACTION
 
-    def infer(self, attrs: Any, data: Value, weight: Value) -> TensorTypes:
+    def infer(self, attrs: DenseAttrs, data: Value, weight: Value) -> TensorTypes:
         plain = pairs.plain_type(weight.tensor_type, 3)
         expect_rank(self.name, plain, "weight", 3)
         require_equal(self.name, f"last axis of data {data.type} against the weight's", data.shape[-1], plain.shape[1])
@@ -36,16 +36,16 @@ class DensePack(Op[DenseAttrs]):
         require_equal(self.name, f"panels of the weight for {units} units", plain.shape[0], dims.ceildiv(units, plain.shape[2]))
         return [TensorType((*data.shape[:-1], units), conv_result_dtype(self.name, data, plain, attrs.out_dtype))]
 
-    def reference(self, attrs: Any, data: Array, weight: Array) -> Arrays:
+    def reference(self, attrs: DenseAttrs, data: Array, weight: Array) -> Arrays:
         weight = pairs.plain_array(weight, 3)
         columns = weight.transpose(1, 0, 2).reshape(weight.shape[1], -1)
         return [matrix_product(data, columns[:, : attrs.units], attrs.out_dtype)]
 
-    def lower(self, attrs: Any, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
+    def lower(self, attrs: DenseAttrs, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
         panel = weight.shape[2]
         return contraction(te.shape_of(results[0].shape), data.shape[-1], lambda i, k: data[(*i[:-1], k)],
                             lambda i, k: pairs.element(weight, 3, (i[-1] // panel, k, i[-1] % panel)), results[0].dtype,
                             "dense_pack")
 
-    def flops(self, attrs: Any, results: TensorTypes, data: Value, weight: Value) -> Any:
+    def flops(self, attrs: DenseAttrs, results: TensorTypes, data: Value, weight: Value) -> Any:
         return 2 * results[0].size * data.shape[-1]

@@ -108,7 +108,7 @@ class LayoutTransform(Op[LayoutTransformAttrs]):
     data = Operand(accepts="number or bool")
     kind = Kind.INJECTIVE
 
-    def infer(self, attrs: Any, data: Value) -> TensorTypes:
+    def infer(self, attrs: LayoutTransformAttrs, data: Value) -> TensorTypes:
         source, target = _layouts(attrs)
         expect_rank(self.name, data.tensor_type, "data", source.rank)
         for position, (_, block) in enumerate(source.axes):
@@ -118,7 +118,7 @@ class LayoutTransform(Op[LayoutTransformAttrs]):
         shape = tuple(block or dims.ceildiv(extents[letter], target.block(letter)) for letter, block in target.axes)
         return [TensorType(shape, data.dtype)]
 
-    def reference(self, attrs: Any, data: Array) -> Arrays:
+    def reference(self, attrs: LayoutTransformAttrs, data: Array) -> Arrays:
         source, target = _layouts(attrs)
         logical = _merge_blocks(data, source)
         for axis, letter in enumerate(source.letters):
@@ -126,7 +126,7 @@ class LayoutTransform(Op[LayoutTransformAttrs]):
                 logical = np.take(logical, range(attrs.channels), axis)
         return [with_layout(logical, source.letters, target.text)]
 
-    def lower(self, attrs: Any, results: TensorTypes, data: Tensor) -> Lowered:
+    def lower(self, attrs: LayoutTransformAttrs, results: TensorTypes, data: Tensor) -> Lowered:
         source, target = _layouts(attrs)
         extents = _logical_extents(source, data.shape, attrs.channels)
 

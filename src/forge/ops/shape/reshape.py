@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -356,15 +355,15 @@ class BatchFlatten(_Reshaped[NoAttrs]):
     data = Operand()
     is_view = True
 
-    def infer(self, attrs: Any, data: Value) -> TensorTypes:
+    def infer(self, attrs: NoAttrs, data: Value) -> TensorTypes:
         if data.rank == 0:
             raise fail(self.name, "operand 'data'", data.type, "rank 1 or more")
         return [TensorType((data.shape[0], dims.product(data.shape[1:])), data.dtype)]
 
-    def reference(self, attrs: Any, data: Array) -> Arrays:
+    def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
         return [data.reshape(data.shape[0], int(np.prod(data.shape[1:])))]
 
-    def lower(self, attrs: Any, results: TensorTypes, data: Tensor, *_: object) -> Lowered:
+    def lower(self, attrs: NoAttrs, results: TensorTypes, data: Tensor, *_: object) -> Lowered:
         def body(n: Expr, flat: Expr) -> Expr:
             indices: list[Expr] = []
             for extent in reversed(data.shape[2:]):

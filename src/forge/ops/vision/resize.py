@@ -321,7 +321,7 @@ class Upsampling(Op[UpsamplingAttrs]):
     precision = Precision.FOLLOWS_IN_RANGE
     category = Category.MOVEMENT
 
-    def resize_attributes(self, data: TensorType, attrs: Any) -> dict[str, Any]:
+    def resize_attributes(self, data: TensorType, attrs: UpsamplingAttrs) -> dict[str, Any]:
         """Attributes of the equal ``image.resize2d``."""
         names = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}
         if attrs.method not in names:
@@ -339,14 +339,14 @@ class Upsampling(Op[UpsamplingAttrs]):
             raise fail(self.name, "scale of a symbolic extent", scale, "a whole number")
         return extent * int(scale)
 
-    def infer(self, attrs: Any, data: Value) -> TensorTypes:
+    def infer(self, attrs: UpsamplingAttrs, data: Value) -> TensorTypes:
         expect_rank(self.name, data.tensor_type, "data", parse_layout(attrs.layout).rank)
         resize = Resize2D()
         return resize.infer(resize.make_attrs(self.resize_attributes(data.tensor_type, attrs)), data, None)
 
-    def reference(self, attrs: Any, data: Array) -> Arrays:
+    def reference(self, attrs: UpsamplingAttrs, data: Array) -> Arrays:
         resize, type_ = Resize2D(), TensorType(data.shape, dtypes.canonical(data.dtype))
         return resize.reference(resize.make_attrs(self.resize_attributes(type_, attrs)), data, None)
 
-    def decompose(self, builder: Builder, attrs: Any, data: Value) -> Values:
+    def decompose(self, builder: Builder, attrs: UpsamplingAttrs, data: Value) -> Values:
         return [builder.call("image.resize2d", data, **self.resize_attributes(data.tensor_type, attrs))]
