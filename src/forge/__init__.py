@@ -49,9 +49,29 @@ _MODULES = {
 OPERATOR_LIBRARIES = ["forge.ops"]
 
 __all__ = [
-    "ForgeError", "IRModule", "OpAttributeInvalid", "OpNotImplemented", "PassContext", "RelayModule", "Runtime", "TVMError",
-    "Target", "__version__", "cpu", "create_executor", "define_operator", "error", "errors", "frontend", "frontends",
-    "from_onnx", "load", "nd", "relax", "relay", "transform",
+    "ForgeError",
+    "IRModule",
+    "OpAttributeInvalid",
+    "OpNotImplemented",
+    "PassContext",
+    "RelayModule",
+    "Runtime",
+    "TVMError",
+    "Target",
+    "__version__",
+    "cpu",
+    "create_executor",
+    "define_operator",
+    "error",
+    "errors",
+    "from_onnx",
+    "frontend",
+    "frontends",
+    "load",
+    "nd",
+    "relax",
+    "relay",
+    "transform",
 ]
 
 

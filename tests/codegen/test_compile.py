@@ -15,7 +15,7 @@ import pytest
 
 from forge.codegen import compile as compile_module
 from forge.codegen import link, runtime_objects
-from forge.codegen.compile import Pool, compile_modules
+from forge.codegen.compile import WorkerPool, compile_modules
 from forge.codegen.elf import machine_of
 from forge.codegen.entry import MODEL_SYMBOL, emit_program_entry
 from forge.codegen.jit import JitLibrary
@@ -86,7 +86,7 @@ def test_text_that_llvm_refuses_is_an_error_that_names_the_module() -> None:
 
 
 def test_a_worker_keeps_the_systems_of_modules_apart() -> None:
-    pool = Pool(1)
+    pool = WorkerPool(1)
     try:
         texts = [GOOD, GOOD.replace("x86_64-linux-gnu", "x86_64-pc-windows-msvc"), GOOD]
         results = pool.compile([("m", [b"0", b"x86-64|", text.encode()]) for text in texts])
@@ -106,7 +106,7 @@ def test_a_dying_worker_costs_only_its_module(monkeypatch: pytest.MonkeyPatch, t
     script = tmp_path / "worker.py"
     script.write_text(source.replace("llvm = self._llvm\n", f"llvm = self._llvm\n        {fatal}", 1), encoding="utf-8")
     monkeypatch.setattr(compile_module.worker_script, "__file__", str(script))
-    pool = Pool(1)
+    pool = WorkerPool(1)
     try:
         frames = [[b"0", b"x86-64|", text.encode()] for text in (GOOD, "; die", GOOD)]
         results = pool.compile(list(zip("abc", frames, strict=True)))
@@ -118,7 +118,7 @@ def test_a_dying_worker_costs_only_its_module(monkeypatch: pytest.MonkeyPatch, t
 
 @pytest.mark.parametrize("names", ["b", "bc"])
 def test_a_worker_killed_while_idle_is_replaced(names: str) -> None:
-    pool = Pool(1)
+    pool = WorkerPool(1)
     try:
         frames = [b"0", b"x86-64|", GOOD.encode()]
         assert isinstance(pool.compile([("a", frames)])[0], bytes)
@@ -135,12 +135,12 @@ def test_a_worker_killed_while_idle_is_replaced(names: str) -> None:
 def test_without_an_interpreter_the_error_says_what_to_set(executable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", executable)
     with pytest.raises(ToolchainError, match=r"codegen: .*worker.*sys\.executable is .*expected (its|the) path"):
-        Pool(1).compile([("a", [b"0", b"x86-64|", GOOD.encode()])])
+        WorkerPool(1).compile([("a", [b"0", b"x86-64|", GOOD.encode()])])
 
 
 def test_an_interpreter_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/true")
-    (result,) = Pool(1).compile([("a", [b"0", b"x86-64|", GOOD.encode()])])
+    (result,) = WorkerPool(1).compile([("a", [b"0", b"x86-64|", GOOD.encode()])])
     assert "died over it twice: exit status 0 (is sys.executable, '/bin/true', a Python interpreter?)" in str(result)
 
 
@@ -153,7 +153,7 @@ def test_a_system_that_starts_nothing(error: int, message: str, monkeypatch: pyt
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
     with pytest.raises(ToolchainError, match=f"cannot start a compile worker: .*{message}"):
-        Pool(1).compile([("a", [b"0", b"x86-64|", GOOD.encode()])])
+        WorkerPool(1).compile([("a", [b"0", b"x86-64|", GOOD.encode()])])
     with pytest.raises(ToolchainError, match=f"could not tell its version: .*{message}"):
         link._run(["cc", "-v"], "report its version")
 

@@ -16,7 +16,7 @@ from forge.frontends.context import ImportContext
 from forge.frontends.convert import finished, located
 from forge.frontends.convert_map import ConvertMap
 from forge.frontends.inputs import DimensionNames, ShapeDict, add_inputs, check_names
-from forge.frontends.order import Step, topological
+from forge.frontends.order import OrderedNode, topological
 from forge.frontends.registry import Registry, as_list
 from forge.frontends.scope import ImportState, Scope
 from forge.frontends.support import CONVERTER, MISSING, Coverage, Format, Use, check_supported
@@ -91,7 +91,7 @@ def from_toy(model: Mapping[str, Any], shape: ShapeDict | None = None, freeze_pa
 
 
 def convert_nodes(scope: Scope[ImportState], nodes: list[dict[str, Any]]) -> None:
-    steps = [Step(n["name"], n["op"], n["uses"], n["gives"]) for n in nodes]
+    steps = [OrderedNode(n["name"], n["op"], n["uses"], n["gives"]) for n in nodes]
     for node in (nodes[k] for k in topological(steps, scope.knows)):
         with located(f"node {node['name']!r} ({node['op']})"):
             scope.state.count_node()

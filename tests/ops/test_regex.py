@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from forge.errors import TypeInferenceError
-from forge.ops.text.regex import MAX_INSTRUCTIONS, Program, compile_pattern
+from forge.ops.text.regex import MAX_INSTRUCTIONS, RegexProgram, compile_pattern
 from forge_runtime import routine_addresses
 from tests import guard
 
@@ -42,7 +42,7 @@ def test_agrees_with_python(pattern: str, texts: list[str]) -> None:
         assert program.matches(text) == (theirs.fullmatch(text) is not None), (pattern, text)
 
 
-def native_matches(program: Program, texts: list[str]) -> list[bool]:
+def native_matches(program: RegexProgram, texts: list[str]) -> list[bool]:
     """What the runtime's matcher says, with all it reads and writes guarded."""
     encoded = [text.encode("utf-8", "surrogateescape") for text in texts]
     characters = [guard.Guarded(len(e)).write(e) for e in encoded]
@@ -71,7 +71,7 @@ def test_the_runtime_refuses_damaged_programs() -> None:
     good = compile_pattern("a|b").table().tolist()
     for change in ({0: 99}, {0: 0}, {2: 7}, {3: 50}, {1: -1}):
         words = [change.get(k, word) for k, word in enumerate(good)]
-        damaged = Program()
+        damaged = RegexProgram()
         damaged.table = lambda words=words: np.array(words, np.int32)  # type: ignore[method-assign,misc]
         with pytest.raises(AssertionError, match="damaged"):
             native_matches(damaged, ["a"])

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 import forge
 from forge.ir import Builder, Module, TensorType
 from forge.view import facts, names, scene
-from forge.view.names import Group, grouped, scope_of
+from forge.view.names import NameGroup, grouped, scope_of
 from forge.view.scene import Box, Scene
 from tests.view import models
 
@@ -95,7 +95,7 @@ def test_what_opens_first_keeps_to_the_number_of_boxes() -> None:
 def test_large_groups_are_cut() -> None:
     entries = grouped(models.flat(10_000).main.nodes)
     assert len(entries) == 100
-    assert all(isinstance(e, Group) and len(e.entries) == 100 for e in entries)
+    assert all(isinstance(e, NameGroup) and len(e.entries) == 100 for e in entries)
     assert len(grouped(models.flat(40_000).main.nodes)) <= names.LARGEST
 
 

@@ -13,7 +13,7 @@ from forge.cli import source
 from forge.cli.profile_page import page
 from forge.cli.records import takes_records
 from forge.driver.feeds import specs_of
-from forge.driver.profiler import Profile, Row, profile_module
+from forge.driver.profiler import Profile, ProfileRow, profile_module
 from forge.options import CompileOptions
 
 EXAMPLES = (
@@ -65,7 +65,7 @@ def _print(found: Profile, name: str, top: int, by_operator: bool) -> None:
     source.say(f"peaks measured now: {found.peaks.flops / 1e9:.0f} GFLOP/s, copy {found.peaks.bandwidth / 1e9:.1f} GB/s")
 
 
-def cells(rows: Sequence[Row], found: Profile) -> list[str]:
+def cells(rows: Sequence[ProfileRow], found: Profile) -> list[str]:
     """Milliseconds, share of all kernels, and rates, as text; empty where unknown."""
     seconds = sum(r.seconds for r in rows)
     whole = sum(r.seconds for r in found.rows) or 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from forge.driver.profiler import Profile, Row
+from forge.driver.profiler import Profile, ProfileRow
 from forge.view.page import document
 
 _STYLE = """
@@ -55,7 +55,7 @@ def _bars(found: Profile) -> str:
     return "".join(lines)
 
 
-def _kernel(number: int, row: Row, found: Profile) -> str:
+def _kernel(number: int, row: ProfileRow, found: Profile) -> str:
     whole = sum(r.seconds for r in found.rows) or 1.0
     title = escape(", ".join(row.nodes))
     what = f'{escape(" + ".join(row.operators))}<br><span class="shapes">{escape(row.shapes)}</span>'

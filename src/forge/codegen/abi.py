@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge.codegen.llvm import Builder
+from forge.codegen.llvm import IRBuilder
 
 ABI_VERSION = 3
 MAX_RANK = 8
@@ -32,28 +32,28 @@ STATUS_INPUT, STATUS_MEMORY, STATUS_VALUE = 1, 2, 5
 """``forge_status``."""
 
 
-def field(builder: Builder, base: str, offset: int) -> str:
+def field(builder: IRBuilder, base: str, offset: int) -> str:
     """The pointer stored ``offset`` bytes after ``base``."""
     slot = builder.value(f"getelementptr i8, ptr {base}, i64 {offset}")
     return builder.value(f"load ptr, ptr {slot}, align 8")
 
 
-def host_function(builder: Builder, host: str, name: str) -> str:
+def host_function(builder: IRBuilder, host: str, name: str) -> str:
     """A function of the host's table."""
     return field(builder, host, HOST_OFFSETS[name])
 
 
-def tensor(builder: Builder, table: str, number: int) -> str:
+def tensor(builder: IRBuilder, table: str, number: int) -> str:
     """The pointer to a descriptor of an array of them."""
     return builder.value(f"getelementptr i8, ptr {table}, i64 {TENSOR_BYTES * number}")
 
 
-def tensor_field(builder: Builder, descriptor: str, name: str, position: int = 0) -> str:
+def tensor_field(builder: IRBuilder, descriptor: str, name: str, position: int = 0) -> str:
     """The pointer to a field; to element ``position`` of the shape."""
     return builder.value(f"getelementptr i8, ptr {descriptor}, i64 {TENSOR_OFFSETS[name] + 8 * position}")
 
 
-def store_shape(builder: Builder, descriptor: str, extents: Sequence[str] | None) -> None:
+def store_shape(builder: IRBuilder, descriptor: str, extents: Sequence[str] | None) -> None:
     """Stores rank and extents; None: any rank."""
     rank = -1 if extents is None else len(extents)
     builder.effect(f"store i32 {rank}, ptr {tensor_field(builder, descriptor, 'ndim')}, align 4")

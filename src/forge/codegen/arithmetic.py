@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 
 from forge import dtypes
-from forge.codegen.llvm import Builder, Operand, Values, scalar_type, vector_of
+from forge.codegen.llvm import IRBuilder, Operand, Values, scalar_type, vector_of
 from forge.errors import CompileError
 from forge.tir.expr import COMPARE_OPS, INTEGER_FOLDS
 
@@ -15,7 +15,7 @@ from forge.tir.expr import COMPARE_OPS, INTEGER_FOLDS
 class Typed(Values):
     """Instructions on vectors (or scalars) of one dtype."""
 
-    def __init__(self, builder: Builder, dtype: str, lanes: int) -> None:
+    def __init__(self, builder: IRBuilder, dtype: str, lanes: int) -> None:
         super().__init__(builder, scalar_type(dtype), lanes)
         self.dtype = dtype
 

@@ -113,7 +113,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p), "PYTHONSAFEPATH": "1"}
 
 
-class Pool:
+class WorkerPool:
     """Compiles modules in as many processes as there are CPUs; safe to call from many threads, one batch at a time."""
 
     def __init__(self, size: int) -> None:
@@ -152,7 +152,7 @@ class Pool:
 
 
 class _Batch:
-    def __init__(self, pool: Pool, jobs: Sequence[tuple[str, list[bytes]]], progress: Progress | None) -> None:
+    def __init__(self, pool: WorkerPool, jobs: Sequence[tuple[str, list[bytes]]], progress: Progress | None) -> None:
         self.pool = pool
         self.jobs = jobs
         self.progress = progress
@@ -206,13 +206,13 @@ class _Batch:
 
 
 @cache
-def _pool_of(process: int) -> Pool:
-    pool = Pool(len(os.sched_getaffinity(0)))
+def _pool_of(process: int) -> WorkerPool:
+    pool = WorkerPool(len(os.sched_getaffinity(0)))
     atexit.register(pool.close)
     return pool
 
 
-def shared_pool() -> Pool:
+def shared_pool() -> WorkerPool:
     """The pool of this process; a forked child gets its own."""
     return _pool_of(os.getpid())
 

@@ -109,7 +109,7 @@ def split(x: Expr) -> tuple[Expr, Expr]:
     return exponent.astype(x.dtype) - select(tiny, constant(x, f.mantissa), 0.0), mantissa
 
 
-def _bits(value: float, f: floats.Format) -> int:
+def _bits(value: float, f: floats.FloatFormat) -> int:
     """The bit pattern of a positive normal number, its mantissa rounded down."""
     mantissa, exponent = math.frexp(value)
     return ((exponent - 1 + f.bias) << f.mantissa) + int((mantissa * 2 - 1) * 2**f.mantissa)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from forge import dtypes
 from forge.codegen import arithmetic, conversions, intrinsics, memory
 from forge.codegen.arithmetic import Typed
-from forge.codegen.llvm import NARROW_FLOATS, Builder, Operand, register_dtype, register_type
+from forge.codegen.llvm import NARROW_FLOATS, IRBuilder, Operand, register_dtype, register_type
 from forge.errors import CompileError
 from forge.target import Target
 from forge.tir import expr as tir
@@ -30,7 +30,7 @@ class ExpressionEmitter:
         nonnegative_vars: variables that are never below zero.
     """
 
-    def __init__(self, module: ModuleEmitter, builder: Builder) -> None:
+    def __init__(self, module: ModuleEmitter, builder: IRBuilder) -> None:
         self.module = module
         self.builder = builder
         self.env: dict[tir.Var, Operand] = {}

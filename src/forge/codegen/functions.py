@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from forge import dtypes
 from forge.codegen import abi, conversions, memory
 from forge.codegen.expressions import ExpressionEmitter
-from forge.codegen.llvm import Builder, Operand, memory_type, register_type, scalar_type
+from forge.codegen.llvm import IRBuilder, Operand, memory_type, register_type, scalar_type
 from forge.errors import CompileError
 from forge.tir import expr as tir
 from forge.tir import stmt, visit
@@ -49,7 +49,7 @@ class FunctionEmitter:
     def __init__(self, module: ModuleEmitter, symbol: str) -> None:
         self.module = module
         self.symbol = symbol
-        self.builder = Builder()
+        self.builder = IRBuilder()
         self.e = ExpressionEmitter(module, self.builder)
         self.unaliased: dict[tir.Buffer, bool] = {}
         self.in_parallel = False

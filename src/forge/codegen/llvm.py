@@ -105,7 +105,7 @@ def c_string(symbol: str, value: str, attributes: str = "private constant") -> s
     return f'{symbol} = {attributes} [{len(data)} x i8] c"{escaped}"'
 
 
-class Builder:
+class IRBuilder:
     """Instructions of one LLVM function, in order.
 
     ``pure`` instructions are numbered by value: the same text inside the same or an enclosing block gives the same name.
@@ -168,7 +168,7 @@ class Values:
     ``vector`` is the type of vectors even of one lane.
     """
 
-    def __init__(self, builder: Builder, scalar: str, lanes: int) -> None:
+    def __init__(self, builder: IRBuilder, scalar: str, lanes: int) -> None:
         self.builder = builder
         self.lanes = lanes
         self.scalar = scalar

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 def load(e: ExpressionEmitter, x: tir.Load) -> Operand:
     """The register value of a load."""
-    access = Access(e, x.buffer, x.index, x.mask)
+    access = MemoryAccess(e, x.buffer, x.index, x.mask)
     return conversions.from_memory(e, access.load(), x.buffer.dtype, x.lanes)
 
 
 def store(e: ExpressionEmitter, s: stmt.Store) -> None:
     """Writes ``s.value``; a narrow float is rounded once."""
-    Access(e, s.buffer, s.index, s.mask).store(bits_of(e, s.value))
+    MemoryAccess(e, s.buffer, s.index, s.mask).store(bits_of(e, s.value))
 
 
 def bits_of(e: ExpressionEmitter, x: tir.Expr) -> Operand:
     """``x`` as it lies in memory; what is loaded or cast to a narrow float passes through no other form."""
     if isinstance(x, tir.Load) and x.dtype in NARROW_FLOATS:
-        return Access(e, x.buffer, x.index, x.mask).load()
+        return MemoryAccess(e, x.buffer, x.index, x.mask).load()
     if isinstance(x, tir.Cast):
         operand = conversions.convert(e, e.value(x.x), x.x.dtype, x.dtype, x.lanes, exact=False)
     else:
@@ -49,7 +49,7 @@ def _is_unrounded(x: tir.Expr) -> bool:
 
 def prefetch(e: ExpressionEmitter, s: stmt.Prefetch) -> None:
     """Reads nothing, so the address may be any; the line is kept close."""
-    pointer = Access(e, s.buffer, s.index, None).address()
+    pointer = MemoryAccess(e, s.buffer, s.index, None).address()
     e.builder.effect(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
 
 
@@ -57,7 +57,7 @@ MOST_VECTORS = 4
 """The longest stride at which lanes are taken out of whole vectors: as many are loaded."""
 
 
-class Access:
+class MemoryAccess:
     """One access to ``buffer``: contiguous, reversed, strided or by a vector of indices.
 
     ``first`` is the index of its first element.

@@ -12,7 +12,7 @@ from forge.tir.expr import Expr
 
 
 @dataclass(frozen=True)
-class Layout:
+class BitLayout:
     """Bits of a float type: sign, exponent, ``mantissa`` bits.
 
     Attributes:
@@ -36,12 +36,12 @@ class Layout:
 
 
 LAYOUTS = {
-    "float16": Layout(10, 15, 0x7BFF, 0x7C00, 0x7E00, infinity=0x7C00),
-    "float8_e5m2": Layout(2, 15, 0x7B, 0x7C, 0x7E, infinity=0x7C),
-    "float8_e4m3fn": Layout(3, 7, 0x7E, 0x7F, 0x7F),
-    "float8_e4m3fnuz": Layout(3, 8, 0x7F, 0x80, 0x80, signed=False, negative_zero=False),
-    "float8_e5m2fnuz": Layout(2, 16, 0x7F, 0x80, 0x80, signed=False, negative_zero=False),
-    "float4_e2m1fn": Layout(1, 1, 0x7, 0x7, 0x0),
+    "float16": BitLayout(10, 15, 0x7BFF, 0x7C00, 0x7E00, infinity=0x7C00),
+    "float8_e5m2": BitLayout(2, 15, 0x7B, 0x7C, 0x7E, infinity=0x7C),
+    "float8_e4m3fn": BitLayout(3, 7, 0x7E, 0x7F, 0x7F),
+    "float8_e4m3fnuz": BitLayout(3, 8, 0x7F, 0x80, 0x80, signed=False, negative_zero=False),
+    "float8_e5m2fnuz": BitLayout(2, 16, 0x7F, 0x80, 0x80, signed=False, negative_zero=False),
+    "float4_e2m1fn": BitLayout(1, 1, 0x7, 0x7, 0x0),
 }
 
 _WORD = "uint32"
@@ -83,7 +83,7 @@ def _power_bits(exponent: int) -> int:
     return (exponent + 127) << 23
 
 
-def _encode_normal(layout: Layout, magnitude: Expr) -> Expr:
+def _encode_normal(layout: BitLayout, magnitude: Expr) -> Expr:
     """Adds just under half of the last place, and one more where the last place is odd."""
     dropped = 23 - layout.mantissa
     odd = _shift("shr", magnitude, dropped) & 1
@@ -91,7 +91,7 @@ def _encode_normal(layout: Layout, magnitude: Expr) -> Expr:
     return rounded - ((127 - layout.bias) << layout.mantissa)
 
 
-def _encode_subnormal(layout: Layout, magnitude: Expr) -> Expr:
+def _encode_subnormal(layout: BitLayout, magnitude: Expr) -> Expr:
     """Adding a power of two, whose last place is the smallest subnormal, rounds in hardware."""
     power = _power_bits(24 - layout.bias - layout.mantissa)
     shifter = _float(tir.const(power, _WORD, magnitude.lanes))

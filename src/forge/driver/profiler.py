@@ -28,7 +28,7 @@ SHORTEST = 0.2
 
 
 @dataclass(frozen=True)
-class Row:
+class ProfileRow:
     """One kernel call of the model.
 
     Attributes:
@@ -54,16 +54,16 @@ class Row:
 class Profile:
     """``seconds``: median of the whole call, which is a little more than the sum of its rows."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ProfileRow, ...]
     seconds: float
     threads: int
     rounds: int
     peaks: peaks.Peaks
 
     @property
-    def by_operator(self) -> dict[tuple[str, ...], list[Row]]:
+    def by_operator(self) -> dict[tuple[str, ...], list[ProfileRow]]:
         """Rows with equal operators, those that take longest first."""
-        found: dict[tuple[str, ...], list[Row]] = {}
+        found: dict[tuple[str, ...], list[ProfileRow]] = {}
         for row in self.rows:
             found.setdefault(row.operators, []).append(row)
         return dict(sorted(found.items(), key=lambda item: -sum(r.seconds for r in item[1])))
@@ -124,13 +124,13 @@ def _symbols(module: Module, feed: Mapping[str, np.ndarray]) -> dict[str, int]:
     return symbols
 
 
-def _row(item: Item, kernel: str, seconds: float, symbols: Mapping[str, int]) -> Row:
+def _row(item: Item, kernel: str, seconds: float, symbols: Mapping[str, int]) -> ProfileRow:
     nodes, read, written = parts(item)
     moved = [_known(analysis.bytes_of(v), symbols) for v in [*read, *written]]
     work = [_known(analysis.flops_of(n), symbols) for n in nodes]
     shapes = f"{', '.join(_shape(v, symbols) for v in read)} -> {', '.join(_shape(v, symbols) for v in written)}"
     names = tuple(name for name in (n.name for n in nodes) if name)
-    return Row(kernel, tuple(_label(n) for n in nodes), names, shapes, seconds, _total(work), _total(moved))
+    return ProfileRow(kernel, tuple(_label(n) for n in nodes), names, shapes, seconds, _total(work), _total(moved))
 
 
 def _label(node: Node) -> str:

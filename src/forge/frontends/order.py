@@ -10,7 +10,7 @@ from forge.errors import ImportModelError
 
 
 @dataclass(frozen=True)
-class Step:
+class OrderedNode:
     """A node by its name and operator. What its sub-graphs take from the graph around them counts as used by it."""
 
     name: str
@@ -19,7 +19,7 @@ class Step:
     gives: Iterable[str]
 
 
-def topological(steps: Sequence[Step], is_known: Callable[[str], bool]) -> Sequence[int]:
+def topological(steps: Sequence[OrderedNode], is_known: Callable[[str], bool]) -> Sequence[int]:
     """Indices of ``steps``, sorted; those that are in order stay as they are.
 
     Formats ask for this order; some exporters do not keep it. A warning names the first node that is out of place.
@@ -50,7 +50,7 @@ def topological(steps: Sequence[Step], is_known: Callable[[str], bool]) -> Seque
     return order
 
 
-def _sorted(needed: Sequence[Sequence[int]], steps: Sequence[Step]) -> list[int]:
+def _sorted(needed: Sequence[Sequence[int]], steps: Sequence[OrderedNode]) -> list[int]:
     """Indices of nodes in topological order, which keeps the given order where it can."""
     order: list[int] = []
     waiting, placed = 1, 2

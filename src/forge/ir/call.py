@@ -25,7 +25,7 @@ class CallAttrs:
     results: tuple[T.Type, ...]
 
 
-class Call(OpDef[CallAttrs]):
+class FunctionCall(OpDef[CallAttrs]):
     """The outputs of a function of the module for these operands."""
 
     name = "call"
@@ -43,7 +43,7 @@ class Call(OpDef[CallAttrs]):
         return run(regions[0], operands)
 
 
-CALL = op_registry.register(Call())
+CALL = op_registry.register(FunctionCall())
 
 
 def call_function(builder: Builder, function: str, callee: Graph, *operands: Value, name: str = "") -> list[Value]:

@@ -10,7 +10,7 @@ from forge.tir.expr import Expr
 
 
 @dataclass(frozen=True)
-class Format:
+class FloatFormat:
     """An IEEE binary format.
 
     ``shifter`` is 1.5 * 2**mantissa: adding it to a number below 2**(mantissa - 2) rounds that number to an integer,
@@ -39,10 +39,10 @@ class Format:
         return 2 * self.bias + 1
 
 
-FORMATS = {"float32": Format("float32", "int32", 23, 127), "float64": Format("float64", "int64", 52, 1023)}
+FORMATS = {"float32": FloatFormat("float32", "int32", 23, 127), "float64": FloatFormat("float64", "int64", 52, 1023)}
 
 
-def format_of(x: Expr) -> Format:
+def format_of(x: Expr) -> FloatFormat:
     return FORMATS[x.dtype]
 
 
@@ -111,7 +111,7 @@ def shifted_integer(t: Expr) -> Expr:
     return bits_of(t) - format_of(t).shifter_bits
 
 
-def power_of_two(n: Expr, f: Format) -> Expr:
+def power_of_two(n: Expr, f: FloatFormat) -> Expr:
     """2 ** n for an integer ``n`` in the range of normal exponents."""
     return from_bits(tir.binary("shl", n + f.bias, f.mantissa), f.dtype)
 

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from forge.view import layers
-from forge.view.scene import PORT_WIDTH, Scene, Scope
+from forge.view.scene import PORT_WIDTH, Scene, SceneScope
 
 ROW_GAP = 34.0
 PORT_GAP = 22.0
@@ -18,7 +18,7 @@ Path = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Item:
+class PlacedBox:
     """A box at an absolute place; ``opened`` if others are drawn in it."""
 
     box: int
@@ -44,7 +44,7 @@ class Drawing:
 
     width: float
     height: float
-    items: list[Item] = field(default_factory=list)
+    items: list[PlacedBox] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
 
 
@@ -59,7 +59,7 @@ def draw(scene: Scene, root: int, opened: AbstractSet[Path]) -> Drawing:
 class _Placed:
     """A scope with coordinates from its upper left corner; ``x`` is where edges meet a cell."""
 
-    def __init__(self, scene: Scene, scope: Scope, path: Path, opened: AbstractSet[Path]) -> None:
+    def __init__(self, scene: Scene, scope: SceneScope, path: Path, opened: AbstractSet[Path]) -> None:
         self.scene, self.scope, self.arrangement = scene, scope, scope.arrangement
         self.inner: dict[int, _Placed] = {}
         for k, number in enumerate(scope.boxes):
@@ -118,7 +118,7 @@ class _Placed:
             near, far = self.extents[k]
             height = self._height(k)
             x, y = dx + self.x[k] - near, dy + self._middle(k) - height / 2
-            drawing.items.append(Item(number, x, y, near + far, height, k in self.inner))
+            drawing.items.append(PlacedBox(number, x, y, near + far, height, k in self.inner))
             if k in self.inner:
                 self.inner[k].flatten(x + (near + far - self.inner[k].width) / 2, y + HEADER, drawing)
         for (source, target), values in self.scope.item_edges.items():
@@ -163,4 +163,4 @@ def _text(points: Sequence[tuple[float, float]], dx: float, dy: float) -> str:
     return text
 
 
-__all__ = ["HEADER", "PORT_WIDTH", "Drawing", "Item", "Line", "draw"]
+__all__ = ["HEADER", "PORT_WIDTH", "Drawing", "Line", "PlacedBox", "draw"]

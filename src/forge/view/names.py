@@ -20,11 +20,11 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
 
 
 @dataclass
-class Group:
+class NameGroup:
     """A group of nodes and groups, in order of their first node."""
 
     label: str
-    entries: list[Node | Group] = field(default_factory=list)
+    entries: list[Node | NameGroup] = field(default_factory=list)
 
 
 def scope_of(node: Node) -> Scopes:
@@ -73,14 +73,14 @@ def _common(paths: Sequence[Scopes]) -> Scopes:
     return low[:same]
 
 
-def grouped(nodes: Sequence[Node]) -> list[Node | Group]:
+def grouped(nodes: Sequence[Node]) -> list[Node | NameGroup]:
     """The top level of the groups. Scopes with one entry are no groups; names of scopes with one scope inside are joined."""
-    root = Group("")
-    known: dict[Scopes, Group] = {(): root}
+    root = NameGroup("")
+    known: dict[Scopes, NameGroup] = {(): root}
     for node, path in zip(nodes, scopes(nodes)):
         for depth in range(1, len(path) + 1):
             if path[:depth] not in known:
-                known[path[:depth]] = Group(_label(path[:depth]))
+                known[path[:depth]] = NameGroup(_label(path[:depth]))
                 known[path[: depth - 1]].entries.append(known[path[:depth]])
         known[path].entries.append(node)
     _simplify(root)
@@ -92,21 +92,21 @@ def _label(path: Scopes) -> str:
     return f"{path[-2]}.{path[-1]}" if path[-1].isdigit() and len(path) > 1 else path[-1]
 
 
-def _simplify(group: Group) -> None:
+def _simplify(group: NameGroup) -> None:
     for k, entry in enumerate(group.entries):
-        while isinstance(entry, Group) and len(entry.entries) == 1:
+        while isinstance(entry, NameGroup) and len(entry.entries) == 1:
             (only,) = entry.entries
-            if isinstance(only, Group):
+            if isinstance(only, NameGroup):
                 only.label = f"{entry.label}/{only.label}"
             entry = only
-        if isinstance(entry, Group):
+        if isinstance(entry, NameGroup):
             _simplify(entry)
         group.entries[k] = entry
     while len(group.entries) > LARGEST:
         group.entries = _parts(group.entries)
 
 
-def _parts(entries: list[Node | Group]) -> list[Node | Group]:
+def _parts(entries: list[Node | NameGroup]) -> list[Node | NameGroup]:
     size = LARGEST // 3
     starts = range(0, len(entries), size)
-    return [Group(f"part {k + 1} of {len(starts)}", entries[s : s + size]) for k, s in enumerate(starts)]
+    return [NameGroup(f"part {k + 1} of {len(starts)}", entries[s : s + size]) for k, s in enumerate(starts)]

@@ -16,7 +16,7 @@ from typing import Any
 from forge._version import __version__
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.view import facts, layers
-from forge.view.scene import Box, Scene, Scope, build
+from forge.view.scene import Box, Scene, SceneScope, build
 
 FIRST_SEEN = 80
 """Boxes that a page shows before anything is opened, about."""
@@ -84,7 +84,7 @@ def _graph(scene: Scene, name: str, graph: Graph) -> dict[str, Any]:
             "cost": scene.costs[name].facts()}
 
 
-def _scope(scene: Scene, scope: Scope) -> dict[str, Any]:
+def _scope(scene: Scene, scope: SceneScope) -> dict[str, Any]:
     """Rows of cells ``[kind, number, x]``; edges ``[from, to, bends, values, reversed]`` between cells, counted row by row."""
     arrangement = scope.arrangement
     x = layers.coordinates(arrangement, scene.closed_extents(scope))
@@ -97,7 +97,7 @@ def _scope(scene: Scene, scope: Scope) -> dict[str, Any]:
     return {"title": facts.clipped(scope.title), "owner": scope.owner, "rows": rows, "edges": edges}
 
 
-def _cell(scope: Scope, cell: int) -> tuple[str, int]:
+def _cell(scope: SceneScope, cell: int) -> tuple[str, int]:
     """``b`` and the number of a box, ``i`` or ``o`` and the value of a port, or ``.`` for a bend."""
     if cell < len(scope.boxes):
         return "b", scope.boxes[cell]

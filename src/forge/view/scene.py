@@ -16,7 +16,7 @@ import numpy as np
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.op import Category
 from forge.view import facts, layers
-from forge.view.names import Group, grouped
+from forge.view.names import NameGroup, grouped
 
 LABEL_CHARACTER = 8.4
 LINE_CHARACTER = 6.7
@@ -67,7 +67,7 @@ class Box:
 
 
 @dataclass
-class Scope:
+class SceneScope:
     """Boxes that are drawn next to each other.
 
     Attributes:
@@ -120,7 +120,7 @@ class Scene:
     """
 
     boxes: list[Box]
-    scopes: list[Scope]
+    scopes: list[SceneScope]
     values: list[Value]
     graphs: dict[str, int]
     costs: dict[str, facts.Cost]
@@ -133,7 +133,7 @@ class Scene:
             self.node_costs[node] = facts.cost_of(node, self.costs, self.bound)
         return self.node_costs[node]
 
-    def closed_extents(self, scope: Scope) -> list[layers.Extent]:
+    def closed_extents(self, scope: SceneScope) -> list[layers.Extent]:
         """Of the items of ``scope`` with every box closed."""
         widths = [*(self.boxes[b].width for b in scope.boxes), *[PORT_WIDTH] * len(scope.ports)]
         return [(w / 2, w / 2) for w in widths]
@@ -211,17 +211,17 @@ class _Builder:
                 self.connect(value, sources[value], box)
         return scope.number
 
-    def scope(self, title: str, owner: int | None) -> Scope:
-        made = Scope(len(self.scene.scopes), title, owner)
+    def scope(self, title: str, owner: int | None) -> SceneScope:
+        made = SceneScope(len(self.scene.scopes), title, owner)
         self.scene.scopes.append(made)
         return made
 
-    def box(self, scope: Scope, box: Box) -> int:
+    def box(self, scope: SceneScope, box: Box) -> int:
         self.scene.boxes.append(box)
         scope.boxes.append(len(self.scene.boxes) - 1)
         return scope.boxes[-1]
 
-    def fill(self, scope: Scope, entries: Sequence[Node | Group], sources: dict[Value, int]) -> list[Node]:
+    def fill(self, scope: SceneScope, entries: Sequence[Node | NameGroup], sources: dict[Value, int]) -> list[Node]:
         """Adds boxes for ``entries`` to ``scope``; returns the nodes in them."""
         members: list[Node] = []
         for entry in entries:
@@ -239,7 +239,7 @@ class _Builder:
             members += box.members
         return members
 
-    def node(self, scope: Scope, node: Node) -> int:
+    def node(self, scope: SceneScope, node: Node) -> int:
         lines = [facts.clipped(line, _LONGEST_LINE) for line in facts.box_lines(node, self.scene.bound)]
         box = Box("node", _label(facts.short_op(node)), lines, scope.number, node)
         number = self.box(scope, box)

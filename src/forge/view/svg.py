@@ -10,7 +10,7 @@ from forge import files
 from forge.errors import OptionError
 from forge.ir.nodes import Module
 from forge.view import facts
-from forge.view.drawing import Drawing, Item, Line, draw
+from forge.view.drawing import Drawing, Line, PlacedBox, draw
 from forge.view.page import printable
 from forge.view.scene import LABEL_HEIGHT, LINE_HEIGHT, Box, Scene, build
 
@@ -103,7 +103,7 @@ def _line(line: Line) -> str:
     return f'<path class="edge" d="{line.path}"{tip}/>'
 
 
-def _frame(box: Box, item: Item) -> str:
+def _frame(box: Box, item: PlacedBox) -> str:
     return (
         f'<g transform="translate({item.x:.1f},{item.y:.1f})">'
         f'<rect class="frame" width="{item.width:.1f}" height="{item.height:.1f}" rx="10"/>'
@@ -111,7 +111,7 @@ def _frame(box: Box, item: Item) -> str:
     )
 
 
-def _box(box: Box, item: Item) -> str:
+def _box(box: Box, item: PlacedBox) -> str:
     width, height = item.width, item.height
     radius = 12 if box.kind in ("input", "output") else 6
     parts = []

@@ -11,7 +11,7 @@ import pytest
 
 from forge.errors import ImportModelError
 from forge.frontends.onnx import import_model
-from forge.frontends.order import Step, topological
+from forge.frontends.order import OrderedNode, topological
 from tests.frontends.onnx.support import evaluate, example, model, ops
 
 CHAIN = "g (float[2] x) => (float[2] y) { a = Relu(x)  b = Exp(a)  c = Neg(b)  y = Tanh(c) }"
@@ -72,7 +72,7 @@ def test_nodes_of_sub_graphs_are_sorted_as_well() -> None:
 
 
 def test_a_name_of_the_graph_around_does_not_wait_for_one_that_hides_it() -> None:
-    steps = [Step("1", "Neg", ["a"], ["b"]), Step("2", "Exp", ["b"], ["a"])]
+    steps = [OrderedNode("1", "Neg", ["a"], ["b"]), OrderedNode("2", "Exp", ["b"], ["a"])]
     assert list(topological(steps, {"a"}.__contains__)) == [0, 1]
 
 
@@ -91,7 +91,7 @@ def test_cycles_are_refused(nodes: str, cycle: str) -> None:
 
 def test_a_long_chain_that_is_reversed() -> None:
     names = [f"v{k}" for k in range(5001)]
-    steps = [Step(b, "Relu", [a], [b]) for a, b in pairwise(names)][::-1]
+    steps = [OrderedNode(b, "Relu", [a], [b]) for a, b in pairwise(names)][::-1]
     with pytest.warns(UserWarning, match="uses value 'v4999'"):
         order = topological(steps, {"v0"}.__contains__)
     assert [steps[k].name for k in order] == names[1:]

@@ -64,7 +64,7 @@ def _unique(taken: set[str], name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Source:
+class SizeSource:
     """Where a size is found at run time: an axis of a value, whose size is ``dim``."""
 
     ref: Ref
@@ -80,7 +80,7 @@ class Emitter:
         self.parent = parent
         self.nodes: list[onnx.NodeProto] = []
         self.values: dict[Value, Ref] = {}
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, SizeSource] = {}
         self.sizes: dict[Dim, Ref] = {}
         self.starts: list[int] = []  # the first ONNX node of the one that is written now, and of those that it is a part of
 
@@ -305,7 +305,7 @@ class Emitter:
         shifted = self.op("Sub", extent, self.ints([constant])) if constant else extent
         return self.op("Div", shifted, self.ints([factor])) if factor != 1 else shifted
 
-    def _source(self, name: str) -> Source | None:
+    def _source(self, name: str) -> SizeSource | None:
         if name in self.sources:
             return self.sources[name]
         return None if self.parent is None else self.parent._source(name)
@@ -319,7 +319,7 @@ class Emitter:
         for axis, extent in enumerate(value.type.shape):
             names = dims.symbols(extent)
             if len(names) == 1 and self._is_better(names[0], extent):
-                self.sources[names[0]] = Source(ref, axis, extent)
+                self.sources[names[0]] = SizeSource(ref, axis, extent)
 
     def _is_better(self, name: str, extent: Dim) -> bool:
         """Whether ``extent`` gives the symbol, and nothing simpler does already."""

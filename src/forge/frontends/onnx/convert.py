@@ -19,7 +19,7 @@ from forge.frontends.onnx.ranks import with_rest
 from forge.frontends.onnx.registry import REGISTRY, check_attribute_kinds
 from forge.frontends.onnx.scope import OnnxScope
 from forge.frontends.onnx.tensors import attribute_value
-from forge.frontends.order import Step, topological
+from forge.frontends.order import OrderedNode, topological
 from forge.frontends.prune import prune
 from forge.frontends.registry import as_list
 from forge.frontends.scope import Region
@@ -34,7 +34,7 @@ def convert_nodes(scope: OnnxScope, nodes: Iterable[onnx.NodeProto], results: It
     """
     listed = list(nodes)
     names = node_names(listed)
-    steps = [Step(name, node.op_type, used_names(node), node.output) for node, name in zip(listed, names)]
+    steps = [OrderedNode(name, node.op_type, used_names(node), node.output) for node, name in zip(listed, names)]
     ordered = [(listed[k], names[k]) for k in topological(steps, scope.knows)]
     for position, (node, name) in enumerate(ordered):
         splits = node.op_type == "If" and scope.prefix + name in scope.state.ranks.splits

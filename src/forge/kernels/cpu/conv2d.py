@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from forge import loops
 from forge.errors import CompileError
 from forge.kernels.cpu import tiles
-from forge.kernels.cpu.conv_plan import ConvPlan, Problem, plan_convolution
+from forge.kernels.cpu.conv_plan import ConvPlan, ConvProblem, plan_convolution
 from forge.kernels.cpu.spatial import note_algorithm, static_shape, window_of
 from forge.loops import Accumulators, pairs
 from forge.loops.contract import KernelCall, kernel
@@ -45,7 +45,7 @@ def conv2d_nchwc(call: KernelCall) -> Function:
     return call.function(loops.parallel(loops.product(list(extents.values())), work, task))
 
 
-def _problem(call: KernelCall) -> Problem:
+def _problem(call: KernelCall) -> ConvProblem:
     weight = call.operands[1]
     unit = 2 if weight is not None and len(weight.shape) == 7 else 1
     wanted = "[O/o][I/i][kh][kw][i][o] or [O/o][I/i][kh][kw][i/2][o][2]"
@@ -58,7 +58,7 @@ def _problem(call: KernelCall) -> Problem:
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
     in_channels = int(call.attrs.in_channels or in_blocks * in_block)
     ready = window.data.buffer is not None and window.data.dtype == (dtype if unit == 1 else "bfloat16")
-    return Problem(window, call.target, dtype, in_channels // unit, in_steps, in_blocks, window.padded or not ready, unit)
+    return ConvProblem(window, call.target, dtype, in_channels // unit, in_steps, in_blocks, window.padded or not ready, unit)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Final
 
 from forge import dtypes
 from forge.kernels.cpu import tiles
-from forge.kernels.cpu.spatial import Convolution3x3, Window
+from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3
 from forge.loops import RegisterTile, known, static
 from forge.target import Target
 from forge.target.blocking import channel_block, dots_of_pairs
@@ -26,14 +26,14 @@ MIN_STEPS: Final = 128
 
 
 @dataclass(frozen=True)
-class Problem:
+class ConvProblem:
     """What the choice of a plan depends on.
 
     ``in_channels`` and ``in_block`` count steps of the reduction, each of ``unit`` channels. Where ``staged``, a task copies the
     input under it into a padded local patch.
     """
 
-    window: Window
+    window: BlockedWindow
     target: Target
     dtype: str
     in_channels: int
@@ -79,7 +79,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class ConvPlan(Problem):
+class ConvPlan(ConvProblem):
     """How one convolution is computed.
 
     A register tile is ``tile_height`` x ``tile_width`` output positions by ``vectors`` vectors of output channels. A task is
@@ -124,7 +124,7 @@ class ConvPlan(Problem):
         return RegisterTile(height * width, self.vectors, self.lanes, self.dtype)
 
 
-def _weight_bytes(window: Window, channels: int) -> int:
+def _weight_bytes(window: BlockedWindow, channels: int) -> int:
     """Of one output channel."""
     return channels * window.height.kernel * window.width.kernel * dtypes.itemsize(window.weight.dtype)
 
@@ -139,7 +139,7 @@ def estimate(convolution: Convolution3x3, target: Target) -> float:
     return max(cycles, 9 * dtypes.itemsize(convolution.dtype) * channels / target.costs.memory_bytes)
 
 
-def plan_convolution(problem: Problem, kernel: str) -> ConvPlan:
+def plan_convolution(problem: ConvProblem, kernel: str) -> ConvPlan:
     """The plan that was measured to be the fastest, or the cheapest by the cost model."""
     tile = min(_tiles(problem), key=lambda tile: _tile_cost(problem, *tile))
     default = (*tile, *_choose_task(problem, *tile))
@@ -149,7 +149,7 @@ def plan_convolution(problem: Problem, kernel: str) -> ConvPlan:
                     problem.staged, problem.unit, height, width, vectors, row_block, column_block, groups, chunk)
 
 
-def _alternatives(problem: Problem) -> Iterator[_Plan]:
+def _alternatives(problem: ConvProblem) -> Iterator[_Plan]:
     """The best tiles, each with its best task, then other tasks for the best tile."""
     best = nsmallest(LIMIT // 2 + 1, _tiles(problem), key=lambda tile: _tile_cost(problem, *tile))
     yield from ((*tile, *_choose_task(problem, *tile)) for tile in best)
@@ -158,7 +158,7 @@ def _alternatives(problem: Problem) -> Iterator[_Plan]:
     yield from ((*tile, rows, width, groups, _chunk(problem, tile[2], rows * width * groups)) for rows, groups in tasks[1:])
 
 
-def _tiles(problem: Problem) -> Iterator[tuple[int, int, int]]:
+def _tiles(problem: ConvProblem) -> Iterator[tuple[int, int, int]]:
     """Candidate (height, width, vectors) that fit into the registers."""
     registers = problem.target.vector_registers
     per_block = problem.window.out_block // problem.lanes
@@ -171,7 +171,7 @@ def _tiles(problem: Problem) -> Iterator[tuple[int, int, int]]:
                     yield height, width, vectors
 
 
-def _tile_cost(problem: Problem, height: int, width: int, vectors: int) -> float:
+def _tile_cost(problem: ConvProblem, height: int, width: int, vectors: int) -> float:
     """Cycles of all outputs of an image; each tile shape is code, which costs a little too."""
     (full_h, rest_h), (full_w, rest_w) = divmod(problem.window.height.out, height), divmod(problem.window.width.out, width)
     shapes = [(full_h * full_w, height * width), (full_h, height * rest_w), (full_w, rest_h * width), (1, rest_h * rest_w)]
@@ -180,13 +180,13 @@ def _tile_cost(problem: Problem, height: int, width: int, vectors: int) -> float
     return cycles * problem.out_vectors / vectors * (1 + 0.01 * len(used) + 0.005 * (height - 1))
 
 
-def _one_tile(problem: Problem, rows: int, vectors: int) -> float:
+def _one_tile(problem: ConvProblem, rows: int, vectors: int) -> float:
     costs = problem.target.costs
     weight_stream = vectors * problem.target.vector_bits / 8 / costs.streamed_bytes
     return problem.steps * max(tiles.step_cycles(rows, vectors, costs), weight_stream) + costs.tile_overhead + rows * vectors
 
 
-def _choose_task(problem: Problem, height: int, width: int, vectors: int) -> tuple[int, int, int, int]:
+def _choose_task(problem: ConvProblem, height: int, width: int, vectors: int) -> tuple[int, int, int, int]:
     """(row_block, column_block, groups, chunk) of a task."""
     out_w = problem.window.width.out
     fitting = _tasks(problem, height, vectors)
@@ -198,7 +198,7 @@ def _choose_task(problem: Problem, height: int, width: int, vectors: int) -> tup
     return _narrow_task(problem, height, width, vectors, _patch_limit(problem))
 
 
-def _chunk(problem: Problem, vectors: int, positions: int) -> int:
+def _chunk(problem: ConvProblem, vectors: int, positions: int) -> int:
     """Channel blocks that a task takes at a time, so that weights of theirs and the next ones stay in the second-level cache.
 
     All of them, where that is so anyway, or partial sums of ``positions`` in all groups of a task would need the cache, or more
@@ -213,12 +213,12 @@ def _chunk(problem: Problem, vectors: int, positions: int) -> int:
     return chunk if problem.steps * chunk >= MIN_STEPS * problem.in_blocks else problem.in_blocks
 
 
-def _patch_limit(problem: Problem) -> int:
+def _patch_limit(problem: ConvProblem) -> int:
     """Bytes of input under a task."""
     return min(problem.target.l2_cache, tiles.STACK_LIMIT) // 2
 
 
-def _tasks(problem: Problem, height: int, vectors: int) -> list[tuple[int, int]]:
+def _tasks(problem: ConvProblem, height: int, vectors: int) -> list[tuple[int, int]]:
     """Candidate (rows, groups) of tasks of whole rows whose input fits into the cache."""
     groups, window = problem.out_vectors // vectors, problem.window
     return [(rows, count) for rows in _row_blocks(window.height.out, height) for count in tiles.divisors(groups, groups)
@@ -231,7 +231,7 @@ def _row_blocks(out: int, height: int) -> list[int]:
     return sorted({min(out, tiles.even_blocks(tile_rows, count) * height) for count in range(1, tile_rows + 1)})
 
 
-def _makespan(problem: Problem, vectors: int, rows: int, groups: int) -> float:
+def _makespan(problem: ConvProblem, vectors: int, rows: int, groups: int) -> float:
     """Cycles until the last core has finished."""
     window, cores, costs = problem.window, problem.target.num_cores, problem.target.costs
     tasks = problem.batch * -(-window.height.out // rows) * (problem.out_vectors // vectors // groups)
@@ -241,7 +241,7 @@ def _makespan(problem: Problem, vectors: int, rows: int, groups: int) -> float:
     return -(-tasks // cores) * task
 
 
-def _narrow_task(problem: Problem, height: int, width: int, vectors: int, limit: int) -> tuple[int, int, int, int]:
+def _narrow_task(problem: ConvProblem, height: int, width: int, vectors: int, limit: int) -> tuple[int, int, int, int]:
     """A task of one row of tiles whose input, or whose share of the channels, fits."""
     out_w = problem.window.width.out
     for chunk in tiles.divisors(problem.in_blocks, problem.in_blocks):
@@ -253,7 +253,7 @@ def _narrow_task(problem: Problem, height: int, width: int, vectors: int, limit:
     return height, columns, _partial_groups(problem, height * columns, vectors, limit), 1
 
 
-def _partial_groups(problem: Problem, positions: int, vectors: int, limit: int) -> int:
+def _partial_groups(problem: ConvProblem, positions: int, vectors: int, limit: int) -> int:
     """Most groups whose partial sums fit next to the patch."""
     size = positions * vectors * problem.lanes * dtypes.itemsize(problem.dtype)
     return tiles.divisors(problem.out_vectors // vectors, max(1, limit // size))[0]

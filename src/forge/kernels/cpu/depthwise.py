@@ -16,7 +16,7 @@ from typing import Final
 from forge import loops
 from forge.errors import CompileError
 from forge.kernels.cpu import tiles
-from forge.kernels.cpu.spatial import Axis, Window, static_shape, window_of
+from forge.kernels.cpu.spatial import BlockedWindow, SpatialAxis, static_shape, window_of
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
@@ -35,7 +35,7 @@ TileBuilder = Callable[[Expr, int, "int | None"], Stmt]
 class DepthwisePlan:
     """``width`` outputs of one vector of channels are a tile; ``row_block`` rows of one channel block are a task."""
 
-    window: Window
+    window: BlockedWindow
     blocks: int
     lanes: int
     dtype: str
@@ -92,7 +92,7 @@ def _row(plan: DepthwisePlan, image: Expr, block: Expr, row: Expr) -> Stmt:
     return seq(let_row, lets, loops.serial("vector", plan.window.block // plan.lanes, vector))
 
 
-def _taps_inside(axis: Axis, position: Expr) -> tuple[list[Stmt], tuple[Expr, Expr]]:
+def _taps_inside(axis: SpatialAxis, position: Expr) -> tuple[list[Stmt], tuple[Expr, Expr]]:
     """Bounds of the taps that lie on data at this position."""
     if not axis.padded:
         return [], (E.const(0), E.const(axis.kernel))
@@ -103,7 +103,7 @@ def _taps_inside(axis: Axis, position: Expr) -> tuple[list[Stmt], tuple[Expr, Ex
     return lets_first + lets_last, (first, last)
 
 
-def _runs(axis: Axis, width: int) -> list[tuple[int, int]]:
+def _runs(axis: SpatialAxis, width: int) -> list[tuple[int, int]]:
     """Tiles of a row as ranges [begin, end) of positions: neighbouring whole tiles off the border share one range."""
     runs: list[tuple[int, int]] = []
     whole = axis.out - axis.out % width
@@ -117,7 +117,7 @@ def _runs(axis: Axis, width: int) -> list[tuple[int, int]]:
     return runs
 
 
-def _on_border(axis: Axis, begin: int, end: int) -> bool:
+def _on_border(axis: SpatialAxis, begin: int, end: int) -> bool:
     return not (axis.inside(begin, 0) and axis.inside(end - 1, axis.kernel - 1))
 
 

@@ -17,7 +17,7 @@ def _bounded(index: Expr, extent: Expr) -> Expr:
 
 
 @dataclass(frozen=True)
-class Box:
+class Corners:
     """Corners, lower before upper, and area."""
 
     low: tuple[Expr, Expr]
@@ -25,7 +25,7 @@ class Box:
     area: Expr
 
 
-def _box(boxes: Reader, batch: Expr, number: Expr, centred: bool) -> tuple[list[Stmt], Box]:
+def _box(boxes: Reader, batch: Expr, number: Expr, centred: bool) -> tuple[list[Stmt], Corners]:
     """Box ``number`` in variables."""
     binds: list[Stmt] = []
     parts = [bound(boxes.read((batch, number, E.const(k))), binds, "part") for k in range(4)]
@@ -35,10 +35,10 @@ def _box(boxes: Reader, batch: Expr, number: Expr, centred: bool) -> tuple[list[
         low.append(bound(E.binary("min", a, b), binds, "low"))
         high.append(bound(E.binary("max", a, b), binds, "high"))
     area = bound((high[0] - low[0]) * (high[1] - low[1]), binds, "area")
-    return binds, Box((low[0], low[1]), (high[0], high[1]), area)
+    return binds, Corners((low[0], low[1]), (high[0], high[1]), area)
 
 
-def _overlaps(a: Box, b: Box, threshold: Expr) -> Expr:
+def _overlaps(a: Corners, b: Corners, threshold: Expr) -> Expr:
     """Whether intersection over union exceeds the threshold; boxes without area overlap nothing."""
     zero = E.const(0.0, a.area.dtype)
     sides = [

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from forge import dtypes
 from forge.kernels.cpu.moments import moments
-from forge.kernels.cpu.rows import AlongRow, Position, Row, row_function, row_problem
+from forge.kernels.cpu.rows import AlongRow, KernelRow, Position, row_function, row_problem
 from forge.loops import guard, static
 from forge.loops.contract import KernelCall, Reader, kernel
 from forge.tir import expr as E
@@ -50,7 +50,7 @@ def _broadcast_read(parameter: Reader, indices: Sequence[Expr]) -> Expr:
     return parameter.read(tuple(E.const(0) if E.is_const(extent, 1) else i for i, extent in zip(own, parameter.shape)))
 
 
-def _normalise(row: Row, scale: Expr, epsilon: float, centred: bool) -> Stmt:
+def _normalise(row: KernelRow, scale: Expr, epsilon: float, centred: bool) -> Stmt:
     whole = _normalise_row(row, scale, epsilon, centred)
     # A row that does not fit into half of the first-level cache is taken in chunks.
     limit = row.problem.target.l1_cache // (2 * dtypes.itemsize(row.dtype))
@@ -62,7 +62,7 @@ def _normalise(row: Row, scale: Expr, epsilon: float, centred: bool) -> Stmt:
     return guard(E.compare("gt", row.problem.length, limit), chunks, whole)
 
 
-def _apply(row: Row, scale: Expr, epsilon: float, mean: Expr | None, total: Expr) -> list[Stmt]:
+def _apply(row: KernelRow, scale: Expr, epsilon: float, mean: Expr | None, total: Expr) -> list[Stmt]:
     """Divides by the deviation, of which ``total`` is the sum of squares."""
     factor = E.Var(row.dtype, total.lanes, "factor")
     deviation = E.call("sqrt", total * scale + E.const(epsilon, row.dtype))
@@ -70,7 +70,7 @@ def _apply(row: Row, scale: Expr, epsilon: float, mean: Expr | None, total: Expr
     return [inverse, row.each(lambda position: _result(row, position, mean, factor))]
 
 
-def _normalise_row(row: Row, scale: Expr, epsilon: float, centred: bool) -> Stmt:
+def _normalise_row(row: KernelRow, scale: Expr, epsilon: float, centred: bool) -> Stmt:
     parts: list[Stmt] = []
     mean = _mean(row, scale, parts) if centred else None
 
@@ -86,14 +86,14 @@ def _normalise_row(row: Row, scale: Expr, epsilon: float, centred: bool) -> Stmt
     return seq(parts, second, _apply(row, scale, epsilon, mean, total))
 
 
-def _mean(row: Row, scale: Expr, parts: list[Stmt]) -> Expr:
+def _mean(row: KernelRow, scale: Expr, parts: list[Stmt]) -> Expr:
     first, total = row.reduce("sum", lambda position: row.first("data", position))
     mean = E.Var(row.dtype, total.lanes, "mean")
     parts += [first, Let(mean, total * scale)]
     return mean
 
 
-def _result(row: Row, position: Position, mean: Expr | None, factor: Expr) -> Stmt:
+def _result(row: KernelRow, position: Position, mean: Expr | None, factor: Expr) -> Stmt:
     x = row.again("data", position)
     y = (x if mean is None else x - mean) * factor
     if "gamma" in row.problem.reads:

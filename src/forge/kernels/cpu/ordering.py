@@ -29,7 +29,7 @@ MAX_SELECTED: Final = 16
 
 
 @dataclass(frozen=True)
-class Item:
+class Ranked:
     """An element and its position in the row; None where only elements are wanted."""
 
     value: Expr
@@ -45,7 +45,7 @@ def precedes(a: Expr, b: Expr, ascending: bool) -> Expr:
     return E.logical_and(E.binary("or", less, E.call("isnan", larger)), E.logical_not(E.call("isnan", smaller)))
 
 
-def _before(a: Item, b: Item, ascending: bool) -> Expr:
+def _before(a: Ranked, b: Ranked, ascending: bool) -> Expr:
     """The total order: by value, then by position."""
     first = precedes(a.value, b.value, ascending)
     if a.position is None or b.position is None:
@@ -54,15 +54,15 @@ def _before(a: Item, b: Item, ascending: bool) -> Expr:
     return E.binary("or", first, tied)
 
 
-def _bound(item: Item) -> tuple[list[Stmt], Item]:
+def _bound(item: Ranked) -> tuple[list[Stmt], Ranked]:
     """``item`` in variables."""
     lets: list[Stmt] = []
     value = bound(item.value, lets, "value")
-    return lets, Item(value, None if item.position is None else bound(item.position, lets, "position"))
+    return lets, Ranked(value, None if item.position is None else bound(item.position, lets, "position"))
 
 
 @dataclass(frozen=True)
-class Row:
+class RankedRow:
     """One row of the operand, and the slots of its heap in the results.
 
     Attributes:
@@ -79,19 +79,19 @@ class Row:
     ascending: bool
     lanes: int
 
-    def element(self, position: Expr) -> Item:
-        return Item(self.read(position), position if self.positions is not None else None)
+    def element(self, position: Expr) -> Ranked:
+        return Ranked(self.read(position), position if self.positions is not None else None)
 
-    def load(self, slot: Expr) -> Item:
+    def load(self, slot: Expr) -> Ranked:
         if self.positions is None:
             assert self.values is not None
-            return Item(E.load(self.values, self.slot(slot, self.values)), None)
+            return Ranked(E.load(self.values, self.slot(slot, self.values)), None)
         position = E.cast(E.load(self.positions, self.slot(slot, self.positions)), "int64")
         if self.values is None:
-            return Item(self.read(position), position)
-        return Item(E.load(self.values, self.slot(slot, self.values)), position)
+            return Ranked(self.read(position), position)
+        return Ranked(E.load(self.values, self.slot(slot, self.values)), position)
 
-    def put(self, slot: Expr, item: Item) -> Stmt:
+    def put(self, slot: Expr, item: Ranked) -> Stmt:
         parts: list[Stmt] = []
         if self.values is not None:
             parts.append(store(self.values, self.slot(slot, self.values), item.value))
@@ -100,11 +100,11 @@ class Row:
             parts.append(store(self.positions, index, E.cast(item.position, self.positions.dtype)))
         return seq(*parts)
 
-    def before(self, a: Item, b: Item) -> Expr:
+    def before(self, a: Ranked, b: Ranked) -> Expr:
         return _before(a, b, self.ascending)
 
 
-def _sink(row: Row, item: Item, root: Expr, end: Expr, levels: Expr) -> Stmt:
+def _sink(row: RankedRow, item: Ranked, root: Expr, end: Expr, levels: Expr) -> Stmt:
     """Puts ``item`` into the heap of the slots [root, end), whose root is free."""
     node, limit = Cell("node"), Cell("limit")
     at, child, best = E.var("at"), E.var("child"), E.var("best")
@@ -130,7 +130,7 @@ def _sink(row: Row, item: Item, root: Expr, end: Expr, levels: Expr) -> Stmt:
     )
 
 
-def _order(row: Row, length: Expr, count: Expr) -> Stmt:
+def _order(row: RankedRow, length: Expr, count: Expr) -> Stmt:
     """The first ``count`` of ``length`` elements in order."""
     levels = bit_length(count)
     slot, turn, position, rest = (E.var(n) for n in ("slot", "turn", "position", "rest"))
@@ -151,7 +151,7 @@ def _order(row: Row, length: Expr, count: Expr) -> Stmt:
     return seq(fill, build, scan, loop(rest, count - 1, take))
 
 
-def _order_or_merge(target: Target, row: Row, dtype: str, length: Expr, count: Expr) -> Stmt:
+def _order_or_merge(target: Target, row: RankedRow, dtype: str, length: Expr, count: Expr) -> Stmt:
     """By merging where the scratch suffices and most of the row, or all of a short one, is wanted."""
     if not has_key(dtype):
         return _order(row, length, count)
@@ -165,7 +165,7 @@ def _order_or_merge(target: Target, row: Row, dtype: str, length: Expr, count: E
     return If(fits, _merge(target, row, length, count, LARGEST_SYMBOLIC), _order(row, length, count))
 
 
-def _merge(target: Target, row: Row, length: Expr, count: Expr, capacity: int) -> Stmt:
+def _merge(target: Target, row: RankedRow, length: Expr, count: Expr, capacity: int) -> Stmt:
     merge = Merge(target, capacity)
     lanes = merge.lanes if row.lanes > 1 else 1
     block, position, rank, place = (E.var(n) for n in ("block", "position", "rank", "place"))
@@ -174,12 +174,12 @@ def _merge(target: Target, row: Row, length: Expr, count: Expr, capacity: int) -
     fill = loop(block, length // lanes, merge.put(many, key(row.read(many), many, row.ascending)))
     rest = loop(position, length - whole, merge.put(position, key(row.read(position), position, row.ascending)), begin=whole)
     ordered, begin = merge.sort(length, count)
-    item = Item(row.read(place), place)
+    item = Ranked(row.read(place), place)
     deliver = loop(rank, count, seq(Let(place, position_of(merge.load(begin + rank))), row.put(rank, item)))
     return seq(merge.allocate(), fill, rest, merge.pad(length), ordered, deliver)
 
 
-def _select(target: Target, row: Row, length: Expr, count: Expr) -> Stmt:
+def _select(target: Target, row: RankedRow, length: Expr, count: Expr) -> Stmt:
     """A few of a long row: candidates, which come before the last of the best so far, are gathered until there are two blocks of
     them, and then sorted; the best of them stay.
     """
@@ -195,11 +195,11 @@ def _select(target: Target, row: Row, length: Expr, count: Expr) -> Stmt:
               If(precedes(new, last.value, row.ascending), seq(put, If(filled.value >= room, sort))))
     fill = loop(first, 2 * BLOCK, merge.put(first, key(row.read(first), first, row.ascending)))
     scan = _scan(row, length, room, position, one, lambda: last.value)
-    deliver = loop(rank, count, seq(Let(place, position_of(merge.load(rank))), row.put(rank, Item(row.read(place), place))))
+    deliver = loop(rank, count, seq(Let(place, position_of(merge.load(rank))), row.put(rank, Ranked(row.read(place), place))))
     return seq(merge.allocate(), filled.allocate(), last.allocate(), fill, filled.set(room), sort, scan, sort, deliver)
 
 
-def _scan(row: Row, length: Expr, count: Expr, position: Var, one: Stmt, last: Callable[[], Expr]) -> Stmt:
+def _scan(row: RankedRow, length: Expr, count: Expr, position: Var, one: Stmt, last: Callable[[], Expr]) -> Stmt:
     """``one`` for every ``position`` after the first ``count``; vectors without anything before ``last()`` are passed over.
 
     A later element that is equal to the last never comes before it.
@@ -226,7 +226,7 @@ def _ordering(call: KernelCall, values: Buffer | None, positions: Buffer | None,
     def slot(place: Expr, buffer: Buffer) -> Expr:
         return buffer.offset(*at(place))
 
-    row = Row(lambda place: data.read(at(place)), slot, values, positions, ascending, lanes)
+    row = RankedRow(lambda place: data.read(at(place)), slot, values, positions, ascending, lanes)
     length, count = data.shape[axis], call.results[0].shape[axis]
     body = guard(count > 0, _order_or_merge(call.target, row, data.dtype, length, count))
     return call.function(parallel_nest(loops, body, length * COST_PER_ELEMENT))

@@ -148,7 +148,7 @@ RowBody = Callable[[Position], tuple[Sequence[Stmt], Expr]]
 """Statements to run at a position, then the value to reduce."""
 
 
-class Row(ABC):
+class KernelRow(ABC):
     """The row (or the vector of rows) that a kernel works on. ``cached``: its data is kept on the stack after the first read."""
 
     def __init__(self, problem: RowProblem, dtype: str, cached: bool) -> None:
@@ -200,7 +200,7 @@ class Row(ABC):
         return [] if self.scratch is None else [store(self.scratch, self._slot(position), value)]
 
 
-class AlongRow(Row):
+class AlongRow(KernelRow):
     """Vectors along the innermost row axis, with a masked tail."""
 
     def __init__(self, problem: RowProblem, dtype: str, cached: bool, part: tuple[Expr, Expr] | None = None) -> None:
@@ -267,7 +267,7 @@ class AlongRow(Row):
         return E.ramp(position.at, 1, position.lanes)
 
 
-class AcrossRows(Row):
+class AcrossRows(KernelRow):
     """One row a lane: ``lanes`` rows that are neighbours along ``axis``, from row ``first`` on."""
 
     def __init__(self, problem: RowProblem, dtype: str, cached: bool, axis: Loop, first: Position) -> None:
@@ -304,7 +304,7 @@ class AcrossRows(Row):
         return position.at
 
 
-RowKernel = Callable[[Row], Stmt]
+RowKernel = Callable[[KernelRow], Stmt]
 
 
 def row_function(
@@ -324,7 +324,7 @@ def row_function(
         short = problem.row[-1].assumed * dtypes.itemsize(dtype) * 4 <= problem.target.l1_cache
         plain = reads_only and short and isinstance(problem.reads["data"], E.Load) and problem.reads["data"].dtype == dtype
         plain = plain and not problem.in_blocks(dtype)
-        along: Callable[[bool], Row] = lambda cached: AlongRow(problem, dtype, cached)  # noqa: E731
+        along: Callable[[bool], KernelRow] = lambda cached: AlongRow(problem, dtype, cached)  # noqa: E731
         body = kernel(along(False)) if plain else _variants(problem, dtype, along, kernel, 1)
         return call.function(loops.parallel_nest(problem.outer, body, work // lanes + 1))
     lanes = across.lanes(problem.lanes(dtype) * TOGETHER)
@@ -342,7 +342,7 @@ def row_function(
     return call.function(loops.parallel_nest([*others, strip], tiles, work * TOGETHER))
 
 
-def _variants(problem: RowProblem, dtype: str, make: Callable[[bool], Row], kernel: RowKernel, rows: int) -> Stmt:
+def _variants(problem: RowProblem, dtype: str, make: Callable[[bool], KernelRow], kernel: RowKernel, rows: int) -> Stmt:
     """With the row on the stack where it fits, decided at run time for symbolic rows."""
     limit = SCRATCH_BYTES // (dtypes.itemsize(dtype) * rows)
     length = problem.row[0].extent

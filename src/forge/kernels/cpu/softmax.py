@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge.kernels.cpu.rows import Position, Row, row_function, row_problem
+from forge.kernels.cpu.rows import KernelRow, Position, row_function, row_problem
 from forge.loops import LARGEST_NUMBER
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
@@ -33,15 +33,15 @@ def softmax(call: KernelCall) -> Function:
     return row_function(call, problem, dtype, form, COST)
 
 
-def _largest(row: Row) -> tuple[Stmt, Expr]:
+def _largest(row: KernelRow) -> tuple[Stmt, Expr]:
     return row.reduce(LARGEST_NUMBER, lambda position: row.first("data", position))
 
 
-def _exponential(row: Row, largest: Expr, position: Position) -> Expr:
+def _exponential(row: KernelRow, largest: Expr, position: Position) -> Expr:
     return E.call("exp", row.again("data", position) - largest)
 
 
-def _softmax(row: Row) -> Stmt:
+def _softmax(row: KernelRow) -> Stmt:
     first, largest = _largest(row)
 
     def exponentials(position: Position) -> tuple[Sequence[Stmt], Expr]:
@@ -58,7 +58,7 @@ def _softmax(row: Row) -> Stmt:
     return seq(first, second, Let(factor, E.const(1.0, row.dtype, total.lanes) / total), row.each(result))
 
 
-def _log_softmax(row: Row) -> Stmt:
+def _log_softmax(row: KernelRow) -> Stmt:
     first, largest = _largest(row)
     second, total = row.reduce("sum", lambda position: ([], _exponential(row, largest, position)))
     offset = E.Var(row.dtype, total.lanes, "offset")

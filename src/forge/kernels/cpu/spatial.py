@@ -32,7 +32,7 @@ def padding(value: Any) -> tuple[int, int, int, int]:
 
 
 @dataclass(frozen=True)
-class Axis:
+class SpatialAxis:
     """One spatial axis of a window operator: ``out`` positions of ``kernel`` taps over ``extent`` elements."""
 
     extent: int
@@ -62,15 +62,15 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Window:
+class BlockedWindow:
     """Operands, result and geometry of a convolution over blocked data."""
 
     data: Reader
     weight: Reader
     result: Writer
     batch: Expr
-    height: Axis
-    width: Axis
+    height: SpatialAxis
+    width: SpatialAxis
     block: int
     out_block: int
 
@@ -79,7 +79,7 @@ class Window:
         return self.height.padded or self.width.padded
 
 
-def window_of(call: KernelCall, kernel: Sequence[int]) -> Window:
+def window_of(call: KernelCall, kernel: Sequence[int]) -> BlockedWindow:
     """Reads geometry from the operands' shapes and the operator's attributes.
 
     Raises:
@@ -94,9 +94,9 @@ def window_of(call: KernelCall, kernel: Sequence[int]) -> Window:
                            "keep the plain layout for symbolic images")
     h, w, block, out_h, out_w, out_block = (int(s) for s in sizes if s is not None)
     strides, dilation, pads = pair(call.attrs.strides), pair(call.attrs.dilation), padding(call.attrs.padding)
-    return Window(data, weight, result, data.shape[0],
-                  Axis(h, out_h, kernel[0], strides[0], dilation[0], pads[0]),
-                  Axis(w, out_w, kernel[1], strides[1], dilation[1], pads[1]), block, out_block)
+    return BlockedWindow(data, weight, result, data.shape[0],
+                  SpatialAxis(h, out_h, kernel[0], strides[0], dilation[0], pads[0]),
+                  SpatialAxis(w, out_w, kernel[1], strides[1], dilation[1], pads[1]), block, out_block)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Convolution3x3:
         return f"winograd {self.images} x {self.in_channels} x {outer} x {self.height} x {self.width}{narrow}"
 
 
-def note_algorithm(call: KernelCall, window: Window, in_channels: int) -> None:
+def note_algorithm(call: KernelCall, window: BlockedWindow, in_channels: int) -> None:
     """Notes for the tuner that this kernel was chosen among several algorithms, if it is a 3x3 convolution of stride 1."""
     axes = (window.height, window.width)
     if [(a.kernel, a.stride, a.dilation) for a in axes] == [(3, 1, 1)] * 2:

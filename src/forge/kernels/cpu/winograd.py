@@ -23,7 +23,7 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows
-from forge.kernels.cpu.spatial import Convolution3x3, Window, note_algorithm, static_shape, window_of
+from forge.kernels.cpu.spatial import BlockedWindow, Convolution3x3, note_algorithm, static_shape, window_of
 from forge.loops import RegisterTile
 from forge.loops.contract import KernelCall, kernel
 from forge.target import Target
@@ -73,7 +73,7 @@ class WinogradPlan:
     """
 
     scheme: Scheme
-    window: Window
+    window: BlockedWindow
     target: Target
     in_channels: int
     in_stride: int
@@ -165,7 +165,7 @@ def _group_vectors(out_vectors: int, per_block: int) -> int:
 
 
 def _tasks(
-    call: KernelCall, scheme: Scheme, window: Window, stride: int, out_vectors: int, vectors: int, lanes: int, dtype: str
+    call: KernelCall, scheme: Scheme, window: BlockedWindow, stride: int, out_vectors: int, vectors: int, lanes: int, dtype: str
 ) -> tuple[int, int]:
     """Tiles of a task, whose patches and sums take half of the second-level cache, and parts of the output channels.
 

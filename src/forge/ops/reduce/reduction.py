@@ -219,7 +219,7 @@ def _logic(reduction: Callable[..., Any]) -> Callable[[Array, tuple[int, ...]], 
 
 
 @dataclass(frozen=True)
-class Row:
+class ReductionRow:
     name: str
     doc: str
     te_kind: str
@@ -229,14 +229,14 @@ class Row:
 
 
 ROWS = (
-    Row("sum", "The sum; 0 of nothing. Integers wrap.", "sum", _wide(np.sum), accepts="numeric or complex"),
-    Row("prod", "The product; 1 of nothing. Integers wrap.", "prod", _wide(np.prod), accepts="numeric or complex"),
-    Row("max", "The largest element; the smallest value of the type for nothing. NaN wins.", "max",
+    ReductionRow("sum", "The sum; 0 of nothing. Integers wrap.", "sum", _wide(np.sum), accepts="numeric or complex"),
+    ReductionRow("prod", "The product; 1 of nothing. Integers wrap.", "prod", _wide(np.prod), accepts="numeric or complex"),
+    ReductionRow("max", "The largest element; the smallest value of the type for nothing. NaN wins.", "max",
         _extreme(np.max, True), Accuracy.EXACT),
-    Row("min", "The smallest element; the largest value of the type for nothing. NaN wins.", "min",
+    ReductionRow("min", "The smallest element; the largest value of the type for nothing. NaN wins.", "min",
         _extreme(np.min, False), Accuracy.EXACT),
-    Row("all", "Whether all elements hold.", "and", _logic(np.all), Accuracy.EXACT, "bool"),
-    Row("any", "Whether an element holds.", "or", _logic(np.any), Accuracy.EXACT, "bool"),
+    ReductionRow("all", "Whether all elements hold.", "and", _logic(np.all), Accuracy.EXACT, "bool"),
+    ReductionRow("any", "Whether an element holds.", "or", _logic(np.any), Accuracy.EXACT, "bool"),
 )
 
 

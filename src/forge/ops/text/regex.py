@@ -38,11 +38,11 @@ _OCTAL, _HEX = frozenset("01234567"), frozenset("0123456789abcdefABCDEF")
 
 
 @dataclass(frozen=True)
-class Node:
+class RegexNode:
     """Part of a pattern: one character of ``ranges``, an assertion, or (``kind``) concat, alternate or repeat of ``parts``."""
 
     kind: str
-    parts: tuple[Node, ...] = ()
+    parts: tuple[RegexNode, ...] = ()
     ranges: Ranges = ()
     assertion: int = 0
     low: int = 0
@@ -61,7 +61,7 @@ class Flags:
 
 
 @dataclass
-class Program:
+class RegexProgram:
     """``code`` holds (operation, a, b): what ``forge_regex.c`` says of instructions."""
 
     code: list[tuple[int, int, int]] = field(default_factory=list)
@@ -141,28 +141,28 @@ class _Parser:
         self.at += len(text)
         return True
 
-    def parse(self) -> Node:
+    def parse(self) -> RegexNode:
         node = self.alternatives()
         if self.at < len(self.pattern):
             raise self.error(self.at, "a '(' before it")
         return node
 
-    def alternatives(self) -> Node:
+    def alternatives(self) -> RegexNode:
         """Branches up to a ')' or the end; flags set inside end with them."""
         outer = self.flags
         branches = [self.branch()]
         while self.take("|"):
             branches.append(self.branch())
         self.flags = outer
-        return branches[0] if len(branches) == 1 else Node("alternate", tuple(branches))
+        return branches[0] if len(branches) == 1 else RegexNode("alternate", tuple(branches))
 
-    def branch(self) -> Node:
-        parts: list[Node] = []
+    def branch(self) -> RegexNode:
+        parts: list[RegexNode] = []
         while self.at < len(self.pattern) and self.peek() not in "|)":
             parts.extend(self.piece())
-        return Node("concat", tuple(parts))
+        return RegexNode("concat", tuple(parts))
 
-    def piece(self) -> list[Node]:
+    def piece(self) -> list[RegexNode]:
         if self.take("\\Q"):
             return self.quoted()
         atom = self.atom()
@@ -174,17 +174,17 @@ class _Parser:
             raise self.error(after, "no repeat after a repeat; put the inner one in '(?:...)'")
         return [repeated]
 
-    def quoted(self) -> list[Node]:
+    def quoted(self) -> list[RegexNode]:
         end = self.pattern.find("\\E", self.at)
         text = self.pattern[self.at : end if end >= 0 else None]
         self.at = len(self.pattern) if end < 0 else end + 2
         parts = [self.one_of(((ord(c), ord(c)),)) for c in text]
         return [*parts[:-1], self.repeat(parts[-1])] if parts else []
 
-    def one_of(self, ranges: Ranges) -> Node:
-        return Node("ranges", ranges=classes.fold(ranges) if self.flags.fold else ranges)
+    def one_of(self, ranges: Ranges) -> RegexNode:
+        return RegexNode("ranges", ranges=classes.fold(ranges) if self.flags.fold else ranges)
 
-    def repeat(self, atom: Node) -> Node:
+    def repeat(self, atom: RegexNode) -> RegexNode:
         start = self.at
         bounds = self.bounds()
         if bounds is None:
@@ -193,7 +193,7 @@ class _Parser:
         low, high = bounds
         if max(low, high or 0) > MAX_REPEAT or (high is not None and low > high):
             raise self.error(start, f"a repeat of at most {MAX_REPEAT}, its bounds in order")
-        return Node("repeat", (atom,), low=low, high=high)
+        return RegexNode("repeat", (atom,), low=low, high=high)
 
     def bounds(self) -> tuple[int, int | None] | None:
         for sign, bounds in {"*": (0, None), "+": (1, None), "?": (0, 1)}.items():
@@ -208,7 +208,7 @@ class _Parser:
         self.at = end + 1
         return int(low), (int(high) if high else None) if comma else int(low)
 
-    def atom(self) -> Node | None:
+    def atom(self) -> RegexNode | None:
         """The next character, class, assertion or group; None for what is only flags."""
         start = self.at
         character = self.peek()
@@ -221,16 +221,16 @@ class _Parser:
             case "\\":
                 return self.escape(start)
             case ".":
-                return Node("ranges", ranges=classes.EVERYTHING if self.flags.newline else classes.complement(_NEWLINE))
+                return RegexNode("ranges", ranges=classes.EVERYTHING if self.flags.newline else classes.complement(_NEWLINE))
             case "^":
-                return Node("assert", assertion=BEGIN_LINE if self.flags.lines else BEGIN_TEXT)
+                return RegexNode("assert", assertion=BEGIN_LINE if self.flags.lines else BEGIN_TEXT)
             case "$":
-                return Node("assert", assertion=END_LINE if self.flags.lines else END_TEXT)
+                return RegexNode("assert", assertion=END_LINE if self.flags.lines else END_TEXT)
             case "*" | "+" | "?":
                 raise self.error(start, "something to repeat before it")
         return self.one_of(((ord(character), ord(character)),))
 
-    def group(self, start: int) -> Node | None:
+    def group(self, start: int) -> RegexNode | None:
         before = self.flags
         if self.take("?") and not self.group_head(start):
             return None
@@ -266,14 +266,14 @@ class _Parser:
                 raise self.error(start, "syntax of RE2: (?:...), (?P<name>...) or flags out of i, m, s and U")
         return not self.take(")") and self.take(":")
 
-    def escape(self, start: int) -> Node:
+    def escape(self, start: int) -> RegexNode:
         letter = self.peek()
         if letter in _ASSERTIONS and letter:
             self.at += 1
-            return Node("assert", assertion=_ASSERTIONS[letter])
+            return RegexNode("assert", assertion=_ASSERTIONS[letter])
         named = self.named_class(start)
         if named is not None:
-            return Node("ranges", ranges=named)
+            return RegexNode("ranges", ranges=named)
         point = self.escaped_point(start)
         return self.one_of(((point, point),))
 
@@ -340,7 +340,7 @@ class _Parser:
             raise self.error(start, "a code point: two hexadecimal digits, or some in braces")
         return int(digits, 16)
 
-    def one_class(self, start: int) -> Node:
+    def one_class(self, start: int) -> RegexNode:
         negative = self.take("^")
         found: list[tuple[int, int]] = []
         first = True
@@ -350,7 +350,7 @@ class _Parser:
             found.extend(self.class_item())
             first = False
         self.at += 1
-        return Node("ranges", ranges=self.signed(classes.union(found), negative))
+        return RegexNode("ranges", ranges=self.signed(classes.union(found), negative))
 
     def class_item(self) -> Ranges:
         start = self.at
@@ -392,7 +392,7 @@ def _is_number(text: str) -> bool:
 class _Compiler:
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
-        self.program = Program()
+        self.program = RegexProgram()
         self.known: dict[Ranges, int] = {}
 
     def add(self, op: int, a: int = 0, b: int = 0) -> int:
@@ -411,7 +411,7 @@ class _Compiler:
     def end(self) -> int:
         return len(self.program.code)
 
-    def emit(self, node: Node) -> None:
+    def emit(self, node: RegexNode) -> None:
         match node.kind:
             case "concat":
                 for part in node.parts:
@@ -432,7 +432,7 @@ class _Compiler:
             self.program.ranges.extend(ranges)
         return self.known[ranges]
 
-    def alternate(self, branches: tuple[Node, ...]) -> None:
+    def alternate(self, branches: tuple[RegexNode, ...]) -> None:
         exits = []
         for branch in branches[:-1]:
             split = self.add(SPLIT)
@@ -443,7 +443,7 @@ class _Compiler:
         for place in exits:
             self.patch(place, self.end)
 
-    def repeat(self, body: Node, low: int, high: int | None) -> None:
+    def repeat(self, body: RegexNode, low: int, high: int | None) -> None:
         start = self.end
         for _ in range(low):
             self.emit(body)
@@ -464,7 +464,7 @@ class _Compiler:
 
 
 @cache
-def compile_pattern(pattern: str) -> Program:
+def compile_pattern(pattern: str) -> RegexProgram:
     """The program of ``pattern``.
 
     Raises:

@@ -14,7 +14,7 @@ from forge.frontends.onnx.context import Context, Value
 Ints = tuple[int, ...]
 
 
-class Window(NamedTuple):
+class Spatial(NamedTuple):
     """One number for each spatial axis, and of ``pads`` two: those before all axes, then those after them."""
 
     strides: Ints
@@ -32,14 +32,14 @@ class WindowAttributes:
     pads: Ints | None = None
     strides: Ints | None = None
 
-    def window(self, g: Context, x: Value, kernel: Sequence[Dim]) -> Window:
+    def window(self, g: Context, x: Value, kernel: Sequence[Dim]) -> Spatial:
         """The window of these sizes over ``x``.
 
         Raises:
             OpAttributeInvalid: an attribute has another length, or is not positive.
         """
         strides, dilations = self.strides_and_dilations(g, len(kernel))
-        return Window(strides, dilations, self.padding(g, x.shape[2:], kernel, strides, dilations))
+        return Spatial(strides, dilations, self.padding(g, x.shape[2:], kernel, strides, dilations))
 
     def strides_and_dilations(self, g: Context, count: int) -> tuple[Ints, Ints]:
         """One number for each of ``count`` axes."""
