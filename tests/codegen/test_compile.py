@@ -154,7 +154,7 @@ def test_a_system_that_starts_nothing(error: int, message: str, monkeypatch: pyt
     monkeypatch.setattr(subprocess, "Popen", refuse)
     with pytest.raises(ToolchainError, match=f"cannot start a compile worker: .*{message}"):
         WorkerPool(1).compile([("a", [b"0", b"x86-64|", GOOD.encode()])])
-    with pytest.raises(ToolchainError, match=f"could not tell its version: .*{message}"):
+    with pytest.raises(ToolchainError, match=f"could not report its version: .*{message}"):
         link._run(["cc", "-v"], "report its version")
 
 
@@ -407,5 +407,5 @@ def test_a_failing_compiler_leaves_no_file(codes: list[bytes], tmp_path: Path, m
 
 
 def test_weights_need_an_object_to_tell_the_machine() -> None:
-    with pytest.raises(CompileError, match="no little-endian ELF64 object"):
+    with pytest.raises(CompileError, match="is not a little-endian ELF64 object"):
         machine_of(b"MZ" + bytes(100))

@@ -25,7 +25,7 @@ TARGETS = {"host": "llvm", "avx2": "llvm -mcpu=x86-64-v3", "baseline": "llvm -mc
 UNCOMPILED = [c for c in CASES if getattr(get_op(c.op), "lowering_missing", False)]
 COMPILED = [c for c in CASES if c not in UNCOMPILED]
 VARIANTS = [(c, symbolic) for c in COMPILED for symbolic in ((False, True) if c.symbolic else (False,))]
-SHARDS = 4
+SHARDS = 6
 """The quick run takes one variant in so many, chosen by name."""
 
 

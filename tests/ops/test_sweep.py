@@ -19,7 +19,7 @@ from tests.ops.cases import made
 from tests.ops.test_cases import check_reference, check_text
 from tests.ops.test_compiled import TARGETS, check_compiled
 
-SHARDS = 16
+SHARDS = 24
 REPORTED = (AssertionError, ForgeError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 
 
