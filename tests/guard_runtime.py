@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from forge import dtypes
-from forge.codegen.entry import MODEL_SYMBOL
 from forge.codegen.jit import JitLibrary
+from forge.codegen.tables import MODEL_SYMBOL
 from forge.driver.compiled import CompiledModel
 from forge.ir.nodes import Graph
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import errno
 import os
 import signal
@@ -17,18 +18,19 @@ from forge.codegen import compile as compile_module
 from forge.codegen import link, runtime_objects
 from forge.codegen.compile import WorkerPool, compile_modules
 from forge.codegen.elf import machine_of
-from forge.codegen.entry import MODEL_SYMBOL, emit_program_entry
+from forge.codegen.entry import emit_library_entry
 from forge.codegen.jit import JitLibrary
 from forge.codegen.link import find_compiler, link_library
 from forge.codegen.module import emit_module
 from forge.codegen.objects import undefined_symbols
+from forge.codegen.tables import MODEL_SYMBOL
 from forge.codegen.transcendental import HELPERS
 from forge.errors import CompileError, ToolchainError
 from forge.target import Target
 from forge.tir import expr as tir
 from forge.tir import stmt
 from forge.tir.expr import Buffer, Expr
-from forge.tir.program import Program, TensorSpec
+from forge.tir.program import Binding, Library, Program, StateMemory, StateSpec, TensorSpec
 from tests.codegen.native import map_function
 
 HOST = Target.parse("llvm")
@@ -190,6 +192,10 @@ def scale_program() -> Program:
                    outputs, 8, ("avx2", "fma"))
 
 
+def scale_library() -> Library:
+    return Library((scale_program(),), weights_size=8)
+
+
 class Dim(ctypes.Structure):
     _fields_ = [("size", ctypes.c_int64), ("symbol", ctypes.c_int64)]
 
@@ -197,6 +203,11 @@ class Dim(ctypes.Structure):
 class Spec(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_int32), ("ndim", ctypes.c_int32), ("dims", Dim * 8),
                 ("element", ctypes.c_void_p)]
+
+
+class State(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_int32), ("ndim", ctypes.c_int32), ("dims", ctypes.c_int64 * 8),
+                ("initial_shape", ctypes.c_int64 * 8), ("axes", ctypes.c_int32 * 8), ("initial", ctypes.c_int64)]
 
 
 SIZE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
@@ -209,7 +220,11 @@ class Model(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("abi_version", "n_inputs", "n_outputs", "n_symbols", "n_dims", "reserved")),
         ("name", ctypes.c_char_p), ("cpu_features", ctypes.c_char_p), ("symbol_names", ctypes.POINTER(ctypes.c_char_p)),
         ("inputs", ctypes.POINTER(Spec)), ("outputs", ctypes.POINTER(Spec)), ("weights", ctypes.c_void_p),
-        ("weights_size", ctypes.c_int64), ("arena_size", SIZE), ("dims", DIMS), ("entry", ENTRY)]
+        ("weights_size", ctypes.c_int64), ("arena_size", SIZE), ("dims", DIMS), ("entry", ENTRY),
+        ("function", ctypes.c_char_p), ("functions", ctypes.POINTER(ctypes.c_void_p)), ("states", ctypes.POINTER(State)),
+        ("bindings", ctypes.POINTER(ctypes.c_int32)), ("donated", ctypes.POINTER(ctypes.c_int32)),
+        ("registered", ctypes.POINTER(ctypes.c_char_p)),
+        *((name, ctypes.c_int32) for name in ("n_functions", "n_states", "n_bindings", "n_registered"))]
 
 
 def run_model(model: Model, weights: int) -> list[float]:
@@ -232,10 +247,10 @@ def run_model(model: Model, weights: int) -> list[float]:
 def test_a_program_in_this_process() -> None:
     program = scale_program()
     codes = compile_modules([("kernels", emit_module(program.functions, HOST)),
-                             ("entry", emit_program_entry(program, HOST, embedded_weights=False))], HOST)
+                             ("entry", emit_library_entry(scale_library(), HOST, embedded_weights=False))], HOST)
     library = JitLibrary(codes, [MODEL_SYMBOL])
     model = Model.from_address(library.addresses[MODEL_SYMBOL])
-    assert (model.abi_version, model.n_inputs, model.n_outputs, model.n_symbols, model.n_dims) == (3, 1, 2, 1, 1)
+    assert (model.abi_version, model.n_inputs, model.n_outputs, model.n_symbols, model.n_dims) == (4, 1, 2, 1, 1)
     assert (model.name, model.cpu_features, model.symbol_names[0]) == (b"scale\\model", b"avx2,fma", b"N")
     assert model.weights is None and model.weights_size == 8
     first, second = model.outputs[0], model.outputs[1]
@@ -246,6 +261,30 @@ def test_a_program_in_this_process() -> None:
     assert run_model(model, weights.ctypes.data) == [2, 5, 8, 11, 14, 17]
 
 
+def test_tables_of_a_library_of_several_functions() -> None:
+    first = dataclasses.replace(scale_program(), donated=(0,))
+    second = dataclasses.replace(first, donated=(), function="decode", bindings=(Binding(1, 0, 1, StateMemory.APPENDED),))
+    states = (StateSpec("p", "bool", (), ()), StateSpec("k", "float32", (2, None), (1, 0), 64, (2, 5)))
+    whole = Library((first, second), states, ("softcap",), 8)
+    names = [function.name for function in whole.functions]
+    codes = compile_modules([("kernels", emit_module(scale_program().functions, HOST)),
+                             ("entry", emit_library_entry(whole, HOST, embedded_weights=False))], HOST)
+    library = JitLibrary(codes, [MODEL_SYMBOL])
+    main = Model.from_address(library.addresses[MODEL_SYMBOL])
+    decode = Model.from_address(main.functions[1])
+    assert names == ["scale", "shift"]
+    assert (main.function, main.n_functions, main.functions[0]) == (b"main", 2, library.addresses[MODEL_SYMBOL])
+    assert (decode.function, decode.n_functions, decode.functions[1]) == (b"decode", 2, main.functions[1])
+    assert (main.donated[:2], bool(decode.donated)) == ([0, -1], False)
+    assert (main.n_bindings, decode.n_bindings, decode.bindings[:4]) == (0, 1, [1, 0, 1, 2])
+    assert main.n_states == decode.n_states == 2
+    state = main.states[1]
+    assert (state.name, state.dtype, state.ndim, state.initial) == (b"k", 11, 2, 64)
+    assert (state.dims[:3], state.initial_shape[:3], state.axes[:3]) == ([2, -1, 0], [2, 5, 0], [1, 0, 0])
+    assert main.states[0].initial == -1
+    assert (main.n_registered, main.registered[0]) == (1, b"softcap")
+
+
 RUNTIME = Path(__file__).parents[2] / "runtime" / "src" / "forge_runtime" / "csrc"
 
 
@@ -253,7 +292,7 @@ RUNTIME = Path(__file__).parents[2] / "runtime" / "src" / "forge_runtime" / "csr
 def codes() -> list[bytes]:
     program = scale_program()
     return compile_modules([("kernels", emit_module(program.functions, HOST)),
-                            ("entry", emit_program_entry(program, HOST, embedded_weights=True))], HOST)
+                            ("entry", emit_library_entry(scale_library(), HOST, embedded_weights=True))], HOST)
 
 
 def test_a_shared_library(codes: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import forge
-from forge.codegen.entry import emit_program_entry
+from forge.codegen.entry import emit_library_entry
 from forge.driver import compile_module
 from forge.errors import MemoryLimitError, TimeLimitError
 from forge.target import Target
+from forge.tir.program import Library
 from forge_runtime import Runtime
 
 CHAIN = """def @main(%x: Tensor[({n}), float32]) {{
@@ -29,7 +30,7 @@ def questions(text: str) -> list[int]:
     """How often each entry, the outermost last, asks whether the call may go on."""
     compiled = compile_module(forge.IRModule(text).mod, use_cache=False)
     assert compiled.lowered is not None
-    entry = emit_program_entry(compiled.lowered.program, Target.parse("llvm"), embedded_weights=False)
+    entry = emit_library_entry(Library((compiled.lowered.program,)), Target.parse("llvm"), embedded_weights=False)
     found = []
     for body in re.findall(r"@forge_entry\S*\(ptr.*?^\}", entry, re.DOTALL | re.MULTILINE):
         slot = re.search(r"(%\S+) = getelementptr i8, ptr %\S+, i64 72", body)

@@ -43,8 +43,9 @@ static const char *const NAMES[] = {"given", "late"};
 #define VECTOR(name, symbol) {name, FORGE_FLOAT32, 1, {{-1, symbol}}, NULL}
 #define FIXED(name, size) {name, FORGE_FLOAT32, 1, {{size, 0}}, NULL}
 #define MODEL(title, ins, outs, symbols, function)                                                               \
-  {FORGE_ABI_VERSION, sizeof ins / sizeof *ins, sizeof outs / sizeof *outs, symbols, 0, 0, title, "", NAMES, ins, outs, \
-   NULL, 0, no_arena, NULL, function}
+  {.abi_version = FORGE_ABI_VERSION, .n_inputs = sizeof ins / sizeof *ins, .n_outputs = sizeof outs / sizeof *outs,       \
+   .n_symbols = symbols, .name = title, .cpu_features = "", .symbol_names = NAMES, .inputs = ins, .outputs = outs,        \
+   .arena_size = no_arena, .entry = function}
 
 /* body(iteration, condition, list, fail_at): the list with the iteration appended, [iteration, length]. */
 static int32_t grow(const forge_call *call) {

@@ -98,8 +98,9 @@ static const char *const NAMES[] = {"late"};
 #define FIXED(name) {name, FORGE_FLOAT32, 1, {{COUNT, 0}}, NULL}
 #define SCALAR(name, type) {name, type, 0, {{0, 0}}, NULL}
 #define MODEL(version, title, ins, outs, symbols, arena, function)                                              \
-  {version, sizeof ins / sizeof *ins, sizeof outs / sizeof *outs, symbols, 0, 0, title, "", NAMES, ins, outs, NULL, 0, arena, \
-   NULL, function}
+  {.abi_version = version, .n_inputs = sizeof ins / sizeof *ins, .n_outputs = sizeof outs / sizeof *outs,        \
+   .n_symbols = symbols, .name = title, .cpu_features = "", .symbol_names = NAMES, .inputs = ins, .outputs = outs, \
+   .arena_size = arena, .entry = function}
 static const forge_tensor_spec IN[] = {FIXED("x")}, OUT[] = {FIXED("y")};
 static const forge_tensor_spec LATE_OUT[] = {{"y", FORGE_FLOAT32, 1, {{-1, 0}}, NULL}};
 static const forge_model DIVIDE = MODEL(FORGE_ABI_VERSION, "divide", IN, OUT, 0, no_arena, divide_entry);

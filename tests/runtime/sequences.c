@@ -152,7 +152,8 @@ static int32_t entry(const forge_call *call) {
 static const forge_tensor_spec ELEMENT = {"e", FORGE_INT64, 1, {{-1, 0}}, NULL};
 static const forge_tensor_spec LIST = {"list", FORGE_SEQUENCE, 0, {{0, 0}}, &ELEMENT};
 static const forge_model MODEL = {
-    FORGE_ABI_VERSION, 1, 1, 0, 0, 0, "lists", "", NULL, &LIST, &LIST, NULL, 0, no_arena, NULL, entry};
+    .abi_version = FORGE_ABI_VERSION, .n_inputs = 1, .n_outputs = 1, .name = "lists", .cpu_features = "",
+    .inputs = &LIST, .outputs = &LIST, .arena_size = no_arena, .entry = entry};
 
 static int32_t call_model(const forge_host *host) {
   int64_t memory[2][LONGEST];

@@ -1,7 +1,7 @@
 """From loop functions to machine code; the only importer of llvmlite.
 
     module.emit_module            functions -> LLVM IR text (functions, expressions, memory, intrinsics, arithmetic, conversions)
-    entry.emit_program_entry      a program -> the module with its entry and tables (dynamic: memory whose size is known late)
+    entry.emit_library_entry      programs -> the module with their entries and tables (dynamic: memory whose size is known late)
     compile.compile_modules       IR text -> object code, in a pool of processes (worker)
     jit.JitLibrary                objects -> code in this process
     link.link_library             objects, weights, C runtime -> a shared library

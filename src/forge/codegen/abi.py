@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from forge.codegen.llvm import IRBuilder
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 MAX_RANK = 8
 
 DTYPE_CODES: dict[str, int] = {

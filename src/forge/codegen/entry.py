@@ -7,37 +7,36 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from forge.codegen import abi, control, conversions, dynamic
 from forge.codegen.functions import FunctionEmitter, Parameter
-from forge.codegen.llvm import c_string, text
+from forge.codegen.llvm import text
 from forge.codegen.module import ModuleEmitter, kernel_symbol
+from forge.codegen.tables import MODEL_SYMBOL, REGION_FIELDS, LibraryTables, ProgramTables, Strings
 from forge.errors import CompileError
 from forge.target import Target
 from forge.tir import expr as tir
 from forge.tir import stmt, visit
-from forge.tir.program import Program, TensorSpec
+from forge.tir.program import Library, Program
 from forge.tir.steps import steps
 
-MODEL_SYMBOL = "forge_model_data"
 WEIGHTS_SYMBOL = "forge_weights"
 
 UNCHECKED_STEPS = 1 << 14
 """Steps of kernels between two calls of ``proceed``: about 10 us, where the call takes a few ns."""
-
-_SPEC_TYPE = f"{{ ptr, i32, i32, [{abi.MAX_RANK} x {{ i64, i64 }}], ptr }}"
 
 
 class EntryEmitter(FunctionEmitter):
     """The function ``i32 forge_entry(const forge_call *)``.
 
     ``work`` has the number of steps of each kernel. A region also calls ``proceed`` after its last kernel, because it may be the
-    body of a loop; the main program has nothing left to interrupt then.
+    body of a loop; a function of the library has nothing left to interrupt then.
     """
 
-    def __init__(self, module: ModuleEmitter, program: Program, work: Mapping[str, float], suffix: str = "") -> None:
+    def __init__(self, module: ModuleEmitter, program: Program, work: Mapping[str, float], suffix: str = "",
+                 is_region: bool = False) -> None:
         super().__init__(module, f"@forge_entry{suffix}")
         self._suffix = suffix
         self._work = work
         self._unchecked = 0.0
-        self._last = None if suffix else _last_step(program.entry)
+        self._last = None if is_region else _last_step(program.entry)
         self._bases: dict[tuple[str, int], str] = {}
         self._fields = {name: abi.field(self.builder, "%call", offset) for name, offset in abi.CALL_OFFSETS.items()}
         self._dynamic = dynamic.DynamicMemory(self, self._fields["host"], self._fields["out"], program.entry)
@@ -148,42 +147,57 @@ def bind_symbols(f: FunctionEmitter, symbols: Sequence[tir.Var], values: str) ->
         f.e.nonnegative_vars.add(var)
 
 
-def emit_program_entry(program: Program, target: Target, embedded_weights: bool) -> str:
+def emit_library_entry(library: Library, target: Target, embedded_weights: bool) -> str:
     """LLVM IR of the module that defines ``forge_model_get`` and what it returns; kernels are declared.
 
     With ``embedded_weights`` the tables point to symbol ``forge_weights``, which another object defines; without, to NULL.
     """
     module = ModuleEmitter(target)
-    strings = _Strings()
+    emitter = _LibraryEmitter(module, library)
     weights = "ptr null"
-    if embedded_weights and program.weights_size:
-        module.add(f"@{WEIGHTS_SYMBOL} = external hidden constant [{program.weights_size} x i8], align 64")
+    if embedded_weights and library.weights_size:
+        module.add(f"@{WEIGHTS_SYMBOL} = external hidden constant [{library.weights_size} x i8], align 64")
         weights = f"ptr @{WEIGHTS_SYMBOL}"
-    work = {function.name: steps(function.body) for function in program.functions}
-    _emit_program(module, program, "", strings, weights, work)
-    for line in [*strings.definitions, f"define ptr @forge_model_get() #0 {{\n  ret ptr @{MODEL_SYMBOL}\n}}"]:
-        module.add(line)
+    emitter.emit(weights)
     return module.text()
 
 
-def _emit_program(module: ModuleEmitter, program: Program, suffix: str, strings: _Strings, weights: str,
-                  work: Mapping[str, float]) -> str:
-    """Functions and tables of one program and its regions, all their symbols with ``suffix``; returns its descriptor's symbol."""
-    for number, node in enumerate(program.controls):
-        models = [_emit_program(module, region, f"{suffix}_{number}_{k}", strings, "ptr null", work)
-                  for k, region in enumerate(node.regions)]
-        for line in control.constants(node, control_symbol(suffix, number), models, strings.pointer(node.name)):
-            module.add(line)
-    entry = EntryEmitter(module, program, work, suffix)
-    entry.emit(program.entry)
-    entry.finish([Parameter("ptr", "%call", "noundef readonly")], "hidden ")
-    tables = _Tables(program, suffix, strings)
-    for function in _functions(module, program, tables.expressions, suffix):
-        module.add(function)
-    for name, line in _declarations(program).items():
-        module.add_once(name, line)
-    module.add(tables.definition(weights))
-    return f"@{MODEL_SYMBOL}{suffix}"
+class _LibraryEmitter:
+    """Functions and tables of programs and their regions. The symbols of each end in a suffix, which the first has not."""
+
+    def __init__(self, module: ModuleEmitter, library: Library) -> None:
+        self.module = module
+        self.library = library
+        self.strings = Strings()
+        self.tables = LibraryTables(library, self.strings)
+        self.work = {function.name: steps(function.body) for function in library.functions}
+
+    def emit(self, weights: str) -> None:
+        suffixes = [f"_f{number}" if number else "" for number in range(len(self.library.programs))]
+        models = [self._program(program, suffix, weights) for program, suffix in zip(self.library.programs, suffixes)]
+        self.module.add(self.tables.definitions(models))
+        for definition in self.strings.definitions:
+            self.module.add(definition)
+        self.module.add(f"define ptr @forge_model_get() #0 {{\n  ret ptr {models[0]}\n}}")
+
+    def _program(self, program: Program, suffix: str, weights: str, is_region: bool = False) -> str:
+        """Returns the symbol of the descriptor."""
+        module = self.module
+        for number, node in enumerate(program.controls):
+            models = [self._program(region, f"{suffix}_{number}_{k}", "ptr null", True) for k, region in enumerate(node.regions)]
+            for line in control.constants(node, control_symbol(suffix, number), models, self.strings.pointer(node.name)):
+                module.add(line)
+        entry = EntryEmitter(module, program, self.work, suffix, is_region)
+        entry.emit(program.entry)
+        entry.finish([Parameter("ptr", "%call", "noundef readonly")], "hidden ")
+        tables = ProgramTables(program, suffix, self.strings)
+        for function in _functions(module, program, tables.expressions, suffix):
+            module.add(function)
+        for name, line in _declarations(program).items():
+            module.add_once(name, line)
+        size = 0 if is_region else self.library.weights_size
+        module.add(tables.definition(weights, size, REGION_FIELDS if is_region else self.tables.fields(program, suffix)))
+        return f"@{MODEL_SYMBOL}{suffix}"
 
 
 def _functions(module: ModuleEmitter, program: Program, expressions: Sequence[tir.Expr], suffix: str) -> Iterator[str]:
@@ -211,74 +225,3 @@ def _declarations(program: Program) -> dict[str, str]:
         types = ["ptr"] * len(call.buffers) + ["i64"] * len(call.scalars) + ["ptr"]
         lines[name] = f'declare hidden i32 @"{kernel_symbol(name)}"({", ".join(types)})'
     return lines
-
-
-class _Strings:
-    def __init__(self) -> None:
-        self.definitions: list[str] = []
-
-    def pointer(self, value: str) -> str:
-        """A pointer to ``value`` as a C string."""
-        symbol = f"@forge_string{len(self.definitions)}"
-        self.definitions.append(c_string(symbol, value, "private unnamed_addr constant"))
-        return f"ptr {symbol}"
-
-
-class _Tables:
-    """The constants that describe a program; their symbols end in ``suffix``.
-
-    ``expressions`` are the dimensions that are neither constants nor symbols; equal objects once.
-    """
-
-    def __init__(self, program: Program, suffix: str, strings: _Strings) -> None:
-        self.program = program
-        self.suffix = suffix
-        self.strings = strings
-        dims = (dim for spec in (*program.inputs, *program.outputs) for dim in spec.dims)
-        self.expressions = list(dict.fromkeys(d for d in dims if not isinstance(d, tir.Const) and d not in program.symbols))
-
-    def definition(self, weights: str) -> str:
-        """The ``forge_model``, after what it points to."""
-        program, suffix, pointer = self.program, self.suffix, self.strings.pointer
-        names = [pointer(v.name) for v in program.symbols]
-        lines = [f"@forge_symbol_names{suffix} = internal constant [{len(names)} x ptr] [{', '.join(names)}]"]
-        lines += [self._spec_table(f"@forge_{kind}_specs{suffix}", specs)
-                  for kind, specs in (("input", program.inputs), ("output", program.outputs))]
-        counts = (abi.ABI_VERSION, len(program.inputs), len(program.outputs), len(program.symbols), len(self.expressions), 0)
-        fields = [*(f"i32 {count}" for count in counts), pointer(program.name), pointer(",".join(program.cpu_features)),
-                  f"ptr @forge_symbol_names{suffix}", f"ptr @forge_input_specs{suffix}", f"ptr @forge_output_specs{suffix}",
-                  weights, f"i64 {program.weights_size}", f"ptr @forge_arena_size{suffix}",
-                  f"ptr @forge_dims{suffix}" if self.expressions else "ptr null", f"ptr @forge_entry{suffix}"]
-        types = ", ".join(field.split(" ", 1)[0] for field in fields)
-        lines.append(f"@{MODEL_SYMBOL}{suffix} = hidden constant {{ {types} }} {{ {', '.join(fields)} }}, align 8")
-        return "\n\n".join(lines)
-
-    def _spec_table(self, symbol: str, specs: Sequence[TensorSpec]) -> str:
-        lines: list[str] = []
-        rows = [f"{_SPEC_TYPE} {self._spec(spec, f'{symbol}.{k}', lines)}" for k, spec in enumerate(specs)]
-        return "\n".join([*lines, f"{symbol} = internal constant [{len(rows)} x {_SPEC_TYPE}] [{', '.join(rows)}]"])
-
-    def _spec(self, spec: TensorSpec, symbol: str, lines: list[str]) -> str:
-        """The initializer of a spec; ``lines`` gets the definition of what its elements are, called after ``symbol``."""
-        where = f"codegen: {self.program.name}: tensor {spec.name!r}"
-        if spec.dtype not in abi.DTYPE_CODES:
-            raise CompileError(f"{where} of {spec.dtype}; expected one of {', '.join(abi.DTYPE_CODES)}")
-        if len(spec.dims) > abi.MAX_RANK:
-            raise CompileError(f"{where} has rank {len(spec.dims)}; expected at most {abi.MAX_RANK}")
-        dims = [*map(self._dim, spec.dims), *[(0, 0)] * (abi.MAX_RANK - len(spec.dims))]
-        pairs = ", ".join(f"{{ i64, i64 }} {{ i64 {size}, i64 {number} }}" for size, number in dims)
-        rank = len(spec.dims) if spec.has_rank else -1
-        element = "null"
-        if spec.element is not None:
-            element = f"{symbol}.element"
-            lines.append(f"{element} = internal constant {_SPEC_TYPE} {self._spec(spec.element, element, lines)}")
-        name, code = self.strings.pointer(spec.name), abi.DTYPE_CODES[spec.dtype]
-        return f"{{ {name}, i32 {code}, i32 {rank}, [{abi.MAX_RANK} x {{ i64, i64 }}] [{pairs}], ptr {element} }}"
-
-    def _dim(self, dim: tir.Expr) -> tuple[int, int]:
-        """``forge_dim``: the size; -1 and a symbol's number; or -2 and an expression's number."""
-        if isinstance(dim, tir.Const) and isinstance(dim.value, int):
-            return dim.value, 0
-        if isinstance(dim, tir.Var) and dim in self.program.symbols:
-            return -1, self.program.symbols.index(dim)
-        return -2, self.expressions.index(dim)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from forge.codegen.entry import MODEL_SYMBOL
 from forge.codegen.jit import JitLibrary
+from forge.codegen.tables import MODEL_SYMBOL
 from forge.errors import TargetError
 from forge.lowering.program import LoweredProgram
 from forge.target import Target

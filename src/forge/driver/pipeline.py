@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from forge.codegen.compile import compile_modules
-from forge.codegen.entry import emit_program_entry
+from forge.codegen.entry import emit_library_entry
 from forge.codegen.module import emit_module
 from forge.driver import artifact
 from forge.driver.compilation import Compilation
@@ -48,6 +48,7 @@ from forge.passes import (
 )
 from forge.passes.base import GraphPass
 from forge.tir.printer import print_function, print_statement
+from forge.tir.program import Library
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def _loops_text(c: Compilation) -> str:
 def _emit(c: Compilation) -> None:
     program, target = c.lowered.program, c.options.target
     c.llvm = [(f.name, emit_module([f], target)) for f in program.functions]
-    c.llvm += [(f"entry{embedded:d}", emit_program_entry(program, target, embedded)) for embedded in (False, True)]
+    library = Library((program,), weights_size=program.weights_size)
+    c.llvm += [(f"entry{embedded:d}", emit_library_entry(library, target, embedded)) for embedded in (False, True)]
 
 
 def _compile(c: Compilation) -> None:

@@ -1,8 +1,9 @@
-"""A whole program: kernels and the entry that calls them. What lowering hands to code generation."""
+"""A library of programs: kernels and the entries that call them. What lowering hands to code generation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 from forge.tir.expr import Expr, Var
 from forge.tir.stmt import Function, Stmt
@@ -23,8 +24,48 @@ class TensorSpec:
 
 
 @dataclass(frozen=True)
+class StateSpec:
+    """A tensor that a session keeps from one call to the next; shapes are logical ones.
+
+    Attributes:
+        dims: None: any size.
+        axes: stored axis k is logical axis ``axes[k]``. Inputs and outputs that are this state have their axes in stored order.
+        initial: the offset of the first value in the weights, in stored order; None: it is zeros.
+        initial_shape: of the first value, where there is one.
+    """
+
+    name: str
+    dtype: str
+    dims: tuple[int | None, ...]
+    axes: tuple[int, ...]
+    initial: int | None = None
+    initial_shape: tuple[int, ...] = ()
+
+
+class StateMemory(IntEnum):
+    """``forge_state_memory``: how an output becomes the new value of a state."""
+
+    REPLACED = 0  # in memory of its own; other states and inputs are as before if the call fails
+    IN_PLACE = 1  # written over the input: they have one address
+    APPENDED = 2  # has the address of the input, whose elements it begins with and leaves as they are
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A state that a function reads or replaces: by numbers of the state, of the input and of the output that it is."""
+
+    state: int
+    input: int | None
+    output: int | None
+    memory: StateMemory = StateMemory.REPLACED
+
+
+@dataclass(frozen=True)
 class Program:
-    """``entry`` holds CallKernel, Let and If over ``symbols`` (bound from the inputs' dimensions)."""
+    """A function. ``entry`` holds CallKernel, Let and If over ``symbols`` (bound from the inputs' dimensions).
+
+    ``donated`` has for each output the input whose memory it takes (None: none), and is empty where no output takes any.
+    """
 
     name: str
     functions: tuple[Function, ...]
@@ -36,6 +77,31 @@ class Program:
     weights_size: int  # bytes
     cpu_features: tuple[str, ...]  # that the code may use
     controls: tuple[Control, ...] = ()
+    function: str = "main"
+    bindings: tuple[Binding, ...] = ()
+    donated: tuple[int | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Library:
+    """Public functions over one block of weights.
+
+    Attributes:
+        programs: the functions, of different names; the first is the one that ``forge_model_get`` returns.
+        states: what their ``bindings`` number.
+        registered: names of the functions that the host is expected to know.
+        weights_size: bytes.
+    """
+
+    programs: tuple[Program, ...]
+    states: tuple[StateSpec, ...] = ()
+    registered: tuple[str, ...] = ()
+    weights_size: int = 0
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The kernels of all programs, each once."""
+        return tuple(dict.fromkeys(function for program in self.programs for function in program.functions))
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,9 @@ static int32_t out_of_memory(const forge_host *host, const forge_control *contro
 
 int32_t forge_node_region(const forge_host *host, const forge_model *region, const void *weights, const forge_tensor *in,
                           forge_tensor *out) {
-  forge_model model = *region;
+  forge_model model;
   forge_error error;
+  forge_copy_model(&model, region);
   model.weights = weights;
   for (int32_t i = 0; i < model.n_outputs; i++)
     out[i].data = NULL;

@@ -17,6 +17,25 @@ FORGE_LOCAL int32_t forge_fail(forge_error *error, int32_t status, const char *f
 /* FORGE_OK if this runtime can run the model on this CPU; cheap from the second call on. */
 FORGE_LOCAL int32_t forge_check_model(const forge_model *model, forge_error *error);
 
+enum { FORGE_ABI_FUNCTIONS = 4 }; /* models of this version and later name their functions, states and donated inputs */
+
+/* Number of the library's functions in forge_model.functions; 0 where the model is the only one. */
+static inline int32_t forge_functions(const forge_model *model) {
+  return model->abi_version < FORGE_ABI_FUNCTIONS || model->functions == NULL ? 0 : model->n_functions;
+}
+
+static inline const char *forge_function_name(const forge_model *model) {
+  return model->abi_version < FORGE_ABI_FUNCTIONS || model->function == NULL ? "main" : model->function;
+}
+
+/* Number of the states that the function reads or replaces. */
+static inline int32_t forge_bindings(const forge_model *model) {
+  return model->abi_version < FORGE_ABI_FUNCTIONS ? 0 : model->n_bindings;
+}
+
+/* Copies a descriptor: what models of its version do not have is 0. */
+FORGE_LOCAL void forge_copy_model(forge_model *copy, const forge_model *model);
+
 /* Memory on huge pages where the system has them, aligned to FORGE_PAGE_SIZE; release with free(). */
 FORGE_LOCAL void *forge_alloc_pages(size_t bytes);
 

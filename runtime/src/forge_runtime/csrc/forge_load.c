@@ -19,10 +19,19 @@ static const int64_t COPY_MINIMUM = (int64_t)4 << 20; /* smaller weights gain no
 #define MFD_EXEC 0x10U
 #endif
 
+typedef struct prepared_library prepared_library;
+
 typedef struct {
   forge_model model; /* first: callers hold a pointer to it */
-  void *pages;       /* the copy of the weights, or NULL */
+  prepared_library *library;
 } prepared_model;
+
+/* The functions of a library that share their weights; after them lies the table that their descriptors point to. */
+struct prepared_library {
+  void *pages; /* the copy of the weights, or NULL */
+  int32_t count;
+  prepared_model functions[];
+};
 
 struct forge_library {
   void *handle;
@@ -49,34 +58,76 @@ static void *copy_weights(const char *weights, size_t size, bool mapped) {
 
 typedef enum { IN_PLACE, COPIED, COPIED_FROM_FILE } placement;
 
-static int32_t attach_weights(prepared_model *prepared, const void *weights, int64_t size, placement how,
-                              forge_error *error) {
-  const char *name = prepared->model.name;
-  if (size != prepared->model.weights_size)
-    return forge_fail(error, FORGE_ERROR_FILE, "model '%s': wrong size of weights; got %lld bytes; expected %lld", name,
-                      (long long)size, (long long)prepared->model.weights_size);
-  prepared->model.weights = weights;
-  if (how == IN_PLACE || size == 0) return FORGE_OK;
-  prepared->pages = copy_weights(weights, (size_t)size, how == COPIED_FROM_FILE);
-  if (prepared->pages == NULL)
-    return forge_fail(error, FORGE_ERROR_MEMORY, "model '%s': no memory for %lld bytes of weights", name,
-                      (long long)size);
-  prepared->model.weights = prepared->pages;
+static int32_t attach_weights(prepared_library *library, const void *weights, int64_t size, placement how, forge_error *error) {
+  const forge_model *first = &library->functions[0].model;
+  if (size != first->weights_size)
+    return forge_fail(error, FORGE_ERROR_FILE, "model '%s': wrong size of weights; got %lld bytes; expected %lld", first->name,
+                      (long long)size, (long long)first->weights_size);
+  if (how != IN_PLACE && size > 0) {
+    weights = library->pages = copy_weights(weights, (size_t)size, how == COPIED_FROM_FILE);
+    if (weights == NULL)
+      return forge_fail(error, FORGE_ERROR_MEMORY, "model '%s': no memory for %lld bytes of weights", first->name,
+                        (long long)size);
+  }
+  for (int32_t i = 0; i < library->count; i++)
+    library->functions[i].model.weights = weights;
   return FORGE_OK;
+}
+
+void forge_copy_model(forge_model *copy, const forge_model *model) {
+  *copy = (forge_model){0};
+  memcpy(copy, model, model->abi_version < FORGE_ABI_FUNCTIONS ? offsetof(forge_model, function) : sizeof *copy);
+}
+
+static int32_t check_functions(const forge_model *model, forge_error *error) {
+  int32_t status = forge_check_model(model, error);
+  bool found = forge_functions(model) == 0;
+  for (int32_t i = 0; status == FORGE_OK && i < forge_functions(model); i++) {
+    status = forge_check_model(model->functions[i], error);
+    found |= model->functions[i] == model;
+    if (status == FORGE_OK && (forge_functions(model->functions[i]) != model->n_functions ||
+                               model->functions[i]->weights_size != model->weights_size))
+      return forge_fail(error, FORGE_ERROR_ABI, "model '%s': its table of functions is damaged; compile the model again",
+                        model->name);
+  }
+  if (status == FORGE_OK && !found)
+    return forge_fail(error, FORGE_ERROR_ABI, "model '%s': its table of functions lacks itself; compile the model again",
+                      model->name);
+  return status;
+}
+
+/* Checked copies of `model` and its siblings, without weights yet; *prepared is that of `model`. */
+static prepared_library *copy_functions(const forge_model *model, forge_model **prepared) {
+  const int32_t count = forge_functions(model) ? model->n_functions : 1;
+  const size_t size = sizeof(prepared_library) + (size_t)count * (sizeof(prepared_model) + sizeof(forge_model *));
+  prepared_library *library = calloc(1, size);
+  if (library == NULL) return NULL;
+  const forge_model **table = (const forge_model **)(library->functions + count);
+  library->count = count;
+  for (int32_t i = 0; i < count; i++) {
+    const forge_model *function = forge_functions(model) ? model->functions[i] : model;
+    forge_model *copy = &library->functions[i].model;
+    forge_copy_model(copy, function);
+    copy->reserved |= FORGE_MODEL_CHECKED;
+    if (forge_functions(model)) copy->functions = table;
+    library->functions[i].library = library;
+    table[i] = copy;
+    if (function == model) *prepared = copy;
+  }
+  return library;
 }
 
 static forge_model *prepare_model(const forge_model *model, const void *weights, int64_t size, placement how,
                                   forge_error *error) {
-  if (forge_check_model(model, error) != FORGE_OK) return NULL;
-  prepared_model *prepared = calloc(1, sizeof *prepared);
-  if (prepared == NULL) {
+  if (check_functions(model, error) != FORGE_OK) return NULL;
+  forge_model *prepared = NULL;
+  prepared_library *library = copy_functions(model, &prepared);
+  if (library == NULL) {
     forge_fail(error, FORGE_ERROR_MEMORY, "model '%s': out of memory", model->name);
     return NULL;
   }
-  prepared->model = *model;
-  prepared->model.reserved |= FORGE_MODEL_CHECKED;
-  if (attach_weights(prepared, weights, size, how, error) == FORGE_OK) return &prepared->model;
-  free(prepared);
+  if (attach_weights(library, weights, size, how, error) == FORGE_OK) return prepared;
+  free(library);
   return NULL;
 }
 
@@ -98,10 +149,16 @@ forge_model *forge_prepare(const forge_model *model, forge_error *error) {
 
 void forge_release(forge_model *model) {
   if (model == NULL) return;
-  prepared_model *prepared = (prepared_model *)model;
-  free(prepared->pages);
-  free(prepared);
+  prepared_library *library = ((prepared_model *)model)->library;
+  free(library->pages);
+  free(library);
   forge_trim_memory();
+}
+
+const forge_model *forge_model_find(const forge_model *model, const char *name) {
+  for (int32_t i = 0; i < forge_functions(model); i++)
+    if (strcmp(model->functions[i]->function, name) == 0) return model->functions[i];
+  return forge_functions(model) == 0 && strcmp(forge_function_name(model), name) == 0 ? model : NULL;
 }
 
 /* A path to the open file that no library in this process was ever loaded by: the dynamic loader compares names before files, and

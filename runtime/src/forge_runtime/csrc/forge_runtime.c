@@ -559,6 +559,10 @@ static int32_t check_run(const forge_model *model, const forge_host *host, forge
     return forge_fail(error, FORGE_ERROR_ABI,
                       "forge_run: unusable host; got interface version %d; expected %d to %d, with alloc and free",
                       host->abi_version, FORGE_ABI_OLDEST, FORGE_ABI_VERSION);
+  if (forge_bindings(model) > 0)
+    return forge_fail(error, FORGE_ERROR_INPUT,
+                      "model '%s': function '%s' reads or replaces states; it is called in a session (forge_session_run)", model->name,
+                      forge_function_name(model));
   if (model->weights == NULL && model->weights_size > 0)
     return forge_fail(error, FORGE_ERROR_FILE, "model '%s': its weights are not loaded; use forge_prepare_weights", model->name);
   return FORGE_OK;

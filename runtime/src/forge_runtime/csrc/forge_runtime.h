@@ -1,7 +1,8 @@
 /* The native interface of a compiled model. Versioned by FORGE_ABI_VERSION.
  *
- * A model library holds one `forge_model`: tables that describe it and three generated functions. Nothing in a model has
- * state: memory, threads and error text come from the `forge_host` table that the caller passes (NULL: the built-in host).
+ * A model library holds a `forge_model` for each of its public functions: tables that describe it and three generated functions.
+ * They share one block of weights. Nothing in a model has state: memory, threads and error text come from the `forge_host` table that
+ * the caller passes (NULL: the built-in host), and what lives from one call to the next belongs to a `forge_session`.
  */
 #ifndef FORGE_RUNTIME_H
 #define FORGE_RUNTIME_H
@@ -12,7 +13,7 @@
 extern "C" {
 #endif
 
-#define FORGE_ABI_VERSION 3
+#define FORGE_ABI_VERSION 4
 #define FORGE_ABI_OLDEST 2 /* forge_run takes models and hosts of this version and later */
 #define FORGE_MAX_RANK 8
 #define FORGE_ALIGNMENT 64 /* of weights and arena; inputs and outputs need only their element's alignment */
@@ -143,7 +144,34 @@ typedef struct {
   forge_tensor *out;              /* the caller's output descriptors, for data-dependent sizes */
 } forge_call;
 
+/* A tensor that a session keeps from one call to the next. Shapes are logical ones; a session stores the axes in another order if the
+ * calls make one of them longer, which then comes first. Inputs and outputs of functions that are states have the stored order. */
 typedef struct {
+  const char *name;
+  int32_t dtype;                    /* neither FORGE_STRING nor FORGE_SEQUENCE nor FORGE_OPTIONAL */
+  int32_t ndim;
+  int64_t dims[FORGE_MAX_RANK];     /* -1: any size */
+  int64_t initial_shape[FORGE_MAX_RANK]; /* read only where there is an initial value */
+  int32_t axes[FORGE_MAX_RANK];     /* stored axis k is logical axis axes[k] */
+  int64_t initial;                  /* where the weights have its first value, in stored order; -1: there is none, it is zeros */
+} forge_state_spec;
+
+/* How a function's output becomes the new value of a state. */
+typedef enum {
+  FORGE_STATE_REPLACED = 0,  /* it has memory of its own until the call has succeeded */
+  FORGE_STATE_IN_PLACE = 1,  /* it is written over the input */
+  FORGE_STATE_APPENDED = 2   /* it begins with the elements of the input, which the call leaves as they are: the first axis grew */
+} forge_state_memory;
+
+/* A state that a function reads or replaces. */
+typedef struct {
+  int32_t state;                    /* number in forge_model.states */
+  int32_t input, output;            /* -1: none */
+  int32_t memory;                   /* forge_state_memory; where that is not FORGE_STATE_REPLACED, there are an input and an output */
+} forge_binding;
+
+typedef struct forge_model forge_model;
+struct forge_model {
   int32_t abi_version;
   int32_t n_inputs, n_outputs, n_symbols, n_dims;
   int32_t reserved;               /* 0; forge_prepare marks here that the CPU was checked */
@@ -157,7 +185,15 @@ typedef struct {
   int64_t (*arena_size)(const int64_t *symbols);
   void (*dims)(const int64_t *symbols, int64_t *values); /* fills n_dims expression values; NULL when n_dims is 0 */
   int32_t (*entry)(const forge_call *call);
-} forge_model;
+  /* Since version 4: models of earlier versions end here. */
+  const char *function;           /* name of this function in the library: "main" */
+  const forge_model *const *functions; /* the public functions of the library, this one among them; NULL: it is the only one */
+  const forge_state_spec *states; /* of the library: the same table in all its functions */
+  const forge_binding *bindings;  /* the states that this function reads or replaces */
+  const int32_t *donated;         /* for each output, the input whose memory it takes, or -1; NULL: none does */
+  const char *const *registered;  /* of the library: names of the functions that it expects forge_host.call_registered to know */
+  int32_t n_functions, n_states, n_bindings, n_registered;
+};
 
 typedef enum {
   FORGE_IF = 0, FORGE_LOOP = 1, FORGE_SCAN = 2,
@@ -185,8 +221,11 @@ struct forge_control {
   int32_t axis;                   /* FORGE_SEQUENCE_SPLIT, FORGE_SEQUENCE_CONCAT */
 };
 
-/* The model inside this library. */
+/* The model inside this library: its first function, "main" where there is one. */
 FORGE_API const forge_model *forge_model_get(void);
+
+/* The function called `name` of the library that `model` is from, as prepared as `model` is; NULL: there is none. */
+FORGE_API const forge_model *forge_model_find(const forge_model *model, const char *name);
 
 /* Checks the inputs, binds symbols, allocates outputs whose data is NULL, runs. Thread-safe. Every thread that takes part computes in
  * the caller's floating-point environment (rounding, flushing of subnormal numbers), but with all exceptions masked; the caller's
@@ -234,7 +273,8 @@ FORGE_API void forge_free_output(const forge_host *host, forge_tensor *output);
 /* FORGE_OK if this CPU has all the features ("+avx2,+fma" or "avx2,fma"; names after '-' are skipped), else FORGE_ERROR_CPU. */
 FORGE_API int32_t forge_check_cpu(const char *features, forge_error *error);
 
-/* A checked copy of the descriptor whose weights, when large, lie in huge pages. Free with forge_release. NULL: see *error. */
+/* A checked copy of the descriptor, and of those of the library's other functions, whose weights, when large, lie in huge pages, once for
+ * all. forge_release of any of them frees them all. NULL: see *error. */
 FORGE_API forge_model *forge_prepare(const forge_model *model, forge_error *error);
 /* The same with weights from elsewhere (weights.bin, a JIT): copied, or (copy 0) used in place, where they must then stay. */
 FORGE_API forge_model *forge_prepare_weights(const forge_model *model, const void *weights, int64_t size, int32_t copy,
