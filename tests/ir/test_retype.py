@@ -72,12 +72,12 @@ def test_sizes_of_params() -> None:
     declared = ", ".join(f"%{name}: Tensor[({shape}), float32]" for name, shape in inputs.items())
     module = parse_module(f"def @main({declared}) {{ (%x, %w, %v, %b) }}")
     module.params = {"w": np.zeros((3, 8)), "v": np.zeros(5), "b": np.zeros(4)}
-    assert sizes_of_params(module) == {"n": 3, "m": 4}
+    assert sizes_of_params(module.main) == {"n": 3, "m": 4}
     module.params["v"] = np.zeros(4, np.float32)
     with pytest.raises(InvalidGraphError, match=r"params: 'v': got size 4 for m \+ 1; expected m = 4, as 'b' has it"):
-        sizes_of_params(module)
+        sizes_of_params(module.main)
     del module.params["b"], module.params["v"]
-    assert sizes_of_params(module) == {"n": 3, "m": 4}
+    assert sizes_of_params(module.main) == {"n": 3, "m": 4}
     module.params["w"] = np.zeros((3, 9), np.float32)
     with pytest.raises(InvalidGraphError, match=r"params: 'w': got size 9 for 2\*m; expected a symbol or a number"):
-        sizes_of_params(module)
+        sizes_of_params(module.main)

@@ -82,7 +82,7 @@ def test_equal_modules_give_equal_files(tmp_path: Path) -> None:
 def test_the_format_is_plain(saved: Path) -> None:
     contents = members(saved)
     assert set(contents) == {"forge.json", "module.relay", "weights.safetensors"}
-    assert json.loads(contents["forge.json"])["format_version"] == 1
+    assert json.loads(contents["forge.json"])["format_version"] == 2
     assert contents["module.relay"].startswith(b"def @main(")
 
 
@@ -119,16 +119,21 @@ def test_folder_and_device(tmp_path: Path) -> None:
 
 def test_newer_format_is_refused_by_name(saved: Path) -> None:
     contents = members(saved)
-    contents["forge.json"] = json.dumps({**json.loads(contents["forge.json"]), "format_version": 2}).encode()
+    contents["forge.json"] = json.dumps({**json.loads(contents["forge.json"]), "format_version": 3}).encode()
     rewrite(saved, contents)
-    with pytest.raises(ImportModelError, match=r"m\.forge: is of format version 2; this Forge reads up to 1; update Forge"):
+    with pytest.raises(ImportModelError, match=r"m\.forge: is of format version 3; this Forge reads up to 2; update Forge"):
         load(saved)
 
 
 def described(**changes: object) -> Callable[[dict[str, bytes]], None]:
     def change(contents: dict[str, bytes]) -> None:
         description = json.loads(contents["forge.json"])
-        contents["forge.json"] = json.dumps({k: v for k, v in {**description, **changes}.items() if v != "gone"}).encode()
+        for key, value in changes.items():
+            holder = description["functions"]["main"] if key in ("params", "outputs") else description
+            holder[key] = value
+            if value == "gone":
+                del holder[key]
+        contents["forge.json"] = json.dumps(description).encode()
 
     return change
 

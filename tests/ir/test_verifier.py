@@ -194,7 +194,7 @@ def recursion(module: Module) -> None:
 
 
 RULES: list[tuple[Callable[[Module], None], str]] = [
-    (no_main, "module: has no function @main; it has: double"),
+    (no_main, "module: has no function @main, and none with the attribute public; it has: double"),
     (equal_input_names, "@main: 2 inputs are called %x"),
     (input_listed_twice, "@main: input an unnamed input is listed twice"),
     (input_with_producer, "@main: input %h has a producer"),

@@ -53,20 +53,26 @@ class Compilation:
         Raises:
             InvalidGraphError: ``params`` names no input of main, or its arrays do not fit.
         """
-        return _bound_main(self.module)
+        return bound(self.module.main)
 
 
-def _bound_main(module: Module) -> Graph:
-    graph = module.main.copy()
+def bound(function: Graph) -> Graph:
+    """A copy of ``function``, in which ``params`` are constants, and symbols in their shapes are numbers.
+
+    Raises:
+        InvalidGraphError: ``params`` names no input, or its arrays do not fit.
+    """
+    graph = function.copy()
     inputs = {v.name: v for v in graph.inputs}
     first = graph.nodes[0] if graph.nodes else None
-    for name, array in module.params.items():
-        check_param(module, name, array)
-    sizes = sizes_of_params(module)
+    for name, array in graph.params.items():
+        check_param(graph, name, array)
+    sizes = sizes_of_params(graph)
     if sizes:
         substitute_in_graph(graph, sizes)
-    for name, array in module.params.items():
+    for name, array in function.params.items():
         value = inputs[name]
         graph.replace_uses(value, Builder(graph, before=first).constant(array, name=name))
         graph.inputs.remove(value)
+    graph.params = {}
     return graph

@@ -24,6 +24,7 @@ from forge.ir import op as op_registry
 from forge.ir.arrays import held
 from forge.ir.attributes import field_names, frozen
 from forge.ir.attributes import symbols as attribute_symbols
+from forge.ir.functions.states import State
 from forge.ir.node_list import Link, Nodes
 from forge.ir.op import Category, NoAttrs, OpDef
 from forge.ir.params import Params
@@ -249,6 +250,23 @@ class Graph:
         self._nodes = Nodes()
         self.outputs: list[Value] = []
         self.attributes: dict[str, Any] = {}  # of a function: its backend, say
+        self.states: dict[str, State] = {}  # of a function, by name: see `ir.functions.states`
+        self.donated: dict[str, int] = {}  # of a function: names of inputs whose memory an output takes, and its number
+        self.params = {}
+
+    @property
+    def params(self) -> Params:
+        """Of a function: values of inputs, by name."""
+        return self._params
+
+    @params.setter
+    def params(self, values: Mapping[str, np.ndarray]) -> None:
+        self._params = Params(values, self._check_param)
+
+    def _check_param(self, name: str, array: np.ndarray) -> None:
+        from forge.ir.retype import check_param
+
+        check_param(self, name, array)
 
     @property
     def nodes(self) -> Nodes:
@@ -447,7 +465,8 @@ class Graph:
     def copy(self) -> Graph:
         """A deep copy; constants' arrays are shared."""
         clone = Graph(name=self.name)
-        clone.attributes = dict(self.attributes)
+        clone.attributes, clone.states, clone.donated = dict(self.attributes), dict(self.states), dict(self.donated)
+        clone.params = self.params
         mapping = {v: clone.add_input(v.type, v.name) for v in self.inputs}
         for node in self.nodes:
             clone.insert(clone_node(node, mapping))
@@ -479,41 +498,46 @@ def _criterion(criterion: Any) -> Callable[[Node], bool]:
 
 
 class Module:
-    """Named graphs, ``main`` among them, and ``params``: values for inputs of main, by name.
+    """Named graphs, the functions: public ones, which users call, and others, which these call.
 
-    Arrays are shared between copies of a module and are read-only: to change a weight, assign another array.
+    ``main`` is public, and every function with the attribute ``public``. Arrays are shared between functions and copies of a
+    module, and are read-only: to change a weight, assign another array.
     """
 
     def __init__(self, main: Graph | None = None, params: Mapping[str, np.ndarray] | None = None) -> None:
         self.graphs: dict[str, Graph] = {"main": main if main is not None else Graph()}
-        self.params = params or {}
+        if params:
+            self.params = params
         self.show_types = False
 
     @property
-    def params(self) -> Params:
-        return self._params
-
-    @params.setter
-    def params(self, values: Mapping[str, np.ndarray]) -> None:
-        self._params = Params(values, self._check_param)
-
-    def _check_param(self, name: str, array: np.ndarray) -> None:
-        from forge.ir.retype import check_param
-
-        check_param(self, name, array)
+    def public(self) -> dict[str, Graph]:
+        """The functions that users call, by name, ``main`` first."""
+        found = {name: graph for name, graph in self.graphs.items() if name == "main" or graph.attributes.get("public") is True}
+        return dict(sorted(found.items(), key=lambda item: item[0] != "main"))
 
     @property
     def main(self) -> Graph:
-        return self.graphs["main"]
+        """The public function of that name or, where there is none, the first one."""
+        return next(iter(self.public.values()))
+
+    @property
+    def params(self) -> Params:
+        """Values of inputs of ``main``, by name."""
+        return self.main.params
+
+    @params.setter
+    def params(self, values: Mapping[str, np.ndarray]) -> None:
+        self.main.params = values
 
     def attributes(self, graph: str = "main") -> dict[str, Any]:
         """Attributes of a graph as a function: its own, and ``params``, the values of inputs that have one, in their order."""
         of = self.graphs[graph]
-        bound = [self.params[v.name] for v in of.inputs if v.name in self.params] if graph == "main" else []
+        bound = [of.params[v.name] for v in of.inputs if v.name in of.params]
         return {**of.attributes, **({"params": bound} if bound else {})}
 
     def copy(self) -> Module:
-        clone = Module(params=self.params)
+        clone = Module()
         clone.graphs = {name: graph.copy() for name, graph in self.graphs.items()}
         return clone
 
@@ -528,7 +552,7 @@ class Module:
 
     def with_types(self) -> Module:
         """The same graphs, not copied; prints with types."""
-        view = Module(params=self.params)
+        view = Module()
         view.graphs = self.graphs
         view.show_types = True
         return view

@@ -17,11 +17,12 @@ from forge.ir.builder import check_arity, infer
 from forge.ir.nodes import Graph, Module, Node, Value
 
 
-def check_param(module: Module, name: str, array: np.ndarray) -> None:
-    """Raises InvalidGraphError unless ``array`` may be the value of the input of ``main`` called ``name``."""
-    inputs = {v.name: v for v in module.main.inputs}
+def check_param(graph: Graph, name: str, array: np.ndarray) -> None:
+    """Raises InvalidGraphError unless ``array`` may be the value of the input of the function ``graph`` called ``name``."""
+    inputs = {v.name: v for v in graph.inputs}
     if name not in inputs:
-        raise InvalidGraphError(f"params: {name!r} names no input of @main; expected one of: {', '.join(inputs)}")
+        function, names = graph.name or "main", ", ".join(inputs)
+        raise InvalidGraphError(f"params: {name!r} names no input of @{function}; expected one of: {names}")
     check_fits(inputs[name], array)
 
 
@@ -36,16 +37,16 @@ def check_fits(value: Value, array: np.ndarray) -> None:
         raise InvalidGraphError(f"params: {value.name!r}: got {dtype} of shape {array.shape}; expected {type_}")
 
 
-def sizes_of_params(module: Module) -> dict[str, Dim]:
-    """What ``params`` says about symbols of ``main``: the sizes of its arrays.
+def sizes_of_params(graph: Graph) -> dict[str, Dim]:
+    """What ``params`` says about symbols of the function: the sizes of its arrays.
 
     Raises:
         InvalidGraphError: two arrays contradict each other, or the size of one is neither a symbol nor a number.
     """
-    inputs = {v.name: v for v in module.main.inputs}
+    inputs = {v.name: v for v in graph.inputs}
     sizes: dict[str, Dim] = {}
     given_by: dict[str, str] = {}
-    bound = [(name, dim, size) for name, a in module.params.items() for dim, size in zip(inputs[name].shape, a.shape)]
+    bound = [(name, dim, size) for name, a in graph.params.items() for dim, size in zip(inputs[name].shape, a.shape)]
     for name, dim, size in sorted(bound, key=lambda item: dims.symbol_name(item[1]) is None):
         solution = dims.solve(dims.substitute(dim, sizes), size)
         if solution is not None:

@@ -10,6 +10,7 @@ from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.builder import check_arity, infer
 from forge.ir.call import verify_calls
+from forge.ir.functions.states import verify_shared_states, verify_states
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.op import OpDef
 from forge.ir.retype import check_param, sizes_of_params
@@ -19,25 +20,28 @@ from forge.ir.text import attribute_text
 def verify(module: Module) -> None:
     """Raises InvalidGraphError at the first broken rule; the message names graph and node.
 
-    Rules: there is a ``main``; graphs hold nodes, nodes take and give values, values have types and names; values are defined
+    Rules: a function is public; graphs hold nodes, nodes take and give values, values have types and names; values are defined
     once, before they are used, in the same graph (regions are closed); uses are recorded; operands, regions and attributes fit
     the declaration; result types are what the operator infers; symbols are defined before they are used; outputs are defined;
-    input names differ; params fit their inputs; called functions exist, fit, and do not recur.
+    input names differ; params, states and donations fit their inputs and outputs; called functions exist, fit, and do not recur.
 
     Nothing about the module is assumed: code that changes nodes directly may leave any object anywhere.
     """
-    if "main" not in module.graphs:
-        raise InvalidGraphError(f"module: has no function @main; it has: {', '.join(map(str, module.graphs)) or 'none'}")
     for name, graph in module.graphs.items():
         if not isinstance(name, str) or not name:
             raise InvalidGraphError(f"module: a function is called {name!r}; expected a text that is not empty")
         _require(graph, Graph, f"@{name}", "the function")
         _verify_function_attributes(graph, f"@{name}")
         verify_graph(graph, f"@{name}")
+        for parameter, array in graph.params.items():
+            check_param(graph, parameter, array)
+        sizes_of_params(graph)
+        verify_states(graph, f"@{name}")
+    if not module.public:
+        listed = ", ".join(map(str, module.graphs)) or "none"
+        raise InvalidGraphError(f"module: has no function @main, and none with the attribute public; it has: {listed}")
     verify_calls(module)
-    for name, array in module.params.items():
-        check_param(module, name, array)
-    sizes_of_params(module)
+    verify_shared_states(module.public)
 
 
 def verify_graph(graph: Graph, where: str = "graph", symbols: Collection[str] = ()) -> None:

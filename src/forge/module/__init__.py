@@ -76,7 +76,7 @@ class IRModule(Edits):
             raise OptionError(
                 f"IRModule: params: got {type(params).__name__}; expected arrays by name of input, as in {{'weight': array}}")
         self._module.params.update(params)
-        retype.sizes_of_params(self._module)
+        retype.sizes_of_params(self.main)
 
     def _simplify(self, inline: bool, constants: bool, batch_norms: bool) -> None:
         options = CompileOptions()
@@ -85,10 +85,8 @@ class IRModule(Edits):
         for graph in self.graphs.values():
             if constants:
                 fold_constants.run(graph, options)
-            if batch_norms and graph is self.main:
-                fold_batch_norm.run_with_params(self._module, options)
-            elif batch_norms:
-                fold_batch_norm.run(graph, options)
+            if batch_norms:
+                fold_batch_norm.run_with_params(graph, options)
 
     @classmethod
     def from_onnx(

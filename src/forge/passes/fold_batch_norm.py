@@ -13,21 +13,20 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir.edits.rewrite import Declined, RuleBuilder, before, rule
-from forge.ir.nodes import Module, Node, Value
+from forge.ir.nodes import Graph, Node, Value
 from forge.ops.nn.normalization import BatchNorm, BatchNormAttrs
 from forge.options import CompileOptions
 from forge.passes.base import rewriting
 from forge.passes.weighted import find_weighted, rebuild
 
 
-def run_with_params(module: Module, options: CompileOptions) -> int:
-    """`run` on ``main``, for which values in ``params`` are known too.
+def run_with_params(graph: Graph, options: CompileOptions) -> int:
+    """`run` on a function, for which values in ``params`` are known too.
 
     What a normalisation and the operator before it read of ``params`` becomes constants there, and so part of the folded weights.
     Inputs that nothing else uses go, with their values; others, and what else reads them, stay as they are.
     """
-    graph = module.main
-    bound = {v: module.params[v.name] for v in graph.inputs if v.name in module.params}
+    bound = {v: graph.params[v.name] for v in graph.inputs if v.name in graph.params}
     frozen: set[Value] = set()
     for node in [n for n in graph.nodes if n.op == "nn.batch_norm"]:
         if all(v is None or v in bound or v.constant is not None for v in node.operands[1:]):
@@ -39,7 +38,7 @@ def run_with_params(module: Module, options: CompileOptions) -> int:
     unused = [v for v in frozen if not graph.use_count(v)]
     graph.inputs = [v for v in graph.inputs if v not in unused]
     for value in unused:
-        del module.params[value.name]
+        del graph.params[value.name]
     return run(graph, options)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from forge import dims
 from forge.dims import Dim
@@ -24,6 +24,8 @@ from forge.ir.nodes import ConstantAttrs, Graph, Module, Node, Value
 from forge.ir.retype import infer_again, substitute_in_graph
 from forge.ir.verifier import verify_graph
 
+Entry = TypeVar("Entry")
+
 
 class _Snapshot:
     """What an edit can change, to be put back."""
@@ -31,7 +33,7 @@ class _Snapshot:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.inputs, self.nodes, self.outputs = list(graph.inputs), list(graph.nodes), list(graph.outputs)
-        self.attributes = dict(graph.attributes)
+        self.records = dict(graph.attributes), dict(graph.params), dict(graph.states), dict(graph.donated)
         self.node_state = {n: (list(n.operands), n.attrs, n.name, n.location, list(n.regions)) for n in graph.nodes}
         values = [*graph.inputs, *[v for n in graph.nodes for v in n.results]]
         self.value_state = {v: (v.type, v.name, dict(v.uses)) for v in values}
@@ -41,7 +43,7 @@ class _Snapshot:
         for node in {*graph.nodes, *self.nodes}:
             self._forget_foreign_uses(node)
         graph.inputs, graph.nodes, graph.outputs = self.inputs, self.nodes, self.outputs
-        graph.attributes = self.attributes
+        graph.attributes, graph.params, graph.states, graph.donated = self.records
         for node, (operands, attrs, name, location, regions) in self.node_state.items():
             node.operands, node.attrs, node.name, node.location, node.regions = operands, attrs, name, location, regions
         for value, (type_, name, uses) in self.value_state.items():
@@ -53,13 +55,17 @@ class _Snapshot:
             if value is not None and value not in self.value_state:
                 value.uses = {use: None for use in value.uses if use[0] is not node}
 
-    def rename_params(self, module: Module) -> None:
-        """Moves values in ``params`` to the new names of their inputs, unless the block itself has bound a value to that name."""
+    def rename_params(self) -> None:
+        """Moves values in ``params``, states and donations to the new names of their inputs.
+
+        A value that the block itself has bound to a name stays there.
+        """
         renamed = {self.value_state[v][1]: v.name for v in self.graph.inputs if v in self.value_state}
-        if any(old != new and old in module.params for old, new in renamed.items()):
-            given = dict(module.params)
-            kept = {new: given[old] for old, new in renamed.items() if old in given}
-            module.params = {**kept, **{name: array for name, array in given.items() if name not in renamed}}
+        if all(old == new for old, new in renamed.items()):
+            return
+        graph = self.graph
+        graph.params = _renamed(graph.params, renamed)
+        graph.states, graph.donated = _renamed(graph.states, renamed), _renamed(graph.donated, renamed)
 
     def infer_changed(self, module: Module | None) -> None:
         """Infers the types of what the edit has changed, and of what depends on it."""
@@ -83,6 +89,11 @@ class _Snapshot:
             raise InvalidGraphError(f"edit: node {node.label}: types of its operands changed; {expected}")
         results = result_types(function, module.graphs[function], node.operands)
         node.attrs = replace(node.attrs, results=results)
+
+
+def _renamed(given: Mapping[str, Entry], names: Mapping[str, str]) -> dict[str, Entry]:
+    kept = {new: given[old] for old, new in names.items() if old in given}
+    return {**kept, **{name: entry for name, entry in given.items() if name not in names}}
 
 
 def _inferred_again(node: Node) -> list[Value]:
@@ -128,8 +139,7 @@ def edit(graph: Graph, module: Module | None = None) -> Iterator[Editor]:
         graph.sort()
         snapshot.infer_changed(module)
         verify_graph(graph)
-        if module is not None and graph is module.main:
-            snapshot.rename_params(module)
+        snapshot.rename_params()
     except BaseException:
         snapshot.restore()
         raise

@@ -6,7 +6,7 @@ such steer operators (axes, shapes, counts, tables). It does not count contents 
 rank, for these are trained; nor ``params``; nor names: symbols are numbered in the order of their appearance.
 
 The fingerprint counts all of that, all contents, and what a user of the model calls its parts: names of the inputs and outputs of
-``main``, names of the symbols in the types of its inputs. Names of nodes do not count, nor the order of ``params``.
+public functions, names of the symbols in the types of their inputs. Names of nodes do not count, nor the order of ``params``.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ def _digest(module: Module, contents: bool) -> bytes:
         hasher.add("def", name)
         hasher.graph(module.graphs[name])
     if contents:
-        hasher.add("inputs", [(v.name, str(v.type)) for v in module.main.inputs])
-        hasher.add("outputs", module.main.output_names)
-        for position, value in enumerate(module.main.inputs):
-            if value.name in module.params:
-                hasher.add("param", position, hasher.array(module.params[value.name]))
+        for name, graph in module.public.items():
+            hasher.add("inputs", name, [(v.name, str(v.type)) for v in graph.inputs])
+            hasher.add("outputs", graph.output_names)
+            for position, value in enumerate(graph.inputs):
+                if value.name in graph.params:
+                    hasher.add("param", position, hasher.array(graph.params[value.name]))
     return hasher.state.digest()
 
 
@@ -76,6 +77,17 @@ class _Hasher:
             if node.op_def is not CONSTANT:
                 self.node(node, number)
         self.add("out", [self.operand(v, number) for v in graph.outputs])
+        if graph.states or graph.donated:
+            self.shared_memory(graph)
+
+    def shared_memory(self, graph: Graph) -> None:
+        """States count by name, because functions share them by it, and donated inputs by position."""
+        positions = {value.name: k for k, value in enumerate(graph.inputs)}
+        for name, state in sorted(graph.states.items()):
+            first = state.initial
+            initial = first if first is None else self.array(first) if self.contents else (first.dtype.name, first.shape)
+            self.add("state", name, positions.get(name), state.output, initial)
+        self.add("donated", sorted((positions[name], output) for name, output in graph.donated.items()))
 
     def node(self, node: Node, number: dict[Value, int]) -> None:
         operands = [self.operand(v, number) for v in node.operands]

@@ -13,7 +13,7 @@ import json
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -26,13 +26,13 @@ from safetensors.numpy import save as save_tensors
 
 from forge import dtypes, files
 from forge.errors import ForgeError, ImportModelError, ParseError
-from forge.ir.arrays import from_bytes, to_bytes
+from forge.ir.arrays import from_bytes, identity, taken_over, to_bytes
 from forge.ir.nodes import Module
 from forge.ir.text.parser import MissingConstant, UnknownOperator, has_metadata, parse_module
 from forge.ir.text.printer import print_with_constants
 from forge.ir.verifier import verify
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 TEXT_SUFFIXES = (".relay", ".txt")
 _MEMBERS = ("forge.json", "module.relay", "weights.safetensors")
 _DESCRIPTION = "forge"  # the entry in the metadata of weights next to text
@@ -175,12 +175,19 @@ def _encode(module: Module, types: bool = False) -> tuple[dict[str, Any], str, d
     """Description, text, and weights as bytes."""
     printed = print_with_constants(module, types, names=True)
     arrays = {f"constant.{k}": a for k, a in enumerate(printed.constants)}
-    arrays |= {f"param.{k}": a for k, a in enumerate(module.params.values())}
+    numbers: dict[Hashable, int] = {}
+    for array in (a for graph in module.public.values() for a in graph.params.values()):
+        arrays.setdefault(f"param.{numbers.setdefault(identity(array), len(numbers))}", array)
     description = {
         "format_version": FORMAT_VERSION,
         "constants": [_type(a) for a in printed.constants],
-        "params": [[name, *_type(a)] for name, a in module.params.items()],
-        "outputs": [v.name for v in module.main.outputs],
+        "functions": {
+            name: {
+                "params": [[parameter, *_type(a), numbers[identity(a)]] for parameter, a in graph.params.items()],
+                "outputs": [v.name for v in graph.outputs],
+            }
+            for name, graph in module.public.items()
+        },
     }
     return description, printed.text, {name: np.frombuffer(to_bytes(a), np.uint8) for name, a in arrays.items()}
 
@@ -188,10 +195,16 @@ def _encode(module: Module, types: bool = False) -> tuple[dict[str, Any], str, d
 def _decode(description: dict[str, Any], text: str, weights: dict[str, np.ndarray]) -> Module:
     constants = [_restore(weights[f"constant.{k}"], *type_) for k, type_ in enumerate(description["constants"])]
     module = parse_module(text, constants)
-    for k, (name, *type_) in enumerate(description["params"]):
-        module.params[str(name)] = _restore(weights[f"param.{k}"], *type_)
-    for value, name in zip(module.main.outputs, description["outputs"]):
-        value.name = value.name or str(name)
+    restored: dict[int, np.ndarray] = {}
+    for name, function in description.get("functions", {"main": description}).items():  # version 1 has the entries of main only
+        graph = module.graphs[name]
+        for position, (parameter, dtype, shape, *number) in enumerate(function["params"]):
+            number = number[0] if number else position
+            if number not in restored:
+                restored[number] = taken_over(_restore(weights[f"param.{number}"], dtype, shape), f"params: {parameter!r}")
+            graph.params[str(parameter)] = restored[number]
+        for value, output in zip(graph.outputs, function["outputs"]):
+            value.name = value.name or str(output)
     return module
 
 

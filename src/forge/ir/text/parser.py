@@ -4,16 +4,18 @@ Grammar (``cursor`` has attributes, types and notes)::
 
     module    = version? function* metadata?
     function  = "def" GLOBAL "(" parameters ")" ("->" types)? body
-    parameters = (VARIABLE ":" type | NAME "=" attribute),*
+    parameters = (("state" | "donated")? VARIABLE (":" type)? ("=" literal)? | NAME "=" attribute),*
     body      = "{" (VARIABLE "=" expression ";")* result "}"
-    result    = expression | "(" expression,* ")"
+    result    = expression | "(" ((VARIABLE "=")? expression),* ")"
     expression = call | operand
     call      = (OPERATOR | GLOBAL) "(" (operand | NAME "=" attribute),* ")" regions? notes
     regions   = "{" (NAME "=" "fn" "(" parameters ")" ("->" types)? body),* "}"
     operand   = VARIABLE ("." INT)? | literal notes | "meta" "[" "relay.Constant" "]" "[" INT "]" notes | "None" | call
 
 ``X,*`` stands for any number of X with commas between. A variable is the longest name in scope: ``%input.1`` is a parameter if
-there is one of that name, else result 1 of ``%input``. Functions may stand in any order; they do not call themselves.
+there is one of that name, else result 1 of ``%input``. A result ``%k = ...`` replaces the state or the donated parameter ``%k``;
+a state that is not read has no parameter, or one with an initial value in place of the type. Functions may stand in any order;
+they do not call themselves.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from forge.ir import types as T
 from forge.ir.arrays import from_bytes
 from forge.ir.builder import Builder
 from forge.ir.call import CALL, result_types
+from forge.ir.functions.states import State
 from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
 from forge.ir.op import OpDef, get_op, is_operator, unknown_operator
 from forge.ir.text import DTYPE_OF, name_text
@@ -135,8 +138,8 @@ class _Parser(Cursor):
             name = self.name_of(self.expect_kind("global", "the name of a function, as in @main"))
             module.graphs[name] = self.named_function(name)
             self.position = self.ends[name]
-        if "main" not in module.graphs:
-            raise self.error("the text has no function @main")
+        if not module.public:
+            raise self.error("the text has no function @main, and none with public=True")
         return module
 
     def named_function(self, name: str) -> Graph:
@@ -169,6 +172,8 @@ class _Parser(Cursor):
             raise self.error(f"declared to return {listed[0]}; returns {listed[1]}", token)
 
     def parameter(self, graph: Graph, scope: _Scope) -> None:
+        is_role = self.token.text in ("state", "donated") and self.tokens[self.position + 1].kind == "variable"
+        role = self.advance().text if is_role else ""
         if self.token.kind == "name":
             key = self.advance()
             self.expect("=")
@@ -178,10 +183,16 @@ class _Parser(Cursor):
             return
         token = self.expect_kind("variable", "a parameter, as in %x: float32")
         name = self.name_of(token)
-        self.expect(":")
-        value = graph.add_input(self.type(), name)
-        scope.symbols.update(T.symbols(value.type))
-        self.define(scope, token, [value])
+        if role == "donated":
+            graph.donated[name] = -1
+        is_read = role != "state" or not self.at("=")
+        if is_read:
+            self.expect(":")
+            value = graph.add_input(self.type(), name)
+            scope.symbols.update(T.symbols(value.type))
+            self.define(scope, token, [value])
+        if role == "state":
+            graph.states[name] = State(initial=self.array() if self.accept("=") else None)
 
     def define(self, scope: _Scope, token: Token, values: list[Value]) -> None:
         key = self.key_of(token)
@@ -208,7 +219,24 @@ class _Parser(Cursor):
     def result(self, scope: _Scope) -> list[Value]:
         if not self.accept("("):
             return self.expression(scope)
-        return [value for results in self.listed(")", lambda: self.expression(scope)) for value in results]
+        found: list[Value] = []
+
+        def item() -> None:
+            if self.token.kind == "variable" and self.tokens[self.position + 1].text == "=":
+                self.replaced(scope.builder.graph, self.advance(), len(found))
+                self.expect("=")
+            found.extend(self.expression(scope))
+
+        self.listed(")", item)
+        return found
+
+    def replaced(self, graph: Graph, token: Token, output: int) -> None:
+        """Notes that an output takes the place of a donated input or a state."""
+        name = self.name_of(token)
+        if name in graph.donated:
+            graph.donated[name] = output
+        else:
+            graph.states[name] = State(output, graph.states[name].initial if name in graph.states else None)
 
     def expression(self, scope: _Scope) -> list[Value]:
         """A call, which may have several results, or a single operand."""
@@ -225,7 +253,7 @@ class _Parser(Cursor):
         if token.kind == "variable":
             self.advance()
             return self.resolve(scope, token)
-        if token.kind in ("int", "float") or (token.kind == "name" and token.text in ("True", "False")):
+        if self.at_literal():
             self.advance()
             return self.constant(scope, self.literal(token))
         if self.accept("None"):
@@ -259,6 +287,17 @@ class _Parser(Cursor):
         notes = self.notes()
         return scope.builder.constant(array, name=notes.name)
 
+    def at_literal(self) -> bool:
+        return self.token.kind in ("int", "float") or (self.token.kind == "name" and self.token.text in ("True", "False"))
+
+    def array(self) -> np.ndarray:
+        """A literal, or an array that comes with the text."""
+        if self.at_literal():
+            return self.literal(self.advance())
+        if not self.accept("meta"):
+            raise self.unexpected("a literal or meta[relay.Constant]")
+        return self.constants[self.meta_number()]
+
     def literal(self, token: Token) -> np.ndarray:
         if token.kind == "name":
             return np.asarray(token.text == "True")
@@ -282,7 +321,8 @@ class _Parser(Cursor):
             raise self.error(f"{token.text[:40]} does not fit {dtype}", token)
         return array
 
-    def meta_constant(self, scope: _Scope) -> Value:
+    def meta_number(self) -> int:
+        """The number of an array that comes with the text."""
         self.expect("[")
         kind = self.expect_kind("name", "relay.Constant")
         if kind.text != "relay.Constant":
@@ -296,7 +336,10 @@ class _Parser(Cursor):
             expected = "expected them in a #[metadata] section or, for a file of IRModule.save, beside it"
             raise MissingConstant(str(self.error(f"{missing}; {expected}", token)))
         self.expect("]")
-        name = self.notes().name
+        return number
+
+    def meta_constant(self, scope: _Scope) -> Value:
+        number, name = self.meta_number(), self.notes().name
         if (number, name) not in scope.constants:
             scope.constants[number, name] = scope.builder.constant(self.constants[number], name=name)
         return scope.constants[number, name]

@@ -24,6 +24,7 @@ from forge.ir import types as T
 from forge.ir.arrays import identity, to_bytes
 from forge.ir.builder import infer
 from forge.ir.call import CALL, result_types
+from forge.ir.functions.states import replaced
 from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
 from forge.ir.text import attribute_text, name_text, scalar_text
 
@@ -86,16 +87,27 @@ class _Printer:
 
     def function(self, head: str, graph: Graph, depth: int) -> str:
         scope = _Scope(self, graph, depth + 1)
-        parameters = [f"%{scope.parameters[v]}: {v.type}" for v in graph.inputs]
+        parameters = [self.parameter(graph, v, scope.parameters[v]) for v in graph.inputs]
+        unread = [(n, s.initial) for n, s in graph.states.items() if all(v.name != n for v in graph.inputs)]
+        parameters += [f"state %{name_text(n)} = {self.literal(initial)}" for n, initial in unread if initial is not None]
         parameters += [f"{k}={attribute_text(v)}" for k, v in graph.attributes.items()]
         body = "\n".join(self.indent * (depth + 1) + line for line in scope.lines())
         result = self._result_type(graph)
         return f"{head}({', '.join(parameters)}){result} {{\n{body}\n{self.indent * depth}}}"
 
+    def parameter(self, graph: Graph, value: Value, name: str) -> str:
+        if value.name not in graph.states:
+            return f"{'donated ' if value.name in graph.donated else ''}%{name}: {value.type}"
+        initial = graph.states[value.name].initial
+        return f"state %{name}: {value.type}" + ("" if initial is None else f" = {self.literal(initial)}")
+
     def _result_type(self, graph: Graph) -> str:
         if not self.show_types:
             return ""
         return f" -> {_type_list([v.type for v in graph.outputs])}"
+
+    def literal(self, array: np.ndarray) -> str:
+        return scalar_text(array) or self.meta(array)
 
     def meta(self, array: np.ndarray) -> str:
         number = self.constant_number.setdefault(identity(array), len(self.constants))
@@ -145,10 +157,10 @@ class _Scope:
         return None if outputs[0].uses or len(self.nodes[-1].results) != 1 else self.nodes[-1]
 
     def _result(self) -> str:
-        if self.inlined is not None:
-            return self.call(self.inlined)
-        listed = ", ".join(self.operand(v) for v in self.graph.outputs)
-        return listed if len(self.graph.outputs) == 1 else f"({listed})"
+        names = replaced(self.graph)
+        given = [self.operand(v) for v in self.graph.outputs] if self.inlined is None else [self.call(self.inlined)]
+        listed = ", ".join(f"%{name_text(names[k])} = {text}" if k in names else text for k, text in enumerate(given))
+        return listed if len(given) == 1 and not names else f"({listed})"
 
     def call(self, node: Node) -> str:
         arguments = [self.operand(v) for v in node.operands]
@@ -186,7 +198,7 @@ class _Scope:
         array = value.constant
         if array is None:
             return self.names.get(value) or f"%{name_text(f'undefined {value.name}')}"
-        text = scalar_text(array) or self.printer.meta(array)
+        text = self.printer.literal(array)
         return f"{text} /* name={json.dumps(value.name)} */" if self.printer.show_names and value.name else text
 
 

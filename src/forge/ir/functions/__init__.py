@@ -1,0 +1,1 @@
+"""What functions of a module have beyond a graph: public names, state, memory given away."""
