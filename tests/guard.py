@@ -167,7 +167,7 @@ def _run_once(
 ) -> list[np.ndarray]:
     model = _Model.from_address(address)
     assert compiled.lowered is not None
-    program = compiled.lowered.program
+    program = compiled.lowered.functions[0].program
     assert not program.controls, "this host runs no nodes: use tests.guard_runtime"
     known = _bind(graph, inputs)
     symbols = (ctypes.c_int64 * max(1, len(program.symbols)))(*[known.get(v.name, -1) for v in program.symbols])

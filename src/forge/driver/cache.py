@@ -65,7 +65,7 @@ def _names(module: Module) -> list[Any]:
     graphs += [region for node in nodes for region in node.regions]
     inputs = [[v.name, *T.symbols(v.type)] for graph in graphs for v in graph.inputs]
     named = [[node.name, *(s for v in node.results for s in T.symbols(v.type))] for node in nodes]
-    return [inputs, named, module.main.output_names, sorted(module.params)]
+    return [inputs, named, *([name, g.output_names, sorted(g.params)] for name, g in module.public.items())]
 
 
 def _is_foreign(node: Node) -> bool:

@@ -12,18 +12,34 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
 from forge.ir.retype import check_param, sizes_of_params, substitute_in_graph
 from forge.lowering.memory import MemoryPlan
-from forge.lowering.program import GroupedGraph, LoweredProgram, Lowering
+from forge.lowering.program import GroupedGraph, LoweredLibrary, LoweredProgram, Lowering
 from forge.options import CompileOptions, OutputOptions
 
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass
+class FunctionStages:
+    """What the stages make of one function: each changes the graph, or adds to the rest.
+
+    Attributes:
+        graph: a copy of the function, in which ``params`` are constants, and symbols in their shapes are numbers.
+    """
+
+    name: str
+    graph: Graph
+    grouped: GroupedGraph = field(init=False)
+    plan: MemoryPlan = field(init=False)
+    lowered: LoweredProgram = field(init=False)
+
+
+@dataclass
 class Compilation:
-    """What stages work on: each changes the graph, or adds what it makes.
+    """What stages work on.
 
     Attributes:
         module: the user's; not changed.
+        name: what messages call ``main``; other functions have their own names there.
         output: where the library goes; None: it is not linked.
         profile: the code notes when each of its kernels ended, in one more output.
         progress: called with phase, number done, number in all.
@@ -38,22 +54,25 @@ class Compilation:
     profile: bool = False
     progress: Progress = lambda phase, done, total: None
     lowering: Lowering = field(init=False)
-    grouped: GroupedGraph = field(init=False)
-    plan: MemoryPlan = field(init=False)
-    lowered: LoweredProgram = field(init=False)
+    lowered: LoweredLibrary = field(init=False)
     llvm: list[tuple[str, str]] = field(init=False)
     compiled: CompiledModel = field(init=False)
     artifact: Path = field(init=False)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @functools.cached_property
-    def graph(self) -> Graph:
-        """A copy of the module's ``main``, in which ``params`` are constants, and symbols in their shapes are numbers.
+    def functions(self) -> list[FunctionStages]:
+        """The public functions of the module, ``main`` first.
 
         Raises:
-            InvalidGraphError: ``params`` names no input of main, or its arrays do not fit.
+            InvalidGraphError: ``params`` names no input, or its arrays do not fit.
         """
-        return bound(self.module.main)
+        return [FunctionStages(name, bound(graph)) for name, graph in self.module.public.items()]
+
+    @property
+    def graph(self) -> Graph:
+        """Of the first function."""
+        return self.functions[0].graph
 
 
 def bound(function: Graph) -> Graph:

@@ -10,7 +10,7 @@ import numpy as np
 from forge.codegen.jit import JitLibrary
 from forge.codegen.tables import MODEL_SYMBOL
 from forge.errors import TargetError
-from forge.lowering.program import LoweredProgram
+from forge.lowering.program import LoweredLibrary
 from forge.target import Target
 from forge_runtime import Runtime
 
@@ -40,7 +40,7 @@ class CompiledModel:
     options: dict[str, Any]
     summary: dict[str, Any]
     seconds: dict[str, float] = field(default_factory=dict)
-    lowered: LoweredProgram | None = None
+    lowered: LoweredLibrary | None = None
 
     @property
     def objects(self) -> list[bytes]:
@@ -61,9 +61,9 @@ class CompiledModel:
         return Runtime.from_jit(library.addresses[MODEL_SYMBOL], library, weights, num_threads=num_threads)
 
 
-def weights_blob(lowered: LoweredProgram) -> np.ndarray:
+def weights_blob(lowered: LoweredLibrary) -> np.ndarray:
     """All weights in one array of bytes, aligned to a page; zeros between them."""
-    blob = aligned_bytes(lowered.program.weights_size)
+    blob = aligned_bytes(lowered.library.weights_size)
     end = 0
     for offset, array in lowered.weights:
         blob[end:offset] = 0

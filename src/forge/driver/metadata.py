@@ -13,10 +13,11 @@ from forge import dtypes
 from forge._version import __version__
 from forge.driver.compiled import CompiledModel
 from forge.errors import OptionError
-from forge.ir.nodes import Module, Node, Value
+from forge.ir.functions.states import replaced, state_type
+from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.op import Kind
 from forge.ir.saved import hashing
-from forge.ir.types import TensorType
+from forge.ir.types import TensorType, Type
 from forge.ops.core.op import Op
 
 EPOCH = "SOURCE_DATE_EPOCH"
@@ -24,8 +25,8 @@ EPOCH = "SOURCE_DATE_EPOCH"
 
 def describe(compiled: CompiledModel, module: Module, uuid: str | None = None) -> dict[str, Any]:
     """The artifact's metadata. Reproducible but for ``uuid`` and ``created``, which obeys SOURCE_DATE_EPOCH."""
-    inputs = [v for v in module.main.inputs if v.name not in module.params]
-    outputs = zip(module.main.outputs, module.main.output_names)
+    functions = {name: _interface(graph) for name, graph in module.public.items()}
+    states = {name: _tensor(state_type(graph, name), name) for graph in module.public.values() for name in graph.states}
     return {
         "uuid": uuid or str(uuids.uuid4()),
         "fingerprint": hashing.fingerprint(module),
@@ -33,13 +34,25 @@ def describe(compiled: CompiledModel, module: Module, uuid: str | None = None) -
         "target": str(compiled.target),
         "cpu_features": ",".join(compiled.target.features),
         "precision": next((p for p in ("float16", "bfloat16") if compiled.options[p]), None) or _precision(module),
-        "inputs": [_tensor(v, v.name, _layout_after(v)) for v in inputs],
-        "outputs": [_tensor(v, name, _layout_before(v)) for v, name in outputs],
+        **next(iter(functions.values())),
+        "functions": functions,
+        "states": list(states.values()),
         "options": compiled.options,
         "versions": {"forge": __version__, "llvmlite": importlib.metadata.version("llvmlite")},
         "weights_size": int(compiled.weights.size),
         "arena_size": compiled.summary["arena_size"],
         "annotations": dict(compiled.target.annotations),
+    }
+
+
+def _interface(graph: Graph) -> dict[str, list[dict[str, Any]]]:
+    """What a caller of the function gives and gets: inputs and outputs that are no states."""
+    kept = replaced(graph)
+    inputs = [v for v in graph.inputs if v.name not in graph.params and v.name not in graph.states]
+    outputs = [(v, name) for k, (v, name) in enumerate(zip(graph.outputs, graph.output_names)) if kept.get(k) not in graph.states]
+    return {
+        "inputs": [_tensor(v.type, v.name, _layout_after(v)) for v in inputs],
+        "outputs": [_tensor(v.type, name, _layout_before(v)) for v, name in outputs],
     }
 
 
@@ -60,19 +73,20 @@ def creation_time() -> str:
 def _precision(module: Module) -> str:
     """The element type of most floating-point weights."""
     counts: dict[str, int] = {}
-    arrays = [node.results[0].constant for node in module.main.walk() if node.results]
-    for array in [*module.params.values(), *[a for a in arrays if a is not None]]:
+    graphs = module.public.values()
+    arrays = [node.results[0].constant for graph in graphs for node in graph.walk() if node.results]
+    for array in [*(a for graph in graphs for a in graph.params.values()), *[a for a in arrays if a is not None]]:
         name = dtypes.canonical(array.dtype)
         if dtypes.is_float(name):
             counts[name] = counts.get(name, 0) + array.size
     return max(counts, key=counts.__getitem__) if counts else "float32"
 
 
-def _tensor(value: Value, name: str, layout: str) -> dict[str, Any]:
-    if not isinstance(value.type, TensorType):
-        return {"name": name, "dtype": str(value.type), "shape": [], "layout": layout}
-    shape = [d if isinstance(d, int) else str(d) for d in value.shape]
-    return {"name": name, "dtype": value.dtype, "shape": shape, "layout": layout}
+def _tensor(type_: Type, name: str, layout: str = "") -> dict[str, Any]:
+    if not isinstance(type_, TensorType):
+        return {"name": name, "dtype": str(type_), "shape": [], "layout": layout}
+    shape = [d if isinstance(d, int) else str(d) for d in type_.shape]
+    return {"name": name, "dtype": type_.dtype, "shape": shape, "layout": layout}
 
 
 def _layout_after(value: Value) -> str:

@@ -14,7 +14,7 @@ from forge.codegen.compile import compile_modules
 from forge.codegen.entry import emit_library_entry
 from forge.codegen.module import emit_module
 from forge.driver import artifact
-from forge.driver.compilation import Compilation
+from forge.driver.compilation import Compilation, FunctionStages
 from forge.driver.compiled import CompiledModel, weights_blob
 from forge.driver.texts import groups_text, plan_text
 from forge.errors import OptionError
@@ -48,7 +48,6 @@ from forge.passes import (
 )
 from forge.passes.base import GraphPass
 from forge.tir.printer import print_function, print_statement
-from forge.tir.program import Library
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Stage:
     run: Callable[[Compilation], object]
     purpose: str
     phase: str = "graph"
-    text: Callable[[Compilation], str] = lambda c: print_module(Module(c.graph), types=True)
+    text: Callable[[Compilation], str] = lambda c: print_module(_module(c), types=True)
     otherwise: Callable[[Compilation], object] = lambda compilation: None
 
     def is_on(self, options: CompileOptions) -> bool:
@@ -80,40 +79,59 @@ Observer = Callable[[Stage, Compilation], None]
 
 
 def _pass(name: str, level: int, run: GraphPass, purpose: str) -> Stage:
-    return Stage(name, level, lambda c: journal.staged(name, lambda: run(c.graph, c.options)), purpose)
+    return Stage(name, level, lambda c: journal.staged(name, lambda: sum(run(f.graph, c.options) for f in c.functions)), purpose)
+
+
+def _module(c: Compilation) -> Module:
+    module = Module()
+    module.graphs = {function.name: function.graph for function in c.functions}
+    return module
 
 
 def _group(c: Compilation, fuse: bool) -> None:
     c.lowering = Lowering(c.options.target, fuse)
-    c.grouped = c.lowering.group(c.graph)
+    for function in c.functions:
+        function.grouped = c.lowering.group(function.graph)
 
 
 def _plan(c: Compilation) -> None:
-    c.plan = c.lowering.plan(c.grouped)
+    for function in c.functions:
+        function.plan = c.lowering.plan(function.grouped)
 
 
 def _lower(c: Compilation) -> None:
-    lowered = c.lowering.lower(c.grouped, c.plan, c.name, c.progress)
-    c.lowered = with_times(lowered) if c.profile else lowered
+    for function in c.functions:
+        name = c.name if function.name == "main" else function.name
+        lowered = c.lowering.lower(function.grouped, function.plan, name, c.progress, function.name)
+        function.lowered = with_times(lowered) if c.profile else lowered
+    c.lowered = c.lowering.library([function.lowered for function in c.functions])
+
+
+def _sections(c: Compilation, text: Callable[[FunctionStages], str]) -> str:
+    """What a stage made of each function, under its name where there are several."""
+    titled = len(c.functions) > 1
+    return "\n".join((f"@{function.name}\n" if titled else "") + text(function) for function in c.functions)
 
 
 def _loops_text(c: Compilation) -> str:
-    return "\n".join([*map(print_function, c.lowered.program.functions), print_statement(c.lowered.program.entry)])
+    entries = _sections(c, lambda function: print_statement(function.lowered.program.entry))
+    return "\n".join([*map(print_function, c.lowered.library.functions), entries])
 
 
 def _emit(c: Compilation) -> None:
-    program, target = c.lowered.program, c.options.target
-    c.llvm = [(f.name, emit_module([f], target)) for f in program.functions]
-    library = Library((program,), weights_size=program.weights_size)
+    library, target = c.lowered.library, c.options.target
+    c.llvm = [(f.name, emit_module([f], target)) for f in library.functions]
     c.llvm += [(f"entry{embedded:d}", emit_library_entry(library, target, embedded)) for embedded in (False, True)]
 
 
 def _compile(c: Compilation) -> None:
     level = LLVM_LEVELS[c.options.opt_level]
     *kernels, entry, embedded = compile_modules(c.llvm, c.options.target, level, lambda *counts: c.progress("compile", *counts))
-    size = c.plan.arena_size
-    arena = size if isinstance(size, int) else str(size)
-    summary = {"groups": len(c.lowered.groups), "kernels": len(kernels), "arena_size": arena}
+    sizes = [function.plan.arena_size for function in c.functions]
+    known = [size for size in sizes if isinstance(size, int)]
+    arena = max(known) if known == sizes else ", ".join(map(str, sizes))
+    groups = sum(len(lowered.groups) for lowered in c.lowered.functions)
+    summary = {"groups": groups, "kernels": len(kernels), "arena_size": arena}
     weights, recorded = weights_blob(c.lowered), c.options.recorded
     c.compiled = CompiledModel(c.options.target, kernels, entry, embedded, weights, recorded, summary, c.seconds, c.lowered)
 
@@ -134,7 +152,8 @@ def _files_text(c: Compilation) -> str:
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("inline_calls", 0, lambda c: inline_calls.run(c.graph, c.module), "functions of the module become part of main"),
+    Stage("inline_calls", 0, lambda c: [inline_calls.run(f.graph, c.module) for f in c.functions],
+          "functions of the module become part of those that call them"),
     _pass("canonicalize", 1, canonicalize.run, "one form for equal things; no-ops go"),
     _pass("fold_constants", 1, fold_constants.run, "what depends on constants only is evaluated"),
     _pass("eliminate_common_subexpr", 1, eliminate_common_subexpr.run, "equal nodes are merged"),
@@ -160,8 +179,9 @@ STAGES: tuple[Stage, ...] = (
     _pass("merge", 1, eliminate_common_subexpr.run, "equal layout changes are merged"),
     _pass("eliminate_dead_code", 0, eliminate_dead_code.run, "what no output needs goes"),
     Stage("fusion", 1, lambda c: _group(c, True), "groups of operators become kernels, else single ones", "lower",
-          text=lambda c: groups_text(c.grouped), otherwise=lambda c: _group(c, False)),
-    Stage("memory_plan", 0, _plan, "intermediate results share an arena", "lower", lambda c: plan_text(c.grouped, c.plan)),
+          text=lambda c: _sections(c, lambda f: groups_text(f.grouped)), otherwise=lambda c: _group(c, False)),
+    Stage("memory_plan", 0, _plan, "intermediate results share an arena", "lower",
+          lambda c: _sections(c, lambda f: plan_text(f.grouped, f.plan))),
     Stage("loops", 0, _lower, "each group becomes loops, shaped for the target", "lower", _loops_text),
     Stage("llvm", 0, _emit, "loops become LLVM IR", "emit", lambda c: "\n".join(f"; {n}\n{ir}" for n, ir in c.llvm)),
     Stage("machine_code", 0, _compile, "LLVM makes object code, in worker processes", "llvm", _objects_text),

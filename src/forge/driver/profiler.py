@@ -95,8 +95,9 @@ def profile_module(
 def items_of(compiled: CompiledModel) -> list[tuple[Item, str]]:
     """What a model that was compiled with ``profile`` does in order, and the names of the kernels; "" for other items."""
     assert compiled.lowered is not None
-    steps = iter(compiled.lowered.steps)
-    return [(item, next(steps) if isinstance(item, Group) else "") for item in compiled.lowered.items]
+    lowered = compiled.lowered.functions[0]
+    steps = iter(lowered.steps)
+    return [(item, next(steps) if isinstance(item, Group) else "") for item in lowered.items]
 
 
 def sample(runtime: Runtime, arrays: Sequence[np.ndarray], rounds: int) -> tuple[np.ndarray, np.ndarray]:

@@ -20,11 +20,12 @@ from forge.lowering.groups import Group, form_groups, scalar_constant
 from forge.lowering.late import Definition, build_definition, find_definitions, size_of
 from forge.lowering.memory import MemoryPlan, Step, WeightTable, materialise_outputs, plan_memory, readable_extents
 from forge.lowering.objects import check_types, copy_handle, fresh_symbols, is_handle_copy, object_spec, tensor_symbols
+from forge.lowering.states import StateTable
 from forge.ops.core.strings import unpack_string_constants
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr, Var
-from forge.tir.program import Control, Program, TensorSpec
+from forge.tir.program import Control, Library, Program, TensorSpec
 from forge.tir.stmt import Address, AllocateMemory, AllocateOutput, CallKernel, FreeMemory, Function, LoadSymbol, Stmt, seq
 
 Progress = Callable[[str, int, int], None]
@@ -67,11 +68,24 @@ class LoweredProgram:
     """
 
     program: Program
-    weights: tuple[tuple[int, np.ndarray], ...]
     groups: tuple[Group, ...]
     steps: tuple[str, ...]
     plan: MemoryPlan
     items: tuple[Item, ...] = ()
+
+
+@dataclass(frozen=True)
+class LoweredLibrary:
+    """Functions over shared kernels and weights.
+
+    Attributes:
+        functions: of ``library.programs``, in their order.
+        weights: byte offsets and contiguous arrays.
+    """
+
+    library: Library
+    functions: tuple[LoweredProgram, ...]
+    weights: tuple[tuple[int, np.ndarray], ...]
 
 
 def lower_graph(graph: Graph, name: str, target: Target, fuse: bool = True, progress: Progress | None = None) -> LoweredProgram:
@@ -86,13 +100,14 @@ def lower_graph(graph: Graph, name: str, target: Target, fuse: bool = True, prog
 
 
 class Lowering:
-    """What a program and the programs of its regions share: kernels and weights."""
+    """What functions and the programs of their regions share: kernels, weights and states."""
 
     def __init__(self, target: Target, fuse: bool) -> None:
         self.target = target
         self.fuse = fuse
         self.functions: dict[str, Function] = {}
         self.table = WeightTable()
+        self.states = StateTable(self.table)
 
     def group(self, graph: Graph) -> GroupedGraph:
         """``graph`` in groups; it is changed where outputs need copies.
@@ -120,15 +135,26 @@ class Lowering:
         """Where values are, and when memory is taken and given back."""
         return plan_memory(grouped.graph, [_step(item) for item in grouped.items], grouped.late, self.table)
 
-    def lower(self, grouped: GroupedGraph, plan: MemoryPlan, name: str, progress: Progress | None = None) -> LoweredProgram:
-        """The program.
+    def lower(
+        self, grouped: GroupedGraph, plan: MemoryPlan, name: str, progress: Progress | None = None, function: str = "main"
+    ) -> LoweredProgram:
+        """The program of the function that users call ``function`` and messages ``name``.
 
         Raises:
             CompileError: an operator has no native code; the message names the node.
         """
         lowered = self._assemble(grouped, plan, name, progress)
-        program = dataclasses.replace(lowered.program, functions=tuple(self.functions.values()), weights_size=self.table.size)
-        return dataclasses.replace(lowered, program=program, weights=tuple(self.table.entries))
+        bindings = self.states.bind(grouped.graph)
+        program = dataclasses.replace(
+            lowered.program, functions=tuple(self.functions.values()), weights_size=self.table.size,
+            function=function, bindings=bindings)
+        return dataclasses.replace(lowered, program=program)
+
+    def library(self, functions: Sequence[LoweredProgram]) -> LoweredLibrary:
+        """What was lowered, once all functions are."""
+        programs = tuple(lowered.program for lowered in functions)
+        library = Library(programs, tuple(self.states.specs.values()), weights_size=self.table.size)
+        return LoweredLibrary(library, tuple(functions), tuple(self.table.entries))
 
     def lower_region(self, region: Graph, name: str) -> Program:
         """The program of a region, without functions and weights: they are in that of the whole graph."""
@@ -142,7 +168,7 @@ class Lowering:
                 progress("lower", number, len(grouped.items))
             assembler.add(number, item)
         program = _program(grouped, assembler)
-        return LoweredProgram(program, (), grouped.groups, tuple(assembler.steps), plan, grouped.items)
+        return LoweredProgram(program, grouped.groups, tuple(assembler.steps), plan, grouped.items)
 
 
 def _program(grouped: GroupedGraph, assembler: _Assembler) -> Program:

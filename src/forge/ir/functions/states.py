@@ -28,10 +28,13 @@ class State:
     Attributes:
         output: number of the output that replaces it; None: the function only reads it.
         initial: what it is in a new session, read-only. None: zeros; a size that no other input gives is 0.
+        axes: in the compiler, where input and output have their axes in another order: theirs number k is axis ``axes[k]`` of the
+            state and of ``initial``. Empty: they are the same.
     """
 
     output: int | None = None
     initial: np.ndarray | None = None
+    axes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.initial is not None:
@@ -75,7 +78,8 @@ def _verify_types(graph: Graph, name: str, value: Value | None, number: int | No
             rule = "the same type" if state is None else "the same element type and rank, and sizes that differ in symbols only"
             raise InvalidGraphError(f"{at}: output {number} has type {output.type} for {value.type}; expected {rule}")
     if state is not None and state.initial is not None:
-        type_ = TensorType(state.initial.shape, dtypes.canonical(state.initial.dtype))
+        sizes = [state.initial.shape[axis] for axis in state.axes or range(state.initial.ndim)]
+        type_ = TensorType(tuple(sizes), dtypes.canonical(state.initial.dtype))
         kept = value or output
         if kept is not None and not compatible(kept.tensor_type, type_):
             raise InvalidGraphError(f"{at}: its initial value is {type_}; expected {kept.type}")

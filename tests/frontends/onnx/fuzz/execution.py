@@ -93,4 +93,4 @@ def _run(module: Module, compiled: CompiledModel, inputs: Sequence[np.ndarray]) 
 
 def _runs_on_host(compiled: CompiledModel) -> bool:
     assert compiled.lowered is not None
-    return bool(compiled.lowered.program.controls)
+    return bool(compiled.lowered.functions[0].program.controls)
