@@ -53,5 +53,5 @@ def include_directory() -> Path:
 def static_sources() -> list[Path]:
     """The C files of the built-in host and ``forge_run``, to be linked into a model library (C11, ``-pthread``)."""
     names = ("runtime", "pool", "cpu", "host", "load", "control", "heap", "sequence", "object", "strings", "regex",
-             "numbers", "lookup", "fft", "call", "limits")
+             "numbers", "lookup", "fft", "call", "limits", "types", "bind", "session")
     return [include_directory() / f"forge_{name}.c" for name in names]

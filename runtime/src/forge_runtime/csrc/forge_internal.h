@@ -33,6 +33,11 @@ static inline int32_t forge_bindings(const forge_model *model) {
   return model->abi_version < FORGE_ABI_FUNCTIONS ? 0 : model->n_bindings;
 }
 
+/* For each output, the input whose memory it takes, or -1; NULL: none does. */
+static inline const int32_t *forge_donated(const forge_model *model) {
+  return model->abi_version < FORGE_ABI_FUNCTIONS ? NULL : model->donated;
+}
+
 /* Copies a descriptor: what models of its version do not have is 0. */
 FORGE_LOCAL void forge_copy_model(forge_model *copy, const forge_model *model);
 
@@ -79,12 +84,6 @@ FORGE_LOCAL void forge_begin_call(forge_running *call, const forge_model *model,
 /* The heap and the watch of the call; `host` is what an entry was called with. */
 FORGE_LOCAL forge_heap *forge_heap_of(const forge_host *host);
 FORGE_LOCAL forge_watch *forge_watch_of(const forge_host *host);
-
-/* The two halves of forge_run: what must hold before the first tensor is looked at; the call itself. */
-FORGE_LOCAL int32_t forge_begin_run(const forge_model *model, const forge_tensor *inputs, const forge_tensor *outputs,
-                                    const forge_host *host, forge_error *error);
-FORGE_LOCAL int32_t forge_run_watched(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs,
-                                      const forge_host *host, forge_watch *watch, forge_error *error);
 
 /* forge_run for a region of a node: no checks of the model, and the heap is that of `host`, which an entry was called with. */
 FORGE_LOCAL int32_t forge_run_region(const forge_model *region, const forge_tensor *inputs, forge_tensor *outputs,

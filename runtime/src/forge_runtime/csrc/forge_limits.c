@@ -1,6 +1,6 @@
 /* Calls that can be stopped, and may take only so much memory and time. */
 #define _GNU_SOURCE
-#include "forge_internal.h"
+#include "forge_invocation.h"
 #include <time.h>
 
 static const int64_t ASK_NANOSECONDS = 20000000; /* between two questions to forge_limits.interrupted */
@@ -146,25 +146,18 @@ static int32_t check_limits(const forge_limits *limits, forge_error *error) {
                     (long long)limits->memory, (long long)limits->nanoseconds);
 }
 
-int32_t forge_run_limited(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, const forge_host *host,
-                          const forge_limits *limits, forge_error *error) {
-  if (host == NULL) host = forge_default_host();
-  int32_t status = forge_begin_run(model, inputs, outputs, host, error);
-  if (limits == NULL) return status == FORGE_OK ? forge_run_watched(model, inputs, outputs, host, NULL, error) : status;
-  if (status == FORGE_OK) status = check_limits(limits, error);
+int32_t forge_invoke(forge_invocation *b, const forge_host *host, const forge_limits *limits) {
+  if (limits == NULL) return forge_invoke_watched(b, host);
+  int32_t status = check_limits(limits, b->error);
   if (status != FORGE_OK) return status;
   metered_host meter;
   forge_watch watch;
   if (limits->memory) begin_meter(&meter, host, limits->memory);
   begin_watch(&watch, limits);
+  b->watch = &watch;
   if (is_stopped(&watch))
     status = watch.status = FORGE_ERROR_STOPPED;
   else
-    status = forge_run_watched(model, inputs, outputs, limits->memory ? &meter.host : host, &watch, error);
-  return status == FORGE_OK ? FORGE_OK : tell(model, &watch, limits->memory ? &meter : NULL, status, error);
-}
-
-int32_t forge_run(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, const forge_host *host,
-                  forge_error *error) {
-  return forge_run_limited(model, inputs, outputs, host, NULL, error);
+    status = forge_invoke_watched(b, limits->memory ? &meter.host : host);
+  return status == FORGE_OK ? FORGE_OK : tell(b->model, &watch, limits->memory ? &meter : NULL, status, b->error);
 }

@@ -1,318 +1,15 @@
-/* Running a model: checks, binding of symbols, memory of one call. */
+/* Running a model: memory of one call, and what is called when. */
 #include "forge_fp.h"
-#include "forge_internal.h"
+#include "forge_invocation.h"
 #include "forge_strings.h"
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-enum { UNBOUND = -1, TEXT_SIZE = 256, SCRATCH_SIZE = 2048 };
+enum { SCRATCH_SIZE = 2048 };
 
-typedef struct {
-  const char *name;
-  int32_t size;
-  int32_t alignment;
-} dtype_info;
-
-static const dtype_info DTYPES[] = {
-    [FORGE_BOOL] = {"bool", 1, 1},
-    [FORGE_INT8] = {"int8", 1, 1},
-    [FORGE_INT16] = {"int16", 2, 2},
-    [FORGE_INT32] = {"int32", 4, 4},
-    [FORGE_INT64] = {"int64", 8, 8},
-    [FORGE_UINT8] = {"uint8", 1, 1},
-    [FORGE_UINT16] = {"uint16", 2, 2},
-    [FORGE_UINT32] = {"uint32", 4, 4},
-    [FORGE_UINT64] = {"uint64", 8, 8},
-    [FORGE_FLOAT16] = {"float16", 2, 2},
-    [FORGE_BFLOAT16] = {"bfloat16", 2, 2},
-    [FORGE_FLOAT32] = {"float32", 4, 4},
-    [FORGE_FLOAT64] = {"float64", 8, 8},
-    [FORGE_COMPLEX64] = {"complex64", 8, 4},
-    [FORGE_COMPLEX128] = {"complex128", 16, 8},
-    [FORGE_FLOAT8_E4M3FN] = {"float8_e4m3fn", 1, 1},
-    [FORGE_FLOAT8_E4M3FNUZ] = {"float8_e4m3fnuz", 1, 1},
-    [FORGE_FLOAT8_E5M2] = {"float8_e5m2", 1, 1},
-    [FORGE_FLOAT8_E5M2FNUZ] = {"float8_e5m2fnuz", 1, 1},
-    [FORGE_FLOAT8_E8M0FNU] = {"float8_e8m0fnu", 1, 1},
-    [FORGE_FLOAT4_E2M1FN] = {"float4_e2m1fn", 1, 1},
-    [FORGE_INT2] = {"int2", 1, 1},
-    [FORGE_UINT2] = {"uint2", 1, 1},
-    [FORGE_INT4] = {"int4", 1, 1},
-    [FORGE_UINT4] = {"uint4", 1, 1},
-    [FORGE_STRING] = {"string", sizeof(forge_string), _Alignof(forge_string)},
-    [FORGE_SEQUENCE] = {"sequence", sizeof(forge_sequence), _Alignof(forge_sequence)},
-    [FORGE_OPTIONAL] = {"optional", sizeof(forge_sequence), _Alignof(forge_sequence)},
-};
-
-static const dtype_info *find_dtype(int32_t dtype) {
-  static const dtype_info unknown = {"an unknown dtype", 0, 1};
-  const int32_t known = (int32_t)(sizeof DTYPES / sizeof *DTYPES);
-  return dtype >= 0 && dtype < known ? &DTYPES[dtype] : &unknown;
-}
-
-const char *forge_dtype_name(int32_t dtype) { return find_dtype(dtype)->name; }
-
-int64_t forge_dtype_alignment(int32_t dtype) { return find_dtype(dtype)->alignment; }
-
-size_t forge_dtype_size(int32_t dtype) { return (size_t)find_dtype(dtype)->size; }
-
-int32_t forge_fail(forge_error *error, int32_t status, const char *format, ...) {
-  if (error == NULL) return status;
-  error->status = status;
-  va_list arguments;
-  va_start(arguments, format);
-  const int needed = vsnprintf(error->message, sizeof error->message, format, arguments);
-  va_end(arguments);
-  if (needed >= (int)sizeof error->message) {
-    size_t end = sizeof error->message - 1;
-    while (end > 0 && ((unsigned char)error->message[end - 1] & 0xC0) == 0x80)
-      end--;
-    if (end > 0 && (unsigned char)error->message[end - 1] >= 0xC0) end--;
-    error->message[end] = '\0';
-  }
-  return status;
-}
-
-static void clear(forge_error *error) {
+void forge_clear_error(forge_error *error) {
   if (error == NULL) return;
   error->status = FORGE_OK;
   error->message[0] = '\0';
-}
-
-/* One call: what is known of it while it is checked and run. */
-typedef struct {
-  const forge_model *model;
-  const forge_tensor *inputs;
-  forge_tensor *outputs;
-  int64_t *symbols;
-  int64_t *dims;
-  forge_error *error;
-  forge_heap *heap;
-  forge_watch *watch;
-  bool is_region; /* of a node of a model whose inputs have been checked */
-} binding;
-
-static void append(char *text, size_t *length, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void append(char *text, size_t *length, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  const int needed = vsnprintf(text + *length, TEXT_SIZE - *length, format, arguments);
-  va_end(arguments);
-  if (needed > 0) *length += (size_t)needed;
-  if (*length >= TEXT_SIZE) *length = TEXT_SIZE - 1;
-}
-
-static const char *shape_text(const forge_tensor *tensor, char *text) {
-  size_t length = 0;
-  append(text, &length, "[");
-  for (int32_t d = 0; d < tensor->ndim; d++)
-    append(text, &length, d ? ", %lld" : "%lld", (long long)tensor->shape[d]);
-  append(text, &length, "]");
-  return text;
-}
-
-static const char *spec_text(const forge_model *model, const forge_tensor_spec *spec, char *text) {
-  size_t length = 0;
-  append(text, &length, "[");
-  for (int32_t d = 0; d < spec->ndim; d++) {
-    const forge_dim *dim = &spec->dims[d];
-    if (d) append(text, &length, ", ");
-    if (dim->size >= 0)
-      append(text, &length, "%lld", (long long)dim->size);
-    else if (dim->size == -1)
-      append(text, &length, "%s", model->symbol_names[dim->symbol]);
-    else
-      append(text, &length, "(expression)");
-  }
-  append(text, &length, "]");
-  return text;
-}
-
-int64_t forge_byte_count(const forge_tensor *tensor) {
-  int64_t bytes = find_dtype(tensor->dtype)->size;
-  bool empty = false;
-  for (int32_t d = 0; d < tensor->ndim; d++)
-    empty |= tensor->shape[d] == 0;
-  if (empty) return 0;
-  for (int32_t d = 0; d < tensor->ndim; d++)
-    if (__builtin_mul_overflow(bytes, tensor->shape[d], &bytes)) return -1;
-  return bytes;
-}
-
-static int32_t shape_error(const binding *b, int32_t input, int32_t d) {
-  char got[TEXT_SIZE], expected[TEXT_SIZE];
-  const forge_tensor_spec *spec = &b->model->inputs[input];
-  return forge_fail(b->error, FORGE_ERROR_INPUT,
-                    "model '%s': input '%s': wrong shape; got %s; expected %s; see dimension %d", b->model->name,
-                    spec->name, shape_text(&b->inputs[input], got), spec_text(b->model, spec, expected), d);
-}
-
-static int32_t check_input(const binding *b, int32_t input) {
-  const forge_tensor *tensor = &b->inputs[input];
-  const forge_tensor_spec *spec = &b->model->inputs[input];
-  char got[TEXT_SIZE], expected[TEXT_SIZE];
-  if (tensor->dtype != spec->dtype)
-    return forge_fail(
-        b->error, FORGE_ERROR_INPUT,
-        "model '%s': input '%s': wrong dtype; got %s; expected %s; convert it, nothing is converted silently",
-        b->model->name, spec->name, forge_dtype_name(tensor->dtype), forge_dtype_name(spec->dtype));
-  if (tensor->ndim < 0 || tensor->ndim > FORGE_MAX_RANK)
-    return forge_fail(b->error, FORGE_ERROR_INPUT,
-                      "model '%s': input '%s': rank out of range; got %d; expected at most %d", b->model->name,
-                      spec->name, tensor->ndim, FORGE_MAX_RANK);
-  if (spec->ndim >= 0 && tensor->ndim != spec->ndim)
-    return forge_fail(b->error, FORGE_ERROR_INPUT,
-                      "model '%s': input '%s': wrong rank; got %d, shape %s; expected %d, shape %s", b->model->name,
-                      spec->name, tensor->ndim, shape_text(tensor, got), spec->ndim,
-                      spec_text(b->model, spec, expected));
-  for (int32_t d = 0; d < tensor->ndim; d++)
-    if (tensor->shape[d] < 0) return shape_error(b, input, d);
-  if (forge_byte_count(tensor) < 0)
-    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': shape %s has more bytes than 64 bits count",
-                      b->model->name, spec->name, shape_text(tensor, got));
-  return FORGE_OK;
-}
-
-static int32_t check_strings(const binding *b, int32_t input) {
-  const forge_tensor *tensor = &b->inputs[input];
-  const forge_string *elements = tensor->data;
-  const int64_t count = forge_byte_count(tensor) / (int64_t)sizeof *elements;
-  for (int64_t i = 0; i < count; i++)
-    if (elements[i].size < 0 || (elements[i].data == NULL && elements[i].size > 0))
-      return forge_fail(b->error, FORGE_ERROR_INPUT,
-                        "model '%s': input '%s': string %lld at %p has size %lld; expected 0 or more, with data", b->model->name,
-                        b->model->inputs[input].name, (long long)i, (const void *)elements[i].data, (long long)elements[i].size);
-  return FORGE_OK;
-}
-
-static int32_t check_sequence(const binding *b, int32_t input) {
-  const forge_tensor_spec *spec = &b->model->inputs[input];
-  const char *wrong = b->is_region ? NULL : forge_check_sequence(&b->inputs[input], spec);
-  if (wrong == NULL) return FORGE_OK;
-  return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': %s", b->model->name, spec->name, wrong);
-}
-
-static int32_t check_input_data(const binding *b, int32_t input) {
-  const forge_tensor *tensor = &b->inputs[input];
-  const dtype_info *dtype = find_dtype(tensor->dtype);
-  if (tensor->data == NULL && forge_byte_count(tensor) > 0)
-    return forge_fail(b->error, FORGE_ERROR_INPUT, "model '%s': input '%s': data is NULL; expected %lld bytes",
-                      b->model->name, b->model->inputs[input].name, (long long)forge_byte_count(tensor));
-  if ((uintptr_t)tensor->data % (uintptr_t)dtype->alignment)
-    return forge_fail(b->error, FORGE_ERROR_INPUT,
-                      "model '%s': input '%s': data at %p is not aligned; expected a multiple of %d", b->model->name,
-                      b->model->inputs[input].name, tensor->data, dtype->alignment);
-  if (forge_is_sequence(tensor)) return check_sequence(b, input);
-  return tensor->dtype == FORGE_STRING ? check_strings(b, input) : FORGE_OK;
-}
-
-/* The input dimension that bound a symbol; the caller knows that there is one. */
-static void find_binder(const forge_model *model, int64_t symbol, int32_t *input, int32_t *dimension) {
-  for (*input = 0; *input < model->n_inputs; ++*input) {
-    const forge_tensor_spec *spec = &model->inputs[*input];
-    for (*dimension = 0; *dimension < spec->ndim; ++*dimension)
-      if (spec->dims[*dimension].size == -1 && spec->dims[*dimension].symbol == symbol) return;
-  }
-}
-
-static int32_t symbol_error(const binding *b, int32_t input, int32_t d) {
-  const forge_tensor_spec *spec = &b->model->inputs[input];
-  const int64_t symbol = spec->dims[d].symbol;
-  int32_t first = 0, first_d = 0;
-  find_binder(b->model, symbol, &first, &first_d);
-  return forge_fail(
-      b->error, FORGE_ERROR_INPUT,
-      "model '%s': input '%s', dimension %d: symbol '%s' has two values; got %lld; expected %lld, the size of input '%s', dimension %d",
-      b->model->name, spec->name, d, b->model->symbol_names[symbol], (long long)b->inputs[input].shape[d],
-      (long long)b->symbols[symbol], b->model->inputs[first].name, first_d);
-}
-
-static int32_t bind_dimension(const binding *b, int32_t input, int32_t d) {
-  const forge_dim *dim = &b->model->inputs[input].dims[d];
-  const int64_t size = b->inputs[input].shape[d];
-  if (dim->size >= 0) return dim->size == size ? FORGE_OK : shape_error(b, input, d);
-  if (dim->size != -1) return FORGE_OK;
-  int64_t *symbol = &b->symbols[dim->symbol];
-  if (*symbol == UNBOUND) *symbol = size;
-  return *symbol == size ? FORGE_OK : symbol_error(b, input, d);
-}
-
-static int32_t expression_error(const binding *b, int32_t input, int32_t d) {
-  const forge_tensor_spec *spec = &b->model->inputs[input];
-  char values[TEXT_SIZE] = "";
-  size_t length = 0;
-  for (int32_t s = 0; s < b->model->n_symbols; s++)
-    if (b->symbols[s] != UNBOUND)
-      append(values, &length, length ? ", %s = %lld" : "%s = %lld", b->model->symbol_names[s],
-             (long long)b->symbols[s]);
-  return forge_fail(b->error, FORGE_ERROR_INPUT,
-                    "model '%s': input '%s', dimension %d: wrong size; got %lld; expected %lld for %s", b->model->name,
-                    spec->name, d, (long long)b->inputs[input].shape[d], (long long)b->dims[spec->dims[d].symbol],
-                    values);
-}
-
-static int32_t check_expressions(const binding *b) {
-  for (int32_t i = 0; i < b->model->n_inputs; i++) {
-    const forge_tensor_spec *spec = &b->model->inputs[i];
-    for (int32_t d = 0; d < spec->ndim; d++)
-      if (spec->dims[d].size == -2 && b->dims[spec->dims[d].symbol] != b->inputs[i].shape[d])
-        return expression_error(b, i, d);
-  }
-  return FORGE_OK;
-}
-
-static int32_t bind_inputs(const binding *b) {
-  const forge_model *model = b->model;
-  for (int32_t s = 0; s < model->n_symbols; s++)
-    b->symbols[s] = UNBOUND;
-  for (int32_t i = 0; i < model->n_inputs; i++) {
-    int32_t status = check_input(b, i);
-    for (int32_t d = 0; status == FORGE_OK && d < model->inputs[i].ndim; d++)
-      status = bind_dimension(b, i, d);
-    if (status != FORGE_OK) return status;
-  }
-  if (model->n_dims == 0) return FORGE_OK;
-  model->dims(b->symbols, b->dims);
-  return check_expressions(b);
-}
-
-static int64_t resolve(const binding *b, const forge_dim *dim) {
-  if (dim->size >= 0) return dim->size;
-  return dim->size == -1 ? b->symbols[dim->symbol] : b->dims[dim->symbol];
-}
-
-static bool is_data_dependent(const forge_tensor *tensor) {
-  for (int32_t d = 0; d < tensor->ndim; d++)
-    if (tensor->shape[d] == UNBOUND) return true;
-  return tensor->ndim < 0;
-}
-
-static int32_t resolve_output(const binding *b, int32_t index) {
-  const forge_tensor_spec *spec = &b->model->outputs[index];
-  forge_tensor *tensor = &b->outputs[index];
-  char text[TEXT_SIZE];
-  tensor->dtype = spec->dtype;
-  tensor->ndim = spec->ndim;
-  for (int32_t d = 0; d < spec->ndim; d++) {
-    tensor->shape[d] = resolve(b, &spec->dims[d]);
-    if (tensor->shape[d] < 0 && spec->dims[d].size != -1)
-      return forge_fail(b->error, FORGE_ERROR_INPUT,
-                        "model '%s': output '%s', dimension %d would have %lld elements for these inputs",
-                        b->model->name, spec->name, d, (long long)tensor->shape[d]);
-  }
-  if (!is_data_dependent(tensor) && forge_byte_count(tensor) < 0)
-    return forge_fail(b->error, FORGE_ERROR_INPUT,
-                      "model '%s': output '%s' would have shape %s, more bytes than 64 bits count", b->model->name,
-                      spec->name, shape_text(tensor, text));
-  return FORGE_OK;
-}
-
-static int32_t bind(const binding *b) {
-  int32_t status = bind_inputs(b);
-  for (int32_t i = 0; status == FORGE_OK && i < b->model->n_outputs; i++)
-    status = resolve_output(b, i);
-  return status;
 }
 
 int32_t forge_check_model(const forge_model *model, forge_error *error) {
@@ -332,11 +29,22 @@ static bool overlap(const void *a, int64_t a_bytes, const void *b, int64_t b_byt
   return a_bytes > 0 && b_bytes > 0 && a_begin < b_begin + (uintptr_t)b_bytes && b_begin < a_begin + (uintptr_t)a_bytes;
 }
 
-static int32_t check_overlap(const binding *b, int32_t index) {
+/* The input whose memory an output takes, or -1. */
+static int32_t donor(const forge_invocation *b, int32_t output) { return b->donated ? b->donated[output] : -1; }
+
+/* Bytes that the memory of an output must have. */
+static int64_t needed_bytes(const forge_invocation *b, int32_t output) {
+  const int32_t input = donor(b, output);
+  const int64_t bytes = forge_byte_count(&b->outputs[output]), donated = input < 0 ? 0 : forge_byte_count(&b->inputs[input]);
+  return bytes < donated ? donated : bytes;
+}
+
+static int32_t check_overlap(const forge_invocation *b, int32_t index) {
   const forge_tensor *output = &b->outputs[index];
   const char *other = NULL;
   for (int32_t i = 0; other == NULL && i < b->model->n_inputs; i++)
-    if (overlap(output->data, forge_byte_count(output), b->inputs[i].data, forge_byte_count(&b->inputs[i])))
+    if (!(i == donor(b, index) && output->data == b->inputs[i].data) &&
+        overlap(output->data, forge_byte_count(output), b->inputs[i].data, forge_byte_count(&b->inputs[i])))
       other = b->model->inputs[i].name;
   for (int32_t i = 0; other == NULL && i < index; i++)
     if (overlap(output->data, forge_byte_count(output), b->outputs[i].data, forge_byte_count(&b->outputs[i])))
@@ -347,30 +55,30 @@ static int32_t check_overlap(const binding *b, int32_t index) {
                     b->model->outputs[index].name, other);
 }
 
-static int32_t check_given_output(const binding *b, int32_t index) {
+static int32_t check_given_output(const forge_invocation *b, int32_t index) {
   const forge_tensor *tensor = &b->outputs[index];
   const char *name = b->model->outputs[index].name;
-  const dtype_info *dtype = find_dtype(tensor->dtype);
-  char text[TEXT_SIZE];
-  if (is_data_dependent(tensor) || forge_is_sequence(tensor))
+  const int64_t alignment = forge_dtype_alignment(tensor->dtype), needed = needed_bytes(b, index);
+  char text[FORGE_TEXT_SIZE];
+  if (forge_is_data_dependent(tensor) || forge_is_sequence(tensor))
     return forge_fail(b->error, FORGE_ERROR_INPUT,
                       "model '%s': output '%s' has a size that depends on data; pass NULL, the runtime allocates it",
                       b->model->name, name);
-  if (tensor->capacity < forge_byte_count(tensor))
+  if (tensor->capacity < needed)
     return forge_fail(b->error, FORGE_ERROR_INPUT,
                       "model '%s': output '%s' is too small; got %lld bytes; expected %lld for shape %s of %s",
-                      b->model->name, name, (long long)tensor->capacity, (long long)forge_byte_count(tensor),
-                      shape_text(tensor, text), dtype->name);
-  if ((uintptr_t)tensor->data % (uintptr_t)dtype->alignment)
+                      b->model->name, name, (long long)tensor->capacity, (long long)needed, forge_shape_text(tensor, text),
+                      forge_dtype_name(tensor->dtype));
+  if ((uintptr_t)tensor->data % (uintptr_t)alignment)
     return forge_fail(b->error, FORGE_ERROR_INPUT,
-                      "model '%s': output '%s': data at %p is not aligned; expected a multiple of %d", b->model->name,
-                      name, tensor->data, dtype->alignment);
+                      "model '%s': output '%s': data at %p is not aligned; expected a multiple of %lld",
+                      b->model->name, name, tensor->data, (long long)alignment);
   return check_overlap(b, index);
 }
 
-static int32_t allocate_output(const binding *b, int32_t index, const forge_host *host) {
+static int32_t allocate_output(const forge_invocation *b, int32_t index, const forge_host *host) {
   forge_tensor *tensor = &b->outputs[index];
-  const int64_t bytes = forge_byte_count(tensor) ? forge_byte_count(tensor) : 1;
+  const int64_t needed = needed_bytes(b, index), bytes = needed ? needed : 1;
   tensor->data = host->alloc(host, (size_t)bytes, FORGE_ALIGNMENT);
   if (tensor->data == NULL)
     return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': output '%s': no memory for %lld bytes", b->model->name,
@@ -393,7 +101,7 @@ typedef struct {
   bool *allocated; /* by this call: freed if it fails */
 } call_tables;
 
-static int32_t check_produced(const binding *b) {
+static int32_t check_produced(const forge_invocation *b) {
   for (int32_t i = 0; i < b->model->n_outputs; i++)
     if (b->outputs[i].data == NULL)
       return forge_fail(b->error, FORGE_ERROR_INTERNAL,
@@ -402,7 +110,7 @@ static int32_t check_produced(const binding *b) {
   return FORGE_OK;
 }
 
-static int32_t enter(const binding *b, const call_tables *tables, const forge_host *host) {
+static int32_t enter(forge_invocation *b, const call_tables *tables, const forge_host *host) {
   const forge_model *model = b->model;
   const int32_t ended = b->is_region && b->watch ? forge_watch_trip(b->watch, model) : FORGE_OK;
   if (ended != FORGE_OK) return forge_fail(b->error, ended, "model '%s': the call ends here", model->name);
@@ -417,6 +125,7 @@ static int32_t enter(const binding *b, const call_tables *tables, const forge_ho
   forge_running running;
   forge_begin_call(&running, model, b->error, host, b->heap, b->watch);
   const forge_call call = {tables->inputs, tables->outputs, model->weights, arena, b->symbols, &running.table.host, b->outputs};
+  b->entered = true;
   const int32_t status = model->entry(&call);
   if (arena) host->free(host, arena, (size_t)arena_size);
   if (status == FORGE_OK) return check_produced(b);
@@ -426,9 +135,8 @@ static int32_t enter(const binding *b, const call_tables *tables, const forge_ho
   return status;
 }
 
-/* Kernels may read and discard elements of an empty tensor, as if each of its extents were at least 1. */
-static int64_t discarded_bytes(const forge_tensor *tensor) {
-  if (is_data_dependent(tensor) || forge_byte_count(tensor) != 0) return 0;
+int64_t forge_discarded_bytes(const forge_tensor *tensor) {
+  if (forge_is_data_dependent(tensor) || forge_byte_count(tensor) != 0) return 0;
   int64_t bytes = (int64_t)forge_dtype_size(tensor->dtype);
   for (int32_t d = 0; d < tensor->ndim; d++)
     if (tensor->shape[d] > 0 && __builtin_mul_overflow(bytes, tensor->shape[d], &bytes)) return INT64_MAX;
@@ -436,32 +144,47 @@ static int64_t discarded_bytes(const forge_tensor *tensor) {
 }
 
 /* Memory that stands for all empty tensors of a call; NULL with *bytes 0 where none is empty. */
-static void *nothing_for(const binding *b, const forge_host *host, int64_t *bytes) {
+static void *nothing_for(const forge_invocation *b, const forge_host *host, int64_t *bytes) {
   *bytes = 0;
   for (int32_t i = 0; i < b->model->n_inputs; i++)
-    if (discarded_bytes(&b->inputs[i]) > *bytes) *bytes = discarded_bytes(&b->inputs[i]);
+    if (forge_discarded_bytes(&b->inputs[i]) > *bytes) *bytes = forge_discarded_bytes(&b->inputs[i]);
   for (int32_t i = 0; i < b->model->n_outputs; i++)
-    if (discarded_bytes(&b->outputs[i]) > *bytes) *bytes = discarded_bytes(&b->outputs[i]);
+    if (forge_discarded_bytes(&b->outputs[i]) > *bytes) *bytes = forge_discarded_bytes(&b->outputs[i]);
   return *bytes ? host->alloc(host, (size_t)*bytes, FORGE_ALIGNMENT) : NULL;
 }
 
-static int32_t prepare_outputs(const binding *b, const call_tables *tables, const forge_host *host, void *nothing) {
+static bool is_kept(const forge_invocation *b, int32_t output) { return b->session && forge_session_keeps(b->session, output); }
+
+static int32_t prepare_output(const forge_invocation *b, const call_tables *tables, int32_t index, const forge_host *host) {
+  if (is_kept(b, index)) return FORGE_OK;
+  if (!tables->allocated[index]) return check_given_output(b, index);
+  return forge_is_data_dependent(&b->outputs[index]) ? FORGE_OK : allocate_output(b, index, host);
+}
+
+/* Lets an output take the memory of an input. One that the caller gave to something else, or not at all, gets a copy of the input. */
+static void take_memory(const forge_invocation *b, const call_tables *tables, int32_t index) {
+  const int32_t input = donor(b, index);
+  if (input < 0) return;
+  const forge_tensor *output = &b->outputs[index], *given = &b->inputs[input];
+  if (output->data != given->data && forge_byte_count(given) > 0)
+    memcpy(output->data, given->data, (size_t)forge_byte_count(given));
+  tables->inputs[input] = tables->outputs[index];
+}
+
+static int32_t prepare_outputs(const forge_invocation *b, const call_tables *tables, const forge_host *host, void *nothing) {
   for (int32_t i = 0; i < b->model->n_outputs; i++)
     tables->allocated[i] = b->outputs[i].data == NULL;
   for (int32_t i = 0; i < b->model->n_outputs; i++) {
-    int32_t status = FORGE_OK;
-    if (!tables->allocated[i])
-      status = check_given_output(b, i);
-    else if (!is_data_dependent(&b->outputs[i]))
-      status = allocate_output(b, i, host);
+    const int32_t status = prepare_output(b, tables, i, host);
     if (status != FORGE_OK) return status;
-    tables->outputs[i] = discarded_bytes(&b->outputs[i]) ? nothing : b->outputs[i].data;
+    tables->outputs[i] = forge_discarded_bytes(&b->outputs[i]) && !is_kept(b, i) ? nothing : b->outputs[i].data;
+    take_memory(b, tables, i);
   }
   return FORGE_OK;
 }
 
 /* Moves the characters of strings from the heap of the call to behind the elements. */
-static int32_t deliver_strings(const binding *b, const call_tables *tables, const forge_host *host) {
+static int32_t deliver_strings(const forge_invocation *b, const call_tables *tables, const forge_host *host) {
   for (int32_t i = 0; i < b->model->n_outputs; i++) {
     if (b->outputs[i].dtype != FORGE_STRING) continue;
     const int64_t missing = forge_string_deliver(&b->outputs[i], tables->allocated[i], host);
@@ -479,7 +202,7 @@ static int32_t deliver_strings(const binding *b, const call_tables *tables, cons
 }
 
 /* Gives sequences, whose elements lie in the call's heap or in inputs, a memory of their own. */
-static int32_t pack_outputs(const binding *b, const forge_host *host) {
+static int32_t pack_outputs(const forge_invocation *b, const forge_host *host) {
   for (int32_t i = 0; i < b->model->n_outputs; i++)
     if (forge_is_sequence(&b->outputs[i]) && forge_pack(host, &b->outputs[i]) != FORGE_OK)
       return forge_fail(b->error, FORGE_ERROR_MEMORY, "model '%s': output '%s': no memory for its elements", b->model->name,
@@ -487,11 +210,11 @@ static int32_t pack_outputs(const binding *b, const forge_host *host) {
   return FORGE_OK;
 }
 
-static int32_t run_tables(const binding *b, const call_tables *tables, const forge_host *host, void *nothing) {
+static int32_t run_tables(forge_invocation *b, const call_tables *tables, const forge_host *host, void *nothing) {
   for (int32_t i = 0; i < b->model->n_inputs; i++) {
-    const int32_t status = check_input_data(b, i);
+    const int32_t status = forge_check_data(b, i);
     if (status != FORGE_OK) return status;
-    tables->inputs[i] = discarded_bytes(&b->inputs[i]) ? nothing : b->inputs[i].data;
+    tables->inputs[i] = forge_discarded_bytes(&b->inputs[i]) ? nothing : b->inputs[i].data;
   }
   int32_t status = prepare_outputs(b, tables, host, nothing);
   if (status == FORGE_OK) status = enter(b, tables, host);
@@ -502,7 +225,7 @@ static int32_t run_tables(const binding *b, const call_tables *tables, const for
   return status;
 }
 
-static int32_t run_bound(const binding *b, const call_tables *tables, const forge_host *host) {
+static int32_t run_bound(forge_invocation *b, const call_tables *tables, const forge_host *host) {
   int64_t nothing_bytes;
   void *nothing = nothing_for(b, host, &nothing_bytes);
   if (nothing_bytes && nothing == NULL)
@@ -519,11 +242,12 @@ static size_t scratch_size(const forge_model *model) {
 }
 
 /* Binds and, if `host` is given, runs with `scratch` as the memory of all tables. */
-static int32_t call_with_scratch(binding *b, const forge_host *host, void *scratch) {
+static int32_t call_with_scratch(forge_invocation *b, const forge_host *host, void *scratch) {
   const forge_model *model = b->model;
   b->symbols = scratch;
   b->dims = b->symbols + model->n_symbols;
-  const int32_t status = bind(b);
+  int32_t status = forge_bind(b);
+  if (status == FORGE_OK && b->session && host) status = forge_session_place(b, host);
   if (status != FORGE_OK || host == NULL) return status;
   call_tables tables = {.inputs = (void **)(b->dims + model->n_dims)};
   tables.outputs = tables.inputs + model->n_inputs;
@@ -531,7 +255,7 @@ static int32_t call_with_scratch(binding *b, const forge_host *host, void *scrat
   return run_bound(b, &tables, host);
 }
 
-static int32_t call_model(binding *b, const forge_host *host) {
+static int32_t call_model(forge_invocation *b, const forge_host *host) {
   _Alignas(16) char stack[SCRATCH_SIZE];
   const size_t size = scratch_size(b->model);
   if (size <= sizeof stack) return call_with_scratch(b, host, stack);
@@ -543,8 +267,7 @@ static int32_t call_model(binding *b, const forge_host *host) {
   return status;
 }
 
-/* What must hold before the first tensor is looked at. */
-static int32_t check_arguments(const forge_model *model, const void *inputs, const void *outputs, forge_error *error) {
+int32_t forge_check_arguments(const forge_model *model, const void *inputs, const void *outputs, forge_error *error) {
   const int32_t status = forge_check_model(model, error);
   if (status != FORGE_OK) return status;
   if ((inputs == NULL && model->n_inputs) || (outputs == NULL && model->n_outputs))
@@ -553,51 +276,67 @@ static int32_t check_arguments(const forge_model *model, const void *inputs, con
   return FORGE_OK;
 }
 
-static int32_t check_run(const forge_model *model, const forge_host *host, forge_error *error) {
+/* The same of a call outside sessions. */
+static int32_t check_plain(const forge_model *model, const void *inputs, const void *outputs, forge_error *error) {
+  const int32_t status = forge_check_arguments(model, inputs, outputs, error);
+  if (status != FORGE_OK || forge_bindings(model) == 0) return status;
+  return forge_fail(error, FORGE_ERROR_INPUT,
+                    "model '%s': function '%s' reads or replaces states; got a call without a session; expected one in a session "
+                    "(forge_session_run)",
+                    model->name, forge_function_name(model));
+}
+
+int32_t forge_check_host(const forge_model *model, const forge_host *host, forge_error *error) {
   const bool known = host->abi_version >= FORGE_ABI_OLDEST && host->abi_version <= FORGE_ABI_VERSION;
   if (!known || host->alloc == NULL || host->free == NULL)
     return forge_fail(error, FORGE_ERROR_ABI,
                       "forge_run: unusable host; got interface version %d; expected %d to %d, with alloc and free",
                       host->abi_version, FORGE_ABI_OLDEST, FORGE_ABI_VERSION);
-  if (forge_bindings(model) > 0)
-    return forge_fail(error, FORGE_ERROR_INPUT,
-                      "model '%s': function '%s' reads or replaces states; it is called in a session (forge_session_run)", model->name,
-                      forge_function_name(model));
   if (model->weights == NULL && model->weights_size > 0)
     return forge_fail(error, FORGE_ERROR_FILE, "model '%s': its weights are not loaded; use forge_prepare_weights", model->name);
   return FORGE_OK;
 }
 
-int32_t forge_begin_run(const forge_model *model, const forge_tensor *inputs, const forge_tensor *outputs,
-                        const forge_host *host, forge_error *error) {
-  clear(error);
-  const int32_t status = check_arguments(model, inputs, outputs, error);
-  return status == FORGE_OK ? check_run(model, host, error) : status;
-}
-
-int32_t forge_run_watched(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, const forge_host *host,
-                          forge_watch *watch, forge_error *error) {
+int32_t forge_invoke_watched(forge_invocation *b, const forge_host *host) {
   const forge_fp environment = forge_fp_mask();
   forge_heap heap = {.host = host};
-  binding b = {.model = model, .inputs = inputs, .outputs = outputs, .error = error, .heap = &heap, .watch = watch};
-  const int32_t status = call_model(&b, host);
+  b->heap = &heap;
+  const int32_t status = call_model(b, host);
   forge_heap_clear(&heap);
   forge_fp_leave(environment);
   return status;
 }
 
+int32_t forge_invoke_shapes(forge_invocation *b) { return call_model(b, NULL); }
+
+int32_t forge_run_limited(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, const forge_host *host,
+                          const forge_limits *limits, forge_error *error) {
+  if (host == NULL) host = forge_default_host();
+  forge_clear_error(error);
+  int32_t status = check_plain(model, inputs, outputs, error);
+  if (status == FORGE_OK) status = forge_check_host(model, host, error);
+  if (status != FORGE_OK) return status;
+  forge_invocation b = {.model = model, .inputs = inputs, .outputs = outputs, .error = error, .donated = forge_donated(model)};
+  return forge_invoke(&b, host, limits);
+}
+
+int32_t forge_run(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, const forge_host *host,
+                  forge_error *error) {
+  return forge_run_limited(model, inputs, outputs, host, NULL, error);
+}
+
 int32_t forge_run_region(const forge_model *region, const forge_tensor *inputs, forge_tensor *outputs, const forge_host *host,
                          forge_error *error) {
-  clear(error);
-  binding b = {.model = region, .inputs = inputs, .outputs = outputs, .error = error, .heap = forge_heap_of(host),
-               .watch = forge_watch_of(host), .is_region = true};
+  forge_clear_error(error);
+  forge_invocation b = {.model = region, .inputs = inputs, .outputs = outputs, .error = error, .heap = forge_heap_of(host),
+                        .watch = forge_watch_of(host), .is_region = true};
   return call_model(&b, host);
 }
 
 int32_t forge_output_shapes(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, forge_error *error) {
-  clear(error);
-  const int32_t status = check_arguments(model, inputs, outputs, error);
+  forge_clear_error(error);
+  const int32_t status = check_plain(model, inputs, outputs, error);
   if (status != FORGE_OK) return status;
-  binding b = {.model = model, .inputs = inputs, .outputs = outputs, .error = error};
-  return call_model(&b, NULL);
+  forge_invocation b = {.model = model, .inputs = inputs, .outputs = outputs, .error = error};
+  return forge_invoke_shapes(&b);
 }

@@ -230,7 +230,9 @@ FORGE_API const forge_model *forge_model_find(const forge_model *model, const ch
 /* Checks the inputs, binds symbols, allocates outputs whose data is NULL, runs. Thread-safe. Every thread that takes part computes in
  * the caller's floating-point environment (rounding, flushing of subnormal numbers), but with all exceptions masked; the caller's
  * exception flags are as before afterwards.
- * `inputs` and `outputs` hold n_inputs and n_outputs tensors; outputs overlap neither each other nor inputs.
+ * `inputs` and `outputs` hold n_inputs and n_outputs tensors; outputs overlap neither each other nor inputs, but for an output that
+ * takes the memory of an input (forge_model.donated): the caller donates that input by giving the output the same data. It is then
+ * written, also by a call that fails. What is not donated is copied and stays as it is.
  * Returns a forge_status and fills *error (may be NULL). On failure no output is left allocated. */
 FORGE_API int32_t forge_run(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs,
                             const forge_host *host, forge_error *error);
@@ -254,6 +256,42 @@ typedef struct {
  * FORGE_ERROR_TIME_LIMIT or FORGE_ERROR_STOPPED; its message says what was needed and what is allowed. */
 FORGE_API int32_t forge_run_limited(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs,
                                     const forge_host *host, const forge_limits *limits, forge_error *error);
+
+/* What the calls of a model keep: the values of its states. Sessions of one model share its weights and code; making one costs no
+ * memory but its own. A session is for one thread at a time: while one of these functions works on it, the others fail. Model and
+ * host must live as long as the session. */
+typedef struct forge_session forge_session;
+
+typedef struct {
+  /* Elements of the first stored axis for which a state that calls make longer gets memory at first; what exceeds it is moved to twice
+   * the memory. 0: as many as the first call needs. */
+  int64_t capacity;
+} forge_session_options;
+
+/* A session in which no state has been set. NULL: see *error. options may be NULL. */
+FORGE_API forge_session *forge_session_new(const forge_model *model, const forge_host *host, const forge_session_options *options,
+                                           forge_error *error);
+/* forge_run_limited of a function of the session's library (NULL: of the model that the session was made from). `inputs` and `outputs`
+ * hold those of the function that are no states, in order. A state that was not set has its initial value; else it is zeros, of the
+ * sizes that its type and the other inputs say, 0 where they say none.
+ * A call that fails leaves states as they were. If it had begun to write over one (FORGE_STATE_IN_PLACE), that one is undefined:
+ * calls that read it fail until it is reset or set. */
+FORGE_API int32_t forge_session_run(forge_session *session, const forge_model *function, const forge_tensor *inputs,
+                                    forge_tensor *outputs, const forge_limits *limits, forge_error *error);
+/* forge_output_shapes of such a call. */
+FORGE_API int32_t forge_session_output_shapes(forge_session *session, const forge_model *function, const forge_tensor *inputs,
+                                              forge_tensor *outputs, forge_error *error);
+/* No state is set afterwards; memory is kept for the next calls. */
+FORGE_API int32_t forge_session_reset(forge_session *session, forge_error *error);
+/* Another session with copies of the states. */
+FORGE_API forge_session *forge_session_copy(forge_session *session, forge_error *error);
+/* Copies the value of a state, in logical order, to value->data, which has room for value->capacity bytes; NULL: to memory that
+ * forge_free_output of the session's host gives back. A state that was not set has its initial value, or zeros if its type has a
+ * size for every dimension; else it has none: value->ndim is -1 and value->data NULL. */
+FORGE_API int32_t forge_session_get(forge_session *session, const char *state, forge_tensor *value, forge_error *error);
+/* Sets a state to a copy of `value`, which is in logical order. */
+FORGE_API int32_t forge_session_set(forge_session *session, const char *state, const forge_tensor *value, forge_error *error);
+FORGE_API void forge_session_free(forge_session *session); /* may be NULL */
 
 /* Shapes that the outputs will have for these inputs' shapes (data is not read). Data-dependent extents are -1. */
 FORGE_API int32_t forge_output_shapes(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, forge_error *error);
