@@ -140,6 +140,11 @@ static const forge_tensor_spec outputs[] = {FLOAT("y", {1, 0})};
 static const forge_model model = {.abi_version = FORGE_ABI_VERSION, .n_inputs = 1, .n_outputs = 1, .name = "patient",
                                   .cpu_features = FEATURES, .inputs = inputs, .outputs = outputs, .entry = entry};
 
+#elif defined(MODEL_SESSIONS)
+
+#include "session_model.h"
+#define model MAIN
+
 #endif
 
 const forge_model *forge_model_get(void) { return &model; }
