@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from forge.errors import ForgeError, OpAttributeInvalid, OpNotImplemented, TVMError
     from forge.executor import create_executor
     from forge.loaders import from_onnx
-    from forge.module import IRModule, RelayModule, load
+    from forge.module import IRModule, RelayModule, join, load
     from forge.nd import cpu
     from forge.ops.core.define import define_operator
     from forge.target import Target
     from forge_runtime import Runtime
 
 _HOMES = {name: module for module, names in {
-    "forge.module": ("IRModule", "RelayModule", "load"),
+    "forge.module": ("IRModule", "RelayModule", "join", "load"),
     "forge.loaders": ("from_onnx",),
     "forge_runtime": ("Runtime",),
     "forge.target": ("Target",),
@@ -67,6 +67,7 @@ __all__ = [
     "from_onnx",
     "frontend",
     "frontends",
+    "join",
     "load",
     "nd",
     "relax",

@@ -33,6 +33,7 @@ def bench(
     torch_program: Annotated[Path | None, typer.Option(help="For --vs torch: what torch.export.save wrote of the model.")] = None,
     inputs: source.InputOption = None,
     shape: source.ShapeOption = None,
+    function: source.FunctionOption = None,
     dim: source.DimOption = None,
     options: CompileOptions,
     threads: Annotated[int, typer.Option(min=1, help="Threads of every runtime.")] = 1,
@@ -46,7 +47,7 @@ def bench(
     """
     names = _peer_names(vs, model, torch_program)
     with source.progress(quiet=as_json) as report:
-        runtime, specs = _load(model, key, shape, options, report)
+        runtime, specs = _load(model, key, shape, function, options, report)
         feed = source.feed_of(specs, inputs, dim)
         runtime.set_num_threads(threads)
         arrays = list(feed.values())
@@ -83,16 +84,17 @@ def _peer_names(vs: str, model: Path, torch_program: Path | None) -> list[str]:
 
 
 def _load(
-    model: Path, key: Path | None, shape: list[str] | None, options: CompileOptions, report: source.Report
+    model: Path, key: Path | None, shape: list[str] | None, function: str | None, options: CompileOptions, report: source.Report
 ) -> tuple[Runtime, list[Spec]]:
     """The runtime, and what its inputs are."""
     if source.is_artifact(model):
         runtime = source.open_artifact(model, key, Runtime)
+        runtime = runtime if function is None else runtime[function]
         shapes = [shape or () for shape in runtime.input_shapes]
         return runtime, list(zip(runtime.input_names, runtime.input_dtypes, shapes))
     from forge.driver import compile_module
 
-    module = source.load_model(model, shape, report)
+    module = source.load_model(model, shape, report, function)
     compiled = compile_module(module.mod, options, progress=report)
     return compiled.runtime(), specs_of(module.input_nodes)
 

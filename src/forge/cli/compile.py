@@ -16,6 +16,8 @@ from forge.driver.pipeline import stage_of
 from forge.driver.replacement import KEY_NAME, LIBRARY_NAME
 from forge.errors import OptionError
 from forge.ir.edits import journal
+from forge.ir.functions import joining
+from forge.module import IRModule
 from forge.options import CompileOptions, OutputOptions
 
 EXAMPLES = (
@@ -31,6 +33,9 @@ def compile_(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
     *,
     shape: source.ShapeOption = None,
+    functions: Annotated[
+        list[str] | None, typer.Option("--function", metavar="NAME", help="A function to compile, may be repeated; else all.")
+    ] = None,
     options: CompileOptions,
     output: OutputOptions,
     encrypt: Annotated[bool, typer.Option("--encrypt", help="Encrypt; the password is FORGE_PASSWORD or asked for.")] = False,
@@ -52,6 +57,8 @@ def compile_(
     began = time.perf_counter()
     with source.progress(quiet=as_json) as report, journal.recorded() as kept:
         module = source.load_model(model, shape, report)
+        if functions:
+            module = IRModule(joining.select(module.mod, functions, "--function"), fold_constants=False, fold_batch_norms=False)
         kept.clear()
         if last is not None:
             compilation = Compilation(module.mod, options, output=output, progress=report)

@@ -22,6 +22,7 @@ EXAMPLES = ("forge inspect model.onnx", "forge inspect model.onnx --text", "forg
 def inspect(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay), or a compiled one (directory or .so).")],
     shape: source.ShapeOption = None,
+    function: source.FunctionOption = None,
     text: Annotated[bool, typer.Option("--text", help="Print the module as text, with types.")] = False,
     key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model; password: FORGE_PASSWORD or asked.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -33,7 +34,7 @@ def inspect(
         _print_artifact(model, source.open_artifact(model, key, read_metadata), as_json)
         return
     with source.progress(quiet=as_json) as report:
-        module = source.load_model(model, shape, report)
+        module = source.load_model(model, shape, report, function)
         shown = str(module.typed_mod) if text else summarize(module.main)
     if isinstance(shown, str):
         typer.echo(shown, nl=False)

@@ -29,6 +29,7 @@ def profile(
     *,
     inputs: source.InputOption = None,
     shape: source.ShapeOption = None,
+    function: source.FunctionOption = None,
     dim: source.DimOption = None,
     options: CompileOptions,
     threads: Annotated[int, typer.Option(min=1, help="Threads.")] = 1,
@@ -42,7 +43,7 @@ def profile(
     if html is not None:
         source.check_output(html, force=True)
     with source.progress(quiet=as_json) as report:
-        module = source.load_model(model, shape, report)
+        module = source.load_model(model, shape, report, function)
         feed = source.feed_of(specs_of(module.input_nodes), inputs, dim)
         found = profile_module(module.mod, feed, options, threads=threads, rounds=rounds, progress=report)
     if html is not None:

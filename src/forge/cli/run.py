@@ -34,6 +34,7 @@ def run(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the outputs to this .npz.")] = None,
     key: Annotated[Path | None, typer.Option(help="Key file of an encrypted model; password: FORGE_PASSWORD or asked.")] = None,
     shape: source.ShapeOption = None,
+    function: source.FunctionOption = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Number of threads.")] = None,
     memory_limit: Annotated[str | None, typer.Option(metavar="BYTES", help="Memory for the run, as in 512M.")] = None,
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="Time for the run.")] = None,
@@ -49,7 +50,7 @@ def run(
     if output is not None:
         source.check_output(output, force=True)
     with source.progress(quiet=as_json) as report:
-        runtime = source.open_runtime(model, key, report, shape).limited(memory_limit=memory, time_limit=time_limit)
+        runtime = source.open_runtime(model, key, report, shape, function).limited(memory_limit=memory, time_limit=time_limit)
         if threads is not None:
             runtime.set_num_threads(threads)
         arrays = source.load_arrays(inputs, runtime.input_names)

@@ -46,6 +46,9 @@ ShapeOption = Annotated[
     list[str] | None,
     typer.Option("--shape", metavar="NAME=SIZE,...", help="Shape of an input of an .onnx; an empty SIZE keeps the model's."),
 ]
+FunctionOption = Annotated[
+    str | None, typer.Option("--function", metavar="NAME", help="One function of a model that has several; else the first.")
+]
 
 
 _OWN = (".forge", ".relay", ".txt")
@@ -57,17 +60,18 @@ def suffixes() -> list[str]:
     return [suffix for name in format_names() for suffix in load_format(name).suffixes]
 
 
-def load_model(path: Path, shapes: Sequence[str] | None, report: Report) -> IRModule:
+def load_model(path: Path, shapes: Sequence[str] | None, report: Report, function: str | None = None) -> IRModule:
     """The model in ``path``: a format with an importer, ``.forge`` or the text form (``.relay``, ``.txt``, weights next to it).
 
     Args:
         path: the file.
         shapes: what ``--shape`` gave.
         report: of `progress`.
+        function: what ``--function`` gave: only this one.
 
     Raises:
         ImportModelError: there is no such file, it cannot be read, or its ending names no format.
-        OptionError: it is compiled already, or ``shapes`` has another form or is for another format.
+        OptionError: it is compiled already, ``shapes`` has another form or is for another format, or there is no such function.
     """
     if path.is_dir() and not (path / LIBRARY_NAME).exists():
         raise ImportModelError(f"{path}: is a folder; expected the file of a model ({_expected()})")
@@ -83,7 +87,11 @@ def load_model(path: Path, shapes: Sequence[str] | None, report: Report) -> IRMo
     report("load", 0, 1)
     loaded: IRModule = load(path) if found is None else loader(found.registry.name)(path, shape=parse_shapes(shapes))
     report("load", 1, 1)
-    return loaded
+    if function is None:
+        return loaded
+    if function not in loaded.functions:
+        raise OptionError(f"--function {function}: {path} has no such function; expected one of: {', '.join(loaded.functions)}")
+    return loaded.function(function)
 
 
 def _expected() -> str:
@@ -109,8 +117,10 @@ def open_artifact(path: Path, key: Path | None, opened: Callable[..., T]) -> T:
         raise
 
 
-def open_runtime(path: Path, key: Path | None, report: Report, shapes: Sequence[str] | None = None) -> Runtime:
-    """The runtime of a compiled model, or of a model compiled in memory.
+def open_runtime(
+    path: Path, key: Path | None, report: Report, shapes: Sequence[str] | None = None, function: str | None = None
+) -> Runtime:
+    """The runtime of (a function of) a compiled model, or of a model compiled in memory.
 
     Raises:
         OptionError: ``key`` or ``shapes`` is for the other kind, or as `open_artifact` and `load_model` say.
@@ -118,12 +128,13 @@ def open_runtime(path: Path, key: Path | None, report: Report, shapes: Sequence[
     if is_artifact(path):
         if shapes:
             raise OptionError(f"--shape {shapes[0]}: {path} is compiled; expected an .onnx file")
-        return open_artifact(path, key, Runtime)
+        runtime = open_artifact(path, key, Runtime)
+        return runtime if function is None else runtime[function]
     if key is not None:
         raise OptionError(f"--key: {path} is not compiled; expected an encrypted artifact")
     from forge.driver import compile_module
 
-    return compile_module(load_model(path, shapes, report).mod, progress=report).runtime()
+    return compile_module(load_model(path, shapes, report, function).mod, progress=report).runtime()
 
 
 def password(confirm: bool = False) -> str:

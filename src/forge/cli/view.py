@@ -18,6 +18,7 @@ def view(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The page; else MODEL.html in this folder.")] = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the page if it exists.")] = False,
     shape: source.ShapeOption = None,
+    function: source.FunctionOption = None,
 ) -> None:
     """Writes the model's graph as one HTML page.
 
@@ -26,7 +27,7 @@ def view(
     path = output if output is not None else Path(model.with_suffix(".html").name)
     source.check_output(path, force)
     with source.progress() as report:
-        module = source.load_model(model, shape, report)
+        module = source.load_model(model, shape, report, function)
         text = page(module.mod, model.name)
     source.write_text(path, text)
     source.say(f"wrote {path} ({source.bytes_text(len(text))}): open it in a browser")

@@ -12,6 +12,7 @@ from forge import files
 from forge.errors import InvalidGraphError, OptionError
 from forge.ir import retype
 from forge.ir.edits.extract import extract
+from forge.ir.functions import joining
 from forge.ir.interp import Reference
 from forge.ir.nodes import Module, Node, Value
 from forge.ir.saved import serialize
@@ -36,7 +37,7 @@ class IRModule(Edits):
     Args:
         mod: an ``ir.Module``, text of one, or another ``IRModule``; it is copied, arrays are shared.
         params: values for inputs of ``main``, by name: weights that stay outside the graph.
-        inline_partitions: inline every function that ``main`` calls, and drop all functions.
+        inline_partitions: inline every function that a public one calls, and drop it.
         fold_constants: evaluate what depends on constants only.
         fold_batch_norms: fold batch normalisations into the convolution or dense layer before them. Weights in ``params`` that
             go into one become constants, and leave ``params`` unless something else reads them.
@@ -143,7 +144,7 @@ class IRModule(Edits):
         """
         graph = extract(self._verified().main, self._values("outputs", outputs), self._values("inputs", inputs))
         module = Module(graph, {k: a for k, a in self.params.items() if k in {v.name for v in graph.inputs}})
-        module.graphs.update({name: g for name, g in self.graphs.items() if name != "main"})
+        module.graphs.update({name: g for name, g in self.graphs.items() if name not in self._module.public})
         return IRModule(module, fold_constants=False, fold_batch_norms=False)
 
     def _values(self, what: str, which: Some) -> list[Value]:
@@ -163,6 +164,14 @@ class IRModule(Edits):
             if candidate.name == value:
                 return candidate
         return self.main.find(value).result
+
+    def function(self, name: str) -> IRModule:
+        """A module of its own with one of the public functions, and what that calls. Arrays are shared.
+
+        Raises:
+            OptionError: there is no such function; InvalidGraphError: the module breaks a rule of the IR.
+        """
+        return IRModule(joining.select(self._verified(), [name], "function"), fold_constants=False, fold_batch_norms=False)
 
     def copy(self) -> IRModule:
         """A deep copy. Arrays are read-only and shared; replacing a weight in one copy does not affect the other.
@@ -218,6 +227,7 @@ class IRModule(Edits):
         winograd: bool = True,
         set_bfloat16: bool = False,
         tuned: bool = False,
+        functions: Sequence[str] | None = None,
     ) -> None:
         """Compiles to a directory that holds ``modelLibrary.so``, ready to deploy.
 
@@ -225,6 +235,7 @@ class IRModule(Edits):
 
         Args:
             {options}
+            functions: names of the public functions to compile; None: all, over one set of weights.
 
         Raises:
             ValueError: a bad argument, or ``output_path`` exists and ``force_overwrite`` is off.
@@ -240,7 +251,8 @@ class IRModule(Edits):
         options = check_options(
             target, host=host, opt_level=opt_level, float16=set_float16, bfloat16=set_bfloat16, channel_layout=set_channel_layout,
             winograd=winograd, tuned=tuned)
-        compile_module(self._module, options, output=output)
+        module = self._module if functions is None else joining.select(self._verified(), functions, "compile: functions")
+        compile_module(module, options, output=output)
 
     @takes_options
     def tune(
@@ -339,6 +351,24 @@ def load(path: str | PathLike[str]) -> IRModule:
     return IRModule(serialize.load(path), fold_constants=False, fold_batch_norms=False)
 
 
+def join(modules: Mapping[str, IRModule]) -> IRModule:
+    """One module in which each of ``modules`` is the public function of its name, over one set of weights.
+
+    Weights of equal contents become one. States of one name are one tensor: what ``prefill`` leaves there, ``decode`` finds.
+
+    Raises:
+        OptionError: something is no module, or has several public functions.
+        InvalidGraphError: a module breaks a rule of the IR, or they mean different tensors by one name of a state.
+    """
+    if not isinstance(modules, Mapping) or not modules or not all(isinstance(n, str) and n for n in modules):
+        raise OptionError(f"join: got {modules!r}; expected modules by name, as in {{'prefill': a, 'decode': b}}")
+    wrong = next((name for name, module in modules.items() if not isinstance(module, IRModule)), None)
+    if wrong is not None:
+        raise OptionError(f"join: {wrong!r}: got {type(modules[wrong]).__name__}; expected an IRModule")
+    joined = joining.join({name: module._verified() for name, module in modules.items()})
+    return IRModule(joined, fold_constants=False, fold_batch_norms=False)
+
+
 def _unpickled(data: bytes) -> IRModule:
     return IRModule(serialize.loads(data), fold_constants=False, fold_batch_norms=False)
 
@@ -355,4 +385,4 @@ def _as_module(mod: Module | IRModule | str) -> Module:
     return mod
 
 
-__all__ = ["IRModule", "RelayModule", "load"]
+__all__ = ["IRModule", "RelayModule", "join", "load"]

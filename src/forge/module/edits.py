@@ -31,8 +31,8 @@ def _deprecated(method: str, instead: str) -> None:
 class Edits(Queries):
     """Changes that happen whole or not at all."""
 
-    def edit(self, graph: str = "main") -> AbstractContextManager[Editor]:
-        """Edits of one graph that all happen or none: ``with ir.edit() as e: e.rename(node, "stem")``.
+    def edit(self, graph: str | None = None) -> AbstractContextManager[Editor]:
+        """Edits of one graph, `main` if none is named, that all happen or none: ``with ir.edit() as e: e.rename(node, "stem")``.
 
         The editor inserts, replaces, removes, renames and rewires nodes, sets attributes, data and outputs, and grafts other
         graphs. At the end of the block order and types are restored and the graph is verified; if that fails, or the block
@@ -43,7 +43,7 @@ class Edits(Queries):
         """
         return edit(self._graph(graph), self._module)
 
-    def rewrite(self, *rules: Rule, graph: str = "main") -> int:
+    def rewrite(self, *rules: Rule, graph: str | None = None) -> int:
         """Applies rules (see ``forge.ir.edits.rewrite``) until nothing matches; returns how often one did.
 
         Raises:
@@ -54,7 +54,9 @@ class Edits(Queries):
             raise OptionError(f"rewrite: got {wrong[0]!r}; expected a Rule (forge.ir.edits.rewrite)")
         return apply(self._graph(graph), rules, self._module)
 
-    def _graph(self, name: str) -> Graph:
+    def _graph(self, name: str | None) -> Graph:
+        if name is None:
+            return self.main
         if not isinstance(name, str) or name not in self.graphs:
             raise InvalidGraphError(f"graph {name!r}: does not exist; expected one of: {', '.join(self.graphs)}")
         return self.graphs[name]
@@ -137,8 +139,8 @@ class Edits(Queries):
 
     def _inline(self) -> None:
         def inline(module: Module) -> int:
-            count = inline_calls.run(module.main, module)
-            module.graphs = {"main": module.main}
+            count = sum(inline_calls.run(graph, module) for graph in module.public.values())
+            module.graphs = module.public
             return count
 
         self._edited(inline)

@@ -85,12 +85,18 @@ class Queries:
 
     @property
     def graphs(self) -> dict[str, Graph]:
-        """All graphs by name, ``main`` first."""
+        """All graphs by name: public functions, and those that they call."""
         return self._module.graphs
 
     @property
     def main(self) -> Graph:
+        """The function ``main`` or, where there is none, the first public one; what has no name of a function is about it."""
         return self._module.main
+
+    @property
+    def functions(self) -> list[str]:
+        """Names of the functions that users call, ``main`` first."""
+        return list(self._module.public)
 
     @property
     def graph_count(self) -> int:
