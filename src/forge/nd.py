@@ -9,6 +9,7 @@ import numpy as np
 
 from forge import dtypes
 from forge.errors import OptionError
+from forge_runtime import Tensor
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ def check_device(where: str, device: Device | None) -> None:
         raise OptionError(f"{where}: device: got {device}; expected forge.cpu(0); models run on this machine's CPU")
 
 
-class NDArray(np.ndarray[Any, np.dtype[Any]]):
-    """A NumPy array with two more methods."""
+class NDArray(Tensor):
+    """A NumPy array with two more methods, which other libraries can take over by DLPack."""
 
     def numpy(self) -> np.ndarray:
         """A plain NumPy array of its own."""

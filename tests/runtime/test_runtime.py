@@ -184,7 +184,7 @@ def test_wrong_inputs(rows: Runtime, mistake: str) -> None:
         ([np.empty((3, 5), np.float32), None], r"got float32 \[3, 5\]; expected float32 \[3, 4\]"),
         ([np.empty((4, 3), np.float32).T, None], r"must be C-contiguous, aligned and writable"),
         ([np.broadcast_to(np.float32(0), (3, 4)), None], r"must be C-contiguous, aligned and writable"),
-        ([[0.0], None], r"got list; expected a NumPy array or None"),
+        ([[0.0], None], r"got list; expected a NumPy array, an object with __dlpack__, or None"),
         ({"x": None}, r"output: no such name; got \['x'\]"),
     ],
 )

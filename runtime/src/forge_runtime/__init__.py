@@ -9,6 +9,7 @@ from forge_runtime.artifact import read_metadata
 from forge_runtime.errors import (
     ArtifactError,
     CpuFeatureError,
+    ExchangeError,
     ExecutionError,
     ForgeError,
     ForgeRuntimeError,
@@ -20,12 +21,14 @@ from forge_runtime.errors import (
     TimeLimitError,
 )
 from forge_runtime.runtime import Runtime
+from forge_runtime.tensors import Tensor
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ArtifactError",
     "CpuFeatureError",
+    "ExchangeError",
     "ExecutionError",
     "ForgeError",
     "ForgeRuntimeError",
@@ -35,6 +38,7 @@ __all__ = [
     "OutOfMemoryError",
     "PasswordError",
     "Runtime",
+    "Tensor",
     "TimeLimitError",
     "include_directory",
     "num_threads",

@@ -1,8 +1,8 @@
 """Element types and NumPy arrays at the border of native code.
 
-Native code reads arrays through the buffer protocol. Types that only ``ml_dtypes`` knows (bfloat16, float8, four and
-two bits) have no buffer format; they cross the border as views of unsigned integers of the same size. Strings cross it as
-pairs of address and number of bytes, with their UTF-8 characters after the pairs.
+Native code reads arrays through the buffer protocol, and tensors of other libraries through DLPack. Types that only ``ml_dtypes``
+knows (bfloat16, float8, four and two bits) have no buffer format; they cross the border as views of unsigned integers of the same
+size. Strings cross it as pairs of address and number of bytes, with their UTF-8 characters after the pairs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from forge_runtime import _native
 from forge_runtime.errors import ArtifactError, InputError
+from forge_runtime.tensors import Tensor, unpack
 
 Array = np.ndarray[Any, Any]
 
@@ -65,18 +67,74 @@ def output_dtypes(name: str) -> tuple[np.dtype[Any], np.dtype[Any] | None]:
     return _OBJECTS[name] if name in _OBJECTS else numpy_dtype(name), None
 
 
+_DEVICES = {
+    2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 9: "vpi", 10: "rocm", 12: "extension", 14: "oneapi", 15: "webgpu",
+    16: "hexagon", 17: "maia", 18: "trainium",
+}
+"""Names of DLPack's types of devices whose memory the CPU cannot read."""
+
+
 def as_array(obj: object, where: str) -> Array:
-    """``obj`` as an array that shares its memory where the object allows it."""
+    """``obj`` as an array that shares its memory where the object allows it.
+
+    Raises:
+        InputError: not an array, on another device than the CPU, or not the elements that its memory holds.
+    """
+    if isinstance(obj, np.ndarray):
+        return np.asarray(obj)
+    if hasattr(obj, "__dlpack__"):
+        return _borrowed(obj, where)
+    if hasattr(obj, "__array__"):
+        return _converted(obj, where)
+    raise InputError(f"{where}: not an array; got {type(obj).__name__}; expected a NumPy array or an object with __dlpack__")
+
+
+def _borrowed(obj: Any, where: str) -> Array:
+    """An array over the memory of a tensor; what its library does not give by DLPack, such as strings, comes as ``__array__``."""
     try:
-        if isinstance(obj, np.ndarray):
-            return np.asarray(obj)
-        if hasattr(obj, "__dlpack__"):
-            return np.from_dlpack(obj)
-        if hasattr(obj, "__array__"):
-            return np.asarray(obj)
+        memory, name, packed_shape = _native.borrow(obj)
+    except BufferError as error:
+        refusal = _refusal(obj, where)
+        if refusal is None and hasattr(obj, "__array__"):
+            return _converted(obj, where)
+        raise refusal or InputError(f"{where}: cannot be read as an array: {error}; got {type(obj).__name__}") from error
+    return _viewed(memory, name) if packed_shape is None else unpack(memory, numpy_dtype(name), packed_shape)
+
+
+def _viewed(memory: Any, dtype: str) -> Array:
+    array = np.asarray(memory)
+    return array.view(numpy_dtype(dtype)) if dtype in _EXTENDED else array
+
+
+def _converted(obj: Any, where: str) -> Array:
+    try:
+        return np.asarray(obj)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(f"{where}: cannot be read as an array: {error}") from error
-    raise InputError(f"{where}: not an array; got {type(obj).__name__}; expected a NumPy array or an object with __dlpack__")
+
+
+def _refusal(obj: Any, where: str) -> InputError | None:
+    """Why a tensor is not taken, with what to do; None where its ``__array__`` may be asked for."""
+    if getattr(obj, "requires_grad", False) is True:
+        return InputError(f"{where}: gradients do not pass through a model; got requires_grad=True; pass tensor.detach()")
+    for question, repair in (("is_neg", "resolve_neg"), ("is_conj", "resolve_conj")):
+        if hasattr(obj, question) and getattr(obj, question)():
+            return InputError(f"{where}: a view whose memory holds other numbers; got {question}()=True; pass tensor.{repair}()")
+    device = _device_of(obj)
+    if device is None:
+        return None
+    repair = "tensor.cpu()" if hasattr(obj, "cpu") else "a copy in memory of the CPU"
+    return InputError(f"{where}: its memory is on another device; got {device}; expected cpu; pass {repair}")
+
+
+def _device_of(obj: Any) -> str | None:
+    """The name of a device whose memory the CPU cannot read; None for the CPU, or where the object does not say."""
+    try:
+        kind, number = obj.__dlpack_device__()
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+        named = str(getattr(obj, "device", "cpu"))
+        return None if "cpu" in named.lower() else named
+    return f"{_DEVICES[int(kind)]}:{int(number)}" if int(kind) in _DEVICES else None
 
 
 def _dtype_name(dtype: np.dtype[Any]) -> str:
@@ -115,19 +173,36 @@ def check_output(given: object, model: str, name: str, dtype: str, shape: tuple[
         InputError: not a writable C-contiguous array of that dtype and shape.
     """
     where = f"model '{model}': output '{name}'"
-    if not isinstance(given, np.ndarray):
-        raise InputError(f"{where}: got {type(given).__name__}; expected a NumPy array or None")
     if dtype in _OBJECTS:
         raise InputError(f"{where}: {dtype}s are not written in place; expected None: the runtime allocates them")
     if -1 in shape:
         raise InputError(f"{where}: its size depends on data, shape {list(shape)}; expected None: the runtime allocates it")
-    if _dtype_name(given.dtype) != dtype or given.shape != shape:
+    array = _target(given, where)
+    if _dtype_name(array.dtype) != dtype or array.shape != shape:
         raise InputError(
-            f"{where}: wrong array; got {_dtype_name(given.dtype)} {list(given.shape)}; expected {dtype} {list(shape)}"
+            f"{where}: wrong array; got {_dtype_name(array.dtype)} {list(array.shape)}; expected {dtype} {list(shape)}"
         )
-    if not (given.flags.c_contiguous and given.flags.writeable and given.flags.aligned):
-        raise InputError(f"{where}: the array must be C-contiguous, aligned and writable; pass np.empty(shape, dtype)")
-    return _storage_view(given, dtype)
+    if not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
+        raise InputError(
+            f"{where}: the array must be C-contiguous, aligned and writable, which tensors of jax and tensorflow are not; "
+            "pass np.empty(shape, dtype) or torch.empty(shape, dtype=dtype)"
+        )
+    return _storage_view(array, dtype)
+
+
+def _target(given: object, where: str) -> Array:
+    """An array over the memory of what an output is written into: never a copy."""
+    if isinstance(given, np.ndarray):
+        return given
+    if not hasattr(given, "__dlpack__"):
+        raise InputError(f"{where}: got {type(given).__name__}; expected a NumPy array, an object with __dlpack__, or None")
+    try:
+        memory, name, packed_shape = _native.borrow(given)
+    except BufferError as error:
+        raise _refusal(given, where) or InputError(f"{where}: cannot be written: {error}; got {type(given).__name__}") from error
+    if packed_shape is not None:
+        raise InputError(f"{where}: several elements a byte; got {type(given).__name__} of {name}; pass np.empty(shape, dtype)")
+    return _viewed(memory, name)
 
 
 def copy_contiguous(array: Array) -> Array:
@@ -141,7 +216,7 @@ def from_memory(memory: Any, dtype: str, shape: tuple[int, ...]) -> Array:
         return _strings(memory, shape)
     storage, view = output_dtypes(dtype)
     array: Array = np.ndarray(shape, storage, buffer=memory)
-    return array if view is None else array.view(view)
+    return array if view is None else array.view(view, Tensor)
 
 
 def _as_strings(obj: object, where: str) -> Array:

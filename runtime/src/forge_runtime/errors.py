@@ -15,6 +15,10 @@ class InputError(ForgeRuntimeError, ValueError):
     """Inputs or given outputs have the wrong number, name, dtype, rank or shape; or a limit is not a positive number."""
 
 
+class ExchangeError(ForgeRuntimeError, BufferError):
+    """A tensor cannot be handed to another library in the way that it asks for."""
+
+
 class ArtifactError(ForgeRuntimeError, ValueError):
     """A compiled model cannot be loaded: missing, damaged, foreign, of a newer format or for another architecture."""
 

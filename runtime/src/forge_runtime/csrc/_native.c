@@ -1,9 +1,6 @@
 /* The CPython binding, limited API: loaded models as objects, NumPy arrays in and out without copies. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
+#include "_dlpack.h"
 #include "_routines.h"
-#include "forge_internal.h"
 #include <stddef.h>
 #include <string.h>
 
@@ -13,8 +10,9 @@ enum { STACK_TENSORS = 12, KEPT_OUTPUT = 128 << 10, N_STATUS = FORGE_ERROR_STOPP
 
 /* Python objects that every call needs, found once. */
 typedef struct {
+  dlpack_state dlpack;        /* first: the functions of _dlpack.c take it for the state of the module */
   PyObject *errors[N_STATUS]; /* exception class of a forge_status */
-  PyObject *ndarray, *empty;
+  PyObject *ndarray, *tensor_class, *empty;
   PyObject *adapt, *copy_contiguous, *from_memory, *output_dtypes, *check_output;
   PyObject *model_type, *memory_type;
 } module_state;
@@ -175,12 +173,31 @@ static int adapt_input(const module_state *state, const forge_model *model, cons
   return replace_object(held, array);
 }
 
+/* Holds the tensor of another library, or a copy in order. 0: Python has to look at the object; -1: an exception. */
+static int hold_tensor(const module_state *state, const forge_tensor_spec *spec, held_tensor *held, forge_tensor *tensor) {
+  PyObject *owner = dlpack_input(&state->dlpack, held->object, spec->dtype, tensor);
+  if (owner == NULL) return PyErr_Occurred() ? -1 : 0;
+  if (tensor->data) {
+    Py_DECREF(held->object);
+    held->object = owner;
+    return 1;
+  }
+  PyObject *copy = PyObject_CallFunctionObjArgs(state->copy_contiguous, owner, NULL);
+  Py_DECREF(owner);
+  if (replace_object(held, copy) < 0) return -1;
+  fill_tensor(tensor, &held->view, spec->dtype);
+  return 1;
+}
+
 static int hold_input(const module_state *state, const forge_model *model, int32_t index, held_tensor *held,
                       forge_tensor *tensor) {
   const forge_tensor_spec *spec = &model->inputs[index];
   const int32_t storage = storage_dtype(spec->dtype);
-  const bool direct = storage == spec->dtype && Py_TYPE(held->object) == (PyTypeObject *)state->ndarray &&
-                      get_buffer(held, 0) == 0 && buffer_dtype(&held->view) == storage;
+  const bool is_array = PyObject_TypeCheck(held->object, (PyTypeObject *)state->ndarray);
+  const int taken = is_array ? 0 : hold_tensor(state, spec, held, tensor);
+  if (taken) return taken < 0 ? -1 : 0;
+  const bool direct =
+      is_array && storage == spec->dtype && get_buffer(held, 0) == 0 && buffer_dtype(&held->view) == storage;
   if (!direct && adapt_input(state, model, spec, held) < 0) return -1;
   if (!is_plain(&held->view) &&
       replace_object(held, PyObject_CallFunctionObjArgs(state->copy_contiguous, held->object, NULL)) < 0)
@@ -224,13 +241,43 @@ static PyObject *check_given(const module_state *state, const forge_model *model
   return array;
 }
 
+static bool buffer_fits(const Py_buffer *view, const forge_tensor *tensor) {
+  if (view->ndim != tensor->ndim || buffer_dtype(view) != tensor->dtype || !is_plain(view)) return false;
+  for (int32_t d = 0; d < tensor->ndim; d++)
+    if (view->shape[d] != tensor->shape[d]) return false;
+  return true;
+}
+
+/* Holds what the caller gave, or finds out in Python what is wrong with it. */
+static int hold_given(const module_state *state, const forge_model *model, int32_t index, PyObject *given,
+                      held_tensor *held, forge_tensor *tensor) {
+  if (!PyObject_TypeCheck(given, (PyTypeObject *)state->ndarray)) {
+    held->object = dlpack_output(&state->dlpack, given, tensor);
+    if (held->object) return 0;
+  } else if (storage_dtype(tensor->dtype) == tensor->dtype) {
+    held->object = given;
+    Py_INCREF(given);
+    if (get_buffer(held, PyBUF_WRITABLE) == 0 && buffer_fits(&held->view, tensor)) return 0;
+    drop(held);
+    held->object = held->view.obj = NULL;
+    PyErr_Clear();
+  }
+  if (PyErr_Occurred()) return -1;
+  held->object = check_given(state, model, index, given, tensor);
+  return held->object ? get_buffer(held, PyBUF_WRITABLE) : -1;
+}
+
 static int hold_output(const module_state *state, const model_object *self, int32_t index, PyObject *given,
                        held_tensor *held, forge_tensor *tensor) {
   const bool large = has_unknown_size(tensor) || forge_byte_count(tensor) >= KEPT_OUTPUT;
   if (given == NULL && (large || tensor->dtype >= FORGE_STRING || self->limits.memory)) return 0;
-  held->object =
-      given ? check_given(state, self->model, index, given, tensor) : new_array(state, &self->outputs[index], tensor);
-  if (held->object == NULL || get_buffer(held, PyBUF_WRITABLE) < 0) return -1;
+  if (given) {
+    if (hold_given(state, self->model, index, given, held, tensor) < 0) return -1;
+    if (held->view.obj == NULL) return 0;
+  } else {
+    held->object = new_array(state, &self->outputs[index], tensor);
+    if (held->object == NULL || get_buffer(held, PyBUF_WRITABLE) < 0) return -1;
+  }
   tensor->data = held->view.buf;
   tensor->capacity = held->view.len;
   return 0;
@@ -255,10 +302,10 @@ static PyObject *wrap_memory(const module_state *state, const model_object *self
 static PyObject *result_of(const module_state *state, const model_object *self, int32_t index, PyObject *given,
                            held_tensor *held, forge_tensor *tensor) {
   if (held->object == NULL) return wrap_memory(state, self, index, tensor);
-  PyBuffer_Release(&held->view);
+  if (held->view.obj) PyBuffer_Release(&held->view);
   held->view.obj = NULL;
   PyObject *view_dtype = self->outputs[index].view_dtype;
-  if (given == NULL && view_dtype) return PyObject_CallMethod(held->object, "view", "O", view_dtype);
+  if (given == NULL && view_dtype) return PyObject_CallMethod(held->object, "view", "OO", view_dtype, state->tensor_class);
   PyObject *result = given ? given : held->object;
   Py_INCREF(result);
   return result;
@@ -669,6 +716,9 @@ static PyMethodDef native_methods[] = {
     {"num_threads", native_num_threads, METH_NOARGS, "num_threads() -> int"},
     {"routine_addresses", native_routine_addresses, METH_NOARGS,
      "routine_addresses() -> dict: the C routines that kernels of a model call"},
+    {"borrow", dlpack_borrow, METH_O,
+     "borrow(tensor) -> memory of an object with __dlpack__, element type, shape if it is packed"},
+    {"lend", dlpack_lend, METH_VARARGS, "lend(memory, dtype, packed_shape, flags, versioned) -> capsule for __dlpack__"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -693,6 +743,8 @@ static int native_exec(PyObject *module) {
   if (import_errors(state) < 0) return -1;
   if ((state->ndarray = get_attribute("numpy", "ndarray")) == NULL) return -1;
   if ((state->empty = get_attribute("numpy", "empty")) == NULL) return -1;
+  if ((state->tensor_class = get_attribute("forge_runtime.tensors", "Tensor")) == NULL) return -1;
+  if (dlpack_init(module, &state->dlpack) < 0) return -1;
   if ((state->adapt = get_attribute("forge_runtime.sequences", "adapt_value")) == NULL) return -1;
   if ((state->copy_contiguous = get_attribute("forge_runtime.arrays", "copy_contiguous")) == NULL) return -1;
   if ((state->from_memory = get_attribute("forge_runtime.sequences", "value_from_memory")) == NULL) return -1;
