@@ -31,8 +31,8 @@ def _deprecated(method: str, instead: str) -> None:
 class Edits(Queries):
     """Changes that happen whole or not at all."""
 
-    def edit(self, graph: str | None = None) -> AbstractContextManager[Editor]:
-        """Edits of one graph, `main` if none is named, that all happen or none: ``with ir.edit() as e: e.rename(node, "stem")``.
+    def edit(self, graph: str = "main") -> AbstractContextManager[Editor]:
+        """Edits of one graph that all happen or none: ``with ir.edit() as e: e.rename(node, "stem")``.
 
         The editor inserts, replaces, removes, renames and rewires nodes, sets attributes, data and outputs, and grafts other
         graphs. At the end of the block order and types are restored and the graph is verified; if that fails, or the block
@@ -43,7 +43,7 @@ class Edits(Queries):
         """
         return edit(self._graph(graph), self._module)
 
-    def rewrite(self, *rules: Rule, graph: str | None = None) -> int:
+    def rewrite(self, *rules: Rule, graph: str = "main") -> int:
         """Applies rules (see ``forge.ir.edits.rewrite``) until nothing matches; returns how often one did.
 
         Raises:
@@ -54,8 +54,8 @@ class Edits(Queries):
             raise OptionError(f"rewrite: got {wrong[0]!r}; expected a Rule (forge.ir.edits.rewrite)")
         return apply(self._graph(graph), rules, self._module)
 
-    def _graph(self, name: str | None) -> Graph:
-        if name is None:
+    def _graph(self, name: str) -> Graph:
+        if isinstance(name, str) and name == "main":
             return self.main
         if not isinstance(name, str) or name not in self.graphs:
             raise InvalidGraphError(f"graph {name!r}: does not exist; expected one of: {', '.join(self.graphs)}")

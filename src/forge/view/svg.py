@@ -61,6 +61,8 @@ def plot(module: Module, graph: str = "main", max_nodes: int = 200) -> Plot:
     """
     if isinstance(max_nodes, bool) or not isinstance(max_nodes, int) or max_nodes < 1:
         raise OptionError(f"plot: max_nodes: got {max_nodes!r}; expected a positive integer")
+    if isinstance(graph, str) and graph == "main":
+        graph = next(iter(module.public))
     if not isinstance(graph, str) or graph not in module.graphs:
         raise OptionError(f"plot: graph: got {graph!r}; expected one of: {', '.join(module.graphs)}")
     scene = build(module)
