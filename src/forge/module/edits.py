@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import numpy as np
@@ -19,6 +19,7 @@ from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.types import TensorType
 from forge.ir.verifier import verify
 from forge.module.queries import Queries
+from forge.module.sessions import as_session
 from forge.passes import inline_calls, partition, partition_for_tensorrt
 
 
@@ -86,6 +87,29 @@ class Edits(Queries):
             changed = replace_batch(self._module, inputs, old, new)
         verify(changed)
         self._module = changed
+
+    def as_session(self, states: Mapping[str, str] | None = None, keep: Sequence[str] = ()) -> None:
+        """Makes inputs that outputs replace states, which a session keeps from call to call: callers send tokens only. In place.
+
+        It is done in all public functions; what one of them leaves in a state, the others find. A function that has only the
+        output writes the state, one that has only the input reads it. States start empty, and grow as they are appended to.
+
+        Inputs that follow from the states and the tokens are computed where sizes of other inputs say how: ``attention_mask`` is
+        all ones, ``position_ids`` and ``cache_position`` count on from what is in the cache.
+
+        Args:
+            states: names of outputs by those of the inputs that they replace. None: those that exporters write are recognised,
+                ``past_key_values.0.key`` and ``present.0.key``, ``input.x`` and ``output.x``, ``past_0`` and ``present_0``.
+            keep: inputs that callers send though they could be computed, such as the mask of padded batches.
+
+        Raises:
+            OptionError: ``states`` or ``keep`` has a name that does not exist, or nothing is recognised.
+            InvalidGraphError: an output does not fit its input, or functions mean different tensors by one name.
+        """
+        if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
+            raise OptionError(f"as_session: keep: got {keep!r}; expected names of inputs")
+        self._edited(lambda module: as_session(module, states, keep))
+        self._verified()
 
     def partition(
         self, backend: str, supported: Callable[[Node], bool],
