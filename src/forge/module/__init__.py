@@ -13,7 +13,7 @@ from forge.errors import InvalidGraphError, OptionError
 from forge.ir import retype
 from forge.ir.edits.extract import extract
 from forge.ir.functions import joining
-from forge.ir.interp import Reference
+from forge.ir.functions.reference import Reference
 from forge.ir.nodes import Module, Node, Value
 from forge.ir.saved import serialize
 from forge.ir.text.parser import parse_module
