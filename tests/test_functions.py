@@ -75,7 +75,7 @@ def test_what_cannot_be_joined_or_selected() -> None:
     with pytest.raises(OptionError, match="function: got 'encode'; expected some of: prefill, decode"):
         joined().function("encode")
     state = "def @main(state %k: Tensor[(n, {}), float32]) {{ (%k = %k) }}"
-    with pytest.raises(InvalidGraphError, match="@b: state 'k': got .* as @a has it"):
+    with pytest.raises(InvalidGraphError, match=r"@b: state 'k': got .* as @a has it"):
         forge.join({"a": forge.IRModule(state.format(4)), "b": forge.IRModule(state.format(5))})
 
 

@@ -321,7 +321,8 @@ class IRModule(Edits):
 
         Raises:
             OpNotImplemented: nodes cannot be written as ONNX; the message lists all of them.
-            OptionError: an argument is out of range, or the module has several functions; OutputPathError: the file cannot be written.
+            OptionError: an argument is out of range, or the module has several functions.
+            OutputPathError: the file cannot be written.
             InvalidGraphError: the module breaks a rule of the IR.
         """
         from forge.exporters.onnx import export_model, save_model, with_weights

@@ -39,7 +39,7 @@ def export_model(module: Module, opset: int | None = None) -> tuple[onnx.ModelPr
     """
     if len(module.public) > 1:
         listed = ", ".join(module.public)
-        raise OptionError(f"to_onnx: got the functions {listed}; expected one, for ONNX has no more; IRModule.function selects it")
+        raise OptionError(f"to_onnx: got the functions {listed}; expected one, as ONNX has; IRModule.function selects it")
     if opset is not None and (isinstance(opset, bool) or not isinstance(opset, int)
                               or not OLDEST_OPSET <= opset <= NEWEST_OPSET):
         raise OptionError(f"opset: got {opset!r}; expected {OLDEST_OPSET} to {NEWEST_OPSET}")
