@@ -24,7 +24,7 @@ from forge.codegen.tables import MODEL_SYMBOL
 from forge.driver.compiled import CompiledModel
 from forge.ir.nodes import Graph, Value
 from forge.tir.expr import Const, Expr, Var, const
-from forge.tir.program import TensorSpec
+from forge.tir.program import Program, StateMemory, TensorSpec
 from forge.tir.rewrite import Rewriter
 
 PAGE = mmap.PAGESIZE
@@ -175,6 +175,11 @@ def _run_once(
     blocks = [Guarded(_bytes(a.shape, _item_size(a)), 8 if c else 1).write(_contents(a, c)) for a, c in zip(inputs, characters)]
     shapes = [_known_shape(v, spec, known) for v, spec in zip(graph.outputs, program.outputs, strict=True)]
     outs, tensors = _outputs(graph, shapes)
+    shared = shared_pairs(program)
+    for output, number in shared.items():
+        room = outs[output]
+        assert room is not None
+        blocks[number] = room.write(_contents(inputs[number], None))
     weights = Guarded(compiled.weights.size, 64).write(compiled.weights.tobytes())
     arena = Guarded(max(0, model.arena_size(ctypes.addressof(symbols))), 64)
     host = GuardedHost(threads)
@@ -193,8 +198,18 @@ def _run_once(
         for block in group:
             if block is not None:
                 block.check(what)
+    for number, (array, block, text) in enumerate(zip(inputs, blocks, characters)):
+        if number not in shared.values():
+            assert block.read().startswith(_contents(array, text)), f"input {number} was written"
     results = zip(graph.outputs, shapes, outs, tensors, strict=False)
     return [_result(v.dtype, shape, o, t) for v, shape, o, t in results]
+
+
+def shared_pairs(program: Program) -> dict[int, int]:
+    """The inputs whose memory outputs take, by number of the output."""
+    pairs = {k: number for k, number in enumerate(program.donated) if number is not None}
+    bound = [b for b in program.bindings if b.memory is not StateMemory.REPLACED]
+    return pairs | {b.output: b.input for b in bound if b.output is not None and b.input is not None}
 
 
 def _item_size(array: np.ndarray) -> int:

@@ -41,4 +41,5 @@ def parts(item: Item) -> tuple[Sequence[Node], Sequence[Value], Sequence[Value]]
 def _item(item: Item, names: dict[Value, str]) -> str:
     nodes, read, written = parts(item)
     results = ", ".join(f"{names[v]}: {v.type}" for v in written) or "sizes"
-    return f"{' + '.join(node.op for node in nodes)}({', '.join(names[v] for v in read)}) -> {results}"
+    place = f" in {names[item.updated]}" if isinstance(item, Group) and item.updated is not None else ""
+    return f"{' + '.join(node.op for node in nodes)}({', '.join(names[v] for v in read)}){place} -> {results}"

@@ -57,6 +57,7 @@ class KernelCall:
     buffers: tuple[Buffer, ...]  # parameters of the function, in order
     scalars: tuple[Var, ...]  # symbolic dimensions, in order
     target: Target
+    in_place: bool = False  # the result has the elements of operand 0 already, which is not read: only what differs is written
 
     @property
     def readers(self) -> tuple[Reader, ...]:

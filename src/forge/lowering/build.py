@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 from forge import dims, dtypes, te
@@ -15,6 +16,7 @@ from forge.loops.contract import KernelCall, Reader, Writer
 from forge.lowering.groups import Group, scalar_constant
 from forge.ops.core.op import Op
 from forge.schedule import build as schedule_build
+from forge.schedule import build_update
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir import split_complex
@@ -68,14 +70,18 @@ class _GroupBuilder:
             buffers=tuple(self.buffers.values()),
             scalars=tuple(te.symbol_var(s) for s in group_symbols(group)),
             target=self.target,
+            in_place=group.updated is not None,
         )
         try:
-            function = self._generate(anchor, call)
+            function = dataclasses.replace(self._generate(anchor, call), aliases=self._aliases())
             return split_complex.run(function) if any(_has_complex(node) for node in group.nodes) else function
         except ForgeError:
             raise
         except (ValueError, TypeError, NotImplementedError, KeyError) as error:
             raise CompileError(f"lowering: node {anchor.name or anchor.op} ({anchor.op}): {error!r}") from error
+
+    def _aliases(self) -> tuple[tuple[Buffer, Buffer], ...]:
+        return tuple((self.buffers[v], self.buffers[self.group.sink.results[0]]) for v in self.group.overwritten)
 
     def _generate(self, anchor: Node, call: KernelCall) -> Function:
         op = anchor.op_def
@@ -90,6 +96,11 @@ class _GroupBuilder:
                 raise CompileError(f"lowering: operator {anchor.op}: kernel family {op.kernel!r} got complex operands; "
                                    "expected real ones; run the pass decompose first")
             return FAMILIES[op.kernel](call)
+        if call.in_place:
+            placeholders = placeholders_of(anchor)
+            results = [v.tensor_type for v in anchor.results]
+            part = op.written(anchor.attrs, results, *op.arguments(placeholders))
+            return build_update(call, placeholders, part.operand, part.begin, part.step)
         tensors, placeholders = lower_node(anchor)
         return schedule_build(call, tensors, placeholders)
 
@@ -178,9 +189,7 @@ def lower_node(node: Node) -> tuple[Sequence[te.Tensor], tuple[te.Tensor | None,
         CompileError: the operator has no lowering.
     """
     op = node.op_def
-    placeholders = tuple(
-        None if v is None else te.placeholder(v.shape, v.dtype, f"{o}") for o, v in enumerate(node.operands)
-    )
+    placeholders = placeholders_of(node)
     if not isinstance(op, Op):
         raise CompileError(f"lowering: operator {node.op} has no native code")
     try:
@@ -190,6 +199,11 @@ def lower_node(node: Node) -> tuple[Sequence[te.Tensor], tuple[te.Tensor | None,
             f"lowering: node {node.name or node.op}: operator {node.op} cannot be compiled for these operands "
             f"({', '.join(str(v.type) for v in node.operands if v is not None)}); run it with target='reference'"
         ) from error
+
+
+def placeholders_of(node: Node) -> tuple[te.Tensor | None, ...]:
+    """What stands for the operands in tensor expressions."""
+    return tuple(None if v is None else te.placeholder(v.shape, v.dtype, f"{o}") for o, v in enumerate(node.operands))
 
 
 def expand(tensor: te.Tensor, indices: Sequence[Expr], source: Callable[[te.Tensor, Sequence[Expr]], Expr]) -> Expr:

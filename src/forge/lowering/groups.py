@@ -31,11 +31,18 @@ MAX_NODES = 48
 
 @dataclass(eq=False)
 class Group:
-    """One kernel. ``inlined`` is in topological order."""
+    """One kernel. ``inlined`` is in topological order.
+
+    Attributes:
+        updated: the operand of the anchor in whose memory the result lies: only what differs is written.
+        overwritten: operands in whose memory the result lies, of which each element is read just before its place is written.
+    """
 
     anchor: Node
     epilogue: list[Node] = field(default_factory=list)
     inlined: list[Node] = field(default_factory=list)
+    updated: Value | None = None
+    overwritten: tuple[Value, ...] = ()
 
     @property
     def sink(self) -> Node:
@@ -52,7 +59,7 @@ class Group:
 
     def external_operands(self) -> list[Value]:
         """What the kernel reads from memory, in order of first use; scalar constants are part of the code."""
-        inside = {v for node in self.nodes for v in node.results}
+        inside = {self.updated, *(v for node in self.nodes for v in node.results)}
         used = (v for node in self.nodes for v in node.operands if v is not None and v not in inside)
         return [v for v in dict.fromkeys(used) if scalar_constant(v) is None]
 

@@ -1,7 +1,8 @@
 """The memory plan: where every materialised value lives.
 
-Values that are views of one another share one *storage*. A storage is an input, an output, a part of the weights, a block
-of the arena, or, where the size depends on the input's contents, memory that the entry asks for when it knows the size.
+Values that are views of one another share one *storage*, and so do updates in place and what they update (`sharing`). A storage
+is an input, an output, a part of the weights, a block of the arena, or, where the size depends on contents of inputs, memory that
+the entry asks for when it knows the size.
 Blocks whose lifetimes do not overlap share bytes: static ones greedily (largest first, lowest free offset, in other orders while
 that leaves gaps), symbolic ones by reusing slots of provably sufficient size; their offsets are expressions evaluated at entry.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +21,7 @@ from forge import dims, dtypes
 from forge.dims import Dim
 from forge.errors import CompileError
 from forge.ir.builder import Builder
+from forge.ir.functions.states import replaced
 from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType, UnrankedType
 from forge.lowering.groups import Group
@@ -79,13 +81,14 @@ class MemoryPlan:
     table: WeightTable = field(default_factory=WeightTable)
     lower_bound: Dim = 0  # largest sum of live static blocks
     dynamic: list[tuple[Value, int]] = field(default_factory=list)  # block number k: its value, the last step that uses it
+    followed: Mapping[Value, Value] = field(default_factory=dict)  # see `storage_of`
 
     @property
     def weights_size(self) -> int:
         return self.table.size
 
     def location(self, value: Value) -> Location:
-        return self.locations[view_root(value)]
+        return self.locations[storage_of(self.followed, value)]
 
     def alignment(self, value: Value) -> int:
         """Known alignment in bytes of the value's first element."""
@@ -111,6 +114,14 @@ def view_root(value: Value) -> Value:
     return value
 
 
+def storage_of(followed: Mapping[Value, Value], value: Value) -> Value:
+    """The oldest value in whose memory ``value`` lies; ``followed`` has the one in whose memory an update in place lies."""
+    value = view_root(value)
+    while value in followed:
+        value = followed[value]
+    return value
+
+
 def is_control_result(value: Value) -> bool:
     """Whether a node that the host runs produces the value: its memory comes from there."""
     return value.producer is not None and runs_on_host(value.producer)
@@ -119,14 +130,17 @@ def is_control_result(value: Value) -> bool:
 def materialise_outputs(graph: Graph, late: Collection[str] = ()) -> None:
     """Inserts ``copy`` where an output would share memory with an input, a constant, another output or a result of control flow.
 
-    So it does where an output is a view whose sizes are among the symbols ``late``, which the viewed value may precede.
+    An output may be the input that it replaces. So it does where an output is a view whose sizes are among the symbols ``late``,
+    which the viewed value may precede.
     """
     taken: set[Value] = set()
     outputs = list(graph.outputs)
-    for k, value in enumerate(outputs):
-        root = view_root(value)
+    names = replaced(graph)
+    for k in sorted(range(len(outputs)), key=lambda k: k not in names):
+        value, root = outputs[k], view_root(outputs[k])
         is_late_view = root is not value and any(s in late for s in tensor_symbols(value.type))
-        is_foreign = root.producer is None or root.constant is not None or is_control_result(root)
+        is_kept = root.producer is None and root.name == names.get(k) and root.type == value.type
+        is_foreign = (root.producer is None and not is_kept) or root.constant is not None or is_control_result(root)
         if root in taken or is_foreign or is_late_view:
             outputs[k] = copied(Builder(graph), value)
         taken.add(view_root(outputs[k]))
@@ -134,20 +148,21 @@ def materialise_outputs(graph: Graph, late: Collection[str] = ()) -> None:
 
 
 def plan_memory(
-    graph: Graph, steps: Sequence[Step], late: Collection[str] = (), table: WeightTable | None = None
+    graph: Graph, steps: Sequence[Step], late: Collection[str] = (), table: WeightTable | None = None,
+    followed: Mapping[Value, Value] | None = None,
 ) -> MemoryPlan:
     """Places every value that a kernel reads or writes; ``late`` are symbols that are not known at entry.
 
-    Constants go into ``table``.
+    Constants go into ``table``. ``followed`` are the values in whose memory updates in place lie.
 
     Raises:
         CompileError: a value is not a ranked tensor of fixed-size elements.
     """
-    plan = MemoryPlan(table=table or WeightTable())
+    plan = MemoryPlan(table=table or WeightTable(), followed=followed or {})
     for k, value in enumerate(graph.inputs):
         plan.locations[value] = Location("input", k, 0)
     for k, value in enumerate(graph.outputs):
-        plan.locations[view_root(value)] = Location("output", k, 0)
+        plan.locations.setdefault(storage_of(plan.followed, value), Location("output", k, 0))
     _place_weights(plan, steps)
     blocks = _lifetimes(plan, steps)
     for block in blocks:
@@ -185,10 +200,13 @@ def _lifetimes(plan: MemoryPlan, steps: Sequence[Step]) -> list[_Block]:
     blocks: dict[Value, _Block] = {}
     for number, step in enumerate(steps):
         for value in step.writes:
-            if value not in plan.locations:
-                blocks[value] = _Block(value, _aligned(byte_size(value)), number, number)
+            root = storage_of(plan.followed, value)
+            if root in blocks:
+                blocks[root].last = number
+            elif root not in plan.locations:
+                blocks[root] = _Block(root, _aligned(byte_size(root)), number, number)
         for value in step.reads:
-            root = view_root(value)
+            root = storage_of(plan.followed, value)
             if root.constant is not None and root not in plan.locations:
                 blocks.setdefault(root, _Block(root, 0, number, number))
             if root in blocks:

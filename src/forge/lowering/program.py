@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from forge.lowering.groups import Group, form_groups, scalar_constant
 from forge.lowering.late import Definition, build_definition, find_definitions, size_of
 from forge.lowering.memory import MemoryPlan, Step, WeightTable, materialise_outputs, plan_memory, readable_extents
 from forge.lowering.objects import check_types, copy_handle, fresh_symbols, is_handle_copy, object_spec, tensor_symbols
+from forge.lowering.sharing import kept_for_updates, share_memory
 from forge.lowering.states import StateTable
 from forge.ops.core.strings import unpack_string_constants
 from forge.target import Target
@@ -50,6 +51,7 @@ class GroupedGraph:
         symbols: those that inputs bind.
         late: those that are known only during the run.
         names: of the outputs.
+        followed: values in whose memory results lie, by those: see `sharing`.
     """
 
     graph: Graph
@@ -58,6 +60,7 @@ class GroupedGraph:
     symbols: tuple[str, ...]
     late: tuple[str, ...]
     names: tuple[str, ...]
+    followed: Mapping[Value, Value]
 
 
 @dataclass(frozen=True)
@@ -125,15 +128,16 @@ class Lowering:
         controls = find_control(fresh, symbols)
         late = [s for introduced in fresh.values() for s in introduced]
         materialise_outputs(graph, late)
-        groups = form_groups(graph, self.fuse, [v for d in definitions for v in d.values])
+        groups = form_groups(graph, self.fuse, [*kept_for_updates(graph), *(v for d in definitions for v in d.values)])
         copies = [HandleCopy(n) for n in graph.nodes if is_handle_copy(n)]
         controls += find_unranked_copies(graph, controls)
-        sequence = _in_order(graph, groups, [*definitions, *controls, *copies])
-        return GroupedGraph(graph, tuple(groups), tuple(sequence), tuple(symbols), tuple(late), tuple(names))
+        items, followed = share_memory(graph, _in_order(graph, groups, [*definitions, *controls, *copies]), _step, late)
+        groups = [item for item in items if isinstance(item, Group)]
+        return GroupedGraph(graph, tuple(groups), tuple(items), tuple(symbols), tuple(late), tuple(names), followed)
 
     def plan(self, grouped: GroupedGraph) -> MemoryPlan:
         """Where values are, and when memory is taken and given back."""
-        return plan_memory(grouped.graph, [_step(item) for item in grouped.items], grouped.late, self.table)
+        return plan_memory(grouped.graph, [_step(item) for item in grouped.items], grouped.late, self.table, grouped.followed)
 
     def lower(
         self, grouped: GroupedGraph, plan: MemoryPlan, name: str, progress: Progress | None = None, function: str = "main"
@@ -144,7 +148,7 @@ class Lowering:
             CompileError: an operator has no native code; the message names the node.
         """
         lowered = self._assemble(grouped, plan, name, progress)
-        bindings = self.states.bind(grouped.graph)
+        bindings = self.states.bind(grouped.graph, plan)
         program = dataclasses.replace(
             lowered.program, functions=tuple(self.functions.values()), weights_size=self.table.size,
             function=function, bindings=bindings)
@@ -185,7 +189,15 @@ def _program(grouped: GroupedGraph, assembler: _Assembler) -> Program:
         weights_size=0,
         cpu_features=assembler.lowering.target.features,
         controls=tuple(assembler.controls),
+        donated=_donated(graph),
     )
+
+
+def _donated(graph: Graph) -> tuple[int | None, ...]:
+    """For each output, the input whose memory it takes; empty where none does."""
+    names = {number: name for name, number in graph.donated.items()}
+    inputs = {value.name: number for number, value in enumerate(graph.inputs)}
+    return tuple(inputs[names[k]] if k in names else None for k in range(len(graph.outputs))) if names else ()
 
 
 def _arena_size(plan: MemoryPlan) -> Expr:
@@ -301,6 +313,9 @@ def _slug(group: Group) -> str:
 def signature(group: Group, plan: MemoryPlan) -> str:
     """Text that is equal for groups whose kernels are the same code."""
     numbers: dict[Value, str] = {v: f"e{k}:{v.type}:{plan.alignment(v)}" for k, v in enumerate(group.external_operands())}
+    numbers |= {v: f"{numbers[v]}:overwritten" for v in group.overwritten}
+    if group.updated is not None:
+        numbers[group.updated] = f"updated:{group.updated.type}"
     parts = []
     for number, node in enumerate(group.nodes):
         operands = [_operand_key(v, numbers) for v in node.operands]

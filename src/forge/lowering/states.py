@@ -8,7 +8,7 @@ from forge.errors import CompileError
 from forge.ir.functions.states import State, state_type
 from forge.ir.nodes import Graph
 from forge.ir.types import TensorType
-from forge.lowering.memory import WeightTable
+from forge.lowering.memory import MemoryPlan, WeightTable, storage_of
 from forge.tir.program import Binding, StateMemory, StateSpec
 
 
@@ -19,15 +19,15 @@ class StateTable:
         self.specs: dict[str, StateSpec] = {}
         self._weights = weights
 
-    def bind(self, graph: Graph) -> tuple[Binding, ...]:
-        """The bindings of a function.
+    def bind(self, graph: Graph, plan: MemoryPlan) -> tuple[Binding, ...]:
+        """The bindings of a function whose values lie where ``plan`` says.
 
         Raises:
             CompileError: functions store a state in different orders of axes.
         """
         inputs = {value.name: number for number, value in enumerate(graph.inputs)}
         return tuple(
-            Binding(self._number(graph, name, state), inputs.get(name), state.output, StateMemory.REPLACED)
+            Binding(self._number(graph, name, state), inputs.get(name), state.output, _memory(graph, name, state, plan))
             for name, state in graph.states.items())
 
     def _number(self, graph: Graph, name: str, state: State) -> int:
@@ -49,3 +49,11 @@ class StateTable:
             return StateSpec(name, stored.dtype, tuple(dims), axes)
         initial = np.ascontiguousarray(state.initial.transpose(axes))
         return StateSpec(name, stored.dtype, tuple(dims), axes, self._weights.place(initial), state.initial.shape)
+
+
+def _memory(graph: Graph, name: str, state: State, plan: MemoryPlan) -> StateMemory:
+    value = next((v for v in graph.inputs if v.name == name), None)
+    output = None if state.output is None else graph.outputs[state.output]
+    if value is None or output is None or storage_of(plan.followed, output) is not value:
+        return StateMemory.REPLACED
+    return StateMemory.IN_PLACE if output.type == value.type else StateMemory.APPENDED

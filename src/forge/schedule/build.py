@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge.loops import places, static
+from forge.loops import bind, places, static
 from forge.loops.contract import KernelCall
 from forge.schedule.injective import schedule_injective
 from forge.schedule.reduction import schedule_reductions
@@ -44,6 +44,28 @@ def _nest(call: KernelCall, tensors: Sequence[tuple[int, Tensor]], placeholders:
     if stages.reductions:
         return schedule_reductions(call, loops, stages.reductions, body, stages.algebra)
     return schedule_injective(call, loops, body, stages.algebra)
+
+
+def build_update(
+    call: KernelCall, placeholders: Sequence[Tensor | None], operand: int, begin: Sequence[Expr], step: Sequence[int]
+) -> Function:
+    """The loop function that writes ``result[begin + i * step] = operand[i]`` for every i.
+
+    Args:
+        call: what to build; ``operands[k]`` gives the contents of ``placeholders[k]``, which ``begin`` reads.
+        placeholders: None for an absent operand.
+        operand: number of the operand that is written.
+        begin: by axis.
+        step: by axis.
+    """
+    stages = Stages(call, placeholders)
+    part = call.readers[operand]
+    loops = stages.algebra.loops(part.shape)
+    bound = [bind(f"begin{k}", stages.scalar(x)) for k, x in enumerate(begin)]
+    indices = places(loops)
+    target = [first + i * s for (_, first), i, s in zip(bound, indices, step, strict=True)]
+    nest = schedule_injective(call, loops, call.results[0].write(target, part.read(indices)), stages.algebra)
+    return call.function(seq(*(let for let, _ in bound), nest))
 
 
 def _same_shape(a: Tensor, b: Tensor) -> bool:

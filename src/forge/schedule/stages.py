@@ -65,6 +65,10 @@ class Stages:
             known = self._known[key] = self._element(tensor, indices)
         return known
 
+    def scalar(self, x: Expr) -> Expr:
+        """``x`` with what it reads of tensors."""
+        return self._expand(x, {})
+
     def _element(self, tensor: Tensor, indices: Sequence[Expr]) -> Expr:
         position = next((k for k, p in enumerate(self.placeholders) if p is tensor), None)
         if position is not None:

@@ -1,4 +1,7 @@
-"""Concatenation: one loop nest a part, which copies the part to its place. An empty part costs nothing."""
+"""Concatenation: one loop nest a part, which copies the part to its place. An empty part costs nothing.
+
+In place, the first part lies where it belongs.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,9 @@ def concatenate(call: KernelCall) -> Function:
     axis = call.attrs.axis % len(call.results[0].shape)
     nests: list[Stmt] = []
     offset: Expr = E.const(0)
-    for part in call.readers:
-        if not any(E.is_const(extent, 0) for extent in part.shape):
+    for number, part in enumerate(call.readers):
+        is_there = call.in_place and number == 0
+        if not is_there and not any(E.is_const(extent, 0) for extent in part.shape):
             nests.append(_copy(call, part, axis, offset))
         offset = offset + part.shape[axis]
     return call.function(seq(*nests))

@@ -1,8 +1,8 @@
 """Writing by index: scatter_elements and scatter_nd; collecting indices: argwhere.
 
-The operand is copied to the result, then the updates are applied one after the other, in row-major order, so that
-equal indices give what the operator says. Indices are counted from the end if negative, then moved into the bounds, or, with
-attribute out_of_range "drop", nothing is written for those out of range.
+The operand is copied to the result, unless that lies in its memory. Then the updates are applied one after the other, in
+row-major order, so that equal indices give what the operator says. Indices are counted from the end if negative, then moved into
+the bounds, or, with attribute out_of_range "drop", nothing is written for those out of range.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ Target = Callable[[Reader, Reader, Sequence[Expr]], tuple[dict[int, Expr], Seque
 def _scatter(call: KernelCall, reduction: str, target: Target) -> Function:
     data, indices, updates = call.readers
     out = call.buffers[-1]
-    copies, loops = axes(data.shape), axes(updates.shape)
-    source, at = places(copies), places(loops)
-    copy = nest(copies, call.results[0].write(source, data.read(source)))
+    loops = axes(updates.shape)
+    at = places(loops)
     given, own = target(data, indices, at)
     rest = iter(own)
     place = [_bounded(given[k], extent) if k in given else next(rest) for k, extent in enumerate(data.shape)]
@@ -47,7 +46,14 @@ def _scatter(call: KernelCall, reduction: str, target: Target) -> Function:
         for k, index in given.items():
             inside = E.logical_and(inside, _in_range(index, data.shape[k]))
         step = If(inside, step)
-    return call.function(seq(copy, _unless_empty(data.shape, nest(loops, step))))
+    return call.function(seq(_copied(call, data), _unless_empty(data.shape, nest(loops, step))))
+
+
+def _copied(call: KernelCall, data: Reader) -> Stmt:
+    """The operand, written to the result where it does not lie there."""
+    loops = axes(data.shape)
+    at = places(loops)
+    return seq() if call.in_place else nest(loops, call.results[0].write(at, data.read(at)))
 
 
 def _apply(out: Buffer, target: Sequence[Expr], update: Expr, reduction: str) -> Stmt:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from forge.tir.expr import Expr
 
 # What an operator's class is declared with.
-__all__ = ["Accuracy", "AxisAttrs", "Category", "Kind", "NoAttrs", "Op", "Operand", "Precision", "Trait", "register"]
+__all__ = ["Accuracy", "AxisAttrs", "Category", "Kind", "NoAttrs", "Op", "Operand", "Part", "Precision", "Trait", "register"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,15 @@ class AxisAttrs:
     """Attributes of an operator along one axis, and of nothing else."""
 
     axis: int = 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """Where an operand stands in a result: its element i at ``begin + i * step``, axis by axis."""
+
+    operand: int
+    begin: Sequence[Expr]
+    step: Sequence[int]
 
 
 class Op(OpDef[A]):
@@ -62,6 +71,17 @@ class Op(OpDef[A]):
         An operator whose result sizes depend on run-time contents of its operands overrides this, unless a kernel counts them.
         """
         return {}
+
+    def is_update(self, *args: Any, **kwargs: Any) -> bool:
+        """``is_update(attrs, rank)``: whether the result, of this rank, begins with operand 0 in memory, but for a part of it.
+
+        Where it lies in the memory of operand 0, only that part is written: by the kernel, or what ``written`` gives.
+        """
+        return False
+
+    def written(self, *args: Any, **kwargs: Any) -> Part:
+        """``written(attrs, results, *operands)``: of an update with ``lower``: what is written. Operands are tensors."""
+        raise NotImplementedError
 
     def requires(self, *args: Any, **kwargs: Any) -> Sequence[tuple[Expr, str]]:
         """``requires(attrs, results, *operands)``: conditions on symbolic sizes that ``infer`` could not decide.

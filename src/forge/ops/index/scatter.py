@@ -128,6 +128,9 @@ class ScatterElements(Op[ScatterElementsAttrs]):
         places[axis] = _beyond(indices, data.shape[axis])
         return [_dropping(data, [axis], tuple(places), updates, attrs.reduction)]
 
+    def is_update(self, attrs: ScatterElementsAttrs, rank: int) -> bool:
+        return True
+
     def decompose(
         self, builder: Builder, attrs: ScatterElementsAttrs, data: Value, indices: Value, updates: Value
     ) -> Values | None:
@@ -164,6 +167,9 @@ class ScatterNd(Op[ScatterNdAttrs]):
             return [scatter(data, tuple_positions(indices, data.shape), updates, attrs.mode)]
         places = tuple(_beyond(row, data.shape[k]) for k, row in enumerate(indices))
         return [_dropping(data, range(len(indices)), places, updates, attrs.mode)]
+
+    def is_update(self, attrs: ScatterNdAttrs, rank: int) -> bool:
+        return True
 
     def decompose(self, builder: Builder, attrs: ScatterNdAttrs, data: Value, indices: Value, updates: Value) -> Values | None:
         return decompose_mean(self, builder, attrs, "mode", data, indices, updates)

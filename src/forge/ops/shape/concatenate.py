@@ -63,6 +63,9 @@ class Concatenate(Op[AxisAttrs]):
         filled = [t for t in data if not te.is_const(t.shape[axis], 0)] or data[:1]
         return [injective(self.name, results[0], lambda i: _piecewise(filled, axis, i))]
 
+    def is_update(self, attrs: AxisAttrs, rank: int) -> bool:
+        return attrs.axis % rank == 0
+
     def evaluate_dims(self, attrs: AxisAttrs, types: OperandTypes, *data: DimArray) -> DimArray:
         parts = [x for x in data if x is not None]
         return np.concatenate(parts, axis=attrs.axis) if len(parts) == len(data) else None

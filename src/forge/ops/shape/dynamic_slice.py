@@ -18,7 +18,7 @@ from forge.ops.core.inference import (
     unify_dim,
 )
 from forge.ops.core.lowering import element, injective, shape_of
-from forge.ops.core.op import Kind, Op, Operand, register
+from forge.ops.core.op import Kind, Op, Operand, Part, register
 from forge.ops.core.signatures import Array, Arrays, Conditions, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Types, Value
 from forge.ops.shape.slice import slice_range
 
@@ -111,6 +111,13 @@ class DynamicUpdateSlice(Op[object]):
 
         return [injective(self.name, results[0], body)]
 
+    def is_update(self, attrs: object, rank: int) -> bool:
+        return True
+
+    def written(self, attrs: object, results: TensorTypes, data: Tensor, update: Tensor, start: Tensor) -> Part:
+        begin = _starts(start, [e - u for e, u in zip(data.shape, update.shape, strict=True)])
+        return Part(1, begin, [1] * len(begin))
+
     def requires(
         self, attrs: object, results: TensorTypes, data: TensorType, update: TensorType, start: TensorType
     ) -> Conditions:
@@ -196,6 +203,13 @@ class StridedSet(Op[StridedSetAttrs]):
             return _overlaid(data, updates, i, inner, hit)
 
         return [injective(self.name, results[0], body)]
+
+    def is_update(self, attrs: StridedSetAttrs, rank: int) -> bool:
+        return True
+
+    def written(self, attrs: StridedSetAttrs, results: TensorTypes, data: Tensor, updates: Tensor) -> Part:
+        steps = self._steps(attrs, shape_of(data))
+        return Part(1, [te.dim(first) for first, _, _ in steps], [step for _, _, step in steps])
 
     def requires(self, attrs: StridedSetAttrs, results: TensorTypes, data: TensorType, updates: TensorType) -> Conditions:
         return _not_empty(updates)
