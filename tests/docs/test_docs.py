@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_module
 from forge.ir.verifier import verify
+from tests.runtime.building import compile_c
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -39,8 +41,15 @@ def has_blocks(language: str) -> list[Path]:
     return [p for p in PAGES if blocks(p, language)]
 
 
+def skip_without_packages(page: Path) -> None:
+    for package in ("torch", "jax", "tensorflow"):
+        if re.search(rf"^import {package}$", script_of(page), re.MULTILINE) and importlib.util.find_spec(package) is None:
+            pytest.skip(f"could not import {package!r}: not installed")
+
+
 def run(page: Path, folder: Path) -> str:
     """Runs the page's Python blocks in ``folder`` and returns what they print."""
+    skip_without_packages(page)
     (folder / "examples").symlink_to(ROOT / "examples")
     script = folder / f"{page.stem}.py"
     script.write_text(script_of(page))
@@ -64,6 +73,32 @@ def test_listings_are_canonical(page: Path) -> None:
         module = parse_module(listing)
         verify(module)
         assert print_module(module) == listing
+
+
+C_OF_TENSORS = """
+#include "dlpack.h"
+#include "forge_runtime.h"
+{block}
+int main(void) {{
+  uint16_t data[6];
+  int64_t shape[] = {{2, 3}}, strides[] = {{1, 2}};
+  DLTensor from = {{.data = data, .device = {{kDLCPU, 0}}, .ndim = 2, .dtype = {{kDLBfloat, 16, 1}}, .shape = shape}};
+  forge_tensor to;
+  if (!view(&from, &to) || to.data != data || to.dtype != FORGE_BFLOAT16 || to.ndim != 2 || to.shape[1] != 3) return 1;
+  from.strides = strides;
+  return view(&from, &to);
+}}
+"""
+
+
+def test_the_c_block_of_tensors_runs(tmp_path: Path) -> None:
+    torch = importlib.util.find_spec("torch")
+    if torch is None or torch.origin is None:
+        pytest.skip("could not import 'torch': its headers hold those of DLPack")
+    source, program = tmp_path / "view.c", tmp_path / "view"
+    source.write_text(C_OF_TENSORS.format(block="\n".join(blocks(ROOT / "docs" / "tensors.md", "c"))))
+    compile_c(f"-I{Path(torch.origin).parent / 'include' / 'ATen'}", source, "-o", program)
+    assert subprocess.run([program], check=False).returncode == 0
 
 
 def test_pages_are_found() -> None:

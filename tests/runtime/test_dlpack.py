@@ -238,6 +238,20 @@ def test_answers_that_are_none() -> None:
         transposing("float32")(Raising(ValueError(), device=[1]))
 
 
+def test_tensorflow_is_not_asked_for_memory_of_objects() -> None:
+    class Strings(Raising):
+        class dtype:  # noqa: N801
+            as_numpy_dtype = object
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return np.array(["b", "a"], object)
+
+    strings = Strings(AssertionError("it would end the process"))
+    assert as_array(strings, "x").tolist() == ["b", "a"]
+    with pytest.raises(InputError, match="wrong dtype; got object; expected float32"):
+        transposing("float32")(strings)
+
+
 def test_what_has_no_capsule_comes_as_its_array() -> None:
     array = sample("float32", 2, 3)
 

@@ -156,7 +156,8 @@ class Runtime:
         inputs: Mapping[str, Any] | Sequence[Any],
         outputs: Mapping[str, Array] | Sequence[Array | None] | None = None,
     ) -> list[Array]:
-        """Runs the model; outputs that are given are written in place (C-contiguous, exact dtype and shape).
+        """Runs the model; outputs that are given are written in place (writable, C-contiguous, exact dtype and shape): arrays, or
+        tensors of torch.
 
         Returns:
             All outputs in order.

@@ -262,9 +262,20 @@ static int check_device(const dlpack_state *state, PyObject *object) {
   return is_pair && is_on_host(device) ? 0 : -1;
 }
 
+/* tensorflow ends the process where it is asked for the memory of strings or other objects. */
+static int check_elements(const dlpack_state *state, PyObject *object) {
+  PyObject *dtype = PyObject_GetAttr(object, state->dtype);
+  PyObject *kind = dtype ? PyObject_GetAttr(dtype, state->as_numpy_dtype) : NULL;
+  const bool is_object = kind == (PyObject *)&PyBaseObject_Type;
+  Py_XDECREF(kind);
+  Py_XDECREF(dtype);
+  PyErr_Clear();
+  return refuse_if(is_object, "its elements are objects");
+}
+
 /* `__dlpack__`, of producers that know version 1 and of those before it. */
 static PyObject *ask(const dlpack_state *state, PyObject *object) {
-  if (check_device(state, object) < 0) return NULL;
+  if (check_elements(state, object) < 0 || check_device(state, object) < 0) return NULL;
   PyObject *method = PyObject_GetAttr(object, state->dlpack);
   PyObject *capsule = method ? PyObject_Call(method, state->no_arguments, state->versioned_request) : NULL;
   if (method && capsule == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
@@ -497,7 +508,7 @@ PyObject *dlpack_lend(PyObject *module, PyObject *arguments) {
 
 int dlpack_init(PyObject *module, dlpack_state *state) {
   static const char *const names[] = {"__dlpack__", "__dlpack_device__", "__dlpack_c_exchange_api__",
-                                      "requires_grad", "is_neg", "is_conj"};
+                                      "requires_grad", "is_neg", "is_conj", "dtype", "as_numpy_dtype"};
   PyObject **attributes = &state->dlpack;
   for (size_t k = 0; k < sizeof names / sizeof *names; k++)
     if ((attributes[k] = PyUnicode_InternFromString(names[k])) == NULL) return -1;

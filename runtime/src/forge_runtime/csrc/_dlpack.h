@@ -55,7 +55,7 @@ typedef struct {
 /* Python objects that every exchange needs. */
 typedef struct {
   PyObject *borrowed_type, *no_arguments, *versioned_request;
-  PyObject *dlpack, *device, *exchange, *requires_grad, *is_neg, *is_conj; /* names of attributes */
+  PyObject *dlpack, *device, *exchange, *requires_grad, *is_neg, *is_conj, *dtype, *as_numpy_dtype; /* names of attributes */
 } dlpack_state;
 
 FORGE_LOCAL int dlpack_init(PyObject *module, dlpack_state *state);
