@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from forge.nd import cpu
     from forge.ops.core.define import define_operator
     from forge.target import Target
-    from forge_runtime import Runtime
+    from forge_runtime import Runtime, get_registered_func, register_func, remove_registered_func
 
 _HOMES = {name: module for module, names in {
     "forge.module": ("IRModule", "RelayModule", "join", "load"),
     "forge.loaders": ("from_onnx",),
-    "forge_runtime": ("Runtime",),
+    "forge_runtime": ("Runtime", "get_registered_func", "register_func", "remove_registered_func"),
     "forge.target": ("Target",),
     "forge.driver.pass_context": ("PassContext",),
     "forge.nd": ("cpu",),
@@ -67,11 +67,14 @@ __all__ = [
     "from_onnx",
     "frontend",
     "frontends",
+    "get_registered_func",
     "join",
     "load",
     "nd",
+    "register_func",
     "relax",
     "relay",
+    "remove_registered_func",
     "transform",
 ]
 

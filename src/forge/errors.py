@@ -21,6 +21,7 @@ from forge_runtime.errors import (
     ExecutionError,
     ForgeError,
     ForgeRuntimeError,
+    FunctionError,
     InputError,
     InternalError,
     MemoryLimitError,
@@ -110,8 +111,9 @@ TVMError = ForgeError
 
 __all__ = [
     "ArtifactError", "CompileError", "ConverterError", "CpuFeatureError", "ExecutionError", "ForgeError", "ForgeRuntimeError",
-    "ImportModelError", "InputError", "InternalError", "InvalidGraphError", "MemoryLimitError", "OpAttributeInvalid",
-    "OpAttributeUnimplemented", "OpNotImplemented", "OptionError", "OutOfMemoryError", "OutputExistsError", "OutputPathError",
-    "ParseError", "PasswordError", "TVMError", "TargetError", "TimeLimitError", "ToolchainError", "TypeInferenceError",
+    "FunctionError", "ImportModelError", "InputError", "InternalError", "InvalidGraphError", "MemoryLimitError",
+    "OpAttributeInvalid", "OpAttributeUnimplemented", "OpNotImplemented", "OptionError", "OutOfMemoryError",
+    "OutputExistsError", "OutputPathError", "ParseError", "PasswordError", "TVMError", "TargetError", "TimeLimitError",
+    "ToolchainError", "TypeInferenceError",
     "option", "spelled",
 ]

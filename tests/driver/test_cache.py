@@ -104,6 +104,15 @@ def test_names_that_a_model_tells_are_its_own(rows: str, node: str) -> None:
     assert len(keys) == 2
 
 
+def test_places_that_messages_name_are_part_of_the_key() -> None:
+    keys = set()
+    for location in ("encoder", "decoder"):
+        module = forge.IRModule('def @main(%x: Tensor[(4), float32]) { %0 = call_registered(%x, function="f"); abs(%x) }')
+        next(n for n in module.main.nodes).location = location
+        keys.add(key_of(module))
+    assert len(keys) == 2
+
+
 def test_a_refused_system_leaves_nothing(digits: forge.IRModule, folder: Path) -> None:
     compile_module(digits.mod, check_options(opt_level=1))
     known = files(folder)

@@ -70,7 +70,7 @@ static int32_t grow(const forge_call *call) {
 static const forge_tensor_spec GROW_IN[] = {SCALAR("i", FORGE_INT64), SCALAR("c", FORGE_BOOL), VECTOR("list", 0), SCALAR("f", FORGE_INT64)};
 static const forge_tensor_spec GROW_OUT[] = {SCALAR("c", FORGE_BOOL), VECTOR("list", 1), FIXED("pair", 2)};
 static const forge_model GROW = MODEL("grow", GROW_IN, GROW_OUT, 2, grow);
-static const forge_control LOOP = {FORGE_LOOP, FORGE_LOOP_TRIPS | FORGE_LOOP_CONDITION, 1, 0, NULL, {&GROW, NULL}, "grows", 0};
+static const forge_control LOOP = {FORGE_LOOP, FORGE_LOOP_TRIPS | FORGE_LOOP_CONDITION, 1, 0, NULL, {&GROW, NULL}, "grows", 0, NULL};
 
 /* body(total, slice, fail_at): total + slice, its copy. */
 static int32_t add(const forge_call *call) {
@@ -83,7 +83,7 @@ static const forge_tensor_spec ADD_IN[] = {FIXED("total", 2), FIXED("slice", 2),
 static const forge_tensor_spec ADD_OUT[] = {FIXED("total", 2), FIXED("row", 2)};
 static const forge_model ADD = MODEL("add", ADD_IN, ADD_OUT, 0, add);
 static const uint8_t BACKWARDS[] = {1, 1};
-static const forge_control SCAN = {FORGE_SCAN, 0, 1, 1, BACKWARDS, {&ADD, NULL}, "adds", 0};
+static const forge_control SCAN = {FORGE_SCAN, 0, 1, 1, BACKWARDS, {&ADD, NULL}, "adds", 0, NULL};
 
 /* Takes the descriptors of a control-flow node apart as the entry of a model would. */
 static forge_tensor tensor(void *data, int32_t dtype, int32_t ndim, int64_t rows, int64_t columns) {
@@ -128,7 +128,7 @@ static int32_t refuse(const forge_call *call) {
 }
 
 static const forge_model REFUSE = MODEL("refuse", RUN_IN, RUN_OUT, 2, refuse);
-static const forge_control CHOICE = {FORGE_IF, 0, 0, 0, NULL, {&RUN, &REFUSE}, "chooses", 0};
+static const forge_control CHOICE = {FORGE_IF, 0, 0, 0, NULL, {&RUN, &REFUSE}, "chooses", 0, NULL};
 
 static int32_t choose(const forge_call *call) {
   const forge_tensor in[] = {tensor(call->inputs[0], FORGE_BOOL, 0, 0, 0),

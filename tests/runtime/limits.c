@@ -111,8 +111,8 @@ static const forge_tensor_spec TRIP_IN[] = {SCALAR("i", FORGE_INT64), SCALAR("c"
 static const forge_tensor_spec TRIP_OUT[] = {SCALAR("c", FORGE_BOOL), SCALAR("v", FORGE_FLOAT32)};
 static const forge_model TRIP = MODEL(FORGE_ABI_VERSION, "trip", TRIP_IN, TRIP_OUT, 0, no_arena, trip);
 static const forge_model OLD_TRIP = MODEL(FORGE_ABI_OLDEST, "old trip", TRIP_IN, TRIP_OUT, 0, no_arena, trip);
-static const forge_control LOOP = {FORGE_LOOP, 0, 1, 0, NULL, {&TRIP, NULL}, "loop", 0};
-static const forge_control OLD_LOOP = {FORGE_LOOP, 0, 1, 0, NULL, {&OLD_TRIP, NULL}, "loop", 0};
+static const forge_control LOOP = {FORGE_LOOP, 0, 1, 0, NULL, {&TRIP, NULL}, "loop", 0, NULL};
+static const forge_control OLD_LOOP = {FORGE_LOOP, 0, 1, 0, NULL, {&OLD_TRIP, NULL}, "loop", 0, NULL};
 
 static int32_t loop_forever(const forge_call *call, const forge_control *loop) {
   float value = 0;

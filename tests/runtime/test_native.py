@@ -42,6 +42,15 @@ def test_pool_and_memory_under_sanitizers(sanitizer: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
+def test_registered_functions_under_sanitizers(sanitizer: str, tmp_path: Path) -> None:
+    if not has_sanitizer(sanitizer):
+        pytest.skip(f"this compiler has no -fsanitize={sanitizer}")
+    program = tmp_path / "functions"
+    compile_c(f"-fsanitize={sanitizer}", "-g", HERE / "functions.c", *static_sources(), "-lm", "-o", program)
+    execute(program, "20")
+
+
+@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_control_flow_under_sanitizers(sanitizer: str, tmp_path: Path) -> None:
     if not has_sanitizer(sanitizer):
         pytest.skip(f"this compiler has no -fsanitize={sanitizer}")

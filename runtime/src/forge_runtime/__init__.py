@@ -13,6 +13,7 @@ from forge_runtime.errors import (
     ExecutionError,
     ForgeError,
     ForgeRuntimeError,
+    FunctionError,
     InputError,
     InternalError,
     MemoryLimitError,
@@ -20,6 +21,7 @@ from forge_runtime.errors import (
     PasswordError,
     TimeLimitError,
 )
+from forge_runtime.registry import get_registered_func, register_func, remove_registered_func
 from forge_runtime.runtime import Runtime
 from forge_runtime.tensors import Tensor
 
@@ -32,6 +34,7 @@ __all__ = [
     "ExecutionError",
     "ForgeError",
     "ForgeRuntimeError",
+    "FunctionError",
     "InputError",
     "InternalError",
     "MemoryLimitError",
@@ -40,9 +43,12 @@ __all__ = [
     "Runtime",
     "Tensor",
     "TimeLimitError",
+    "get_registered_func",
     "include_directory",
     "num_threads",
     "read_metadata",
+    "register_func",
+    "remove_registered_func",
     "routine_addresses",
     "set_num_threads",
     "static_sources",
@@ -57,5 +63,5 @@ def include_directory() -> Path:
 def static_sources() -> list[Path]:
     """The C files of the built-in host and ``forge_run``, to be linked into a model library (C11, ``-pthread``)."""
     names = ("runtime", "pool", "cpu", "host", "load", "control", "heap", "sequence", "object", "strings", "regex",
-             "numbers", "lookup", "fft", "call", "limits", "types", "bind", "session")
+             "numbers", "lookup", "fft", "call", "limits", "types", "bind", "session", "registry")
     return [include_directory() / f"forge_{name}.c" for name in names]

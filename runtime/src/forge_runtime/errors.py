@@ -47,5 +47,9 @@ class TimeLimitError(ForgeRuntimeError, TimeoutError):
     """A call takes longer than its ``time_limit`` allows."""
 
 
+class FunctionError(ForgeRuntimeError, RuntimeError):
+    """A function that models call by name is missing, is registered twice, or returned something else than the model expects."""
+
+
 class InternalError(ForgeRuntimeError, RuntimeError):
     """The compiled code or the runtime broke its own rules: a defect of Forge."""

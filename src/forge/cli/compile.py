@@ -101,6 +101,8 @@ def _report(final: Path, compiled: CompiledModel, seconds: float, encrypted: boo
     calls, kernels = (int(compiled.summary[what]) for what in ("groups", "kernels"))
     counts = f"{source.count_text(calls, 'kernel call')}, {source.count_text(kernels, 'kernel')}"
     source.say(f"wrote {library} ({source.bytes_text(size)}, {counts}) in {seconds:.1f} s")
+    if compiled.summary["registered"]:
+        source.say(f"calls registered functions: {', '.join(compiled.summary['registered'])}")
     if encrypted:
         source.say(f"wrote {key}: loading the library needs this file and the password")
 

@@ -56,6 +56,7 @@ def _as_json(path: Path, module: IRModule, summary: ModelSummary) -> dict[str, A
         "arena_bytes": _number(summary.arena),
         "operators": [vars(o) | {"flops": _number(o.flops)} for o in summary.operators],
         "uncompilable": summary.uncompilable,
+        "registered": summary.registered,
     }
 
 
@@ -92,6 +93,8 @@ def _print(path: Path, module: IRModule, summary: ModelSummary) -> None:
     source.show("inputs and outputs", ("", "name", "shape", "dtype"), tensors)
     source.say(f"parameters {summary.parameters:,} ({source.bytes_text(summary.parameter_bytes)})")
     source.say(f"FLOPs {_text(summary.flops)}; memory for intermediate results {_text(summary.arena)} bytes")
+    if summary.registered:
+        source.say(f"calls registered functions: {', '.join(summary.registered)}")
     if summary.uncompilable:
         source.say(f"no native code yet: {', '.join(summary.uncompilable)}")
 
@@ -108,4 +111,6 @@ def _print_artifact(path: Path, metadata: dict[str, Any], as_json: bool) -> None
 
 
 def _field_text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
     return ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value)

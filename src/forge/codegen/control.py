@@ -12,15 +12,15 @@ from forge.tir.program import Control
 
 KINDS = (
     "if", "loop", "scan", "sequence_map", "sequence_construct", "sequence_insert", "sequence_erase", "sequence_at",
-    "sequence_length", "sequence_split", "sequence_concat", "optional_has", "optional_get",
+    "sequence_length", "sequence_split", "sequence_concat", "optional_has", "optional_get", "call_registered",
 )
 TRIPS, CONDITION = 1, 2
 NEW_AXIS, DROP_AXIS = 1, 2
 """``forge_control_kind``, the flags of loops, and those of sequence_concat and sequence_split."""
 
 
-def constants(control: Control, symbol: str, models: Sequence[str], name: str) -> list[str]:
-    """Definitions of the ``forge_control`` called ``symbol`` of descriptors ``models``; ``name`` points to its name."""
+def constants(control: Control, symbol: str, models: Sequence[str], pointer: Callable[[str], str]) -> list[str]:
+    """Definitions of the ``forge_control`` called ``symbol`` of descriptors ``models``; ``pointer`` gives one to a string."""
     lines, backwards = [], "ptr null"
     if any(control.backwards):
         backwards = f"ptr {symbol}.backwards"
@@ -28,11 +28,12 @@ def constants(control: Control, symbol: str, models: Sequence[str], name: str) -
         lines.append(f"{symbol}.backwards = internal constant [{len(control.backwards)} x i8] [{values}]")
     flags = TRIPS * control.has_trips + CONDITION * control.has_condition
     flags += NEW_AXIS * control.adds_axis + DROP_AXIS * control.drops_axis
-    axis = f"i32 {control.axis}"
+    function = pointer(control.function) if control.function else "ptr null"
+    last = [pointer(control.name), f"i32 {control.axis}", function]
     regions = [f"ptr {m}" for m in models] + ["ptr null"] * (2 - len(models))
     numbers = [f"i32 {n}" for n in (KINDS.index(control.kind), flags, control.carried, control.scanned)]
-    lines.append(f"{symbol} = internal constant {{ i32, i32, i32, i32, ptr, ptr, ptr, ptr, i32 }} "
-                 f"{{ {', '.join([*numbers, backwards, *regions, name, axis])} }}, align 8")
+    lines.append(f"{symbol} = internal constant {{ i32, i32, i32, i32, ptr, ptr, ptr, ptr, i32, ptr }} "
+                 f"{{ {', '.join([*numbers, backwards, *regions, *last])} }}, align 8")
     return lines
 
 
@@ -51,9 +52,10 @@ class ControlCalls:
         b = self.f.builder
         table = self._tables[node.control] = b.alloca(f"[{max(1, abi.TENSOR_BYTES * len(node.results))} x i8]", 8)
         for position, result in enumerate(node.results):
-            descriptor = b.pure(f"getelementptr i8, ptr {table}, i64 {abi.TENSOR_BYTES * position}")
-            self.descriptors[result.number] = descriptor
-            b.effect(f"store ptr null, ptr {descriptor}, align 8")
+            if result.address is None:
+                descriptor = b.pure(f"getelementptr i8, ptr {table}, i64 {abi.TENSOR_BYTES * position}")
+                self.descriptors[result.number] = descriptor
+                b.effect(f"store ptr null, ptr {descriptor}, align 8")
 
     def slot(self, number: int) -> tuple[str, str]:
         """Where a result's pointer and number of bytes are."""
@@ -76,9 +78,12 @@ class ControlCalls:
             data = "null" if operand.address is None else pointer(operand.address)
             b.effect(f"store ptr {data}, ptr {tensor}, align 8")
             self._describe(tensor, operand.dtype, [scalar(x) for x in operand.shape])
-        for result in node.results:
+        for position, result in enumerate(node.results):
+            tensor = abi.tensor(b, self._tables[node.control], position)
+            if result.address is not None:
+                b.effect(f"store ptr {pointer(result.address)}, ptr {tensor}, align 8")
             extents = None if result.shape is None else ["-1" if x is None else scalar(x) for x in result.shape]
-            self._describe(self.descriptors[result.number], result.dtype, extents)
+            self._describe(tensor, result.dtype, extents)
         function = abi.host_function(b, self.host, "run_control")
         self.f.check_status(b.value(
             f"call i32 {function}(ptr {self.host}, ptr {control}, ptr {weights}, ptr {operands}, i32 {len(node.operands)}, "

@@ -106,7 +106,7 @@ class EntryEmitter(FunctionEmitter):
     def _run_control(self, node: stmt.RunControl) -> None:
         controls = self._dynamic.controls
         controls.run(node, control_symbol(self._suffix, node.control), self._fields["weights"], self._pointer, self._scalar)
-        for result in node.results:
+        for result in (r for r in node.results if r.address is None):
             data = self.builder.value(f"load ptr, ptr {controls.descriptors[result.number]}, align 8")
             self._bases["dynamic", result.number] = data
             self._bases["shape", result.number] = controls.shape(result.number)
@@ -134,8 +134,9 @@ def _addresses(s: stmt.Stmt) -> Sequence[stmt.Address]:
             return buffers
         case stmt.LoadSymbol(address=address) | stmt.Timestamp(address=address):
             return (address,)
-        case stmt.RunControl(operands=operands):
-            return [o.address for o in operands if o.address is not None]
+        case stmt.RunControl(operands=operands, results=results):
+            given = [o.address for o in operands], [r.address for r in results]
+            return [address for addresses in given for address in addresses if address is not None]
     return ()
 
 
@@ -185,7 +186,7 @@ class _LibraryEmitter:
         module = self.module
         for number, node in enumerate(program.controls):
             models = [self._program(region, f"{suffix}_{number}_{k}", "ptr null", True) for k, region in enumerate(node.regions)]
-            for line in control.constants(node, control_symbol(suffix, number), models, self.strings.pointer(node.name)):
+            for line in control.constants(node, control_symbol(suffix, number), models, self.strings.pointer):
                 module.add(line)
         entry = EntryEmitter(module, program, self.work, suffix, is_region)
         entry.emit(program.entry)

@@ -14,6 +14,7 @@ from forge.ir.nodes import Graph, Node, Value
 from forge.ir.types import TensorType
 from forge.lowering.groups import form_groups
 from forge.lowering.memory import materialise_outputs, plan_memory, steps_of
+from forge.ops.control.registered import registered_functions
 from forge.ops.core.op import Op
 
 
@@ -37,6 +38,7 @@ class ModelSummary:
     parameter_bytes: int
     flops: Dim
     arena: Dim | str
+    registered: tuple[str, ...]  # names of the registered functions that it calls
 
     @property
     def uncompilable(self) -> list[str]:
@@ -53,7 +55,8 @@ def summarize(graph: Graph) -> ModelSummary:
     operators.sort(key=lambda o: (-at_one(o.flops), -o.count, o.name))
     constants = _constants(graph)
     parameters, parameter_bytes = sum(a.size for a in constants), sum(a.nbytes for a in constants)
-    return ModelSummary(tuple(operators), parameters, parameter_bytes, sum(o.flops for o in operators), _arena(graph))
+    flops, functions = sum(o.flops for o in operators), tuple(registered_functions(graph))
+    return ModelSummary(tuple(operators), parameters, parameter_bytes, flops, _arena(graph), functions)
 
 
 def flops_of(node: Node) -> Dim:

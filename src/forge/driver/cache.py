@@ -26,6 +26,8 @@ from forge.driver.compiled import CompiledModel
 from forge.ir import types as T
 from forge.ir.nodes import CONSTANT, Module, Node
 from forge.ir.saved import hashing
+from forge.lowering.control import place_of
+from forge.lowering.objects import runs_on_host
 from forge.options import CompileOptions
 from forge.target import Target
 
@@ -64,7 +66,8 @@ def _names(module: Module) -> list[Any]:
     nodes = [node for graph in graphs for node in graph.walk() if node.op_def is not CONSTANT]
     graphs += [region for node in nodes for region in node.regions]
     inputs = [[v.name, *T.symbols(v.type)] for graph in graphs for v in graph.inputs]
-    named = [[node.name, *(s for v in node.results for s in T.symbols(v.type))] for node in nodes]
+    names = [place_of(node) if runs_on_host(node) else node.name for node in nodes]
+    named = [[name, *(s for v in node.results for s in T.symbols(v.type))] for name, node in zip(names, nodes)]
     return [inputs, named, *([name, g.output_names, sorted(g.params)] for name, g in module.public.items())]
 
 

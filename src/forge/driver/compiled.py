@@ -27,7 +27,8 @@ class CompiledModel:
         embedded_entry: object file of the entry whose weights are symbol ``forge_weights``.
         weights: bytes, aligned to a page.
         options: effective options.
-        summary: numbers for reports: groups, kernels, arena_size (bytes; text where it depends on symbols).
+        summary: numbers for reports: groups, kernels, arena_size (bytes; text where it depends on symbols),
+            and the names of the registered functions that the model calls.
         seconds: time spent by phase; empty when the model came from the cache.
         lowered: groups, memory plan and loop functions; None when the model came from the cache.
     """

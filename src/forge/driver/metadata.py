@@ -41,6 +41,7 @@ def describe(compiled: CompiledModel, module: Module, uuid: str | None = None) -
         "versions": {"forge": __version__, "llvmlite": importlib.metadata.version("llvmlite")},
         "weights_size": int(compiled.weights.size),
         "arena_size": compiled.summary["arena_size"],
+        "registered": compiled.summary["registered"],
         "annotations": dict(compiled.target.annotations),
     }
 

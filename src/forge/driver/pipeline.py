@@ -131,7 +131,8 @@ def _compile(c: Compilation) -> None:
     known = [size for size in sizes if isinstance(size, int)]
     arena = max(known) if known == sizes else ", ".join(map(str, sizes))
     groups = sum(len(lowered.groups) for lowered in c.lowered.functions)
-    summary = {"groups": groups, "kernels": len(kernels), "arena_size": arena}
+    registered = list(c.lowered.library.registered)
+    summary = {"groups": groups, "kernels": len(kernels), "arena_size": arena, "registered": registered}
     weights, recorded = weights_blob(c.lowered), c.options.recorded
     c.compiled = CompiledModel(c.options.target, kernels, entry, embedded, weights, recorded, summary, c.seconds, c.lowered)
 

@@ -103,7 +103,13 @@ def control_of(step: ControlStep, regions: Sequence[Program]) -> Control:
     """What the host knows about a node."""
     op = step.node.op_def
     options = op.host_options(step.node) if isinstance(op, Op) else {}
-    return Control(step.name, op.host_routine or _COPY, tuple(regions), **options)
+    return Control(place_of(step.node), op.host_routine or _COPY, tuple(regions), **options)
+
+
+def place_of(node: Node) -> str:
+    """The name of a node, or of a result, and in which part of the model it is."""
+    name = next((n for n in (node.name, *(v.name for v in node.results)) if n), node.op)
+    return name if not node.location or node.location.endswith(name) else f"{name} in {node.location}"
 
 
 def run_control(step: ControlStep, number: int, plan: MemoryPlan, address: Callable[[Value], Address]) -> list[Stmt]:
@@ -111,6 +117,9 @@ def run_control(step: ControlStep, number: int, plan: MemoryPlan, address: Calla
     operands = [_operand(v, plan, address) for v in step.operands]
     types_ = [size_type(s) for s in step.sizes]
     operands += [ControlOperand(None, t.dtype, te.shape_of(t.shape)) for t in types_]
+    if step.node.op_def.destination_passing:
+        written = [ControlResult(k, v.dtype, te.shape_of(v.shape), address(v)) for k, v in enumerate(step.node.results)]
+        return [RunControl(number, tuple(operands), tuple(written))]
     places = [plan.location(v) for v in step.node.results]
     results = [_result(v, place, step.symbols) for v, place in zip(step.node.results, places)]
     moves = [MoveOutput(result.number, place.index) for result, place in zip(results, places) if place.base == "output"]

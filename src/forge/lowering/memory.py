@@ -123,8 +123,9 @@ def storage_of(followed: Mapping[Value, Value], value: Value) -> Value:
 
 
 def is_control_result(value: Value) -> bool:
-    """Whether a node that the host runs produces the value: its memory comes from there."""
-    return value.producer is not None and runs_on_host(value.producer)
+    """Whether a node that the host runs produces the value, in memory that comes from there."""
+    node = value.producer
+    return node is not None and runs_on_host(node) and not node.op_def.destination_passing
 
 
 def materialise_outputs(graph: Graph, late: Collection[str] = ()) -> None:

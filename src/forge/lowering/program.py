@@ -251,7 +251,7 @@ class _Assembler:
         elif isinstance(item, HandleCopy):
             self._copy_handle(item.node)
         else:
-            self._allocate(item)
+            self._allocate(item.sink.results)
             function = self._function(item)
             self.steps.append(function.name)
             symbols = tuple(te.symbol_var(s) for s in group_symbols(item))
@@ -276,12 +276,14 @@ class _Assembler:
             self.lowering.lower_region(region, f"{self.name}.{step.name}.{label}")
             for label, region in zip(labels, step.node.regions, strict=True)
         ]
+        if step.node.op_def.destination_passing:
+            self._allocate(step.node.results)
         self.entry.extend(run_control(step, len(self.controls), self.plan, self._address))
         self.controls.append(control_of(step, regions))
 
-    def _allocate(self, group: Group) -> None:
-        """Memory for results whose size is known only now."""
-        for value in group.sink.results:
+    def _allocate(self, results: Sequence[Value]) -> None:
+        """Memory for those whose size is known only now."""
+        for value in results:
             location = self.plan.location(value)
             if location.base == "dynamic":
                 self.entry.append(AllocateMemory(location.index, size_of(value)))

@@ -1,6 +1,6 @@
 """Removes nodes that no output needs: ``%1 = exp(%x); %2 = abs(%x); %2`` --> ``%2 = abs(%x); %2``.
 
-A node is needed when it keeps state, when a needed node or an output uses a result, or when it introduces a symbol (a size that
+A node is needed when it has effects, when a needed node or an output uses a result, or when it introduces a symbol (a size that
 depends on data) which types or attributes of needed nodes mention.
 """
 
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from forge.ir import attributes
 from forge.ir import types as T
-from forge.ir.edits.rewrite import new_symbols
+from forge.ir.edits.rewrite import has_effects, new_symbols
 from forge.ir.nodes import Graph, Node
-from forge.ir.op import Trait
 from forge.passes.base import on_each_graph
 
 
@@ -20,7 +19,7 @@ def _remove_dead(graph: Graph) -> int:
     dead: list[Node] = []
     for node in reversed(graph.nodes):
         used = any(v in needed for v in node.results) or any(s in symbols for s in new_symbols(node))
-        if not used and not any(n.op_def.traits & Trait.STATEFUL for n in node.walk()):
+        if not used and not has_effects(node):
             dead.append(node)
             continue
         needed.update(v for v in node.operands if v is not None)

@@ -132,7 +132,8 @@ class _Printer:
                 return f"output{number} = allocate {self.expression(size.bytes)} as ({', '.join(map(self.expression, shape))})"
             case stmt.RunControl(control=control, operands=operands, results=results):
                 given = ", ".join(map(self._control_operand, operands))
-                return f"{', '.join(f'dynamic{r.number}' for r in results)} = control{control}({given})"
+                made = ", ".join(f"dynamic{r.number}" if r.address is None else self._address(r.address) for r in results)
+                return f"{made} = control{control}({given})"
             case stmt.MoveOutput(result=result, number=number):
                 return f"output{number} = dynamic{result}"
         raise TypeError(f"{type(s).__name__} has no text")

@@ -81,6 +81,12 @@ class Program:
     bindings: tuple[Binding, ...] = ()
     donated: tuple[int | None, ...] = ()
 
+    @property
+    def registered(self) -> set[str]:
+        """Names of the registered functions that it calls, in its regions too."""
+        own = {control.function for control in self.controls if control.function}
+        return own.union(*[region.registered for control in self.controls for region in control.regions])
+
 
 @dataclass(frozen=True)
 class Library:
@@ -89,19 +95,22 @@ class Library:
     Attributes:
         programs: the functions, of different names; the first is the one that ``forge_model_get`` returns.
         states: what their ``bindings`` number.
-        registered: names of the functions that the host is expected to know.
         weights_size: bytes.
     """
 
     programs: tuple[Program, ...]
     states: tuple[StateSpec, ...] = ()
-    registered: tuple[str, ...] = ()
     weights_size: int = 0
 
     @property
     def functions(self) -> tuple[Function, ...]:
         """The kernels of all programs, each once."""
         return tuple(dict.fromkeys(function for program in self.programs for function in program.functions))
+
+    @property
+    def registered(self) -> tuple[str, ...]:
+        """Names of the registered functions that the programs call, in order."""
+        return tuple(sorted({name for program in self.programs for name in program.registered}))
 
 
 @dataclass(frozen=True)
@@ -122,3 +131,4 @@ class Control:
     axis: int = 0
     adds_axis: bool = False  # sequence_concat
     drops_axis: bool = False  # sequence_split
+    function: str = ""  # call_registered: the name of what it calls

@@ -203,12 +203,13 @@ class ControlOperand:
 class ControlResult:
     """Defines bases ("dynamic", ``number``), freed as by ``AllocateMemory``, and ("shape", ``number``).
 
-    None: any extent; any rank.
+    None: any extent; any rank. With ``address`` it is written there, and defines nothing.
     """
 
     number: int
     dtype: str
     shape: tuple[Expr | None, ...] | None
+    address: Address | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

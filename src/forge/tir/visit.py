@@ -77,7 +77,7 @@ _OWN_EXPRESSIONS: dict[type[stmt.Stmt], Callable[[Any], Iterable[tir.Expr | None
     stmt.AllocateMemory: attrgetter("size.bytes", "size.estimate"),
     stmt.AllocateOutput: lambda s: (*s.shape, s.size.bytes, s.size.estimate),
     stmt.RunControl: lambda s: (
-        *(o.address.offset for o in s.operands if o.address is not None),
+        *(part.address.offset for part in (*s.operands, *s.results) if part.address is not None),
         *(x for part in (*s.operands, *s.results) for x in part.shape or ()),
     ),
 }

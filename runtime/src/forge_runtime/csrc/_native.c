@@ -1,12 +1,13 @@
 /* The CPython binding, limited API: loaded models as objects, NumPy arrays in and out without copies. */
 #include "_dlpack.h"
+#include "_functions.h"
 #include "_routines.h"
 #include <stddef.h>
 #include <string.h>
 
 /* Outputs of at least KEPT_OUTPUT bytes come from the built-in host, which keeps their memory for later calls: malloc gives blocks of
  * this size back to the system, and every call would pay for fresh pages. */
-enum { STACK_TENSORS = 12, KEPT_OUTPUT = 128 << 10, N_STATUS = FORGE_ERROR_STOPPED + 1 };
+enum { STACK_TENSORS = 12, KEPT_OUTPUT = 128 << 10, N_STATUS = FORGE_ERROR_FUNCTION + 1 };
 
 /* Python objects that every call needs, found once. */
 typedef struct {
@@ -44,6 +45,13 @@ static PyObject *raise_error(const module_state *state, const forge_error *error
   PyObject *message = PyUnicode_DecodeUTF8(error->message, (Py_ssize_t)strlen(error->message), "replace");
   if (message) PyErr_SetObject(state->errors[status], message);
   Py_XDECREF(message);
+  return NULL;
+}
+
+/* Of a call of a model: what a signal handler or a registered function has raised, else the error. */
+static PyObject *raise_failure(const module_state *state, const forge_error *error) {
+  if (!PyErr_Occurred()) return raise_error(state, error);
+  if (error->status == FORGE_ERROR_FUNCTION) forge_add_note(error->message);
   return NULL;
 }
 
@@ -376,10 +384,9 @@ static PyObject *run_frame(const model_object *self, PyObject *inputs, PyObject 
   const int32_t status = forge_run_limited(self->model, frame->tensors, frame->tensors + self->model->n_inputs, &self->host,
                                            &limits, &error);
   PyEval_RestoreThread(thread);
-  if (status == FORGE_ERROR_STOPPED && PyErr_Occurred()) return NULL;
   if (status != FORGE_OK) {
     error.status = status;
-    return raise_error(state, &error);
+    return raise_failure(state, &error);
   }
   return collect(state, self, outputs, frame);
 }
@@ -719,6 +726,8 @@ static PyMethodDef native_methods[] = {
     {"borrow", dlpack_borrow, METH_O,
      "borrow(tensor) -> memory of an object with __dlpack__, element type, shape if it is packed"},
     {"lend", dlpack_lend, METH_VARARGS, "lend(memory, dtype, packed_shape, flags, versioned) -> capsule for __dlpack__"},
+    {"register_function", forge_register_python, METH_VARARGS, "register_function(name, entry): see registry.py"},
+    {"unregister_function", forge_unregister_python, METH_O, "unregister_function(name)"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -732,7 +741,7 @@ static PyObject *get_attribute(const char *module_name, const char *name) {
 static int import_errors(module_state *state) {
   static const char *const names[N_STATUS] = {"ForgeRuntimeError", "InputError",       "OutOfMemoryError", "CpuFeatureError",
                                               "ArtifactError",     "ExecutionError",   "InternalError",    "ArtifactError",
-                                              "MemoryLimitError",  "TimeLimitError",   "InternalError"};
+                                              "MemoryLimitError",  "TimeLimitError",   "InternalError",    "FunctionError"};
   for (int32_t i = 0; i < N_STATUS; i++)
     if ((state->errors[i] = get_attribute("forge_runtime.errors", names[i])) == NULL) return -1;
   return 0;

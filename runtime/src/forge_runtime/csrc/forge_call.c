@@ -1,15 +1,14 @@
 /* The host that a model sees: the caller's, with what belongs to one call. */
 #include "forge_fp.h"
 #include "forge_internal.h"
-#include <stdio.h>
-
-enum { MESSAGE_SIZE = 256 };
 
 static const forge_running *running(const forge_host *host) { return (const forge_running *)host; }
 
 forge_heap *forge_heap_of(const forge_host *host) { return running(host)->heap; }
 
 forge_watch *forge_watch_of(const forge_host *host) { return running(host)->watch; }
+
+const forge_host *forge_outer_host(const forge_host *host) { return running(host)->outer; }
 
 static void *call_heap_alloc(const forge_host *host, size_t bytes) { return forge_heap_alloc(running(host)->heap, bytes); }
 
@@ -54,16 +53,6 @@ static void call_report_error(const forge_host *host, int32_t status, const char
   if (call->outer->report_error) call->outer->report_error(call->outer, status, message);
 }
 
-static int32_t call_registered(const forge_host *host, const char *name, const forge_tensor *in, int32_t n_in,
-                               forge_tensor *out, int32_t n_out) {
-  const forge_host *outer = running(host)->outer;
-  if (outer->call_registered) return outer->call_registered(outer, name, in, n_in, out, n_out);
-  char message[MESSAGE_SIZE];
-  snprintf(message, sizeof message, "the function '%s' is not registered with this host", name);
-  call_report_error(host, FORGE_ERROR_VALUE, message);
-  return FORGE_ERROR_VALUE;
-}
-
 static int32_t call_proceed(const forge_host *host, int32_t status) {
   forge_watch *watch = running(host)->watch;
   return status != FORGE_OK || watch == NULL ? status : forge_watch_check(watch);
@@ -72,7 +61,7 @@ static int32_t call_proceed(const forge_host *host, int32_t status) {
 void forge_begin_call(forge_running *call, const forge_model *model, forge_error *error, const forge_host *outer,
                       forge_heap *heap, forge_watch *watch) {
   *call = (forge_running){.table = {{FORGE_ABI_VERSION, outer->state, call_alloc, call_free, call_parallel_for,
-                                     call_report_error, call_registered, forge_run_control, call_heap_alloc},
+                                     call_report_error, NULL, forge_run_control, call_heap_alloc},
                                     call_proceed},
                           .outer = outer,
                           .heap = heap,

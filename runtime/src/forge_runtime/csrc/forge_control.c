@@ -13,6 +13,7 @@ static const char *const KINDS[] = {
     [FORGE_SEQUENCE_ERASE] = "sequence_erase", [FORGE_SEQUENCE_AT] = "sequence_at", [FORGE_SEQUENCE_LENGTH] = "sequence_length",
     [FORGE_SEQUENCE_SPLIT] = "split_to_sequence", [FORGE_SEQUENCE_CONCAT] = "concat_from_sequence",
     [FORGE_OPTIONAL_HAS] = "optional_has_element", [FORGE_OPTIONAL_GET] = "optional_get_element",
+    [FORGE_CALL_REGISTERED] = "call_registered",
 };
 
 int32_t forge_node_fail(const forge_host *host, const forge_control *control, int32_t status, const char *message) {
@@ -298,6 +299,7 @@ static int32_t run_if(const forge_host *host, const forge_control *control, cons
 int32_t forge_run_control(const forge_host *host, const forge_control *control, const void *weights, const forge_tensor *in,
                           int32_t n_in, forge_tensor *out, int32_t n_out) {
   int32_t status;
+  if (control->kind == FORGE_CALL_REGISTERED) return forge_call_function(host, control, in, n_in, out, n_out);
   if (control->kind == FORGE_IF)
     status = run_if(host, control, weights, in, out, n_out);
   else if (control->kind >= FORGE_SEQUENCE_MAP)

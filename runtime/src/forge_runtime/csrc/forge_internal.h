@@ -85,6 +85,16 @@ FORGE_LOCAL void forge_begin_call(forge_running *call, const forge_model *model,
 FORGE_LOCAL forge_heap *forge_heap_of(const forge_host *host);
 FORGE_LOCAL forge_watch *forge_watch_of(const forge_host *host);
 
+/* The host of the caller of forge_run. */
+FORGE_LOCAL const forge_host *forge_outer_host(const forge_host *host);
+
+/* forge_run_control for a call of a registered function. */
+FORGE_LOCAL int32_t forge_call_function(const forge_host *host, const forge_control *control, const forge_tensor *in,
+                                        int32_t n_in, forge_tensor *out, int32_t n_out);
+
+/* FORGE_ERROR_FUNCTION, with a list of all, if functions that the model calls are not registered. */
+FORGE_LOCAL int32_t forge_check_registered(const forge_model *model, forge_error *error);
+
 /* forge_run for a region of a node: no checks of the model, and the heap is that of `host`, which an entry was called with. */
 FORGE_LOCAL int32_t forge_run_region(const forge_model *region, const forge_tensor *inputs, forge_tensor *outputs,
                                      const forge_host *host, forge_error *error);

@@ -119,7 +119,7 @@ static prepared_library *copy_functions(const forge_model *model, forge_model **
 
 static forge_model *prepare_model(const forge_model *model, const void *weights, int64_t size, placement how,
                                   forge_error *error) {
-  if (check_functions(model, error) != FORGE_OK) return NULL;
+  if (check_functions(model, error) != FORGE_OK || forge_check_registered(model, error) != FORGE_OK) return NULL;
   forge_model *prepared = NULL;
   prepared_library *library = copy_functions(model, &prepared);
   if (library == NULL) {

@@ -51,6 +51,7 @@ typedef enum {
   FORGE_ERROR_MEMORY_LIMIT = 8, /* the call needs more memory than forge_limits allows */
   FORGE_ERROR_TIME_LIMIT = 9,   /* the call takes longer than forge_limits allows */
   FORGE_ERROR_STOPPED = 10,     /* forge_limits.stop or forge_limits.interrupted ended the call */
+  FORGE_ERROR_FUNCTION = 11,    /* a registered function is missing, is registered already, or failed */
 } forge_status;
 
 typedef struct {
@@ -97,7 +98,8 @@ struct forge_host {
   int32_t (*parallel_for)(const forge_host *host, forge_parallel_body body, void *closure, int64_t count, int64_t grain);
   /* Told of an error that an operator met, from the thread that met it. May be NULL: forge_run has filled forge_error already. */
   void (*report_error)(const forge_host *host, int32_t status, const char *message);
-  /* Functions registered by name by the embedding program (custom operators). Reserved: NULL today. */
+  /* Calls a function of the embedding program by name, as forge_function; the model names the place in the error. NULL: functions are
+   * those of forge_register. Called by forge_run, not by models: NULL in the table that they get. */
   int32_t (*call_registered)(const forge_host *host, const char *name, const forge_tensor *in, int32_t n_in, forge_tensor *out, int32_t n_out);
   /* Runs a control-flow node. forge_run supplies it to the model; what a caller's own table holds here is not read. */
   int32_t (*run_control)(const forge_host *host, const forge_control *control, const void *weights, const forge_tensor *in,
@@ -199,7 +201,7 @@ typedef enum {
   FORGE_IF = 0, FORGE_LOOP = 1, FORGE_SCAN = 2,
   FORGE_SEQUENCE_MAP = 3, FORGE_SEQUENCE_CONSTRUCT = 4, FORGE_SEQUENCE_INSERT = 5, FORGE_SEQUENCE_ERASE = 6,
   FORGE_SEQUENCE_AT = 7, FORGE_SEQUENCE_LENGTH = 8, FORGE_SEQUENCE_SPLIT = 9, FORGE_SEQUENCE_CONCAT = 10,
-  FORGE_OPTIONAL_HAS = 11, FORGE_OPTIONAL_GET = 12
+  FORGE_OPTIONAL_HAS = 11, FORGE_OPTIONAL_GET = 12, FORGE_CALL_REGISTERED = 13
 } forge_control_kind;
 enum { FORGE_LOOP_TRIPS = 1, FORGE_LOOP_CONDITION = 2 };
 enum { FORGE_SEQUENCE_NEW_AXIS = 1, FORGE_SEQUENCE_DROP_AXIS = 2 }; /* flags of FORGE_SEQUENCE_CONCAT and FORGE_SEQUENCE_SPLIT */
@@ -209,7 +211,8 @@ enum { FORGE_SEQUENCE_NEW_AXIS = 1, FORGE_SEQUENCE_DROP_AXIS = 2 }; /* flags of 
  * Inputs of regions: if: captured; loop: iteration (int64), condition (bool), carried, captured; scan: carried, slices, captured.
  * Results of regions: loop: condition, carried, one slice of each stacked result; scan: carried, slices.
  * Operators on sequences and optionals are run in the same way; FORGE_SEQUENCE_MAP has a body, whose inputs are an element of
- * each of the `carried` first operands (one that is no sequence: itself), captured. */
+ * each of the `carried` first operands (one that is no sequence: itself), captured. FORGE_CALL_REGISTERED calls `function`; its results
+ * have their data and sizes before. */
 struct forge_control {
   int32_t kind;                   /* forge_control_kind */
   int32_t flags;                  /* loop: FORGE_LOOP_TRIPS, FORGE_LOOP_CONDITION: the operands in front that there are */
@@ -219,6 +222,7 @@ struct forge_control {
   const forge_model *regions[2];  /* then and else; or body and NULL */
   const char *name;               /* of the node, for messages */
   int32_t axis;                   /* FORGE_SEQUENCE_SPLIT, FORGE_SEQUENCE_CONCAT */
+  const char *function;           /* FORGE_CALL_REGISTERED; other nodes of models before version 4 end before it */
 };
 
 /* The model inside this library: its first function, "main" where there is one. */
@@ -295,6 +299,21 @@ FORGE_API void forge_session_free(forge_session *session); /* may be NULL */
 
 /* Shapes that the outputs will have for these inputs' shapes (data is not read). Data-dependent extents are -1. */
 FORGE_API int32_t forge_output_shapes(const forge_model *model, const forge_tensor *inputs, forge_tensor *outputs, forge_error *error);
+
+/* A function of the embedding program that models call by name. `in` are tensors of the model, which it must not write to; `out` have
+ * memory (data, capacity), dtype and sizes, and it writes every element. No tensor may be used after it has returned. It returns
+ * FORGE_OK, or a forge_status, which ends the call of the model; then it may fill *error, to whose message the model adds the place of
+ * the call. It runs in the thread that called forge_run, and in several threads at once if calls do; it may call other models. */
+typedef int32_t (*forge_function)(void *state, const forge_tensor *in, int32_t n_in, forge_tensor *out, int32_t n_out,
+                                  forge_error *error);
+
+/* Registers a function for all models that this copy of the runtime runs. A model library that is linked with the runtime has a copy of
+ * its own; so has Python. Loading a model (forge_load, forge_prepare) fails, and lists the names, where functions are missing. Calls look
+ * names up, so that `override` (else a name that is taken is an error) also takes effect on models that are loaded. Thread-safe; calls
+ * wait for no lock. Calls that began before the function was replaced or removed go on with it: keep `state` for them. With `function`
+ * NULL the name is there, and hosts have the function (forge_host.call_registered). */
+FORGE_API int32_t forge_register(const char *name, forge_function function, void *state, int32_t override, forge_error *error);
+FORGE_API int32_t forge_unregister(const char *name, forge_error *error);
 
 FORGE_API const char *forge_dtype_name(int32_t dtype); /* "float32"; "an unknown dtype" for other numbers */
 FORGE_API size_t forge_dtype_size(int32_t dtype);      /* bytes of an element in memory; 0 for other numbers */

@@ -21,6 +21,7 @@ WITHOUT_ONNX: dict[str, str] = {
                      "linalg.eliminate"), _LINEAR),
     **dict.fromkeys(("string.rank", "string.most_parts", "string.count_words", "string.unpack",
                      "string.from_number"), _TEXT),
+    **dict.fromkeys(("call_registered", "call_registered_pure"), "ONNX knows no functions of the program that runs a model"),
     "pairwise_coupling": "ONNX has no iteration that ends for each row; SVMClassifier has it inside",
     "vision.box_suppression": "a part of vision.non_max_suppression, which is written whole",
     "nn.contrib_conv2d_winograd_NCHWc": "weights of the compiler's own layout",

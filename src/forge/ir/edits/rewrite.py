@@ -341,10 +341,15 @@ def remove_unused(graph: Graph, node: Node) -> None:
     pending = [node]
     while pending:
         node = pending.pop()
-        if node.graph is not graph or any(graph.use_count(v) for v in node.results) or node.op_def.traits & Trait.STATEFUL:
+        if node.graph is not graph or any(graph.use_count(v) for v in node.results) or has_effects(node):
             continue
         pending.extend(p for p in node.pred if not new_symbols(p) and not p.regions)
         graph.remove(node)
+
+
+def has_effects(node: Node) -> bool:
+    """Whether the node, or one in its regions, keeps state or acts on the world outside: it stays, used or not."""
+    return any(n.op_def.traits & Trait.STATEFUL for n in node.walk())
 
 
 def new_symbols(node: Node) -> list[str]:

@@ -1,0 +1,165 @@
+"""Functions that compiled models call by name: ``call_registered`` in a model calls what was registered here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, overload
+
+import numpy as np
+
+from forge_runtime import _native
+from forge_runtime.arrays import Array, output_dtypes
+from forge_runtime.errors import FunctionError
+
+F = TypeVar("F", bound=Callable[..., Any])
+Described = tuple[memoryview, str, tuple[int, ...]]  # memory of the model, element type, shape
+
+
+class _Entry:
+    """What native code holds under a name, from the first registration on for ever; ``function`` is None while there is none."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.function: Callable[..., Any] | None = None
+
+    def __call__(self, inputs: Sequence[Described], outputs: Sequence[Described]) -> str | None:
+        """Calls the function for a model.
+
+        The function gets memory of its own, because what it keeps (in a list, or in the traceback of an exception) outlives the
+        call, and the model's memory does not.
+
+        Returns:
+            What is wrong with its results, or None.
+        """
+        try:
+            results = [np.zeros(shape, _numpy_type(dtype)) for _, dtype, shape in outputs]
+            problem = self.fill([_over(*described).copy() for described in inputs], results)
+            if problem is None:
+                for described, result in zip(outputs, results, strict=True):
+                    _over(*described)[...] = result
+            return problem
+        finally:
+            for memory, _, _ in (*inputs, *outputs):
+                memory.release()
+
+    def fill(self, values: Sequence[Array], results: Sequence[Array]) -> str | None:
+        """Calls the function on ``values``, which become read-only; returns what is wrong with its results, or None."""
+        if self.function is None:
+            return "it is not registered any more; register it again"
+        for value in values:
+            value.flags.writeable = False
+        returned = self.function(*values, *results)
+        return None if returned is None else _store(returned, results)
+
+
+_ENTRIES: dict[str, _Entry] = {}
+
+
+@overload
+def register_func(name: F, *, override: bool = False) -> F: ...
+@overload
+def register_func(name: str, function: F, *, override: bool = False) -> F: ...
+@overload
+def register_func(name: str | None = None, *, override: bool = False) -> Callable[[F], F]: ...
+def register_func(name: Any = None, function: Any = None, *, override: bool = False) -> Any:
+    """Registers a function that models call by name (operator ``call_registered``), for the whole process.
+
+    ``@register_func``, ``@register_func("name")`` and ``register_func("name", function)``; without a name, the function's own.
+    The function is called as ``function(*values, *results)`` with NumPy arrays, in the thread that called the model, with the
+    interpreter lock. ``values`` are read-only; it fills ``results``, or returns arrays of exactly their shapes and element types
+    (one array, or a tuple of them where there are several). The arrays are copies, which it may keep. What it raises ends the
+    call of the model and is raised there, with a note that says where in the model the call is.
+
+    Models look for functions here when they are loaded and at every call, so that ``override`` also takes effect on models that
+    are loaded already.
+
+    Raises:
+        FunctionError: the name is taken, and ``override`` is False; or there is no name, or no function.
+    """
+    if callable(name):
+        return _registered(getattr(name, "__name__", ""), name, override)
+    if function is not None:
+        return _registered(name, function, override)
+    return lambda decorated: _registered(getattr(decorated, "__name__", "") if name is None else name, decorated, override)
+
+
+def get_registered_func(name: str) -> Callable[..., Any] | None:
+    """The function registered under ``name``; None where there is none."""
+    entry = _ENTRIES.get(name)
+    return entry and entry.function
+
+
+def remove_registered_func(name: str) -> None:
+    """Takes the name out of the registry; calls of it that have begun go on, later ones fail.
+
+    Raises:
+        FunctionError: no function has that name.
+    """
+    if get_registered_func(name) is None:
+        raise FunctionError(f"remove_registered_func: no function is registered as {name!r}")
+    _native.unregister_function(name)
+    _ENTRIES[name].function = None
+
+
+def call(name: str, values: Sequence[Array], results: Sequence[Array]) -> None:
+    """Calls the function registered under ``name`` as a compiled model does.
+
+    Raises:
+        FunctionError: there is none, or it returns something else than ``results`` are.
+    """
+    entry = _ENTRIES.get(name) or _Entry(name)
+    if entry.function is None:
+        raise FunctionError(f"call_registered: the function {name!r} is not registered; register it with register_func")
+    problem = entry.fill([np.array(value) for value in values], results)
+    if problem is not None:
+        raise FunctionError(f"call_registered: the function {name!r}: {problem}")
+
+
+def _registered(name: object, function: Any, override: bool) -> Any:
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise FunctionError(f"register_func: name; got {name!r}; expected a text that is not empty")
+    if not callable(function):
+        raise FunctionError(f"register_func: {name!r}; got {type(function).__name__}; expected a function")
+    if not override and get_registered_func(name) is not None:
+        raise FunctionError(f"register_func: {name!r} is registered already; pass override=True to replace it")
+    entry = _ENTRIES.setdefault(name, _Entry(name))
+    entry.function = function
+    _native.register_function(name, entry)
+    return function
+
+
+def _numpy_type(dtype: str) -> np.dtype[Any]:
+    storage, view = output_dtypes(dtype)
+    return storage if view is None else view
+
+
+def _over(memory: memoryview, dtype: str, shape: tuple[int, ...]) -> Array:
+    return np.ndarray(shape, _numpy_type(dtype), buffer=memory)
+
+
+def _store(returned: Any, results: Sequence[Array]) -> str | None:
+    """Copies what a function returned into ``results``; what is wrong with it, or None."""
+    given = returned if isinstance(returned, tuple | list) and len(results) != 1 else (returned,)
+    if len(given) != len(results):
+        return f"number of results; got {len(given)}; expected {len(results)}, or None where it fills its last arguments"
+    for number, (value, result) in enumerate(zip(given, results)):
+        array = _as_array(value)
+        if array is None or array.dtype != result.dtype or array.shape != result.shape:
+            got = type(value).__name__ if array is None else _described(array)
+            return f"result {number}; got {got}; expected {_described(result)}; nothing is converted or broadcast silently"
+        if array is not result:
+            result[...] = array
+    return None
+
+
+def _as_array(value: Any) -> Array | None:
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(value)
+    with contextlib.suppress(BufferError, RuntimeError, TypeError, ValueError):
+        return np.from_dlpack(value) if hasattr(value, "__dlpack__") else None
+    return None
+
+
+def _described(array: Array) -> str:
+    return f"{array.dtype.name} {list(array.shape)}"

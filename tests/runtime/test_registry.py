@@ -1,0 +1,64 @@
+"""Functions of Python that models call by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from forge_runtime import FunctionError, get_registered_func, register_func, registry, remove_registered_func
+
+
+@pytest.fixture(autouse=True)
+def only_own_functions() -> Iterator[None]:
+    before = {name for name, entry in registry._ENTRIES.items() if entry.function is not None}
+    yield
+    for name in {name for name, entry in registry._ENTRIES.items() if entry.function is not None} - before:
+        remove_registered_func(name)
+
+
+def test_three_ways_to_register() -> None:
+    def first(x: Any) -> None: ...
+
+    assert register_func("test.first", first) is first
+
+    @register_func("test.second")
+    def second(x: Any) -> None: ...
+
+    @register_func
+    def third(x: Any) -> None: ...
+
+    @register_func()
+    def fourth(x: Any) -> None: ...
+
+    found = [get_registered_func(name) for name in ("test.first", "test.second", "third", "fourth", "fifth")]
+    assert found == [first, second, third, fourth, None]
+
+
+def test_a_name_is_taken_once_unless_overridden() -> None:
+    register_func("test.f", print)
+    with pytest.raises(FunctionError, match=r"register_func: 'test.f' is registered already; pass override=True"):
+        register_func("test.f", len)
+    assert get_registered_func("test.f") is print
+    register_func("test.f", len, override=True)
+    assert get_registered_func("test.f") is len
+    remove_registered_func("test.f")
+    register_func("test.f", print)
+    assert get_registered_func("test.f") is print
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("", print), "name; got ''; expected a text that is not empty"),
+    ((3, print), "name; got 3"),
+    (("a\0b", print), "name; got 'a.x00b'"),
+    (("test.g", 3), "'test.g'; got int; expected a function"),
+])
+def test_what_is_no_registration_is_refused(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(FunctionError, match=message):
+        register_func(*arguments)
+
+
+def test_removing_what_is_not_there_is_refused() -> None:
+    with pytest.raises(FunctionError, match=r"remove_registered_func: no function is registered as 'test.nothing'"):
+        remove_registered_func("test.nothing")
