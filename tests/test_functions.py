@@ -75,7 +75,7 @@ def test_what_cannot_be_joined_or_selected() -> None:
     with pytest.raises(OptionError, match="function: got 'encode'; expected some of: prefill, decode"):
         joined().function("encode")
     state = "def @main(state %k: Tensor[(n, {}), float32]) {{ (%k = %k) }}"
-    with pytest.raises(InvalidGraphError, match="@b: state 'k': got .* as @a has it"):
+    with pytest.raises(InvalidGraphError, match=r"@b: state 'k': got .* as @a has it"):
         forge.join({"a": forge.IRModule(state.format(4)), "b": forge.IRModule(state.format(5))})
 
 
@@ -87,3 +87,18 @@ def test_a_function_called_often_is_compiled_once() -> None:
         return len(compile_module(forge.IRModule(text, {"w": WEIGHT}).mod, use_cache=False).kernels)
 
     assert calls(32) <= calls(4)
+
+
+def test_onnx_takes_one_function() -> None:
+    with pytest.raises(OptionError, match="to_onnx: got the functions prefill, decode; expected one"):
+        joined().to_onnx()
+    text = "def @main(%x: Tensor[(1, 4), float32], state %k: Tensor[(s, 4), float32]) { (%x, %k = concatenate(%k, %x)) }"
+    model = forge.IRModule(text).to_onnx()
+    assert model is not None
+    assert [v.name for v in model.graph.input] == ["x", "k"] and len(model.graph.output) == 2
+
+
+def test_params_of_all_functions_are_detached() -> None:
+    detached, values = forge.relax.detach_params(joined())
+    assert list(values) == ["prefill", "decode"] and not detached.graphs["decode"].params
+    np.testing.assert_array_equal(values["decode"][0].numpy(), WEIGHT)

@@ -11,6 +11,7 @@ import pytest
 
 from forge.errors import InvalidGraphError, ParseError
 from forge.ir.edits.edit import edit
+from forge.ir.functions.reference import Reference
 from forge.ir.functions.states import State
 from forge.ir.nodes import Module
 from forge.ir.saved import serialize
@@ -153,3 +154,18 @@ def test_a_module_needs_a_public_function() -> None:
     made.graphs = {"f": made.graphs["main"]}
     with pytest.raises(InvalidGraphError, match="no function @main, and none with the attribute public; it has: f"):
         verify(made)
+
+
+def test_the_interpreter_keeps_states() -> None:
+    prefill = Reference(parse_module(TEXT.replace(", donated %sum: Tensor[(4), float32]", "").replace(
+        "  %1 = add(%sum, 1f);\n", "").replace(", %sum = %1", "")))
+    decode = prefill["decode"]
+    x = np.random.default_rng(0).standard_normal((1, 4)).astype(np.float32)
+    np.testing.assert_array_equal(decode(x), x)
+    np.testing.assert_array_equal(decode(2 * x), np.concatenate([x, 2 * x]))
+    tokens = np.random.default_rng(1).standard_normal((3, 4)).astype(np.float32)
+    expected = np.maximum(tokens, 0)
+    np.testing.assert_array_equal(prefill(tokens), expected)
+    np.testing.assert_array_equal(decode(x=x), np.concatenate([expected, x]))
+    assert prefill.states["step"] == 4
+    np.testing.assert_array_equal(Reference(prefill._module)["decode"](x), x)

@@ -103,6 +103,20 @@ def symbolic(b: Builder, x: Inputs) -> Value:
     return weighted(b, x, b.call("add", scores(b, x, "n", "s"), x("m", 1, 1, "n", "s")))
 
 
+def repeated(b: Builder, x: Inputs) -> Value:
+    """As torch exports it: each head of keys and values repeated for three of queries, the keys turned as rank 3."""
+    def shared(name: str) -> Value:
+        apart = b.call("reshape", x(name, 2, 2, "s", 8), newshape=(2, 2, 1, dims.symbol("s"), 8))
+        wide = b.call("broadcast_to", apart, shape=(2, 2, 3, dims.symbol("s"), 8))
+        return b.call("reshape", wide, newshape=(2, 6, dims.symbol("s"), 8))
+
+    turned = b.call("transpose", b.call("reshape", shared("k"), newshape=(12, dims.symbol("s"), 8)), axes=(0, 2, 1))
+    k = b.call("multiply", b.call("reshape", turned, newshape=(2, 6, 8, dims.symbol("s"))), number(b, 0.6))
+    s = b.call("add", b.call("nn.matmul", x("q", 2, 6, "n", 8), k), x("m", 2, 1, "n", "s"))
+    y = b.call("nn.matmul", b.call("nn.softmax", s, axis=-1), shared("v"))
+    return b.call("reshape", b.call("transpose", y, axes=(0, 2, 1, 3)), newshape=(2, dims.symbol("n"), 48))
+
+
 def bfloat16(b: Builder, x: Inputs) -> Value:
     """As ``to_bfloat16`` leaves it: scores and softmax in float32."""
     q, k, v = (x(name, 2, 3, n, 8, dtype="bfloat16") for name, n in zip("qkv", (300, 260, 260)))
@@ -126,7 +140,7 @@ def operator(**attributes: Any) -> Write:
 
 FUSED: dict[str, Write] = {
     f.__name__: f for f in (plain, scaled, scaled_before, added_mask, two_added_masks, selected, capped, heads_last,
-                            from_rows_first, symbolic, bfloat16)
+                            from_rows_first, symbolic, repeated, bfloat16)
 }
 
 
@@ -137,7 +151,8 @@ def test_becomes_one_operator(name: str) -> None:
     ops = [node.op for node in graph.nodes]
     assert "nn.contrib_attention" in ops
     assert "nn.softmax" not in ops
-    assert name not in ("heads_last", "from_rows_first") or ops[-2:] == ["nn.contrib_attention", "reshape"]
+    assert "transpose" not in ops[ops.index("nn.contrib_attention"):]
+    assert "broadcast_to" not in ops
 
 
 @pytest.mark.parametrize("attributes", [{}, {"is_causal": True}, {"masked": True}, {"masked": True, "softcap": 3.0}], ids=str)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,75 +13,35 @@ from forge.errors import ForgeError, InputError
 from forge.ir import attributes
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.op import ReferenceValue
-from forge.ir.types import OptionalType, SequenceType, TensorType
+from forge.ir.types import SequenceType, TensorType
 
 Observer = Callable[[Node, Sequence[ReferenceValue]], None]
 
 
-class Reference:
-    """A module as a function that the interpreter evaluates; called as compiled models are."""
-
-    def __init__(self, module: Module) -> None:
-        self._module = module
-        self._inputs = [v for v in module.main.inputs if v.name not in module.params]
-        self._takes_list = [isinstance(v.type, SequenceType | OptionalType) for v in self._inputs] == [True]
-
-    def __call__(self, /, *inputs: Any, **named: Any) -> Any:
-        """The output, or a list if the model has several, of inputs by position, by name, or as one list, tuple or dictionary.
-
-        Raises:
-            InputError: wrong number, name, element type, rank or shape.
-            ForgeError: an operator met values that it cannot handle.
-        """
-        if not named and len(inputs) == 1 and isinstance(inputs[0], dict if self._takes_list else list | tuple | dict):
-            inputs, named = ((), inputs[0]) if isinstance(inputs[0], dict) else (tuple(inputs[0]), {})
-        values = self._arranged(inputs, named)
-        results = [_own(r, values.values()) for r in run_module(self._module, values)]
-        return results[0] if len(results) == 1 else results
-
-    def _arranged(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, ReferenceValue]:
-        names = [v.name for v in self._inputs]
-        listed = ", ".join(names)
-        unknown = [n for n in named if n not in names]
-        if unknown or len(inputs) > len(names):
-            problem = f"input {unknown[0]!r} is unknown" if unknown else f"got {len(inputs)} inputs"
-            raise InputError(f"inference: {problem}; expected {len(names)} ({listed})")
-        twice = [n for n in names[: len(inputs)] if n in named]
-        if twice:
-            raise InputError(f"inference: input {twice[0]!r} is given by position and by name; expected one of them")
-        return {**dict(zip(names, inputs)), **named}
-
-
-def _own(result: ReferenceValue, inputs: Iterable[ReferenceValue]) -> ReferenceValue:
-    """``result`` in memory of its own: no weight, no view of an input."""
-    if not isinstance(result, np.ndarray):
-        return result
-    arrays = [a for a in inputs if isinstance(a, np.ndarray)]
-    is_own = result.flags.writeable and not any(np.may_share_memory(result, a) for a in arrays)
-    return result if is_own else result.copy()
-
-
-def run_module(module: Module, inputs: Mapping[str, ReferenceValue], observer: Observer | None = None) -> list[ReferenceValue]:
-    """Outputs of ``main`` for inputs by name; ``module.params`` supplies what ``inputs`` lacks.
+def run_module(
+    module: Module, inputs: Mapping[str, ReferenceValue], observer: Observer | None = None, graph: Graph | None = None
+) -> list[ReferenceValue]:
+    """Outputs of a function of the module, or else of ``main``, for inputs by name; those in ``params`` may be left out.
 
     Raises:
         InputError: an input is missing, unknown, or does not fit its type.
         ForgeError: an operator met values that it cannot handle.
     """
-    names = [v.name for v in module.main.inputs]
-    values = {**module.params, **inputs}
+    graph = graph or module.main
+    names = [v.name for v in graph.inputs]
+    values = {**graph.params, **inputs}
     missing, unknown = [n for n in names if n not in values], [n for n in inputs if n not in names]
     if missing or unknown:
         problem = f"{missing[0]!r} has no value" if missing else f"{unknown[0]!r} is unknown"
         raise InputError(f"interpreter: input {problem}; expected: {', '.join(names)}")
     env: dict[str, int] = {}
     try:
-        for value in module.main.inputs:
+        for value in graph.inputs:
             values[value.name] = _as_input(value, values[value.name])
             bind_symbols(value, values[value.name], env)
     except ForgeError as error:
         raise InputError(str(error)) from error
-    return run_graph(module.main, [values[n] for n in names], module=module, observer=observer)
+    return run_graph(graph, [values[n] for n in names], module=module, observer=observer)
 
 
 def run_graph(

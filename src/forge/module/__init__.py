@@ -13,7 +13,7 @@ from forge.errors import InvalidGraphError, OptionError
 from forge.ir import retype
 from forge.ir.edits.extract import extract
 from forge.ir.functions import joining
-from forge.ir.interp import Reference
+from forge.ir.functions.reference import Reference
 from forge.ir.nodes import Module, Node, Value
 from forge.ir.saved import serialize
 from forge.ir.text.parser import parse_module
@@ -312,7 +312,7 @@ class IRModule(Edits):
         """Writes the model as ONNX, functions inlined; names of inputs, outputs, nodes and weights are kept.
 
         Where ONNX leaves a result undefined (indices out of range, floats too large for the integer that they are cast to), it is
-        the runtime's; so are random numbers.
+        the runtime's; so are random numbers. States and donated inputs are plain inputs and outputs there.
 
         Args:
             path: the file to write; it appears whole or not at all. None: the model is returned, with its weights.
@@ -321,7 +321,8 @@ class IRModule(Edits):
 
         Raises:
             OpNotImplemented: nodes cannot be written as ONNX; the message lists all of them.
-            OptionError: an argument is out of range; OutputPathError: the file cannot be written.
+            OptionError: an argument is out of range, or the module has several functions.
+            OutputPathError: the file cannot be written.
             InvalidGraphError: the module breaks a rule of the IR.
         """
         from forge.exporters.onnx import export_model, save_model, with_weights

@@ -3,7 +3,8 @@
 ``matmul(softmax(scale * matmul(q, transpose(k)) + mask), v)`` --> ``nn.contrib_attention(q, k, v, mask)``
 
 Between the products may stand, in this order: scales, a soft cap, masks that are added or selected by, and reshapes that split
-rows into heads and rows. A transposition after that brings rows before heads is done as results are written.
+rows into heads and rows. A transposition after that brings rows before heads is done as results are written. Keys and values that
+are repeated, so that several heads of queries share one, are read where they are.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from forge.ops.elementwise.cast import Cast
 from forge.ops.elementwise.select import Where
 from forge.ops.nn.matmul import Matmul
 from forge.ops.nn.softmax import Softmax
+from forge.ops.shape.broadcast import BroadcastTo
 from forge.ops.shape.reshape import Reshape
 from forge.passes.base import rewriting
 from forge.passes.matching import made_by, operand, pairs, reduced, scalar, with_scalar
-from forge.passes.view_rules import reshaped
+from forge.passes.view_rules import reshaped, swaps_last_two, transposed, viewed
 
 MOST_WIDTH = 256
 """Of queries and values: that much of a block of rows lies on the stack."""
@@ -231,19 +233,23 @@ class _Fusion:
         if heads is None:
             return Declined("the masks do not split the rows of the scores into heads")
         batch, rows = heads
-        target, inner = self._transposition(batch, rows)
         builder, scores = self.builder, self.scores
-        builder.move_before(target)
+        builder.move_before(self._transposition(batch, rows)[0])
         query, query_scale = unscaled(builder, self.first.a)
         key, key_scale = unscaled(builder, self.first.b)
+        key, transpose_key = _unswapped(key, self.first.attrs.transpose_b)
         value = self.last.b
+        shared = _shared(key, value, batch)
+        if shared is not None:
+            key, value, batch = shared
+        target, inner = self._transposition(batch, rows)
         if len(batch) + 2 > len(self.shape):
             query = reshaped(builder, query, (*batch, rows, query.shape[-1]))
             key, value = (_spread(builder, v) for v in (key, value))
         result = builder.call(
             "nn.contrib_attention", *(without_leading_ones(v) for v in (query, key, value)), self._mask(batch),
             name=self.last.node.name, scale=scores.scale * query_scale * key_scale, softcap=scores.softcap, fill=scores.fill,
-            zero_unseen=scores.zero_unseen, transpose_key=self.first.attrs.transpose_b, inner=inner)
+            zero_unseen=scores.zero_unseen, transpose_key=transpose_key, inner=inner)
         return Replace(target, reshaped(builder, result, target.result.shape))
 
     def _heads(self) -> tuple[tuple[Dim, ...], Dim] | None:
@@ -281,6 +287,35 @@ class _Fusion:
             moved = _moved_rows(value.shape, user.attrs.axes, rows, self.last.b.shape[-1])
         inner = next((n for n in range(len(batch) + 1) if dims.product(batch[len(batch) - n:]) == moved), 0)
         return (user, inner) if user is not None and inner else (self.last.node, 0)
+
+
+def _unswapped(key: Value, transpose_key: bool) -> tuple[Value, bool]:
+    """Keys before their last two axes were exchanged, and whether the product transposes those."""
+    found = transposed(key)
+    return (found[0], not transpose_key) if found is not None and swaps_last_two(found[1]) else (key, transpose_key)
+
+
+def _shared(key: Value, value: Value, batch: tuple[Dim, ...]) -> tuple[Value, Value, tuple[Dim, ...]] | None:
+    """Keys and values before they were repeated, and the leading axes with the heads' split into those and the repetitions."""
+    keys, values = _repeated(key), _repeated(value)
+    if keys is None or values is None or keys[1:] != values[1:] or not batch or not dims.equal(batch[-1], dims.product(keys[1:])):
+        return None
+    return keys[0], values[0], (*batch[:-1], *keys[1:])
+
+
+def _repeated(value: Value) -> tuple[Value, Dim, Dim] | None:
+    """(x, heads, times) where ``value`` has each head of x that many times: reshape(broadcast_to(reshape(x)))."""
+    repeated = viewed(value)
+    broadcast = None if repeated is None else BroadcastTo.of(repeated.producer)
+    if broadcast is None or broadcast.data.rank != 5 or broadcast.result.rank != 5 or broadcast.attrs.exact:
+        return None
+    source, (lead, heads, one, *matrix) = viewed(broadcast.data), broadcast.data.shape
+    times = broadcast.result.shape[2]
+    shapes = [broadcast.result.shape, value.shape, None if source is None else source.shape]
+    if one != 1 or shapes != [(lead, heads, times, *matrix), (lead, heads * times, *matrix), (lead, heads, *matrix)]:
+        return None
+    assert source is not None
+    return source, heads, times
 
 
 def _spread(builder: Builder, value: Value) -> Value:

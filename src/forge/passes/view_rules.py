@@ -266,18 +266,31 @@ def view_of_dense(builder: RuleBuilder, view: Reshape) -> Value | None:
     return value
 
 
+@rule(Reshape)
+def view_of_swap(builder: RuleBuilder, view: Reshape) -> Value | None:
+    """reshape(swap(x), s) == swap(reshape(x, t)), where swap exchanges the last two axes and s splits or merges others only"""
+    found = transposed(view.data)
+    shape = view.result.shape
+    if found is None or not swaps_last_two(found[1]) or not is_plain_view(view.node) or shape[-2:] != view.data.shape[-2:]:
+        return None
+    inner = builder.call("reshape", found[0], newshape=(*shape[:-2], *found[0].shape[-2:]), allowzero=0 in shape)
+    rank = len(shape)
+    return builder.call("transpose", inner, axes=(*range(rank - 2), rank - 1, rank - 2))
+
+
 @rule(Matmul)
 def matmul_of_transpose(builder: RuleBuilder, product: Matmul) -> Value | None:
     """matmul(a, swap(b)) == matmul(a, b, transpose_b=True), where swap exchanges the last two axes; so for a"""
     attributes = product.node.attributes
     operands = {"transpose_a": product.a, "transpose_b": product.b}
-    swapped = {flag: found[0] for flag, v in operands.items() if (found := transposed(v)) and _swaps_last_two(found[1])}
+    swapped = {flag: found[0] for flag, v in operands.items() if (found := transposed(v)) and swaps_last_two(found[1])}
     if not swapped:
         return None
     attributes |= {flag: not attributes[flag] for flag in swapped}
     return builder.call("nn.matmul", *(swapped.get(flag, v) for flag, v in operands.items()), **attributes)
 
 
-def _swaps_last_two(axes: tuple[int, ...]) -> bool:
+def swaps_last_two(axes: tuple[int, ...]) -> bool:
+    """Whether a transposition exchanges the last two axes, and leaves the others."""
     rank = len(axes)
     return rank >= 2 and axes == (*range(rank - 2), rank - 1, rank - 2)

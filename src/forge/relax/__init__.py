@@ -48,9 +48,10 @@ def detach_params(mod: IRModule | Module) -> tuple[IRModule, dict[str, list[NDAr
         InvalidGraphError: ``mod`` is not a module.
     """
     detached = IRModule(mod, fold_constants=False, fold_batch_norms=False)
-    values = [viewed(array) for array in detached.mod.attributes().get("params", ())]
-    detached.mod.params = {}
-    return detached, {"main": values} if values else {}
+    values = {name: [viewed(array) for array in detached.mod.attributes(name).get("params", ())] for name in detached.functions}
+    for graph in detached.mod.public.values():
+        graph.params = {}
+    return detached, {name: arrays for name, arrays in values.items() if arrays}
 
 
 def __getattr__(name: str) -> ModuleType:

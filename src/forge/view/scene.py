@@ -171,8 +171,7 @@ def build(module: Module) -> Scene:
 class _Builder:
     def __init__(self, module: Module) -> None:
         self.module = module
-        inputs = {v.name: v for v in module.main.inputs}
-        bound = {inputs[name]: array for name, array in module.params.items() if name in inputs}
+        bound = {v: g.params[v.name] for g in module.public.values() for v in g.inputs if v.name in g.params}
         self.scene = Scene([], [], [], {}, {}, bound)
         self.home: dict[Node, int] = {}
         self.numbers: dict[Value, int] = {}

@@ -34,9 +34,12 @@ def export_model(module: Module, opset: int | None = None) -> tuple[onnx.ModelPr
         opset: None: ``DEFAULT_OPSET``, or where that lacks something the next one that has all.
 
     Raises:
-        OptionError: the opset is out of range.
+        OptionError: the opset is out of range, or the module has several public functions.
         OpNotImplemented: nodes cannot be written as ONNX; the message lists all of them.
     """
+    if len(module.public) > 1:
+        listed = ", ".join(module.public)
+        raise OptionError(f"to_onnx: got the functions {listed}; expected one, as ONNX has; IRModule.function selects it")
     if opset is not None and (isinstance(opset, bool) or not isinstance(opset, int)
                               or not OLDEST_OPSET <= opset <= NEWEST_OPSET):
         raise OptionError(f"opset: got {opset!r}; expected {OLDEST_OPSET} to {NEWEST_OPSET}")
