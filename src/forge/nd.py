@@ -10,6 +10,7 @@ import numpy as np
 from forge import dtypes
 from forge.errors import OptionError
 from forge_runtime import Tensor
+from forge_runtime.arrays import as_array
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,14 @@ class NDArray(Tensor):
 
 
 def array(source: Any, device: Device | None = None) -> NDArray:
-    """A copy of ``source``, of the element type that NumPy gives it.
+    """A copy of ``source``, of the element type that it has, or that NumPy gives it.
 
     Raises:
+        InputError: a tensor of another library that is not in memory of the CPU, or requires gradients.
         OptionError: Forge has no such element type, or the device is another than ``cpu(0)``.
     """
     check_device("nd.array", device)
-    copied = np.array(source)
+    copied = np.array(as_array(source, "nd.array") if hasattr(source, "__dlpack__") else source)
     try:
         dtypes.canonical(copied.dtype)
     except TypeError as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import subprocess
 import sys
+import weakref
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 import forge
-from forge.nd import NDArray
+from forge import nd
 from forge_runtime import InputError, Runtime, Tensor
 from forge_runtime.arrays import as_array
 
@@ -101,6 +103,25 @@ def test_torch_refused(torch: Any, dtype: str, change: Any, message: str) -> Non
             transposing(dtype).run([np.ones((2, 3), np.float32)], [x])
 
 
+def test_torch_keeps_no_references(torch: Any) -> None:
+    memory = np.zeros((2, 3), np.float32)
+    alive = weakref.ref(memory)
+    x, given, wrong = torch.from_numpy(memory), torch.empty(3, 2), make(torch, "float32").requires_grad_()
+    del memory
+    held = [sys.getrefcount(tensor) for tensor in (x, given, wrong)]
+    for _ in range(100):
+        transposing("float32")(x)
+        transposing("float32")(x.T.contiguous().T)
+        transposing("float32").run([x], [given])
+        torch.from_dlpack(transposing("float32")(as_array(x, "x")).view(Tensor))
+        with pytest.raises(InputError):
+            transposing("float32")(wrong)
+    gc.collect()
+    assert [sys.getrefcount(tensor) for tensor in (x, given, wrong)] == held and alive() is not None
+    del x
+    assert alive() is None
+
+
 def test_torch_parameters_without_gradients(torch: Any) -> None:
     parameter = torch.nn.Parameter(make(torch, "float32"), requires_grad=False)
     assert transposing("float32")(parameter).tolist() == [[0, 1], [1, 0], [0, 1]]
@@ -114,8 +135,16 @@ def test_torch_in_sequences(torch: Any) -> None:
     assert model([torch.ones(2), torch.arange(6.0)[::2]]).tolist() == [0, 2, 4]
 
 
+def test_arrays_of_the_seed_systems(torch: Any) -> None:
+    x = make(torch, "bfloat16")
+    copied = nd.array(x)
+    assert copied.dtype.name == "bfloat16" and copied.ctypes.data != x.data_ptr() and copied.tolist() == x.tolist()
+    with pytest.raises(InputError, match=r"^nd\.array: .* pass tensor\.detach\(\)"):
+        nd.array(x.requires_grad_())
+
+
 def test_results_of_the_seed_systems(torch: Any) -> None:
-    result = transposing("bfloat16")(make(torch, "bfloat16")).view(NDArray)
+    result = transposing("bfloat16")(make(torch, "bfloat16")).view(nd.NDArray)
     assert isinstance(result, Tensor) and torch.from_dlpack(result).data_ptr() == result.ctypes.data
 
 
