@@ -122,6 +122,44 @@ class OldProducer(Producer):
         return new_capsule(ctypes.addressof(self.managed), NAMES[False], None)
 
 
+class Exchange(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        *((name, ctypes.c_void_p) for name in ("previous", "allocate", "from_object", "to_object", "view", "stream")),
+    ]
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DLTensor))
+def view_of(producer: Any, out: Any) -> int:
+    producer.viewed += 1
+    out[0] = producer.managed.tensor
+    return 0
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
+def managed_of(producer: Any, out: Any) -> int:
+    producer.asked += 1
+    out[0] = ctypes.addressof(producer.managed)
+    return 0
+
+
+EXCHANGE_NAME = b"dlpack_exchange_api"
+"""A capsule keeps no copy of its name."""
+
+EXCHANGE = Exchange(1, 3, from_object=ctypes.cast(managed_of, ctypes.c_void_p), view=ctypes.cast(view_of, ctypes.c_void_p))
+
+
+class ExchangeProducer(Producer):
+    """One whose type has the table of C functions of DLPack 1.3."""
+
+    __dlpack_c_exchange_api__ = new_capsule(ctypes.addressof(EXCHANGE), EXCHANGE_NAME, None)
+    viewed = 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise AssertionError("the table was there")
+
+
 def lent(capsule: Any, versioned: bool = True) -> Any:
     """The structure in a capsule that nobody has taken."""
     kind = Versioned if versioned else Unversioned

@@ -19,7 +19,17 @@ import pytest
 import forge
 from forge_runtime import ExchangeError, InputError, Runtime, Tensor
 from forge_runtime.arrays import as_array, numpy_dtype
-from tests.runtime.dlpack_producer import CODES, IS_COPIED, PADDED, READ_ONLY, OldProducer, Producer, elements, lent
+from tests.runtime.dlpack_producer import (
+    CODES,
+    IS_COPIED,
+    PADDED,
+    READ_ONLY,
+    ExchangeProducer,
+    OldProducer,
+    Producer,
+    elements,
+    lent,
+)
 
 PACKED = ("int2", "uint2", "int4", "uint4", "float4_e2m1fn")
 WHOLE = [dtype for dtype in CODES if dtype not in PACKED]
@@ -149,6 +159,18 @@ def test_a_producer_of_before_version_1() -> None:
     array = sample("float32", 2, 3)
     producer = OldProducer(array)
     assert is_same(transposing("float32")(producer), np.ascontiguousarray(array.T)) and producer.asked == producer.deleted == 1
+
+
+def test_a_producer_with_the_table_of_functions() -> None:
+    array = sample("float32", 4, 3)
+    plain, steps, out = ExchangeProducer(array), ExchangeProducer(array[::2]), ExchangeProducer(np.zeros((3, 4), np.float32))
+    assert transposing("float32").run([plain], [out])[0] is out and is_same(out.array, np.ascontiguousarray(array.T))
+    assert (plain.viewed, plain.asked, out.asked, out.deleted) == (1, 0, 1, 1)
+    assert is_same(transposing("float32")(steps), np.ascontiguousarray(array[::2].T)) and steps.asked == steps.deleted == 1
+    with pytest.raises(InputError, match="output 'output_0': the array must be C-contiguous, aligned and writable"):
+        transposing("float32").run([plain], [ExchangeProducer(np.zeros((3, 4), np.float32), flags=READ_ONLY)])
+    with pytest.raises(InputError, match="got cuda:3; expected cpu"):
+        transposing("float32")(ExchangeProducer(array, device_type=2, device_id=3))
 
 
 def test_read_only_memory_is_read(versioned: bool) -> None:

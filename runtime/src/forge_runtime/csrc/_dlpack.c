@@ -211,9 +211,13 @@ static int fill_sizes(borrowed_object *self) {
   return 0;
 }
 
-/* The truth of an attribute, or of what it returns as a method; -1: an exception. */
+/* The truth of an attribute, or of what it returns as a method; 0 where there is none, -1 after an exception. */
 static int says(PyObject *object, PyObject *name, bool is_method) {
   PyObject *value = PyObject_GetAttr(object, name);
+  if (value == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+    PyErr_Clear();
+    return 0;
+  }
   if (value && is_method) {
     PyObject *method = value;
     value = PyObject_CallNoArgs(method);
