@@ -6,6 +6,7 @@ from pathlib import Path
 
 from forge_runtime._native import num_threads, routine_addresses, set_num_threads
 from forge_runtime.artifact import read_metadata
+from forge_runtime.donation import Donated, donate
 from forge_runtime.errors import (
     ArtifactError,
     CpuFeatureError,
@@ -23,6 +24,7 @@ from forge_runtime.errors import (
 )
 from forge_runtime.registry import get_registered_func, register_func, remove_registered_func
 from forge_runtime.runtime import Runtime
+from forge_runtime.session import Session
 from forge_runtime.tensors import Tensor
 
 __version__ = "0.1.0"
@@ -30,6 +32,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ArtifactError",
     "CpuFeatureError",
+    "Donated",
     "ExchangeError",
     "ExecutionError",
     "ForgeError",
@@ -41,8 +44,10 @@ __all__ = [
     "OutOfMemoryError",
     "PasswordError",
     "Runtime",
+    "Session",
     "Tensor",
     "TimeLimitError",
+    "donate",
     "get_registered_func",
     "include_directory",
     "num_threads",

@@ -17,6 +17,7 @@ from forge_runtime.arrays import Array, numpy_dtype
 from forge_runtime.artifact import PathLike
 from forge_runtime.errors import ArtifactError, InputError
 from forge_runtime.sequences import OBJECTS
+from forge_runtime.session import Session
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -104,7 +105,10 @@ class Runtime:
         self._description = model.describe()
         self._metadata = metadata
         self._positions = {name: index for index, (name, _, _) in enumerate(self._description["inputs"])}
-        self._takes_list = [dtype for _, dtype, _ in self._description["inputs"]] in (["sequence"], ["optional"])
+        takes_list = [dtype for _, dtype, _ in self._description["inputs"]] in (["sequence"], ["optional"])
+        self._containers = (dict,) if takes_list else (list, tuple, dict)
+        self._states = dict(self._description["states"])
+        self._siblings: dict[str, Runtime] = {}
         self._single = len(self._description["outputs"]) == 1
         self._last: tuple[Array, ...] = ()
         self._limits: tuple[int | None, int | None] = (None, None)
@@ -116,6 +120,7 @@ class Runtime:
         memory, nanoseconds = (old if new is None else new for old, new in zip(self._limits, limits))
         if (memory, nanoseconds) != self._limits:
             self._limits = (memory, nanoseconds)
+            self._siblings = {}
             self._model = self._model.limited(memory or 0, nanoseconds or 0)
 
     def limited(self, *, memory_limit: int | None = None, time_limit: float | None = None) -> Runtime:
@@ -129,6 +134,38 @@ class Runtime:
         view = copy.copy(self)
         view._limit(*_check_limits(memory_limit, time_limit))
         return view
+
+    def __getitem__(self, function: str) -> Runtime:
+        """Another function of the model, over the same weights, with the limits and threads of this one.
+
+        Raises:
+            InputError: the model has no function of this name.
+        """
+        if function == self.function:
+            return self
+        if function not in self._siblings:
+            model = self._model.find(function)
+            if model is None:
+                raise InputError(f"{self._where('function')}: no such name; got {function!r}; expected one of {self.functions}")
+            sibling = copy.copy(self)
+            sibling._init(model, self._metadata, None)
+            sibling._limits = self._limits
+            self._siblings[function] = sibling
+        return self._siblings[function]
+
+    def session(self, *, capacity: int | None = None) -> Session:
+        """A session in which no state is set; its calls are those of this function, or of ``session[name]``.
+
+        Args:
+            capacity: for how many elements (tokens, say) a state that calls make longer gets memory at first; what exceeds it is
+                moved to twice the memory. None: as many as the first call needs.
+
+        Raises:
+            InputError: the capacity is not a positive number.
+        """
+        if not (capacity is None or (_is_number(capacity, Integral) and 0 < capacity < 1 << 63)):
+            raise InputError(f"capacity: got {capacity!r}; expected a positive number of elements, or None")
+        return Session(self, self._model.session(int(capacity or 0)))
 
     def __call__(self, /, *inputs: Any, **named: Any) -> Any:
         """Runs the model on positional and named inputs, or on one list, tuple or dict of them.
@@ -144,10 +181,8 @@ class Runtime:
             ExecutionError: an operator met a value that it cannot handle.
             MemoryLimitError, TimeLimitError: the call needs more than its limits allow.
         """
-        if named:
-            inputs = self._arrange(inputs, named)
-        elif len(inputs) == 1 and isinstance(inputs[0], dict if self._takes_list else (list, tuple, dict)):
-            inputs = self._sequence(inputs[0])
+        if named or len(inputs) == 1 and isinstance(inputs[0], self._containers):
+            inputs = self._ordered(inputs, named)
         results = self._model.run(inputs)
         return results[0] if self._single else list(results)
 
@@ -165,12 +200,16 @@ class Runtime:
         Raises:
             InputError: as ``__call__``; also for given outputs.
         """
-        given = None
+        return list(self._model.run(self._sequence(inputs), self._given(outputs)))
+
+    def _given(self, outputs: Mapping[str, Array] | Sequence[Array | None] | None) -> tuple[Array | None, ...] | None:
         if isinstance(outputs, Mapping):
-            given = _named(outputs, self.output_names, self._where("output"))
-        elif outputs is not None:
-            given = tuple(outputs)
-        return list(self._model.run(self._sequence(inputs), given))
+            return _named(outputs, self.output_names, self._where("output"))
+        return None if outputs is None else tuple(outputs)
+
+    def _ordered(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Inputs of a call in the model's order: ``inputs`` and ``named``, or one list, tuple or dict of them."""
+        return self._arrange(inputs, named) if named else self._sequence(inputs[0])
 
     def _sequence(self, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
         return self._arrange((), inputs) if isinstance(inputs, Mapping) else tuple(inputs)
@@ -196,6 +235,21 @@ class Runtime:
     def name(self) -> str:
         """The model's name."""
         return self._description["name"]
+
+    @property
+    def function(self) -> str:
+        """Name of the function that calls run: ``main``, unless another was chosen by ``run[name]``."""
+        return self._description["function"]
+
+    @property
+    def functions(self) -> list[str]:
+        """Names of the model's functions."""
+        return list(self._description["functions"])
+
+    @property
+    def states(self) -> list[str]:
+        """Names of the tensors that sessions of the model keep."""
+        return list(self._states)
 
     @property
     def symbols(self) -> list[str]:
@@ -237,7 +291,8 @@ class Runtime:
         return self._layouts("outputs")
 
     def _layouts(self, which: str) -> list[str]:
-        return [str(tensor.get("layout") or "") for tensor in self._metadata.get(which, ())]
+        interface = self._metadata.get("functions", {}).get(self.function, self._metadata)
+        return [str(tensor.get("layout") or "") for tensor in interface.get(which, ())]
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -277,6 +332,8 @@ class Runtime:
     def set_num_threads(self, threads: int) -> None:
         """Threads of this model's calls; 0: the number of the process."""
         self._model.set_threads(threads)
+        for sibling in self._siblings.values():
+            sibling._model.set_threads(threads)
 
     def infer(self, inputs: Any) -> None:
         """Runs the model on one array, a sequence or a dict, and keeps the outputs for ``get_outputs``."""
@@ -315,7 +372,8 @@ class Runtime:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {dtype}{_shape_text(shape)}" for name, dtype, shape in self._description["inputs"])
         outputs = ", ".join(f"{name}: {dtype}{_shape_text(shape)}" for name, dtype, shape in self._description["outputs"])
-        return f"<Runtime {self.name}({inputs}) -> {outputs}>"
+        name = self.name if len(self.functions) == 1 else f"{self.name}[{self.function!r}]"
+        return f"<Runtime {name}({inputs}) -> {outputs}>"
 
 
 def _shape_text(shape: Shape | None) -> str:

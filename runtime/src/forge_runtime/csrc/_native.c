@@ -1,46 +1,10 @@
 /* The CPython binding, limited API: loaded models as objects, NumPy arrays in and out without copies. */
-#include "_dlpack.h"
 #include "_functions.h"
+#include "_native.h"
 #include "_routines.h"
-#include <stddef.h>
 #include <string.h>
 
-/* Outputs of at least KEPT_OUTPUT bytes come from the built-in host, which keeps their memory for later calls: malloc gives blocks of
- * this size back to the system, and every call would pay for fresh pages. */
-enum { STACK_TENSORS = 12, KEPT_OUTPUT = 128 << 10, N_STATUS = FORGE_ERROR_FUNCTION + 1 };
-
-/* Python objects that every call needs, found once. */
-typedef struct {
-  dlpack_state dlpack;        /* first: the functions of _dlpack.c take it for the state of the module */
-  PyObject *errors[N_STATUS]; /* exception class of a forge_status */
-  PyObject *ndarray, *tensor_class, *empty;
-  PyObject *adapt, *copy_contiguous, *from_memory, *output_dtypes, *check_output;
-  PyObject *model_type, *memory_type;
-} module_state;
-
-/* How a fresh output is made: numpy.empty(*arguments), then .view(view_dtype) for types that have no buffer protocol. */
-typedef struct {
-  PyObject *storage_dtype, *view_dtype;
-  PyObject *arguments; /* NULL: the shape is dynamic */
-} output_plan;
-
-typedef struct {
-  PyObject_HEAD forge_library *library;
-  forge_model *prepared;
-  const forge_model *model;
-  forge_host host;
-  forge_limits limits; /* memory and time; the rest belongs to a call */
-  Py_buffer weights;   /* kept while the model uses it in place */
-  PyObject *keepalive;
-  output_plan *outputs;
-  bool is_view; /* all but host and limits belong to the model that is kept alive */
-} model_object;
-
-typedef struct {
-  PyObject_HEAD forge_tensor tensor;
-} memory_object;
-
-static PyObject *raise_error(const module_state *state, const forge_error *error) {
+PyObject *native_raise(const module_state *state, const forge_error *error) {
   const int32_t status = error->status > 0 && error->status < N_STATUS ? error->status : FORGE_ERROR_INTERNAL;
   PyObject *message = PyUnicode_DecodeUTF8(error->message, (Py_ssize_t)strlen(error->message), "replace");
   if (message) PyErr_SetObject(state->errors[status], message);
@@ -48,14 +12,7 @@ static PyObject *raise_error(const module_state *state, const forge_error *error
   return NULL;
 }
 
-/* Of a call of a model: what a signal handler or a registered function has raised, else the error. */
-static PyObject *raise_failure(const module_state *state, const forge_error *error) {
-  if (!PyErr_Occurred()) return raise_error(state, error);
-  if (error->status == FORGE_ERROR_FUNCTION) forge_add_note(error->message);
-  return NULL;
-}
-
-static module_state *state_of(PyObject *object) { return PyType_GetModuleState(Py_TYPE(object)); }
+module_state *native_state(PyObject *object) { return PyType_GetModuleState(Py_TYPE(object)); }
 
 /* Memory that a model allocated for an output of data-dependent size. */
 
@@ -64,7 +21,7 @@ static int memory_getbuffer(PyObject *self, Py_buffer *view, int flags) {
   return PyBuffer_FillInfo(view, self, tensor->data, (Py_ssize_t)tensor->capacity, 0, flags);
 }
 
-static void free_object(PyObject *self) {
+void native_free_object(PyObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   freefunc release = PyType_GetSlot(type, Py_tp_free);
   release(self);
@@ -73,7 +30,7 @@ static void free_object(PyObject *self) {
 
 static void memory_dealloc(PyObject *self) {
   forge_free_output(NULL, &((memory_object *)self)->tensor);
-  free_object(self);
+  native_free_object(self);
 }
 
 static PyType_Slot memory_slots[] = {
@@ -89,346 +46,9 @@ static PyType_Spec memory_spec = {
     .slots = memory_slots,
 };
 
-static PyObject *new_object(PyObject *type) {
+PyObject *native_new_object(PyObject *type) {
   allocfunc allocate = PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
   return allocate((PyTypeObject *)type, 0);
-}
-
-/* Inputs and outputs of a call. */
-
-typedef struct {
-  PyObject *object; /* what the buffer belongs to */
-  Py_buffer view;   /* view.obj NULL: nothing is held */
-} held_tensor;
-
-static void drop(held_tensor *held) {
-  if (held->view.obj) PyBuffer_Release(&held->view);
-  Py_XDECREF(held->object);
-}
-
-static int32_t signed_dtype(Py_ssize_t size) {
-  return size == 1 ? FORGE_INT8 : size == 2 ? FORGE_INT16 : size == 4 ? FORGE_INT32 : size == 8 ? FORGE_INT64 : -1;
-}
-
-/* The forge_dtype of a buffer's format; -1 for formats that are not an element type in this machine's byte order. */
-static int32_t buffer_dtype(const Py_buffer *view) {
-  const char *format = view->format ? view->format : "B";
-  if (*format == '@' || *format == '=' || *format == '<') format++;
-  if (format[0] == 'Z' && format[1] && !format[2])
-    return format[1] == 'f' ? FORGE_COMPLEX64 : format[1] == 'd' ? FORGE_COMPLEX128 : -1;
-  if (format[0] == '\0' || format[1] != '\0') return -1;
-  const int32_t integer = signed_dtype(view->itemsize);
-  switch (*format) {
-  case '?': return FORGE_BOOL;
-  case 'e': return FORGE_FLOAT16;
-  case 'f': return FORGE_FLOAT32;
-  case 'd': return FORGE_FLOAT64;
-  case 'b':
-  case 'h':
-  case 'i':
-  case 'l':
-  case 'q': return integer;
-  case 'B':
-  case 'H':
-  case 'I':
-  case 'L':
-  case 'Q': return integer < 0 ? -1 : integer - FORGE_INT8 + FORGE_UINT8;
-  default: return -1;
-  }
-}
-
-/* The type whose buffer holds elements of `dtype`: types that only ml_dtypes knows travel as unsigned integers. */
-static int32_t storage_dtype(int32_t dtype) {
-  if (dtype == FORGE_BFLOAT16) return FORGE_UINT16;
-  return dtype >= FORGE_FLOAT8_E4M3FN ? FORGE_UINT8 : dtype;
-}
-
-static int get_buffer(held_tensor *held, int flags) {
-  if (PyObject_GetBuffer(held->object, &held->view, flags | PyBUF_FORMAT | PyBUF_STRIDES) == 0) return 0;
-  held->view.obj = NULL;
-  return -1;
-}
-
-static int replace_object(held_tensor *held, PyObject *object) {
-  if (object == NULL) return -1;
-  if (held->view.obj) PyBuffer_Release(&held->view);
-  held->view.obj = NULL;
-  Py_XDECREF(held->object);
-  held->object = object;
-  return get_buffer(held, 0);
-}
-
-static void fill_tensor(forge_tensor *tensor, const Py_buffer *view, int32_t dtype) {
-  tensor->data = view->buf;
-  tensor->dtype = dtype;
-  tensor->ndim = view->ndim;
-  tensor->capacity = view->len;
-  for (int32_t d = 0; d < view->ndim && d < FORGE_MAX_RANK; d++)
-    tensor->shape[d] = view->shape[d];
-}
-
-static bool is_plain(const Py_buffer *view) {
-  const uintptr_t alignment = view->itemsize > 8 ? 8 : (uintptr_t)view->itemsize;
-  return PyBuffer_IsContiguous(view, 'C') && (uintptr_t)view->buf % alignment == 0;
-}
-
-/* Asks Python for an array with the same elements whose buffer can be read, or an InputError that names what is wrong. */
-static int adapt_input(const module_state *state, const forge_model *model, const forge_tensor_spec *spec,
-                       held_tensor *held) {
-  PyErr_Clear();
-  PyObject *array =
-      PyObject_CallFunction(state->adapt, "Osss", held->object, model->name, spec->name, forge_dtype_name(spec->dtype));
-  return replace_object(held, array);
-}
-
-/* Holds the tensor of another library, or a copy in order. 0: Python has to look at the object; -1: an exception. */
-static int hold_tensor(const module_state *state, const forge_tensor_spec *spec, held_tensor *held, forge_tensor *tensor) {
-  PyObject *owner = dlpack_input(&state->dlpack, held->object, spec->dtype, tensor);
-  if (owner == NULL) return PyErr_Occurred() ? -1 : 0;
-  if (tensor->data) {
-    Py_DECREF(held->object);
-    held->object = owner;
-    return 1;
-  }
-  PyObject *copy = PyObject_CallFunctionObjArgs(state->copy_contiguous, owner, NULL);
-  Py_DECREF(owner);
-  if (replace_object(held, copy) < 0) return -1;
-  fill_tensor(tensor, &held->view, spec->dtype);
-  return 1;
-}
-
-static int hold_input(const module_state *state, const forge_model *model, int32_t index, held_tensor *held,
-                      forge_tensor *tensor) {
-  const forge_tensor_spec *spec = &model->inputs[index];
-  const int32_t storage = storage_dtype(spec->dtype);
-  const bool is_array = PyObject_TypeCheck(held->object, (PyTypeObject *)state->ndarray);
-  const int taken = is_array ? 0 : hold_tensor(state, spec, held, tensor);
-  if (taken) return taken < 0 ? -1 : 0;
-  const bool direct =
-      is_array && storage == spec->dtype && get_buffer(held, 0) == 0 && buffer_dtype(&held->view) == storage;
-  if (!direct && adapt_input(state, model, spec, held) < 0) return -1;
-  if (!is_plain(&held->view) &&
-      replace_object(held, PyObject_CallFunctionObjArgs(state->copy_contiguous, held->object, NULL)) < 0)
-    return -1;
-  fill_tensor(tensor, &held->view, spec->dtype);
-  return 0;
-}
-
-static PyObject *shape_tuple(const forge_tensor *tensor) {
-  PyObject *shape = PyTuple_New(tensor->ndim);
-  for (int32_t d = 0; shape && d < tensor->ndim; d++) {
-    PyObject *size = PyLong_FromLongLong(tensor->shape[d]);
-    if (size == NULL || PyTuple_SetItem(shape, d, size) < 0) Py_CLEAR(shape);
-  }
-  return shape;
-}
-
-static PyObject *new_array(const module_state *state, const output_plan *plan, const forge_tensor *tensor) {
-  if (plan->arguments) return PyObject_Call(state->empty, plan->arguments, NULL);
-  PyObject *shape = shape_tuple(tensor);
-  PyObject *array = shape ? PyObject_CallFunctionObjArgs(state->empty, shape, plan->storage_dtype, NULL) : NULL;
-  Py_XDECREF(shape);
-  return array;
-}
-
-static bool has_unknown_size(const forge_tensor *tensor) {
-  for (int32_t d = 0; d < tensor->ndim; d++)
-    if (tensor->shape[d] < 0) return true;
-  return tensor->ndim < 0;
-}
-
-/* Checks an array the caller gave; Python returns it, or a view of it that has a buffer. */
-static PyObject *check_given(const module_state *state, const forge_model *model, int32_t index, PyObject *given,
-                             const forge_tensor *tensor) {
-  const forge_tensor_spec *spec = &model->outputs[index];
-  PyObject *shape = shape_tuple(tensor);
-  if (shape == NULL) return NULL;
-  PyObject *array = PyObject_CallFunction(state->check_output, "OsssO", given, model->name, spec->name,
-                                          forge_dtype_name(spec->dtype), shape);
-  Py_DECREF(shape);
-  return array;
-}
-
-static bool buffer_fits(const Py_buffer *view, const forge_tensor *tensor) {
-  if (view->ndim != tensor->ndim || buffer_dtype(view) != tensor->dtype || !is_plain(view)) return false;
-  for (int32_t d = 0; d < tensor->ndim; d++)
-    if (view->shape[d] != tensor->shape[d]) return false;
-  return true;
-}
-
-/* Holds what the caller gave, or finds out in Python what is wrong with it. */
-static int hold_given(const module_state *state, const forge_model *model, int32_t index, PyObject *given,
-                      held_tensor *held, forge_tensor *tensor) {
-  if (!PyObject_TypeCheck(given, (PyTypeObject *)state->ndarray)) {
-    held->object = dlpack_output(&state->dlpack, given, tensor);
-    if (held->object) return 0;
-  } else if (storage_dtype(tensor->dtype) == tensor->dtype) {
-    held->object = given;
-    Py_INCREF(given);
-    if (get_buffer(held, PyBUF_WRITABLE) == 0 && buffer_fits(&held->view, tensor)) return 0;
-    drop(held);
-    held->object = held->view.obj = NULL;
-    PyErr_Clear();
-  }
-  if (PyErr_Occurred()) return -1;
-  held->object = check_given(state, model, index, given, tensor);
-  return held->object ? get_buffer(held, PyBUF_WRITABLE) : -1;
-}
-
-static int hold_output(const module_state *state, const model_object *self, int32_t index, PyObject *given,
-                       held_tensor *held, forge_tensor *tensor) {
-  const bool large = has_unknown_size(tensor) || forge_byte_count(tensor) >= KEPT_OUTPUT;
-  if (given == NULL && (large || tensor->dtype >= FORGE_STRING || self->limits.memory)) return 0;
-  if (given) {
-    if (hold_given(state, self->model, index, given, held, tensor) < 0) return -1;
-    if (held->view.obj == NULL) return 0;
-  } else {
-    held->object = new_array(state, &self->outputs[index], tensor);
-    if (held->object == NULL || get_buffer(held, PyBUF_WRITABLE) < 0) return -1;
-  }
-  tensor->data = held->view.buf;
-  tensor->capacity = held->view.len;
-  return 0;
-}
-
-/* Takes over memory that the model allocated. */
-static PyObject *wrap_memory(const module_state *state, const model_object *self, int32_t index, forge_tensor *tensor) {
-  PyObject *memory = new_object(state->memory_type);
-  if (memory == NULL) return NULL;
-  ((memory_object *)memory)->tensor = *tensor;
-  tensor->data = NULL;
-  PyObject *shape = shape_tuple(tensor);
-  PyObject *array = NULL;
-  if (shape)
-    array = PyObject_CallFunction(state->from_memory, "OsO", memory,
-                                  forge_dtype_name(self->model->outputs[index].dtype), shape);
-  Py_XDECREF(shape);
-  Py_DECREF(memory);
-  return array;
-}
-
-static PyObject *result_of(const module_state *state, const model_object *self, int32_t index, PyObject *given,
-                           held_tensor *held, forge_tensor *tensor) {
-  if (held->object == NULL) return wrap_memory(state, self, index, tensor);
-  if (held->view.obj) PyBuffer_Release(&held->view);
-  held->view.obj = NULL;
-  PyObject *view_dtype = self->outputs[index].view_dtype;
-  if (given == NULL && view_dtype) return PyObject_CallMethod(held->object, "view", "OO", view_dtype, state->tensor_class);
-  PyObject *result = given ? given : held->object;
-  Py_INCREF(result);
-  return result;
-}
-
-/* One call: n_inputs + n_outputs of each. */
-typedef struct {
-  forge_tensor *tensors;
-  held_tensor *held;
-} call_frame;
-
-static PyObject *given_output(PyObject *outputs, int32_t index) {
-  PyObject *given = outputs ? PyTuple_GetItem(outputs, index) : NULL;
-  return given == Py_None ? NULL : given;
-}
-
-static int hold_all(const module_state *state, const model_object *self, PyObject *inputs, PyObject *outputs,
-                    const call_frame *frame) {
-  const forge_model *model = self->model;
-  forge_error error;
-  for (int32_t i = 0; i < model->n_inputs; i++) {
-    frame->held[i].object = PyTuple_GetItem(inputs, i);
-    Py_INCREF(frame->held[i].object);
-    if (hold_input(state, model, i, &frame->held[i], &frame->tensors[i]) < 0) return -1;
-  }
-  forge_tensor *out = frame->tensors + model->n_inputs;
-  if (forge_output_shapes(model, frame->tensors, out, &error) != FORGE_OK) {
-    raise_error(state, &error);
-    return -1;
-  }
-  for (int32_t i = 0; i < model->n_outputs; i++)
-    if (hold_output(state, self, i, given_output(outputs, i), &frame->held[model->n_inputs + i], &out[i]) < 0)
-      return -1;
-  return 0;
-}
-
-static PyObject *collect(const module_state *state, const model_object *self, PyObject *outputs,
-                         const call_frame *frame) {
-  const forge_model *model = self->model;
-  PyObject *results = PyTuple_New(model->n_outputs);
-  for (int32_t i = 0; i < model->n_outputs; i++) {
-    const int32_t at = model->n_inputs + i;
-    PyObject *result =
-        results ? result_of(state, self, i, given_output(outputs, i), &frame->held[at], &frame->tensors[at]) : NULL;
-    if (result == NULL || PyTuple_SetItem(results, i, result) < 0) Py_CLEAR(results);
-    if (results == NULL && frame->held[at].object == NULL) forge_free_output(&self->host, &frame->tensors[at]);
-  }
-  return results;
-}
-
-/* Lets Python's signal handlers run. What they raise, such as KeyboardInterrupt, stays set and ends the call. */
-static int32_t check_signals(void *state) {
-  PyThreadState **thread = state;
-  PyEval_RestoreThread(*thread);
-  const int32_t raised = PyErr_CheckSignals() < 0;
-  *thread = PyEval_SaveThread();
-  return raised;
-}
-
-static PyObject *run_frame(const model_object *self, PyObject *inputs, PyObject *outputs, const call_frame *frame) {
-  const module_state *state = state_of((PyObject *)self);
-  if (hold_all(state, self, inputs, outputs, frame) < 0) return NULL;
-  forge_error error;
-  forge_limits limits = self->limits;
-  PyThreadState *thread = PyEval_SaveThread();
-  limits.interrupted = check_signals;
-  limits.state = &thread;
-  const int32_t status = forge_run_limited(self->model, frame->tensors, frame->tensors + self->model->n_inputs, &self->host,
-                                           &limits, &error);
-  PyEval_RestoreThread(thread);
-  if (status != FORGE_OK) {
-    error.status = status;
-    return raise_failure(state, &error);
-  }
-  return collect(state, self, outputs, frame);
-}
-
-static int check_count(const model_object *self, PyObject *tensors, const char *what, int32_t expected) {
-  const Py_ssize_t got = PyTuple_Check(tensors) ? PyTuple_Size(tensors) : -1;
-  if (got == expected) return 0;
-  PyErr_Format(state_of((PyObject *)self)->errors[FORGE_ERROR_INPUT],
-               "model '%s': wrong number of %s; got %zd; expected %d", self->model->name, what, got, expected);
-  return -1;
-}
-
-static PyObject *model_run(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
-  const model_object *self = (const model_object *)object;
-  if (count < 1 || count > 2)
-    return PyErr_Format(PyExc_TypeError, "run takes a tuple of inputs and, optionally, one of outputs");
-  PyObject *outputs = count == 2 && arguments[1] != Py_None ? arguments[1] : NULL;
-  if (check_count(self, arguments[0], "inputs", self->model->n_inputs) < 0) return NULL;
-  if (outputs && check_count(self, outputs, "outputs", self->model->n_outputs) < 0) return NULL;
-  const size_t n = (size_t)self->model->n_inputs + (size_t)self->model->n_outputs;
-  forge_tensor stack_tensors[STACK_TENSORS];
-  held_tensor stack_held[STACK_TENSORS];
-  const bool small = n <= STACK_TENSORS;
-  const call_frame frame = {small ? stack_tensors : PyMem_Malloc(n * sizeof(forge_tensor)),
-                            small ? stack_held : PyMem_Malloc(n * sizeof(held_tensor))};
-  PyObject *results = NULL;
-  if (frame.tensors && frame.held) {
-    for (size_t i = 0; i < n; i++) {
-      frame.tensors[i].data = NULL;
-      frame.held[i].object = frame.held[i].view.obj = NULL;
-    }
-    results = run_frame(self, arguments[0], outputs, &frame);
-    for (size_t i = 0; i < n; i++)
-      drop(&frame.held[i]);
-  } else {
-    PyErr_NoMemory();
-  }
-  if (!small) {
-    PyMem_Free(frame.tensors);
-    PyMem_Free(frame.held);
-  }
-  return results;
 }
 
 /* What a model says of itself. */
@@ -453,13 +73,42 @@ static PyObject *describe_tensor(const forge_model *model, const forge_tensor_sp
   return dims ? Py_BuildValue("(ssN)", spec->name, forge_dtype_name(spec->dtype), dims) : NULL;
 }
 
-static PyObject *describe_tensors(const forge_model *model, const forge_tensor_spec *specs, int32_t count) {
-  PyObject *tensors = PyTuple_New(count);
-  for (int32_t i = 0; tensors && i < count; i++) {
-    PyObject *tensor = describe_tensor(model, &specs[i]);
+static PyObject *describe_inputs(const model_object *self) {
+  PyObject *tensors = PyTuple_New(self->n_inputs);
+  for (int32_t i = 0; tensors && i < self->n_inputs; i++) {
+    PyObject *tensor = describe_tensor(self->model, &self->model->inputs[self->inputs[i]]);
     if (tensor == NULL || PyTuple_SetItem(tensors, i, tensor) < 0) Py_CLEAR(tensors);
   }
   return tensors;
+}
+
+static PyObject *describe_outputs(const model_object *self) {
+  PyObject *tensors = PyTuple_New(self->n_outputs);
+  for (int32_t i = 0; tensors && i < self->n_outputs; i++) {
+    PyObject *tensor = describe_tensor(self->model, &self->model->outputs[self->outputs[i].number]);
+    if (tensor == NULL || PyTuple_SetItem(tensors, i, tensor) < 0) Py_CLEAR(tensors);
+  }
+  return tensors;
+}
+
+static PyObject *describe_functions(const forge_model *model) {
+  const int32_t count = forge_functions(model);
+  PyObject *names = PyTuple_New(count ? count : 1);
+  for (int32_t i = 0; names && i < (count ? count : 1); i++) {
+    PyObject *name = PyUnicode_FromString(forge_function_name(count ? model->functions[i] : model));
+    if (name == NULL || PyTuple_SetItem(names, i, name) < 0) Py_CLEAR(names);
+  }
+  return names;
+}
+
+static PyObject *describe_states(const forge_model *model) {
+  const int32_t count = forge_states(model);
+  PyObject *states = PyTuple_New(count);
+  for (int32_t i = 0; states && i < count; i++) {
+    PyObject *state = Py_BuildValue("(ss)", model->states[i].name, forge_dtype_name(model->states[i].dtype));
+    if (state == NULL || PyTuple_SetItem(states, i, state) < 0) Py_CLEAR(states);
+  }
+  return states;
 }
 
 static PyObject *describe_symbols(const forge_model *model) {
@@ -471,20 +120,26 @@ static PyObject *describe_symbols(const forge_model *model) {
   return names;
 }
 
+/* Sets an item of a dict to a new reference. */
+static int put(PyObject *dict, const char *key, PyObject *value) {
+  const int status = value ? PyDict_SetItemString(dict, key, value) : -1;
+  Py_XDECREF(value);
+  return status;
+}
+
 static PyObject *model_describe(PyObject *object, PyObject *unused) {
   (void)unused;
-  const forge_model *model = ((const model_object *)object)->model;
-  PyObject *inputs = describe_tensors(model, model->inputs, model->n_inputs);
-  PyObject *outputs = inputs ? describe_tensors(model, model->outputs, model->n_outputs) : NULL;
-  PyObject *symbols = outputs ? describe_symbols(model) : NULL;
-  if (symbols == NULL) {
-    Py_XDECREF(inputs);
-    Py_XDECREF(outputs);
-    return NULL;
-  }
-  return Py_BuildValue("{s:s,s:s,s:L,s:N,s:N,s:N}", "name", model->name, "cpu_features",
-                       model->cpu_features ? model->cpu_features : "", "weights_size", (long long)model->weights_size,
-                       "inputs", inputs, "outputs", outputs, "symbols", symbols);
+  const model_object *self = (const model_object *)object;
+  const forge_model *model = self->model;
+  PyObject *described =
+      Py_BuildValue("{s:s,s:s,s:s,s:L}", "name", model->name, "function", forge_function_name(model), "cpu_features",
+                    model->cpu_features ? model->cpu_features : "", "weights_size", (long long)model->weights_size);
+  if (described && put(described, "inputs", describe_inputs(self)) == 0 && put(described, "outputs", describe_outputs(self)) == 0 &&
+      put(described, "symbols", describe_symbols(model)) == 0 && put(described, "functions", describe_functions(model)) == 0 &&
+      put(described, "states", describe_states(model)) == 0)
+    return described;
+  Py_XDECREF(described);
+  return NULL;
 }
 
 static PyObject *model_set_threads(PyObject *object, PyObject *number) {
@@ -497,7 +152,7 @@ static PyObject *model_set_threads(PyObject *object, PyObject *number) {
 }
 
 static model_object *new_model(const module_state *state, PyObject *keepalive) {
-  model_object *self = (model_object *)new_object(state->model_type);
+  model_object *self = (model_object *)native_new_object(state->model_type);
   if (self == NULL) return NULL;
   self->host = forge_host_with_threads(0);
   self->keepalive = keepalive;
@@ -505,44 +160,70 @@ static model_object *new_model(const module_state *state, PyObject *keepalive) {
   return self;
 }
 
+/* An object for calls of `self`, or of a function of the same library, with the same host and limits. */
+static model_object *new_view(PyObject *object) {
+  const model_object *self = (const model_object *)object;
+  model_object *view = new_model(native_state(object), object);
+  if (view == NULL) return NULL;
+  view->model = self->model;
+  view->host = self->host;
+  view->limits = self->limits;
+  return view;
+}
+
 /* Python has checked the values. */
 static PyObject *model_limited(PyObject *object, PyObject *arguments) {
   const model_object *self = (const model_object *)object;
   long long memory, nanoseconds;
   if (!PyArg_ParseTuple(arguments, "LL", &memory, &nanoseconds)) return NULL;
-  model_object *view = new_model(state_of(object), object);
+  model_object *view = new_view(object);
   if (view == NULL) return NULL;
-  view->is_view = true;
-  view->model = self->model;
+  view->borrows_plans = true;
+  view->n_inputs = self->n_inputs;
+  view->n_outputs = self->n_outputs;
+  view->inputs = self->inputs;
   view->outputs = self->outputs;
-  view->host = self->host;
   view->limits = (forge_limits){.memory = memory, .nanoseconds = nanoseconds};
   return (PyObject *)view;
 }
 
-static void free_plans(model_object *self) {
-  for (int32_t i = 0; self->outputs && i < self->model->n_outputs; i++) {
-    Py_XDECREF(self->outputs[i].storage_dtype);
-    Py_XDECREF(self->outputs[i].view_dtype);
-    Py_XDECREF(self->outputs[i].arguments);
-  }
-  PyMem_Free(self->outputs);
+static PyObject *finish_model(const module_state *state, model_object *self) {
+  if (native_plan(state, self) == 0) return (PyObject *)self;
+  Py_DECREF(self);
+  return NULL;
+}
+
+static PyObject *model_find(PyObject *object, PyObject *name) {
+  const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+  const forge_model *found = text ? forge_model_find(((const model_object *)object)->model, text) : NULL;
+  if (text == NULL) return NULL;
+  if (found == NULL) Py_RETURN_NONE;
+  model_object *view = new_view(object);
+  if (view == NULL) return NULL;
+  view->model = found;
+  return finish_model(native_state(object), view);
 }
 
 static void model_dealloc(PyObject *object) {
   model_object *self = (model_object *)object;
-  if (!self->is_view) free_plans(self);
+  if (!self->borrows_plans) native_free_plans(self);
   forge_release(self->prepared);
   forge_unload(self->library);
   if (self->weights.obj) PyBuffer_Release(&self->weights);
   Py_XDECREF(self->keepalive);
-  free_object(object);
+  native_free_object(object);
+}
+
+static PyObject *model_run(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
+  return native_call((const model_object *)object, NULL, arguments, count);
 }
 
 static PyMethodDef model_methods[] = {
     {"run", (PyCFunction)(void (*)(void))model_run, METH_FASTCALL, "run(inputs, outputs=None) -> tuple of arrays"},
     {"describe", model_describe, METH_NOARGS,
-     "describe() -> dict of name, cpu_features, weights_size, inputs, outputs, symbols"},
+     "describe() -> dict of name, function, cpu_features, weights_size, inputs, outputs, symbols, functions, states"},
+    {"find", model_find, METH_O, "find(name) -> Model of another function of the library, or None"},
+    {"session", native_new_session, METH_O, "session(capacity) -> Session"},
     {"limited", model_limited, METH_VARARGS,
      "limited(memory, nanoseconds) -> Model: this one, whose calls may take no more; 0: any number"},
     {"set_threads", model_set_threads, METH_O,
@@ -565,44 +246,6 @@ static PyType_Spec model_spec = {
 
 /* Making models. */
 
-static bool is_static(const forge_tensor_spec *spec) {
-  for (int32_t d = 0; d < spec->ndim; d++)
-    if (spec->dims[d].size < 0) return false;
-  return spec->ndim >= 0;
-}
-
-static int plan_output(const module_state *state, const forge_tensor_spec *spec, output_plan *plan) {
-  PyObject *dtypes = PyObject_CallFunction(state->output_dtypes, "s", forge_dtype_name(spec->dtype));
-  if (dtypes == NULL) return -1;
-  const int parsed = PyArg_ParseTuple(dtypes, "OO", &plan->storage_dtype, &plan->view_dtype);
-  if (parsed) {
-    Py_INCREF(plan->storage_dtype);
-    if (plan->view_dtype == Py_None) plan->view_dtype = NULL;
-    Py_XINCREF(plan->view_dtype);
-  }
-  Py_DECREF(dtypes);
-  if (!parsed) return -1;
-  if (!is_static(spec)) return 0;
-  forge_tensor tensor = {.ndim = spec->ndim};
-  for (int32_t d = 0; d < spec->ndim; d++)
-    tensor.shape[d] = spec->dims[d].size;
-  PyObject *shape = shape_tuple(&tensor);
-  plan->arguments = shape ? Py_BuildValue("(NO)", shape, plan->storage_dtype) : NULL;
-  return plan->arguments ? 0 : -1;
-}
-
-static int plan_outputs(const module_state *state, model_object *self) {
-  const size_t count = (size_t)self->model->n_outputs;
-  self->outputs = PyMem_Calloc(count ? count : 1, sizeof(output_plan));
-  if (self->outputs == NULL) {
-    PyErr_NoMemory();
-    return -1;
-  }
-  for (size_t i = 0; i < count; i++)
-    if (plan_output(state, &self->model->outputs[i], &self->outputs[i]) < 0) return -1;
-  return 0;
-}
-
 /* Points the model at weights from a buffer: copied, or kept and used in place. */
 static int attach_weights(const module_state *state, model_object *self, const forge_model *model, PyObject *weights,
                           int copy) {
@@ -617,7 +260,7 @@ static int attach_weights(const module_state *state, model_object *self, const f
   PyBuffer_Release(&self->weights);
   self->weights.obj = NULL;
   if (self->prepared) return 0;
-  raise_error(state, &error);
+  native_raise(state, &error);
   return -1;
 }
 
@@ -627,14 +270,8 @@ static int prepare(const module_state *state, model_object *self, const forge_mo
   forge_error error;
   Py_BEGIN_ALLOW_THREADS self->prepared = forge_prepare(model, &error);
   Py_END_ALLOW_THREADS if (self->prepared) return 0;
-  raise_error(state, &error);
+  native_raise(state, &error);
   return -1;
-}
-
-static PyObject *finish_model(const module_state *state, model_object *self) {
-  if (plan_outputs(state, self) == 0) return (PyObject *)self;
-  Py_DECREF(self);
-  return NULL;
 }
 
 static PyObject *native_load(PyObject *module, PyObject *arguments) {
@@ -648,7 +285,7 @@ static PyObject *native_load(PyObject *module, PyObject *arguments) {
   Py_BEGIN_ALLOW_THREADS self->library = forge_load_fd(fd, &error);
   Py_END_ALLOW_THREADS if (self->library == NULL) {
     Py_DECREF(self);
-    return raise_error(state, &error);
+    return native_raise(state, &error);
   }
   self->model = forge_library_model(self->library);
   if (weights != Py_None) {
@@ -681,7 +318,7 @@ static PyObject *native_check_cpu(PyObject *module, PyObject *features) {
   forge_error error;
   const char *text = PyUnicode_AsUTF8AndSize(features, NULL);
   if (text == NULL) return NULL;
-  if (forge_check_cpu(text, &error) != FORGE_OK) return raise_error(PyModule_GetState(module), &error);
+  if (forge_check_cpu(text, &error) != FORGE_OK) return native_raise(PyModule_GetState(module), &error);
   Py_RETURN_NONE;
 }
 
@@ -752,6 +389,7 @@ static int native_exec(PyObject *module) {
   if (import_errors(state) < 0) return -1;
   if ((state->ndarray = get_attribute("numpy", "ndarray")) == NULL) return -1;
   if ((state->empty = get_attribute("numpy", "empty")) == NULL) return -1;
+  if ((state->donated_class = get_attribute("forge_runtime.donation", "Donated")) == NULL) return -1;
   if ((state->tensor_class = get_attribute("forge_runtime.tensors", "Tensor")) == NULL) return -1;
   if (dlpack_init(module, &state->dlpack) < 0) return -1;
   if ((state->adapt = get_attribute("forge_runtime.sequences", "adapt_value")) == NULL) return -1;
@@ -761,7 +399,9 @@ static int native_exec(PyObject *module) {
   if ((state->check_output = get_attribute("forge_runtime.arrays", "check_output")) == NULL) return -1;
   if ((state->model_type = PyType_FromModuleAndSpec(module, &model_spec, NULL)) == NULL) return -1;
   if ((state->memory_type = PyType_FromModuleAndSpec(module, &memory_spec, NULL)) == NULL) return -1;
+  if ((state->session_type = PyType_FromModuleAndSpec(module, &native_session_spec, NULL)) == NULL) return -1;
   if (PyModule_AddIntConstant(module, "ABI_VERSION", FORGE_ABI_VERSION) < 0) return -1;
+  if (PyModule_AddObjectRef(module, "Session", state->session_type) < 0) return -1;
   return PyModule_AddObjectRef(module, "Model", state->model_type);
 }
 

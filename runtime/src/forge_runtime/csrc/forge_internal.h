@@ -33,6 +33,11 @@ static inline int32_t forge_bindings(const forge_model *model) {
   return model->abi_version < FORGE_ABI_FUNCTIONS ? 0 : model->n_bindings;
 }
 
+/* Number of the states of the library. */
+static inline int32_t forge_states(const forge_model *model) {
+  return model->abi_version < FORGE_ABI_FUNCTIONS ? 0 : model->n_states;
+}
+
 /* For each output, the input whose memory it takes, or -1; NULL: none does. */
 static inline const int32_t *forge_donated(const forge_model *model) {
   return model->abi_version < FORGE_ABI_FUNCTIONS ? NULL : model->donated;

@@ -295,6 +295,9 @@ FORGE_API forge_session *forge_session_copy(forge_session *session, forge_error 
 FORGE_API int32_t forge_session_get(forge_session *session, const char *state, forge_tensor *value, forge_error *error);
 /* Sets a state to a copy of `value`, which is in logical order. */
 FORGE_API int32_t forge_session_set(forge_session *session, const char *state, const forge_tensor *value, forge_error *error);
+/* Sets these states, and unsets all others. Nothing is changed if a name or a value is wrong. */
+FORGE_API int32_t forge_session_load(forge_session *session, int32_t count, const char *const *states, const forge_tensor *values,
+                                     forge_error *error);
 FORGE_API void forge_session_free(forge_session *session); /* may be NULL */
 
 /* Shapes that the outputs will have for these inputs' shapes (data is not read). Data-dependent extents are -1. */

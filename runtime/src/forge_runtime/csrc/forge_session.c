@@ -38,7 +38,7 @@ typedef struct {
 static size_t larger(size_t most, int32_t count) { return most < (size_t)count ? (size_t)count : most; }
 
 static extents measure(const forge_model *model) {
-  extents most = {.states = model->abi_version < FORGE_ABI_FUNCTIONS ? 0 : (size_t)model->n_states};
+  extents most = {.states = (size_t)forge_states(model)};
   const int32_t count = forge_functions(model);
   for (int32_t i = 0; i < (count ? count : 1); i++) {
     const forge_model *function = count ? model->functions[i] : model;
@@ -125,7 +125,7 @@ forge_session *forge_session_new(const forge_model *model, const forge_host *hos
 
 void forge_session_free(forge_session *session) {
   if (session == NULL) return;
-  for (int32_t i = 0; session->model->abi_version >= FORGE_ABI_FUNCTIONS && i < session->model->n_states; i++) {
+  for (int32_t i = 0; i < forge_states(session->model); i++) {
     release(session, &session->states[i].memory);
     release(session, &session->states[i].spare);
   }
@@ -386,7 +386,7 @@ int32_t forge_session_output_shapes(forge_session *session, const forge_model *f
 /* States from outside. */
 
 static int32_t find_state(const forge_session *session, const char *name, int32_t *number, forge_error *error) {
-  const int32_t count = session->model->abi_version < FORGE_ABI_FUNCTIONS ? 0 : session->model->n_states;
+  const int32_t count = forge_states(session->model);
   for (*number = 0; *number < count; ++*number)
     if (strcmp(spec_of(session, *number)->name, name) == 0) return FORGE_OK;
   return forge_fail(error, FORGE_ERROR_INPUT, "model '%s': no state is called '%s'; expected one of its %d states", name_of(session),
@@ -491,20 +491,27 @@ static bool fits(const forge_state_spec *spec, const forge_tensor *value) {
   return bytes == 0 || (bytes > 0 && value->data);
 }
 
-static int32_t set(forge_session *session, const char *name, const forge_tensor *value, forge_error *error) {
+/* Checks a value that is to be that of a state, and finds the state. */
+static int32_t check_value(const forge_session *session, const char *name, const forge_tensor *value, int32_t *number,
+                           forge_error *error) {
   char got[FORGE_TEXT_SIZE], expected[FORGE_TEXT_SIZE];
+  const int32_t status = find_state(session, name, number, error);
+  if (status != FORGE_OK) return status;
+  const forge_state_spec *spec = spec_of(session, *number);
+  if (fits(spec, value)) return FORGE_OK;
+  const forge_tensor wanted = stored_tensor(spec, spec->dims);
+  return forge_fail(error, FORGE_ERROR_INPUT,
+                    "model '%s': state '%s': wrong tensor; got %s %s; expected %s %s (-1: any size), with data", name_of(session), name,
+                    forge_dtype_name(value->dtype), forge_shape_text(value, got), forge_dtype_name(spec->dtype),
+                    forge_shape_text(&wanted, expected));
+}
+
+static int32_t set(forge_session *session, const char *name, const forge_tensor *value, forge_error *error) {
   int32_t number = 0;
-  int32_t status = find_state(session, name, &number, error);
+  int32_t status = check_value(session, name, value, &number, error);
   if (status != FORGE_OK) return status;
   const forge_state_spec *spec = spec_of(session, number);
   state_value *state = &session->states[number];
-  if (!fits(spec, value)) {
-    const forge_tensor wanted = stored_tensor(spec, spec->dims);
-    return forge_fail(error, FORGE_ERROR_INPUT,
-                      "model '%s': state '%s': wrong tensor; got %s %s; expected %s %s (-1: any size), with data", name_of(session),
-                      name, forge_dtype_name(value->dtype), forge_shape_text(value, got), forge_dtype_name(spec->dtype),
-                      forge_shape_text(&wanted, expected));
-  }
   status = reserve(session, session->host, number, &state->memory, 0, touched_bytes(value), 0, error);
   if (status != FORGE_OK) return status;
   copy_permuted(state->memory.data, value, spec->axes);
@@ -518,11 +525,34 @@ int32_t forge_session_set(forge_session *session, const char *state, const forge
   return status == FORGE_OK ? leave(session, set(session, state, value, error)) : status;
 }
 
+static void unset_all(forge_session *session) {
+  for (int32_t i = 0; i < forge_states(session->model); i++)
+    session->states[i].is = STATE_UNSET;
+}
+
+static int32_t load(forge_session *session, int32_t count, const char *const *states, const forge_tensor *values,
+                    forge_error *error) {
+  int32_t status = FORGE_OK, number = 0;
+  for (int32_t i = 0; status == FORGE_OK && i < count; i++)
+    status = check_value(session, states[i], &values[i], &number, error);
+  if (status != FORGE_OK) return status;
+  unset_all(session);
+  for (int32_t i = 0; status == FORGE_OK && i < count; i++)
+    status = set(session, states[i], &values[i], error);
+  if (status != FORGE_OK) unset_all(session);
+  return status;
+}
+
+int32_t forge_session_load(forge_session *session, int32_t count, const char *const *states, const forge_tensor *values,
+                           forge_error *error) {
+  const int32_t status = enter(session, error);
+  return status == FORGE_OK ? leave(session, load(session, count, states, values, error)) : status;
+}
+
 int32_t forge_session_reset(forge_session *session, forge_error *error) {
   const int32_t status = enter(session, error);
   if (status != FORGE_OK) return status;
-  for (int32_t i = 0; session->model->abi_version >= FORGE_ABI_FUNCTIONS && i < session->model->n_states; i++)
-    session->states[i].is = STATE_UNSET;
+  unset_all(session);
   return leave(session, FORGE_OK);
 }
 
@@ -543,7 +573,7 @@ forge_session *forge_session_copy(forge_session *session, forge_error *error) {
   if (enter(session, error) != FORGE_OK) return NULL;
   forge_session *copy = allocate(session->model, session->host, session->capacity, error);
   int32_t status = copy ? FORGE_OK : FORGE_ERROR_MEMORY;
-  for (int32_t i = 0; status == FORGE_OK && session->model->abi_version >= FORGE_ABI_FUNCTIONS && i < session->model->n_states; i++)
+  for (int32_t i = 0; status == FORGE_OK && i < forge_states(session->model); i++)
     status = copy_state(session, copy, i, error);
   leave(session, status);
   if (status == FORGE_OK) return copy;
