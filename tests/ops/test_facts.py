@@ -38,6 +38,7 @@ HOMONYMS = {
 """Names in these files that are not operators."""
 
 HEADS = {
+    "append_states": "concatenate transpose",
     "canonicalize": "add broadcast_to cast concatenate copy divide layout_transform maximum minimum multiply nn.dropout nn.pad "
                     "power repeat reshape strided_slice subtract take tile",
     "choose_layouts": "nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose",
@@ -46,7 +47,7 @@ HEADS = {
     "fold_scale": "add divide multiply subtract",
     "fold_sequences": "concat_from_sequence concatenate copy optional optional_get_element optional_has_element sequence_at "
                       "sequence_construct sequence_empty sequence_erase sequence_insert sequence_length split_to_sequence stack",
-    "fuse_attention": "add any cast divide greater multiply nn.matmul nn.softmax reshape tanh transpose where",
+    "fuse_attention": "add any broadcast_to cast divide greater multiply nn.matmul nn.softmax reshape tanh transpose where",
     "fuse_patterns": "add clip divide erf exp max mean multiply nn.gelu nn.global_avg_pool2d nn.global_max_pool2d "
                      "nn.hard_sigmoid nn.hardswish nn.layer_norm nn.matmul nn.mish nn.rms_norm nn.silu nn.softplus power "
                      "reciprocal rsqrt sigmoid sqrt subtract sum tanh",

@@ -14,7 +14,7 @@ from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module, Value
 from forge.ir.types import TensorType
 from forge.options import CompileOptions
-from forge.passes import canonicalize, decompose, fuse_attention
+from forge.passes import canonicalize, decompose, eliminate_dead_code, fuse_attention
 from tests.passes.checks import AVX512, check, random_input
 
 LOWEST = -3.4028235e38
@@ -125,6 +125,36 @@ def bfloat16(b: Builder, x: Inputs) -> Value:
     return b.call("nn.matmul", b.call("cast", b.call("nn.softmax", s, axis=-1), dtype="bfloat16"), v)
 
 
+def repeated_heads(b: Builder, x: Inputs, rows: int, mask: tuple[int, ...], stored: bool = False) -> Value:
+    """Six heads of queries share two of keys and values, which may lie with their positions first."""
+
+    def spread(name: str) -> Value:
+        value = b.call("transpose", x(name, 260, 2, 2, 8), axes=(1, 2, 0, 3)) if stored else x(name, 2, 2, 260, 8)
+        wide = b.call("broadcast_to", b.call("expand_dims", value, axis=2), shape=(2, 2, 3, 260, 8))
+        return b.call("reshape", wide, newshape=(2, 6, 260, 8))
+
+    q = b.call("transpose", x("q", 2, rows, 6, 8), axes=(0, 2, 1, 3))
+    s = b.call("multiply", b.call("nn.matmul", q, b.call("transpose", spread("k"), axes=(0, 1, 3, 2))), number(b, 0.35))
+    y = b.call("nn.matmul", b.call("nn.softmax", b.call("add", s, x("m", *mask)), axis=-1), spread("v"))
+    return b.call("reshape", b.call("transpose", y, axes=(0, 2, 1, 3)), newshape=(2, rows, 48))
+
+
+def shared_keys(b: Builder, x: Inputs) -> Value:
+    return repeated_heads(b, x, 7, (2, 1, 7, 260))
+
+
+def shared_keys_stored_first(b: Builder, x: Inputs) -> Value:
+    return repeated_heads(b, x, 7, (7, 260), stored=True)
+
+
+def shared_keys_of_one_row(b: Builder, x: Inputs) -> Value:
+    return repeated_heads(b, x, 1, (2, 1, 1, 260), stored=True)
+
+
+def shared_keys_with_masks_of_heads(b: Builder, x: Inputs) -> Value:
+    return repeated_heads(b, x, 1, (6, 1, 260))
+
+
 def operator(**attributes: Any) -> Write:
     """``nn.attention``, decomposed."""
 
@@ -140,8 +170,21 @@ def operator(**attributes: Any) -> Write:
 
 FUSED: dict[str, Write] = {
     f.__name__: f for f in (plain, scaled, scaled_before, added_mask, two_added_masks, selected, capped, heads_last,
-                            from_rows_first, symbolic, repeated, bfloat16)
+                            from_rows_first, symbolic, repeated, bfloat16, shared_keys, shared_keys_stored_first,
+                            shared_keys_of_one_row, shared_keys_with_masks_of_heads)
 }
+
+
+@pytest.mark.parametrize("name", [name for name in FUSED if name.startswith("shared_keys")])
+def test_shared_keys_are_not_repeated(name: str) -> None:
+    graph = graph_of(FUSED[name])
+    fuse_attention.run(graph, CompileOptions(target=AVX512))
+    eliminate_dead_code.run(graph, CompileOptions(target=AVX512))
+    assert "broadcast_to" not in [node.op for node in graph.nodes]
+    (attention,) = [node for node in graph.nodes if node.op == "nn.contrib_attention"]
+    key, value = (operand for operand in attention.operands[1:3] if operand is not None)
+    assert key.producer is None or key.producer.op == "transpose" or key.shape[-3] == 1
+    assert key.shape == value.shape
 
 
 @pytest.mark.parametrize("name", FUSED)

@@ -25,6 +25,7 @@ from forge.lowering.program import Lowering
 from forge.lowering.times import with_times
 from forge.options import OPT_LEVELS, CompileOptions
 from forge.passes import (
+    append_states,
     canonicalize,
     choose_layouts,
     convert_layout,
@@ -158,6 +159,8 @@ STAGES: tuple[Stage, ...] = (
     _pass("canonicalize", 1, canonicalize.run, "one form for equal things; no-ops go"),
     _pass("fold_constants", 1, fold_constants.run, "what depends on constants only is evaluated"),
     _pass("eliminate_common_subexpr", 1, eliminate_common_subexpr.run, "equal nodes are merged"),
+    Stage("append_states", 1, lambda c: append_states.run([f.graph for f in c.functions]),
+          "states that calls lengthen are stored with that axis first"),
     _pass("fold_sequences", 1, fold_sequences.run, "sequences and optionals whose structure is known become plain tensors"),
     _pass("fold_batch_norm", 1, fold_batch_norm.run, "batch normalisation goes into the weights before it"),
     _pass("fold_scale", 2, fold_scale.run, "constant scales and shifts go into weights"),

@@ -243,11 +243,16 @@ class _Fusion:
         if shared is not None:
             key, value, batch = shared
         target, inner = self._transposition(batch, rows)
+        mask = self._mask(batch)
         if len(batch) + 2 > len(self.shape):
-            query = reshaped(builder, query, (*batch, rows, query.shape[-1]))
-            key, value = (_spread(builder, v) for v in (key, value))
+            query = _divided(builder, query, (*batch, rows))
+            if shared is not None and rows == 1:
+                # Of one row each, heads that share keys are the rows.
+                query, mask, inner = _without_rows(builder, query), None if mask is None else _without_rows(builder, mask), 0
+            else:
+                key, value = (_split_axis(builder, v, v.rank - 3, (v.shape[-3], 1)) if v.rank > 2 else v for v in (key, value))
         result = builder.call(
-            "nn.contrib_attention", *(without_leading_ones(v) for v in (query, key, value)), self._mask(batch),
+            "nn.contrib_attention", *(without_leading_ones(v) for v in (query, key, value)), mask,
             name=self.last.node.name, scale=scores.scale * query_scale * key_scale, softcap=scores.softcap, fill=scores.fill,
             zero_unseen=scores.zero_unseen, transpose_key=transpose_key, inner=inner)
         return Replace(target, reshaped(builder, result, target.result.shape))
@@ -318,9 +323,31 @@ def _repeated(value: Value) -> tuple[Value, Dim, Dim] | None:
     return source, heads, times
 
 
-def _spread(builder: Builder, value: Value) -> Value:
-    """With an axis of 1 where queries that share keys are told apart."""
-    return reshaped(builder, value, (*value.shape[:-2], 1, *value.shape[-2:])) if value.rank > 2 else value
+def _divided(builder: Builder, query: Value, shape: Sequence[Dim]) -> Value:
+    """``query`` with leading axes and rows ``shape``, which split its heads, or its rows."""
+    wanted = (*shape, query.shape[-1])
+    heads = (*shape[:-3], shape[-3] * shape[-2], shape[-1], query.shape[-1])
+    if query.rank + 1 == len(wanted) and all(map(dims.equal, query.shape, heads)):
+        return _split_axis(builder, query, query.rank - 3, shape[-3:-1])
+    return reshaped(builder, query, wanted)
+
+
+def _split_axis(builder: Builder, value: Value, axis: int, sizes: Sequence[Dim]) -> Value:
+    """``value`` with axes of ``sizes`` in the place of one; a transposition stays the last step: kernels read through it."""
+    moved = transposed(value)
+    if moved is None:
+        return reshaped(builder, value, (*value.shape[:axis], *sizes, *value.shape[axis + 1:]))
+    source, order = moved
+    at, more = order[axis], len(sizes) - 1
+    wide = reshaped(builder, source, (*source.shape[:at], *sizes, *source.shape[at + 1:]))
+    later = [a + more if a > at else a for a in order]
+    later[axis:axis + 1] = range(at, at + len(sizes))
+    return builder.call("transpose", wide, axes=later)
+
+
+def _without_rows(builder: Builder, value: Value) -> Value:
+    """Without the last axis but one, of length 1; what broadcasts along the axes before it stays."""
+    return reshaped(builder, value, (*value.shape[:-2], value.shape[-1])) if value.rank > 2 else value
 
 
 def _quotient(rows: Dim, length: Dim) -> Dim | None:

@@ -1,0 +1,97 @@
+"""States that calls lengthen are stored with the axis first along which they grow, so that what is new goes to the end.
+
+``state %k: (b, h, n, d); %k = concatenate(%k, %new, axis=2)`` -->
+``state %k: (n, b, h, d); %k = concatenate(%k, transpose(%new, axes=[2, 0, 1, 3]), axis=0)``
+
+What else reads the state or its new value does so through a transposition. All functions store a state alike; the order is
+noted in ``State.axes``, so that users see the axes in theirs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from forge.ir.builder import Builder
+from forge.ir.nodes import Graph, Value
+from forge.ir.types import TensorType
+from forge.ops.shape.concatenate import Concatenate
+
+
+def run(graphs: Sequence[Graph]) -> int:
+    """Returns the number of states of the functions ``graphs`` that are stored otherwise now."""
+    orders = _orders(graphs)
+    for graph in graphs:
+        for name in graph.states:
+            if name in orders:
+                _Storing(graph, name, orders[name]).run()
+    return len(orders)
+
+
+def _orders(graphs: Sequence[Graph]) -> Mapping[str, tuple[int, ...]]:
+    """How to store the states that functions lengthen along one axis, which is not the first."""
+    axes: dict[str, set[int]] = {}
+    ranks = {}
+    for graph in graphs:
+        for name, state in graph.states.items():
+            joined = _appended(graph, name)
+            if joined is not None and not state.axes:
+                ranks[name] = joined.result.rank
+                axes.setdefault(name, set()).add(joined.attrs.axis % joined.result.rank)
+    first = {name: found.pop() for name, found in axes.items() if len(found) == 1}
+    return {name: (axis, *(k for k in range(ranks[name]) if k != axis)) for name, axis in first.items() if axis}
+
+
+def _appended(graph: Graph, name: str) -> Concatenate | None:
+    """The concatenation of the state and what is new that replaces it."""
+    number = graph.states[name].output
+    joined = None if number is None else Concatenate.of(graph.outputs[number].producer)
+    return joined if joined is not None and _is_input(joined.node.operands[0], graph, name) else None
+
+
+def _is_input(value: Value | None, graph: Graph, name: str) -> bool:
+    return any(v is value and v.name == name for v in graph.inputs)
+
+
+class _Storing:
+    """One state of one function, whose axis k is to be axis ``axes[k]`` of what it was."""
+
+    def __init__(self, graph: Graph, name: str, axes: tuple[int, ...]) -> None:
+        self.graph = graph
+        self.name = name
+        self.axes = axes
+        self.back = tuple(axes.index(k) for k in range(len(axes)))
+
+    def run(self) -> None:
+        graph, state = self.graph, self.graph.states[self.name]
+        appended = _appended(graph, self.name)
+        stored = next((v for v in graph.inputs if v.name == self.name), None)
+        logical = None if stored is None else self._store_input(stored)
+        if state.output is not None and appended is not None and stored is not None:
+            self._append(appended, stored, state.output)
+        elif state.output is not None:
+            output = graph.outputs[state.output]
+            graph.outputs[state.output] = Builder(graph).call("transpose", output, axes=self.axes)
+        if logical is not None and not graph.use_count(logical) and logical.producer is not None:
+            graph.remove(logical.producer)
+        graph.states[self.name] = dataclasses.replace(state, axes=self.axes)
+
+    def _store_input(self, value: Value) -> Value:
+        """Readers get the axes in their order: what is returned."""
+        graph, uses = self.graph, list(value.uses)
+        value.type = TensorType(tuple(value.shape[a] for a in self.axes), value.dtype)
+        first = graph.nodes[0] if graph.nodes else None
+        logical = Builder(graph, before=first).call("transpose", value, axes=self.back)
+        for node, position in uses:
+            node.set_operand(position, logical)
+        graph.outputs = [logical if v is value else v for v in graph.outputs]
+        return logical
+
+    def _append(self, joined: Concatenate, stored: Value, number: int) -> None:
+        graph, result = self.graph, joined.result
+        builder = Builder(graph, before=joined.node)
+        new = [builder.call("transpose", v, axes=self.axes) for v in joined.node.operands[1:] if v is not None]
+        longer = builder.call("concatenate", stored, *new, axis=0, name=joined.node.name)
+        graph.outputs[number] = longer
+        graph.replace_uses(result, builder.call("transpose", longer, axes=self.back))
+        graph.remove(joined.node)
