@@ -447,3 +447,16 @@ def test_what_cannot_be_lent(array: Any, options: dict[str, Any], message: str) 
     with pytest.raises(ExchangeError, match=message) as caught:
         array.view(Tensor).__dlpack__(**options)
     assert isinstance(caught.value, BufferError) and isinstance(caught.value, forge.ForgeError)
+
+
+@pytest.mark.parametrize("dtype", [*PACKED, "bfloat16", "float8_e5m2"])
+def test_arrays_of_types_without_a_buffer(dtype: str) -> None:
+    array = sample(dtype, 4, 6)
+    for given in (array, array.view(Tensor), array[::2, ::-1], array.T, array[:0], as_array(array, "x")):
+        count = sys.getrefcount(given)
+        output = transposing(dtype)(given)
+        assert is_same(output, np.ascontiguousarray(given.T)) and type(output) is Tensor
+        assert sys.getrefcount(given) == count
+    for wrong in (storage(array), array.astype(np.float32)):
+        with pytest.raises(InputError, match=f"input 'x': wrong dtype; got {wrong.dtype}; expected {dtype}"):
+            transposing(dtype)(wrong)

@@ -130,6 +130,29 @@ static int hold_tensor(const module_state *state, const forge_tensor_spec *spec,
   return 1;
 }
 
+/* What output_dtypes says of an element type that only ml_dtypes knows; borrowed, NULL with an exception. */
+static PyObject *extended_dtypes(const module_state *state, int32_t dtype) {
+  PyObject *key = PyLong_FromLong(dtype);
+  PyObject *pair = key ? PyDict_GetItemWithError(state->extended, key) : NULL;
+  if (key && pair == NULL && !PyErr_Occurred()) {
+    PyObject *found = PyObject_CallFunction(state->output_dtypes, "s", forge_dtype_name(dtype));
+    if (found && PyDict_SetItem(state->extended, key, found) == 0) pair = found;
+    Py_XDECREF(found);
+  }
+  Py_XDECREF(key);
+  return pair;
+}
+
+/* Holds the memory of an array of such a type as one of unsigned integers, which has a buffer. */
+static bool hold_extended(const module_state *state, int32_t dtype, held_tensor *held) {
+  PyObject *own = PyObject_GetAttrString(held->object, "dtype");
+  PyObject *pair = own ? extended_dtypes(state, dtype) : NULL;
+  PyObject *view = pair && own == PyTuple_GetItem(pair, 1)
+                       ? PyObject_CallMethod(held->object, "view", "O", PyTuple_GetItem(pair, 0)) : NULL;
+  Py_XDECREF(own);
+  return view && replace_object(held, view) == 0;
+}
+
 static int hold_input(const module_state *state, const model_object *self, int32_t position, held_tensor *held,
                       forge_tensor *tensor) {
   const forge_tensor_spec *spec = &self->model->inputs[self->inputs[position]];
@@ -141,8 +164,11 @@ static int hold_input(const module_state *state, const model_object *self, int32
   }
   const int taken = is_array ? 0 : hold_tensor(state, spec, held, tensor);
   if (taken) return taken < 0 ? -1 : 0;
-  const bool direct =
-      is_array && storage == spec->dtype && get_buffer(held, 0) == 0 && buffer_dtype(&held->view) == storage;
+  bool direct = is_array && spec->dtype < FORGE_STRING;
+  if (direct && storage == spec->dtype)
+    direct = get_buffer(held, 0) == 0 && buffer_dtype(&held->view) == storage;
+  else if (direct)
+    direct = hold_extended(state, spec->dtype, held);
   if (!direct && adapt_input(state, self->model, spec, held) < 0) return -1;
   if (!is_plain(&held->view) &&
       replace_object(held, PyObject_CallFunctionObjArgs(state->copy_contiguous, held->object, NULL)) < 0)

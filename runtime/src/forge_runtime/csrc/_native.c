@@ -389,6 +389,7 @@ static int native_exec(PyObject *module) {
   if (import_errors(state) < 0) return -1;
   if ((state->ndarray = get_attribute("numpy", "ndarray")) == NULL) return -1;
   if ((state->empty = get_attribute("numpy", "empty")) == NULL) return -1;
+  if ((state->extended = PyDict_New()) == NULL) return -1;
   if ((state->donated_class = get_attribute("forge_runtime.donation", "Donated")) == NULL) return -1;
   if ((state->tensor_class = get_attribute("forge_runtime.tensors", "Tensor")) == NULL) return -1;
   if (dlpack_init(module, &state->dlpack) < 0) return -1;

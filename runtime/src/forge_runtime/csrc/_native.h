@@ -11,6 +11,7 @@ typedef struct {
   PyObject *errors[N_STATUS]; /* exception class of a forge_status */
   PyObject *ndarray, *tensor_class, *empty, *donated_class;
   PyObject *adapt, *copy_contiguous, *from_memory, *output_dtypes, *check_output;
+  PyObject *extended; /* of each forge_dtype that only ml_dtypes knows: dtypes of storage and view, once it was met */
   PyObject *model_type, *memory_type, *session_type;
 } module_state;
 
