@@ -46,6 +46,8 @@ SHAPES = {
     "heads": ((1, 2, 33, 64), (1, 2, 33, 64), (1, 2, 33, 64)),
     "wide values": ((70, 8), (20, 8), (20, 75)),
     "shared keys": ((2, 2, 3, 9, 8), (2, 1, 1, 17, 8), (2, 1, 17, 8)),
+    "a token": ((2, 2, 3, 1, 16), (2, 2, 1, 200, 16), (2, 2, 1, 200, 48)),
+    "few tokens": ((2, 3, 2, 16), (2, 1, 200, 16), (2, 1, 200, 16)),
     "many rows": ((450, 16), (37, 16), (37, 16)),
     "several blocks of keys": ((13, 8), (700, 8), (700, 24)),
     "one key": ((5, 4), (1, 4), (1, 4)),
@@ -108,6 +110,25 @@ def test_masks_broadcast(target: str, keys: int, mask: tuple[int | None, ...]) -
         visible[..., 0] = True
         check([*arrays, visible], target, fill=-math.inf)
         check([*arrays, visible], target, fill=-3.4028235e38)
+
+
+@pytest.mark.parametrize("target", targets_here())
+@pytest.mark.parametrize("mask", [(1, 1, 1, 1, None), (2, 1, 3, 1, None), (2, 2, 1, "n", None), ("n", None), ()], ids=str)
+def test_masks_of_tokens(target: str, mask: tuple[int | str | None, ...]) -> None:
+    """One row of each head, or several: their number is known at run time."""
+    n, s = E.var("n"), E.var("s")
+    sizes: dict[int | str | None, E.Expr] = {"n": n, None: s}
+    attrs = FusedAttentionAttrs(scale=0.3, softcap=4.0, inner=2)
+    specs = [Spec((2, 2, 3, n, 16)), Spec((2, 2, 1, s, 16)), Spec((2, 2, 1, s, 32)), Spec(tuple(sizes.get(d, d) for d in mask))]
+    kernel = build(Case("attention", specs, Spec((2, n, 2, 3, 32)), vars(attrs), symbols=(n, s)).function(target), target)
+    for length, keys in ((1, 1), (1, 21), (1, 650), (5, 40)):
+        lengths = {"n": length, None: keys}
+        bias = normal(*(lengths.get(d, d) for d in mask))  # type: ignore[arg-type]
+        arrays = [normal(2, 2, 3, length, 16), normal(2, 2, 1, keys, 16), normal(2, 2, 1, keys, 32), bias]
+        arrays[3] = np.where(np.arange(keys) < keys // 3, np.float32(-np.inf), arrays[3]) if mask else arrays[3]
+        result = np.full((2, length, 2, 3, 32), 7, np.float32)
+        kernel(*[guarded(a) for a in arrays], result, length, keys)
+        assert_close(result, truth(arrays, attrs), keys + 16)
 
 
 @pytest.mark.parametrize("target", targets_here())

@@ -1,7 +1,7 @@
 """Hand-designed kernels for CPUs."""
 
 from forge.kernels.cpu import (
-    attention,
+    attention_rows,
     bit_reduction,
     concatenate,
     conv2d,
@@ -25,7 +25,7 @@ from forge.kernels.cpu import (
 )
 
 __all__ = [
-    "attention", "bit_reduction", "concatenate", "conv2d", "coupling", "dense", "depthwise", "detection", "factorization",
+    "attention_rows", "bit_reduction", "concatenate", "conv2d", "coupling", "dense", "depthwise", "detection", "factorization",
     "fft", "layer_norm", "matmul", "ordering", "rnn", "running", "scattering", "searching", "softmax", "strings", "trees",
     "winograd",
 ]

@@ -1,4 +1,4 @@
-"""Kernel family ``attention``: two matrix products and the softmax between them, without a matrix of scores in memory.
+"""Blocks of rows of attention: two matrix products and the softmax between them, without a matrix of scores in memory.
 
 Operands: query [..., L, D], key [..., S, D] (or [..., D, S]), value [..., S, E], mask. One task is a block of rows of one pair of
 products. It packs a block of keys and their values, and then takes a few rows at a time, whose scores stay in the first-level
@@ -23,15 +23,15 @@ from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
 from forge.kernels.cpu.gemm import Product, Rows, RowValue
-from forge.kernels.cpu.panels import Right, along_columns, broadcast_indices, panel_vector
+from forge.kernels.cpu.panels import Right, VectorElement, along_columns, broadcast_indices, panel_vector
 from forge.kernels.cpu.visible_keys import SHOWING, VisibleKeys, can_hide
 from forge.loops import LARGEST_NUMBER, Accumulators, RegisterTile, pairs
-from forge.loops.contract import KernelCall, Reader, Writer, kernel
+from forge.loops.contract import KernelCall, Reader, Writer
 from forge.target import Target
 from forge.target.blocking import dots_of_pairs
 from forge.tir import expr as E
-from forge.tir.expr import Expr
-from forge.tir.stmt import Allocate, Function, Let, Stmt, seq, store
+from forge.tir.expr import Buffer, Expr
+from forge.tir.stmt import Allocate, Let, Stmt, seq, store
 
 # A packed block of keys, and one of their values, takes at most this part of the second-level cache.
 KEY_SHARE: Final = 8
@@ -79,6 +79,7 @@ class AttentionPlan:
     key_block: int
     whole: bool
     pairs: bool
+    inner: int
 
     @property
     def dtype(self) -> str:
@@ -128,6 +129,12 @@ class AttentionPlan:
         x = self._read(self.query, batch, [row, step], mask)
         return x * E.const(self.attrs.scale, self.dtype, step.lanes)
 
+    def read_key(self, batch: Sequence[Expr], key: Expr, step: Expr) -> Expr:
+        return self._read(self.key, batch, [key, step], None)
+
+    def read_value(self, batch: Sequence[Expr], key: Expr, column: Expr) -> Expr:
+        return self._read(self.value, batch, [key, column], None)
+
     def keys_of(self, batch: Sequence[Expr]) -> Right:
         """The right operand of the first product."""
         def read(k: Expr, n: Expr, mask: Expr | None) -> Expr:
@@ -162,32 +169,41 @@ class AttentionPlan:
         return E.broadcast(value if self.pairs else E.cast(value, self.dtype), max(i.lanes for i in matrix))
 
     def write(self, batch: Sequence[Expr], row: Expr, column: Expr, x: Expr, mask: Expr | None) -> Stmt:
-        place = len(batch) - self.attrs.inner
+        place = len(batch) - self.inner
         return self.result.write([*batch[:place], row, *batch[place:], column], E.cast(x, self.result.dtype), mask)
 
 
-@kernel("attention")
-def attention(call: KernelCall) -> Function:
-    """Family of ``nn.contrib_attention``."""
-    plan = _plan(call)
+def blocks_of_rows(call: KernelCall) -> Stmt:
+    """All rows, in tasks of their own for each block of rows and pair of products."""
+    plan = plan_attention(call, call.attrs.inner)
+    return tasks(plan, lambda batch, rows: Task(plan, batch, rows))
+
+
+def tasks(plan: AttentionPlan, make: Callable[[Sequence[Expr], Rows], Task]) -> Stmt:
+    """The parallel loop over the tasks of a plan."""
     extents = {f"batch{k}": extent for k, extent in enumerate(plan.batch)}
     extents["row_block"] = loops.ceildiv(plan.rows, plan.row_block)
 
     def task(index: Expr) -> Stmt:
         lets, (*batch, row_block) = loops.bound_indices(index, extents)
         lets_rows, rows = Rows.of_block(row_block, plan.row_block, plan.rows)
-        return seq(lets, lets_rows, _Task(plan, batch, rows).statement())
+        return seq(lets, lets_rows, make(batch, rows).statement())
 
     rows = E.binary("min", E.const(plan.row_block), plan.rows)
     work = rows * plan.keys * (plan.depth + plan.size + EXPONENTIAL_COST)
-    return call.function(loops.parallel(loops.product(list(extents.values())), work, task))
+    return loops.parallel(loops.product(list(extents.values())), work, task)
 
 
-def _plan(call: KernelCall) -> AttentionPlan:
+def plan_attention(call: KernelCall, inner: int) -> AttentionPlan:
+    """Chooses tiles and blocks; rows of the result stand before ``inner`` of its leading axes.
+
+    Raises:
+        CompileError: query, key or value is absent, or has no static depth.
+    """
     query, key, value, mask = map(call.operand, range(4))
     if query is None or key is None or value is None:
         raise CompileError(f"{call.name}: attention; got no query, key or value; expected all three")
-    result, inner = call.results[0], call.attrs.inner
+    result = call.results[0]
     place = len(result.shape) - 2 - inner
     rows, size = result.shape[place], result.shape[-1]
     keys = value.shape[-2]
@@ -208,7 +224,7 @@ def _plan(call: KernelCall) -> AttentionPlan:
     return AttentionPlan(
         query, key, value, mask, result, call.attrs, call.target, batch, rows, keys,
         query.shape[-1], size, RegisterTile(tile_rows, wide, lanes, dtype), RegisterTile(tile_rows, vectors, lanes, dtype),
-        gemm.row_block(rows, few_rows, min(MAX_ROWS, STAGED_BYTES // widest)), few_rows, key_block, whole, in_pairs)
+        gemm.row_block(rows, few_rows, min(MAX_ROWS, STAGED_BYTES // widest)), few_rows, key_block, whole, in_pairs, inner)
 
 
 def _key_block(keys: int | None, width: int, fitting: int) -> int:
@@ -217,7 +233,7 @@ def _key_block(keys: int | None, width: int, fitting: int) -> int:
     return most if keys is None else min(most, loops.round_up(tiles.even_blocks(keys, most), width))
 
 
-class _Task:
+class Task:
     """A block of rows of one pair of products.
 
     On the stack it keeps copies, the scores of a few rows, and of each row the largest score, the sum, and the factor of what
@@ -252,8 +268,11 @@ class _Task:
         blocks = loops.serial("key_block", loops.ceildiv(plan.keys, plan.key_block), block)
         return seq(begin, self._clear(), blocks, self._write_sums())
 
+    def _copies(self) -> list[Buffer]:
+        return [self.keys, self.values]
+
     def _allocate(self) -> Stmt:
-        kept = [self.query, self.keys, self.values, self.scores, self.factor]
+        kept = [self.query, *self._copies(), self.scores, self.factor]
         kept += [self.weights] if self.plan.pairs else []
         return seq(Allocate(b) for b in (kept if self.plan.whole else (*kept, self.sums, self.largest, self.total)))
 
@@ -281,7 +300,7 @@ class _Task:
             some = Rows(begin, found, rows.total, plan.few_rows)
             look, seen = self._seen(some, first, count)
             passes = loops.serial("row", found, lambda row: self._exponentials(begin - rows.begin, row, seen))
-            work = seq(self._scores(some, first, seen), passes, self._weighted(some, seen))
+            work = seq(self._scores(some, first, seen), passes, self._weighted(some, first, seen))
             return seq(lets, lets_count, look, work if plan.whole or seen is count else loops.guard(seen > 0, work))
 
         return seq(self._pack(first, count), loops.serial("few", loops.ceildiv(rows.count, plan.few_rows), few))
@@ -425,12 +444,17 @@ class _Task:
             return E.select(E.compare("eq", total, zero), zero, one / total)
         return one / total if plan.whole else E.select(plan.keys.eq(0), zero, one / total)
 
-    def _weighted(self, few: Rows, count: Expr) -> Stmt:
+    def _values(self, first: Expr, number: Expr, column: Expr) -> tuple[list[Stmt], VectorElement]:
+        """What reads the values from ``first`` on, in the column tile of this number, after statements."""
+        lets, base = loops.bind("panel", number * self.plan.value_panel)
+        return lets, panel_vector(self.values, self.plan.out_tile, base)
+
+    def _weighted(self, few: Rows, first: Expr, count: Expr) -> Stmt:
         """The second product: exponentials times values."""
         plan, tile = self.plan, self.plan.out_tile
 
         def column_tile(number: Expr, column: Expr) -> Stmt:
-            lets, base = loops.bind("panel", number * plan.value_panel)
+            lets, values = self._values(first, number, column)
 
             def slot(row: Expr, v: int) -> Expr:
                 return self._sum_slot(row - self.rows.begin, column, v)
@@ -439,8 +463,8 @@ class _Task:
                 return E.broadcast(E.load(self.factor, row - self.rows.begin), tile.lanes)
 
             def weight(row: Expr, step: Expr) -> Expr:
-                first = (row - few.begin) * plan.stride
-                return pairs.load(self.weights, first + step * 2) if plan.pairs else E.load(self.weights, first + step)
+                begin = (row - few.begin) * plan.stride
+                return pairs.load(self.weights, begin + step * 2) if plan.pairs else E.load(self.weights, begin + step)
 
             def finish(row: Expr, value: RowValue) -> Stmt:
                 if not plan.whole:
@@ -449,7 +473,7 @@ class _Task:
                 return seq(scale, self._write_row(row, column, lambda v: value(v) * share))
 
             start = None if plan.whole else lambda row, v: E.load(self.sums, slot(row, v)) * factor(row)
-            product = Product(tile, plan.steps(count), weight, panel_vector(self.values, tile, base), finish, start)
+            product = Product(tile, plan.steps(count), weight, values, finish, start)
             return seq(lets, gemm.any_rows(product, few, plan.rows))
 
         return gemm.column_tiles(tile, plan.size, column_tile)
