@@ -37,7 +37,8 @@ class Runtime:
 
     Inputs are NumPy arrays or anything with ``__dlpack__`` or ``__array__``, such as tensors of torch; their memory is read in
     place, except that a strided or misaligned one is copied once. A dtype is never converted. Outputs are NumPy arrays
-    of their own (of bfloat16 and other types that NumPy lacks: a ``Tensor``); the memory of large ones serves later calls when the last array over it is gone.
+    of their own (of bfloat16 and other types that NumPy lacks: a ``Tensor``); the memory of large ones serves later calls when the
+    last array over it is gone.
 
     Ctrl-C, and whatever else a signal handler raises, ends a call between two kernels or two trips of a loop: its memory is given
     back, and the runtime can be used again.
