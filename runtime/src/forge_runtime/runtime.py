@@ -37,8 +37,8 @@ class Runtime:
 
     Inputs are NumPy arrays or anything with ``__dlpack__`` or ``__array__``, such as tensors of torch; their memory is read in
     place, except that a strided or misaligned one is copied once. A dtype is never converted. Outputs are NumPy arrays
-    of their own (of bfloat16 and other types that NumPy lacks: a ``Tensor``); the memory of large ones serves later calls when the
-    last array over it is gone.
+    of their own (of bfloat16 and other types that NumPy lacks: a ``Tensor``); the memory of large ones serves later calls when
+    the last array over it is gone.
 
     Ctrl-C, and whatever else a signal handler raises, ends a call between two kernels or two trips of a loop: its memory is given
     back, and the runtime can be used again.
@@ -190,7 +190,7 @@ class Runtime:
     def run(
         self,
         inputs: Mapping[str, Any] | Sequence[Any],
-        outputs: Mapping[str, Array] | Sequence[Array | None] | None = None,
+        outputs: Mapping[str, Any] | Sequence[Any] | None = None,
     ) -> list[Array]:
         """Runs the model; outputs that are given are written in place (writable, C-contiguous, exact dtype and shape): arrays, or
         tensors of torch.
@@ -203,7 +203,7 @@ class Runtime:
         """
         return list(self._model.run(self._sequence(inputs), self._given(outputs)))
 
-    def _given(self, outputs: Mapping[str, Array] | Sequence[Array | None] | None) -> tuple[Array | None, ...] | None:
+    def _given(self, outputs: Mapping[str, Any] | Sequence[Any] | None) -> tuple[Any, ...] | None:
         if isinstance(outputs, Mapping):
             return _named(outputs, self.output_names, self._where("output"))
         return None if outputs is None else tuple(outputs)
