@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from forge.nd import cpu
     from forge.ops.core.define import define_operator
     from forge.target import Target
-    from forge_runtime import Runtime, get_registered_func, register_func, remove_registered_func
+    from forge_runtime import Runtime, Session, donate, get_registered_func, register_func, remove_registered_func
 
 _HOMES = {name: module for module, names in {
     "forge.module": ("IRModule", "RelayModule", "join", "load"),
     "forge.loaders": ("from_onnx",),
-    "forge_runtime": ("Runtime", "get_registered_func", "register_func", "remove_registered_func"),
+    "forge_runtime": ("Runtime", "Session", "donate", "get_registered_func", "register_func", "remove_registered_func"),
     "forge.target": ("Target",),
     "forge.driver.pass_context": ("PassContext",),
     "forge.nd": ("cpu",),
@@ -56,12 +56,14 @@ __all__ = [
     "PassContext",
     "RelayModule",
     "Runtime",
+    "Session",
     "TVMError",
     "Target",
     "__version__",
     "cpu",
     "create_executor",
     "define_operator",
+    "donate",
     "error",
     "errors",
     "from_onnx",

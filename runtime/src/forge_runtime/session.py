@@ -116,7 +116,8 @@ class Session:
         return array if array.flags.c_contiguous and array.flags.aligned else copy_contiguous(array)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the states to a file of the safetensors format, with the name and the fingerprint of the model.
+        """Writes the states to a file of the safetensors format, with the name and the fingerprint of the model. A model that was
+        compiled in memory has no fingerprint: its states go with those of all models of equal name, states and dtypes.
 
         Raises:
             InputError: as `state`; or the format has no code for a dtype.
@@ -148,9 +149,9 @@ class Session:
         if metadata.get("format") != _FORMAT:
             raise InputError(f"{path}: got format {metadata.get('format')!r:.60}; expected {_FORMAT!r}, written by `save`")
         identity = self._identity()
-        found = {key: metadata.get(key, "") for key in identity}
-        if found != identity:
-            raise InputError(f"{path}: the state of another model; got {found}; expected {identity}")
+        for key, expected in identity.items():
+            if metadata.get(key) and expected and metadata[key] != expected:
+                raise InputError(f"{path}: the state of another model; got {key} {metadata[key]!r:.60}; expected {expected!r}")
         return arrays
 
     def __repr__(self) -> str:
