@@ -284,11 +284,6 @@ def test_operands_cannot_be_written(register: Register) -> None:
         one_call()(X)
 
 
-def test_what_a_function_does_not_fill_is_zero(register: Register) -> None:
-    register("test.f", lambda x, y: None)
-    np.testing.assert_array_equal(one_call(after="exp")(X), np.ones_like(X))
-
-
 def test_functions_may_call_models(register: Register) -> None:
     register("test.inner", double)
     inner = one_call("test.inner")

@@ -81,6 +81,7 @@ def test_the_reference_says_what_is_missing_or_wrong() -> None:
 @pytest.mark.parametrize(("attributes", "message"), [
     ({"function": ""}, "function; got ''; expected the name of a registered function"),
     ({"function": "a\0"}, "function; got 'a.x00'"),
+    ({"function": "\ud800"}, "function; got '.ud800'; expected the name of a registered function, which is printable text"),
     ({**SAME, "dtypes": []}, "results; got 1 shapes and 0 dtypes; expected one dtype for each shape"),
     ({**SAME, "dtypes": ["string"]}, "element type of a result; got string; expected number or bool"),
     ({**SAME, "dtypes": ["float31"]}, "element type of a result; got float31"),

@@ -49,8 +49,9 @@ def test_a_name_is_taken_once_unless_overridden() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("", print), "name; got ''; expected a text that is not empty"),
+    (("", print), "name; got ''; expected printable text that is not empty"),
     ((3, print), "name; got 3"),
+    (("\ud800", print), "name; got '.ud800'"),
     (("a\0b", print), "name; got 'a.x00b'"),
     (("test.g", 3), "'test.g'; got int; expected a function"),
 ])

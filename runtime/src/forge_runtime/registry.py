@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -11,6 +12,9 @@ import numpy as np
 from forge_runtime import _native
 from forge_runtime.arrays import Array, output_dtypes
 from forge_runtime.errors import FunctionError
+
+_LARGE = 128 << 10
+"""Bytes from which on arrays take memory that the runtime keeps: for such blocks NumPy's allocator asks the system each time."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 Described = tuple[memoryview, str, tuple[int, ...]]  # memory of the model, element type, shape
@@ -33,24 +37,26 @@ class _Entry:
             What is wrong with its results, or None.
         """
         try:
-            results = [np.zeros(shape, _numpy_type(dtype)) for _, dtype, shape in outputs]
-            problem = self.fill([_over(*described).copy() for described in inputs], results)
-            if problem is None:
-                for described, result in zip(outputs, results, strict=True):
-                    _over(*described)[...] = result
-            return problem
+            values = [_copy(*described) for described in inputs]
+            results = [_empty(_numpy_type(dtype), shape, memory.nbytes) for memory, dtype, shape in outputs]
+            made = self.run(values, results)
+            if isinstance(made, str):
+                return made
+            for (memory, dtype, shape), result in zip(outputs, made, strict=True):
+                np.copyto(np.ndarray(shape, _numpy_type(dtype), memory), result)
+            return None
         finally:
             for memory, _, _ in (*inputs, *outputs):
                 memory.release()
 
-    def fill(self, values: Sequence[Array], results: Sequence[Array]) -> str | None:
-        """Calls the function on ``values``, which become read-only; returns what is wrong with its results, or None."""
+    def run(self, values: Sequence[Array], results: Sequence[Array]) -> Sequence[Array] | str:
+        """The ``results`` that the function fills, or returns, for ``values``, which become read-only; or what is wrong."""
         if self.function is None:
             return "it is not registered any more; register it again"
         for value in values:
             value.flags.writeable = False
         returned = self.function(*values, *results)
-        return None if returned is None else _store(returned, results)
+        return results if returned is None else _checked(returned, results)
 
 
 _ENTRIES: dict[str, _Entry] = {}
@@ -102,8 +108,8 @@ def remove_registered_func(name: str) -> None:
     _ENTRIES[name].function = None
 
 
-def call(name: str, values: Sequence[Array], results: Sequence[Array]) -> None:
-    """Calls the function registered under ``name`` as a compiled model does.
+def call(name: str, values: Sequence[Array], results: Sequence[Array]) -> Sequence[Array]:
+    """What the function registered under ``name`` makes of ``values``: ``results``, which it has filled, or what it returned.
 
     Raises:
         FunctionError: there is none, or it returns something else than ``results`` are.
@@ -111,14 +117,15 @@ def call(name: str, values: Sequence[Array], results: Sequence[Array]) -> None:
     entry = _ENTRIES.get(name) or _Entry(name)
     if entry.function is None:
         raise FunctionError(f"call_registered: the function {name!r} is not registered; register it with register_func")
-    problem = entry.fill([np.array(value) for value in values], results)
-    if problem is not None:
-        raise FunctionError(f"call_registered: the function {name!r}: {problem}")
+    made = entry.run([np.array(value) for value in values], results)
+    if isinstance(made, str):
+        raise FunctionError(f"call_registered: the function {name!r}: {made}")
+    return made
 
 
 def _registered(name: object, function: Any, override: bool) -> Any:
-    if not isinstance(name, str) or not name or "\0" in name:
-        raise FunctionError(f"register_func: name; got {name!r}; expected a text that is not empty")
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise FunctionError(f"register_func: name; got {name!r}; expected printable text that is not empty")
     if not callable(function):
         raise FunctionError(f"register_func: {name!r}; got {type(function).__name__}; expected a function")
     if not override and get_registered_func(name) is not None:
@@ -129,28 +136,36 @@ def _registered(name: object, function: Any, override: bool) -> Any:
     return function
 
 
+@cache
 def _numpy_type(dtype: str) -> np.dtype[Any]:
     storage, view = output_dtypes(dtype)
     return storage if view is None else view
 
 
-def _over(memory: memoryview, dtype: str, shape: tuple[int, ...]) -> Array:
-    return np.ndarray(shape, _numpy_type(dtype), buffer=memory)
+def _copy(memory: memoryview, dtype: str, shape: tuple[int, ...]) -> Array:
+    source: Array = np.ndarray(shape, _numpy_type(dtype), memory)
+    copied = _empty(source.dtype, shape, memory.nbytes)
+    np.copyto(copied, source)
+    return copied
 
 
-def _store(returned: Any, results: Sequence[Array]) -> str | None:
-    """Copies what a function returned into ``results``; what is wrong with it, or None."""
+def _empty(dtype: np.dtype[Any], shape: tuple[int, ...], size: int) -> Array:
+    return np.ndarray(shape, dtype, None if size < _LARGE else _native.allocate(size))
+
+
+def _checked(returned: Any, results: Sequence[Array]) -> Sequence[Array] | str:
+    """What a function returned, as arrays of the types of ``results``; or what is wrong with it."""
     given = returned if isinstance(returned, tuple | list) and len(results) != 1 else (returned,)
     if len(given) != len(results):
         return f"number of results; got {len(given)}; expected {len(results)}, or None where it fills its last arguments"
+    arrays = []
     for number, (value, result) in enumerate(zip(given, results)):
         array = _as_array(value)
         if array is None or array.dtype != result.dtype or array.shape != result.shape:
             got = type(value).__name__ if array is None else _described(array)
             return f"result {number}; got {got}; expected {_described(result)}; nothing is converted or broadcast silently"
-        if array is not result:
-            result[...] = array
-    return None
+        arrays.append(array)
+    return arrays
 
 
 def _as_array(value: Any) -> Array | None:

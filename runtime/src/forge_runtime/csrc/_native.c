@@ -350,6 +350,20 @@ static PyObject *native_routine_addresses(PyObject *module, PyObject *unused) {
   return addresses;
 }
 
+static PyObject *native_allocate(PyObject *module, PyObject *size) {
+  const module_state *state = PyModule_GetState(module);
+  const forge_host *host = forge_default_host();
+  const size_t bytes = PyLong_AsSize_t(size);
+  PyObject *memory = PyErr_Occurred() ? NULL : new_object(state->memory_type);
+  if (memory == NULL) return NULL;
+  forge_tensor *tensor = &((memory_object *)memory)->tensor;
+  tensor->data = host->alloc(host, bytes, FORGE_ALIGNMENT);
+  tensor->capacity = (int64_t)bytes;
+  if (tensor->data) return memory;
+  Py_DECREF(memory);
+  return PyErr_NoMemory();
+}
+
 static PyMethodDef native_methods[] = {
     {"load", native_load, METH_VARARGS, "load(fd, weights=None, copy=True) -> Model of the library in an open file"},
     {"wrap", native_wrap, METH_VARARGS,
@@ -363,6 +377,7 @@ static PyMethodDef native_methods[] = {
     {"borrow", dlpack_borrow, METH_O,
      "borrow(tensor) -> memory of an object with __dlpack__, element type, shape if it is packed"},
     {"lend", dlpack_lend, METH_VARARGS, "lend(memory, dtype, packed_shape, flags, versioned) -> capsule for __dlpack__"},
+    {"allocate", native_allocate, METH_O, "allocate(size) -> memory that serves later calls when nobody holds it any more"},
     {"register_function", forge_register_python, METH_VARARGS, "register_function(name, entry): see registry.py"},
     {"unregister_function", forge_unregister_python, METH_O, "unregister_function(name)"},
     {NULL, NULL, 0, NULL},

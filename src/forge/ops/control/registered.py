@@ -34,8 +34,8 @@ class _Registered(Op[RegisteredAttrs]):
     values = Operand(variadic=True, accepts=_ELEMENTS)
 
     def infer(self, attrs: RegisteredAttrs, *values: Value) -> Types:
-        if not attrs.function or "\0" in attrs.function:
-            raise fail(self.name, "function", repr(attrs.function), "the name of a registered function")
+        if not attrs.function or not attrs.function.isprintable():
+            raise fail(self.name, "function", repr(attrs.function), "the name of a registered function, which is printable text")
         if len(attrs.shapes) != len(attrs.dtypes):
             given = f"{len(attrs.shapes)} shapes and {len(attrs.dtypes)} dtypes"
             raise fail(self.name, "results", given, "one dtype for each shape")
@@ -47,8 +47,7 @@ class _Registered(Op[RegisteredAttrs]):
     def reference(self, attrs: RegisteredAttrs, *values: Array) -> Arrays:
         shapes: Any = attrs.shapes  # of numbers
         results = [np.zeros(shape, dtypes.numpy_dtype(dtype)) for shape, dtype in zip(shapes, attrs.dtypes)]
-        registry.call(attrs.function, values, results)
-        return results
+        return registry.call(attrs.function, values, results)
 
     def carry_batch(self, attrs: RegisteredAttrs, *_: object) -> Any:
         raise MixesBatch(f"the function {attrs.function!r} may combine the elements of a batch", certain=False)
