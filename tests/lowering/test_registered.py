@@ -17,7 +17,7 @@ import pytest
 import forge
 from forge import dims, dtypes
 from forge.driver import check_options, compile_module
-from forge.errors import FunctionError, TimeLimitError
+from forge.errors import FunctionError, InputError, TimeLimitError
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module, Value
 from forge.ir.types import TensorType, Type
@@ -385,3 +385,32 @@ def test_narrow_types_stay_out_of_functions(option: str, register: Register) -> 
     graph = graph_of([ROWS], build)
     run = compile_module(Module(graph), check_options(**{option: True}), use_cache=False).runtime()
     np.testing.assert_allclose(run(X), 2 * X, rtol=1e-2)
+
+
+COUNTER = """def @main(%x: Tensor[(3), float32], state %total: Tensor[(3), float32]) {
+  %0 = add(%total, %x);
+  %1 = call_registered(%total, %0, function="test.see");
+  (%0, %total = %0)
+}
+"""
+
+
+def test_functions_in_sessions(register: Register) -> None:
+    seen: list[list[float]] = []
+    x = np.ones(3, np.float32)
+    register("test.see", lambda before, after: seen.append([before[0], after[0]]))
+    run = compile_module(IRModule(COUNTER).mod, check_options(), use_cache=False).runtime()
+    session = run.session()
+    assert [session(x)[0] for _ in range(3)] == [1, 2, 3]
+    assert seen == [[0, 1], [1, 2], [2, 3]]
+
+    def again(before: np.ndarray, after: np.ndarray) -> None:
+        session(x)
+
+    register("test.see", again, override=True)
+    with pytest.raises(InputError) as caught:
+        session(x)
+    assert "the function 'test.see': it raised an exception" in caught.value.__notes__[0]
+    register("test.see", lambda before, after: None, override=True)
+    session.reset()
+    assert session(x)[0] == 1

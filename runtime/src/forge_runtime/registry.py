@@ -150,7 +150,7 @@ def _copy(memory: memoryview, dtype: str, shape: tuple[int, ...]) -> Array:
 
 
 def _empty(dtype: np.dtype[Any], shape: tuple[int, ...], size: int) -> Array:
-    return np.ndarray(shape, dtype, None if size < _LARGE else _native.allocate(size))
+    return np.ndarray(shape, dtype, None if size < _LARGE else memoryview(_native.allocate(size)))
 
 
 def _checked(returned: Any, results: Sequence[Array]) -> Sequence[Array] | str:

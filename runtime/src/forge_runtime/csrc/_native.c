@@ -354,7 +354,7 @@ static PyObject *native_allocate(PyObject *module, PyObject *size) {
   const module_state *state = PyModule_GetState(module);
   const forge_host *host = forge_default_host();
   const size_t bytes = PyLong_AsSize_t(size);
-  PyObject *memory = PyErr_Occurred() ? NULL : new_object(state->memory_type);
+  PyObject *memory = PyErr_Occurred() ? NULL : native_new_object(state->memory_type);
   if (memory == NULL) return NULL;
   forge_tensor *tensor = &((memory_object *)memory)->tensor;
   tensor->data = host->alloc(host, bytes, FORGE_ALIGNMENT);
