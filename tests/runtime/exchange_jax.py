@@ -8,7 +8,7 @@ import numpy as np
 
 import forge
 from forge_runtime import InputError, Tensor
-from forge_runtime.arrays import as_array
+from forge_runtime.arrays import as_array, numpy_dtype
 
 DTYPES = (
     *("bool", "int8", "int32", "uint8", "uint32", "float16", "bfloat16", "float32", "complex64", "float8_e4m3fn"),
@@ -29,6 +29,8 @@ def exchange(dtype: str) -> None:
     if dtype not in COPIED:
         assert as_array(x, "x").ctypes.data == x.unsafe_buffer_pointer(), dtype
     if dtype not in COPIED:
+        if numpy_dtype(dtype).isbuiltin == 1:
+            assert np.asarray(memoryview(x)).ctypes.data == x.unsafe_buffer_pointer(), dtype
         back = jax.dlpack.from_dlpack(output.view(Tensor))
         assert back.dtype == x.dtype and np.asarray(back).tobytes() == output.tobytes(), dtype
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import forge
 from forge_runtime import InputError, Tensor
-from forge_runtime.arrays import as_array
+from forge_runtime.arrays import as_array, numpy_dtype
 from tests.runtime.dlpack_producer import lent
 
 DTYPES = (
@@ -25,6 +25,8 @@ def exchange(dtype: str) -> None:
     x = tf.constant((np.arange(6).reshape(2, 3) % 2).astype(tf.as_dtype(dtype).as_numpy_dtype))
     capsule = x.__dlpack__()
     assert as_array(x, "x").ctypes.data == lent(capsule, versioned=False).tensor.data
+    if numpy_dtype(dtype).isbuiltin == 1:
+        assert np.asarray(memoryview(x)).ctypes.data == as_array(x, "x").ctypes.data, dtype
     output = transposing(dtype)(x)
     assert output.tobytes() == x.numpy().T.copy().tobytes(), dtype
     back = tf.experimental.dlpack.from_dlpack(output.view(Tensor).__dlpack__())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
 import gc
 import sys
@@ -171,6 +172,24 @@ def test_a_producer_with_the_table_of_functions() -> None:
         transposing("float32").run([plain], [ExchangeProducer(np.zeros((3, 4), np.float32), flags=READ_ONLY)])
     with pytest.raises(InputError, match="got cuda:3; expected cpu"):
         transposing("float32")(ExchangeProducer(array, device_type=2, device_id=3))
+
+
+def test_a_tensor_with_a_buffer_is_not_asked_for_a_capsule() -> None:
+    class Buffered(array.array):  # type: ignore[type-arg]
+        asked = 0
+
+        def __dlpack__(self, **options: Any) -> Any:
+            type(self).asked += 1
+            raise OwnError("no capsule")
+
+    ones = np.ones(2, np.float32)
+    assert adding()(Buffered("f", [1, 2]), ones).tolist() == [2, 3] and Buffered.asked == 0
+    wrong = Buffered("d", [1, 2])
+    with pytest.raises(InputError, match="input 'x': cannot be read as an array"):
+        adding()(wrong, ones)
+    wrong.append(3)  # no buffer of it is held
+    with pytest.raises(InputError, match="input 'x': not an array; got array"):
+        adding()(array.array("f", [1, 2]), ones)
 
 
 def test_read_only_memory_is_read(versioned: bool) -> None:

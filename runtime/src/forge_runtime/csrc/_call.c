@@ -13,8 +13,13 @@ typedef struct {
   Py_buffer view;    /* view.obj NULL: nothing is held */
 } held_tensor;
 
-static void drop(held_tensor *held) {
+static void drop_view(held_tensor *held) {
   if (held->view.obj) PyBuffer_Release(&held->view);
+  held->view.obj = NULL;
+}
+
+static void drop(held_tensor *held) {
+  drop_view(held);
   Py_XDECREF(held->object);
   Py_XDECREF(held->donated);
 }
@@ -64,8 +69,7 @@ static int get_buffer(held_tensor *held, int flags) {
 
 static int replace_object(held_tensor *held, PyObject *object) {
   if (object == NULL) return -1;
-  if (held->view.obj) PyBuffer_Release(&held->view);
-  held->view.obj = NULL;
+  drop_view(held);
   Py_XDECREF(held->object);
   held->object = object;
   return get_buffer(held, 0);
@@ -130,6 +134,11 @@ static int hold_tensor(const module_state *state, const forge_tensor_spec *spec,
   return 1;
 }
 
+/* Tensors of jax and tensorflow have buffers, which cost less than capsules; of other objects none is asked for. */
+static bool has_tensor_buffer(const module_state *state, PyObject *object) {
+  return PyObject_CheckBuffer(object) && PyObject_HasAttr(object, state->dlpack.dlpack);
+}
+
 /* What output_dtypes says of an element type that only ml_dtypes knows; borrowed, NULL with an exception. */
 static PyObject *extended_dtypes(const module_state *state, int32_t dtype) {
   PyObject *key = PyLong_FromLong(dtype);
@@ -162,13 +171,18 @@ static int hold_input(const module_state *state, const model_object *self, int32
     if (hold_donated(self, position, held) < 0) return -1;
     is_array = true;
   }
-  const int taken = is_array ? 0 : hold_tensor(state, spec, held, tensor);
-  if (taken) return taken < 0 ? -1 : 0;
-  bool direct = is_array && spec->dtype < FORGE_STRING;
-  if (direct && storage == spec->dtype)
-    direct = get_buffer(held, 0) == 0 && buffer_dtype(&held->view) == storage;
-  else if (direct)
+  bool direct = false;
+  if (storage == spec->dtype)
+    direct = (is_array || has_tensor_buffer(state, held->object)) && get_buffer(held, 0) == 0 &&
+             buffer_dtype(&held->view) == storage;
+  else if (is_array && spec->dtype < FORGE_STRING)
     direct = hold_extended(state, spec->dtype, held);
+  if (!direct && !is_array) {
+    drop_view(held);
+    PyErr_Clear();
+    const int taken = hold_tensor(state, spec, held, tensor);
+    if (taken) return taken < 0 ? -1 : 0;
+  }
   if (!direct && adapt_input(state, self->model, spec, held) < 0) return -1;
   if (!is_plain(&held->view) &&
       replace_object(held, PyObject_CallFunctionObjArgs(state->copy_contiguous, held->object, NULL)) < 0)
@@ -298,8 +312,7 @@ static PyObject *take_memory(const module_state *state, const output_plan *plan,
 static PyObject *result_of(const module_state *state, const output_plan *plan, PyObject *given, held_tensor *held,
                            forge_tensor *tensor) {
   if (held->object == NULL) return take_memory(state, plan, tensor);
-  if (held->view.obj) PyBuffer_Release(&held->view);
-  held->view.obj = NULL;
+  drop_view(held);
   PyObject *result = given ? given : held->object;
   Py_INCREF(result);
   return given ? result : finish_array(state, plan, result);
