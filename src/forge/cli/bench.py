@@ -43,7 +43,8 @@ def bench(
 ) -> None:
     """Measures latency, beside other runtimes on the same inputs.
 
-    Rounds are interleaved; the largest difference of the outputs is shown, too.
+    Rounds are interleaved; the largest difference of the outputs is shown, too. Calls of a model with states follow each other in
+    one session.
     """
     names = _peer_names(vs, model, torch_program)
     with source.progress(quiet=as_json) as report:
@@ -51,7 +52,8 @@ def bench(
         feed = source.feed_of(specs, inputs, dim)
         runtime.set_num_threads(threads)
         arrays = list(feed.values())
-        calls: dict[str, peers.Call] = {"forge": lambda: peers.as_list(runtime(*arrays))}
+        called = runtime.session() if runtime.states else runtime
+        calls: dict[str, peers.Call] = {"forge": lambda: peers.as_list(called(*arrays))}
         calls |= {name: _load_peer(name, model, torch_program, feed, threads) for name in names}
         outputs = {name: list(call()) for name, call in calls.items()}
         report("measure", 0, 1)

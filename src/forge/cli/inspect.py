@@ -10,6 +10,7 @@ import typer
 from forge.cli import source
 from forge.dims import Dim
 from forge.driver.analysis import ModelSummary, summarize
+from forge.driver.feeds import states_of
 from forge.errors import OptionError
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
@@ -49,7 +50,9 @@ def _as_json(path: Path, module: IRModule, summary: ModelSummary) -> dict[str, A
         "model": str(path),
         "fingerprint": module.fingerprint,
         "inputs": [_tensor_json(v.name, *_described(v)) for v in module.input_nodes],
-        "outputs": [_tensor_json(n, *_described(v)) for n, v in zip(module.output_names, module.main.outputs)],
+        "outputs": [_tensor_json(n, *_described(v)) for n, v in zip(module.output_names, module.output_nodes)],
+        "states": [_tensor_json(name, shape, dtype) for name, dtype, shape in states_of(module.main)],
+        "functions": module.functions,
         "parameters": summary.parameters,
         "parameter_bytes": summary.parameter_bytes,
         "flops": _number(summary.flops),
@@ -89,8 +92,11 @@ def _print(path: Path, module: IRModule, summary: ModelSummary) -> None:
     rows = [(o.name, str(o.count), _text(o.flops), f"{o.parameters:,}", native[o.compilable]) for o in summary.operators]
     source.show(f"{path.name}: operators", ("operator", *numbers, "native"), rows, right=numbers)
     tensors = [("input", v.name, *_cells(v)) for v in module.input_nodes]
-    tensors += [("output", name, *_cells(v)) for name, v in zip(module.output_names, module.main.outputs)]
+    tensors += [("output", name, *_cells(v)) for name, v in zip(module.output_names, module.output_nodes)]
+    tensors += [("state", name, source.shape_text(shape), dtype) for name, dtype, shape in states_of(module.main)]
     source.show("inputs and outputs", ("", "name", "shape", "dtype"), tensors)
+    if len(module.functions) > 1:
+        source.say(f"@{module.functions[0]} of {', '.join(module.functions)}; --function NAME shows another")
     source.say(f"parameters {summary.parameters:,} ({source.bytes_text(summary.parameter_bytes)})")
     source.say(f"FLOPs {_text(summary.flops)}; memory for intermediate results {_text(summary.arena)} bytes")
     if summary.registered:
@@ -103,11 +109,13 @@ def _print_artifact(path: Path, metadata: dict[str, Any], as_json: bool) -> None
     if as_json:
         source.print_json(metadata)
         return
-    fields = {key: value for key, value in metadata.items() if key not in ("inputs", "outputs")}
+    fields = {key: value for key, value in metadata.items() if key not in ("inputs", "outputs", "functions", "states")}
     source.show(str(path), ("field", "value"), [(key, _field_text(value)) for key, value in fields.items()])
-    described = [(role[:-1], t) for role in ("inputs", "outputs") for t in metadata.get(role, [])]
-    tensors = [(r, t["name"], source.shape_text(t.get("shape", [])), t["dtype"], t.get("layout", "")) for r, t in described]
-    source.show("inputs and outputs", ("", "name", "shape", "dtype", "layout"), tensors)
+    functions = metadata.get("functions") or {"main": metadata}
+    described = [(f, role[:-1], t) for f, own in functions.items() for role in ("inputs", "outputs") for t in own.get(role, [])]
+    described += [("", "state", state) for state in metadata.get("states", [])]
+    tensors = [(f, r, t["name"], source.shape_text(t.get("shape", [])), t["dtype"], t.get("layout", "")) for f, r, t in described]
+    source.show("inputs and outputs", ("function", "", "name", "shape", "dtype", "layout"), tensors)
 
 
 def _field_text(value: Any) -> str:

@@ -12,7 +12,7 @@ import typer
 from forge.cli import source
 from forge.cli.profile_page import page
 from forge.cli.records import takes_records
-from forge.driver.feeds import specs_of
+from forge.driver.feeds import specs_of, states_of
 from forge.driver.profiler import Profile, ProfileRow, profile_module
 from forge.options import CompileOptions
 
@@ -44,7 +44,7 @@ def profile(
         source.check_output(html, force=True)
     with source.progress(quiet=as_json) as report:
         module = source.load_model(model, shape, report, function)
-        feed = source.feed_of(specs_of(module.input_nodes), inputs, dim)
+        feed = source.feed_of(specs_of(module.input_nodes), inputs, dim, states_of(module.main))
         found = profile_module(module.mod, feed, options, threads=threads, rounds=rounds, progress=report)
     if html is not None:
         source.write_text(html, page(found, model.name))

@@ -57,7 +57,8 @@ def run(
         given = structures.gather(arrays, runtime.input_names, runtime.input_dtypes)
         source.require_inputs(given, runtime.input_names)
         report("run", 0, 1)
-        outputs = structures.spread(dict(zip(runtime.output_names, runtime.run(given))))
+        called = runtime.session() if runtime.states else runtime
+        outputs = structures.spread(dict(zip(runtime.output_names, called.run(given))))
         report("run", 1, 1)
     if output is not None:
         _save(output, outputs)

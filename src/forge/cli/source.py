@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from forge import knobs
+from forge import dims, knobs
 from forge.cli import structures
 from forge.dims import Dim
 from forge.driver.feeds import Spec, random_inputs
@@ -200,9 +200,22 @@ def make_inputs(specs: Sequence[Spec], given: Mapping[str, np.ndarray], sizes: M
     return structures.gather({**made, **given}, [s[0] for s in specs], [s[1] for s in specs])
 
 
-def feed_of(specs: Sequence[Spec], inputs: Sequence[str] | None, dims: Sequence[str] | None) -> dict[str, Any]:
-    """All inputs of a model: what ``--input`` gave, else random ones of the sizes that ``--dim`` gave."""
-    return make_inputs(specs, load_arrays(inputs, [name for name, _, _ in specs]), parse_sizes(dims))
+def feed_of(
+    specs: Sequence[Spec], inputs: Sequence[str] | None, sizes: Sequence[str] | None, states: Sequence[Spec] = ()
+) -> dict[str, Any]:
+    """All inputs and states of a model: what ``--input`` gave, else random ones of the sizes that ``--dim`` gave.
+
+    Sizes that only states have are 0 unless they are given.
+    """
+    wanted = parse_sizes(sizes)
+    own = _symbols(states) - _symbols(specs)
+    given = load_arrays(inputs, [name for name, _, _ in [*specs, *states]])
+    return make_inputs([*specs, *states], given, {**dict.fromkeys(sorted(own), 0), **wanted})
+
+
+def _symbols(specs: Sequence[Spec]) -> set[str]:
+    extents = [d for _, _, shape in specs for d in shape if d is not None]
+    return {s for d in extents for s in ([d] if isinstance(d, str) else dims.symbols(d))}
 
 
 def parse_sizes(items: Sequence[str] | None) -> dict[str, int]:
@@ -301,7 +314,7 @@ def count_text(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def shape_text(shape: Sequence[Dim | str]) -> str:
+def shape_text(shape: Sequence[Dim | str | None]) -> str:
     return "(" + ", ".join(str(d) for d in shape) + ")"
 
 

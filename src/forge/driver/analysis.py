@@ -53,7 +53,7 @@ def summarize(graph: Graph) -> ModelSummary:
             by_name.setdefault(node.op, []).append(node)
     operators = [_summarize_operator(name, nodes) for name, nodes in by_name.items()]
     operators.sort(key=lambda o: (-at_one(o.flops), -o.count, o.name))
-    constants = _constants(graph)
+    constants = [*_constants(graph), *graph.params.values()]
     parameters, parameter_bytes = sum(a.size for a in constants), sum(a.nbytes for a in constants)
     flops, functions = sum(o.flops for o in operators), tuple(registered_functions(graph))
     return ModelSummary(tuple(operators), parameters, parameter_bytes, flops, _arena(graph), functions)

@@ -9,7 +9,7 @@ import numpy as np
 from forge import dims, dtypes
 from forge.dims import Dim
 from forge.errors import OptionError
-from forge.ir.nodes import Value
+from forge.ir.nodes import Graph, Value
 from forge.lowering.objects import described
 
 Spec = tuple[str, str, Sequence[Dim | str | None]]
@@ -19,6 +19,11 @@ Spec = tuple[str, str, Sequence[Dim | str | None]]
 def specs_of(values: Iterable[Value]) -> list[Spec]:
     """What inputs are."""
     return [(value.name, dtype, shape or ()) for value in values for dtype, shape in [described(value)]]
+
+
+def states_of(graph: Graph) -> list[Spec]:
+    """What the states are that a function reads, in logical order of axes."""
+    return specs_of(value for value in graph.inputs if value.name in graph.states)
 
 
 def random_inputs(specs: Iterable[Spec], sizes: Mapping[str, int], seed: int = 0) -> dict[str, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,6 @@ from forge.ir.types import TensorType
 from forge.lowering.groups import Group
 from forge.lowering.program import Item
 from forge.options import CompileOptions
-from forge_runtime import Runtime
 
 SHORTEST = 0.2
 """Seconds of calls that are timed at least, so that the cycle counter can be told from the clock."""
@@ -76,7 +75,7 @@ def profile_module(
     """Compiles ``main`` with a clock between its kernels and runs it on ``feed``.
 
     Args:
-        feed: an array for each input, by name.
+        feed: an array for each input, by name; and for states, what they are at the beginning of each call.
         options: as of `compile_module`.
         rounds: calls at least; more where they are short.
 
@@ -85,7 +84,12 @@ def profile_module(
     """
     compiled = compile_module(module, options, progress=progress, profile=True)
     runtime = compiled.runtime(num_threads=threads)
-    durations, walls = sample(runtime, [feed[name] for name in runtime.input_names], rounds)
+    arrays = [feed[name] for name in runtime.input_names]
+    if module.main.states:
+        session, states = runtime.session(), {name: feed[name] for name in module.main.states if name in feed}
+        durations, walls = sample(lambda: session.run(arrays), rounds, lambda: session.load_state(states))
+    else:
+        durations, walls = sample(lambda: runtime.run(arrays), rounds)
     symbols = _symbols(module, feed)
     timed = zip(items_of(compiled), np.median(durations, axis=0))
     rows = [_row(item, kernel, float(seconds), symbols) for (item, kernel), seconds in timed]
@@ -100,15 +104,23 @@ def items_of(compiled: CompiledModel) -> list[tuple[Item, str]]:
     return [(item, next(steps) if isinstance(item, Group) else "") for item in lowered.items]
 
 
-def sample(runtime: Runtime, arrays: Sequence[np.ndarray], rounds: int) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds of items, ``[calls, items]``, and of whole calls of a model that was compiled with ``profile``."""
-    runtime.run(arrays)
+def sample(
+    call: Callable[[], Sequence[np.ndarray]], rounds: int, prepare: Callable[[], object] = lambda: None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of items, ``[calls, items]``, and of whole calls of a model that was compiled with ``profile``.
+
+    Args:
+        prepare: comes before each call, and is not timed.
+    """
+    prepare()
+    call()
     stamps: list[np.ndarray] = []
     walls: list[float] = []
     begin = time.perf_counter()
     while len(stamps) < rounds or time.perf_counter() - begin < SHORTEST:
+        prepare()
         start = time.perf_counter()
-        *_, times = runtime.run(arrays)
+        *_, times = call()
         walls.append(time.perf_counter() - start)
         stamps.append(np.array(times))
     end = time.perf_counter()

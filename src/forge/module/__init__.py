@@ -198,7 +198,7 @@ class IRModule(Edits):
         """A callable: arrays in by position, by name, or as one list, tuple or dictionary; an array or a list of arrays out.
 
         ``target="reference"`` interprets the graph with NumPy; any other target compiles in memory. Both are of the module as it
-        is now: later changes do not count. Both raise InputError where the inputs do not fit.
+        is now: later changes do not count. States are kept from call to call. Both raise InputError where the inputs do not fit.
 
         Raises:
             InvalidGraphError: the module breaks a rule of the IR; TargetError: a bad target; CompileError: an operator cannot be
@@ -208,7 +208,8 @@ class IRModule(Edits):
             return Reference(self._verified().copy())
         from forge.driver import check_options, compile_module
 
-        return compile_module(self._module, check_options(target)).runtime()
+        runtime = compile_module(self._module, check_options(target)).runtime()
+        return runtime.session() if runtime.states else runtime
 
     @takes_options
     def compile(

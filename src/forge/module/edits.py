@@ -75,7 +75,8 @@ class Edits(Queries):
         """
         if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
             raise ValueError(f"set_batch_size: got {batch_size!r}; expected a positive integer")
-        inputs = [v for v in self.input_nodes if isinstance(v.type, TensorType) and v.rank > 0]
+        given = [v for v in self.main.inputs if v.name not in self.params]
+        inputs = [v for v in given if isinstance(v.type, TensorType) and v.rank > 0]
         if not inputs:
             raise ValueError("set_batch_size: the model has no input with a dimension")
         self._verified()

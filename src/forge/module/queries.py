@@ -120,11 +120,11 @@ class Queries:
 
     @property
     def input_nodes(self) -> list[Value]:
-        """The model's inputs; those that ``params`` binds are left out.
+        """The model's inputs; states, and those that ``params`` binds, are left out.
 
         They answer what nodes are asked, so that a walk may begin here: ``op`` is "input", ``succ`` lists the nodes that use one.
         """
-        return [v for v in self.main.inputs if v.name not in self.params]
+        return [v for v in self.main.inputs if v.name not in self.params and v.name not in self.main.states]
 
     @property
     def input_count(self) -> int:
@@ -157,22 +157,36 @@ class Queries:
         return producer
 
     @property
+    def state_names(self) -> list[str]:
+        """Names of the tensors that a session keeps from one call to the next."""
+        return list(dict.fromkeys(name for graph in self._module.public.values() for name in graph.states))
+
+    @property
+    def output_nodes(self) -> list[Value]:
+        """The model's outputs; those that replace states are left out."""
+        return list(self._outputs().values())
+
+    def _outputs(self) -> dict[str, Value]:
+        kept = {state.output for state in self.main.states.values()}
+        return {name: v for k, (name, v) in enumerate(zip(self.main.output_names, self.main.outputs)) if k not in kept}
+
+    @property
     def output_count(self) -> int:
-        return len(self.main.outputs)
+        return len(self._outputs())
 
     @property
     def output_names(self) -> list[str]:
-        return self.main.output_names
+        return list(self._outputs())
 
     @property
     def output_shapes(self) -> list[tuple[Dim, ...] | None]:
         """As ``input_shapes``."""
-        return [_shape(v) for v in self.main.outputs]
+        return [_shape(v) for v in self.output_nodes]
 
     @property
     def output_dtypes(self) -> list[str]:
         """As ``input_dtypes``."""
-        return [_dtype(v) for v in self.main.outputs]
+        return [_dtype(v) for v in self.output_nodes]
 
     @property
     def is_quantized(self) -> bool:
@@ -207,7 +221,7 @@ class Queries:
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{v.name}: {v.type}" for v in self.input_nodes)
-        outputs = ", ".join(str(v.type) for v in self.main.outputs)
+        outputs = ", ".join(str(v.type) for v in self.output_nodes)
         return f"<forge.IRModule ({inputs}) -> ({outputs}); {sum(self.operators.values())} operators>"
 
     def _repr_html_(self) -> str:
