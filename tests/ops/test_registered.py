@@ -11,8 +11,10 @@ import pytest
 
 import forge
 from forge.errors import FunctionError, ParseError, TypeInferenceError
+from forge.frontends.prune import prune
 from forge.ir.builder import Builder
-from forge.ir.nodes import Graph, Value
+from forge.ir.edits.rewrite import remove_unused
+from forge.ir.nodes import Graph, Node, Value
 from forge.ir.parser import parse_module
 from forge.ir.printer import print_module
 from forge.ir.types import TensorType
@@ -123,6 +125,25 @@ def test_calls_with_effects_are_kept_in_order_and_pure_ones_merged_and_removed()
     assert functions(graph) == ["a", "b", "b", "unused", "c"]
     assert eliminate_dead_code.run(graph, options) == 1
     assert functions(graph) == ["a", "b", "b", "c"]
+
+
+def test_a_branch_with_effects_is_never_removed() -> None:
+    def branching() -> tuple[Graph, Node]:
+        inside = Builder()
+        given = inside.input(VECTOR)
+        inside.call_multi("call_registered", given, function="f")
+        region = inside.output(given)
+        b = Builder()
+        flag, x = b.input(TensorType((), "bool"), "flag"), b.input(VECTOR, "x")
+        node = b.node("if", [flag, x], {}, [region, region.copy()])
+        return b.output(b.call("abs", x)), node
+
+    graph, node = branching()
+    remove_unused(graph, node)
+    prune(graph)
+    eliminate_dead_code.run(graph, CompileOptions(target=AVX2))
+    assert [n.op for n in graph.nodes] == ["if", "abs"]
+    assert [n.op for n in node.regions[0].nodes] == ["call_registered"]
 
 
 @pytest.mark.parametrize("op", ["call_registered", "call_registered_pure"])

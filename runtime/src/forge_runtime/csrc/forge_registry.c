@@ -135,9 +135,20 @@ static int32_t call(const forge_host *outer, const char *name, const forge_tenso
   return found.function(found.state, in, n_in, out, n_out, error);
 }
 
+/* Whether the sizes, which are expressions that the model states, are sizes of a tensor. */
+static bool has_sizes(const forge_tensor *tensor) {
+  for (int32_t d = 0; d < tensor->ndim; d++)
+    if (tensor->shape[d] < 0) return false;
+  return forge_byte_count(tensor) >= 0;
+}
+
 int32_t forge_call_function(const forge_host *host, const forge_control *control, const forge_tensor *in, int32_t n_in,
                             forge_tensor *out, int32_t n_out) {
   forge_error error = {FORGE_OK, ""};
+  for (int32_t k = 0; k < n_in + n_out; k++)
+    if (!has_sizes(k < n_in ? &in[k] : &out[k - n_in]))
+      return forge_node_fail(host, control, FORGE_ERROR_INPUT,
+                             "a tensor would have a negative size, or more bytes than 64 bits count, for these inputs");
   for (int32_t k = 0; k < n_out; k++)
     out[k].capacity = forge_byte_count(&out[k]);
   const int32_t returned = call(forge_outer_host(host), control->function, in, n_in, out, n_out, &error);
