@@ -2,9 +2,9 @@
 
     python -m benchmarks.soak [--minutes 1] [--threads 16] [--sessions 8] [--seed 0]
 
-A thread takes a free session and lets it do what sessions do: it begins with a prompt, decodes, is copied, reset, saved,
-loaded, or meets a limit in the middle. Threads without a session call a function that has no states. Results have to be those of
-the same steps done by one thread alone, to the bit. The command ends with status 1 at the first difference.
+A thread takes a free session and lets it do what sessions do: it begins with a prompt, decodes, is copied, reset, saved, loaded,
+or meets a limit. Threads without a session call functions that have no states, one of which asks Python. Results have to be those
+of the same steps done by one thread alone, to the bit. The command ends with status 1 at the first difference.
 """
 
 from __future__ import annotations
@@ -31,10 +31,16 @@ from forge_runtime.errors import ForgeRuntimeError
 WIDTH = 64
 PROMPTS = 16
 STEPS = 24
+NEGATE = "soak.negate"
 
 TEXT = f"""
 def @main(%x: Tensor[(n, {WIDTH}), float32], %w: Tensor[({WIDTH}, {WIDTH}), float32]) {{
   nn.gelu(nn.dense(%x, %w))
+}}
+
+def @asked(%x: Tensor[(n, {WIDTH}), float32], %w: Tensor[({WIDTH}, {WIDTH}), float32], public=True) {{
+  %0 = call_registered(%x, function="{NEGATE}", shapes=[[n, {WIDTH}]], dtypes=["float32"]);
+  nn.dense(%0, %w)
 }}
 
 def @prefill(%x: Tensor[(n, {WIDTH}), float32], %w: Tensor[({WIDTH}, {WIDTH}), float32], public=True) {{
@@ -63,7 +69,7 @@ class Work:
         self.run = run
         self.prompts = [rng.standard_normal((int(n), WIDTH)).astype(np.float32) for n in rng.integers(1, 40, PROMPTS)]
         self.tokens = rng.standard_normal((PROMPTS, STEPS, 1, WIDTH)).astype(np.float32)
-        self.plain = [run(prompt) for prompt in self.prompts]
+        self.plain = {name: [run[name](prompt) for prompt in self.prompts] for name in ("main", "asked")}
         self.answers = [self._answers(k) for k in range(PROMPTS)]
 
     def _answers(self, prompt: int) -> list[np.ndarray]:
@@ -72,8 +78,8 @@ class Work:
         return [first, *(session["decode"](token)[0] for token in self.tokens[prompt])]
 
     def call(self, rng: random.Random) -> None:
-        k = rng.randrange(PROMPTS)
-        _expect(self.run(self.prompts[k]), self.plain[k], "main")
+        k, name = rng.randrange(PROMPTS), "main" if rng.random() < 0.9 else "asked"
+        _expect(self.run[name](self.prompts[k]), self.plain[name][k], name)
 
     def converse(self, session: Session, rng: random.Random, scratch: Path) -> None:
         """A conversation, with accidents."""
@@ -166,6 +172,7 @@ class Soak:
 
 def model(seed: int) -> Runtime:
     """The compiled model."""
+    forge.register_func(NEGATE, lambda x, y: np.negative(x, out=y), override=True)
     weight = np.random.default_rng(seed).standard_normal((WIDTH, WIDTH)).astype(np.float32) / WIDTH**0.5
     module = forge.IRModule(TEXT).mod
     for graph in module.public.values():
