@@ -27,8 +27,8 @@ def appending(shared: int) -> Graph:
     mask = builder.input(TensorType((1, 1, 1, past + 1), "float32"), "mask")
     caches = [builder.input(TensorType((1, shared, past, DEPTH), "float32"), name) for name in ("key", "value")]
     query, *new = (_projected(builder, x, heads, k) for k, heads in enumerate((HEADS, shared, shared)))
-    longer = [builder.call("concatenate", old, added, axis=2) for old, added in zip(caches, new)]
-    graph = builder.output(_attention(builder, query, *longer, mask, past + 1), *longer)
+    key, value = (builder.call("concatenate", old, added, axis=2) for old, added in zip(caches, new))
+    graph = builder.output(_attention(builder, query, key, value, mask, past + 1), key, value)
     graph.states = {"key": State(1), "value": State(2)}
     return graph
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -265,7 +267,7 @@ def programs(draw: st.DrawFn) -> Graph:
     def part(value: Value) -> Value:
         return builder.call("strided_slice", value, begin=(1, 0), end=(3, 3))
 
-    kinds = {
+    kinds: dict[str, Callable[[Value, Value], Value]] = {
         "slice": lambda v, _: builder.call("dynamic_update_slice", v, update, at),
         "scatter": lambda v, _: builder.call("scatter_nd", v, places, rows, mode="add"),
         "set": lambda v, _: builder.call("strided_set", v, rows, begin=(3,), end=(0,), strides=(-2,)),

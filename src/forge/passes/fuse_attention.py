@@ -243,16 +243,11 @@ class _Fusion:
         if shared is not None:
             key, value, batch = shared
         target, inner = self._transposition(batch, rows)
-        mask = self._mask(batch)
         if len(batch) + 2 > len(self.shape):
             query = _divided(builder, query, (*batch, rows))
-            if shared is not None and rows == 1:
-                # Of one row each, heads that share keys are the rows.
-                query, mask, inner = _without_rows(builder, query), None if mask is None else _without_rows(builder, mask), 0
-            else:
-                key, value = (_split_axis(builder, v, v.rank - 3, (v.shape[-3], 1)) if v.rank > 2 else v for v in (key, value))
+            key, value = (_split_axis(builder, v, v.rank - 3, (v.shape[-3], 1)) if v.rank > 2 else v for v in (key, value))
         result = builder.call(
-            "nn.contrib_attention", *(without_leading_ones(v) for v in (query, key, value)), mask,
+            "nn.contrib_attention", *(without_leading_ones(v) for v in (query, key, value)), self._mask(batch),
             name=self.last.node.name, scale=scores.scale * query_scale * key_scale, softcap=scores.softcap, fill=scores.fill,
             zero_unseen=scores.zero_unseen, transpose_key=transpose_key, inner=inner)
         return Replace(target, reshaped(builder, result, target.result.shape))
@@ -343,11 +338,6 @@ def _split_axis(builder: Builder, value: Value, axis: int, sizes: Sequence[Dim])
     later = [a + more if a > at else a for a in order]
     later[axis:axis + 1] = range(at, at + len(sizes))
     return builder.call("transpose", wide, axes=later)
-
-
-def _without_rows(builder: Builder, value: Value) -> Value:
-    """Without the last axis but one, of length 1; what broadcasts along the axes before it stays."""
-    return reshaped(builder, value, (*value.shape[:-2], value.shape[-1])) if value.rank > 2 else value
 
 
 def _quotient(rows: Dim, length: Dim) -> Dim | None:
