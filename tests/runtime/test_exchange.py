@@ -17,8 +17,8 @@ import pytest
 
 import forge
 from forge import nd
-from forge_runtime import InputError, Runtime, Tensor
-from forge_runtime.arrays import as_array
+from forge_runtime import InputError, Runtime, Tensor, register_func, registry, remove_registered_func
+from forge_runtime.arrays import as_array, numpy_dtype
 
 ROOT = Path(__file__).parent.parent.parent
 DTYPES = (
@@ -133,6 +133,16 @@ def test_torch_in_sequences(torch: Any) -> None:
     text = "def @main(%s: Sequence[Tensor[(n), float32]]) { sequence_at(%s, 1i64) }"
     model = forge.IRModule(text).get_inference_function()
     assert model([torch.ones(2), torch.arange(6.0)[::2]]).tolist() == [0, 2, 4]
+
+
+def test_registered_functions_return_tensors(torch: Any) -> None:
+    array = np.arange(3).astype(numpy_dtype("bfloat16"))
+    register_func("test.exchange", lambda value, out: torch.tensor(value.astype(np.float32)).bfloat16() * 2)
+    try:
+        (made,) = registry.call("test.exchange", [array], [np.zeros_like(array)])
+    finally:
+        remove_registered_func("test.exchange")
+    assert made.dtype == array.dtype and made.tolist() == [0, 2, 4]
 
 
 def test_arrays_of_the_seed_systems(torch: Any) -> None:

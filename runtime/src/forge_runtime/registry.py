@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from forge_runtime import _native
-from forge_runtime.arrays import Array, output_dtypes
+from forge_runtime.arrays import Array, as_array, output_dtypes
 from forge_runtime.errors import FunctionError
 
 _LARGE = 128 << 10
@@ -172,7 +172,7 @@ def _as_array(value: Any) -> Array | None:
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)
     with contextlib.suppress(BufferError, RuntimeError, TypeError, ValueError):
-        return np.from_dlpack(value) if hasattr(value, "__dlpack__") else None
+        return as_array(value, "result") if hasattr(value, "__dlpack__") else None
     return None
 
 
