@@ -138,3 +138,14 @@ def test_donated_inputs() -> None:
     assert x[-1] == 1000
     empty = np.empty(0, np.float32)
     assert run(forge.donate(empty), empty).shape == (0,)
+
+
+def test_donated_inputs_in_a_session() -> None:
+    text = """def @main(donated %x: Tensor[(n), float32], state %t: Tensor[(n), float32]) {
+      %0 = add(%x, %t); (%x = multiply(%0, 2f), %t = %0) }"""
+    session = compile_module(forge.IRModule(text).mod, use_cache=False).runtime().session()
+    x = np.ones(1000, np.float32)
+    assert session(x)[-1] == 2
+    assert session(forge.donate(x)) is x
+    assert x[-1] == 4
+    assert session.state()["t"][-1] == 2

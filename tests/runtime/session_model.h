@@ -1,4 +1,4 @@
-/* A hand-written library of five functions with states, for the tests of sessions. */
+/* A hand-written library of six functions with states, for the tests of sessions. */
 #include "forge_runtime.h"
 #include <math.h>
 #include <string.h>
@@ -7,13 +7,14 @@
 #define ROWS(name, size, symbol) {name, FORGE_FLOAT32, 2, {{size, symbol}, {2, 0}}, NULL}
 #define COUNT(table) ((int32_t)(sizeof(table) / sizeof *(table)))
 
-enum { LOG, TOTAL, GAIN, FOUND, HALF };
+enum { LOG, TOTAL, GAIN, FOUND, HALF, SUMS, N_SUMS = 1025 };
 static const forge_state_spec STATES[] = {
     {"log", FORGE_FLOAT32, 2, {2, -1}, {0}, {1, 0}, -1},
     {"total", FORGE_FLOAT32, 1, {1}, {0}, {0}, -1},
     {"gain", FORGE_FLOAT32, 1, {2}, {2}, {0}, 64},
     {"found", FORGE_INT64, 1, {-1}, {0}, {0}, -1},
     {"half", FORGE_BFLOAT16, 1, {-1}, {0}, {0}, -1},
+    {"sums", FORGE_FLOAT32, 1, {N_SUMS}, {0}, {0}, -1},
 };
 
 static const _Alignas(64) float WEIGHTS[18] = {[16] = 10, [17] = 100};
@@ -110,7 +111,24 @@ static const forge_tensor_spec DOUBLE_IN[] = {VECTOR("x", FORGE_FLOAT32, -1, 0),
 static const forge_tensor_spec DOUBLE_OUT[] = {VECTOR("y", FORGE_FLOAT32, -1, 0)};
 static const int32_t DOUBLE_DONATED[] = {0};
 
-static const forge_model *const FUNCTIONS[5];
+/* sum: adds x[0] to all sums; y = sums[0]. NaN fails after half of them. */
+static int32_t sum(const forge_call *call) {
+  float *sums = call->outputs[1];
+  const float x = *(const float *)call->inputs[1];
+  if (call->inputs[0] != call->outputs[1]) return fail(call, FORGE_ERROR_INTERNAL, "the sums do not share memory");
+  for (int32_t i = 0; i < N_SUMS; i++) {
+    if (isnan(x) && i == N_SUMS / 2) return fail(call, FORGE_ERROR_VALUE, "x is not a number");
+    sums[i] += x;
+  }
+  *(float *)call->outputs[0] = sums[0];
+  return FORGE_OK;
+}
+
+static const forge_tensor_spec SUM_IN[] = {VECTOR("sums", FORGE_FLOAT32, N_SUMS, 0), VECTOR("x", FORGE_FLOAT32, 1, 0)};
+static const forge_tensor_spec SUM_OUT[] = {VECTOR("y", FORGE_FLOAT32, 1, 0), VECTOR("sums", FORGE_FLOAT32, N_SUMS, 0)};
+static const forge_binding SUM_STATES[] = {{SUMS, 0, 1, FORGE_STATE_IN_PLACE}};
+
+static const forge_model *const FUNCTIONS[6];
 
 #define FUNCTION(title, names, ins, outs, run, ...)                                                                        \
   {.abi_version = FORGE_ABI_VERSION, .n_inputs = COUNT(ins), .n_outputs = COUNT(outs), .n_symbols = COUNT(names),            \
@@ -124,4 +142,5 @@ static const forge_model TUNE = FUNCTION("tune", N, TUNE_IN, TUNE_IN, set_gain, 
 static const forge_model FIND = FUNCTION("find", FIND_NAMES, FIND_IN, FIND_OUT, find, .bindings = FIND_STATES, .n_bindings = 1);
 static const forge_model HALVE = FUNCTION("halve", N, HALVE_IN, HALVE_OUT, halve, .bindings = HALVE_STATES, .n_bindings = 1);
 static const forge_model DOUBLE = FUNCTION("double", N, DOUBLE_IN, DOUBLE_OUT, twice, .donated = DOUBLE_DONATED);
-static const forge_model *const FUNCTIONS[5] = {&MAIN, &TUNE, &FIND, &HALVE, &DOUBLE};
+static const forge_model SUM = FUNCTION("sum", N, SUM_IN, SUM_OUT, sum, .bindings = SUM_STATES, .n_bindings = 1);
+static const forge_model *const FUNCTIONS[6] = {&MAIN, &TUNE, &FIND, &HALVE, &DOUBLE, &SUM};

@@ -127,9 +127,7 @@ static void test_failures(void) {
   CHECK(forge_session_run(session, NULL, &bad_input, &output, NULL, &error) == FORGE_ERROR_VALUE);
   CHECK(forge_session_run(session, NULL, &good_input, &output, NULL, &error) == FORGE_OK && y[0] == 130 && y[1] == 3);
   CHECK(forge_session_run(session, NULL, &bad_input, &output, NULL, &error) == FORGE_ERROR_VALUE);
-  CHECK(forge_session_run(session, NULL, &good_input, &output, NULL, &error) == FORGE_ERROR_INPUT);
-  CHECK(strstr(error.message, "state 'total' is undefined"));
-  CHECK(forge_session_get(session, "total", &value, &error) == FORGE_ERROR_INPUT);
+  CHECK(forge_session_get(session, "total", &value, &error) == FORGE_OK && total[0] == 3);
   total[0] = 40;
   CHECK(forge_session_set(session, "total", &value, &error) == FORGE_OK);
   CHECK(forge_session_run(session, NULL, &good_input, &output, NULL, &error) == FORGE_OK && y[0] == 130 && y[2] == 43);
@@ -148,6 +146,27 @@ static void test_failures(void) {
   CHECK(forge_session_run(small, NULL, &good_input, &output, &limits, &error) == FORGE_ERROR_MEMORY_LIMIT);
   forge_session_free(small);
   forge_session_free(session);
+  CHECK(held == 0);
+}
+
+static void test_lost_state(void) {
+  forge_error error = {0};
+  float x = 3, bad = NAN, y = 0, sums[N_SUMS] = {4};
+  const forge_tensor good_input = vector(&x, 1), bad_input = vector(&bad, 1), value = vector(sums, N_SUMS);
+  forge_tensor output = vector(&y, 1), copy = {.data = NULL};
+  forge_session *session = forge_session_new(forge_model_find(model, "sum"), &COUNTING, NULL, &error);
+  CHECK(forge_session_run(session, NULL, &bad_input, &output, NULL, &error) == FORGE_ERROR_VALUE);
+  CHECK(forge_session_run(session, NULL, &good_input, &output, NULL, &error) == FORGE_OK && y == 3);
+  CHECK(forge_session_run(session, NULL, &bad_input, &output, NULL, &error) == FORGE_ERROR_VALUE);
+  CHECK(forge_session_run(session, NULL, &good_input, &output, NULL, &error) == FORGE_ERROR_INPUT);
+  CHECK(strstr(error.message, "state 'sums' is undefined"));
+  CHECK(forge_session_get(session, "sums", &copy, &error) == FORGE_ERROR_INPUT);
+  forge_session *fork = forge_session_copy(session, &error);
+  CHECK(forge_session_run(fork, NULL, &good_input, &output, NULL, &error) == FORGE_ERROR_INPUT);
+  CHECK(forge_session_set(session, "sums", &value, &error) == FORGE_OK);
+  CHECK(forge_session_run(session, NULL, &good_input, &output, NULL, &error) == FORGE_OK && y == 7);
+  forge_session_free(session);
+  forge_session_free(fork);
   CHECK(held == 0);
 }
 
@@ -200,6 +219,7 @@ int main(int argc, char **argv) {
     accepted = refused = 0;
     test_threads();
     test_failures();
+    test_lost_state();
     test_other_functions();
     test_donation();
   }

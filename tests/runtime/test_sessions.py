@@ -36,7 +36,7 @@ def test_sessions_under_sanitizers(sanitizer: str, tmp_path: Path) -> None:
 
 
 def test_functions_of_one_library(run: Runtime) -> None:
-    assert run.functions == ["main", "tune", "find", "halve", "double"]
+    assert run.functions == ["main", "tune", "find", "halve", "double", "sum"]
     assert (run.function, run["double"].function) == ("main", "double")
     assert run["double"] is run["double"]
     assert run["double"]["main"].input_names == run.input_names == ["x"]
@@ -82,7 +82,7 @@ def test_functions_share_states(run: Runtime) -> None:
 
 def test_states_before_the_first_call(run: Runtime) -> None:
     state = run.session().state()
-    assert {name: value.tolist() for name, value in state.items()} == {"total": [0], "gain": [10, 100]}
+    assert {name: value[:2].tolist() for name, value in state.items()} == {"total": [0], "gain": [10, 100], "sums": [0, 0]}
     halves = run["halve"].session()(np.ones(3, np.float32))
     assert (halves.dtype, halves.tolist()) == (ml_dtypes.bfloat16, [0, 0, 0])
 
@@ -134,7 +134,7 @@ def test_files_are_safetensors(run: Runtime, tmp_path: Path) -> None:
     session.save(tmp_path / "s.safetensors")
     with safetensors.safe_open(tmp_path / "s.safetensors", "np") as opened:
         assert opened.metadata() == {"format": "forge-session-1", "model": "notes", "fingerprint": "abc"}
-        assert sorted(opened.keys()) == ["gain", "log", "total"]
+        assert sorted(opened.keys()) == ["gain", "log", "sums", "total"]
         assert opened.get_tensor("log").tolist() == [[10], [200]]
 
 
@@ -147,7 +147,7 @@ def test_state_of_another_model(build: Build, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("states", "message"), [
-    ({"sum": X}, r"no such state; got \['sum'\]; expected names of \['log', 'total', 'gain', 'found', 'half'\]"),
+    ({"sum": X}, r"no such state; got \['sum'\]; expected names of \['log', 'total', 'gain', 'found', 'half', 'sums'\]"),
     ({"total": X}, r"state 'total': wrong tensor; got float32 \[2\]; expected float32 \[1\]"),
     ({"total": X[:1], "log": np.ones((3, 2), np.float32)}, r"got float32 \[3, 2\]; expected float32 \[2, -1\]"),
     ({"total": np.ones(1)}, "state 'total': wrong dtype; got float64; expected float32"),
@@ -204,13 +204,22 @@ def test_failed_calls(run: Runtime) -> None:
     assert session(X).tolist() == [210, 1]  # nothing was set before
     with pytest.raises(ExecutionError, match=r"x is not a number"):
         session(bad)
-    with pytest.raises(InputError, match=r"state 'total' is undefined"):
-        session(X)
-    with pytest.raises(InputError, match=r"state 'total' is undefined"):
+    assert session(X).tolist() == [210, 210, 2]
+
+
+def test_large_states_of_failed_calls(run: Runtime) -> None:
+    session = run["sum"].session()
+    good, bad = np.array([1], np.float32), np.array([np.nan], np.float32)
+    assert session(good) == 1
+    with pytest.raises(ExecutionError, match=r"x is not a number"):
+        session(bad)
+    with pytest.raises(InputError, match=r"state 'sums' is undefined"):
+        session(good)
+    with pytest.raises(InputError, match=r"state 'sums' is undefined"):
         session.state()
-    assert session["find"](X) == 0
-    session.load_state({"total": X[:1]})
-    assert session(X).tolist() == [210, 2]
+    assert session["main"](X).tolist() == [210, 1]
+    session.reset()
+    assert session(good) == 1
 
 
 def test_limits_count_states(run: Runtime) -> None:

@@ -22,8 +22,8 @@ class Session:
     A session is cheap, and shares weights and kernels with all others of the model. It is for one thread at a time: a call while
     another is under way in the same session is an InputError. The interpreter lock is released during calls.
 
-    A call that fails leaves the states as they were, but for those that the model writes in place: if it had begun to, they are
-    undefined, and calls that read them are refused until they are loaded or the session is reset.
+    A call that fails leaves the states as they were, but for those of more than 4096 bytes that the model writes in place: if it
+    had begun to, they are undefined, and calls that read them are refused until they are loaded or the session is reset.
     """
 
     def __init__(self, runtime: Runtime, native: _native.Session) -> None:

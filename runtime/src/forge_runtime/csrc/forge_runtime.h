@@ -161,7 +161,7 @@ typedef struct {
 /* How a function's output becomes the new value of a state. */
 typedef enum {
   FORGE_STATE_REPLACED = 0,  /* it has memory of its own until the call has succeeded */
-  FORGE_STATE_IN_PLACE = 1,  /* it is written over the input */
+  FORGE_STATE_IN_PLACE = 1,  /* it is written over the input, which a session saves where it is small */
   FORGE_STATE_APPENDED = 2   /* it begins with the elements of the input, which the call leaves as they are: the first axis grew */
 } forge_state_memory;
 
@@ -278,8 +278,8 @@ FORGE_API forge_session *forge_session_new(const forge_model *model, const forge
 /* forge_run_limited of a function of the session's library (NULL: of the model that the session was made from). `inputs` and `outputs`
  * hold those of the function that are no states, in order. A state that was not set has its initial value; else it is zeros, of the
  * sizes that its type and the other inputs say, 0 where they say none.
- * A call that fails leaves states as they were. If it had begun to write over one (FORGE_STATE_IN_PLACE), that one is undefined:
- * calls that read it fail until it is reset or set. */
+ * A call that fails leaves states as they were. If it had begun to write over a large one (FORGE_STATE_IN_PLACE, more than
+ * 4096 bytes), that one is undefined: calls that read it fail until it is reset or set. */
 FORGE_API int32_t forge_session_run(forge_session *session, const forge_model *function, const forge_tensor *inputs,
                                     forge_tensor *outputs, const forge_limits *limits, forge_error *error);
 /* forge_output_shapes of such a call. */

@@ -2,6 +2,9 @@
 #include "forge_invocation.h"
 #include <string.h>
 
+/* States of so many bytes are saved before a call writes over them: a microsecond is the time of a small call, this takes a tenth. */
+enum { SAVED_BYTES = 4096 };
+
 typedef struct {
   void *data;
   int64_t capacity; /* bytes */
@@ -11,7 +14,7 @@ typedef enum { STATE_UNSET, STATE_SET, STATE_LOST } condition;
 
 /* The value of a state. */
 typedef struct {
-  memory_block memory, spare; /* what replaces the value is written to the spare block */
+  memory_block memory, spare; /* what replaces the value is written to the spare block; or the value is saved there */
   int64_t shape[FORGE_MAX_RANK]; /* in stored order, of a state that is set */
   condition is;
 } state_value;
@@ -277,6 +280,16 @@ static void write_first_value(const forge_session *session, const forge_state_sp
     memset(data, 0, bytes);
 }
 
+/* Whether a value that a call writes over is saved first. */
+static bool is_saved(const state_value *state, int64_t bytes) { return state->is == STATE_SET && bytes <= SAVED_BYTES; }
+
+static int32_t save(const forge_invocation *b, int32_t number, int64_t bytes, const forge_host *host) {
+  state_value *state = &b->session->states[number];
+  const int32_t status = reserve(b->session, host, number, &state->spare, 0, bytes, 0, b->error);
+  if (status == FORGE_OK && bytes > 0) memcpy(state->spare.data, state->memory.data, (size_t)bytes);
+  return status;
+}
+
 static int32_t place_input(const forge_invocation *b, const forge_binding *binding, const forge_host *host) {
   forge_session *session = b->session;
   state_value *state = &session->states[binding->state];
@@ -291,7 +304,7 @@ static int32_t place_input(const forge_invocation *b, const forge_binding *bindi
   if (status != FORGE_OK) return status;
   if (state->is == STATE_UNSET) write_first_value(session, spec_of(session, binding->state), state->memory.data, input);
   input->data = state->memory.data;
-  return FORGE_OK;
+  return binding->memory == FORGE_STATE_IN_PLACE && is_saved(state, kept) ? save(b, binding->state, kept, host) : FORGE_OK;
 }
 
 static int32_t place_output(const forge_invocation *b, const forge_binding *binding, const forge_host *host) {
@@ -335,10 +348,18 @@ static void commit(forge_session *session, const forge_model *function) {
   }
 }
 
-static void mark_lost(forge_session *session, const forge_model *function) {
+/* Brings back what a call may have written over. */
+static void restore(forge_session *session, const forge_model *function) {
   for (int32_t k = 0; k < forge_bindings(function); k++) {
-    state_value *state = &session->states[function->bindings[k].state];
-    if (function->bindings[k].memory == FORGE_STATE_IN_PLACE && state->is == STATE_SET) state->is = STATE_LOST;
+    const forge_binding *binding = &function->bindings[k];
+    state_value *state = &session->states[binding->state];
+    if (binding->memory != FORGE_STATE_IN_PLACE || state->is != STATE_SET) continue;
+    const forge_tensor value = stored_tensor(spec_of(session, binding->state), state->shape);
+    const int64_t bytes = forge_byte_count(&value);
+    if (!is_saved(state, bytes))
+      state->is = STATE_LOST;
+    else if (bytes > 0)
+      memcpy(state->memory.data, state->spare.data, (size_t)bytes);
   }
 }
 
@@ -354,7 +375,7 @@ static int32_t run(forge_session *session, const forge_model *function, const fo
   if (status == FORGE_OK)
     commit(session, function);
   else if (b.entered)
-    mark_lost(session, function);
+    restore(session, function);
   return status;
 }
 
