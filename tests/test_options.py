@@ -66,7 +66,7 @@ def test_options_are_recorded_and_make_another_key(known: Option, monkeypatch: p
     json.dumps(changed.recorded)
     assert set(changed.recorded) == {f.name for f in dataclasses.fields(CompileOptions)} - {"target"}
     if known.name != "tuned":  # measured choices count, and are recorded, not the wish for them
-        assert cache.key(module, changed) != cache.key(module, default)
+        assert cache.key(module, changed, "main", "") != cache.key(module, default, "main", "")
         assert known.name == "target" or changed.recorded[known.name] != default.recorded[known.name]
 
 

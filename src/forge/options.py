@@ -167,6 +167,10 @@ class OutputOptions:
     export_metadata: bool = field(default=False, metadata=says("Also write metadata.json.", flags=("--export-metadata",)))
     uuid: str | None = field(default=None, metadata=says(
         "Identifier to record.", flags=("--uuid",), detail="None: a random one."))
+    weights: str | None = field(default=None, metadata=says(
+        "Where weights go: 'inside' the library, or 'beside' it.", flags=("--weights",), values=("inside", "beside"),
+        detail="In ``modelWeights-DIGEST.safetensors`` beside it, processes share them, and so may artifacts with equal weights: "
+        "the file can be a link. Those inside are copied to huge pages on loading. None: inside up to 1.5 GiB."))
     encrypt_password: str | None = field(default=None, metadata=says(
         "Encrypt the library with this password.", flags=("--encrypt",),
         detail="Loading needs ``modelLibrary.key``, too, which is written next to the library."))
@@ -182,6 +186,9 @@ class OutputOptions:
             if value is not None and not (isinstance(value, str) and value):
                 shown = repr(value) if name == "uuid" else f"an empty text or {type(value).__name__}"
                 raise OptionError(f"compile: {option(name)}: got {shown}; expected a text that is not empty, or None")
+        if self.weights == "beside" and self.encrypt_password is not None:
+            given = f"{option('weights')} beside and {option('encrypt_password')}"
+            raise OptionError(f"compile: {given}: got both; expected weights inside the library, which is encrypted whole")
 
     @property
     def path(self) -> Path:

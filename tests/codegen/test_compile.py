@@ -17,7 +17,7 @@ import pytest
 from forge.codegen import compile as compile_module
 from forge.codegen import link, runtime_objects
 from forge.codegen.compile import WorkerPool, compile_modules
-from forge.codegen.elf import machine_of
+from forge.codegen.elf import machine_of, write_layout
 from forge.codegen.entry import emit_library_entry
 from forge.codegen.jit import JitLibrary
 from forge.codegen.link import find_compiler, link_library
@@ -299,17 +299,19 @@ def test_a_shared_library(codes: list[bytes], tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     out = tmp_path / "new" / "modelLibrary.so"
     weights = np.array([9, 3], np.float32)
-    link_library(codes, weights.tobytes(), RUNTIME, out)
-    assert [p.name for p in out.parent.iterdir()] == [out.name]
+    out.parent.mkdir()
+    layout = link_library(codes, weights.nbytes, 4096, RUNTIME)
+    write_layout(out, layout)
+    with out.open("r+b") as stream:
+        stream.seek(4096)
+        stream.write(weights.tobytes())
     library = ctypes.CDLL(str(out))
     library.forge_model_get.restype = ctypes.c_void_p
     model = Model.from_address(library.forge_model_get())
     assert model.weights % 4096 == 0
     assert run_model(model, model.weights) == [2, 5, 8, 11, 14, 17]
     assert not hasattr(library, "forge_kernel_scale")
-    again = tmp_path / "again.so"
-    link_library(codes, weights.tobytes(), RUNTIME, again)
-    assert again.read_bytes() == out.read_bytes()
+    assert link_library(codes, weights.nbytes, 4096, RUNTIME) == layout
 
 
 @pytest.fixture
@@ -439,10 +441,8 @@ def test_no_compiler_is_an_error_that_names_what_to_install(monkeypatch: pytest.
 
 def test_a_failing_compiler_leaves_no_file(codes: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    out = tmp_path / "out" / "modelLibrary.so"
     with pytest.raises(ToolchainError, match="failed to link"):
-        link_library([b"no object"], None, RUNTIME, out)
-    assert not out.exists() and not out.parent.exists()
+        link_library([b"no object"], 0, 4096, RUNTIME, tmp_path)
 
 
 def test_weights_need_an_object_to_tell_the_machine() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -10,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 import forge
 from examples.digits import demo
 from forge.driver import artifact, compile_module
-from forge.errors import CompileError, OptionError, OutputExistsError
-from forge_runtime import include_directory
+from forge.errors import OptionError, OutputExistsError
+from forge_runtime import ArtifactError, include_directory
+from forge_runtime import artifact as format_
 from tests.driver.support import DIGITS, LIMIT, files, pictures, reference
 
 pytestmark = pytest.mark.usefixtures("compile_cache")
@@ -82,23 +83,64 @@ def test_a_directory_through_a_link(digits: forge.IRModule, tmp_path: Path) -> N
     assert (tmp_path / "link").is_symlink()
 
 
-def test_large_weights_lie_beside_the_library(digits: forge.IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifact, "MAX_EMBEDDED_WEIGHTS", 1000)
-    digits.compile(output_path=tmp_path / "build")
-    library, weights = files(tmp_path / "build")
-    digest = hashlib.sha256((tmp_path / "build" / weights).read_bytes()).hexdigest()
-    assert (library, weights) == ("modelLibrary.so", f"weights-{digest[:16]}.bin")
-    x = pictures()
-    np.testing.assert_array_equal(forge.Runtime(tmp_path / "build")(x), compile_module(digits.mod).runtime()(x))
-    monkeypatch.undo()
-    digits.compile(output_path=tmp_path / "build", force_overwrite=True)
+@pytest.mark.parametrize("weights", [None, "beside"])
+def test_weights_beside_the_library(
+    digits: forge.IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: str | None
+) -> None:
+    if weights is None:
+        monkeypatch.setattr(artifact, "MAX_WEIGHTS_INSIDE", 1000)
+    digits.compile(output_path=tmp_path / "build", weights=weights)
+    library, name = files(tmp_path / "build")
+    metadata = format_.read_metadata(tmp_path / "build")
+    assert (library, name) == ("modelLibrary.so", f"modelWeights-{metadata['weights_digest'][:16]}.safetensors")
+    compiled, x = compile_module(digits.mod), pictures()
+    (block,) = safetensors.numpy.load((tmp_path / "build" / name).read_bytes()).values()
+    assert block.tobytes() == compiled.weights.tobytes()
+    np.testing.assert_array_equal(forge.Runtime(tmp_path / "build")(x), compiled.runtime()(x))
+    digits.compile(output_path=tmp_path / "build", force_overwrite=True, weights="inside")
     assert files(tmp_path / "build") == ["modelLibrary.so"]
 
 
-def test_large_weights_are_not_encrypted(digits: forge.IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifact, "MAX_EMBEDDED_WEIGHTS", 1000)
-    with pytest.raises(CompileError, match="encrypt_password"):
-        digits.compile(output_path=tmp_path / "build", encrypt_password="secret")
+def test_artifacts_share_weights_by_a_link(digits: forge.IRModule, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for build, target in ((first, "llvm -mcpu=x86-64-v3"), (second, "llvm -mcpu=x86-64-v3 -mattr=-fma")):
+        digits.compile(target, output_path=build, weights="beside")
+    name = files(first)[1]
+    assert files(second)[1] == name
+    (second / name).unlink()
+    (second / name).hardlink_to(first / name)
+    x = pictures()
+    np.testing.assert_allclose(forge.Runtime(second)(x), forge.Runtime(first)(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("damage", "message"), [
+    ("remove", "cannot be opened: No such file or directory; it holds the weights of"), ("truncate", "truncated or damaged; got"),
+    ("header", "its header is not one of weights"), ("weights", "its weights are not those that the metadata describe")])
+def test_damaged_weights_beside_the_library(digits: forge.IRModule, tmp_path: Path, damage: str, message: str) -> None:
+    digits.compile(output_path=tmp_path / "build", weights="beside")
+    path = tmp_path / "build" / files(tmp_path / "build")[1]
+    content = bytearray(path.read_bytes())
+    content[{"header": 20}.get(damage, -5000)] ^= 1
+    path.unlink()
+    if damage != "remove":
+        path.write_bytes(content[:-1] if damage == "truncate" else content)
+    with pytest.raises(ArtifactError, match=message):
+        forge.Runtime(tmp_path / "build")
+
+
+def test_damaged_weights_inside_the_library(digits: forge.IRModule, tmp_path: Path) -> None:
+    digits.compile(output_path=tmp_path / "build", weights="inside")
+    path = tmp_path / "build" / "modelLibrary.so"
+    content = bytearray(path.read_bytes())
+    content[format_.read_metadata(path)["weights_offset"] + 5000] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match="its weights are not those that the metadata describe"):
+        forge.Runtime(path)
+
+
+def test_weights_beside_the_library_are_not_encrypted(digits: forge.IRModule, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="weights beside and encrypt_password: got both"):
+        digits.compile(output_path=tmp_path / "build", encrypt_password="secret", weights="beside")
     assert files(tmp_path) == []
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import forge
-from forge.driver import artifact, replacement
+from forge.driver import replacement
 from forge.files import temporary_folder
 from forge_runtime import artifact as loading
 from forge_runtime import encryption
@@ -37,7 +37,6 @@ def store(digits: forge.IRModule, tmp_path_factory: pytest.TempPathFactory) -> P
         patch.setenv("FORGE_CACHE_DIR", str(home / "cache"))
         patch.setattr(encryption, "encrypt_file", quick)
         for kind in KINDS:
-            patch.setattr(artifact, "MAX_EMBEDDED_WEIGHTS", 1000 if kind == "large" else 1 << 30)
             password = PASSWORD if kind == "encrypted" else None
             for age in ("old", "new"):
                 module = digits.copy()
@@ -45,7 +44,7 @@ def store(digits: forge.IRModule, tmp_path_factory: pytest.TempPathFactory) -> P
                     node = next(n for n in module.main.nodes if n.op == "constant" and n.result.constant.size > 10)
                     node.attrs = type(node.attrs)(node.attrs.value * 2)
                 module.compile(output_path=home / kind / age, encrypt_password=password, uuid=f"{kind} {age}", opt_level=1,
-                               export_relay=age == "old", export_metadata=True)
+                               weights="beside" if kind == "large" else None, export_relay=age == "old", export_metadata=True)
     return home
 
 

@@ -279,5 +279,5 @@ def test_a_weight_that_arrives_at_run_time() -> None:
 
 
 def test_panels_hold_the_weights() -> None:
-    packed = pack_weights.pack_panels(np.arange(6, dtype=np.float32).reshape(3, 2), 2)
+    packed = np.concatenate(pack_weights.pack_panels(np.arange(6, dtype=np.float32).reshape(3, 2), 2))
     np.testing.assert_array_equal(packed, [[[0, 2], [1, 3]], [[4, 0], [5, 0]]])

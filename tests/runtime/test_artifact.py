@@ -48,7 +48,8 @@ def runs(path: Path) -> bool:
 def test_metadata_comes_back(build: Build) -> None:
     folder = build("identity", options={"opt_level": 3}, created="2026-01-01")
     content = read_metadata(folder)
-    assert content["format_version"] == 1 and content["options"] == {"opt_level": 3} and content["uuid"] == "0000-test"
+    assert content["format_version"] == artifact.FORMAT_VERSION
+    assert content["options"] == {"opt_level": 3} and content["uuid"] == "0000-test"
     assert content == Runtime(folder).metadata
     without = bytearray((folder / artifact.LIBRARY_NAME).read_bytes())
     offset = without.rindex(b"\x7fFORGEMD") + 16
@@ -148,8 +149,8 @@ def reseal(path: Path) -> None:
 
 
 def test_newer_format(library: Path) -> None:
-    patch(library, header_offset(library) + 8, struct.pack("<I", 2))
-    with pytest.raises(ArtifactError, match="newer than this runtime; got version 2; expected at most 1; update Forge's runtime"):
+    patch(library, header_offset(library) + 8, struct.pack("<I", 3))
+    with pytest.raises(ArtifactError, match="newer than this runtime; got version 3; expected at most 2; update Forge's runtime"):
         Runtime(library)
 
 
@@ -238,12 +239,16 @@ def test_extreme_section_counts(library: Path) -> None:
 
 
 @pytest.fixture
-def external(build: Build) -> Path:
+def external(build: Build, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An artifact as the first version of the format had them."""
+    monkeypatch.setattr(artifact, "FORMAT_VERSION", 1)
     weights = np.array([1, 2, 3, 4], np.float32).tobytes()
     folder = build(
         "rows", inside=False, weights_file="weights.bin", weights_size=16, weights_sha256=hashlib.sha256(weights).hexdigest()
     )
     (folder / "weights.bin").write_bytes(weights)
+    monkeypatch.undo()
+    assert read_metadata(folder)["format_version"] == 1
     return folder
 
 
@@ -325,4 +330,5 @@ def test_command_line(library: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["info", str(library.parent / "nothing")]) == 1
     assert "error: " in capsys.readouterr().err
     command = [sys.executable, "-m", "forge_runtime", "info", str(library)]
-    assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["format_version"] == 1
+    printed = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert printed["format_version"] == artifact.FORMAT_VERSION

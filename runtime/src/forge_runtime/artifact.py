@@ -8,12 +8,16 @@ offset bytes content
 0      8     magic ``\\x7fFORGEMD``
 8      4     format version, little-endian
 12     4     size of the JSON text, little-endian
-16     32    SHA-256 of the whole file with these 32 bytes set to zero
+16     32    SHA-256 of the file without its weights and with these 32 bytes set to zero
 48     ...   JSON object, UTF-8
 ====== ===== ============================================================================
 
-The digest covers code, weights and metadata alike: any damaged byte is found before code is loaded. It guards against
-damage, not against an attacker, who could compute it anew; for that, encrypt (``forge_runtime.encryption``).
+Weights are ``weights_size`` bytes at ``weights_offset`` of the library, or of the file ``weights_file`` next to it, a safetensors
+file with one tensor. ``weights_digest`` is of them: the SHA-256 of the SHA-256s of their chunks, which several threads compute.
+So any damaged byte of code, weights and metadata is found before code is loaded. That guards against damage, not against an
+attacker, who could compute digests anew; for that, encrypt (``forge_runtime.encryption``).
+
+In version 1, the digest is of the whole file, and weights in a file of their own are all of it, with SHA-256 ``weights_sha256``.
 """
 
 from __future__ import annotations
@@ -24,7 +28,9 @@ import os
 import platform
 import stat
 import struct
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +39,9 @@ from typing import Any, NamedTuple, TypeVar
 from forge_runtime import encryption
 from forge_runtime.errors import ArtifactError, PasswordError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+WEIGHTS_CHUNK = 4 << 20
+"""Bytes of weights that are read, or written, and hashed at once."""
 LIBRARY_NAME = "modelLibrary.so"
 SECTION_NAME = ".forge.meta"
 
@@ -46,6 +54,7 @@ _HEADER = struct.Struct("<8sII32s")
 _DIGEST_OFFSET = 16
 _DIGEST_SIZE = 32
 _MAX_JSON = 64 << 20
+_WEIGHTS_PAGE = 1 << 12
 _CHUNK = 1 << 20
 
 _ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -198,7 +207,9 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "options": dict,
     "versions": dict,
     "weights_file": (str, type(None)),
+    "weights_offset": int,
     "weights_size": int,
+    "weights_digest": str,
     "weights_sha256": str,
 }
 
@@ -322,14 +333,65 @@ def _open_file(path: Path, hint: str) -> int:
     raise ArtifactError(f"{path}: not a regular file; {hint}")
 
 
-def _digest(file: _File, digest_offset: int) -> bytes:
+def _digest(file: _File, digest_offset: int, weights: tuple[int, int]) -> bytes:
+    """Of the file without its ``weights`` (offset and size), which lie before the digest, whose own bytes count as zeros."""
+    begin, size = weights
     digest = hashlib.sha256()
-    for chunk in file.chunks(0, digest_offset):
-        digest.update(chunk)
+    for first, end in ((0, begin), (begin + size, digest_offset)):
+        for chunk in file.chunks(first, end - first):
+            digest.update(chunk)
     digest.update(bytes(_DIGEST_SIZE))
     for chunk in file.chunks(digest_offset + _DIGEST_SIZE, file.size - digest_offset - _DIGEST_SIZE):
         digest.update(chunk)
     return digest.digest()
+
+
+def _weights_inside(file: _File, metadata: Mapping[str, Any]) -> tuple[int, int]:
+    """Offset and size of the weights in the library that the file's own digest leaves out."""
+    if metadata.get("weights_file") is not None or "weights_offset" not in metadata:
+        return 0, 0
+    offset, size = metadata["weights_offset"], metadata.get("weights_size", 0)
+    if offset < 0 or size < 0 or offset + size > file.size:
+        raise ArtifactError(f"{file.where}: damaged; {size} bytes of weights at {offset} of {file.size}; compile it again")
+    return offset, size
+
+
+def weights_digest(size: int, fill: Callable[[memoryview, int], None]) -> str:
+    """The SHA-256 of the SHA-256s of the chunks of ``size`` bytes of weights.
+
+    Args:
+        fill: called in several threads, with memory of a chunk and its offset in the weights; puts the bytes there.
+    """
+    memory = threading.local()
+
+    def digest(begin: int) -> bytes:
+        if not hasattr(memory, "chunk"):
+            memory.chunk = bytearray(min(size, WEIGHTS_CHUNK))
+        chunk = memoryview(memory.chunk)[: size - begin]
+        fill(chunk, begin)
+        return hashlib.sha256(chunk).digest()
+
+    begins = range(0, size, WEIGHTS_CHUNK)
+    if len(begins) < 2:
+        return hashlib.sha256(b"".join(map(digest, begins))).hexdigest()
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return hashlib.sha256(b"".join(pool.map(digest, begins))).hexdigest()
+
+
+def _check_digest(file: _File, offset: int, metadata: Mapping[str, Any]) -> None:
+    def read(chunk: memoryview, begin: int) -> None:
+        done = 0
+        while done < len(chunk):
+            count = os.preadv(file.fd, [chunk[done:]], offset + begin + done)
+            if not count:
+                raise ArtifactError(f"{file.where}: its weights changed while they were read; try again")
+            done += count
+
+    got = weights_digest(metadata.get("weights_size", 0), read)
+    if got != metadata.get("weights_digest"):
+        raise ArtifactError(
+            f"{file.where}: damaged; its weights are not those that the metadata describe; copy or compile it again"
+        )
 
 
 def metadata_of(fd: int, where: str, verify: bool = True) -> Metadata:
@@ -343,12 +405,15 @@ def metadata_of(fd: int, where: str, verify: bool = True) -> Metadata:
     if not verify:
         return metadata
     section = _metadata_section(file, _elf_header(file))
-    got = _digest(file, section.offset + _DIGEST_OFFSET).hex()
+    weights = _weights_inside(file, metadata)
+    got = _digest(file, section.offset + _DIGEST_OFFSET, weights).hex()
     if got != metadata["sha256"]:
         raise ArtifactError(
             f"{where}: damaged; its SHA-256 is {got[:16]}..., the metadata says {metadata['sha256'][:16]}...; "
             "copy or compile it again"
         )
+    if weights[1]:
+        _check_digest(file, weights[0], metadata)
     return metadata
 
 
@@ -372,18 +437,25 @@ def check_weights_name(name: str, where: str) -> None:
         raise ArtifactError(f"{where}: weights file {name!r}; expected a plain file name next to the library")
 
 
+def weights_header(size: int) -> bytes:
+    """The beginning of a safetensors file whose one tensor is ``size`` bytes of weights, which follow at a page."""
+    tensor = {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}
+    text = json.dumps({"weights": tensor}, separators=(",", ":")).encode().ljust(_WEIGHTS_PAGE - 8)
+    return len(text).to_bytes(8, "little") + text
+
+
 def open_weights(library: str, metadata: Metadata, check: bool) -> int | None:
     """A descriptor of the weights next to the library; None where the weights are inside it.
 
     Raises:
-        ArtifactError: missing, of the wrong size, or (``check``) with another SHA-256 than the metadata says.
+        ArtifactError: missing, of the wrong size, or (``check``) not the weights that the metadata describe.
     """
     name = metadata.get("weights_file")
     if name is None:
         return None
     check_weights_name(name, library)
     path = Path(library).parent / name
-    fd = _open_file(path, f"it holds the weights of {library}")
+    fd = _open_file(path, f"it holds the weights of {library}; copy it there, or compile again")
     try:
         _check_weights(_File(fd, str(path)), metadata, check)
     except BaseException:
@@ -393,18 +465,22 @@ def open_weights(library: str, metadata: Metadata, check: bool) -> int | None:
 
 
 def _check_weights(file: _File, metadata: Metadata, check: bool) -> None:
-    size = metadata.get("weights_size")
-    if file.size != size:
+    offset, size = metadata.get("weights_offset", 0), metadata.get("weights_size")
+    if size is None or offset < 0 or file.size != offset + size:
+        expected = "some" if size is None else offset + size
         raise ArtifactError(
-            f"{file.where}: truncated or damaged; got {file.size} bytes; expected {size}; copy or compile it again"
+            f"{file.where}: truncated or damaged; got {file.size} bytes; expected {expected}; copy or compile it again"
         )
-    if not check:
-        return
-    digest = hashlib.sha256()
-    for chunk in file.chunks(0, file.size):
-        digest.update(chunk)
-    if digest.hexdigest() != metadata.get("weights_sha256"):
-        raise ArtifactError(f"{file.where}: damaged; its SHA-256 is not what the metadata says; copy or compile it again")
+    if check and "weights_digest" in metadata:
+        if file.read(0, offset, "the header") != weights_header(size):
+            raise ArtifactError(f"{file.where}: damaged; its header is not one of weights; copy or compile it again")
+        _check_digest(file, offset, metadata)
+    elif check:
+        digest = hashlib.sha256()
+        for chunk in file.chunks(0, file.size):
+            digest.update(chunk)
+        if digest.hexdigest() != metadata.get("weights_sha256"):
+            raise ArtifactError(f"{file.where}: damaged; its SHA-256 is not what the metadata says; copy or compile it again")
 
 
 def seal(path: PathLike, metadata: Mapping[str, Any]) -> None:
@@ -412,7 +488,8 @@ def seal(path: PathLike, metadata: Mapping[str, Any]) -> None:
 
     Args:
         path: an ELF64 shared library without metadata; changed in place, so seal before renaming it.
-        metadata: a JSON object; ``format_version`` is set, ``sha256`` computed.
+        metadata: a JSON object; ``format_version`` is set, ``sha256`` computed. The weights that ``weights_offset`` and
+            ``weights_digest`` describe need not be in the file yet.
 
     Raises:
         ArtifactError: not such a library, sealed already, or a field has the wrong type.
@@ -426,7 +503,7 @@ def seal(path: PathLike, metadata: Mapping[str, Any]) -> None:
         file = _File(stream.fileno(), where)
         payload_offset = _append_section(file, _HEADER.pack(_MAGIC, FORMAT_VERSION, len(text), bytes(_DIGEST_SIZE)) + text)
         digest_offset = payload_offset + _DIGEST_OFFSET
-        os.pwrite(file.fd, _digest(file, digest_offset), digest_offset)
+        os.pwrite(file.fd, _digest(file, digest_offset, _weights_inside(file, content)), digest_offset)
 
 
 def _append_section(file: _File, payload: bytes) -> int:

@@ -414,12 +414,12 @@ def _load(
     return model, metadata
 
 
-def _map_weights(library: str, metadata: dict[str, Any], check: bool) -> mmap.mmap | None:
+def _map_weights(library: str, metadata: dict[str, Any], check: bool) -> memoryview | None:
     fd = artifact.open_weights(library, metadata, check)
     if fd is None:
         return None
     try:
-        return mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+        return memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ))[metadata.get("weights_offset", 0) :]
     except (OSError, ValueError) as error:
         raise ArtifactError(f"{library}: its weights cannot be mapped: {error}") from error
     finally:

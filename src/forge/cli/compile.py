@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,8 +62,9 @@ def compile_(
             module = IRModule(joining.select(module.mod, functions, "--function"), fold_constants=False, fold_batch_norms=False)
         kept.clear()
         if last is not None:
-            compilation = Compilation(module.mod, options, output=output, progress=report)
-            run_stages(compilation, stop_after=last.name, observer=observer)
+            with artifact.draft(output) if last is STAGES[-1] else nullcontext() as draft:
+                compilation = Compilation(module.mod, options, draft=draft, progress=report)
+                run_stages(compilation, stop_after=last.name, observer=observer)
         else:
             compiled = compile_module(module.mod, options, output=output, observer=observer, progress=report)
     if explain and not as_json:

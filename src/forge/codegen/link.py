@@ -13,13 +13,13 @@ from functools import cache
 from pathlib import Path
 
 from forge.codegen import runtime_objects
-from forge.codegen.elf import Data, machine_of, write_data_object
+from forge.codegen.elf import Layout, machine_of, reserving_object, with_weights
 from forge.codegen.entry import WEIGHTS_SYMBOL
 from forge.codegen.processes import remedy
 from forge.errors import CompileError, ToolchainError
+from forge.target import Target
 
 WEIGHTS_SECTION = ".forge.weights"
-PAGE = 4096
 
 _RUNTIME_FLAGS = ("-O2", "-std=c11", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections")
 _LINK_FLAGS = ("-shared", "-fPIC", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-Wl,-z,now", "-Wl,--no-undefined",
@@ -47,31 +47,36 @@ def find_compiler() -> list[str]:
                          "or 'clang', or set CC; running in this process (get_inference_function) needs none")
 
 
-def link_library(objects: Sequence[bytes], weights: Data | None, runtime_sources: Path, out: Path,
-                 scratch: Path | None = None) -> None:
-    """Writes the shared library ``out`` from object files, weights and the C runtime.
+def page_size(target: Target) -> int:
+    """The largest that a machine of the target's architecture may have; weights are at the second page of a library."""
+    return 1 << 12 if target.arch == "x86_64" else 1 << 16
 
-    ``weights`` become symbol ``forge_weights``, aligned to a page. ``out`` appears complete or not at all. Its metadata are
-    added by ``forge_runtime.artifact.seal``. ``scratch``: where to put intermediate files.
+
+def link_library(objects: Sequence[bytes], weights_size: int, page: int, runtime_sources: Path,
+                 scratch: Path | None = None) -> Layout:
+    """The shared library of object files and the C runtime, without the bytes of the weights: `Layout` says where they go.
+
+    They become symbol ``forge_weights``, aligned to a ``page``. Metadata are added by ``forge_runtime.artifact.seal``.
+    ``scratch``: where to put intermediate files.
 
     Raises:
         ToolchainError: no C compiler, or it failed.
-        OSError: ``out`` cannot be written.
+        OSError: intermediate files cannot be written.
     """
     compiler = find_compiler()
     with tempfile.TemporaryDirectory(prefix="forge-link-", dir=scratch) as folder:
         work = Path(folder)
         runtime = _runtime_objects(compiler, runtime_sources, work)
-        inputs = [_write(work / f"kernel{i}.o", code) for i, code in enumerate(objects)]
-        if weights is not None and len(weights):
-            inputs.append(work / "weights.o")
-            write_data_object(inputs[-1], weights, WEIGHTS_SYMBOL, WEIGHTS_SECTION, PAGE, machine_of(objects[0]))
+        codes = [*objects]
+        if weights_size:
+            codes.append(reserving_object(weights_size, WEIGHTS_SYMBOL, WEIGHTS_SECTION, page, machine_of(objects[0])))
+        inputs = [_write(work / f"kernel{i}.o", code) for i, code in enumerate(codes)]
         built = work / "library.so"
         _run([*compiler, *_LINK_FLAGS, "-o", str(built), *map(str, inputs), *map(str, runtime), *_LIBRARIES], "link the library")
-        _replace(out, built)
+        return with_weights(built.read_bytes(), WEIGHTS_SECTION)
 
 
-def _write(path: Path, data: Data) -> Path:
+def _write(path: Path, data: bytes) -> Path:
     path.write_bytes(data)
     return path
 
@@ -120,20 +125,3 @@ def _run(command: list[str], purpose: str) -> str:
         raise ToolchainError(f"link: {command[0]} failed to {purpose} (exit status {done.returncode}): "
                              f"{done.stderr.strip()[-2000:]}")
     return done.stdout + done.stderr
-
-
-def _replace(out: Path, built: Path) -> None:
-    """Moves ``built`` to ``out`` in one step, also between file systems."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    os.chmod(built, 0o755)
-    if os.stat(built).st_dev == os.stat(out.parent).st_dev:
-        os.replace(built, out)
-        return
-    descriptor, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
-    os.close(descriptor)
-    try:
-        shutil.copyfile(built, name)
-        os.chmod(name, 0o755)
-        os.replace(name, out)
-    finally:
-        Path(name).unlink(missing_ok=True)

@@ -7,32 +7,35 @@ an artifact is there whole or not at all. ``force_overwrite`` replaces the files
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import IO, Any
 
 from forge import files
-from forge.codegen.link import find_compiler, link_library
+from forge.codegen.elf import write_layout
+from forge.codegen.link import find_compiler, link_library, page_size
 from forge.driver import replacement
 from forge.driver.compiled import CompiledModel
 from forge.driver.metadata import creation_time, describe
 from forge.driver.replacement import KEY_NAME, LIBRARY_NAME, METADATA_NAME, RELAY_NAME, weights_name
+from forge.driver.weights import Weights
 from forge.errors import CompileError, OutputExistsError, option
 from forge.ir.nodes import Module
 from forge.ir.saved import serialize
 from forge.ir.text.printer import print_module
 from forge.options import OutputOptions
+from forge.target import Target
 from forge_runtime import artifact as format_
 from forge_runtime import encryption, include_directory
 
-MAX_EMBEDDED_WEIGHTS = 3 << 29
-"""Bytes; more lie in a file next to the library, because code reaches only 2 GiB far."""
+MAX_WEIGHTS_INSIDE = 3 << 29
+"""Bytes; more lie in a file next to the library unless the user says where, because loading copies those inside."""
+
+_UNNAMED = "weights"
 
 
 def check(options: OutputOptions) -> None:
@@ -60,27 +63,105 @@ def _check_path(path: Path, overwrite: bool) -> None:
         raise CompileError(f"compile: output path {path}: cannot write in {home}; expected a writable directory; choose another")
 
 
-def write(compiled: CompiledModel, module: Module, options: OutputOptions) -> Path:
-    """Writes the artifact and returns its directory.
+class Draft:
+    """An artifact in the making, in a folder next to its place. Its weights can be written while code is compiled."""
+
+    def __init__(self, work: Path, options: OutputOptions) -> None:
+        self._work = work
+        self._options = options
+        self._thread = ThreadPoolExecutor(1)
+        self._weights: Future[dict[str, Any]] | None = None
+
+    def begin(self, weights: Weights, target: Target) -> None:
+        """Starts to write ``weights``, unless they must not lie open."""
+        if self._options.encrypt_password is None:
+            self._weights = self._thread.submit(self._write_weights, weights, target)
+
+    def finish(self, compiled: CompiledModel, module: Module, fingerprint: str) -> Path:
+        """Puts the artifact in its place and returns its directory.
+
+        Raises:
+            OutputExistsError: the path came to exist; CompileError: it cannot be written; ToolchainError: linking failed.
+        """
+        final = self._options.path
+        with _reporting(final):
+            self._fill(compiled, module, fingerprint)
+            if final.is_dir():
+                _check_path(final, self._options.force_overwrite)
+                replacement.replace(self._work, final)
+            else:
+                os.rename(self._work, final)
+        return final
+
+    def close(self) -> None:
+        self._thread.shutdown()
+
+    def _write_weights(self, weights: Weights, target: Target) -> dict[str, Any]:
+        """What the metadata say of the weights, which are in a file now."""
+        if not weights.size:
+            return {}
+        is_beside = self._are_beside(weights)
+        offset = len(format_.weights_header(weights.size)) if is_beside else page_size(target)
+        path = self._work / (_UNNAMED if is_beside else LIBRARY_NAME)
+        with path.open("wb") as stream:
+            if is_beside:
+                stream.write(format_.weights_header(weights.size))
+                stream.flush()
+            digest = weights.write(stream.fileno(), offset)
+        described = {"weights_offset": offset, "weights_digest": digest}
+        if is_beside:
+            described["weights_file"] = weights_name(digest)
+            os.rename(path, self._work / weights_name(digest))
+        return described
+
+    def _are_beside(self, weights: Weights) -> bool:
+        chosen = self._options.weights
+        return chosen == "beside" or (chosen is None and weights.size > MAX_WEIGHTS_INSIDE)
+
+    def _fill(self, compiled: CompiledModel, module: Module, fingerprint: str) -> None:
+        options, work = self._options, self._work
+        metadata = describe(compiled, module, fingerprint, options.uuid)
+        if options.encrypt_password is not None:
+            _encrypt(work, compiled, metadata, options.encrypt_password)
+        else:
+            if self._weights is None:
+                self.begin(compiled.weights, compiled.target)
+            assert self._weights is not None
+            metadata |= self._weights.result()
+            _link(work / LIBRARY_NAME, compiled, metadata, work)
+        if options.export_relay and options.encrypt_password is None:
+            serialize.save_text(module, work / RELAY_NAME)
+        elif options.export_relay:  # whose weights must not lie open
+            (work / RELAY_NAME).write_text(print_module(module, types=True, names=True), encoding="utf-8")
+        if options.export_metadata:
+            (work / METADATA_NAME).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def draft(options: OutputOptions) -> Iterator[Draft]:
+    """An artifact that is put in its place by ``finish``; without that, nothing is left.
 
     Raises:
-        OutputExistsError: the path came to exist; CompileError: it cannot be written; ToolchainError: linking failed.
+        CompileError: nothing can be written there.
     """
-    final = options.path
+    with ExitStack() as opened:
+        with _reporting(options.path):
+            work = opened.enter_context(_working_folder(options.path))
+        made = Draft(work, options)
+        opened.callback(made.close)
+        yield made
+
+
+@contextmanager
+def _reporting(final: Path) -> Iterator[None]:
+    """What the system refuses in the block is a CompileError about ``final``."""
     try:
-        with _working_folder(final) as work:
-            _fill(work, compiled, module, options)
-            if final.is_dir():
-                _check_path(final, options.force_overwrite)
-                replacement.replace(work, final)
-            else:
-                os.rename(work, final)
+        yield
     except OutputExistsError:
         raise
     except OSError as error:
         hint = "expected a writable directory with enough space; nothing was left there"
         raise CompileError(f"compile: output path {final}: {error.strerror or error}; {hint}") from error
-    return final
 
 
 @contextmanager
@@ -100,44 +181,34 @@ def _working_folder(final: Path) -> Iterator[Path]:
                 made.rmdir()
 
 
-def _fill(work: Path, compiled: CompiledModel, module: Module, options: OutputOptions) -> None:
-    metadata = describe(compiled, module, options.uuid)
-    if options.encrypt_password is not None:
-        _encrypt(work, compiled, metadata, options.encrypt_password)
-    elif compiled.weights.size > MAX_EMBEDDED_WEIGHTS:
-        digest = hashlib.sha256(compiled.weights.data).hexdigest()
-        name = weights_name(digest)
-        (work / name).write_bytes(compiled.weights.data)
-        metadata |= {"weights_file": name, "weights_sha256": digest}
-        _link(work / LIBRARY_NAME, [*compiled.kernels, compiled.entry], None, metadata, work)
-    else:
-        objects = [*compiled.kernels, compiled.embedded_entry]
-        _link(work / LIBRARY_NAME, objects, compiled.weights, metadata, work)
-    if options.export_relay and options.encrypt_password is None:
-        serialize.save_text(module, work / RELAY_NAME)
-    elif options.export_relay:  # whose weights must not lie open
-        (work / RELAY_NAME).write_text(print_module(module, types=True, names=True), encoding="utf-8")
-    if options.export_metadata:
-        (work / METADATA_NAME).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+def _link(library: Path, compiled: CompiledModel, metadata: dict[str, Any], scratch: Path) -> None:
+    """Makes ``library`` out of code and metadata; its weights may be there already."""
+    is_inside = bool(compiled.weights.size) and "weights_file" not in metadata
+    entry, size = (compiled.embedded_entry, compiled.weights.size) if is_inside else (compiled.entry, 0)
+    layout = link_library([*compiled.kernels, entry], size, page_size(compiled.target), include_directory(), scratch)
+    write_layout(library, layout)
+    os.chmod(library, 0o755)
+    format_.seal(library, metadata)
 
 
 def _encrypt(work: Path, compiled: CompiledModel, metadata: dict[str, Any], password: str) -> None:
-    if compiled.weights.size > MAX_EMBEDDED_WEIGHTS:
-        size, most = compiled.weights.size, MAX_EMBEDDED_WEIGHTS
-        where = f"compile: {option('encrypt_password')}"
-        raise CompileError(f"{where}: got {size} bytes of weights; expected at most {most}; compile without")
+    weights, page = compiled.weights, page_size(compiled.target)
+    if weights.size:
+        metadata |= {"weights_offset": page, "weights_digest": weights.digest()}
     with files.temporary_folder(_memory_folder(), mode=0o700) as private:
         plain = private / LIBRARY_NAME
-        _link(plain, [*compiled.kernels, compiled.embedded_entry], compiled.weights, metadata, private)
+        _link(plain, compiled, metadata, private)
         with plain.open("rb") as stream:
-            pieces = iter(lambda: stream.read(1 << 20), b"")
-            encryption.encrypt_file(pieces, work / LIBRARY_NAME, work / KEY_NAME, password)
+            encryption.encrypt_file(_pieces(stream, page, weights), work / LIBRARY_NAME, work / KEY_NAME, password)
 
 
-def _link(library: Path, objects: list[bytes], weights: np.ndarray | None, metadata: dict[str, Any], scratch: Path) -> None:
-    data = None if weights is None else memoryview(weights.data)
-    link_library(objects, data, include_directory(), library, scratch)
-    format_.seal(library, metadata)
+def _pieces(library: IO[bytes], page: int, weights: Weights) -> Iterator[bytes]:
+    """The bytes of a library without its weights, and those, where they belong."""
+    if weights.size:
+        yield library.read(page)
+        yield from weights.pieces()
+        library.seek(page + weights.size)
+    yield from iter(lambda: library.read(1 << 20), b"")
 
 
 def _memory_folder() -> Path:

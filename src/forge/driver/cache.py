@@ -1,8 +1,10 @@
 """The compile cache: compiled models by content.
 
-The key is a digest of the module's fingerprint and names, target, options, and of everything that takes part in compiling:
-Forge's own sources and the versions of LLVM and NumPy. An entry is a directory that appears whole (written aside, then
-renamed); a damaged one is thrown away. When the cache exceeds its limit, the entries that were not used for longest go.
+An entry holds machine code and those weights that compilation computed: others are views of the module's own arrays, which are
+at hand when its key is asked for. The key is a digest of the module's fingerprint and names, target, options, and of everything
+that takes part in compiling: Forge's own sources and the versions of LLVM and NumPy. An entry is a directory that appears whole
+(written aside, then renamed); a damaged one is thrown away. When the cache exceeds its limit, the entries that were not used for
+longest go.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from typing import Any
 import numpy as np
 
 from forge import files, knobs
+from forge.driver import weight_views
 from forge.driver.compiled import CompiledModel
+from forge.driver.weight_views import Arrays
 from forge.ir import types as T
 from forge.ir.nodes import CONSTANT, Module, Node
-from forge.ir.saved import hashing
 from forge.lowering.control import place_of
 from forge.lowering.objects import runs_on_host
 from forge.options import CompileOptions
@@ -49,13 +52,16 @@ def folder() -> Path:
     return knobs.user_folder("cache", "XDG_CACHE_HOME", ".cache", "FORGE_CACHE_DIR to a folder, or FORGE_CACHE=0") / "models"
 
 
-def key(module: Module, options: CompileOptions, name: str = "main") -> str | None:
-    """The key of a compilation; None when the cache is off, or cannot see an operator that the model uses."""
-    if not knobs.CACHE.flag or any(_is_foreign(node) for graph in module.graphs.values() for node in graph.walk()):
-        return None
+def serves(module: Module) -> bool:
+    """Whether the cache is on, and sees all operators that the model uses."""
+    return knobs.CACHE.flag and not any(_is_foreign(node) for graph in module.graphs.values() for node in graph.walk())
+
+
+def key(module: Module, options: CompileOptions, name: str, fingerprint: str) -> str:
+    """The key of a compilation; ``fingerprint`` is the module's."""
     state = hashlib.sha256(_compiler_digest().encode())
     target = [options.target.to_dict(), options.target.features]
-    described = [hashing.fingerprint(module), _names(module), target, options.recorded, name]
+    described = [fingerprint, _names(module), target, options.recorded, name]
     state.update(json.dumps(described).encode())
     return state.hexdigest()[:40]
 
@@ -96,11 +102,11 @@ def _source_digest(root: Path) -> bytes:
     return state.digest()
 
 
-def load(entry: str, target: Target) -> CompiledModel | None:
-    """The compiled model of key ``entry``; None when it is not there or is damaged."""
+def load(entry: str, target: Target, arrays: Arrays) -> CompiledModel | None:
+    """The compiled model of key ``entry``, whose weights are views of ``arrays``; None when it is not there or is damaged."""
     place = folder() / entry
     try:
-        compiled = _read(place, target)
+        compiled = _read(place, target, arrays)
     except _DAMAGES:
         files.remove(place)
         return None
@@ -109,18 +115,19 @@ def load(entry: str, target: Target) -> CompiledModel | None:
     return compiled
 
 
-def _read(place: Path, target: Target) -> CompiledModel:
+def _read(place: Path, target: Target, arrays: Arrays) -> CompiledModel:
     """Raises one of ``_DAMAGES`` where the entry is not what was written."""
     index = json.loads((place / _INDEX).read_text(encoding="utf-8"))
     content = index["content"]
     data = (place / _OBJECTS).read_bytes()
     path = place / _WEIGHTS
-    weights = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
+    made = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
     if index["sha256"] != _digest(content) or content["objects"] != hashlib.sha256(data).hexdigest():
         raise ValueError("damaged")
-    if content["weights"] != [int(weights.size), _checksum(weights)]:
+    if content["made"] != [int(made.size), _checksum(made)]:
         raise ValueError("damaged")
     *kernels, loose, embedded = _split(data, content["sizes"])
+    weights = weight_views.restored(content["weights"], arrays, made)
     return CompiledModel(target, kernels, loose, embedded, weights, content["options"], content["summary"])
 
 
@@ -128,9 +135,9 @@ def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _checksum(weights: np.ndarray) -> int:
+def _checksum(data: np.ndarray) -> int:
     """Against damage, not against attacks: several times as fast as a digest."""
-    return zlib.crc32(weights.data)
+    return zlib.crc32(data.data)
 
 
 def _split(data: bytes, sizes: list[int]) -> list[bytes]:
@@ -138,41 +145,44 @@ def _split(data: bytes, sizes: list[int]) -> list[bytes]:
     return [stream.read(size) for size in sizes]
 
 
-def store(entry: str, compiled: CompiledModel) -> None:
-    """Keeps ``compiled``. A cache that cannot be written is left alone."""
+def store(entry: str, compiled: CompiledModel, arrays: Arrays) -> None:
+    """Keeps ``compiled``, of its weights only what is no view of ``arrays``. A cache that cannot be written is left alone."""
     home = folder()
     with contextlib.suppress(OSError):
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with files.temporary_folder(home, mode=0o700) as work:
-            _write(work, compiled)
-            _put(work, home / entry, compiled.target)
+            _write(work, compiled, arrays)
+            _put(work, home / entry, compiled.target, arrays)
         _trim()
 
 
-def _put(work: Path, place: Path, target: Target) -> None:
+def _put(work: Path, place: Path, target: Target, arrays: Arrays) -> None:
     """Renames ``work`` to ``place``. An entry that another process stored meanwhile stays, unless it is damaged."""
     try:
         os.rename(work, place)
     except OSError:
         try:
-            _read(place, target)
+            _read(place, target, arrays)
         except _DAMAGES:
             files.remove(place)
             os.rename(work, place)
 
 
-def _write(work: Path, compiled: CompiledModel) -> None:
+def _write(work: Path, compiled: CompiledModel, arrays: Arrays) -> None:
     objects = compiled.objects
     data = b"".join(objects)
+    described, made = weight_views.described(compiled.weights, arrays)
+    with (work / _WEIGHTS).open("wb") as stream:
+        made.write(stream.fileno(), 0)
     content = {
         "sizes": [len(o) for o in objects],
         "objects": hashlib.sha256(data).hexdigest(),
-        "weights": [int(compiled.weights.size), _checksum(compiled.weights)],
+        "weights": described,
+        "made": [made.size, _checksum(np.memmap(work / _WEIGHTS, np.uint8, "r")) if made.size else 0],
         "options": compiled.options,
         "summary": compiled.summary,
     }
     (work / _OBJECTS).write_bytes(data)
-    (work / _WEIGHTS).write_bytes(compiled.weights.data)
     (work / _INDEX).write_text(json.dumps({"content": content, "sha256": _digest(content)}), encoding="utf-8")
 
 

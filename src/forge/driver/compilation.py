@@ -7,13 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from forge.driver.artifact import Draft
 from forge.driver.compiled import CompiledModel
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module
 from forge.ir.retype import check_param, sizes_of_params, substitute_in_graph
+from forge.ir.saved import hashing
 from forge.lowering.memory import MemoryPlan
 from forge.lowering.program import GroupedGraph, LoweredLibrary, LoweredProgram, Lowering
-from forge.options import CompileOptions, OutputOptions
+from forge.options import CompileOptions
 
 Progress = Callable[[str, int, int], None]
 
@@ -40,7 +42,7 @@ class Compilation:
     Attributes:
         module: the user's; not changed.
         name: what messages call ``main``; other functions have their own names there.
-        output: where the library goes; None: it is not linked.
+        draft: the artifact in the making; None: nothing is linked.
         profile: the code notes when each of its kernels ended, in one more output.
         progress: called with phase, number done, number in all.
         llvm: names and LLVM IR of the kernels and, at the end, of the entries.
@@ -50,7 +52,7 @@ class Compilation:
     module: Module
     options: CompileOptions
     name: str = "main"
-    output: OutputOptions | None = None
+    draft: Draft | None = None
     profile: bool = False
     progress: Progress = lambda phase, done, total: None
     lowering: Lowering = field(init=False)
@@ -59,6 +61,11 @@ class Compilation:
     compiled: CompiledModel = field(init=False)
     artifact: Path = field(init=False)
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @functools.cached_property
+    def identity(self) -> hashing.Identity:
+        """The module's; all of its weights are read."""
+        return hashing.identify(self.module)
 
     @functools.cached_property
     def functions(self) -> list[FunctionStages]:

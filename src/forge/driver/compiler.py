@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 
-from forge.driver import cache
+from forge.driver import artifact, cache
 from forge.driver.compilation import Compilation, Progress
 from forge.driver.compiled import CompiledModel
 from forge.driver.pass_context import check_options
@@ -40,21 +41,35 @@ def compile_module(
         InvalidGraphError: the module breaks a rule of the IR; CompileError: an operator has no native code; OutputExistsError,
         ToolchainError: the artifact cannot be written.
     """
-    compilation = Compilation(module, options or check_options(), name, output, profile, progress or (lambda *step: None))
     verify(module)
-    key = cache.key(module, compilation.options, name) if use_cache and observer is None and not profile else None
-    known = None if key is None else cache.load(key, compilation.options.target)
+    with ExitStack() as opened:
+        draft = None if output is None else opened.enter_context(artifact.draft(output))
+        compilation = Compilation(module, options or check_options(), name, draft, profile, progress or (lambda *step: None))
+        _compile(compilation, observer, use_cache and observer is None and not profile)
+        if draft is not None:
+            run_stages(compilation, STAGES[-1:], observer=observer)
+    return compilation.compiled
+
+
+def _compile(compilation: Compilation, observer: Observer | None, use_cache: bool) -> None:
+    """All but linking, or the cache in its place."""
+    if not (use_cache and cache.serves(compilation.module)):
+        _run(compilation, observer)
+        return
+    options, identity = compilation.options, compilation.identity
+    key = cache.key(compilation.module, options, compilation.name, identity.fingerprint)
+    known = cache.load(key, options.target, identity.arrays)
     if known is not None:
         _log.info("compile: from the cache, entry %s", key)
         compilation.compiled = known
     else:
-        run_stages(compilation, STAGES[:-1], observer=observer)
-        _log.info("compile: %s", ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in compilation.seconds.items()))
-        if key is not None:
-            cache.store(key, compilation.compiled)
-    if output is not None:
-        run_stages(compilation, STAGES[-1:], observer=observer)
-    return compilation.compiled
+        _run(compilation, observer)
+        cache.store(key, compilation.compiled, identity.arrays)
+
+
+def _run(compilation: Compilation, observer: Observer | None) -> None:
+    run_stages(compilation, STAGES[:-1], observer=observer)
+    _log.info("compile: %s", ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in compilation.seconds.items()))
 
 
 def optimized_graph(

@@ -16,20 +16,19 @@ from forge.errors import OptionError
 from forge.ir.functions.states import replaced, state_type
 from forge.ir.nodes import Graph, Module, Node, Value
 from forge.ir.op import Kind
-from forge.ir.saved import hashing
 from forge.ir.types import TensorType, Type
 from forge.ops.core.op import Op
 
 EPOCH = "SOURCE_DATE_EPOCH"
 
 
-def describe(compiled: CompiledModel, module: Module, uuid: str | None = None) -> dict[str, Any]:
+def describe(compiled: CompiledModel, module: Module, fingerprint: str, uuid: str | None = None) -> dict[str, Any]:
     """The artifact's metadata. Reproducible but for ``uuid`` and ``created``, which obeys SOURCE_DATE_EPOCH."""
     functions = {name: _interface(graph) for name, graph in module.public.items()}
     states = {name: _tensor(state_type(graph, name), name) for graph in module.public.values() for name in graph.states}
     return {
         "uuid": uuid or str(uuids.uuid4()),
-        "fingerprint": hashing.fingerprint(module),
+        "fingerprint": fingerprint,
         "created": creation_time(),
         "target": str(compiled.target),
         "cpu_features": ",".join(compiled.target.features),
@@ -39,7 +38,7 @@ def describe(compiled: CompiledModel, module: Module, uuid: str | None = None) -
         "states": list(states.values()),
         "options": compiled.options,
         "versions": {"forge": __version__, "llvmlite": importlib.metadata.version("llvmlite")},
-        "weights_size": int(compiled.weights.size),
+        "weights_size": compiled.weights.size,
         "arena_size": compiled.summary["arena_size"],
         "registered": compiled.summary["registered"],
         "annotations": dict(compiled.target.annotations),

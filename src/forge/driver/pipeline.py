@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from forge.codegen.compile import compile_modules
 from forge.codegen.entry import emit_library_entry
 from forge.codegen.module import emit_module
-from forge.driver import artifact
 from forge.driver.compilation import Compilation, FunctionStages
-from forge.driver.compiled import CompiledModel, weights_blob
+from forge.driver.compiled import CompiledModel
 from forge.driver.texts import groups_text, plan_text
+from forge.driver.weights import Weights
 from forge.errors import OptionError
 from forge.ir.edits import journal
 from forge.ir.nodes import Module
@@ -127,6 +127,9 @@ def _emit(c: Compilation) -> None:
 
 def _compile(c: Compilation) -> None:
     level = LLVM_LEVELS[c.options.opt_level]
+    weights = Weights(c.lowered.library.weights_size, c.lowered.weights)
+    if c.draft is not None:
+        c.draft.begin(weights, c.options.target)
     *kernels, entry, embedded = compile_modules(c.llvm, c.options.target, level, lambda *counts: c.progress("compile", *counts))
     sizes = [function.plan.arena_size for function in c.functions]
     known = [size for size in sizes if isinstance(size, int)]
@@ -134,7 +137,7 @@ def _compile(c: Compilation) -> None:
     groups = sum(len(lowered.groups) for lowered in c.lowered.functions)
     registered = list(c.lowered.library.registered)
     summary = {"groups": groups, "kernels": len(kernels), "arena_size": arena, "registered": registered}
-    weights, recorded = weights_blob(c.lowered), c.options.recorded
+    recorded = c.options.recorded
     c.compiled = CompiledModel(c.options.target, kernels, entry, embedded, weights, recorded, summary, c.seconds, c.lowered)
 
 
@@ -143,9 +146,9 @@ def _objects_text(c: Compilation) -> str:
 
 
 def _link(c: Compilation) -> None:
-    assert c.output is not None
+    assert c.draft is not None
     c.progress("link", 0, 1)
-    c.artifact = artifact.write(c.compiled, c.module, c.output)
+    c.artifact = c.draft.finish(c.compiled, c.module, c.identity.fingerprint)
     c.progress("link", 1, 1)
 
 

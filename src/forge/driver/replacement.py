@@ -24,12 +24,12 @@ RELAY_WEIGHTS_NAME = "model.relay.safetensors"
 METADATA_NAME = "metadata.json"
 
 _DESCRIPTIONS = (RELAY_NAME, RELAY_WEIGHTS_NAME, METADATA_NAME)
-_WEIGHTS = re.compile(r"weights(-[0-9a-f]{16})?\.bin")
+_WEIGHTS = re.compile(r"modelWeights-[0-9a-f]{16}\.safetensors|weights(-[0-9a-f]{16})?\.bin")
 
 
 def weights_name(digest: str) -> str:
-    """Name of the file of weights outside the library, from their SHA-256."""
-    return f"weights-{digest[:16]}.bin"
+    """Name of the file of weights outside the library, from their digest: other weights never replace those in use."""
+    return f"modelWeights-{digest[:16]}.safetensors"
 
 
 def replace(work: Path, final: Path) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from forge import dims
+from forge.ir.constants.joined import is_constant
 from forge.ir.nodes import CONSTANT, Graph, Node, Value
 from forge.ir.op import Kind
 from forge.ir.types import TensorType
@@ -66,8 +67,10 @@ class Group:
 
 def scalar_constant(value: Value) -> bool | int | float | None:
     """The element of a constant of one element that code generation can write as a literal."""
+    if not is_constant(value) or value.tensor_type.size != 1:
+        return None
     array = value.constant
-    return array.item() if array is not None and array.size == 1 and array.dtype.kind in "biuf" else None
+    return array.item() if array is not None and array.dtype.kind in "biuf" else None
 
 
 def _needs_kernel(node: Node) -> bool:

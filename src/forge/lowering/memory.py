@@ -10,9 +10,8 @@ that leaves gaps), symbolic ones by reusing slots of provably sufficient size; t
 from __future__ import annotations
 
 import bisect
-import hashlib
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +20,8 @@ from forge import dims, dtypes
 from forge.dims import Dim
 from forge.errors import CompileError
 from forge.ir.builder import Builder
+from forge.ir.constants.joined import is_constant, parts_of
+from forge.ir.constants.sampling import MOST_SAMPLED, have_equal_bytes, sample
 from forge.ir.functions.states import replaced
 from forge.ir.nodes import Graph, Value
 from forge.ir.types import TensorType, UnrankedType
@@ -55,22 +56,34 @@ class Step:
 
 @dataclass
 class WeightTable:
-    """Constants in one block of bytes, equal ones once; a program and its regions share one."""
+    """Constants in one block of bytes, equal ones once; a program and its regions share one.
 
-    entries: list[tuple[int, np.ndarray]] = field(default_factory=list)  # (byte offset, contiguous array)
+    Arrays stay as they are, strided or not: their bytes are those of their elements in row-major order.
+    """
+
+    entries: list[tuple[int, np.ndarray]] = field(default_factory=list)  # (byte offset, array)
     size: int = 0
-    _known: dict[bytes, int] = field(default_factory=dict)
+    _known: dict[Hashable, list[tuple[int, Sequence[np.ndarray]]]] = field(default_factory=dict)
 
-    def place(self, constant: np.ndarray) -> int:
-        """The offset of an array of these bytes."""
-        array = np.ascontiguousarray(constant)
-        digest = hashlib.blake2b(array.view(np.uint8).data if array.size else b"", digest_size=16).digest()
-        if digest not in self._known:
-            self.size = -(-self.size // WEIGHT_ALIGNMENT) * WEIGHT_ALIGNMENT
-            self._known[digest] = self.size
-            self.entries.append((self.size, array))
-            self.size += array.nbytes
-        return self._known[digest]
+    def place(self, parts: Sequence[np.ndarray]) -> int:
+        """The offset of the bytes of these arrays, one after the other."""
+        similar = self._known.setdefault(_key(parts), [])
+        for offset, known in similar:
+            if all(map(have_equal_bytes, known, parts)):
+                return offset
+        offset = self.size = -(-self.size // WEIGHT_ALIGNMENT) * WEIGHT_ALIGNMENT
+        similar.append((offset, parts))
+        for part in parts:
+            self.entries.append((self.size, part))
+            self.size += part.nbytes
+        return offset
+
+
+def _key(parts: Sequence[np.ndarray]) -> Hashable:
+    """Of the bytes where they are few, whatever type they have, else of type, shape and some elements."""
+    if len(parts) == 1 and parts[0].nbytes <= MOST_SAMPLED:
+        return parts[0].tobytes()
+    return tuple(map(sample, parts))
 
 
 @dataclass
@@ -141,7 +154,7 @@ def materialise_outputs(graph: Graph, late: Collection[str] = ()) -> None:
         value, root = outputs[k], view_root(outputs[k])
         is_late_view = root is not value and any(s in late for s in tensor_symbols(value.type))
         is_kept = root.producer is None and root.name == names.get(k) and root.type == value.type
-        is_foreign = (root.producer is None and not is_kept) or root.constant is not None or is_control_result(root)
+        is_foreign = (root.producer is None and not is_kept) or is_constant(root) or is_control_result(root)
         if root in taken or is_foreign or is_late_view:
             outputs[k] = copied(Builder(graph), value)
         taken.add(view_root(outputs[k]))
@@ -193,8 +206,9 @@ def byte_size(value: Value) -> Dim:
 def _place_weights(plan: MemoryPlan, steps: Sequence[Step]) -> None:
     """Constants without elements stay out of the table: they are blocks, after which kernels may read."""
     for value in dict.fromkeys(view_root(v) for s in steps for v in s.reads):
-        if value.constant is not None and value.constant.size:
-            plan.locations[value] = Location("weights", 0, plan.table.place(value.constant))
+        parts = [part for part in parts_of(value) if part.size]
+        if parts:
+            plan.locations[value] = Location("weights", 0, plan.table.place(parts))
 
 
 def _lifetimes(plan: MemoryPlan, steps: Sequence[Step]) -> list[_Block]:
@@ -208,7 +222,7 @@ def _lifetimes(plan: MemoryPlan, steps: Sequence[Step]) -> list[_Block]:
                 blocks[root] = _Block(root, _aligned(byte_size(root)), number, number)
         for value in step.reads:
             root = storage_of(plan.followed, value)
-            if root.constant is not None and root not in plan.locations:
+            if is_constant(root) and root not in plan.locations:
                 blocks.setdefault(root, _Block(root, 0, number, number))
             if root in blocks:
                 blocks[root].last = number

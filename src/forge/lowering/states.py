@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from forge.errors import CompileError
 from forge.ir.functions.states import State, state_type
 from forge.ir.nodes import Graph
@@ -47,8 +45,8 @@ class StateTable:
             dims[axis] = extent if isinstance(extent, int) else None
         if state.initial is None:
             return StateSpec(name, stored.dtype, tuple(dims), axes)
-        initial = np.ascontiguousarray(state.initial.transpose(axes))
-        return StateSpec(name, stored.dtype, tuple(dims), axes, self._weights.place(initial), state.initial.shape)
+        place = self._weights.place([state.initial.transpose(axes)])
+        return StateSpec(name, stored.dtype, tuple(dims), axes, place, state.initial.shape)
 
 
 def _memory(graph: Graph, name: str, state: State, plan: MemoryPlan) -> StateMemory:

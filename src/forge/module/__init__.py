@@ -228,6 +228,7 @@ class IRModule(Edits):
         winograd: bool = True,
         set_bfloat16: bool = False,
         tuned: bool = False,
+        weights: str | None = None,
         functions: Sequence[str] | None = None,
     ) -> None:
         """Compiles to a directory that holds ``modelLibrary.so``, ready to deploy.
@@ -247,7 +248,7 @@ class IRModule(Edits):
 
         output = OutputOptions(
             output_path=output_path, export_relay=export_relay, export_metadata=export_metadata, force_overwrite=force_overwrite,
-            uuid=uuid, encrypt_password=encrypt_password)
+            uuid=uuid, encrypt_password=encrypt_password, weights=weights)
         artifact.check(output)
         options = check_options(
             target, host=host, opt_level=opt_level, float16=set_float16, bfloat16=set_bfloat16, channel_layout=set_channel_layout,

@@ -6,19 +6,18 @@ they hold the same bytes. Nodes that draw random numbers, keep state or have reg
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
 
+from forge.ir.constants.joined import parts_of
+from forge.ir.constants.sampling import have_equal_bytes, sample
 from forge.ir.edits.rewrite import replace
-from forge.ir.nodes import Graph, Node
+from forge.ir.nodes import CONSTANT, Graph, Node
 from forge.ir.op import Trait
 from forge.passes.base import on_each_graph
 
 UNREPEATABLE = Trait.RANDOM | Trait.STATEFUL
-SAMPLE = 4096
-"""Elements of a large constant that its key is made of."""
 
 
 def _merge(graph: Graph) -> int:
@@ -35,11 +34,15 @@ def _merge(graph: Graph) -> int:
 
 def _has_equal_contents(first: Node, second: Node) -> bool:
     """Large constants are compared in full here: their keys see a sample."""
-    a, b = first.results[0].constant, second.results[0].constant
-    return a is None or b is None or a is b or a.dtype == object or a.tobytes() == b.tobytes()
+    if first.op_def is not CONSTANT:
+        return True
+    parts = zip(parts_of(first.result), parts_of(second.result), strict=True)
+    return all(a is b or a.dtype == object or have_equal_bytes(a, b) for a, b in parts)
 
 
 def _key(node: Node) -> Any:
+    if node.op_def is CONSTANT:
+        return tuple(map(_frozen, parts_of(node.result)))
     operands = [None if v is None else id(v) for v in node.operands]
     if node.op_def.commutes:
         operands[:2] = sorted(operands[:2], key=str)
@@ -49,10 +52,7 @@ def _key(node: Node) -> Any:
 def _frozen(value: Any) -> Any:
     """``value`` as a hashable key that keeps 0, 0.0, -0.0 and False apart."""
     if isinstance(value, np.ndarray):
-        if value.dtype == object:
-            return id(value)
-        sample = value if value.size <= SAMPLE else value.reshape(-1)[:: value.size // SAMPLE]
-        return (value.dtype, value.shape, hashlib.sha256(sample.tobytes()).digest())
+        return id(value) if value.dtype == object else sample(value)
     if isinstance(value, tuple):
         return tuple(map(_frozen, value))
     return (type(value).__name__, repr(value))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from forge.ir import attributes
 from forge.ir import types as T
 from forge.ir.edits.rewrite import has_effects, new_symbols
-from forge.ir.nodes import Graph, Node
+from forge.ir.nodes import CONSTANT, Graph, Node
 from forge.passes.base import on_each_graph
 
 
@@ -25,7 +25,8 @@ def _remove_dead(graph: Graph) -> int:
         needed.update(v for v in node.operands if v is not None)
         values = [*node.results, *(v for v in node.operands if v is not None)]
         symbols.update(s for v in values for s in T.symbols(v.type))
-        symbols.update(attributes.symbols(node.attrs))
+        if node.op_def is not CONSTANT:
+            symbols.update(attributes.symbols(node.attrs))
     for node in dead:
         graph.remove(node)
     return len(dead)

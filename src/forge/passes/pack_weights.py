@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from forge import dtypes
+from forge.ir.constants.joined import joined
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
 from forge.kernels.choose import dense_panel
@@ -44,16 +45,19 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
         return builder.call("sum", products, axis=(data.rank - 1,), keepdims=True, name=node.name)
     units, depth = array.shape
     rows = math.prod(d if isinstance(d, int) else 0 for d in data.shape[:-1])
-    packed = pack_panels(array, dense_panel(target, data.dtype, units, rows, depth))
-    if data.dtype == "bfloat16" and packed.shape[1] % 2 == 0 and dots_of_pairs(target):
-        packed = paired(packed)
-    constant = builder.constant(packed, name=weight.name)
+    parts = pack_panels(array, dense_panel(target, data.dtype, units, rows, depth))
+    if data.dtype == "bfloat16" and depth % 2 == 0 and dots_of_pairs(target):
+        parts = list(map(paired, parts))
+    constant = joined(builder, parts, name=weight.name)
     return builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=units, out_dtype=out_dtype)
 
 
-def pack_panels(weight: np.ndarray, panel: int) -> np.ndarray:
-    """``weight[N, K]`` as ``[ceil(N / panel), K, panel]``, zero beyond row N."""
+def pack_panels(weight: np.ndarray, panel: int) -> list[np.ndarray]:
+    """``weight[N, K]`` as ``[ceil(N / panel), K, panel]``, zero beyond row N: a view of whole panels, and the rest."""
     units, depth = weight.shape
-    padded = np.zeros((-(-units // panel) * panel, depth), weight.dtype)
-    padded[:units] = weight
-    return np.ascontiguousarray(padded.reshape(-1, panel, depth).transpose(0, 2, 1))
+    whole = units - units % panel
+    parts = [weight[:whole].reshape(-1, panel, depth)] if whole else []
+    if whole < units:
+        parts.append(np.zeros((1, panel, depth), weight.dtype))
+        parts[-1][0, : units - whole] = weight[whole:]
+    return [part.transpose(0, 2, 1) for part in parts]

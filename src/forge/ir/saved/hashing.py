@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 from collections.abc import Hashable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -33,21 +35,36 @@ def structural_hash(module: Module) -> int:
     The names of symbols do not count either: they are numbered in the order of their appearance. Nor does the order of nodes
     that do not depend on each other.
     """
-    return int.from_bytes(_digest(module, contents=False)[:7], "little")
+    return int.from_bytes(_digest(module, _Hasher(contents=False))[:7], "little")
 
 
 def fingerprint(module: Module) -> str:
     """Of structure, contents and names; 32 hexadecimal digits."""
-    return _digest(module, contents=True)[:16].hex()
+    return identify(module).fingerprint
 
 
-def _digest(module: Module, contents: bool) -> bytes:
-    hasher = _Hasher(contents)
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """A module's fingerprint, and the arrays that it counts by the digest of each, in which element type and shape count."""
+
+    fingerprint: str
+    arrays: dict[str, np.ndarray]
+
+
+def identify(module: Module) -> Identity:
+    """Reads all contents once, in several threads."""
+    hasher = _Hasher(contents=True)
+    hasher.read_arrays(module)
+    digest = _digest(module, hasher)
+    return Identity(digest[:16].hex(), {known: array for array, known in hasher.arrays.values()})
+
+
+def _digest(module: Module, hasher: _Hasher) -> bytes:
     for name in sorted(module.graphs):
         hasher.symbols.clear()
         hasher.add("def", name)
         hasher.graph(module.graphs[name])
-    if contents:
+    if hasher.contents:
         for name, graph in module.public.items():
             hasher.add("inputs", name, [(v.name, str(v.type)) for v in graph.inputs])
             hasher.add("outputs", graph.output_names)
@@ -119,10 +136,26 @@ class _Hasher:
     def array(self, array: np.ndarray) -> str:
         key = identity(array)
         if key not in self.arrays:
-            state = hashlib.sha256(f"{dtypes.canonical(array.dtype)} {array.shape}\n".encode())
-            state.update(_contents(array))
-            self.arrays[key] = (array, state.hexdigest())
+            self.arrays[key] = (array, _array_digest(array))
         return self.arrays[key][1]
+
+    def read_arrays(self, module: Module) -> None:
+        """Digests of the arrays that are hashed later, computed in several threads."""
+        graphs = module.graphs.values()
+        read = [v for graph in graphs for v in (*graph.outputs, *(v for node in graph.walk() for v in node.operands))]
+        held = [v.constant for v in read if v is not None and v.constant is not None]
+        for graph in graphs:
+            held += [*graph.params.values(), *(s.initial for s in graph.states.values() if s.initial is not None)]
+        arrays = {identity(array): array for array in held}
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            digests = list(pool.map(_array_digest, arrays.values()))
+        self.arrays.update((key, (array, known)) for (key, array), known in zip(arrays.items(), digests, strict=True))
+
+
+def _array_digest(array: np.ndarray) -> str:
+    state = hashlib.sha256(f"{dtypes.canonical(array.dtype)} {array.shape}\n".encode())
+    state.update(_contents(array))
+    return state.hexdigest()
 
 
 def _by_dependence(graph: Graph) -> list[Node]:

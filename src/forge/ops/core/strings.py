@@ -42,10 +42,9 @@ def unpack_string_constants(graph: Graph) -> None:
     ``constant of ["ab", "c"]``  -->  ``string.unpack(constant of bytes, shape=(2,))``
     """
     for node in list(graph.nodes):
-        value = node.results[0] if node.op_def is CONSTANT else None
-        if value is None or value.constant is None or value.dtype != "string":
+        if node.op_def is not CONSTANT or node.result.dtype != "string":
             continue
-        builder = Builder(graph, before=node)
-        fresh = builder.call("string.unpack", builder.constant(packed(value.constant)), shape=value.constant.shape)
-        graph.replace_uses(value, fresh)
+        builder, array = Builder(graph, before=node), node.attrs.value
+        fresh = builder.call("string.unpack", builder.constant(packed(array)), shape=array.shape)
+        graph.replace_uses(node.result, fresh)
         graph.remove(node)

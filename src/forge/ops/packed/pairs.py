@@ -14,9 +14,9 @@ from forge.te import Expr, Tensor
 
 
 def paired(weight: np.ndarray) -> np.ndarray:
-    """``weight[..., K, n]`` in pairs; K must be even."""
+    """A view of ``weight[..., K, n]`` in pairs; K must be even."""
     *lead, depth, columns = weight.shape
-    return np.ascontiguousarray(np.swapaxes(weight.reshape(*lead, depth // 2, 2, columns), -1, -2))
+    return np.swapaxes(weight.reshape(*lead, depth // 2, 2, columns), -1, -2)
 
 
 def plain_type(weight: TensorType, rank: int) -> TensorType:

@@ -30,9 +30,14 @@ def transform_filters(packed: np.ndarray, tile: int) -> np.ndarray:
 
     Those of bfloat16 are float32.
     """
-    g, dtype = FILTER_TRANSFORMS[tile], packed.dtype if dtypes.canonical(packed.dtype) != "bfloat16" else np.dtype(np.float32)
-    positions = np.einsum("yh,OIhwio,xw->OyxIio", g, packed.astype(np.float64), g, optimize=True)
-    return np.ascontiguousarray(positions.reshape(len(positions), g.shape[0] ** 2, *positions.shape[3:]).astype(dtype))
+    dtype = packed.dtype if dtypes.canonical(packed.dtype) != "bfloat16" else np.dtype(np.float32)
+    transform = np.kron(FILTER_TRANSFORMS[tile], FILTER_TRANSFORMS[tile])
+    positions = np.empty((len(packed), len(transform), packed.shape[1], *packed.shape[4:]), dtype)
+    for block, filters in zip(positions, packed):
+        taps = filters.transpose(1, 2, 0, 3, 4).astype(np.float64).reshape(9, *block.shape[1:])
+        for position, factors in zip(block, transform):  # no matrix product: of this shape it is slower, and differs by machine
+            position[...] = sum(factor * tap for factor, tap in zip(factors, taps) if factor)
+    return positions
 
 
 def restore_filters(transformed: np.ndarray) -> np.ndarray:

@@ -196,7 +196,7 @@ def _stable(positions: Iterable[int], layout: Layout) -> list[int]:
 
 
 def with_layout(x: np.ndarray, letters: str, text: str) -> np.ndarray:
-    """``x``, whose axes are ``letters``, in layout ``text``, with zeros where blocks go beyond an extent."""
+    """``x``, whose axes are ``letters``, in layout ``text``, with zeros where blocks go beyond an extent; else a view."""
     layout = parse_layout(text)
     pads = [(0, -extent % layout.block(letter)) for letter, extent in zip(letters, x.shape)]
     padded = np.pad(x, pads) if any(after for _, after in pads) else x
@@ -206,4 +206,4 @@ def with_layout(x: np.ndarray, letters: str, text: str) -> np.ndarray:
         positions = _stable((p for p, _ in layout.parts(letter)), layout)
         names += positions
         shape += [extent // layout.block(letter), *(layout.axes[p][1] for p in positions[1:])]
-    return np.ascontiguousarray(padded.reshape(shape).transpose(np.argsort(names)))
+    return padded.reshape(shape).transpose(np.argsort(names))

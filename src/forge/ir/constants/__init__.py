@@ -1,0 +1,1 @@
+"""Large constants: made of parts that are joined late, compared by samples."""
