@@ -161,7 +161,7 @@ def test_results_of_the_seed_systems(torch: Any) -> None:
 @pytest.mark.parametrize("package", ["jax", "tensorflow"])
 def test_in_a_process_of_its_own(package: str) -> None:
     if importlib.util.find_spec(package) is None:
-        pytest.skip(f"could not import {package!r}: not installed")
+        pytest.skip(f"{package} is not installed; it comes with the extra 'exchange'")
     command = [sys.executable, "-m", f"tests.runtime.exchange_{package}"]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250, check=False)
