@@ -18,6 +18,7 @@ from types import MappingProxyType
 from forge_runtime.errors import (
     ArtifactError,
     CpuFeatureError,
+    ExchangeError,
     ExecutionError,
     ForgeError,
     ForgeRuntimeError,
@@ -110,9 +111,9 @@ TVMError = ForgeError
 """The name that users of seed systems catch."""
 
 __all__ = [
-    "ArtifactError", "CompileError", "ConverterError", "CpuFeatureError", "ExecutionError", "ForgeError", "ForgeRuntimeError",
-    "FunctionError", "ImportModelError", "InputError", "InternalError", "InvalidGraphError", "MemoryLimitError",
-    "OpAttributeInvalid", "OpAttributeUnimplemented", "OpNotImplemented", "OptionError", "OutOfMemoryError",
+    "ArtifactError", "CompileError", "ConverterError", "CpuFeatureError", "ExchangeError", "ExecutionError", "ForgeError",
+    "ForgeRuntimeError", "FunctionError", "ImportModelError", "InputError", "InternalError", "InvalidGraphError",
+    "MemoryLimitError", "OpAttributeInvalid", "OpAttributeUnimplemented", "OpNotImplemented", "OptionError", "OutOfMemoryError",
     "OutputExistsError", "OutputPathError", "ParseError", "PasswordError", "TVMError", "TargetError", "TimeLimitError",
     "ToolchainError", "TypeInferenceError",
     "option", "spelled",

@@ -33,7 +33,7 @@ def test_the_runtime_s_exceptions_are_among_them() -> None:
     ("OptionError", ValueError), ("OptionError", TypeError), ("TargetError", ValueError), ("CompileError", RuntimeError),
     ("OutputExistsError", ValueError), ("OutputExistsError", FileExistsError), ("ToolchainError", RuntimeError),
     ("InputError", ValueError), ("ArtifactError", ValueError), ("PasswordError", ValueError), ("ExecutionError", RuntimeError),
-    ("OutOfMemoryError", MemoryError),
+    ("OutOfMemoryError", MemoryError), ("FunctionError", RuntimeError),
 ])
 def test_the_class_that_a_python_user_would_catch(name: str, builtin: type[Exception]) -> None:
     assert issubclass(getattr(errors, name), builtin)
