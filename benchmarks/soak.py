@@ -97,7 +97,7 @@ class Work:
         elif chance < 0.6:
             self._meet_a_limit(session, k)
         self._decode(session, k, stop, STEPS)
-        _expect(session.state()["calls"], np.int64(STEPS), "the number of calls")
+        _expect(session.state()["calls"], np.asarray(STEPS), "the number of calls")
 
     def _decode(self, session: Session, prompt: int, first: int, last: int) -> None:
         decode = session["decode"]
