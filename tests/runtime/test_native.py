@@ -13,6 +13,7 @@ import pytest
 import forge_runtime
 from forge_runtime import CpuFeatureError, _native, static_sources
 from tests.runtime.building import FLAGS, compile_c
+from tests.runtime.sanitizers import PROGRAMS, SANITIZERS, build
 
 HERE = Path(__file__).parent
 
@@ -31,32 +32,14 @@ def has_sanitizer(name: str) -> bool:
     return subprocess.run(command, input=source, capture_output=True, text=True, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
-def test_pool_and_memory_under_sanitizers(sanitizer: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_under_sanitizers(name: str, sanitizer: str, tmp_path: Path) -> None:
     if not has_sanitizer(sanitizer):
         pytest.skip(f"this compiler has no -fsanitize={sanitizer}")
-    program = tmp_path / "stress"
-    compile_c(f"-fsanitize={sanitizer}", "-g", HERE / "stress.c", *static_sources(), "-lm", "-o", program)
-    execute(program, "loops", "40")
-    execute(program, "memory", "100")
-
-
-@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
-def test_registered_functions_under_sanitizers(sanitizer: str, tmp_path: Path) -> None:
-    if not has_sanitizer(sanitizer):
-        pytest.skip(f"this compiler has no -fsanitize={sanitizer}")
-    program = tmp_path / "functions"
-    compile_c(f"-fsanitize={sanitizer}", "-g", HERE / "functions.c", *static_sources(), "-lm", "-o", program)
-    execute(program, "20")
-
-
-@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
-def test_control_flow_under_sanitizers(sanitizer: str, tmp_path: Path) -> None:
-    if not has_sanitizer(sanitizer):
-        pytest.skip(f"this compiler has no -fsanitize={sanitizer}")
-    program = tmp_path / "control"
-    compile_c(f"-fsanitize={sanitizer}", "-g", HERE / "control.c", *static_sources(), "-lm", "-o", program)
-    execute(program, "50")
+    program = build(name, sanitizer, tmp_path)
+    for arguments in PROGRAMS[name][1]:
+        execute(program, *arguments)
 
 
 def test_pool_survives_fork(tmp_path: Path, runtime_objects: list[Path]) -> None:

@@ -13,9 +13,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from forge_runtime import ExecutionError, InputError, MemoryLimitError, Runtime, donate, static_sources
-from tests.runtime.building import Build, compile_c
-from tests.runtime.test_native import execute, has_sanitizer
+from forge_runtime import ExecutionError, InputError, MemoryLimitError, Runtime, donate
+from tests.runtime.building import Build
 
 HERE = Path(__file__).parent
 X = np.array([1, 2], np.float32)
@@ -24,15 +23,6 @@ X = np.array([1, 2], np.float32)
 @pytest.fixture
 def run(build: Build) -> Runtime:
     return Runtime(build("sessions", fingerprint="abc"))
-
-
-@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
-def test_sessions_under_sanitizers(sanitizer: str, tmp_path: Path) -> None:
-    if not has_sanitizer(sanitizer):
-        pytest.skip(f"this compiler has no -fsanitize={sanitizer}")
-    program = tmp_path / "sessions"
-    compile_c(f"-fsanitize={sanitizer}", "-g", HERE / "session_stress.c", *static_sources(), "-lm", "-o", program)
-    execute(program, "2")
 
 
 def test_functions_of_one_library(run: Runtime) -> None:
