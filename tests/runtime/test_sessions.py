@@ -123,7 +123,7 @@ def test_files_are_safetensors(run: Runtime, tmp_path: Path) -> None:
     session(X)
     session.save(tmp_path / "s.safetensors")
     with safetensors.safe_open(tmp_path / "s.safetensors", "np") as opened:
-        assert opened.metadata() == {"format": "forge-session-1", "model": "notes", "fingerprint": "abc"}
+        assert opened.metadata() == {"format": "forge-session-1", "fingerprint": "abc"}
         assert sorted(opened.keys()) == ["gain", "log", "sums", "total"]
         assert opened.get_tensor("log").tolist() == [[10], [200]]
 

@@ -373,7 +373,7 @@ class Runtime:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {dtype}{_shape_text(shape)}" for name, dtype, shape in self._description["inputs"])
         outputs = ", ".join(f"{name}: {dtype}{_shape_text(shape)}" for name, dtype, shape in self._description["outputs"])
-        name = self.name if len(self.functions) == 1 else f"{self.name}[{self.function!r}]"
+        name = self.name if self.function in ("main", self.name) else f"{self.name}[{self.function!r}]"
         return f"<Runtime {name}({inputs}) -> {outputs}>"
 
 

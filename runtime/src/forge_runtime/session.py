@@ -116,14 +116,14 @@ class Session:
         return array if array.flags.c_contiguous and array.flags.aligned else copy_contiguous(array)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the states to a file of the safetensors format, with the name and the fingerprint of the model. A model that was
-        compiled in memory has no fingerprint: its states go with those of all models of equal name, states and dtypes.
+        """Writes the states to a file of the safetensors format, with the fingerprint of the model. A model that was compiled in
+        memory has none: its states go with those of all models whose states are called the same and have the same types.
 
         Raises:
             InputError: as `state`; or the format has no code for a dtype.
             OSError: the file cannot be written.
         """
-        state_files.write(path, self.state(), {"format": _FORMAT, **self._identity()})
+        state_files.write(path, self.state(), {"format": _FORMAT, "fingerprint": self._fingerprint})
 
     def reset(self) -> None:
         """No state is set afterwards, as in a new session.
@@ -141,17 +141,17 @@ class Session:
         """
         return Session(self._runtime, self._native.copy())
 
-    def _identity(self) -> dict[str, str]:
-        return {"model": self._runtime.name, "fingerprint": str(self._runtime.metadata.get("fingerprint", ""))}
+    @property
+    def _fingerprint(self) -> str:
+        return str(self._runtime.metadata.get("fingerprint", ""))
 
     def _read(self, path: str | os.PathLike[str]) -> dict[str, Array]:
         arrays, metadata = state_files.read(path)
         if metadata.get("format") != _FORMAT:
             raise InputError(f"{path}: got format {metadata.get('format')!r:.60}; expected {_FORMAT!r}, written by `save`")
-        identity = self._identity()
-        for key, expected in identity.items():
-            if metadata.get(key) and expected and metadata[key] != expected:
-                raise InputError(f"{path}: the state of another model; got {key} {metadata[key]!r:.60}; expected {expected!r}")
+        found, expected = metadata.get("fingerprint"), self._fingerprint
+        if found and expected and found != expected:
+            raise InputError(f"{path}: the state of another model; got fingerprint {found!r:.60}; expected {expected!r}")
         return arrays
 
     def __repr__(self) -> str:
