@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from forge import dims
+from forge.compose.caching import cache_update
 from forge.dims import Dim
 from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
@@ -13,6 +14,7 @@ from forge.ir.functions.states import State
 from forge.ir.interp import run_graph
 from forge.ir.nodes import Graph, Module, Value
 from forge.ir.types import TensorType
+from forge.ops.core.composer import Composer
 from forge.tir.program import StateMemory
 from tests.lowering import entry
 from tests.passes.checks import random_input
@@ -98,3 +100,23 @@ def test_an_update_of_a_cache_of_fixed_size_writes_one_row(op: str, capacity: in
     for got, want in zip(results, run_graph(graph, inputs), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5)
     assert counts == {"input": 24, "output": 24, "arena": 0}
+
+
+@pytest.mark.parametrize("circular", [False, True])
+def test_a_cache_that_samples_fill_from_their_own_positions(circular: bool) -> None:
+    written = []
+    for capacity in (4, 100):
+        builder = Builder()
+        past = builder.input(TensorType((2, 3, capacity, 4), "float32"), "past")
+        new = builder.input(TensorType((2, 3, 1, 4), "float32"), "new")
+        positions = builder.input(TensorType((2,), "int64"), "positions")
+        graph = builder.output(cache_update(Composer(builder), past, new, positions, circular=circular))
+        graph.states["past"] = State(0)
+        compiled = compile_module(Module(graph.copy()), check_options("llvm"), use_cache=False)
+        inputs = [random_input(v.shape, v.dtype, {}, k) for k, v in enumerate(graph.inputs[:2])]
+        inputs.append(np.array([capacity - 1, 2]))
+        results, counts = entry.run(compiled, inputs, {})
+        np.testing.assert_array_equal(results[0], run_graph(graph, inputs)[0])
+        written.append(counts)
+    assert written[0] == written[1]
+    assert written[0]["input"] == 2 * 3 * 4 * 4

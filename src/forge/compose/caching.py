@@ -12,8 +12,7 @@ def cache_update(
 ) -> Value:
     """``past`` with ``update`` written over it along ``axis``, in sample b from ``positions[b]`` on (absent: from 0).
 
-    Every place of the cache reads the update, if one falls on it, else what it held. ``circular``: writing goes on at the start
-    of the cache when its end is reached.
+    What falls outside of the cache is left out. ``circular``: writing goes on at the start of the cache when its end is reached.
 
     Raises:
         OpAttributeInvalid: the axis is the batch axis, 0.
@@ -21,15 +20,16 @@ def cache_update(
     axis = g.axis(axis, past.rank)
     if axis == 0:
         raise g.invalid("attribute 'axis': got the batch axis 0; expected another one")
-    size = g.extent(past, axis)
-    shape = tuple(past.shape[axis] if k == axis else 1 for k in range(past.rank))
-    distance = Term(g, g.reshape(g.count(size), shape))
+    counts = [_along(g, g.count(g.extent(update, k), update.shape[k]), k, axis + 1) for k in range(axis + 1)]
+    place = Term(g, counts[axis])
     if positions is not None:
-        distance = distance - Term(g, g.reshape(g.cast(positions, "int64"), (past.shape[0], *[1] * (past.rank - 1))))
+        place = place + Term(g, _along(g, g.cast(positions, "int64"), 0, axis + 1))
     if circular:
-        distance = distance.floor_mod(Term(g, size))
-    written = Term(g, g.extent(update, axis))
-    chosen = (distance >= 0).both(distance < written).value
-    inside = distance.maximum(0).minimum(written - 1).value
-    read = g.call("gather", update, g.call("broadcast_to", inside, shape=past.shape), axis=axis)
-    return g.call("where", g.call("broadcast_to", chosen, shape=past.shape), read, past)
+        place = place.floor_mod(Term(g, g.extent(past, axis)))
+    indices = [g.call("broadcast_to", v, shape=update.shape[: axis + 1]) for v in (*counts[:axis], place.value)]
+    return g.call("scatter_nd", past, g.call("stack", *indices, axis=0), update, out_of_range="drop")
+
+
+def _along(g: Composer, numbers: Value, axis: int, rank: int) -> Value:
+    """A vector along one axis of a tensor of that rank, which is 1 long along the others."""
+    return g.reshape(numbers, tuple(numbers.shape[0] if k == axis else 1 for k in range(rank)))
