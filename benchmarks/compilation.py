@@ -1,17 +1,21 @@
 """Time and memory of compilation: from an ONNX file to a library, cold and from the compile cache.
 
-    python -m benchmarks.compilation [--small] [--weights beside] [MODEL ...]
+    python -m benchmarks.compilation [--small] [--weights inside|beside] [--gigabytes SIZE] [MODEL ...]
 
-Every measurement runs in a process of its own, with a compile cache that starts empty. Memory is the largest sum of anonymous
-pages (``RssAnon``) of that process and all its descendants, sampled every few milliseconds: what a machine without swap must
-have. Pages of mapped files are not counted.
+Every measurement runs in a process of its own, with a compile cache that starts empty. ``cpu`` are seconds of all processes,
+loading and ``import`` included. ``peak`` is the largest sum of anonymous pages (``RssAnon``) of the process and its descendants
+in MB, sampled every few milliseconds: what a machine without swap must have. Pages of mapped files are not counted.
+``--gigabytes`` measures a made-up model of that size, dense layers whose weights are external data, instead of the networks.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,12 +25,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import models
 
 MEGABYTE = 10**6
+WIDTH = 8192 + 8
+"""Of the layers of a made-up model: 269 MB each, not a whole number of panels."""
+
+SCRATCH = os.environ.get("TMPDIR", "/var/tmp")  # a disk: /tmp may be memory
 INTERVAL = 0.005
 """Seconds between two looks at the memory of processes."""
 
@@ -74,20 +84,44 @@ def _anonymous_bytes(process: int) -> int:
 
 def measure(path: Path, arguments: Sequence[str] = ()) -> dict[str, dict[str, float]]:
     """For ``cold`` and ``cached``: seconds of the phases, megabytes of the peak and of the artifact."""
-    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as folder:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         return {state: _child(path, Path(folder), state, arguments) for state in ("cold", "cached")}
 
 
 def _child(path: Path, folder: Path, state: str, arguments: Sequence[str]) -> dict[str, float]:
     environment = {**os.environ, "FORGE_CACHE": "1", "FORGE_CACHE_DIR": str(folder / "cache")}
     command = [sys.executable, "-m", "benchmarks.compilation", "--child", str(path), "--output", str(folder / state), *arguments]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child, PeakMemory(child.pid) as peak:
         printed, _ = child.communicate()
     if child.returncode:
         raise RuntimeError(f"compilation of {path} failed with exit status {child.returncode}")
     phases: dict[str, float] = json.loads(printed)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     size = sum(f.stat().st_size for f in (folder / state).iterdir())
-    return phases | {"peak": peak.bytes / MEGABYTE, "artifact": size / MEGABYTE}
+    shutil.rmtree(folder / state)
+    return phases | {"cpu": cpu, "peak": peak.bytes / MEGABYTE, "artifact": size / MEGABYTE}
+
+
+def write_layers(path: Path, gigabytes: float) -> None:
+    """A model of dense layers, whose weights, random and all different, are external data next to ``path``."""
+    layers = max(1, round(gigabytes * 1e9 / (4 * WIDTH * WIDTH)))
+    block = np.random.default_rng(0).standard_normal((WIDTH, WIDTH), np.float32) / math.sqrt(WIDTH)
+    tensors, nodes = [], []
+    with path.with_suffix(".data").open("wb") as data:
+        for number in range(layers):
+            block[0] += 1e-3
+            described = {"location": path.with_suffix(".data").name, "offset": data.tell(), "length": block.nbytes}
+            tensor = onnx.TensorProto(name=f"w{number}", data_type=onnx.TensorProto.FLOAT, dims=block.shape)
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            tensor.external_data.extend(onnx.StringStringEntryProto(key=k, value=str(v)) for k, v in described.items())
+            tensors.append(tensor)
+            nodes.append(onnx.helper.make_node("Gemm", [f"x{number}", f"w{number}"], [f"x{number + 1}"], transB=number % 2))
+            block.tofile(data)
+    ends = [onnx.helper.make_tensor_value_info(f"x{k}", onnx.TensorProto.FLOAT, [1, WIDTH]) for k in (0, layers)]
+    graph = onnx.helper.make_graph(nodes, "layers", ends[:1], ends[1:], tensors)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10), path)
 
 
 def run_child(path: str, output: str, options: dict[str, Any]) -> None:
@@ -106,18 +140,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", choices=[*models.MODELS, []], help="all if none is given")
     parser.add_argument("--small", action="store_true", help="the small variants")
+    parser.add_argument("--weights", choices=("inside", "beside"), help="where they go")
+    parser.add_argument("--gigabytes", type=float, help="measure a made-up model of this size")
     parser.add_argument("--child", metavar="FILE", help=argparse.SUPPRESS)
     parser.add_argument("--output", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
-        run_child(options.child, options.output, {})
+        run_child(options.child, options.output, {"weights": options.weights})
         return 0
-    results: dict[str, Any] = {}
-    columns = ("load", "compile", "peak", "artifact")
+    given = ["--weights", options.weights] if options.weights else []
+    columns = ("load", "compile", "cpu", "peak", "artifact")
     table = Table("model", *(f"{state} {column}" for state in ("cold", "cached") for column in columns))
-    for name in options.models or models.MODELS:
-        found = results[name] = measure(models.build(name, small=options.small))
+
+    def add(name: str, path: Path) -> None:
+        found = measure(path, given)
         table.add_row(name, *(f"{found[state][column]:.2f}" for state in ("cold", "cached") for column in columns))
+
+    if options.gigabytes is not None:
+        with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
+            write_layers(Path(folder) / "layers.onnx", options.gigabytes)
+            add(f"{options.gigabytes:g} GB", Path(folder) / "layers.onnx")
+    else:
+        for name in options.models or models.MODELS:
+            add(name, models.build(name, small=options.small))
     Console(width=160).print(table)
     return 0
 

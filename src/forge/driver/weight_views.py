@@ -1,6 +1,7 @@
 """Weights as JSON: which are views of a module's arrays, and which are arrays of their own.
 
-An array within the memory of another is described by where it begins there, its shape and its strides.
+An array within the memory of another is described by where it begins there, its shape and its strides; and that memory by the
+order of axes in which the other array is contiguous, for importers transpose without a copy.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def described(weights: Weights, arrays: Arrays) -> tuple[dict[str, Any], Weights
             entries.append([offset, dtype, array.shape, None, size, None])
             size += array.nbytes
         else:
-            digest, begin = found
-            entries.append([offset, dtype, array.shape, digest, begin, array.strides])
+            digest, order, begin = found
+            entries.append([offset, dtype, array.shape, [digest, order], begin, array.strides])
     return {"size": weights.size, "entries": entries}, Weights(size, made)
 
 
@@ -47,29 +48,30 @@ def restored(description: Mapping[str, Any], arrays: Arrays, made: np.ndarray) -
         KeyError, TypeError, ValueError: the description is not one of these arrays.
     """
     entries = []
-    for offset, dtype, shape, digest, begin, strides in description["entries"]:
-        memory = made if digest is None else _bytes_of(arrays[digest])
+    for offset, dtype, shape, source, begin, strides in description["entries"]:
+        memory = made if source is None else _bytes_of(arrays[source[0]], source[1])
         entries.append((offset, np.ndarray(shape, dtypes.numpy_dtype(dtype), memory, begin, strides)))
     return Weights(description["size"], entries)
 
 
-def _bytes_of(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+def _bytes_of(array: np.ndarray, order: list[int]) -> np.ndarray:
+    return np.ascontiguousarray(array.transpose(order)).reshape(-1).view(np.uint8)
 
 
 class _Places:
-    """Contiguous arrays by where they are in memory."""
+    """Arrays by where they are in memory, those without holes."""
 
     def __init__(self, arrays: Arrays) -> None:
-        suitable = [(*byte_bounds(a), digest) for digest, a in arrays.items() if a.flags.c_contiguous and a.dtype != object]
-        self._bounds = sorted(suitable)
-        self._begins = [begin for begin, _, _ in self._bounds]
+        orders = {digest: np.argsort([-s for s in a.strides], kind="stable").tolist() for digest, a in arrays.items()}
+        suitable = [d for d, a in arrays.items() if a.dtype != object and a.transpose(orders[d]).flags.c_contiguous]
+        self._places = sorted((*byte_bounds(arrays[digest]), digest, orders[digest]) for digest in suitable)
+        self._begins = [begin for begin, *_ in self._places]
 
-    def of(self, array: np.ndarray) -> tuple[str, int] | None:
-        """The digest of the array whose memory ``array`` is within, and where in there its first element begins."""
+    def of(self, array: np.ndarray) -> tuple[str, list[int], int] | None:
+        """The digest of the array whose memory ``array`` is within, the order of its axes there, and where ``array`` begins."""
         low, high = byte_bounds(array)
         number = bisect.bisect_right(self._begins, low) - 1
-        if number < 0 or high > self._bounds[number][1]:
+        if number < 0 or high > self._places[number][1]:
             return None
-        begin, _, digest = self._bounds[number]
-        return digest, array.__array_interface__["data"][0] - begin
+        begin, _, digest, order = self._places[number]
+        return digest, order, array.__array_interface__["data"][0] - begin
