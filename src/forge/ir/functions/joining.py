@@ -10,9 +10,8 @@ import numpy as np
 from forge.errors import OptionError
 from forge.ir.arrays import identity
 from forge.ir.call import CALL
+from forge.ir.constants.sampling import have_equal_bytes, sample
 from forge.ir.nodes import ConstantAttrs, Graph, Module, Node
-
-_SAMPLES = 64
 
 
 def join(modules: Mapping[str, Module]) -> Module:
@@ -83,7 +82,7 @@ def _called(graph: Graph) -> Iterator[str]:
 
 
 class _Arrays:
-    """Arrays by contents. Those that may be equal are compared whole; which may is told by type and a few elements."""
+    """Arrays by contents."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, list[np.ndarray]] = {}
@@ -103,20 +102,13 @@ class _Arrays:
 
     def _first(self, array: np.ndarray) -> np.ndarray:
         """The first array of these contents."""
-        if array.dtype == object or array.nbytes <= _SAMPLES:
+        if array.dtype == object or array.ndim == 0:
             return array
         key = identity(array)
         if key not in self._shared:
-            step = max(1, array.size // _SAMPLES)
-            candidates = self._known.setdefault((array.dtype, array.shape, array.reshape(-1)[::step].tobytes()), [])
-            equal = (other for other in candidates if _same_bytes(other, array))
-            first = next(equal, None)
+            candidates = self._known.setdefault(sample(array), [])
+            first = next((other for other in candidates if have_equal_bytes(other, array)), None)
             if first is None:
                 candidates.append(array)
             self._shared[key] = array if first is None else first
         return self._shared[key]
-
-
-def _same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays of one type have equal bits; NaN equals itself, and 0 is not -0."""
-    return bool(np.array_equal(np.ascontiguousarray(a).view(np.uint8), np.ascontiguousarray(b).view(np.uint8)))
