@@ -210,6 +210,37 @@ static void test_donation(void) {
   forge_free_output(NULL, &output);
 }
 
+/* A model of an earlier version, in memory that ends where it does. */
+static void test_old_model(void) {
+  forge_error error = {0};
+  forge_model *old = malloc(offsetof(forge_model, function));
+  memcpy(old, &TUNE, offsetof(forge_model, function));
+  old->abi_version = 3;
+  forge_model *prepared = forge_prepare(old, &error);
+  CHECK(prepared && forge_model_find(old, "main") == old && forge_model_find(prepared, "main") == prepared);
+  CHECK(forge_model_find(prepared, "tune") == NULL);
+  const forge_model *models[] = {old, prepared};
+  for (int i = 0; i < 2; i++) {
+    float x[2] = {3, 4}, y[2] = {0};
+    const forge_tensor input = vector(x, 2);
+    forge_tensor output = vector(y, 2);
+    CHECK(forge_run(models[i], &input, &output, NULL, &error) == FORGE_OK && y[1] == 4);
+    forge_session *session = forge_session_new(models[i], &COUNTING, NULL, &error);
+    y[1] = 0;
+    CHECK(forge_session_run(session, NULL, &input, &output, NULL, &error) == FORGE_OK && y[1] == 4);
+    CHECK(forge_session_run(session, &MAIN, &input, &output, NULL, &error) == FORGE_ERROR_INPUT);
+    CHECK(strstr(error.message, "function 'main' of another model"));
+    CHECK(forge_session_set(session, "log", &input, &error) == FORGE_ERROR_INPUT);
+    CHECK(forge_session_reset(session, &error) == FORGE_OK);
+    forge_session *copy = forge_session_copy(session, &error);
+    forge_session_free(session);
+    forge_session_free(copy);
+  }
+  CHECK(held == 0);
+  forge_release(prepared);
+  free(old);
+}
+
 int main(int argc, char **argv) {
   calls = argc > 1 ? atoi(argv[1]) : 1;
   forge_model *prepared = forge_prepare(&MAIN, &error_of_main);
@@ -224,5 +255,6 @@ int main(int argc, char **argv) {
     test_donation();
   }
   forge_release(prepared);
+  test_old_model();
   return 0;
 }

@@ -67,6 +67,7 @@ def test_functions_share_states(run: Runtime) -> None:
     assert find(np.array([0, 3], np.float32)) == 2
     assert session.state()["found"].tolist() == [1]
     assert session.functions == run.functions
+    assert session["find"] is session["find"]
     assert session["find"]["main"](X).tolist() == [5, 5, 2]
 
 

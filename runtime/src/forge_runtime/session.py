@@ -30,6 +30,7 @@ class Session:
         self._runtime = runtime
         self._native = native
         self._model = runtime._model
+        self._siblings: dict[str, Session] = {}
 
     def __call__(self, /, *inputs: Any, **named: Any) -> Any:
         """Calls the function: its inputs that are no states, as in a call of `Runtime`.
@@ -70,7 +71,9 @@ class Session:
         Raises:
             InputError: the model has no function of this name.
         """
-        return Session(self._runtime[function], self._native)
+        if function not in self._siblings:
+            self._siblings[function] = Session(self._runtime[function], self._native)
+        return self._siblings[function]
 
     @property
     def functions(self) -> list[str]:
