@@ -20,12 +20,16 @@ from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.loops.values import multiply_add
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
-from forge.tir.stmt import Function, Stmt, seq, store
+from forge.tir.stmt import Function, Prefetch, Stmt, seq, store
 
 # At most this many rows share keys.
 MOST_ROWS: Final = 8
 # So many accumulators of scores, or of sums of values, are in registers at once.
 ACCUMULATORS: Final = 12
+# Keys are prefetched so many rows before they are read, the values of a block while its keys are: the processor does not do it by
+# itself where the heads lie between the rows of one.
+AHEAD: Final = 32
+CACHE_LINE: Final = 64
 # The values of a block of keys take about this part of the first-level cache.
 VALUE_SHARE: Final = 2
 
@@ -124,6 +128,17 @@ class _FewRows(Task):
         single = loops.serial("key", count - whole * keys, lambda i: self._dots(first, i, 1), whole * keys)
         return seq(several, single, loops.serial("row", few.count, lambda row: self._finish_scores(row, first, count)))
 
+    def _prefetch(self, row: Expr) -> Stmt:
+        """The value of this number, and the key that comes later."""
+        plan = self.plan
+        found: list[Stmt] = []
+        for read, extent, at in ((plan.read_value, plan.size, row), (plan.read_key, plan.depth, row + AHEAD)):
+            for first in range(0, loops.known(extent, "attention"), CACHE_LINE // dtypes.itemsize(plan.dtype)):
+                vector = read(self.batch, at, E.ramp(E.const(first), 1, plan.lanes))
+                if isinstance(vector, E.Load) and isinstance(vector.index, E.Ramp):
+                    found.append(Prefetch(vector.buffer, vector.index.base))
+        return seq(found)
+
     def _dots(self, first: Expr, offset: Expr, keys: int) -> Stmt:
         """Scores of some keys, and of all rows."""
         plan, tile = self.plan, self.plan.score_tile
@@ -148,7 +163,8 @@ class _FewRows(Task):
             return seq(store(self.scores, r * plan.stride + place + n, E.call("reduce_add", sums.get(r, n))) for n in range(keys))
 
         steps = loops.serial("v", loops.known(self.depth, "attention") // tile.lanes, step)
-        return seq(lets, sums.start(), steps, loops.unroll("r", tile.rows, write))
+        ahead = [self._prefetch(first + place + n) for n in range(keys)]
+        return seq(lets, ahead, sums.start(), steps, loops.unroll("r", tile.rows, write))
 
     def _finish_scores(self, row: Expr, first: Expr, count: Expr) -> Stmt:
         """Soft cap and mask; lanes past the last key become -inf."""
