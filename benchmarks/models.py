@@ -267,7 +267,7 @@ def _export(name: str, path: Path, *, batch: int, dynamic: bool, small: bool, ex
     example = inputs(name, 2 if dynamic else batch, small=small)
     arguments = tuple(torch.from_numpy(array) for array in example.values())
     made = network(name, small=small)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder, _quiet_exporter():
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder, quiet_exporter():
         unfinished = Path(folder) / path.name
         torch.onnx.export(
             made,
@@ -293,7 +293,7 @@ def _symbolic_options(name: str, input_names: list[str], exporter: Exporter) -> 
 
 
 @contextlib.contextmanager
-def _quiet_exporter() -> Iterator[None]:
+def quiet_exporter() -> Iterator[None]:
     """Torch warns about packages that these models don't use and about its own older exporter."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
