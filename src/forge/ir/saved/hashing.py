@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -27,6 +27,9 @@ from forge.ir import types as T
 from forge.ir.arrays import identity, to_bytes
 from forge.ir.nodes import CONSTANT, Graph, Module, Node, Value
 from forge.ir.text import attribute_text
+
+_MOST_COPIED = 4 << 20
+"""Bytes of an array that are copied at once to be hashed."""
 
 
 def structural_hash(module: Module) -> int:
@@ -154,7 +157,8 @@ class _Hasher:
 
 def _array_digest(array: np.ndarray) -> str:
     state = hashlib.sha256(f"{dtypes.canonical(array.dtype)} {array.shape}\n".encode())
-    state.update(_contents(array))
+    for piece in _contents(array):
+        state.update(piece)
     return state.hexdigest()
 
 
@@ -179,7 +183,12 @@ def _attribute_key(value: Any) -> str:
     return str(value) if isinstance(value, T.CLASSES) else attribute_text(value)
 
 
-def _contents(array: np.ndarray) -> bytes | memoryview:
+def _contents(array: np.ndarray) -> Iterator[bytes | memoryview]:
+    """The bytes, a few rows at a time where they have to be copied."""
     if array.dtype == object or array.size == 0:
-        return to_bytes(array)
-    return np.ascontiguousarray(array).view(np.uint8).data
+        yield to_bytes(array)
+        return
+    array = np.atleast_1d(array)
+    rows = len(array) if array.flags.c_contiguous else max(1, _MOST_COPIED // array[0].nbytes)
+    for begin in range(0, len(array), rows):
+        yield np.ascontiguousarray(array[begin : begin + rows]).view(np.uint8).data
