@@ -182,7 +182,7 @@ struct forge_model {
   const char *const *symbol_names;
   const forge_tensor_spec *inputs;
   const forge_tensor_spec *outputs;
-  const void *weights;            /* aligned to FORGE_ALIGNMENT; NULL: supplied by the loader (weights.bin) */
+  const void *weights;            /* aligned to FORGE_ALIGNMENT; NULL: supplied by the loader (a file) */
   int64_t weights_size;
   int64_t (*arena_size)(const int64_t *symbols);
   void (*dims)(const int64_t *symbols, int64_t *values); /* fills n_dims expression values; NULL when n_dims is 0 */
@@ -336,7 +336,7 @@ FORGE_API int32_t forge_check_cpu(const char *features, forge_error *error);
 /* A checked copy of the descriptor, and of those of the library's other functions, whose weights, when large, lie in huge pages, once for
  * all. forge_release of any of them frees them all. NULL: see *error. */
 FORGE_API forge_model *forge_prepare(const forge_model *model, forge_error *error);
-/* The same with weights from elsewhere (weights.bin, a JIT): copied, or (copy 0) used in place, where they must then stay. */
+/* The same with weights from elsewhere (a file, a JIT): copied, or (copy 0) used in place, where they must then stay. */
 FORGE_API forge_model *forge_prepare_weights(const forge_model *model, const void *weights, int64_t size, int32_t copy,
                                              forge_error *error);
 FORGE_API void forge_release(forge_model *model);
