@@ -6,6 +6,7 @@ import gc
 import json
 import shutil
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,34 @@ def test_damaged_files_are_refused(run: Runtime, tmp_path: Path, content: bytes)
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"s.safetensors: (is no state that `save` has written, or damaged|got format None)"):
         run.session().load_state(path)
+
+
+def test_arrays_that_share_bytes_are_refused(run: Runtime, tmp_path: Path) -> None:
+    entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+    header = json.dumps({"total": entry, "gain": entry}).encode()
+    path = tmp_path / "s.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(InputError, match=r"or damaged: arrays of 16 bytes in 8"):
+        run.session().load_state(path)
+
+
+def test_threads_save_to_one_path(run: Runtime, tmp_path: Path) -> None:
+    path = tmp_path / "s.safetensors"
+    values = [np.full((2, size), size, np.float32) for size in (50_000, 90_000)]
+
+    def save(value: np.ndarray) -> None:
+        session = run.session()
+        session.load_state({"log": value})
+        for _ in range(20):
+            session.save(path)
+
+    with ThreadPoolExecutor(len(values)) as pool:
+        list(pool.map(save, values))
+    session = run.session()
+    session.load_state(path)
+    log = session.state()["log"]
+    assert any(np.array_equal(log, value) for value in values)
+    assert not list(tmp_path.glob("s.safetensors.*"))
 
 
 def test_files_cut_short_are_refused(run: Runtime, tmp_path: Path) -> None:

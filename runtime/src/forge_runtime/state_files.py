@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, Array], metadata: M
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % _SIZE_BYTES)
     path = Path(path)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
         with part.open("wb") as stream:
             stream.write(len(text).to_bytes(_SIZE_BYTES, "little") + text)
@@ -77,9 +78,17 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
     try:
         header = json.loads(content[_SIZE_BYTES:begin].tobytes())
         metadata = header.pop(_METADATA, {})
+        _check_total(header, len(content) - begin)
         return {name: _array(content[begin:], entry) for name, entry in header.items()}, dict(metadata)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: {_DAMAGED}: {error}") from error
+
+
+def _check_total(header: Mapping[str, Any], available: int) -> None:
+    """Raises ValueError where arrays share bytes: copies of them could need far more memory than the file."""
+    total = sum(end - begin for begin, end in (entry["data_offsets"] for entry in header.values()))
+    if total > available:
+        raise ValueError(f"arrays of {total} bytes in {available}")
 
 
 def _array(data: Array, entry: Mapping[str, Any]) -> Array:
