@@ -7,7 +7,7 @@ sequences that are inputs. All memory that the host gave must come back.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from forge import dtypes
 from forge.codegen.jit import JitLibrary
 from forge.codegen.tables import MODEL_SYMBOL
 from forge.driver.compiled import CompiledModel
-from forge.ir.nodes import Graph
+from forge.ir.nodes import Graph, Value
 from forge.ir.types import OptionalType, SequenceType, TensorType, Type, UnrankedType
 from forge_runtime import _native, sequences
 from tests.guard import Guarded, GuardedHost, Tensor
@@ -123,3 +123,57 @@ def _copied(value: Any) -> Any:
     if isinstance(value, list):
         return [_copied(v) for v in value]
     return None if value is None else value.copy()
+
+
+class GuardedSession:
+    """A session of ``compiled`` whose states, arenas and results are guarded; loops run in ``threads`` chunks."""
+
+    def __init__(self, compiled: CompiledModel, capacity: int = 0, threads: int = 2) -> None:
+        self._code = JitLibrary([*compiled.kernels, compiled.entry], [MODEL_SYMBOL])
+        self._native, self._error, self._host = _library(), _Error(), GuardedHost(threads)
+        for name in ("forge_session_new", "forge_model_find"):
+            getattr(self._native, name).restype = ctypes.c_void_p
+        self._weights = Guarded(compiled.weights.size, 64).write(compiled.weights.tobytes())
+        self._kept = _prepared(self._native, self._code.addresses[MODEL_SYMBOL], self._weights, self._error)
+        self._model = self._kept.__enter__()
+        options = ctypes.byref(ctypes.c_int64(capacity))
+        session = self._native.forge_session_new(self._model, ctypes.byref(self._host.struct), options, ctypes.byref(self._error))
+        assert session, self._error.message
+        self._session = ctypes.c_void_p(session)
+
+    def call(self, graph: Graph, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Outputs of the function that ``graph`` was compiled to, but for those that are states.
+
+        Raises:
+            RuntimeError: the call failed.
+        """
+        native, kept = self._native, {state.output for state in graph.states.values()}
+        function = ctypes.c_void_p(native.forge_model_find(self._model, graph.name.encode()))
+        given = [_Input(inputs[v.name], v.type) for v in _given(graph)]
+        values = [v for number, v in enumerate(graph.outputs) if number not in kept]
+        table = (Tensor * max(1, len(given)))(*[x.tensor for x in given])
+        outputs = (Tensor * max(1, len(values)))()
+        if native.forge_session_run(self._session, function, table, outputs, None, ctypes.byref(self._error)):
+            raise RuntimeError(self._error.message.decode())
+        results = [_value(t, v.type) for t, v in zip(outputs, values, strict=False)]
+        for tensor in outputs[: len(values)]:
+            native.forge_free_output(ctypes.byref(self._host.struct), ctypes.byref(tensor))
+        for array, block in [(inputs[v.name], b) for v, x in zip(_given(graph), given, strict=True) for b in x.blocks]:
+            block.check("input")
+            assert block.read().startswith(array.tobytes()), "an input was written"
+        return results
+
+    def reset(self) -> None:
+        """Unsets all states."""
+        assert self._native.forge_session_reset(self._session, ctypes.byref(self._error)) == 0
+
+    def close(self) -> None:
+        """Frees everything; all memory that the host gave must come back, and nothing before the weights may be written."""
+        self._native.forge_session_free(self._session)
+        self._kept.__exit__(None, None, None)
+        assert not self._host.blocks, f"{len(self._host.blocks)} blocks of memory were not given back"
+        self._weights.check("weights")
+
+
+def _given(graph: Graph) -> list[Value]:
+    return [v for v in graph.inputs if v.name not in graph.states]
