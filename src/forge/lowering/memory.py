@@ -232,8 +232,11 @@ def _lifetimes(plan: MemoryPlan, steps: Sequence[Step]) -> list[_Block]:
 
 
 def _aligned(size: Dim) -> Dim:
-    """Bytes of a block. A size that inputs can make negative (of a convolution larger than its data, which is refused only when its
-    turn comes) counts as 0: it must not move the blocks after it into those before."""
+    """Bytes of a block.
+
+    A size that inputs can make negative, as a convolution does that is larger than its data, counts as 0: it must not move the
+    blocks after it into those before.
+    """
     low, _ = dims.bounds(size)
     whole = dims.ceildiv(size, ALIGNMENT) * ALIGNMENT
     return whole if low is not None and low >= 0 else dims.maximum(whole, 0)
