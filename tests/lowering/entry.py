@@ -49,7 +49,8 @@ def run(
     bound = {v: np.array([symbols[v.name]]) for v in program.symbols}
     sizes = Interpreter({}, dict(bound))
     shapes = [[int(sizes.value(d)[0]) for d in spec.dims] for spec in program.outputs]
-    memory: Memory = {("weights", 0): np.frombuffer(compiled.weights.tobytes(), np.uint8), ("arena", 0): np.zeros(_number(sizes, program.arena_size), np.uint8)}
+    weights, arena = np.frombuffer(compiled.weights.tobytes(), np.uint8), np.zeros(_number(sizes, program.arena_size), np.uint8)
+    memory: Memory = {("weights", 0): weights, ("arena", 0): arena}
     memory |= {("input", k): np.frombuffer(a.tobytes(), np.uint8).copy() for k, a in enumerate(inputs)}
     pairs = shared_pairs(program)
     for k, (spec, shape) in enumerate(zip(program.outputs, shapes, strict=True)):
