@@ -122,7 +122,7 @@ def test_a_layer_fused_with_its_activation(operator: str, helper: str, target: s
     module = forge.IRModule(parse_module(text, constants))
     compiled = compile_module(module.mod, check_options(target, bfloat16=True), use_cache=False)
     assert compiled.lowered is not None
-    kernels = [emit_module([f], Target.parse(target)) for f in compiled.lowered.program.functions]
+    kernels = [emit_module([f], Target.parse(target)) for f in compiled.lowered.library.functions]
     assert any(f"forge.bfloat16.{helper}." in kernel for kernel in kernels)
     assert not any(f"forge.float.{helper}." in kernel for kernel in kernels)
     x = rng.standard_normal((21, 48), np.float32)

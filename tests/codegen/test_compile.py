@@ -30,7 +30,7 @@ from forge.target import Target
 from forge.tir import expr as tir
 from forge.tir import stmt
 from forge.tir.expr import Buffer, Expr
-from forge.tir.program import Binding, Library, Program, StateMemory, StateSpec, TensorSpec
+from forge.tir.program import Binding, Control, Library, Program, StateMemory, StateSpec, TensorSpec
 from tests.codegen.native import map_function
 
 HOST = Target.parse("llvm")
@@ -263,9 +263,11 @@ def test_a_program_in_this_process() -> None:
 
 def test_tables_of_a_library_of_several_functions() -> None:
     first = dataclasses.replace(scale_program(), donated=(0,))
-    second = dataclasses.replace(first, donated=(), function="decode", bindings=(Binding(1, 0, 1, StateMemory.APPENDED),))
+    asks = Control("ask", "call_registered", (), function="softcap")
+    appends = Binding(1, 0, 1, StateMemory.APPENDED)
+    second = dataclasses.replace(first, donated=(), function="decode", bindings=(appends,), controls=(asks,))
     states = (StateSpec("p", "bool", (), ()), StateSpec("k", "float32", (2, None), (1, 0), 64, (2, 5)))
-    whole = Library((first, second), states, ("softcap",), 8)
+    whole = Library((first, second), states, 8)
     names = [function.name for function in whole.functions]
     codes = compile_modules([("kernels", emit_module(scale_program().functions, HOST)),
                              ("entry", emit_library_entry(whole, HOST, embedded_weights=False))], HOST)

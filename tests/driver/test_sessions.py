@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import forge
-from forge.driver import artifact, check_options, compile_module
+from forge.driver import check_options, compile_module
 from forge.errors import InputError
 
 ATTENTION = """def @prefill(%q: Tensor[(2, t, 4), float32], %k: Tensor[(2, t, 4), float32],
@@ -61,10 +61,9 @@ def test_a_state_that_grows(level: int) -> None:
         check_conversation(session, seed + 1)
 
 
-@pytest.mark.parametrize("embedded", [1 << 20, 0])
-def test_sessions_of_an_artifact(embedded: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifact, "MAX_EMBEDDED_WEIGHTS", embedded)
-    attention().compile(output_path=tmp_path / "build", opt_level=1)
+@pytest.mark.parametrize("weights", ["inside", "beside"])
+def test_sessions_of_an_artifact(weights: str, tmp_path: Path) -> None:
+    attention().compile(output_path=tmp_path / "build", opt_level=1, weights=weights)
     for copy_weights in (False, True):
         run = forge.Runtime(tmp_path / "build", copy_weights=copy_weights)
         assert (run.functions, run.states) == (["prefill", "decode", "length"], ["past"])

@@ -34,12 +34,13 @@ def encrypted(digits: forge.IRModule, tmp_path_factory: pytest.TempPathFactory) 
 def edit(library: Path, change: Callable[[bytearray, int], None]) -> None:
     """Changes the file; ``change`` gets its bytes and where the metadata begin. The digest is computed anew."""
     content = bytearray(library.read_bytes())
+    metadata = artifact.read_metadata(library)
     start = content.index(b"\x7fFORGEMD")
     change(content, start)
     library.write_bytes(content)
     with library.open("rb") as stream:
         file = artifact._File(stream.fileno(), str(library))
-        digest = artifact._digest(file, start + artifact._DIGEST_OFFSET)
+        digest = artifact._digest(file, start + artifact._DIGEST_OFFSET, artifact._weights_inside(file, metadata))
     content[start + 16 : start + 48] = digest
     library.write_bytes(content)
 
@@ -76,7 +77,7 @@ def test_newer_format(copy: Path) -> None:
         content[start + 8 : start + 12] = struct.pack("<I", 99)
 
     edit(copy / "modelLibrary.so", raise_version)
-    with pytest.raises(ArtifactError, match="format is newer than this runtime; got version 99; expected at most 1; update"):
+    with pytest.raises(ArtifactError, match="format is newer than this runtime; got version 99; expected at most 2; update"):
         forge.Runtime(copy)
 
 

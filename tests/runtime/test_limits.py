@@ -70,8 +70,8 @@ def interrupt() -> Iterator[Callable[[], None]]:
 
 def test_a_signal_ends_a_call(patient: Runtime, interrupt: Callable[[], None]) -> None:
     for model in (patient, patient.limited(time_limit=1e6, memory_limit=1 << 30)):
-        interrupt()
         with pytest.raises(Interruption):
+            interrupt()  # within: on a busy machine the signal may come before the call
             model(VERY_LONG)
         assert model(AT_ONCE).tolist() == [0]
 
