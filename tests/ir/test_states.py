@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from forge.driver import compile_module
 from forge.errors import InvalidGraphError, ParseError
 from forge.ir.edits.edit import edit
 from forge.ir.functions.reference import Reference
@@ -169,3 +170,16 @@ def test_the_interpreter_keeps_states() -> None:
     np.testing.assert_array_equal(decode(x=x), np.concatenate([expected, x]))
     assert prefill.states["step"] == 4
     np.testing.assert_array_equal(Reference(prefill._module)["decode"](x), x)
+
+
+def test_sizes_of_states_that_were_not_set() -> None:
+    text = """
+def @main(%x: Tensor[(2, 3), float32], state %k: Tensor[(n, 3), float32], state %v: Tensor[(n, 3), float32]) { add(%k, %v) }
+def @fill(%x: Tensor[(m, 3), float32], public=True) { (%k = %x) }"""
+    module = parse_module(text)
+    x = np.ones((2, 3), np.float32)
+    reference, session = Reference(module), compile_module(module.copy(), use_cache=False).runtime().session()
+    for call in (reference, session):
+        assert call(x).shape == (0, 3)
+        call["fill"](x)
+        np.testing.assert_array_equal(call(x), x)

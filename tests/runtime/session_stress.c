@@ -163,6 +163,9 @@ static void test_lost_state(void) {
   CHECK(forge_session_get(session, "sums", &copy, &error) == FORGE_ERROR_INPUT);
   forge_session *fork = forge_session_copy(session, &error);
   CHECK(forge_session_run(fork, NULL, &good_input, &output, NULL, &error) == FORGE_ERROR_INPUT);
+  forge_tensor many_axes = value;
+  many_axes.ndim = 1 << 30;
+  CHECK(forge_session_set(session, "sums", &many_axes, &error) == FORGE_ERROR_INPUT && strstr(error.message, "got rank 1073741824"));
   CHECK(forge_session_set(session, "sums", &value, &error) == FORGE_OK);
   CHECK(forge_session_run(session, NULL, &good_input, &output, NULL, &error) == FORGE_OK && y == 7);
   forge_session_free(session);

@@ -143,7 +143,7 @@ def test_state_of_another_model(build: Build, tmp_path: Path) -> None:
     ({"total": X}, r"state 'total': wrong tensor; got float32 \[2\]; expected float32 \[1\]"),
     ({"total": X[:1], "log": np.ones((3, 2), np.float32)}, r"got float32 \[3, 2\]; expected float32 \[2, -1\]"),
     ({"total": np.ones(1)}, "state 'total': wrong dtype; got float64; expected float32"),
-    ({"log": np.ones((1,) * 9, np.float32)}, "state 'log': wrong tensor"),
+    ({"log": np.ones((1,) * 9, np.float32)}, "state 'log': wrong tensor; got rank 9; expected 2"),
     ({"total": "seven"}, "state 'total': not an array; got str"),
 ])
 def test_wrong_states_change_nothing(run: Runtime, states: dict[str, Any], message: str) -> None:

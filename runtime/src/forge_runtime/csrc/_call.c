@@ -570,6 +570,5 @@ void native_free_plans(model_object *self) {
 int native_view(PyObject *array, int32_t dtype, Py_buffer *view, forge_tensor *tensor) {
   if (PyObject_GetBuffer(array, view, PyBUF_FORMAT | PyBUF_STRIDES) < 0) return -1;
   fill_tensor(tensor, view, dtype);
-  if (view->ndim > FORGE_MAX_RANK) tensor->ndim = -1;
   return 0;
 }

@@ -519,6 +519,9 @@ static int32_t check_value(const forge_session *session, const char *name, const
   const int32_t status = find_state(session, name, number, error);
   if (status != FORGE_OK) return status;
   const forge_state_spec *spec = spec_of(session, *number);
+  if (value->ndim < 0 || value->ndim > FORGE_MAX_RANK)
+    return forge_fail(error, FORGE_ERROR_INPUT, "model '%s': state '%s': wrong tensor; got rank %d; expected %d", name_of(session),
+                      name, value->ndim, spec->ndim);
   if (fits(spec, value)) return FORGE_OK;
   const forge_tensor wanted = stored_tensor(spec, spec->dims);
   return forge_fail(error, FORGE_ERROR_INPUT,

@@ -55,19 +55,16 @@ class Reference:
         return own[0] if len(own) == 1 else own
 
     def _kept(self, given: Mapping[str, ReferenceValue]) -> dict[str, np.ndarray]:
-        """The states that the function reads."""
+        """The states that the function reads: zeros have the sizes that the other inputs and states say."""
+        read = [value for value in self._graph.inputs if value.name in self._graph.states]
+        first = {value.name: self._graph.states[value.name].initial for value in read}
+        known = {name: array for name, array in {**first, **self.states}.items() if array is not None and name in first}
         sizes: defaultdict[str, int] = defaultdict(int)
-        for value in self._inputs:
-            with_sizes = given.get(value.name)
+        for value in self._graph.inputs:
+            with_sizes = known.get(value.name, given.get(value.name))
             if isinstance(with_sizes, np.ndarray):
                 _bind(value, with_sizes, sizes)
-        found = {}
-        for value in self._graph.inputs:
-            if value.name in self._graph.states:
-                first = self._graph.states[value.name].initial
-                fresh = _zeros(value, sizes) if first is None else first
-                found[value.name] = self.states.get(value.name, fresh)
-        return found
+        return {value.name: known[value.name] if value.name in known else _zeros(value, sizes) for value in read}
 
     def _arranged(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, ReferenceValue]:
         names = [v.name for v in self._inputs]
