@@ -90,6 +90,7 @@ def measure(path: Path, arguments: Sequence[str] = ()) -> dict[str, dict[str, fl
 
 def _child(path: Path, folder: Path, state: str, arguments: Sequence[str]) -> dict[str, float]:
     environment = {**os.environ, "FORGE_CACHE": "1", "FORGE_CACHE_DIR": str(folder / "cache")}
+    os.sync()  # what was written before is not written to the disk now
     command = [sys.executable, "-m", "benchmarks.compilation", "--child", str(path), "--output", str(folder / state), *arguments]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child, PeakMemory(child.pid) as peak:

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import forge
+import forge_runtime
 from forge import files as atomic
-from forge.driver import cache, check_options, compile_module, compiler
+from forge.driver import cache, check_options, compile_module, compiler, weights
 from forge.errors import OptionError, TargetError
 from forge.ir.saved import hashing
 from forge.target import Target
@@ -59,6 +60,15 @@ def test_a_hit_gives_equal_results(digits: forge.IRModule, compilations: list[st
     assert cached.weights.tobytes() == cold.weights.tobytes()
     x = pictures()
     np.testing.assert_array_equal(cached.runtime()(x), cold.runtime()(x))
+
+
+def test_weights_are_not_hashed_again(digits: forge.IRModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digits.copy().compile(output_path=tmp_path / "cold")
+    monkeypatch.setattr(weights.format_, "weights_digest", None)
+    digits.copy().compile(output_path=tmp_path / "cached")
+    monkeypatch.undo()  # loading compares the digest with the weights
+    x = pictures()
+    np.testing.assert_array_equal(forge_runtime.Runtime(tmp_path / "cached")(x), forge_runtime.Runtime(tmp_path / "cold")(x))
 
 
 def test_an_equal_module_hits(digits: forge.IRModule, compilations: list[str]) -> None:
@@ -302,6 +312,7 @@ def test_clear(folder: Path) -> None:
 
 WRITER = """
 import forge
+import forge_runtime
 from forge import files as atomic
 from forge.driver import compile_module
 module = forge.IRModule("def @main(%x: Tensor[(4,), float32]) { add(%x, 5f) }")

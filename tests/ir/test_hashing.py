@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from forge import dims
 from forge.ir import Builder, Graph, Module, TensorType
 from forge.ir.parser import parse_module
+from forge.ir.saved import hashing
 from forge.ir.saved.hashing import fingerprint, structural_hash
 from tests.ir.random_modules import special_array
 
@@ -209,6 +211,22 @@ def test_memory_layout_does_not_count() -> None:
         module.main.outputs = [Builder(module.main).constant(array)]
         fingerprints.add(fingerprint(module))
     assert len(fingerprints) == 1
+
+
+def test_memory_layout_of_large_arrays_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Larger than what is copied at once, in rows and in columns."""
+    monkeypatch.setattr(hashing, "_MOST_COPIED", 1 << 14)
+    array = np.random.default_rng(0).standard_normal((5, 3, 1300))
+    stored = np.zeros((5, 3, 2600))
+    stored[..., ::2] = array
+    same = [stored[..., ::2], np.ascontiguousarray(array[::-1])[::-1], *(_in_order(array, p) for p in permutations(range(3)))]
+    assert {hashing._array_digest(a) for a in same} == {hashing._array_digest(array)}
+    assert hashing._array_digest(np.asfortranarray(array)) != hashing._array_digest(np.asfortranarray(array[:, ::-1]))
+
+
+def _in_order(array: np.ndarray, order: Sequence[int]) -> np.ndarray:
+    """Equal to ``array``, with its axes in another order in memory."""
+    return np.ascontiguousarray(array.transpose(order)).transpose(np.argsort(order))
 
 
 def test_fresh_symbols_do_not_count() -> None:

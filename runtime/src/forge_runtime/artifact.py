@@ -356,26 +356,38 @@ def _weights_inside(file: _File, metadata: Mapping[str, Any]) -> tuple[int, int]
     return offset, size
 
 
+def for_chunks(size: int, work: Callable[[memoryview, int], T]) -> list[T]:
+    """What ``work`` returns for every chunk of ``size`` bytes of weights, in order.
+
+    Args:
+        work: called in several threads, with memory for a chunk and its offset in the weights.
+    """
+    memory = threading.local()
+
+    def of_chunk(begin: int) -> T:
+        if not hasattr(memory, "chunk"):
+            memory.chunk = bytearray(min(size, WEIGHTS_CHUNK))
+        return work(memoryview(memory.chunk)[: size - begin], begin)
+
+    begins = range(0, size, WEIGHTS_CHUNK)
+    if len(begins) < 2:
+        return list(map(of_chunk, begins))
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return list(pool.map(of_chunk, begins))
+
+
 def weights_digest(size: int, fill: Callable[[memoryview, int], None]) -> str:
     """The SHA-256 of the SHA-256s of the chunks of ``size`` bytes of weights.
 
     Args:
         fill: called in several threads, with memory of a chunk and its offset in the weights; puts the bytes there.
     """
-    memory = threading.local()
 
-    def digest(begin: int) -> bytes:
-        if not hasattr(memory, "chunk"):
-            memory.chunk = bytearray(min(size, WEIGHTS_CHUNK))
-        chunk = memoryview(memory.chunk)[: size - begin]
+    def digest(chunk: memoryview, begin: int) -> bytes:
         fill(chunk, begin)
         return hashlib.sha256(chunk).digest()
 
-    begins = range(0, size, WEIGHTS_CHUNK)
-    if len(begins) < 2:
-        return hashlib.sha256(b"".join(map(digest, begins))).hexdigest()
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return hashlib.sha256(b"".join(pool.map(digest, begins))).hexdigest()
+    return hashlib.sha256(b"".join(for_chunks(size, digest))).hexdigest()
 
 
 def _check_digest(file: _File, offset: int, metadata: Mapping[str, Any]) -> None:

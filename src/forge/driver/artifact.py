@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -92,6 +93,11 @@ class Draft:
             else:
                 os.rename(self._work, final)
         return final
+
+    def wait(self) -> None:
+        """Until the weights that it began to write are written; `finish` says what failed."""
+        if self._weights is not None:
+            futures.wait([self._weights])
 
     def close(self) -> None:
         self._thread.shutdown()

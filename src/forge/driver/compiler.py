@@ -64,6 +64,8 @@ def _compile(compilation: Compilation, observer: Observer | None, use_cache: boo
         compilation.compiled = known
     else:
         _run(compilation, observer)
+        if compilation.draft is not None:
+            compilation.draft.wait()  # which computes the digest of the weights, for those who find the entry
         cache.store(key, compilation.compiled, identity.arrays)
 
 

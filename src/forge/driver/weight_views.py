@@ -38,7 +38,7 @@ def described(weights: Weights, arrays: Arrays) -> tuple[dict[str, Any], Weights
         else:
             digest, order, begin = found
             entries.append([offset, dtype, array.shape, [digest, order], begin, array.strides])
-    return {"size": weights.size, "entries": entries}, Weights(size, made)
+    return {"size": weights.size, "digest": weights.known_digest, "entries": entries}, Weights(size, made)
 
 
 def restored(description: Mapping[str, Any], arrays: Arrays, made: np.ndarray) -> Weights:
@@ -51,7 +51,7 @@ def restored(description: Mapping[str, Any], arrays: Arrays, made: np.ndarray) -
     for offset, dtype, shape, source, begin, strides in description["entries"]:
         memory = made if source is None else _bytes_of(arrays[source[0]], source[1])
         entries.append((offset, np.ndarray(shape, dtypes.numpy_dtype(dtype), memory, begin, strides)))
-    return Weights(description["size"], entries)
+    return Weights(description["size"], entries, description["digest"])
 
 
 def _bytes_of(array: np.ndarray, order: list[int]) -> np.ndarray:

@@ -18,10 +18,15 @@ from forge_runtime import artifact as format_
 
 
 class Weights:
-    """``size`` bytes that are 0 but for ``entries``: arrays by increasing offset, at multiples of their elements' size."""
+    """``size`` bytes that are 0 but for ``entries``: arrays by increasing offset, at multiples of their elements' size.
 
-    def __init__(self, size: int, entries: Sequence[tuple[int, np.ndarray]]) -> None:
+    Attributes:
+        known_digest: what `digest` returns, where that was computed before.
+    """
+
+    def __init__(self, size: int, entries: Sequence[tuple[int, np.ndarray]], known_digest: str | None = None) -> None:
         self.size = size
+        self.known_digest = known_digest
         self.entries = tuple(entries)
         self._offsets = [offset for offset, _ in entries]
 
@@ -43,7 +48,9 @@ class Weights:
 
     def digest(self) -> str:
         """As `forge_runtime.artifact.weights_digest` says."""
-        return format_.weights_digest(self.size, self.fill)
+        if self.known_digest is None:
+            self.known_digest = format_.weights_digest(self.size, self.fill)
+        return self.known_digest
 
     def write(self, descriptor: int, offset: int) -> str:
         """Writes all bytes to a file, from ``offset`` on, and returns their digest.
@@ -58,7 +65,11 @@ class Weights:
             while done < len(chunk):
                 done += os.pwrite(descriptor, chunk[done:], offset + begin + done)
 
-        return format_.weights_digest(self.size, fill_and_write)
+        if self.known_digest is None:
+            self.known_digest = format_.weights_digest(self.size, fill_and_write)
+        else:
+            format_.for_chunks(self.size, fill_and_write)
+        return self.known_digest
 
     def pieces(self) -> Iterator[bytes]:
         """All bytes, in chunks."""

@@ -30,6 +30,8 @@ from forge.ir.text import attribute_text
 
 _MOST_COPIED = 4 << 20
 """Bytes of an array that are copied at once to be hashed."""
+_BLOCK = 512
+"""Columns that are copied at once: where rows lie apart in memory, what they are read from stays in the cache."""
 
 
 def structural_hash(module: Module) -> int:
@@ -149,6 +151,7 @@ class _Hasher:
         held = [v.constant for v in read if v is not None and v.constant is not None]
         for graph in graphs:
             held += [*graph.params.values(), *(s.initial for s in graph.states.values() if s.initial is not None)]
+        held.sort(key=lambda array: -array.nbytes)  # so that no thread ends with the largest
         arrays = {identity(array): array for array in held}
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             digests = list(pool.map(_array_digest, arrays.values()))
@@ -184,11 +187,18 @@ def _attribute_key(value: Any) -> str:
 
 
 def _contents(array: np.ndarray) -> Iterator[bytes | memoryview]:
-    """The bytes, a few rows at a time where they have to be copied."""
+    """The bytes; where they have to be copied, a few rows at a time, into memory that the next ones will take."""
     if array.dtype == object or array.size == 0:
         yield to_bytes(array)
         return
     array = np.atleast_1d(array)
-    rows = len(array) if array.flags.c_contiguous else max(1, _MOST_COPIED // array[0].nbytes)
+    if array.flags.c_contiguous:
+        yield array.reshape(-1).view(np.uint8).data
+        return
+    rows = min(len(array), max(1, _MOST_COPIED // array[0].nbytes))
+    copied = np.empty((rows, *array.shape[1:]), array.dtype)
     for begin in range(0, len(array), rows):
-        yield np.ascontiguousarray(array[begin : begin + rows]).view(np.uint8).data
+        piece = array[begin : begin + rows]
+        for column in range(0, array.shape[-1], _BLOCK):
+            copied[: len(piece)][..., column : column + _BLOCK] = piece[..., column : column + _BLOCK]
+        yield copied[: len(piece)].reshape(-1).view(np.uint8).data
