@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import itertools
 import json
 import os
@@ -49,7 +50,8 @@ class Forge:
     def __init__(self, folder: Path, threads: int, small: bool) -> None:
         import forge_runtime
 
-        self._session = forge_runtime.Runtime(folder / "forge", num_threads=threads).session()
+        run = forge_runtime.Runtime(folder / "forge", num_threads=threads)
+        self._session = run.session(capacity=decoders.size(small).positions)
         self._decode = self._session["decode"]
 
     def start(self, cache: Mapping[str, np.ndarray]) -> None:
@@ -160,6 +162,8 @@ def serve(folder: Path, runtime: str, threads: int, lengths: list[int], small: b
 
 
 def _resident_bytes() -> int:
+    """Without what the allocator keeps of memory that was freed, such as the arrays that the cache was set from."""
+    ctypes.CDLL(None).malloc_trim(0)
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) * 1024
 

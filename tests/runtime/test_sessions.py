@@ -253,6 +253,17 @@ def test_limits_count_states(run: Runtime) -> None:
         run.limited(memory_limit=1)["find"].session()(X)
 
 
+def test_capacity_holds_for_states_that_are_set(run: Runtime) -> None:
+    """A call that appends to such a state takes no memory but that of its result."""
+    session = run.session(capacity=1000)
+    session.load_state({"log": np.ones((2, 5), np.float32)})
+    assert session.limited(memory_limit=100)(X).tolist() == [2, 2, 2, 2, 2, 210, 1]
+    exact = run.session()
+    exact.load_state({"log": np.ones((2, 100), np.float32)})
+    with pytest.raises(MemoryLimitError, match=r"needs 1600 bytes at once"):
+        exact.limited(memory_limit=1500)(X)
+
+
 def test_one_thread_at_a_time(run: Runtime) -> None:
     session = run.session(capacity=4000)
     refused = []

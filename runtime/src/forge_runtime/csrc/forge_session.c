@@ -17,6 +17,7 @@ typedef struct {
   memory_block memory, spare; /* what replaces the value is written to the spare block; or the value is saved there */
   int64_t shape[FORGE_MAX_RANK]; /* in stored order, of a state that is set */
   condition is;
+  bool grows; /* some function appends to it */
 } state_value;
 
 /* The tables of a call follow the struct in the same block. */
@@ -92,6 +93,11 @@ static int32_t reserve(const forge_session *session, const forge_host *host, int
   return FORGE_OK;
 }
 
+static void mark_growing(forge_session *session, const forge_model *function) {
+  for (int32_t k = 0; k < forge_bindings(function); k++)
+    if (function->bindings[k].memory == FORGE_STATE_APPENDED) session->states[function->bindings[k].state].grows = true;
+}
+
 static forge_session *allocate(const forge_model *model, const forge_host *host, int64_t capacity, forge_error *error) {
   const extents most = measure(model);
   const size_t size = sizeof(forge_session) + most.states * sizeof(state_value) +
@@ -111,6 +117,9 @@ static forge_session *allocate(const forge_model *model, const forge_host *host,
   session->input_roles = (int32_t *)(session->sizes + most.sizes);
   session->output_roles = session->input_roles + most.inputs;
   session->donated = session->output_roles + most.outputs;
+  const int32_t count = forge_functions(model);
+  for (int32_t i = 0; i < (count ? count : 1); i++)
+    mark_growing(session, count ? model->functions[i] : model);
   return session;
 }
 
@@ -262,11 +271,12 @@ static int64_t touched_bytes(const forge_tensor *tensor) {
   return bytes > discarded ? bytes : discarded ? discarded : 1;
 }
 
-/* What to take for a state of which `needed` bytes are not there. */
-static int64_t wanted_bytes(const forge_session *session, const memory_block *block, const forge_tensor *tensor, bool grows) {
+/* What to take for a value, in stored order, that does not fit into `block`. */
+static int64_t wanted_bytes(const forge_session *session, const state_value *state, const memory_block *block,
+                            const forge_tensor *tensor) {
   int64_t wanted = 0, doubled = 0;
   if (__builtin_mul_overflow(block->capacity, 2, &doubled)) doubled = 0;
-  if (grows && tensor->ndim > 0 && tensor->shape[0] > 0 &&
+  if (state->grows && tensor->ndim > 0 && tensor->shape[0] > 0 &&
       __builtin_mul_overflow(forge_byte_count(tensor) / tensor->shape[0], session->capacity, &wanted))
     wanted = INT64_MAX;
   return wanted < doubled ? doubled : wanted;
@@ -299,7 +309,7 @@ static int32_t place_input(const forge_invocation *b, const forge_binding *bindi
   int64_t needed = touched_bytes(input);
   if (needed < touched_bytes(largest)) needed = touched_bytes(largest);
   const int64_t kept = state->is == STATE_SET ? forge_byte_count(input) : 0;
-  const int64_t wanted = wanted_bytes(session, &state->memory, largest, binding->memory == FORGE_STATE_APPENDED);
+  const int64_t wanted = wanted_bytes(session, state, &state->memory, largest);
   const int32_t status = reserve(session, host, binding->state, &state->memory, kept, needed, wanted, b->error);
   if (status != FORGE_OK) return status;
   if (state->is == STATE_UNSET) write_first_value(session, spec_of(session, binding->state), state->memory.data, input);
@@ -312,7 +322,7 @@ static int32_t place_output(const forge_invocation *b, const forge_binding *bind
   forge_tensor *output = &b->outputs[binding->output];
   memory_block *block = binding->memory == FORGE_STATE_REPLACED ? &state->spare : &state->memory;
   if (forge_is_data_dependent(output)) return FORGE_OK;
-  const int64_t wanted = wanted_bytes(b->session, block, output, false);
+  const int64_t wanted = wanted_bytes(b->session, state, block, output);
   const int32_t status = reserve(b->session, host, binding->state, block, 0, touched_bytes(output), wanted, b->error);
   if (status != FORGE_OK) return status;
   output->data = block->data;
@@ -338,9 +348,10 @@ static void commit(forge_session *session, const forge_model *function) {
     state_value *state = &session->states[binding->state];
     const forge_tensor *output = &session->outputs[binding->output];
     if (binding->memory == FORGE_STATE_REPLACED) {
-      const memory_block before = state->memory;
+      memory_block before = state->memory;
       if (output->data != state->spare.data) release(session, &state->spare);
       state->memory = (memory_block){output->data, output->capacity};
+      if (state->grows) release(session, &before); /* large, and seldom replaced */
       state->spare = before;
     }
     memcpy(state->shape, output->shape, sizeof state->shape);
@@ -536,10 +547,13 @@ static int32_t set(forge_session *session, const char *name, const forge_tensor 
   if (status != FORGE_OK) return status;
   const forge_state_spec *spec = spec_of(session, number);
   state_value *state = &session->states[number];
-  status = reserve(session, session->host, number, &state->memory, 0, touched_bytes(value), 0, error);
+  forge_tensor stored = stored_tensor(spec, value->shape);
+  to_stored_order(spec, value->shape, stored.shape);
+  const int64_t wanted = wanted_bytes(session, state, &state->memory, &stored);
+  status = reserve(session, session->host, number, &state->memory, 0, touched_bytes(value), wanted, error);
   if (status != FORGE_OK) return status;
   copy_permuted(state->memory.data, value, spec->axes);
-  to_stored_order(spec, value->shape, state->shape);
+  memcpy(state->shape, stored.shape, sizeof state->shape);
   state->is = STATE_SET;
   return FORGE_OK;
 }
