@@ -287,6 +287,16 @@ def test_tables_of_a_library_of_several_functions() -> None:
     assert (main.n_registered, main.registered[0]) == (1, b"softcap")
 
 
+@pytest.mark.parametrize("memory", [StateMemory.IN_PLACE, StateMemory.APPENDED])
+@pytest.mark.parametrize("ends", [(0, None), (None, 1)])
+def test_a_state_in_one_place_has_an_input_and_an_output(memory: StateMemory, ends: tuple[int | None, int | None]) -> None:
+    """The runtime takes that for granted."""
+    program = dataclasses.replace(scale_program(), bindings=(Binding(0, *ends, memory),))
+    library = Library((program,), (StateSpec("k", "float32", (None,), (0,)),), 8)
+    with pytest.raises(CompileError, match=rf"number 0: {memory.name}; got input {ends[0]} and output {ends[1]}; expected both"):
+        emit_library_entry(library, HOST, embedded_weights=False)
+
+
 RUNTIME = Path(__file__).parents[2] / "runtime" / "src" / "forge_runtime" / "csrc"
 
 

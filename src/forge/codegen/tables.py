@@ -8,7 +8,7 @@ from forge.codegen import abi
 from forge.codegen.llvm import c_string
 from forge.errors import CompileError
 from forge.tir import expr as tir
-from forge.tir.program import Library, Program, StateSpec, TensorSpec
+from forge.tir.program import Library, Program, StateMemory, StateSpec, TensorSpec
 
 MODEL_SYMBOL = "forge_model_data"
 
@@ -117,6 +117,10 @@ class ProgramTables:
         """The tables of bound states and of donated inputs."""
         program, lines = self.program, list[str]()
         donated = [*program.donated, *[None] * (len(program.outputs) - len(program.donated))]
+        for b in program.bindings:
+            if b.memory is not StateMemory.REPLACED and (b.input is None or b.output is None):
+                what = f"codegen: {program.name}: state number {b.state}: {b.memory.name}"
+                raise CompileError(f"{what}; got input {b.input} and output {b.output}; expected both, which share their memory")
         if program.bindings:
             rows = [(b.state, _or_none(b.input), _or_none(b.output), int(b.memory)) for b in program.bindings]
             values = [f"[4 x i32] [{', '.join(f'i32 {n}' for n in row)}]" for row in rows]
