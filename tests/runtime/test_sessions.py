@@ -6,6 +6,7 @@ import gc
 import json
 import shutil
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from forge_runtime import ExecutionError, InputError, MemoryLimitError, Runtime, donate
+from forge_runtime import ExecutionError, InputError, MemoryLimitError, Runtime, donate, state_files
 from tests.runtime.building import Build
 
 HERE = Path(__file__).parent
@@ -176,6 +177,29 @@ def test_arrays_that_share_bytes_are_refused(run: Runtime, tmp_path: Path) -> No
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
     with pytest.raises(InputError, match=r"or damaged: arrays of 16 bytes in 8"):
         run.session().load_state(path)
+
+
+def test_arrays_that_share_bytes_are_refused_before_one_is_copied(tmp_path: Path) -> None:
+    """An array that ends before it begins does not make up for them."""
+    size, count = 1 << 20, 200
+    entries = {str(k): {"dtype": "U8", "shape": [size], "data_offsets": [0, size]} for k in range(count)}
+    entries["last"] = {"dtype": "U8", "shape": [1], "data_offsets": [size * count, 0]}
+    header = json.dumps(entries).encode()
+    path = tmp_path / "s.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=rf"or damaged: arrays of {size * count} bytes in {size}"):
+            state_files.read(path)
+        assert tracemalloc.get_traced_memory()[1] < 10 * size
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_name_that_the_format_has_taken(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"got a state called '__metadata__'; expected another name"):
+        state_files.write(tmp_path / "s.safetensors", {"__metadata__": X}, {})
+    assert not list(tmp_path.iterdir())
 
 
 def test_threads_save_to_one_path(run: Runtime, tmp_path: Path) -> None:

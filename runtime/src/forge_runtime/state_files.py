@@ -36,11 +36,13 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, Array], metadata: M
     """Writes C-contiguous arrays and metadata; the file appears complete or not at all.
 
     Raises:
-        InputError: the format has no code for an array's dtype.
+        InputError: the format has no code for an array's dtype, or no room for its name.
         OSError: the file cannot be written.
     """
     header: dict[str, Any] = {_METADATA: dict(metadata)}
     offset = 0
+    if _METADATA in arrays:
+        raise InputError(f"{path}: got a state called {_METADATA!r}; expected another name, the format has other data there")
     for name, array in arrays.items():
         if array.dtype.name not in _CODES:
             raise InputError(f"{path}: state '{name}' of {array.dtype}; expected one of {', '.join(_CODES)}")
@@ -86,7 +88,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
 
 def _check_total(header: Mapping[str, Any], available: int) -> None:
     """Raises ValueError where arrays share bytes: copies of them could need far more memory than the file."""
-    total = sum(end - begin for begin, end in (entry["data_offsets"] for entry in header.values()))
+    places = [entry["data_offsets"] for entry in header.values()]
+    total = sum(max(0, end - begin) for begin, end in places)
     if total > available:
         raise ValueError(f"arrays of {total} bytes in {available}")
 
