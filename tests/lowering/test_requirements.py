@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forge.driver import compile_module
+from forge.driver import check_options, compile_module
+from forge.errors import TypeInferenceError
+from forge.ir.interp import run_module
 from forge.ir.parser import parse_module
+from forge.lowering.late import Definition
 from forge_runtime import ExecutionError
 
 
@@ -75,3 +78,42 @@ def test_an_empty_axis_has_no_edge_to_repeat() -> None:
     np.testing.assert_array_equal(run(np.arange(2, dtype="float32")), [0, 0, 1, 1])
     with pytest.raises(ExecutionError, match="empty"):
         run(np.empty(0, "float32"))
+
+
+WINDOWS = {
+    "conv": "nn.conv2d(%x, %k)",
+    "strided conv": "nn.conv2d(%x, %k, strides=[3, 3])",
+    "max pool": "nn.max_pool2d(%x, pool_size=[5, 5], strides=[3, 3])",
+    "average pool": "nn.avg_pool2d(%x, pool_size=[5, 5], strides=[3, 3])",
+}
+
+
+@pytest.mark.parametrize("opt_level", [0, 3])
+@pytest.mark.parametrize("case", WINDOWS)
+def test_a_window_fits_into_its_data(case: str, opt_level: int) -> None:
+    """Also where nothing but the node shows that it does not; the interpreter refuses the same data."""
+    module = parse_module(f"""def @main(%x: Tensor[(1, 8, h, w), float32], %k: Tensor[(16, 8, 5, 5), float32]) {{
+      %0 = {WINDOWS[case]};
+      %1 = sum(%0, axis=[1, 2, 3]);
+      (%1, sum(%k))
+    }}""")
+    module.main.params["k"] = np.ones((16, 8, 5, 5), "float32")
+    run = compile_module(module.copy(), check_options(None, opt_level=opt_level)).runtime()
+    for height in range(1, 7):
+        x = np.ones((1, 8, height, 9), "float32")
+        if height >= 5:
+            np.testing.assert_allclose(run(x)[0], run_module(module, {"x": x})[0])
+            continue
+        with pytest.raises(ExecutionError, match=r"node nn\.\w+ .*: window over .* extent .* below 1; expected a window"):
+            run(x)
+        with pytest.raises(TypeInferenceError, match=r"got output extent -?[0-9]+; expected a window that fits"):
+            run_module(module, {"x": x})
+
+
+def test_a_condition_of_many_nodes_is_checked_once() -> None:
+    text = "\n".join(f"%{k + 1} = nn.max_pool2d(%{k or 'x'}, pool_size=[3, 3], padding=[1, 1]);" for k in range(4))
+    module = parse_module(f"def @main(%x: Tensor[(1, 2, h, w), float32]) {{ {text} nn.relu(%4) }}")
+    lowered = compile_module(module).lowered
+    assert lowered is not None
+    conditions = [why for item in lowered.functions[0].items if isinstance(item, Definition) for _, why in item.conditions]
+    assert len(conditions) == 2, conditions

@@ -20,6 +20,7 @@ from forge.lowering.objects import runs_on_host
 from forge.ops.core.op import Op
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
+from forge.tir.printer import print_expression
 from forge.tir.rewrite import substitute
 from forge.tir.stmt import Fail, Function, If, Size, Stmt, seq, store
 from forge.tir.visit import free_variables
@@ -50,10 +51,17 @@ class Definition:
 def find_definitions(fresh: Mapping[Node, tuple[str, ...]]) -> list[Definition]:
     """Definitions of all symbols that nodes introduce, in order; those of nodes that the host runs are sizes of results.
 
+    A condition is checked where it stands first: in a network of convolutions many have the same.
+
     Raises:
         CompileError: an operator introduces a symbol that it does not define.
     """
     definitions = [_definition(node, symbols) for node, symbols in fresh.items() if not runs_on_host(node)]
+    checked = set[str]()
+    for definition in definitions:
+        new = {print_expression(condition): (condition, why) for condition, why in definition.conditions}
+        definition.conditions = tuple(found for text, found in new.items() if text not in checked)
+        checked.update(new)
     return [d for d in definitions if d.symbols or d.conditions]
 
 

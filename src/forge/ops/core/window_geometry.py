@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from forge import dims, te
 from forge.dims import Dim
-from forge.ops.core.inference import HALF_TYPES, fail, tuple_of
+from forge.ops.core.inference import HALF_TYPES, at_most, fail, required, tuple_of
+from forge.ops.core.signatures import Conditions, TensorType
 from forge.te import Expr, Tensor
 
 
@@ -71,6 +74,15 @@ def windows(op: str, sizes: Sequence[Dim], strides: Any, dilation: Any, padding:
             raise fail(op, what, values, "positive numbers")
     pads = padding_pairs(op, padding, n)
     return tuple(Window(k, s, d, b, a) for k, s, d, (b, a) in zip(sizes, steps, gaps, pads))
+
+
+def fits(data: TensorType, extents: Sequence[Dim]) -> Conditions:
+    """For ``Op.requires``: windows over ``data``, of which results have ``extents``, fit; `require_positive` refuses numbers."""
+    found: Conditions = []
+    for extent in extents:
+        why = f"window over {data}; got output extent {extent} below 1; expected a window that fits into the padded input"
+        found += required(at_most(1, extent), partial(operator.ge, te.dim(extent), 1), why)
+    return found
 
 
 def padded_read(source: Tensor, indices: Sequence[Expr], overhang: Sequence[bool], fill: float | int | bool) -> Expr:

@@ -13,8 +13,21 @@ from forge.ops.core.complex_products import split_product
 from forge.ops.core.inference import expect_rank, fail, require_equal, require_positive, tuple_of
 from forge.ops.core.lowering import cast_result
 from forge.ops.core.op import Accuracy, Kind, Op, Operand, Precision, register
-from forge.ops.core.signatures import Array, Arrays, Builder, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value, Values
-from forge.ops.core.window_geometry import Window, compute_dtype, padded_read, sliding_windows, windows
+from forge.ops.core.signatures import (
+    Array,
+    Arrays,
+    Builder,
+    Conditions,
+    Dim,
+    Expr,
+    Lowered,
+    Tensor,
+    TensorType,
+    TensorTypes,
+    Value,
+    Values,
+)
+from forge.ops.core.window_geometry import Window, compute_dtype, fits, padded_read, sliding_windows, windows
 from forge.ops.shape.layout_transform import unblocked
 from forge.te import Axis
 
@@ -146,8 +159,14 @@ class ConvBase(Op[C]):
         dtype = conv_result_dtype(self.name, data, weight, attrs.out_dtype)
         return [TensorType(tuple(result[letter] for letter in shape.out), dtype)]
 
+    def requires(self, attrs: C, results: TensorTypes, data: TensorType, weight: TensorType) -> Conditions:
+        out = self.shape(data.shape, weight.shape, attrs).out
+        return fits(data, [results[0].shape[out.index(s)] for s in self.spatial])
+
     def reference(self, attrs: C, data: Array, weight: Array) -> Arrays:
         shape = self.shape(data.shape, weight.shape, attrs)
+        require_positive(
+            self.name, f"window over data {data.shape}", self.out_extents(dict(zip(shape.data, data.shape)), shape, attrs))
         dtype = compute_dtype(attrs.out_dtype or dtypes.canonical(data.dtype))
         x = np.moveaxis(data, [shape.data.index(s) for s in "NC" + self.spatial], range(data.ndim))
         w = np.moveaxis(weight, [shape.kernel.index(s) for s in "OI" + self.spatial], range(weight.ndim))

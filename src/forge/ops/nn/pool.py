@@ -13,8 +13,8 @@ from forge.ops.core.inference import expect_rank, fail, require_positive, tuple_
 from forge.ops.core.layout_change import named_layout
 from forge.ops.core.lowering import cast_result, lowest, wide
 from forge.ops.core.op import Accuracy, Kind, Op, Operand, Precision, register
-from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
-from forge.ops.core.window_geometry import Window, compute_dtype, padded_read, sliding_windows, windows
+from forge.ops.core.signatures import Array, Arrays, Conditions, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
+from forge.ops.core.window_geometry import Window, compute_dtype, fits, padded_read, sliding_windows, windows
 from forge.ops.shape.layout_transform import Layout, parse_layout
 from forge.tir.expr import binary
 
@@ -99,10 +99,14 @@ class Pool(Op[Any]):
         require_positive(self.name, f"window over {data.type}", [shape[axis] for axis in axes])
         return [TensorType(tuple(shape), data.dtype)]
 
+    def requires(self, attrs: Any, results: TensorTypes, data: TensorType) -> Conditions:
+        return fits(data, [results[0].shape[axis] for axis in self.axes(attrs)])
+
     def view(self, x: np.ndarray, attrs: Any, fill: Any) -> np.ndarray:
         """``x`` with the taps of every window as new last axes; ``fill`` in the padding."""
         axes, spec = self.axes(attrs), self.windows(attrs)
         counts = [w.positions(x.shape[a], attrs.ceil_mode) for a, w in zip(axes, spec)]
+        require_positive(self.name, f"window over data {x.shape}", counts)
         return sliding_windows(x, axes, spec, counts, fill)
 
     def reduce(self, data: Tensor, attrs: Any, kind: str, fill: float | int | bool, out: Sequence[Expr]) -> Tensor:

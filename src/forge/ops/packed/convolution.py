@@ -16,8 +16,8 @@ from forge import dims, dtypes, te
 from forge.ops.core.inference import expect_rank, fail, require_equal, require_positive
 from forge.ops.core.lowering import cast_result
 from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
-from forge.ops.core.signatures import Array, Arrays, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
-from forge.ops.core.window_geometry import Window, compute_dtype, padded_read, sliding_windows, windows
+from forge.ops.core.signatures import Array, Arrays, Conditions, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
+from forge.ops.core.window_geometry import Window, compute_dtype, fits, padded_read, sliding_windows, windows
 from forge.ops.nn.convolution import Conv2DAttrs, conv_result_dtype, reduction_axis
 from forge.ops.packed import pairs
 from forge.te import Axis
@@ -70,10 +70,14 @@ class _PackedConv(Op[PackedConv2DAttrs]):
         dtype = self.result_dtype(data, plain, attrs)
         return [TensorType((data.shape[0], out_blocks, *sizes, out_block), dtype)]
 
+    def requires(self, attrs: PackedConv2DAttrs, results: TensorTypes, data: TensorType, weight: TensorType) -> Conditions:
+        return fits(data, results[0].shape[2:4])
+
     def view(self, x: np.ndarray, weight: np.ndarray, attrs: PackedConv2DAttrs) -> np.ndarray:
         """Windows over data, as [N, C / c, H, W, c, kh, kw]."""
         taps = self.taps(weight.shape, attrs)
         counts = [tap.positions(extent) for tap, extent in zip(taps, x.shape[2:4])]
+        require_positive(self.name, f"window over data {x.shape}", counts)
         return sliding_windows(x, (2, 3), taps, counts, 0)
 
     def accumulator(self, data: np.ndarray, attrs: PackedConv2DAttrs) -> np.dtype[Any]:
