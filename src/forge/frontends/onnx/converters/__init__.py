@@ -5,11 +5,9 @@ Importing a module adds its rows to the table.
 
 from __future__ import annotations
 
-from importlib import import_module
-from pkgutil import walk_packages
+from forge.frontends.rows import import_all
 
 
 def load_all() -> None:
     """Imports every module of converters."""
-    for module in walk_packages(__path__, f"{__name__}."):
-        import_module(module.name)
+    import_all(__path__, __name__)

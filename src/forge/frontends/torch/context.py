@@ -1,0 +1,137 @@
+"""What a converter of PyTorch builds with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from forge import dims, dtypes
+from forge.dims import Dim
+from forge.frontends.context import ImportContext
+from forge.frontends.torch.program import Meta, Program, Step, TensorMeta
+from forge.ir.nodes import Value
+
+if TYPE_CHECKING:
+    from forge.frontends.torch.scope import TorchScope
+
+Number = bool | int | float | complex | dims.DimExpr
+Operand = Value | Number
+"""A tensor, or a number, which may be a size, in its place."""
+
+
+class Context(ImportContext):
+    """Given to a converter as its first argument.
+
+    Attributes:
+        step: what is converted.
+        metas: what torch says of the results, with sizes of this graph.
+        program: that the step is part of; its ``parts`` are what higher-order operators apply.
+    """
+
+    scope: TorchScope
+
+    def __init__(self, scope: TorchScope, step: Step, metas: Sequence[Meta], program: Program) -> None:
+        super().__init__(scope, step.name, step.outputs, [part for part in step.module.split(".") if part])
+        self.step = step
+        self.metas = metas
+        self.program = program
+
+    def meta(self, index: int = 0) -> TensorMeta:
+        """What torch says of result ``index``, which is a tensor."""
+        found = self.metas[index]
+        if not isinstance(found, TensorMeta):
+            raise self.invalid(f"result {index}: got {found}; expected a tensor")
+        return found
+
+    @property
+    def dtype(self) -> str:
+        """The element type of the first result."""
+        return self.meta().dtype
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        """The shape of the first result; symbols that nothing has bound yet are torch's."""
+        return self.meta().shape
+
+    def tensor(self, operand: Operand, dtype: str | None = None) -> Value:
+        """``operand`` as a tensor of element type ``dtype``: by default its own, and that of torch for a number."""
+        if isinstance(operand, Value):
+            return operand if dtype is None else self.cast(operand, dtype)
+        if isinstance(operand, dims.DimExpr):
+            return self.cast(self.scope.size(self, operand), dtype or "int64")
+        return self.constant(operand, dtype or _default_dtype(operand))
+
+    def common_dtype(self, *operands: Operand) -> str:
+        """The element type to which torch promotes: numbers and tensors of rank 0 count only if they are of a higher kind."""
+        best, best_rank = "bool", (-1, 0)
+        for operand in operands:
+            if isinstance(operand, Value):
+                dtype, level = operand.dtype, 2 if operand.rank else 1
+            else:
+                dtype, level = _default_dtype(operand), 0
+            best, best_rank = _joined(best, best_rank, dtype, (_kind(dtype), level))
+        return best
+
+    def promoted(self, *operands: Operand) -> list[Value]:
+        """``operands`` as tensors of their `common_dtype`."""
+        dtype = self.common_dtype(*operands)
+        return [self.tensor(operand, dtype) for operand in operands]
+
+    def vector(self, sizes: Sequence[Dim]) -> Value:
+        """``sizes`` as a tensor of type int64 and rank 1."""
+        if dims.is_static(*sizes):
+            return self.constant(list(sizes), "int64")
+        return self.call("stack", *(self.scope.size(self, size) for size in sizes), axis=0)
+
+    def axes(self, dim: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
+        """Axes counted from the front; all of them where ``dim`` is None or empty."""
+        chosen = (dim,) if isinstance(dim, int) else tuple(dim or range(rank))
+        return tuple(self.axis(axis, rank, "dim") for axis in chosen)
+
+    def extents(self, value: Value, shape: Sequence[Any]) -> tuple[Dim, ...]:
+        """Sizes of a shape argument, of which -1 keeps the one of ``value``, counted from the end."""
+        offset = len(shape) - value.rank
+        return tuple(value.shape[k - offset] if isinstance(d, int) and d == -1 else d for k, d in enumerate(shape))
+
+
+def _default_dtype(number: Any) -> str:
+    if isinstance(number, bool):
+        return "bool"
+    if isinstance(number, int | dims.DimExpr):
+        return "int64"
+    return "complex64" if isinstance(number, complex) else "float32"
+
+
+def _kind(dtype: str) -> int:
+    """0: bool, 1: integer, 2: floating point, 3: complex."""
+    if dtype == "bool":
+        return 0
+    if dtype.startswith("complex"):
+        return 3
+    return 1 if dtypes.is_integer(dtype) else 2
+
+
+def _joined(a: str, a_rank: tuple[int, int], b: str, b_rank: tuple[int, int]) -> tuple[str, tuple[int, int]]:
+    """What ``a`` and ``b`` become; a rank is the kind, and then what counts more: a tensor with axes, one without, a number."""
+    if a_rank[0] != b_rank[0]:
+        higher, rank, other = (a, a_rank, b) if a_rank[0] > b_rank[0] else (b, b_rank, a)
+        level = max(a_rank[1], b_rank[1])
+        if rank[0] == 3 and rank[1] < 2 and other == "float64" and level == 2:
+            higher = "complex128"
+        return higher, (rank[0], rank[1])
+    if a_rank[1] != b_rank[1]:
+        return (a, a_rank) if a_rank[1] > b_rank[1] else (b, b_rank)
+    return _wider(a, b), a_rank
+
+
+def _wider(a: str, b: str) -> str:
+    """The type of two of one kind; as torch's table, float16 and bfloat16 give float32, uint8 and signed a wider signed one."""
+    if a == b:
+        return a
+    if {a, b} == {"float16", "bfloat16"}:
+        return "float32"
+    sizes = {name: dtypes.numpy_dtype(name).itemsize for name in (a, b)}
+    if a.startswith("uint") != b.startswith("uint") and dtypes.is_integer(a):
+        unsigned, signed = (a, b) if a.startswith("uint") else (b, a)
+        return signed if sizes[signed] > sizes[unsigned] else f"int{min(64, 16 * sizes[unsigned])}"
+    return a if sizes[a] >= sizes[b] else b

@@ -1,0 +1,114 @@
+"""Which operators give views, and how a value of a view is put back into what it is a view of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from forge.dims import Dim
+from forge.frontends.torch.context import Context
+from forge.ir.nodes import Value
+
+PutBack = Callable[[Context, Value, Value, Mapping[str, Any], int], Value]
+"""Of the old value of the base, the new one of the view, the arguments after the first and the number of the result."""
+
+ALIASES = frozenset(f"aten.{op}.default" for op in ("alias", "detach", "lift", "positive"))
+"""Operators whose result is their first argument."""
+
+MAYBE_VIEWS = frozenset(
+    f"aten.{op}" for op in (
+        "reshape.default", "contiguous.default", "flatten.using_ints", "to.dtype", "to.dtype_layout", "to.device", "to.other",
+        "type_as.default", "dropout.default", "reshape_as.default", "ravel.default", "real.default", "imag.default",
+        "as_strided.default", "unfold.default", "view.dtype", "view_as_real.default", "view_as_complex.default", "expand.default",
+        "expand_as.default", "broadcast_to.default", "movedim.int", "movedim.intlist", "swapaxes.default", "narrow.Tensor",
+        "chunk.default", "diagonal.default",
+    )
+)
+"""Operators whose result may share memory with their first argument, and that no write goes through."""
+
+
+def _reshaped(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    return g.reshape(new, old.shape)
+
+
+def _permuted(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    axes = [g.axis(int(a), old.rank) for a in rest["dims"]]
+    return g.call("transpose", new, axes=tuple(int(k) for k in np.argsort(axes)))
+
+
+def _swapped(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    axes = list(range(old.rank))
+    a, b = (g.axis(rest[name], old.rank) for name in ("dim0", "dim1"))
+    axes[a], axes[b] = b, a
+    return g.call("transpose", new, axes=tuple(axes))
+
+
+def _turned(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    return g.call("transpose", new, axes=(1, 0)) if new.rank == 2 else new
+
+
+def set_slice(g: Context, old: Value, new: Value, axis: int, begin: Dim, end: Dim, step: int = 1) -> Value:
+    """``old`` with ``new`` in the place of begin:end:step along ``axis``."""
+    return g.call("strided_set", old, new, begin=(begin,), end=(end,), strides=(step,), axes=(axis,))
+
+
+def slice_end(end: Dim | None, size: Dim) -> Dim:
+    """The end of a slice; torch's largest integer, too, stands for that of the axis."""
+    return size if end is None or isinstance(end, int) and end >= 1 << 62 else end
+
+
+def _sliced(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    axis = g.axis(rest.get("dim", 0), old.rank)
+    end = slice_end(rest.get("end"), old.shape[axis])
+    return set_slice(g, old, new, axis, rest.get("start") or 0, end, rest.get("step", 1))
+
+
+def _selected(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    axis, place = g.axis(rest["dim"], old.rank), rest["index"]
+    end = old.shape[axis] if isinstance(place, int) and place == -1 else place + 1
+    return set_slice(g, old, g.call("expand_dims", new, axis=axis), axis, place, end)
+
+
+def _narrowed(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    axis = g.axis(rest["dim"], old.rank)
+    start = rest["start"]
+    begin = start + old.shape[axis] if isinstance(start, int) and start < 0 else start
+    return set_slice(g, old, new, axis, begin, begin + new.shape[axis])
+
+
+def _one_of_many(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    axis = g.axis(rest.get("dim", 0), old.rank)
+    sizes = rest.get("split_sizes", rest.get("split_size"))
+    begin = sum(sizes[:index]) if isinstance(sizes, list) else index * sizes
+    return set_slice(g, old, new, axis, begin, begin + new.shape[axis])
+
+
+def _unbound(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    axis = g.axis(rest.get("dim", 0), old.rank)
+    return set_slice(g, old, g.call("expand_dims", new, axis=axis), axis, index, index + 1)
+
+
+VIEWS: Mapping[str, PutBack] = MappingProxyType({
+    f"aten.{op}": put
+    for ops, put in (
+        (("view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims",
+          "unflatten.int", "view_as.default"), _reshaped),
+        (("permute.default",), _permuted),
+        (("transpose.int",), _swapped),
+        (("t.default", "numpy_T.default"), _turned),
+        (("slice.Tensor",), _sliced),
+        (("select.int",), _selected),
+        (("narrow.default",), _narrowed),
+        (("split.Tensor", "split_with_sizes.default"), _one_of_many),
+        (("unbind.int",), _unbound),
+    )
+    for op in ops
+})
+
+
+def put_back(g: Context, target: str, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    """``old`` with ``new`` where the view that ``target`` makes of it is."""
+    return VIEWS[target](g, old, new, rest, index)

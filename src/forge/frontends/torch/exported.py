@@ -1,0 +1,283 @@
+"""Programs from `torch.export.ExportedProgram` and from its graphs."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forge import dtypes
+from forge.dims import Dim
+from forge.errors import ImportModelError
+from forge.frontends.torch import symbols
+from forge.frontends.torch.program import Input, Meta, Program, Ref, ScalarMeta, Step, TensorMeta, Weight
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+    from torch.fx import GraphModule, Node
+
+_SOURCE = re.compile(r'File "([^"]+)", line (\d+), in \S+\s*\n\s*(.*)')
+
+
+def program_of(exported: ExportedProgram, where: str = "exported program") -> Program:
+    """The program that ``exported`` holds; its weights are read when they are needed, without a copy."""
+    return _Reader(exported, where).read()
+
+
+class _Reader:
+    def __init__(self, exported: ExportedProgram, where: str) -> None:
+        self.exported = exported
+        self.program = Program(where)
+
+    def read(self) -> Program:
+        from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+
+        exported, program = self.exported, self.program
+        placeholders = {n.name: n for n in exported.graph.nodes if n.op == "placeholder"}
+        for spec in exported.graph_signature.input_specs:
+            if spec.kind is InputKind.USER_INPUT:
+                constant = isinstance(spec.arg, ConstantArgument)
+                value = spec.arg.value if isinstance(spec.arg, ConstantArgument) else None
+                program.inputs.append(Input(spec.arg.name, spec.arg.name, value, constant))
+            elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+                program.weights[spec.arg.name] = Weight(
+                    str(spec.target), partial(self._weight, str(spec.target)), spec.kind is InputKind.PARAMETER,
+                    spec.kind is InputKind.BUFFER)
+            else:
+                raise ImportModelError(f"{program.where}: input {spec.arg.name!r} is {spec.kind.name}; expected tensors")
+        read_graph(exported.graph_module, program)
+        labels = iter(output_labels(exported))
+        for spec_ in exported.graph_signature.output_specs:
+            name = spec_.arg.name
+            if spec_.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION):
+                of = next(s.arg.name for s in exported.graph_signature.input_specs if spec_.target in (s.target, s.arg.name))
+                program.mutations[of] = name
+            elif spec_.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT):
+                result = spec_.arg.value if isinstance(spec_.arg, ConstantArgument) else Ref(_alias(exported.graph_module, name))
+                program.results.append((next(labels), result))
+        self._name_symbols(placeholders)
+        return program
+
+    def _name_symbols(self, placeholders: dict[str, Node]) -> None:
+        """The user's names of dimensions, and their bounds."""
+        for symbol, bounds in self.exported.range_constraints.items():
+            low, high = (_bound(b) for b in (bounds.lower, bounds.upper))
+            self.program.bounds[str(symbol)] = (low, high)
+        environment = next((m for n in placeholders.values() if (m := _shape_env(n.meta.get("val"))) is not None), None)
+        names = getattr(environment, "source_name_to_debug_name", {})
+        for source, symbol in getattr(environment, "source_to_var", {}).items():
+            if source in names and re.fullmatch(r"[A-Za-z_]\w*", names[source]):
+                self.program.symbol_names[str(symbol)] = names[source]
+
+    def _weight(self, target: str) -> np.ndarray:
+        exported = self.exported
+        found = exported.state_dict[target] if target in exported.state_dict else exported.constants[target]
+        return array_of(found, target)
+
+
+def _shape_env(value: Any) -> Any:
+    return getattr(getattr(value, "fake_mode", None), "shape_env", None)
+
+
+def _bound(value: Any) -> int | None:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if abs(number) < symbols.MAX_INT else None
+
+
+def output_labels(exported: ExportedProgram) -> list[str]:
+    """Names of the outputs, from where they are in what the model returns: ``logits``, ``past_key_values.0``, ``output_1``."""
+    from torch.utils import _pytree as pytree
+
+    spec = exported.call_spec.out_spec
+    assert spec is not None
+    tree = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    paths = [path for path, _ in pytree.tree_flatten_with_path(tree)[0]]
+    if len(paths) == 1 and not paths[0]:
+        return ["output"]
+    named = [".".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path) for path in paths]
+    return [label if re.match(r"[A-Za-z_]", label) else f"output_{label}" for label in named]
+
+
+def read_graph(module: GraphModule, program: Program) -> None:
+    """Adds the steps and types of a graph to ``program``."""
+    for node in module.graph.nodes:
+        if node.op == "get_attr":
+            _read_attribute(module, node, program)
+        elif node.op == "placeholder":
+            program.metas[node.name] = meta_of(node.meta.get("val"))
+        elif node.op == "call_function" and not _is_item(node):
+            _read_step(node, program)
+
+
+def _read_attribute(module: GraphModule, node: Node, program: Program) -> None:
+    """A graph that steps take as an argument, or a constant."""
+    import torch
+
+    found = module
+    for part in str(node.target).split("."):
+        found = getattr(found, part)
+    if isinstance(found, torch.Tensor):
+        program.weights[node.name] = Weight(str(node.target), partial(array_of, found, str(node.target)))
+        program.metas[node.name] = meta_of(found)
+        return
+    inner = Program(f"{program.where}: {node.target}")
+    read_graph(found, inner)
+    for placeholder in (n for n in found.graph.nodes if n.op == "placeholder"):
+        inner.inputs.append(Input(placeholder.name, placeholder.name))
+    (output,) = (n for n in found.graph.nodes if n.op == "output")
+    results = output.args[0] if isinstance(output.args[0], list | tuple) else [output.args[0]]
+    inner.results = [(f"output_{k}", _argument(r)) for k, r in enumerate(results)]
+    program.parts[node.name] = inner
+
+
+def _is_item(node: Node) -> bool:
+    """Whether a node takes one of several results of an operator, which are outputs of its step."""
+    return node.target is operator.getitem
+
+
+def _alias(module: GraphModule, name: str) -> str:
+    node = next((n for n in module.graph.nodes if n.name == name), None)
+    return name if node is None else _name(node)
+
+
+def _name(node: Node) -> str:
+    """The name of a value: of an item of a result, that of the result with its number."""
+    return f"{_name(node.args[0])}.{node.args[1]}" if node.op == "call_function" and _is_item(node) else node.name
+
+
+def _read_step(node: Node, program: Program) -> None:
+    value = node.meta.get("val")
+    if isinstance(value, list | tuple):
+        used = {user.args[1] for user in node.users if _is_item(user)}
+        outputs = tuple(f"{node.name}.{k}" if k in used else "" for k in range(len(value)))
+        program.metas.update({f"{node.name}.{k}": meta_of(v) for k, v in enumerate(value)})
+    else:
+        outputs = (node.name,) if value is not None else ()
+        program.metas[node.name] = meta_of(value)
+    program.steps.append(Step(node.name, target_name(node.target), _arguments(node), outputs, _module(node), _source(node)))
+
+
+def target_name(target: Any) -> str:
+    """``aten.add.Tensor``, ``higher_order.cond``, ``operator.mul``."""
+    if hasattr(target, "_schema"):
+        return f"{target.namespace}.{target._opname}.{target._overloadname}"
+    if type(target).__module__.startswith("torch._ops") or hasattr(target, "namespace"):
+        return f"higher_order.{target.__name__}"
+    module = getattr(target, "__module__", "").lstrip("_")
+    return f"{module}.{target.__name__}"
+
+
+def _arguments(node: Node) -> dict[str, Any]:
+    schema = getattr(node.target, "_schema", None)
+    names: Iterable[str] = [a.name for a in schema.arguments] if schema is not None else "abcdefghijklmnopqrstuvwxyz"
+    return {name: _argument(value) for name, value in (*zip(names, node.args), *node.kwargs.items())}
+
+
+def _argument(value: Any) -> Any:
+    import torch
+    from torch.fx import Node
+
+    if isinstance(value, Node):
+        size = value.meta.get("val")
+        if isinstance(size, torch.SymInt) and (known := _size(size)) is not None:
+            return known
+        return Ref(_name(value))
+    if isinstance(value, list | tuple):
+        return [_argument(item) for item in value]
+    if isinstance(value, torch.dtype):
+        return dtype_of(value)
+    if isinstance(value, torch.SymInt):
+        return _size(value)
+    return None if isinstance(value, torch.device | torch.layout | torch.memory_format) else value
+
+
+def _size(value: torch.SymInt) -> Dim | None:
+    """None: it is no arithmetic on integers."""
+    import sympy
+
+    try:
+        return symbols.parse(sympy.srepr(value.node.expr))
+    except ImportModelError:
+        return None
+
+
+def meta_of(value: Any) -> Meta:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return TensorMeta(dtype_of(value.dtype), tuple(_extent(d) for d in value.shape))
+    if isinstance(value, torch.SymInt):
+        return ScalarMeta("int", _size(value))
+    for kind, types in (("bool", (bool, torch.SymBool)), ("int", int), ("float", (float, torch.SymFloat))):
+        if isinstance(value, types):
+            return ScalarMeta(kind, value if type(value) is int else None)
+    return None
+
+
+def _extent(value: Any) -> Dim:
+    return symbols.parse(_text(value)) if not isinstance(value, int) else value
+
+
+def _text(value: torch.SymInt) -> str:
+    import sympy
+
+    return str(sympy.srepr(value.node.expr))
+
+
+def dtype_of(dtype: torch.dtype) -> str:
+    """Forge's name of an element type.
+
+    Raises:
+        ImportModelError: there is none.
+    """
+    name = str(dtype).removeprefix("torch.")
+    try:
+        return dtypes.canonical(name)
+    except TypeError as error:
+        raise ImportModelError(f"element type {name}; {error}") from error
+
+
+def array_of(tensor: torch.Tensor, label: str) -> np.ndarray:
+    """The contents of a tensor on the CPU, without a copy.
+
+    Raises:
+        ImportModelError: it is none with contents in memory.
+    """
+    import torch
+
+    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+        kind = "no data (it is on device 'meta')" if tensor.device.type == "meta" else f"a tensor of layout {tensor.layout}"
+        raise ImportModelError(f"tensor {label!r}: got {kind}; expected a dense one")
+    dtype = dtypes.numpy_dtype(dtype_of(tensor.dtype))
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg()
+    if dtype.isbuiltin == 1:
+        contents: np.ndarray = plain.numpy()
+        return contents
+    same_size = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
+    viewed: np.ndarray = plain.view(same_size).numpy().view(dtype)
+    return viewed
+
+
+def _module(node: Node) -> str:
+    stack: dict[str, Any] = node.meta.get("nn_module_stack") or {}
+    return str([*stack.values()][-1][0]) if stack else ""
+
+
+def _source(node: Node) -> str:
+    """The innermost line of Python outside of torch."""
+    frames = _SOURCE.findall(node.meta.get("stack_trace") or "")
+    own = [f for f in frames if "/torch/" not in f[0]] or frames
+    if not own:
+        return ""
+    file, line, text = own[-1]
+    return f"{file}:{line}: {text.strip()[:100]}"
+
+

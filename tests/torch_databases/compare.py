@@ -1,0 +1,70 @@
+"""One case: what Forge makes of it next to torch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+import forge
+from forge.driver import check_options, compile_module
+from forge.frontends.torch import import_model
+from forge.frontends.torch.exported import array_of
+from tests.torch_databases.cases import Case, export
+
+TOLERANCES = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 2e-5, "float64": 1e-7, "complex64": 2e-5, "complex128": 1e-7}
+"""Relative to the result and to its largest element: of what torch itself promises for these types (`torch.testing`)."""
+
+
+def outcome(case: Case, *, compiled: bool = True) -> str:
+    """ "ok", "not exported", or what is wrong, in one line."""
+    exported = export(case)
+    if exported is None:
+        return "not exported"
+    expected = pytree.tree_leaves(case.module(*[t.clone() for t in case.inputs]))
+    try:
+        module = import_model(exported)
+        got = run(module, case.inputs, compiled=compiled)
+    except forge.ForgeError as error:
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"
+    wanted = [e for e in expected if e is not None]
+    got = got[: len(wanted)]
+    for number, (g, e) in enumerate(zip(got, wanted, strict=True)):
+        wrong = difference(g, e)
+        if wrong:
+            return f"output {number}: {wrong}"
+    return "ok"
+
+
+def run(module: Any, inputs: tuple[torch.Tensor, ...], *, compiled: bool) -> list[np.ndarray]:
+    arrays = [array_of(t, "input") for t in inputs]
+    if not compiled:
+        from forge.ir.functions.reference import Reference
+
+        return list(Reference(module)(*arrays))
+    runtime = compile_module(module, check_options(opt_level=3), use_cache=False).runtime()
+    call = runtime.session() if runtime.function in runtime.functions and module.main.states else runtime
+    found = call(*arrays)
+    return list(found) if isinstance(found, list | tuple) else [found]
+
+
+def difference(got: Any, expected: Any) -> str:
+    """Empty where the values agree."""
+    wanted = array_of(expected, "output") if isinstance(expected, torch.Tensor) else np.asarray(expected)
+    found = np.asarray(got)
+    if isinstance(expected, torch.Tensor) and (found.dtype != wanted.dtype or found.shape != wanted.shape):
+        return f"got {found.dtype}{list(found.shape)}; expected {wanted.dtype}{list(wanted.shape)}"
+    tolerance = TOLERANCES.get(wanted.dtype.name, 0.0)
+    if not tolerance:
+        return "" if np.array_equal(found, wanted) else f"{np.sum(found != wanted)} of {wanted.size} elements differ"
+    wide = np.complex128 if np.iscomplexobj(wanted) else np.float64
+    a, b = found.astype(wide), wanted.astype(wide)
+    finite = np.isfinite(b)
+    scale = float(np.abs(b[finite]).max()) if finite.any() else 0.0
+    with np.errstate(all="ignore"):
+        near = np.abs(a - b) <= tolerance * (np.abs(b) + min(scale, 1.0) + (scale if math.isfinite(scale) else 0.0))
+    equal = np.where(finite, near, (a == b) | (np.isnan(a) & np.isnan(b)))
+    return "" if equal.all() else f"{np.sum(~equal)} of {wanted.size} elements differ, e.g. {a[~equal][0]} for {b[~equal][0]}"
