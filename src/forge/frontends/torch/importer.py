@@ -188,16 +188,16 @@ def _check_type(meta: TensorMeta, value: Value) -> None:
         raise ImportModelError(f"its converter gave {value.type}; torch says {meta.dtype}{[str(d) for d in meta.shape]}")
 
 
-def _number(scope: TorchScope, g: Context, meta: ScalarMeta, result: Any) -> Dim | Value:
+def _number(scope: TorchScope, g: Context, meta: ScalarMeta, result: Dim | Value) -> Dim | Value:
     """A number that is computed from data; where torch takes it for a size, so does the graph."""
     name = None if meta.size is None else dims.symbol_name(meta.size)
     if name is None or name in scope.all_symbols() or not isinstance(result, Value):
-        found: Dim | Value = result
+        return result
         return found
     counted = g.count(g.cast(result, "int64"))
     scope.note_sizes(counted)
-    size = scope.symbols[name] = counted.shape[0]
-    return size
+    scope.symbols[name] = counted.shape[0]
+    return counted.shape[0]
 
 
 def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value) -> Cell:
