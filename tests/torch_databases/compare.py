@@ -40,14 +40,18 @@ def outcome(case: Case, *, compiled: bool = True) -> str:
 
 
 def run(module: Any, inputs: tuple[torch.Tensor, ...], *, compiled: bool) -> list[np.ndarray]:
+    """The outputs."""
     arrays = [array_of(t, "input") for t in inputs]
     if not compiled:
         from forge.ir.functions.reference import Reference
 
-        return list(Reference(module)(*arrays))
+        return as_list(Reference(module)(*arrays))
     runtime = compile_module(module, check_options(opt_level=3), use_cache=False).runtime()
-    call = runtime.session() if runtime.function in runtime.functions and module.main.states else runtime
-    found = call(*arrays)
+    call = runtime.session() if module.main.states else runtime
+    return as_list(call(*arrays))
+
+
+def as_list(found: Any) -> list[np.ndarray]:
     return list(found) if isinstance(found, list | tuple) else [found]
 
 

@@ -193,11 +193,11 @@ def _number(scope: TorchScope, g: Context, meta: ScalarMeta, result: Dim | Value
     name = None if meta.size is None else dims.symbol_name(meta.size)
     if name is None or name in scope.all_symbols() or not isinstance(result, Value):
         return result
-        return found
     counted = g.count(g.cast(result, "int64"))
     scope.note_sizes(counted)
-    scope.symbols[name] = counted.shape[0]
-    return counted.shape[0]
+    size: Dim = counted.shape[0]
+    scope.symbols[name] = size
+    return size
 
 
 def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value) -> Cell:
