@@ -117,3 +117,14 @@ def test_a_condition_of_many_nodes_is_checked_once() -> None:
     assert lowered is not None
     conditions = [why for item in lowered.functions[0].items if isinstance(item, Definition) for _, why in item.conditions]
     assert len(conditions) == 2, conditions
+
+
+def test_a_slice_lies_inside_of_its_data() -> None:
+    module = parse_module("""def @main(%x: Tensor[(n, 3), float32], %u: Tensor[(1, 3), float32], %s: Tensor[(2), int64]) {
+      dynamic_update_slice(%x, %u, %s)
+    }""")
+    inputs = {"x": np.ones((0, 3), "float32"), "u": np.ones((1, 3), "float32"), "s": np.zeros(2, "int64")}
+    with pytest.raises(ExecutionError, match="the slice has 1 elements; expected at most n"):
+        compile_module(module.copy()).runtime()(**inputs)
+    with pytest.raises(TypeInferenceError, match="size of the slice in dimension 0; got 1; expected 0 to 0"):
+        run_module(module, inputs)

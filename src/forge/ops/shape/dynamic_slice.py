@@ -69,6 +69,7 @@ class DynamicSlice(Op[DynamicSliceAttrs]):
         return [TensorType(attrs.slice_sizes, data.dtype)]
 
     def reference(self, attrs: DynamicSliceAttrs, data: Array, start: Array) -> Arrays:
+        _fits(self.name, attrs.slice_sizes, data.shape)
         return [data[_place(start, data.shape, attrs.slice_sizes)]]  # type: ignore[arg-type, index]
 
     def lower(self, attrs: DynamicSliceAttrs, results: TensorTypes, data: Tensor, start: Tensor) -> Lowered:
@@ -96,6 +97,7 @@ class DynamicUpdateSlice(Op[object]):
         return [data.type]
 
     def reference(self, attrs: object, data: Array, update: Array, start: Array) -> Arrays:
+        _fits(self.name, update.shape, data.shape)
         result = data.copy()
         result[_place(start, data.shape, update.shape)] = update
         return [result]
