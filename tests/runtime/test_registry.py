@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 
 from forge_runtime import FunctionError, get_registered_func, register_func, registry, remove_registered_func
@@ -46,6 +51,44 @@ def test_a_name_is_taken_once_unless_overridden() -> None:
     remove_registered_func("test.f")
     register_func("test.f", print)
     assert get_registered_func("test.f") is print
+
+
+def test_of_two_threads_one_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(registry._Entry):
+        def __init__(self, name: str) -> None:
+            time.sleep(0.05)
+            super().__init__(name)
+
+    monkeypatch.setattr(registry, "_Entry", Slow)
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any] | None:
+        with suppress(FunctionError):
+            return register_func("test.raced", function)
+        return None
+
+    functions = [lambda: None, lambda: None]
+    with ThreadPoolExecutor(2) as pool:
+        registered = [found for found in pool.map(register, functions) if found is not None]
+    assert registered == [get_registered_func("test.raced")]
+
+
+def test_an_exception_holds_no_memory_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its traceback outlives the call."""
+    def refuse(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(registry, "_empty", refuse)
+    memory = memoryview(bytearray(8))
+    with pytest.raises(MemoryError) as raised:
+        registry._Entry("test.f")([(memory, "float32", (2,))], [])
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(raised.tb)]
+    assert not [value for values in frames for value in values.values() if isinstance(value, np.ndarray)]
+
+
+def test_results_of_foreign_byte_order_are_named() -> None:
+    register_func("test.f", lambda x: np.zeros(2, ">f4"))
+    with pytest.raises(FunctionError, match=r"result 0; got float32 of foreign byte order \[2\]; expected float32 \[2\]"):
+        registry.call("test.f", [], [np.zeros(2, np.float32)])
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

@@ -137,7 +137,8 @@ def _device_of(obj: Any) -> str | None:
     return f"{_DEVICES[int(kind)]}:{int(number)}" if int(kind) in _DEVICES else None
 
 
-def _dtype_name(dtype: np.dtype[Any]) -> str:
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """As messages have it."""
     return dtype.name if dtype.isnative else f"{dtype.name} of foreign byte order"
 
 
@@ -159,9 +160,9 @@ def adapt_element(obj: Any, where: str, dtype: str) -> Array:
     """``adapt_input`` of an array (for strings, of anything)."""
     if dtype == "string":
         return _elements(_as_strings(obj, where), where)
-    if _dtype_name(obj.dtype) != dtype:
+    if dtype_name(obj.dtype) != dtype:
         raise InputError(
-            f"{where}: wrong dtype; got {_dtype_name(obj.dtype)}; expected {dtype}; convert it, nothing is converted silently"
+            f"{where}: wrong dtype; got {dtype_name(obj.dtype)}; expected {dtype}; convert it, nothing is converted silently"
         )
     return _storage_view(obj, dtype)
 
@@ -178,9 +179,9 @@ def check_output(given: object, model: str, name: str, dtype: str, shape: tuple[
     if -1 in shape:
         raise InputError(f"{where}: its size depends on data, shape {list(shape)}; expected None: the runtime allocates it")
     array = _target(given, where)
-    if _dtype_name(array.dtype) != dtype or array.shape != shape:
+    if dtype_name(array.dtype) != dtype or array.shape != shape:
         raise InputError(
-            f"{where}: wrong array; got {_dtype_name(array.dtype)} {list(array.shape)}; expected {dtype} {list(shape)}"
+            f"{where}: wrong array; got {dtype_name(array.dtype)} {list(array.shape)}; expected {dtype} {list(shape)}"
         )
     if not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
         raise InputError(
@@ -226,7 +227,7 @@ def _as_strings(obj: object, where: str) -> Array:
         return array.astype(object)
     if array.dtype.kind != "O":
         raise InputError(
-            f"{where}: wrong dtype; got {_dtype_name(array.dtype)}; expected strings: dtype object, str or StringDType"
+            f"{where}: wrong dtype; got {dtype_name(array.dtype)}; expected strings: dtype object, str or StringDType"
         )
     return array
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar, overload
@@ -10,7 +11,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from forge_runtime import _native
-from forge_runtime.arrays import Array, as_array, output_dtypes
+from forge_runtime.arrays import Array, as_array, dtype_name, output_dtypes
 from forge_runtime.errors import FunctionError
 
 _LARGE = 128 << 10
@@ -60,6 +61,8 @@ class _Entry:
 
 
 _ENTRIES: dict[str, _Entry] = {}
+_WRITING = threading.RLock()
+"""Held by who registers or removes; what the collector of garbage runs meanwhile may register, too."""
 
 
 @overload
@@ -102,10 +105,11 @@ def remove_registered_func(name: str) -> None:
     Raises:
         FunctionError: no function has that name.
     """
-    if get_registered_func(name) is None:
-        raise FunctionError(f"remove_registered_func: no function is registered as {name!r}")
-    _native.unregister_function(name)
-    _ENTRIES[name].function = None
+    with _WRITING:
+        if get_registered_func(name) is None:
+            raise FunctionError(f"remove_registered_func: no function is registered as {name!r}")
+        _native.unregister_function(name)
+        _ENTRIES[name].function = None
 
 
 def call(name: str, values: Sequence[Array], results: Sequence[Array]) -> Sequence[Array]:
@@ -128,11 +132,12 @@ def _registered(name: object, function: Any, override: bool) -> Any:
         raise FunctionError(f"register_func: name; got {name!r}; expected printable text that is not empty")
     if not callable(function):
         raise FunctionError(f"register_func: {name!r}; got {type(function).__name__}; expected a function")
-    if not override and get_registered_func(name) is not None:
-        raise FunctionError(f"register_func: {name!r} is registered already; pass override=True to replace it")
-    entry = _ENTRIES.setdefault(name, _Entry(name))
-    entry.function = function
-    _native.register_function(name, entry)
+    with _WRITING:
+        if not override and get_registered_func(name) is not None:
+            raise FunctionError(f"register_func: {name!r} is registered already; pass override=True to replace it")
+        entry = _ENTRIES.setdefault(name, _Entry(name))
+        entry.function = function
+        _native.register_function(name, entry)
     return function
 
 
@@ -143,9 +148,8 @@ def _numpy_type(dtype: str) -> np.dtype[Any]:
 
 
 def _copy(memory: memoryview, dtype: str, shape: tuple[int, ...]) -> Array:
-    source: Array = np.ndarray(shape, _numpy_type(dtype), memory)
-    copied = _empty(source.dtype, shape, memory.nbytes)
-    np.copyto(copied, source)
+    copied = _empty(_numpy_type(dtype), shape, memory.nbytes)  # first: what this raises must not hold the model's memory
+    np.copyto(copied, np.ndarray(shape, copied.dtype, memory))
     return copied
 
 
@@ -177,4 +181,4 @@ def _as_array(value: Any) -> Array | None:
 
 
 def _described(array: Array) -> str:
-    return f"{array.dtype.name} {list(array.shape)}"
+    return f"{dtype_name(array.dtype)} {list(array.shape)}"
