@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from forge_runtime import ExecutionError, InputError, MemoryLimitError, Runtime, donate, state_files
+from forge_runtime import ExecutionError, InputError, MemoryLimitError, Runtime, Session, donate, state_files
 from tests.runtime.building import Build
 
 HERE = Path(__file__).parent
@@ -306,6 +306,28 @@ def test_one_thread_at_a_time(run: Runtime) -> None:
         thread.join()
     assert session.state()["log"].shape == (2, 4000 - len(refused))
     assert all("session: in use by another call; expected one thread at a time" in message for message in refused)
+
+
+class Resetting:
+    """An output that resets a session while the runtime asks for its memory, as another thread might."""
+
+    def __init__(self, session: Session, array: np.ndarray) -> None:
+        self.session, self.array = session, array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.session.reset()
+        return self.array.__dlpack__(**options)
+
+
+def test_a_call_has_its_session_from_the_first_look_at_shapes_on(run: Runtime) -> None:
+    session = run.session()
+    session(X)
+    with pytest.raises(InputError, match=r"output 'y': cannot be written: .* session: in use by another call"):
+        session.run([X], [Resetting(session, np.empty(3, np.float32))])
+    assert session(X).tolist() == [210, 210, 2]
 
 
 def test_outputs_in_place(run: Runtime) -> None:

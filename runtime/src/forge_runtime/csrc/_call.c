@@ -350,7 +350,7 @@ static int check_donated(const module_state *state, const call_frame *frame, int
 static int32_t find_shapes(const call_frame *frame, forge_error *error) {
   const model_object *self = frame->self;
   forge_tensor *outputs = frame->tensors + self->n_inputs;
-  return frame->session ? forge_session_output_shapes(frame->session, self->model, frame->tensors, outputs, error)
+  return frame->session ? forge_session_shapes_entered(frame->session, self->model, frame->tensors, outputs, error)
                         : forge_output_shapes(self->model, frame->tensors, outputs, error);
 }
 
@@ -413,16 +413,17 @@ static int32_t check_signals(void *state) {
 }
 
 /* What a signal handler or a registered function has raised, else the error. */
-static PyObject *raise_failure(const module_state *state, const forge_error *error) {
-  if (!PyErr_Occurred()) return native_raise(state, error);
-  if (error->status == FORGE_ERROR_FUNCTION) forge_add_note(error->message);
-  return NULL;
+static void raise_failure(const module_state *state, const forge_error *error) {
+  if (!PyErr_Occurred())
+    (void)native_raise(state, error);
+  else if (error->status == FORGE_ERROR_FUNCTION)
+    forge_add_note(error->message);
 }
 
-static PyObject *run_frame(const call_frame *frame) {
+/* -1: an exception. */
+static int run_held(const module_state *state, const call_frame *frame) {
   const model_object *self = frame->self;
-  const module_state *state = native_state((PyObject *)self);
-  if (hold_all(state, frame) < 0) return NULL;
+  if (hold_all(state, frame) < 0) return -1;
   forge_error error;
   forge_tensor *inputs = frame->tensors, *outputs = frame->tensors + self->n_inputs;
   forge_limits limits = self->limits;
@@ -430,14 +431,23 @@ static PyObject *run_frame(const call_frame *frame) {
   limits.interrupted = check_signals;
   limits.state = &thread;
   const int32_t status = frame->session
-                             ? forge_session_run(frame->session, self->model, inputs, outputs, &limits, &error)
+                             ? forge_session_run_entered(frame->session, self->model, inputs, outputs, &limits, &error)
                              : forge_run_limited(self->model, inputs, outputs, &self->host, &limits, &error);
   PyEval_RestoreThread(thread);
-  if (status != FORGE_OK) {
-    error.status = status;
-    return raise_failure(state, &error);
-  }
-  return collect(state, frame);
+  if (status == FORGE_OK) return 0;
+  error.status = status;
+  raise_failure(state, &error);
+  return -1;
+}
+
+/* From the first look at its shapes on, the session is this call's: no other may change them. */
+static PyObject *run_frame(const call_frame *frame) {
+  const module_state *state = native_state((PyObject *)frame->self);
+  forge_error error;
+  if (frame->session && forge_session_enter(frame->session, &error) != FORGE_OK) return native_raise(state, &error);
+  const int done = run_held(state, frame);
+  if (frame->session) (void)forge_session_leave(frame->session, FORGE_OK);
+  return done < 0 ? NULL : collect(state, frame);
 }
 
 static int check_count(const model_object *self, PyObject *tensors, const char *what, int32_t expected) {

@@ -49,6 +49,14 @@ FORGE_LOCAL void forge_copy_model(forge_model *copy, const forge_model *model);
 /* Memory on huge pages where the system has them, aligned to FORGE_PAGE_SIZE; release with free(). */
 FORGE_LOCAL void *forge_alloc_pages(size_t bytes);
 
+/* FORGE_OK: the session is the caller's until it leaves, which returns `status`. In between it runs functions and asks for shapes. */
+FORGE_LOCAL int32_t forge_session_enter(forge_session *session, forge_error *error);
+FORGE_LOCAL int32_t forge_session_leave(forge_session *session, int32_t status);
+FORGE_LOCAL int32_t forge_session_run_entered(forge_session *session, const forge_model *function, const forge_tensor *inputs,
+                                              forge_tensor *outputs, const forge_limits *limits, forge_error *error);
+FORGE_LOCAL int32_t forge_session_shapes_entered(forge_session *session, const forge_model *function, const forge_tensor *inputs,
+                                                 forge_tensor *outputs, forge_error *error);
+
 /* Gives the blocks that the built-in host keeps for later calls back to the system. */
 FORGE_LOCAL void forge_trim_memory(void);
 

@@ -57,8 +57,7 @@ static const char *name_of(const forge_session *session) { return session->model
 
 static const forge_state_spec *spec_of(const forge_session *session, int32_t state) { return &session->model->states[state]; }
 
-/* FORGE_OK: the session is this thread's until it leaves. */
-static int32_t enter(forge_session *session, forge_error *error) {
+int32_t forge_session_enter(forge_session *session, forge_error *error) {
   if (session == NULL) return forge_fail(error, FORGE_ERROR_INPUT, "session: got NULL; expected one of forge_session_new");
   forge_clear_error(error);
   if (!atomic_flag_test_and_set_explicit(&session->busy, memory_order_acquire)) return FORGE_OK;
@@ -67,7 +66,7 @@ static int32_t enter(forge_session *session, forge_error *error) {
                     name_of(session));
 }
 
-static int32_t leave(forge_session *session, int32_t status) {
+int32_t forge_session_leave(forge_session *session, int32_t status) {
   atomic_flag_clear_explicit(&session->busy, memory_order_release);
   return status;
 }
@@ -374,8 +373,9 @@ static void restore(forge_session *session, const forge_model *function) {
   }
 }
 
-static int32_t run(forge_session *session, const forge_model *function, const forge_tensor *inputs, forge_tensor *outputs,
-                   const forge_limits *limits, forge_error *error) {
+int32_t forge_session_run_entered(forge_session *session, const forge_model *function, const forge_tensor *inputs,
+                                  forge_tensor *outputs, const forge_limits *limits, forge_error *error) {
+  if (function == NULL) function = session->model;
   int32_t status = check_function(session, function, error);
   if (status == FORGE_OK) status = gather(session, function, inputs, outputs, error);
   if (status != FORGE_OK) return status;
@@ -392,13 +392,14 @@ static int32_t run(forge_session *session, const forge_model *function, const fo
 
 int32_t forge_session_run(forge_session *session, const forge_model *function, const forge_tensor *inputs, forge_tensor *outputs,
                           const forge_limits *limits, forge_error *error) {
-  const int32_t status = enter(session, error);
+  const int32_t status = forge_session_enter(session, error);
   if (status != FORGE_OK) return status;
-  return leave(session, run(session, function ? function : session->model, inputs, outputs, limits, error));
+  return forge_session_leave(session, forge_session_run_entered(session, function, inputs, outputs, limits, error));
 }
 
-static int32_t shapes(forge_session *session, const forge_model *function, const forge_tensor *inputs, forge_tensor *outputs,
-                      forge_error *error) {
+int32_t forge_session_shapes_entered(forge_session *session, const forge_model *function, const forge_tensor *inputs,
+                                     forge_tensor *outputs, forge_error *error) {
+  if (function == NULL) function = session->model;
   int32_t status = check_function(session, function, error);
   if (status == FORGE_OK) status = gather(session, function, inputs, outputs, error);
   if (status != FORGE_OK) return status;
@@ -410,9 +411,9 @@ static int32_t shapes(forge_session *session, const forge_model *function, const
 
 int32_t forge_session_output_shapes(forge_session *session, const forge_model *function, const forge_tensor *inputs,
                                     forge_tensor *outputs, forge_error *error) {
-  const int32_t status = enter(session, error);
+  const int32_t status = forge_session_enter(session, error);
   if (status != FORGE_OK) return status;
-  return leave(session, shapes(session, function ? function : session->model, inputs, outputs, error));
+  return forge_session_leave(session, forge_session_shapes_entered(session, function, inputs, outputs, error));
 }
 
 /* States from outside. */
@@ -511,8 +512,8 @@ static int32_t get(const forge_session *session, const char *name, forge_tensor 
 }
 
 int32_t forge_session_get(forge_session *session, const char *state, forge_tensor *value, forge_error *error) {
-  const int32_t status = enter(session, error);
-  return status == FORGE_OK ? leave(session, get(session, state, value, error)) : status;
+  const int32_t status = forge_session_enter(session, error);
+  return status == FORGE_OK ? forge_session_leave(session, get(session, state, value, error)) : status;
 }
 
 static bool fits(const forge_state_spec *spec, const forge_tensor *value) {
@@ -559,8 +560,8 @@ static int32_t set(forge_session *session, const char *name, const forge_tensor 
 }
 
 int32_t forge_session_set(forge_session *session, const char *state, const forge_tensor *value, forge_error *error) {
-  const int32_t status = enter(session, error);
-  return status == FORGE_OK ? leave(session, set(session, state, value, error)) : status;
+  const int32_t status = forge_session_enter(session, error);
+  return status == FORGE_OK ? forge_session_leave(session, set(session, state, value, error)) : status;
 }
 
 static void unset_all(forge_session *session) {
@@ -583,15 +584,15 @@ static int32_t load(forge_session *session, int32_t count, const char *const *st
 
 int32_t forge_session_load(forge_session *session, int32_t count, const char *const *states, const forge_tensor *values,
                            forge_error *error) {
-  const int32_t status = enter(session, error);
-  return status == FORGE_OK ? leave(session, load(session, count, states, values, error)) : status;
+  const int32_t status = forge_session_enter(session, error);
+  return status == FORGE_OK ? forge_session_leave(session, load(session, count, states, values, error)) : status;
 }
 
 int32_t forge_session_reset(forge_session *session, forge_error *error) {
-  const int32_t status = enter(session, error);
+  const int32_t status = forge_session_enter(session, error);
   if (status != FORGE_OK) return status;
   unset_all(session);
-  return leave(session, FORGE_OK);
+  return forge_session_leave(session, FORGE_OK);
 }
 
 static int32_t copy_state(const forge_session *from, forge_session *to, int32_t number, forge_error *error) {
@@ -608,12 +609,12 @@ static int32_t copy_state(const forge_session *from, forge_session *to, int32_t 
 }
 
 forge_session *forge_session_copy(forge_session *session, forge_error *error) {
-  if (enter(session, error) != FORGE_OK) return NULL;
+  if (forge_session_enter(session, error) != FORGE_OK) return NULL;
   forge_session *copy = allocate(session->model, session->host, session->capacity, error);
   int32_t status = copy ? FORGE_OK : FORGE_ERROR_MEMORY;
   for (int32_t i = 0; status == FORGE_OK && i < forge_states(session->model); i++)
     status = copy_state(session, copy, i, error);
-  leave(session, status);
+  forge_session_leave(session, status);
   if (status == FORGE_OK) return copy;
   forge_session_free(copy);
   return NULL;
