@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from forge import dims
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
 from forge.ir.nodes import Value
@@ -79,10 +80,24 @@ def _narrowed(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index
     return set_slice(g, old, new, axis, begin, begin + new.shape[axis])
 
 
+def chunk_size(size: Dim, chunks: int) -> Dim:
+    """Of each part but the last of ``chunks``."""
+    return dims.ceildiv(size, chunks)
+
+
+def section_ends(size: Dim, count: int) -> list[Dim]:
+    """Where ``count`` parts end whose sizes differ by at most one; larger ones come first."""
+    least, larger = dims.floordiv(size, count), dims.floormod(size, count)
+    return [(k + 1) * least + dims.minimum(k + 1, larger) for k in range(count)]
+
+
 def _one_of_many(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
     axis = g.axis(rest.get("dim", 0), old.rank)
-    sizes = rest.get("split_sizes", rest.get("split_size"))
-    begin = sum(sizes[:index]) if isinstance(sizes, list) else index * sizes
+    if "chunks" in rest:
+        begin = index * chunk_size(old.shape[axis], rest["chunks"])
+    else:
+        sizes = rest.get("split_sizes", rest.get("split_size"))
+        begin = sum(sizes[:index]) if isinstance(sizes, list) else index * sizes
     return set_slice(g, old, new, axis, begin, begin + new.shape[axis])
 
 
