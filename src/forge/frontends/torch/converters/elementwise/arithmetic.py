@@ -5,6 +5,7 @@ from __future__ import annotations
 from forge.frontends.torch.context import Context, Operand
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
+from forge.ops.core.term import Term
 
 
 def scaled(g: Context, value: Value, alpha: Operand) -> Value:
@@ -31,35 +32,54 @@ def multiply(g: Context, self: Operand, other: Operand) -> Value:
     return g.call("multiply", g.tensor(self, g.dtype), g.tensor(other, g.dtype))
 
 
-@converts("div.Tensor", "div.Scalar")
-def divide(g: Context, self: Operand, other: Operand) -> Value:
-    return g.call("divide", g.tensor(self, g.dtype), g.tensor(other, g.dtype))
+@converts("div.Tensor_mode", "div.Scalar_mode", "divide.Tensor_mode", "divide.Scalar_mode")
+def divide_rounded(g: Context, self: Operand, other: Operand, *, rounding_mode: str | None) -> Value:
+    names = {None: "divide", "floor": "floor_divide", "trunc": "trunc_divide"}
+    if rounding_mode not in names:
+        raise g.invalid(f"rounding_mode: got {rounding_mode!r}; expected None, 'floor' or 'trunc'")
+    return g.call(names[rounding_mode], g.tensor(self, g.dtype), g.tensor(other, g.dtype))
 
 
-def _unary(name: str, *ops: str) -> None:
+def _binary(name: str, *ops: str) -> None:
     @converts(*ops)
-    def convert(g: Context, self: Value) -> Value:
-        return g.call(name, g.cast(self, g.dtype))
-
-
-for _name, _op in (("exp", "exp"), ("tanh", "tanh"), ("sqrt", "sqrt"), ("rsqrt", "rsqrt"), ("sigmoid", "sigmoid"),
-                   ("nn.relu", "relu"), ("negative", "neg"), ("sin", "sin"), ("cos", "cos"), ("erf", "erf"), ("log", "log")):
-    _unary(_name, f"{_op}.default")
-
-
-def _comparison(name: str, op: str) -> None:
-    @converts(f"{op}.Tensor", f"{op}.Scalar")
     def convert(g: Context, self: Operand, other: Operand) -> Value:
-        return g.call(name, *g.promoted(self, other))
+        return g.call(name, g.tensor(self, g.dtype), g.tensor(other, g.dtype))
 
 
-for _name, _op in (("equal", "eq"), ("not_equal", "ne"), ("less", "lt"), ("less_equal", "le"), ("greater", "gt"),
-                   ("greater_equal", "ge")):
-    _comparison(_name, _op)
+_binary("divide", "div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar", "divide.Tensor", "divide.Scalar")
+_binary("floor_divide", "floor_divide.default", "floor_divide.Scalar")
+_binary("floor_mod", "remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+_binary("mod", "fmod.Tensor", "fmod.Scalar")
 
 
-@converts("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+@converts("rsub.Tensor", "rsub.Scalar")
+def subtract_from(g: Context, self: Operand, other: Operand, alpha: Operand = 1) -> Value:
+    return subtract(g, other, self, alpha)
+
+
+@converts("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar", "float_power.Tensor_Tensor", "float_power.Tensor_Scalar",
+          "float_power.Scalar")
 def power(g: Context, self: Operand, exponent: Operand) -> Value:
     if exponent == 2 and isinstance(self, Value):
         return g.call("multiply", g.cast(self, g.dtype), g.cast(self, g.dtype))
     return g.call("power", g.tensor(self, g.dtype), g.tensor(exponent, g.dtype))
+
+
+@converts("addcmul.default")
+def addcmul(g: Context, self: Value, tensor1: Value, tensor2: Value, value: Operand = 1) -> Value:
+    product = g.call("multiply", g.cast(tensor1, g.dtype), g.cast(tensor2, g.dtype))
+    return g.call("add", g.cast(self, g.dtype), scaled(g, product, value))
+
+
+@converts("addcdiv.default")
+def addcdiv(g: Context, self: Value, tensor1: Value, tensor2: Value, value: Operand = 1) -> Value:
+    quotient = g.call("divide", g.cast(tensor1, g.dtype), g.cast(tensor2, g.dtype))
+    return g.call("add", g.cast(self, g.dtype), scaled(g, quotient, value))
+
+
+@converts("lerp.Scalar", "lerp.Tensor")
+def lerp(g: Context, self: Value, end: Value, weight: Operand) -> Value:
+    """From the nearer end, so that weights 0 and 1 give the ends themselves."""
+    a, b, share = (Term(g, g.tensor(x, g.dtype)) for x in (self, end, weight))
+    near = abs(share) < 0.5
+    return near.where(a + share * (b - a), b - (b - a) * (1 - share)).value

@@ -1,0 +1,192 @@
+"""Tensors made of sizes and numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from forge import dims, dtypes
+from forge.dims import Dim
+from forge.frontends.torch.context import Context, Operand
+from forge.frontends.torch.registry import converts
+from forge.ir.nodes import Value
+from forge.ops.core.term import Term
+
+
+def filled(g: Context, number: Operand, shape: Sequence[Dim]) -> Value:
+    return g.call("full", g.reshape(g.tensor(number, g.dtype), ()), shape=tuple(shape))
+
+
+@converts("full.default")
+def full(g: Context, size: Sequence[Dim], fill_value: Operand, *, dtype: str | None = None) -> Value:
+    return filled(g, fill_value, size)
+
+
+@converts("full_like.default")
+def full_like(g: Context, self: Value, fill_value: Operand, *, dtype: str | None = None) -> Value:
+    return filled(g, fill_value, self.shape)
+
+
+@converts("new_full.default")
+def new_full(g: Context, self: Value, size: Sequence[Dim], fill_value: Operand, *, dtype: str | None = None) -> Value:
+    return filled(g, fill_value, size)
+
+
+def _filled_with(number: int, name: str, size_overload: str) -> None:
+    """Tensors of one number; what torch leaves undefined is 0."""
+
+    @converts(f"{name}.{size_overload}")
+    def sized(g: Context, size: Sequence[Dim], *, dtype: str | None = None, stride: Sequence[Dim] = (),
+              physical_layout: Sequence[int] = ()) -> Value:
+        return filled(g, number, size)
+
+    @converts(f"{name}_like.default")
+    def like(g: Context, self: Value, *, dtype: str | None = None) -> Value:
+        return filled(g, number, self.shape)
+
+    @converts(f"new_{name}.default")
+    def new(g: Context, self: Value, size: Sequence[Dim], *, dtype: str | None = None) -> Value:
+        return filled(g, number, size)
+
+
+_filled_with(0, "zeros", "default")
+_filled_with(1, "ones", "default")
+_filled_with(0, "empty", "memory_format")
+
+
+@converts("empty_strided.default", "empty_permuted.default")
+def empty(g: Context, size: Sequence[Dim], *, stride: Sequence[Dim] = (), physical_layout: Sequence[int] = (),
+          dtype: str | None = None) -> Value:
+    return filled(g, 0, size)
+
+
+@converts("new_empty_strided.default")
+def new_empty_strided(g: Context, self: Value, size: Sequence[Dim], *, stride: Sequence[Dim], dtype: str | None = None) -> Value:
+    return filled(g, 0, size)
+
+
+@converts("scalar_tensor.default")
+def scalar_tensor(g: Context, s: Operand, *, dtype: str | None = None) -> Value:
+    return g.reshape(g.tensor(s, g.dtype), ())
+
+
+@converts("arange.default")
+def arange_to(g: Context, end: Operand, *, dtype: str | None = None) -> Value:
+    return arange(g, 0, end)
+
+
+@converts("arange.start", "arange.start_step")
+def arange(g: Context, start: Operand, end: Operand, step: Operand = 1, *, dtype: str | None = None) -> Value:
+    """Of floating-point numbers as many as torch counts, computed in float64."""
+    numbers = (start, end, step)
+    if all(isinstance(x, int | dims.DimExpr) or isinstance(x, Value) and dtypes.is_integer(x.dtype) for x in numbers):
+        return g.cast(g.call("arange", *(g.tensor(x, "int64") for x in numbers), dtype="int64"), g.dtype)
+    first, last, width = (Term(g, g.tensor(x, "float64")) for x in numbers)
+    places = g.count(g.cast(((last - first) / width).ceil().value, "int64"))
+    if dtypes.is_integer(g.dtype):
+        first, width = (x.cast("int64").cast("float64") for x in (first, width))
+    return g.cast((Term(g, g.cast(places, "float64")) * width + first).value, g.dtype)
+
+
+def spaced(g: Context, start: Operand, end: Operand, steps: Dim) -> Term:
+    """``steps`` numbers from ``start`` to ``end``, counted from the nearer of both; float64 or complex128."""
+    work = "complex128" if dtypes.is_complex(g.dtype) else "float64"
+    first, last = (Term(g, g.reshape(g.cast(g.tensor(x, _narrowed(g, x)), work), ())) for x in (start, end))
+    count = Term(g, g.tensor(steps, "int64"))
+    places = Term(g, g.count(count.value, steps))
+    width = (last - first) / (count - 1).maximum(1).cast(work)
+    return (places < count.floor_divide(2).maximum(1)).where(
+        first + width * places.cast(work), last - width * (count - 1 - places).cast(work))
+
+
+def _narrowed(g: Context, number: Operand) -> str:
+    """The type in which torch takes an end: that of an integer result truncates it."""
+    if dtypes.is_integer(g.dtype):
+        return g.dtype
+    return number.dtype if isinstance(number, Value) else "complex128" if isinstance(number, complex) else "float64"
+
+
+@converts(*(f"linspace.{o}" for o in ("default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")))
+def linspace(g: Context, start: Operand, end: Operand, *, steps: Dim, dtype: str | None = None) -> Value:
+    return spaced(g, start, end, steps).cast(g.dtype).value
+
+
+@converts(*(f"logspace.{o}" for o in ("default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")))
+def logspace(g: Context, start: Operand, end: Operand, *, steps: Dim, base: float = 10.0, dtype: str | None = None) -> Value:
+    exponents = spaced(g, start, end, steps)
+    return g.cast(g.call("power", g.scalar(base, exponents.value), exponents.value), g.dtype)
+
+
+@converts("eye.default", "eye.m")
+def eye(g: Context, *, n: Dim, m: Dim | None = None, dtype: str | None = None) -> Value:
+    return g.call("eye", n=n, m=n if m is None else m, dtype=g.dtype)
+
+
+@converts("tril.default")
+def tril(g: Context, self: Value, diagonal: Operand = 0) -> Value:
+    return g.call("trilu", self, g.tensor(diagonal, "int64"), upper=False)
+
+
+@converts("triu.default")
+def triu(g: Context, self: Value, diagonal: Operand = 0) -> Value:
+    return g.call("trilu", self, g.tensor(diagonal, "int64"), upper=True)
+
+
+@converts("tril_indices.default")
+def tril_indices(g: Context, *, row: int, col: int, offset: int = 0, dtype: str | None = None) -> Value:
+    return g.constant(np.stack(np.tril_indices(row, offset, col)), g.dtype)
+
+
+@converts("triu_indices.default")
+def triu_indices(g: Context, *, row: int, col: int, offset: int = 0, dtype: str | None = None) -> Value:
+    return g.constant(np.stack(np.triu_indices(row, offset, col)), g.dtype)
+
+
+def _cosines(g: Context, length: Dim, periodic: bool, *weights: float) -> Value:
+    """The sum of ``weights[k] * cos(2 pi k i / n)`` at place i, computed in float64; n is one less if not ``periodic``."""
+    n = Term(g, g.tensor(length, "int64"))
+    angle = Term(g, g.count(n.value, length)).cast("float64") * (2 * math.pi)
+    angle = angle / (n if periodic else n - 1).maximum(1).cast("float64")
+    total = angle * 0 + weights[0]
+    for k, weight in enumerate(weights[1:], 1):
+        total = total + Term(g, g.call("cos", (angle * k).value)) * weight
+    one = n.equals(1)
+    return g.cast(one.where(1, total).value, g.dtype)
+
+
+@converts("hann_window.default", "hann_window.periodic")
+def hann_window(g: Context, *, window_length: Dim, periodic: bool = True, dtype: str | None = None) -> Value:
+    return _cosines(g, window_length, periodic, 0.5, -0.5)
+
+
+@converts(*(f"hamming_window.{o}" for o in ("default", "periodic", "periodic_alpha", "periodic_alpha_beta")))
+def hamming_window(g: Context, *, window_length: Dim, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46,
+                   dtype: str | None = None) -> Value:
+    return _cosines(g, window_length, periodic, alpha, -beta)
+
+
+@converts("blackman_window.default", "blackman_window.periodic")
+def blackman_window(g: Context, *, window_length: Dim, periodic: bool = True, dtype: str | None = None) -> Value:
+    return _cosines(g, window_length, periodic, 0.42, -0.5, 0.08)
+
+
+@converts("bartlett_window.default", "bartlett_window.periodic")
+def bartlett_window(g: Context, *, window_length: Dim, periodic: bool = True, dtype: str | None = None) -> Value:
+    n = Term(g, g.tensor(window_length, "int64"))
+    place = Term(g, g.count(n.value, window_length)).cast("float64") * 2
+    height = place / (n if periodic else n - 1).maximum(1).cast("float64")
+    return g.cast(n.equals(1).where(1, height.minimum(2 - height)).value, g.dtype)
+
+
+@converts("kaiser_window.default", "kaiser_window.periodic", "kaiser_window.beta")
+def kaiser_window(g: Context, *, window_length: Dim, periodic: bool = True, beta: float = 12.0,
+                  dtype: str | None = None) -> Value:
+    n = Term(g, g.tensor(window_length, "int64"))
+    place = Term(g, g.count(n.value, window_length)).cast("float64") * 2
+    ratio = place / (n if periodic else n - 1).maximum(1).cast("float64") - 1
+    inner = g.call("sqrt", (1 - ratio * ratio).maximum(0).value)
+    top = Term(g, g.call("i0", (Term(g, inner) * beta).value))
+    bottom = Term(g, g.call("i0", g.constant(beta, "float64")))
+    return g.cast(n.equals(1).where(1, top / bottom).value, g.dtype)
