@@ -87,7 +87,7 @@ def _shape_env(value: Any) -> Any:
 def _bound(value: Any) -> int | None:
     try:
         number = int(value)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, AttributeError):  # the last: of an infinity of sympy
         return None
     return number if abs(number) < symbols.MAX_INT else None
 
