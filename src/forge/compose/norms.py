@@ -48,19 +48,19 @@ def by_channel(g: Composer, parameter: Value, channels: Dim) -> Value:
 
 
 def layer_norm(
-    g: Composer, x: Value, scale: Value, bias: Value | None = None, *, first: int, epsilon: float = 1e-5
+    g: Composer, x: Value, scale: Value | None, bias: Value | None = None, *, first: int, epsilon: float = 1e-5
 ) -> Value:
     """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` over the axes from ``first`` on; scale and bias broadcast."""
-    shift = None if bias is None else _row(g, bias, x, first)
-    result = g.call("nn.layer_norm", _merged(g, x, first), _row(g, scale, x, first), shift, axis=-1, epsilon=epsilon)
+    gamma, beta = (None if v is None else _row(g, v, x, first) for v in (scale, bias))
+    result = g.call("nn.layer_norm", _merged(g, x, first), gamma, beta, axis=-1, epsilon=epsilon)
     return g.reshape(result, x.shape)
 
 
-def rms_norm(g: Composer, x: Value, scale: Value, *, first: int, epsilon: float = 1e-5) -> Value:
-    """``x / sqrt(mean of x^2 + epsilon) * scale`` over all axes from ``first`` on, in the type of ``scale``."""
-    weight = _row(g, g.cast(scale, x.dtype), x, first)
+def rms_norm(g: Composer, x: Value, scale: Value | None, *, first: int, epsilon: float = 1e-5) -> Value:
+    """``x / sqrt(mean of x^2 + epsilon) * scale`` over all axes from ``first`` on, in the type of ``scale``, if it is there."""
+    weight = None if scale is None else _row(g, g.cast(scale, x.dtype), x, first)
     result = g.reshape(g.call("nn.rms_norm", _merged(g, x, first), weight, axis=-1, epsilon=epsilon), x.shape)
-    return g.cast(result, scale.dtype)
+    return result if scale is None else g.cast(result, scale.dtype)
 
 
 def _merged(g: Composer, x: Value, first: int) -> Value:

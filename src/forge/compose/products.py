@@ -24,3 +24,9 @@ def matmul(g: Composer, a: Value, b: Value) -> Value:
     if a.rank == 1:
         del shape[-1 if b.rank == 1 else -2]
     return g.reshape(result, shape)
+
+
+def dense(g: Composer, x: Value, weight: Value) -> Value:
+    """``x`` of any rank times the transpose of ``weight``, [N, K]."""
+    data = x if x.rank < 2 else for_product(g.builder, x, weight, -1)[0]
+    return g.call("nn.dense", data, weight, units=weight.shape[0])

@@ -7,7 +7,6 @@ from forge.compose import products
 from forge.frontends.converter import REQUIRED, forwarding
 from forge.frontends.onnx.context import Context, Value
 from forge.frontends.onnx.registry import converts
-from forge.ops.core.broadcast import for_product
 
 converts("Det", since=11)(forwarding("linalg.determinant"))
 converts("Einsum", since=12)(forwarding("einsum", None, equation=REQUIRED))
@@ -31,8 +30,7 @@ def _fits(a: Value, b: Value) -> bool:
 def dense(g: Context, x: Value, weight: Value, transposed: bool) -> Value:
     """``x`` times a matrix, given as [K, N], or [N, K] when ``transposed``."""
     rows = weight if transposed else transposed_matrix(g, weight)
-    data = x if x.rank < 2 else for_product(g.builder, x, rows, -1)[0]
-    return g.call("nn.dense", data, rows, units=rows.shape[0])
+    return products.dense(g, x, rows)
 
 
 def transposed_matrix(g: Context, matrix: Value) -> Value:
