@@ -102,8 +102,13 @@ def output_labels(exported: ExportedProgram) -> list[str]:
     paths = [path for path, _ in pytree.tree_flatten_with_path(tree)[0]]
     if len(paths) == 1 and not paths[0]:
         return ["output"]
-    named = [".".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path) for path in paths]
-    return [label if re.match(r"[A-Za-z_]", label) else f"output_{label}" for label in named]
+    return [output_label([str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path]) for path in paths]
+
+
+def output_label(path: Iterable[str]) -> str:
+    """The name of an output, from the keys and positions that lead to it."""
+    label = ".".join(path)
+    return label if re.match(r"[A-Za-z_]", label) else f"output_{label}"
 
 
 def read_graph(module: GraphModule, program: Program) -> None:
@@ -162,7 +167,8 @@ def _read_step(node: Node, program: Program) -> None:
     else:
         outputs = (node.name,) if value is not None else ()
         program.metas[node.name] = meta_of(value)
-    program.steps.append(Step(node.name, target_name(node.target), _arguments(node), outputs, _module(node), _source(node)))
+    program.steps.append(Step(node.name, target_name(node.target), _arguments(node), outputs, _module(node),
+                              source_line(node.meta.get("stack_trace") or "")))
 
 
 def target_name(target: Any) -> str:
@@ -271,9 +277,9 @@ def _module(node: Node) -> str:
     return str([*stack.values()][-1][0]) if stack else ""
 
 
-def _source(node: Node) -> str:
+def source_line(stack_trace: str) -> str:
     """The innermost line of Python outside of torch."""
-    frames = _SOURCE.findall(node.meta.get("stack_trace") or "")
+    frames = _SOURCE.findall(stack_trace)
     own = [f for f in frames if "/torch/" not in f[0]] or frames
     if not own:
         return ""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forge.errors import ImportModelError
 from forge.frontends.support import MISSING, Use
+from forge.frontends.torch.archive import read_program
 from forge.frontends.torch.exported import program_of, target_name
 from forge.frontends.torch.importer import import_program, used_operators
 from forge.frontends.torch.program import Program
@@ -18,11 +20,13 @@ if TYPE_CHECKING:
 
 
 def load(model: Any, input_infos: Any = None) -> Program:
-    """The program of an exported program, a module with example inputs, ...
+    """The program of a ``.pt2`` file, an exported program, a module with example inputs, ...
 
     Raises:
         ImportModelError: it is none of these.
     """
+    if isinstance(model, str | os.PathLike):
+        return read_program(Path(model))
     import torch
 
     if isinstance(model, torch.export.ExportedProgram):
