@@ -146,7 +146,7 @@ class _Archive:
             array: np.ndarray = np.ndarray(meta.shape, dtype, view, meta.offset * dtype.itemsize, strides)
         except ValueError as error:
             self.fail(f"weight {label!r}: {meta.dtype}{list(meta.shape)} is no array: {error}; the file is damaged")
-        if dtype == bool and array.view(np.uint8).max() > 1:
+        if meta.dtype == "bool" and array.view(np.uint8).max() > 1:
             self.fail(f"weight {label!r}: got bytes other than 0 and 1 in a tensor of type bool; the file is damaged")
         return array
 
@@ -199,7 +199,7 @@ class _Archive:
             self.fail(f"has no end of a zip archive in its {len(self.data)} bytes; it is truncated: copy it again")
         end = tail + at
         *_, count, length, start, _comment = self._unpack(_END_FORMAT, end, _END, "the end")
-        if 0xFFFF == count or 0xFFFFFFFF in (length, start):
+        if count == 0xFFFF or 0xFFFFFFFF in (length, start):
             locator = end - struct.calcsize(_LOCATOR_FORMAT)
             _, end, _ = self._unpack(_LOCATOR_FORMAT, locator, _LOCATOR, "the locator")
             *_, count, length, start = self._unpack(_END64_FORMAT, end, _END64, "the long end")

@@ -146,7 +146,8 @@ class _ProgramReader:
         contents, meta = self.array(label), self.program.metas.get(name)
         if not isinstance(meta, TensorMeta) or meta != TensorMeta(dtypes.canonical(contents.dtype), contents.shape):
             raise ImportModelError(
-                f"{value.path}: weight {label!r} is {contents.dtype}{list(contents.shape)}; the graph says {meta}; the file is damaged"
+                f"{value.path}: weight {label!r} is {contents.dtype}{list(contents.shape)}; expected {meta}, as the graph says; "
+                "the file is damaged"
             )
         self.program.weights[name] = Weight(label, partial(_same, contents), kind == "parameter", kind == "buffer")
 
@@ -157,7 +158,9 @@ class _ProgramReader:
 
     def _read_output(self, spec: Record, result: Record, labels: list[str]) -> None:
         kind, value = spec.variant()
-        argument = _GraphReader(self.program).argument(result)
+        what, named = result.variant()
+        computed = named.get("as_name") if what in ("as_sym_int", "as_sym_bool", "as_sym_float") else None
+        argument = _GraphReader(self.program).argument(result) if computed is None else Ref(computed.text())
         if kind in ("user_output", "loss_output"):
             self.program.results.append((labels.pop(0), argument))
             return
@@ -218,7 +221,7 @@ def _same(contents: np.ndarray) -> np.ndarray:
 
 def _check_count(specs: Record, count: int, what: str) -> None:
     if len(specs.items()) != count:
-        raise ImportModelError(f"{specs.path}: got {len(specs.items())}; expected {count}, as the graph has {what}; it is damaged")
+        raise specs.wrong(f"{count} of them, as the graph has {what}, and not {len(specs.items())}")
 
 
 def _bound(record: Record | None) -> int | None:
@@ -230,11 +233,11 @@ def _bound(record: Record | None) -> int | None:
 
 def _constant(record: Record) -> Any:
     kind, value = record.variant()
-    plain: dict[str, Callable[[], Any]] = {
-        "as_none": lambda: None, "as_int": value.integer, "as_float": value.number, "as_string": value.text, "as_bool": value.flag,
-    }  # fmt: skip
+    if kind == "as_none":
+        return None
+    plain = {"as_int": value.integer, "as_float": value.number, "as_string": value.text, "as_bool": value.flag}
     if kind not in plain:
-        raise record.wrong(f"one of {', '.join(plain)}")
+        raise record.wrong(f"one of as_none, {', '.join(plain)}")
     return plain[kind]()
 
 
