@@ -25,7 +25,6 @@ MAYBE_VIEWS = frozenset(
         "type_as.default", "dropout.default", "reshape_as.default", "ravel.default", "real.default", "imag.default",
         "as_strided.default", "unfold.default", "view.dtype", "view_as_real.default", "view_as_complex.default", "expand.default",
         "expand_as.default", "broadcast_to.default", "movedim.int", "movedim.intlist", "swapaxes.default", "narrow.Tensor",
-        "chunk.default", "diagonal.default",
     )
 )
 """Operators whose result may share memory with their first argument, and that no write goes through."""
@@ -101,6 +100,19 @@ def _one_of_many(g: Context, old: Value, new: Value, rest: Mapping[str, Any], in
     return set_slice(g, old, new, axis, begin, begin + new.shape[axis])
 
 
+def with_diagonal(g: Context, old: Value, new: Value, offset: int, a: int, b: int) -> Value:
+    """``old`` with ``new``, whose last axis runs along it, in the place of a diagonal of axes ``a`` and ``b``."""
+    rest = [k for k in range(old.rank) if k not in (a, b)]
+    order = [*rest, a, b]
+    matrices = g.call("matrix_set_diag", g.call("transpose", old, axes=tuple(order)), new, k1=offset, k2=offset)
+    return g.call("transpose", matrices, axes=tuple(int(k) for k in np.argsort(order)))
+
+
+def _on_diagonal(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    a, b = g.axis(rest.get("dim1", 0), old.rank), g.axis(rest.get("dim2", 1), old.rank)
+    return with_diagonal(g, old, new, rest.get("offset", 0), a, b)
+
+
 def _unbound(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
     axis = g.axis(rest.get("dim", 0), old.rank)
     return set_slice(g, old, g.call("expand_dims", new, axis=axis), axis, index, index + 1)
@@ -117,7 +129,8 @@ VIEWS: Mapping[str, PutBack] = MappingProxyType({
         (("slice.Tensor",), _sliced),
         (("select.int",), _selected),
         (("narrow.default",), _narrowed),
-        (("split.Tensor", "split_with_sizes.default"), _one_of_many),
+        (("split.Tensor", "split.sizes", "split_with_sizes.default", "chunk.default"), _one_of_many),
+        (("diagonal.default",), _on_diagonal),
         (("unbind.int",), _unbound),
     )
     for op in ops

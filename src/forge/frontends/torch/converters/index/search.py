@@ -1,0 +1,100 @@
+"""Numbers that say where others are: buckets, counts, one-hot vectors."""
+
+from __future__ import annotations
+
+from forge import dims, dtypes
+from forge.dims import Dim
+from forge.frontends.torch.context import Context, Operand
+from forge.frontends.torch.converters.index.along import flat
+from forge.frontends.torch.registry import converts
+from forge.ir.nodes import Value
+
+
+@converts("one_hot.default")
+def one_hot(g: Context, self: Value, *, num_classes: int = -1) -> Value:
+    on, off = g.constant(1, "int64"), g.constant(0, "int64")
+    if num_classes >= 0:
+        return g.call("one_hot", self, on, off, depth=num_classes, axis=-1, dtype="int64")
+    depth = g.call("add", g.call("max", g.cast(self, "int64")), on)
+    return g.call("one_hot", self, on, off, depth, axis=-1, dtype="int64")
+
+
+def _searched(g: Context, ordered: Value, values: Operand, right: bool, out_int32: bool) -> Value:
+    dtype = g.common_dtype(ordered, values)
+    wanted = g.tensor(values, dtype)
+    shape = wanted.shape
+    if ordered.rank == 1:
+        wanted = flat(g, wanted)
+    found = g.call("searchsorted", g.cast(ordered, dtype), wanted, right=right, dtype="int32" if out_int32 else "int64")
+    return g.reshape(found, shape)
+
+
+@converts("bucketize.Tensor", "bucketize.Scalar")
+def bucketize(g: Context, self: Operand, boundaries: Value, *, out_int32: bool = False, right: bool = False) -> Value:
+    return _searched(g, boundaries, self, right, out_int32)
+
+
+@converts("searchsorted.Tensor", "searchsorted.Scalar")
+def searchsorted(
+    g: Context, sorted_sequence: Value, self: Operand, sorter: Value | None = None,
+    *, out_int32: bool = False, right: bool = False, side: str | None = None,
+) -> Value:
+    if sorter is not None:
+        sorted_sequence = g.call("gather", sorted_sequence, sorter, axis=sorted_sequence.rank - 1)
+    return _searched(g, sorted_sequence, self, right or side == "right", out_int32)
+
+
+@converts("bincount.default")
+def bincount(g: Context, self: Value, weights: Value | None = None, *, minlength: Dim = 0) -> Value:
+    """How often each number occurs, or the sums of its weights."""
+    numbers = g.cast(self, "int64")
+    longest = g.call("concatenate", g.reshape(g.tensor(minlength), (1,)), g.call("add", numbers, g.constant(1, "int64")), axis=0)
+    length = g.call("max", longest, axis=(0,), keepdims=True)
+    zeros = g.call("zeros", length, dtype=g.dtype)
+    updates = g.cast(weights, g.dtype) if weights is not None else g.call(
+        "broadcast_to", g.constant(1, g.dtype), shape=numbers.shape)
+    return g.call("scatter_elements", zeros, numbers, updates, axis=0, reduction="add")
+
+
+@converts("histc.default")
+def histc(g: Context, self: Value, *, bins: int = 100, min: float = 0, max: float = 0) -> Value:  # noqa: A002
+    """Numbers in ``bins`` equal intervals from ``min`` to ``max``, which belongs to the last.
+
+    Where the two are equal, they stand for the least and the largest of the data.
+    """
+    data = flat(g, self)
+    wide = data if dtypes.is_float(data.dtype) else g.cast(data, "float32")
+    low, high = (g.constant(v, wide.dtype) for v in (min, max))
+    if min == max:
+        if 0 not in self.shape:
+            low, high = g.call("min", wide), g.call("max", wide)
+        same, one = g.call("equal", low, high), g.constant(1, wide.dtype)
+        low, high = (g.call("where", same, g.call(op, v, one), v) for op, v in (("subtract", low), ("add", high)))
+    from_low = g.call("multiply", g.call("subtract", wide, low), g.constant(bins, wide.dtype))
+    place = g.call("floor", g.call("divide", from_low, g.call("subtract", high, low)))
+    inside = g.call("logical_and", g.call("greater_equal", wide, low), g.call("less_equal", wide, high))
+    place = g.cast(g.call("where", inside, place, g.constant(0, wide.dtype)), "int64")
+    place = g.call("minimum", place, g.constant(bins - 1, "int64"))
+    zeros = g.call("zeros", shape=(bins,), dtype=g.dtype)
+    return g.call("scatter_elements", zeros, place, g.cast(inside, g.dtype), axis=0, reduction="add")
+
+
+@converts("isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
+def isin(
+    g: Context, elements: Operand, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False
+) -> Value:
+    found, among = g.promoted(elements, test_elements)
+    tests = flat(g, among)
+    same = g.call("equal", g.reshape(found, (*found.shape, 1)), tests)
+    result = g.call("any", same, axis=(found.rank,))
+    return g.call("logical_not", result) if invert else result
+
+
+@converts("unravel_index.default")
+def unravel_index(g: Context, indices: Value, *, shape: tuple[Dim, ...]) -> list[Value]:
+    strides = [dims.product(shape[k + 1 :]) for k in range(len(shape))]
+    numbers = g.cast(indices, "int64")
+    return [
+        g.call("floor_mod", g.call("floor_divide", numbers, g.tensor(stride, "int64")), g.tensor(size, "int64"))
+        for stride, size in zip(strides, shape)
+    ]
