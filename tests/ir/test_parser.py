@@ -54,7 +54,7 @@ def printed(text: str) -> str:
         ("()", "()"),
         ("%y = %x; add(%y, 1.5)", "add(%x, 1.5f)"),
         ("add(%x, -.5e1f)", "add(%x, -5f)"),
-        ("(1, 3000000000, 1i8, 255u8, 1.5f64, True, -inff, nanf16)",
+        ("(1i32, 3000000000, 1i8, 255u8, 1.5f64, True, -inff, nanf16)",
          "(1, 3000000000i64, 1i8, 255u8, 1.5f64, True, -inff, nanf16)"),
         ("nn.leaky_relu(%x, alpha=1)", "nn.leaky_relu(%x, alpha=1f)"),
         ("nn.leaky_relu(%x, alpha=1f16)", "nn.leaky_relu(%x, alpha=1f)"),

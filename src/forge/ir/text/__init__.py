@@ -23,7 +23,7 @@ SUFFIX_OF = {
     "float32": "f", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int32": "", "int64": "i64", "int16": "i16",
     "int8": "i8", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
 }  # fmt: skip
-DTYPE_OF = {suffix: dtype for dtype, suffix in SUFFIX_OF.items()}
+DTYPE_OF = {suffix: dtype for dtype, suffix in SUFFIX_OF.items()} | {"i32": "int32"}
 
 
 def name_text(name: str) -> str:
