@@ -83,7 +83,7 @@ def functional(op: str) -> str:
     name, _, overload = op.partition(".")
     if name.startswith("__i") and name.endswith("__") and name != "__invert__":
         return f"__{name[3:]}.{overload}"
-    return f"{name[:-1]}.{overload}" if name.endswith("_") and not name.endswith("__") else op
+    return f"{name[:-1]}.{overload}" if overload and name.endswith("_") and not name.endswith("__") else op
 
 
 def writes(step: Step) -> bool:
@@ -93,9 +93,10 @@ def writes(step: Step) -> bool:
 
 
 def is_number(step: Step, program: Program) -> bool:
-    """Whether a step computes a number whose value torch's sizes say."""
+    """Whether a step computes a number whose value torch's sizes say; one that an operator reads from a tensor is new."""
     metas = [program.metas.get(name) for name in step.outputs]
-    return bool(metas) and all(isinstance(m, ScalarMeta) and m.size is not None for m in metas) and lookup(step.target) is None
+    known = bool(metas) and all(isinstance(m, ScalarMeta) and m.size is not None for m in metas)
+    return known and (not step.target.startswith("aten.") or lookup(step.target) is None)
 
 
 def convert_steps(scope: TorchScope, steps: Sequence[Step], program: Program) -> None:

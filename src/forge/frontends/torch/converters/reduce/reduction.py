@@ -8,7 +8,7 @@ from typing import Any
 
 from forge import dims, dtypes
 from forge.dims import Dim
-from forge.frontends.torch.context import Context
+from forge.frontends.torch.context import Context, Operand
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 from forge.ops.core.term import Term
@@ -131,17 +131,24 @@ _deviation("std")
 
 
 @converts("linalg_vector_norm.default")
-def vector_norm(g: Context, self: Value, *, ord: float = 2, dim: Axes = None, keepdim: bool = False,  # noqa: A002
+def vector_norm(g: Context, self: Value, ord: Operand = 2, *, dim: Axes = None, keepdim: bool = False,  # noqa: A002
                 dtype: str | None = None) -> Value:
     """The p-norm; of float16 and bfloat16 computed in float32."""
     x = g.cast(self, dtype) if dtype else self
     size = g.call("abs", x) if dtypes.is_complex(x.dtype) else g.cast(x, g.dtype)
     if g.dtype in ("float16", "bfloat16"):
         size = g.cast(size, "float32")
-    return g.cast(_norm(g, size, ord, dim, keepdim), g.dtype)
+    return g.cast(p_norm(g, size, plain_number(g, ord, "ord"), dim, keepdim), g.dtype)
 
 
-def _norm(g: Context, x: Value, p: float, dim: Axes, keepdim: bool) -> Value:
+def plain_number(g: Context, number: Operand | None, what: str) -> float:
+    """``number``, which must be known now."""
+    if isinstance(number, int | float):
+        return number
+    raise g.unsupported(f"{what}: got {number}; supported: a number")
+
+
+def p_norm(g: Context, x: Value, p: float, dim: Axes, keepdim: bool) -> Value:
     if math.isinf(p):
         return reduced(g, "max" if p > 0 else "min", g.call("abs", x), dim, keepdim)
     if p == 0:
@@ -155,9 +162,14 @@ def _norm(g: Context, x: Value, p: float, dim: Axes, keepdim: bool) -> Value:
 
 
 @converts("norm.Scalar", "norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype", "norm.ScalarOpt_dtype")
-def norm(g: Context, self: Value, *, p: float | None = 2, dim: Axes = None, keepdim: bool = False,
+def norm(g: Context, self: Value, p: Operand | None = 2, *, dim: Axes = None, keepdim: bool = False,
          dtype: str | None = None) -> Value:
-    return vector_norm(g, self, ord=2 if p is None else p, dim=dim, keepdim=keepdim, dtype=dtype)
+    return vector_norm(g, self, 2 if p is None else p, dim=dim, keepdim=keepdim, dtype=dtype)
+
+
+@converts("dist.default")
+def dist(g: Context, self: Value, other: Value, p: Operand = 2) -> Value:
+    return vector_norm(g, g.call("subtract", g.cast(self, g.dtype), g.cast(other, g.dtype)), p)
 
 
 @converts("logsumexp.default", "special_logsumexp.default")

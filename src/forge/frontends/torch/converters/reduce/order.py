@@ -1,0 +1,76 @@
+"""Reductions that depend on the order of the elements: medians and modes."""
+
+from __future__ import annotations
+
+from forge import dtypes
+from forge.frontends.torch.context import Context
+from forge.frontends.torch.converters.reduce.reduction import extent
+from forge.frontends.torch.registry import converts
+from forge.ir.nodes import Value
+from forge.ops.core.term import Term
+
+
+def _along_last(g: Context, x: Value, dim: int | None) -> Value:
+    """``x`` with the axis that is reduced at the end; all of them as one where ``dim`` is None."""
+    if dim is None or x.rank == 0:
+        return g.call("reshape", x, newshape=(-1,))
+    axis = g.axis(dim, x.rank, "dim")
+    order = (*(k for k in range(x.rank) if k != axis), axis)
+    return x if axis == x.rank - 1 else g.call("transpose", x, axes=order)
+
+
+def _back(g: Context, found: Value, x: Value, dim: int | None, keepdim: bool) -> Value:
+    """``found``, which ends with an axis of 1, as the result of reducing ``x``."""
+    if dim is None or x.rank == 0:
+        return g.reshape(found, ())
+    axis = g.axis(dim, x.rank, "dim")
+    return g.reshape(found, [1 if k == axis else d for k, d in enumerate(x.shape) if keepdim or k != axis])
+
+
+def _median(op: str, skips_nan: bool) -> None:
+    def found(g: Context, x: Value, dim: int | None, keepdim: bool) -> list[Value]:
+        """The smaller one of the two in the middle; NaN is sorted to the end."""
+        data = _along_last(g, x, dim)
+        last = data.rank - 1
+        order = g.call("argsort", data, axis=last)
+        count = extent(g, data, last, "int64").reshape(*[1] * data.rank)
+        if dtypes.is_float(x.dtype):
+            numbers = Term(g, g.cast(g.call("logical_not", g.call("isnan", data)), "int64")).sum(last)
+            if skips_nan:
+                place = (numbers - 1).maximum(0).floor_divide(2)
+            else:
+                place = numbers.equals(count).where((count - 1).floor_divide(2), numbers)
+        else:
+            place = (count - 1).floor_divide(2)
+        places = g.call("broadcast_to", place.value, shape=(*data.shape[:-1], 1))
+        index = g.call("gather", order, places, axis=last)
+        value = g.call("gather", data, index, axis=last)
+        return [_back(g, v, x, dim, keepdim) for v in (value, index)]
+
+    @converts(f"{op}.default")
+    def of_all(g: Context, self: Value) -> Value:
+        return found(g, self, None, False)[0]
+
+    @converts(f"{op}.dim")
+    def along(g: Context, self: Value, *, dim: int, keepdim: bool = False) -> list[Value]:
+        return found(g, self, dim, keepdim)
+
+
+_median("median", False)
+_median("nanmedian", True)
+
+
+@converts("mode.default")
+def mode(g: Context, self: Value, *, dim: int = -1, keepdim: bool = False) -> list[Value]:
+    """The most frequent element, of several the smallest, where it stands last; every pair of elements is compared."""
+    data = _along_last(g, g.cast(self, "uint8") if self.dtype == "bool" else self, dim)
+    last = data.rank - 1
+    same = g.call("equal", g.call("expand_dims", data, axis=last), g.call("expand_dims", data, axis=last + 1))
+    counts = Term(g, g.call("sum", g.cast(same, "int64"), axis=(last + 1,), keepdims=False))
+    most = Term(g, g.call("max", counts.value, axis=(last,), keepdims=True))
+    ordered = g.call("argsort", data, axis=last)
+    best = g.call("argmax", g.cast(g.call("gather", counts.equals(most).value, ordered, axis=last), "uint8"), axis=last,
+                  keepdims=True)
+    value = g.call("gather", data, g.call("gather", ordered, best, axis=last), axis=last)
+    index = g.call("argmax", g.cast(g.call("equal", data, value), "uint8"), axis=last, keepdims=True, select_last_index=True)
+    return [g.cast(_back(g, value, self, dim, keepdim), self.dtype), _back(g, index, self, dim, keepdim)]
