@@ -21,7 +21,7 @@ from forge.frontends.torch import converters
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.core.views import ALIASES, MAYBE_VIEWS, VIEWS, put_back
 from forge.frontends.torch.memory import Cell
-from forge.frontends.torch.program import Program, Ref, ScalarMeta, Step, TensorMeta, Weight
+from forge.frontends.torch.program import Program, Ref, ScalarMeta, Step, TensorMeta, Weight, refs
 from forge.frontends.torch.registry import REGISTRY, key
 from forge.frontends.torch.scope import TorchScope, TorchState
 from forge.ir.builder import Builder
@@ -29,9 +29,12 @@ from forge.ir.functions.states import State
 from forge.ir.nodes import Graph, Module, Value
 from forge.ir.types import TensorType
 
-_SAYINGS = ("_assert_tensor_metadata", "sym_constrain_range_for_size", "sym_constrain_range")
+_SAYINGS = ("_assert_tensor_metadata", "sym_constrain_range_for_size", "sym_constrain_range", "_assert_scalar")
 IGNORED = frozenset(f"aten.{name}.default" for name in _SAYINGS)
-"""Steps that say what types and sizes say already."""
+"""Steps that say what types and sizes say already, or what the model promises of its data."""
+
+PYTHON = frozenset({"operator", "math", "torch", "builtins"})
+"""Where functions of numbers come from."""
 
 converters.load_all()
 
@@ -47,7 +50,8 @@ def import_program(program: Program, keep_params_as_input: bool = False) -> Modu
     """
     with located(program.where):
         check_supported(used_operators(program), REGISTRY)
-        scope = TorchScope(Graph(name="main"), TorchState(size=len(program.steps), freeze_params=not keep_params_as_input), {})
+        state = TorchState(size=len(program.steps), freeze_params=not keep_params_as_input, convert_steps=convert_steps)
+        scope = TorchScope(Graph(name="main"), state, {})
         written = _written(program)
         _add_inputs(scope, program)
         for name, weight in program.weights.items():
@@ -60,8 +64,8 @@ def used_operators(program: Program) -> list[Use]:
     """The operators of a program and its parts, and what converts each."""
     found: dict[str, Use] = {}
     for part in _parts(program):
-        for step in part.steps:
-            how = CONVERTER if is_number(step, part) or step.target in IGNORED or lookup(step.target) else MISSING
+        for step in needed_steps(part.steps, part):
+            how = CONVERTER if is_number(step, part) or lookup(step.target) else MISSING
             domain, op = key(step.target)
             at = f"{step.name}, {step.source}" if step.source else step.name
             found.setdefault(step.target, Use(domain, op, 1, how, at)).count += 1
@@ -95,8 +99,27 @@ def writes(step: Step) -> bool:
 def is_number(step: Step, program: Program) -> bool:
     """Whether a step computes a number whose value torch's sizes say; one that an operator reads from a tensor is new."""
     metas = [program.metas.get(name) for name in step.outputs]
-    known = bool(metas) and all(isinstance(m, ScalarMeta) and m.size is not None for m in metas)
-    return known and (not step.target.startswith("aten.") or lookup(step.target) is None)
+    if not metas or not all(isinstance(m, ScalarMeta) and m.size is not None for m in metas):
+        return False
+    return step.target.partition(".")[0] in PYTHON or lookup(step.target) is None
+
+
+def needed_steps(steps: Sequence[Step], program: Program) -> list[Step]:
+    """The steps but for those that only say something, and numbers that nothing else reads."""
+    read = {name for _, result in program.results for name in refs(result)}
+    kept: list[Step] = []
+    for step in reversed(steps):
+        if step.target in IGNORED or _is_idle(step, program) and not read.intersection(step.outputs):
+            continue
+        kept.append(step)
+        read.update(name for argument in step.arguments.values() for name in refs(argument))
+    return kept[::-1]
+
+
+def _is_idle(step: Step, program: Program) -> bool:
+    """Whether a step does nothing but compute numbers of sizes."""
+    metas = [program.metas.get(name) for name in step.outputs]
+    return bool(metas) and step.target.partition(".")[0] in PYTHON and all(isinstance(m, ScalarMeta) for m in metas)
 
 
 def convert_steps(scope: TorchScope, steps: Sequence[Step], program: Program) -> None:
@@ -105,15 +128,13 @@ def convert_steps(scope: TorchScope, steps: Sequence[Step], program: Program) ->
     Raises:
         ForgeError: one cannot be converted; the message names node, operator and the line of Python.
     """
-    for step in steps:
+    for step in needed_steps(steps, program):
         with located(_Place(step)):
             scope.state.count_node()
             convert_step(scope, step, program)
 
 
 def convert_step(scope: TorchScope, step: Step, program: Program) -> None:
-    if step.target in IGNORED:
-        return
     metas = [program.metas.get(name) for name in step.outputs]
     if is_number(step, program):
         for name, meta in zip(step.outputs, metas):
@@ -124,7 +145,7 @@ def convert_step(scope: TorchScope, step: Step, program: Program) -> None:
     if row is None:
         raise OpNotImplemented(f"operator {step.target} has no converter")
     g = Context(scope, step, [scope.meta(meta) for meta in metas], program)
-    results = as_list(run_converter(g, row, {name: _resolved(scope, value) for name, value in step.arguments.items()}))
+    results = as_list(run_converter(g, row, {name: _resolved(g, value) for name, value in step.arguments.items()}))
     if len(results) < len([name for name in step.outputs if name]):
         raise ImportModelError(f"its converter gave {len(results)} results; expected {len(step.outputs)}")
     if writes(step):
@@ -156,13 +177,16 @@ def run_converter(g: Context, row: Converter, arguments: Mapping[str, Any]) -> A
     return REGISTRY.convert(row, g, operands, attributes)
 
 
-def _resolved(scope: TorchScope, argument: Any) -> Any:
-    """An argument with values of the graph in the place of references."""
+def _resolved(g: Context, argument: Any) -> Any:
+    """An argument with values of the graph and parts of the program in the place of references."""
+    scope = g.scope
     if isinstance(argument, Ref):
+        if argument.name in g.program.parts:
+            return g.program.parts[argument.name]
         return scope.number(argument.name) if scope.has_number(argument.name) else scope.cell(argument.name).read()
     if isinstance(argument, DimExpr):
         return scope.resolved(argument)
-    return [_resolved(scope, item) for item in argument] if isinstance(argument, list | tuple) else argument
+    return [_resolved(g, item) for item in argument] if isinstance(argument, list | tuple) else argument
 
 
 def _define(scope: TorchScope, g: Context, step: Step, index: int, name: str, result: Any, program: Program) -> None:
@@ -175,11 +199,12 @@ def _define(scope: TorchScope, g: Context, step: Step, index: int, name: str, re
     if isinstance(meta, TensorMeta):
         _check_type(meta, result)
         scope.bind_symbols(meta, result)
+        result = _as_torch_says(scope, g, meta, result)
     scope.note_sizes(result)
     if result.producer is not None and not result.name:
         result.name = scope.unique(name)
         result.producer.name = result.producer.name or result.name
-    scope.cells[name] = _cell(scope, g, step, index, result)
+    scope.cells[name] = _cell(scope, g, step, index, result, program)
 
 
 def _check_type(meta: TensorMeta, value: Value) -> None:
@@ -189,22 +214,34 @@ def _check_type(meta: TensorMeta, value: Value) -> None:
         raise ImportModelError(f"its converter gave {value.type}; torch says {meta.dtype}{[str(d) for d in meta.shape]}")
 
 
+def _as_torch_says(scope: TorchScope, g: Context, meta: TensorMeta, value: Value) -> Value:
+    """``value`` with the sizes that torch states, where they are not provably its own: that they are is checked at run time."""
+    stated = [scope.resolved(size) for size in meta.shape]
+    if all(map(dims.equal, value.shape, stated)):
+        return value
+    known = scope.known_symbols(stated)
+    shape = tuple(own if not ok or dims.equal(own, size) else size for own, size, ok in zip(value.shape, stated, known))
+    return value if shape == value.shape else g.call("broadcast_to", value, shape=shape, exact=True)
+
+
 def _number(scope: TorchScope, g: Context, meta: ScalarMeta, result: Dim | Value) -> Dim | Value:
     """A number that is computed from data; where torch takes it for a size, so does the graph."""
     name = None if meta.size is None else dims.symbol_name(meta.size)
     if name is None or name in scope.all_symbols() or not isinstance(result, Value):
         return result
-    counted = g.count(g.cast(result, "int64"))
-    scope.note_sizes(counted)
-    size: Dim = counted.shape[0]
+    number = g.cast(result, "int64")
+    size: Dim = g.count(number).shape[0]
+    symbol = dims.symbol_name(size)
+    if symbol is not None:
+        scope.counts[symbol] = number
     scope.symbols[name] = size
     return size
 
 
-def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value) -> Cell:
+def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value, program: Program) -> Cell:
     """A tensor with memory of its own, or one that shares it with the first argument."""
     first = next(iter(step.arguments.values()), None)
-    if not isinstance(first, Ref):
+    if not isinstance(first, Ref) or first.name in program.parts or scope.has_number(first.name):
         return Cell(result)
     base = scope.cell(first.name)
     if base.read() is result or step.target in ALIASES:
@@ -216,7 +253,7 @@ def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value) 
     row = lookup(step.target)
     assert row is not None
     names = list(step.arguments)
-    rest = {name: _resolved(scope, step.arguments[name]) for name in names[1:]}
+    rest = {name: _resolved(g, step.arguments[name]) for name in names[1:]}
 
     def remake(value: Value) -> Value:
         return as_list(run_converter(g, row, {names[0]: value, **rest}))[index]  # type: ignore[return-value]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from forge.dims import Dim, DimExpr, Operation, Symbol
 from forge.errors import ImportModelError
 from forge.frontends.scope import ImportState, Scope
 from forge.frontends.torch.memory import Cell
-from forge.frontends.torch.program import Meta, ScalarMeta, TensorMeta
+from forge.frontends.torch.program import Meta, Program, ScalarMeta, Step, TensorMeta
 from forge.ir.nodes import Value
 from forge.ir.types import TensorType
 
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class TorchState(ImportState):
-    """What is the same for the whole import of one program."""
+    """What is the same for the whole import of one program.
+
+    Attributes:
+        convert_steps: converts steps of a program into the graph of a scope.
+    """
+
+    convert_steps: Callable[[TorchScope, Sequence[Step], Program], None]
 
 
 @dataclass(eq=False, repr=False)
@@ -33,6 +39,7 @@ class TorchScope(Scope[TorchState]):
         numbers: computed numbers: sizes, or values of rank 0.
         symbols: torch's symbols -> sizes of the graph.
         sources: symbols of the graph -> a value and the axis along which it has that size.
+        counts: symbols of the graph -> values of rank 0 that they are made of.
         lazy: weights that nothing has read yet -> what makes their values.
     """
 
@@ -40,6 +47,7 @@ class TorchScope(Scope[TorchState]):
     numbers: dict[str, Dim | Value] = field(default_factory=dict)
     symbols: dict[str, Dim] = field(default_factory=dict)
     sources: dict[str, tuple[Value, int]] = field(default_factory=dict)
+    counts: dict[str, Value] = field(default_factory=dict)
     lazy: dict[str, Callable[[], Value]] = field(default_factory=dict)
 
     def size(self, g: Context, size: Dim) -> Value:
@@ -59,10 +67,23 @@ class TorchScope(Scope[TorchState]):
 
     def _atom(self, g: Context, atom: Symbol | Operation) -> Value:
         if isinstance(atom, Symbol):
+            counted = self.count(atom.name)
+            if counted is not None:
+                return counted
             value, axis = self.source(atom.name)
             return g.extent(value, axis)
         a, b = self.size(g, atom.a), self.size(g, atom.b)
         return g.call(_OPERATORS[atom.op], a, b)
+
+    def brought(self, outer: Value) -> Value:
+        """A value of the parent scope in this graph."""
+        return outer if self.parent is None or self.graph is self.parent.graph else self.capture(outer)
+
+    def count(self, symbol: str) -> Value | None:
+        """The number that a symbol is made of, where the program has computed it."""
+        if symbol not in self.counts and self.parent is not None and (found := self.parent.count(symbol)) is not None:
+            self.counts[symbol] = self.brought(found)
+        return self.counts.get(symbol)
 
     def source(self, symbol: str) -> tuple[Value, int]:
         """A value of this graph that has a symbol as the size of an axis.
@@ -74,7 +95,7 @@ class TorchScope(Scope[TorchState]):
             return self.sources[symbol]
         if self.parent is not None:
             value, axis = self.parent.source(symbol)
-            self.sources[symbol] = (self.capture(value), axis)
+            self.sources[symbol] = (self.brought(value), axis)
             return self.sources[symbol]
         raise ImportModelError(f"size {symbol!r} is read as a number, and no tensor has it; expected an input that has it")
 
@@ -92,6 +113,11 @@ class TorchScope(Scope[TorchState]):
 
     def all_symbols(self) -> dict[str, Dim]:
         return self.symbols if self.parent is None else {**self.parent.all_symbols(), **self.symbols}
+
+    def known_symbols(self, sizes: Sequence[Dim]) -> list[bool]:
+        """Which of ``sizes``, as `resolved` gives them, have only symbols of the graph."""
+        own = {name for size in self.all_symbols().values() for name in dims.symbols(size)}
+        return [own.issuperset(dims.symbols(size)) for size in sizes]
 
     def meta(self, meta: Meta) -> Meta:
         """``meta`` with sizes of the graph."""
@@ -115,7 +141,7 @@ class TorchScope(Scope[TorchState]):
         """The number called ``name``: a size, or a value of rank 0."""
         if name not in self.numbers and self.parent is not None:
             found = self.parent.number(name)
-            self.numbers[name] = self.capture(found) if isinstance(found, Value) else found
+            self.numbers[name] = self.brought(found) if isinstance(found, Value) else found
         return self.numbers[name]
 
     def cell(self, name: str) -> Cell:
@@ -130,8 +156,9 @@ class TorchScope(Scope[TorchState]):
         if make is not None:
             self.cells[name] = Cell(make())
             return self.cells[name]
-        if self.parent is not None and (outer := self.parent.cell(name)):
-            self.cells[name] = Cell(self.capture(outer.read()))
+        if self.parent is not None:
+            outer = self.parent.cell(name)
+            self.cells[name] = outer if self.graph is self.parent.graph else Cell(self.capture(outer.read()))
             return self.cells[name]
         raise ImportModelError(f"value {name!r} is used but nothing defines it; the program is invalid")
 
