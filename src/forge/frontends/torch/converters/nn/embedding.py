@@ -19,10 +19,3 @@ def dropout(g: Context, input: Value, *, p: float, train: bool) -> Value:  # noq
     if train and p > 0:
         raise g.unsupported("train: got True; supported: False; export the model after eval()")
     return input
-
-
-@converts("native_dropout.default")
-def native_dropout(g: Context, input: Value, *, p: float, train: bool | None) -> list[Value | None]:  # noqa: A002
-    """The input, and which of its elements are kept: all."""
-    kept = g.call("broadcast_to", g.constant(True), shape=input.shape) if g.wants(1) else None
-    return [dropout(g, input, p=p, train=train is not False), kept]
