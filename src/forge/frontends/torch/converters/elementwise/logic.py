@@ -101,11 +101,6 @@ def where(g: Context, condition: Value, self: Operand, other: Operand) -> Value:
     return g.call("where", truth(g, condition), g.tensor(self, g.dtype), g.tensor(other, g.dtype))
 
 
-@converts("masked_fill.Scalar", "masked_fill.Tensor")
-def masked_fill(g: Context, self: Value, mask: Value, value: Operand) -> Value:
-    return g.call("where", mask, g.tensor(value, self.dtype), self)
-
-
 def extreme(g: Context, name: str, self: Operand, other: Operand) -> Value:
     """``name``, which is that of a maximum or minimum of two, in the element type of the result."""
     a, b = g.tensor(self, g.dtype), g.tensor(other, g.dtype)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from forge import dims, dtypes
-from forge.compose import randomness
 from forge.dims import Dim
 from forge.frontends.torch.context import Context, Operand
 from forge.frontends.torch.registry import converts
@@ -174,13 +173,3 @@ def multinomial(g: Context, self: Value, *, num_samples: int, replacement: bool 
         noise = Term(g, g.call("log", waits.value))
         found = g.call("topk", (Term(g, rows) - noise).value, k=num_samples, axis=1, ret_type="indices")
     return found if self.rank == 2 else g.reshape(found, (num_samples,))
-
-
-@converts("native_dropout.default")
-def native_dropout(g: Context, input: Value, *, p: float, train: bool | None) -> list[Value]:  # noqa: A002
-    if train is False or p == 0:
-        return [input, g.call("broadcast_to", g.constant(True), shape=input.shape)]
-    if p == 1:
-        nothing = g.call("broadcast_to", g.constant(0, input.dtype), shape=input.shape)
-        return [nothing, g.cast(nothing, "bool")]
-    return list(randomness.dropout(g, input, g.constant(p, "float32"), seed=zlib.crc32(g.name.encode())))
