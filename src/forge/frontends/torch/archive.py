@@ -196,9 +196,11 @@ class _Archive:
         tail = max(0, len(self.data) - size - 0xFFFF)
         at = bytes(self.data[tail:]).rfind(_END)
         if at < 0:
-            self.fail(f"has no end of a zip archive in its {len(self.data)} bytes; it is truncated: copy it again")
+            self.fail(f"has no end of a zip archive after its {len(self.data)} bytes; it is truncated: copy it again")
         end = tail + at
-        *_, count, length, start, _comment = self._unpack(_END_FORMAT, end, _END, "the end")
+        *_, count, length, start, comment = self._unpack(_END_FORMAT, end, _END, "the end")
+        if end + size + comment != len(self.data):
+            self.fail(f"has no end of a zip archive after its {len(self.data)} bytes; it is truncated: copy it again")
         if count == 0xFFFF or 0xFFFFFFFF in (length, start):
             locator = end - struct.calcsize(_LOCATOR_FORMAT)
             _, end, _ = self._unpack(_LOCATOR_FORMAT, locator, _LOCATOR, "the locator")

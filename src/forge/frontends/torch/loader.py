@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forge.errors import ImportModelError
+from forge.errors import ImportModelError, OpNotImplemented
 from forge.frontends.support import MISSING, Use
 from forge.frontends.torch.archive import read_program
 from forge.frontends.torch.exported import program_of, target_name
@@ -59,7 +59,12 @@ def decomposed(exported: ExportedProgram, targets: set[str]) -> ExportedProgram:
 
 def import_model(model: Any, input_infos: Any = None) -> Module:
     """Converts a PyTorch model; everything is as of ``IRModule.from_torch``."""
-    return import_program(load(model, input_infos))
+    try:
+        return import_program(load(model, input_infos))
+    except OpNotImplemented as error:
+        if type(error) is OpNotImplemented and isinstance(model, str | os.PathLike):
+            raise OpNotImplemented(f"{error}; or save exported.run_decompositions(), which has fewer operators") from error
+        raise
 
 
 def model_operators(path: Path) -> list[Use]:

@@ -112,9 +112,10 @@ class _ProgramReader:
         _check_count(signature["output_specs"], len(results), "outputs")
         for spec in inputs:
             self._read_input(spec)
-        labels = self._labels(sum(spec.variant()[0] in ("user_output", "loss_output") for spec in outputs))
+        returned: list[Any] = []
         for spec, result in zip(outputs, results):
-            self._read_output(spec, result, labels)
+            self._read_output(spec, result, returned)
+        program.results = list(zip(self._labels(len(returned)), returned))
         for name, bounds in self.document["range_constraints"].pairs():
             program.bounds[name] = _bound(bounds.get("min_val")), _bound(bounds.get("max_val"))
         return program
@@ -156,13 +157,13 @@ class _ProgramReader:
             raise record.wrong("every input once")
         self.names[name] = self.names[target] = name
 
-    def _read_output(self, spec: Record, result: Record, labels: list[str]) -> None:
+    def _read_output(self, spec: Record, result: Record, returned: list[Any]) -> None:
         kind, value = spec.variant()
         what, named = result.variant()
         computed = named.get("as_name") if what in ("as_sym_int", "as_sym_bool", "as_sym_float") else None
         argument = _GraphReader(self.program).argument(result) if computed is None else Ref(computed.text())
         if kind in ("user_output", "loss_output"):
-            self.program.results.append((labels.pop(0), argument))
+            returned.append(argument)
             return
         target_field = {
             "buffer_mutation": "buffer_name", "parameter_mutation": "parameter_name", "user_input_mutation": "user_input_name",
