@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import shutil
+import sys
 import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -328,6 +329,23 @@ def test_a_call_has_its_session_from_the_first_look_at_shapes_on(run: Runtime) -
     with pytest.raises(InputError, match=r"output 'y': cannot be written: .* session: in use by another call"):
         session.run([X], [Resetting(session, np.empty(3, np.float32))])
     assert session(X).tolist() == [210, 210, 2]
+
+
+def test_states_are_those_of_one_moment(run: Runtime) -> None:
+    """What `state` gives was there between two calls, also if another thread calls as soon as it can."""
+    session = run.session()
+    session(X)
+
+    def call(frame: Any, event: str, function: Any) -> None:
+        if event == "c_return" and getattr(function, "__self__", None) is session._native:
+            session(X)
+
+    sys.setprofile(call)
+    try:
+        state = session.state()
+    finally:
+        sys.setprofile(None)
+    assert (state["log"].shape, state["total"].tolist()) == ((2, 1), [1])
 
 
 def test_outputs_in_place(run: Runtime) -> None:

@@ -92,8 +92,8 @@ class Session:
         Raises:
             InputError: a state is undefined because a call failed; another thread uses the session.
         """
-        values = {name: self._native.get(name) for name in self._runtime._states}
-        return {name: value for name, value in values.items() if value is not None}
+        names = tuple(self._runtime._states)
+        return {name: value for name, value in zip(names, self._native.get(names), strict=True) if value is not None}
 
     def load_state(self, states: Mapping[str, Any] | str | os.PathLike[str]) -> None:
         """Sets the states to copies of arrays, or to what `save` wrote; those that are missing become unset.

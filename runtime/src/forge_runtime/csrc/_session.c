@@ -43,17 +43,34 @@ static PyObject *session_run(PyObject *object, PyObject *const *arguments, Py_ss
   return native_call((const model_object *)arguments[0], ((session_object *)object)->session, arguments + 1, count - 1);
 }
 
-static PyObject *session_get(PyObject *object, PyObject *name) {
-  const module_state *state = native_state(object);
+/* A copy of one state; None where it has no value. */
+static PyObject *value_of(session_object *self, PyObject *name) {
+  const module_state *state = native_state((PyObject *)self);
   const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
   forge_tensor value = {.data = NULL};
   forge_error error;
   int32_t status;
   if (text == NULL) return NULL;
-  Py_BEGIN_ALLOW_THREADS status = forge_session_get(((session_object *)object)->session, text, &value, &error);
+  Py_BEGIN_ALLOW_THREADS status = forge_session_get_entered(self->session, text, &value, &error);
   Py_END_ALLOW_THREADS if (status != FORGE_OK) return native_raise(state, &error);
   if (value.ndim < 0) Py_RETURN_NONE;
   return native_wrap_memory(state, &value);
+}
+
+/* Of one moment: no call comes between two of them. */
+static PyObject *session_get(PyObject *object, PyObject *names) {
+  session_object *self = (session_object *)object;
+  forge_error error;
+  const Py_ssize_t count = PyTuple_Check(names) ? PyTuple_Size(names) : -1;
+  if (count < 0) return PyErr_Format(PyExc_TypeError, "get takes a tuple of names");
+  if (forge_session_enter(self->session, &error) != FORGE_OK) return native_raise(native_state(object), &error);
+  PyObject *values = PyTuple_New(count);
+  for (Py_ssize_t i = 0; values && i < count; i++) {
+    PyObject *value = value_of(self, PyTuple_GetItem(names, i));
+    if (value == NULL || PyTuple_SetItem(values, i, value) < 0) Py_CLEAR(values);
+  }
+  (void)forge_session_leave(self->session, FORGE_OK);
+  return values;
 }
 
 static PyObject *session_reset(PyObject *object, PyObject *unused) {
@@ -122,7 +139,7 @@ static void session_dealloc(PyObject *object) {
 
 static PyMethodDef session_methods[] = {
     {"run", (PyCFunction)(void (*)(void))session_run, METH_FASTCALL, "run(model, inputs, outputs=None) -> tuple of arrays"},
-    {"get", session_get, METH_O, "get(name) -> array, or None where the state has no value"},
+    {"get", session_get, METH_O, "get(names) -> tuple of arrays, None where a state has no value"},
     {"load", session_load, METH_VARARGS, "load(names, arrays): sets these states and unsets all others"},
     {"reset", session_reset, METH_NOARGS, "reset(): unsets all states"},
     {"copy", session_copy, METH_NOARGS, "copy() -> Session"},

@@ -56,6 +56,8 @@ FORGE_LOCAL int32_t forge_session_run_entered(forge_session *session, const forg
                                               forge_tensor *outputs, const forge_limits *limits, forge_error *error);
 FORGE_LOCAL int32_t forge_session_shapes_entered(forge_session *session, const forge_model *function, const forge_tensor *inputs,
                                                  forge_tensor *outputs, forge_error *error);
+FORGE_LOCAL int32_t forge_session_get_entered(const forge_session *session, const char *state, forge_tensor *value,
+                                              forge_error *error);
 
 /* Gives the blocks that the built-in host keeps for later calls back to the system. */
 FORGE_LOCAL void forge_trim_memory(void);

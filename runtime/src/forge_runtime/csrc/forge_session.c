@@ -482,7 +482,7 @@ static int32_t take_room(const forge_session *session, int32_t number, forge_ten
                     (long long)bytes);
 }
 
-static int32_t get(const forge_session *session, const char *name, forge_tensor *value, forge_error *error) {
+int32_t forge_session_get_entered(const forge_session *session, const char *name, forge_tensor *value, forge_error *error) {
   int32_t number = 0, inverse[FORGE_MAX_RANK];
   int32_t status = find_state(session, name, &number, error);
   if (status != FORGE_OK) return status;
@@ -513,7 +513,7 @@ static int32_t get(const forge_session *session, const char *name, forge_tensor 
 
 int32_t forge_session_get(forge_session *session, const char *state, forge_tensor *value, forge_error *error) {
   const int32_t status = forge_session_enter(session, error);
-  return status == FORGE_OK ? forge_session_leave(session, get(session, state, value, error)) : status;
+  return status == FORGE_OK ? forge_session_leave(session, forge_session_get_entered(session, state, value, error)) : status;
 }
 
 static bool fits(const forge_state_spec *spec, const forge_tensor *value) {
