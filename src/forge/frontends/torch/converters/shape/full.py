@@ -79,9 +79,10 @@ def arange_to(g: Context, end: Operand, *, dtype: str | None = None) -> Value:
 
 @converts("arange.start", "arange.start_step")
 def arange(g: Context, start: Operand, end: Operand, step: Operand = 1, *, dtype: str | None = None) -> Value:
-    """Of floating-point numbers as many as torch counts, computed in float64."""
+    """Of floating-point numbers as many as torch counts, computed in float64; those of int64 are truncated first."""
     numbers = (start, end, step)
-    if all(isinstance(x, int | dims.DimExpr) or isinstance(x, Value) and dtypes.is_integer(x.dtype) for x in numbers):
+    whole = (isinstance(x, int | dims.DimExpr) or isinstance(x, Value) and dtypes.is_integer(x.dtype) for x in numbers)
+    if g.dtype == "int64" or all(whole):
         return g.cast(g.call("arange", *(g.tensor(x, "int64") for x in numbers), dtype="int64"), g.dtype)
     first, last, width = (Term(g, g.tensor(x, "float64")) for x in numbers)
     places = g.count(g.cast(((last - first) / width).ceil().value, "int64"))
