@@ -10,12 +10,14 @@ from forge.ops.core.composer import Composer
 from forge.ops.core.term import Term
 
 
-def affine_grid(g: Composer, theta: Value, sizes: Sequence[Value], *, align_corners: bool = False) -> Value:
+def affine_grid(
+    g: Composer, theta: Value, sizes: Sequence[Value], *, align_corners: bool = False, single: float = -1.0
+) -> Value:
     """``grid[n, y, x] = theta[n] @ (x', y', 1)``: positions on the operand for each element of the result.
 
     ``theta`` is ``[N, 2, 3]`` for images of ``sizes`` (H, W), or ``[N, 3, 4]`` for (D, H, W); sizes are int64 scalars. The grid
     is ``[N, H, W, 2]`` or ``[N, D, H, W, 3]``, the last size first. Coordinates go from -1 to 1: from centre to centre of the
-    outer elements if ``align_corners`` (a single element lies at -1), else over their outer edges.
+    outer elements if ``align_corners`` (a single element lies at ``single``), else over their outer edges.
 
     Raises:
         OpAttributeInvalid: the shape of theta does not fit the number of sizes.
@@ -23,7 +25,7 @@ def affine_grid(g: Composer, theta: Value, sizes: Sequence[Value], *, align_corn
     rank = len(sizes)
     if theta.rank != 3 or rank not in (2, 3) or theta.shape[1:] != (rank, rank + 1):
         raise g.invalid(f"theta: got {theta.type}; expected [N, {rank}, {rank + 1}], for {rank} sizes")
-    axes = [_coordinates(g, size, theta.dtype, align_corners) for size in sizes]
+    axes = [_coordinates(g, size, theta.dtype, align_corners, single) for size in sizes]
     spatial: tuple[Dim, ...] = tuple(a.value.shape[0] for a in axes)
     batch = theta.shape[0]
     result = _column(g, theta, rank, rank)
@@ -39,8 +41,9 @@ def _column(g: Composer, theta: Value, index: int, rank: int) -> Term:
     return Term(g, g.reshape(column, (theta.shape[0], *[1] * rank, rank)))
 
 
-def _coordinates(g: Composer, size: Value, dtype: str, align_corners: bool) -> Term:
+def _coordinates(g: Composer, size: Value, dtype: str, align_corners: bool, single: float) -> Term:
     numbers, count = (Term(g, g.cast(v, dtype)) for v in (g.count(size), size))
     if align_corners:
-        return numbers * 2 / (count - 1).maximum(1) - 1
+        first = -1 if single == -1 else (count > 1).where(-1, single)
+        return numbers * 2 / (count - 1).maximum(1) + first
     return (numbers * 2 + 1) / count - 1

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from forge import dims
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
+from forge.ops.core.term import Term
+
+_MODES = ("sum", "mean", "max")
 
 
 @converts("embedding.default")
@@ -12,6 +16,37 @@ def embedding(
     g: Context, weight: Value, indices: Value, *, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Value:
     return g.call("take", weight, indices, axis=0)
+
+
+@converts("embedding_renorm.default")
+def embedding_renorm(g: Context, self: Value, indices: Value, *, max_norm: float, norm_type: float) -> Value:
+    """Rows that ``indices`` name, divided by their norm where that is more than ``max_norm``."""
+    x = Term(g, g.call("abs", self))
+    power = g.scalar(norm_type, self)
+    total = g.call("sum", g.call("power", x.value, power), axis=1, keepdims=True)
+    norm = Term(g, g.call("power", total, g.scalar(1 / norm_type, self)))
+    places = g.reshape(indices, (dims.product(indices.shape),))
+    marks = g.call("full", g.constant(False), shape=self.shape[:1])
+    named = g.call("scatter_elements", marks, places, g.call("full", g.constant(True), shape=places.shape), axis=0)
+    is_long = (norm > max_norm).both(Term(g, g.reshape(named, (self.shape[0], 1))))
+    return (Term(g, self) * is_long.where(max_norm / (norm + 1e-7), 1)).value
+
+
+def _bags(*targets: str) -> None:
+    @converts(*targets)
+    def embedding_bag(
+        g: Context, weight: Value, indices: Value, offsets: Value, per_sample_weights: Value | None = None,
+        *, scale_grad_by_freq: bool = False, mode: int = 0, sparse: bool = False, include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> list[Value | None]:
+        """One vector for each bag; the other results, which only the gradient reads, are not computed."""
+        padding = None if padding_idx is None or padding_idx < 0 else padding_idx
+        indices, offsets = (g.cast(v, "int64") for v in (indices, offsets))
+        options = {"mode": _MODES[mode], "include_last_offset": include_last_offset, "padding_idx": padding}
+        return [g.call("nn.embedding_bag", weight, indices, offsets, per_sample_weights, **options), None, None, None]
+
+
+_bags("embedding_bag.default", "embedding_bag.padding_idx", "_embedding_bag.default", "_embedding_bag_forward_only.default")
 
 
 @converts(*(f"{op}.default" for op in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")))

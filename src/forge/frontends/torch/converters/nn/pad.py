@@ -1,0 +1,123 @@
+"""Padding, and what moves elements between channels and space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge import dims
+from forge.dims import Dim
+from forge.frontends.torch.context import Context
+from forge.frontends.torch.converters.nn.convolution import batched, per_axis, unbatched
+from forge.frontends.torch.registry import converts
+from forge.ir.nodes import Value
+
+_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+_NUMBERED = ("reflect", "replicate", "circular", "constant")
+Ints = Sequence[int]
+
+
+def _padded(g: Context, x: Value, pad: Sequence[Dim], mode: str, value: float = 0.0) -> Value:
+    """``pad`` is before and after of the last axis, then of the one in front of it."""
+    if len(pad) % 2 or len(pad) > 2 * x.rank:
+        raise g.invalid(f"pad: got {len(pad)} numbers; expected two for each of at most {x.rank} axes")
+    pairs = [(pad[k], pad[k + 1]) for k in range(0, len(pad), 2)]
+    widths = (*[(0, 0)] * (x.rank - len(pairs)), *reversed(pairs))
+    if all(isinstance(n, int) and n == 0 for pair in pairs for n in pair):
+        return x
+    if mode == "circular" and any(_is_negative(n) for n in pad):
+        x = _padded(g, x, [n if _is_negative(n) else 0 for n in pad], "constant")
+        return _padded(g, x, [0 if _is_negative(n) else n for n in pad], mode)
+    return g.call("nn.pad", x, g.scalar(value, x), pad_width=widths, pad_mode=_MODES[mode])
+
+
+def _is_negative(size: Dim) -> bool:
+    return isinstance(size, int) and size < 0
+
+
+@converts("constant_pad_nd.default")
+def constant_pad(g: Context, self: Value, *, pad: Sequence[Dim], value: float = 0.0) -> Value:
+    return _padded(g, self, pad, "constant", value)
+
+
+def _bordered(mode: str, *targets: str) -> None:
+    @converts(*targets)
+    def convert(g: Context, self: Value, *, padding: Sequence[Dim] = (), pad: Sequence[Dim] = ()) -> Value:
+        return _padded(g, self, padding or pad, mode)
+
+
+_bordered("reflect", *(f"reflection_pad{n}d.default" for n in (1, 2, 3)))
+_bordered("replicate", *(f"replication_pad{n}d.default" for n in (1, 2, 3)))
+_bordered("circular", "_pad_circular.default")
+
+
+@converts("pad.default")
+def pad(g: Context, self: Value, *, pad: Sequence[Dim], mode: str = "constant", value: float | None = None) -> Value:
+    if mode not in _MODES:
+        raise g.invalid(f"mode: got {mode!r}; expected one of {', '.join(_MODES)}")
+    return _padded(g, self, pad, mode, 0.0 if value is None else value)
+
+
+@converts("_pad_enum.default")
+def pad_numbered(g: Context, self: Value, *, pad: Sequence[Dim], mode: int, value: float | None = None) -> Value:
+    return _padded(g, self, pad, _NUMBERED[mode], 0.0 if value is None else value)
+
+
+@converts("pixel_shuffle.default")
+def pixel_shuffle(g: Context, self: Value, *, upscale_factor: int) -> Value:
+    """[..., C * r * r, H, W] -> [..., C, H * r, W * r]."""
+    images = g.reshape(self, (dims.product(self.shape[:-3]), *self.shape[-3:]))
+    result = g.call("nn.depth_to_space", images, block_size=upscale_factor, mode="CRD")
+    return g.reshape(result, (*self.shape[:-3], *result.shape[1:]))
+
+
+@converts("pixel_unshuffle.default")
+def pixel_unshuffle(g: Context, self: Value, *, downscale_factor: int) -> Value:
+    """[..., C, H * r, W * r] -> [..., C * r * r, H, W]."""
+    r = downscale_factor
+    *lead, channels, height, width = self.shape
+    rows, columns = dims.floordiv(height, r), dims.floordiv(width, r)
+    blocks = g.reshape(self, (dims.product(lead), channels, rows, r, columns, r))
+    moved = g.call("transpose", blocks, axes=(0, 1, 3, 5, 2, 4))
+    return g.reshape(moved, (*lead, channels * (r * r), rows, columns))
+
+
+@converts("channel_shuffle.default", "native_channel_shuffle.default")
+def channel_shuffle(g: Context, self: Value, *, groups: int) -> Value:
+    return g.call("nn.channel_shuffle", self, groups=groups, axis=1)
+
+
+@converts("im2col.default")
+def image_to_columns(g: Context, self: Value, *, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Value:
+    """[N, C, H, W] -> [N, C * taps, windows]."""
+    x, added = batched(g, self, 2)
+    pads = per_axis(padding, 2)
+    windows = g.call(
+        "sliding_window", x, axis=2, window_shape=per_axis(kernel_size, 2), strides=per_axis(stride, 2),
+        dilation=per_axis(dilation, 2), padding=(*pads, *pads),
+    )
+    batch, channels, rows, columns, *taps = windows.shape
+    moved = g.call("transpose", windows, axes=(0, 1, 4, 5, 2, 3))
+    return unbatched(g, g.reshape(moved, (batch, channels * dims.product(taps), rows * columns)), added)
+
+
+@converts("col2im.default")
+def columns_to_image(
+    g: Context, self: Value, *, output_size: Sequence[Dim], kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints
+) -> Value:
+    """[N, C * taps, windows] -> [N, C, H, W]; elements of windows that overlap are added."""
+    x, added = batched(g, self, 1)
+    pads = per_axis(padding, 2)
+    result = g.call(
+        "nn.fold", x, image_shape=per_axis(output_size, 2), block_shape=per_axis(kernel_size, 2), strides=per_axis(stride, 2),
+        padding=(*pads, *pads), dilation=per_axis(dilation, 2),
+    )
+    return unbatched(g, result, added)
+
+
+@converts("unfold.default")
+def unfold(g: Context, self: Value, *, dimension: int, size: int, step: int) -> Value:
+    """Windows along an axis, at the end."""
+    if not self.rank:
+        return g.reshape(self, g.shape)
+    axis = g.axis(dimension, self.rank, "dimension")
+    return g.call("sliding_window", self, axis=axis, window_shape=(size,), strides=(step,))
