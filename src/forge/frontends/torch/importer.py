@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -105,13 +105,14 @@ def is_number(step: Step, program: Program) -> bool:
 
 
 def needed_steps(steps: Sequence[Step], program: Program) -> list[Step]:
-    """The steps but for those that only say something, and numbers that nothing else reads."""
-    read = {name for _, result in program.results for name in refs(result)}
+    """The steps but for those that only say something, and idle numbers; results that nothing reads have no name."""
+    read = {name for _, result in program.results for name in refs(result)}.union(program.mutations.values())
     kept: list[Step] = []
     for step in reversed(steps):
         if step.target in IGNORED or _is_idle(step, program) and not read.intersection(step.outputs):
             continue
-        kept.append(step)
+        unread = len(step.outputs) > 1 and not read.issuperset(step.outputs)
+        kept.append(replace(step, outputs=tuple(n if n in read else "" for n in step.outputs)) if unread else step)
         read.update(name for argument in step.arguments.values() for name in refs(argument))
     return kept[::-1]
 

@@ -1,8 +1,11 @@
-"""Embeddings, and dropout, which does nothing at inference."""
+"""Embeddings and dropout."""
 
 from __future__ import annotations
 
+import zlib
+
 from forge import dims
+from forge.compose import randomness
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
@@ -49,8 +52,24 @@ def _bags(*targets: str) -> None:
 _bags("embedding_bag.default", "embedding_bag.padding_idx", "_embedding_bag.default", "_embedding_bag_forward_only.default")
 
 
-@converts(*(f"{op}.default" for op in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")))
+@converts("native_dropout.default")
+def native_dropout(g: Context, input: Value, *, p: float, train: bool | None) -> list[Value]:  # noqa: A002
+    """The result, and which elements are kept; at random in training, unless ``train`` is False."""
+    if train is False or p == 0:
+        return [input, g.call("broadcast_to", g.constant(True), shape=input.shape)]
+    if p == 1:
+        nothing = g.call("broadcast_to", g.constant(0, input.dtype), shape=input.shape)
+        return [nothing, g.cast(nothing, "bool")]
+    return list(randomness.dropout(g, input, g.constant(p, "float32"), seed=zlib.crc32(g.name.encode())))
+
+
+@converts("dropout.default")
 def dropout(g: Context, input: Value, *, p: float, train: bool) -> Value:  # noqa: A002
+    return native_dropout(g, input, p=p, train=train)[0] if train else input
+
+
+@converts(*(f"{op}.default" for op in ("alpha_dropout", "feature_dropout", "feature_alpha_dropout")))
+def special_dropout(g: Context, input: Value, *, p: float, train: bool) -> Value:  # noqa: A002
     if train and p > 0:
         raise g.unsupported("train: got True; supported: False; export the model after eval()")
     return input

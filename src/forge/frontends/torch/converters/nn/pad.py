@@ -112,12 +112,3 @@ def columns_to_image(
         padding=(*pads, *pads), dilation=per_axis(dilation, 2),
     )
     return unbatched(g, result, added)
-
-
-@converts("unfold.default")
-def unfold(g: Context, self: Value, *, dimension: int, size: int, step: int) -> Value:
-    """Windows along an axis, at the end."""
-    if not self.rank:
-        return g.reshape(self, g.shape)
-    axis = g.axis(dimension, self.rank, "dimension")
-    return g.call("sliding_window", self, axis=axis, window_shape=(size,), strides=(step,))
