@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from forge.dims import Dim
-from forge.frontends.torch.context import Context
+from forge.frontends.torch.context import Context, Operand
 from forge.frontends.torch.converters.index.advanced import nonzero_columns
 from forge.frontends.torch.converters.index.along import flat
 from forge.frontends.torch.converters.shape.join import with_axes
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
+
+
+@converts("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(g: Context, self: Value, mask: Value, value: Operand) -> Value:
+    return g.call("where", g.cast(mask, "bool"), g.tensor(value, self.dtype), self)
 
 
 @converts("masked_select.default")
