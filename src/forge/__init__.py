@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from forge.driver.pass_context import PassContext
     from forge.errors import ForgeError, OpAttributeInvalid, OpNotImplemented, TVMError
     from forge.executor import create_executor
-    from forge.loaders import from_onnx
+    from forge.loaders import from_onnx, from_torch
     from forge.module import IRModule, RelayModule, join, load
     from forge.nd import cpu
     from forge.ops.core.define import define_operator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _HOMES = {name: module for module, names in {
     "forge.module": ("IRModule", "RelayModule", "join", "load"),
-    "forge.loaders": ("from_onnx",),
+    "forge.loaders": ("from_onnx", "from_torch"),
     "forge_runtime": ("Runtime", "Session", "donate", "get_registered_func", "register_func", "remove_registered_func"),
     "forge.target": ("Target",),
     "forge.driver.pass_context": ("PassContext",),
@@ -67,6 +67,7 @@ __all__ = [
     "error",
     "errors",
     "from_onnx",
+    "from_torch",
     "frontend",
     "frontends",
     "get_registered_func",

@@ -1,5 +1,5 @@
-"""The loaders, as a module of their own; ``forge.from_onnx`` is the same function."""
+"""The loaders, as a module of their own; ``forge.from_onnx`` and so on are the same functions."""
 
-from forge.loaders import from_onnx
+from forge.loaders import from_onnx, from_torch
 
-__all__ = ["from_onnx"]
+__all__ = ["from_onnx", "from_torch"]

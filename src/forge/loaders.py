@@ -7,6 +7,7 @@ from collections.abc import Callable
 from forge.module import IRModule
 
 from_onnx = IRModule.from_onnx
+from_torch = IRModule.from_torch
 
 
 def loader(name: str) -> Callable[..., IRModule]:
@@ -15,4 +16,4 @@ def loader(name: str) -> Callable[..., IRModule]:
     return found
 
 
-__all__ = ["from_onnx", "loader"]
+__all__ = ["from_onnx", "from_torch", "loader"]

@@ -38,7 +38,6 @@ class _Reader:
         from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
         exported, program = self.exported, self.program
-        placeholders = {n.name: n for n in exported.graph.nodes if n.op == "placeholder"}
         for spec in exported.graph_signature.input_specs:
             if spec.kind is InputKind.USER_INPUT:
                 constant = isinstance(spec.arg, ConstantArgument)
@@ -60,19 +59,15 @@ class _Reader:
             elif spec_.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT):
                 result = spec_.arg.value if isinstance(spec_.arg, ConstantArgument) else Ref(_alias(exported.graph_module, name))
                 program.results.append((next(labels), result))
-        self._name_symbols(placeholders)
+        self._name_symbols()
         return program
 
-    def _name_symbols(self, placeholders: dict[str, Node]) -> None:
+    def _name_symbols(self) -> None:
         """The user's names of dimensions, and their bounds."""
         for symbol, bounds in self.exported.range_constraints.items():
             low, high = (_bound(b) for b in (bounds.lower, bounds.upper))
             self.program.bounds[str(symbol)] = (low, high)
-        environment = next((m for n in placeholders.values() if (m := _shape_env(n.meta.get("val"))) is not None), None)
-        names = getattr(environment, "source_name_to_debug_name", {})
-        for source, symbol in getattr(environment, "source_to_var", {}).items():
-            if source in names and re.fullmatch(r"[A-Za-z_]\w*", names[source]):
-                self.program.symbol_names[str(symbol)] = names[source]
+        self.program.symbol_names.update(symbol_names(self.exported))
 
     def _weight(self, target: str) -> np.ndarray:
         exported = self.exported
@@ -80,16 +75,23 @@ class _Reader:
         return array_of(found, target)
 
 
+def symbol_names(exported: ExportedProgram) -> dict[str, str]:
+    """What the user calls torch's symbols."""
+    values = (n.meta.get("val") for n in exported.graph.nodes if n.op == "placeholder")
+    environment = next((m for v in values if (m := _shape_env(v)) is not None), None)
+    names = getattr(environment, "source_name_to_debug_name", {})
+    sources = getattr(environment, "source_to_var", {}).items()
+    return {str(symbol): names[s] for s, symbol in sources if s in names and re.fullmatch(r"[A-Za-z_]\w*", names[s])}
+
+
 def _shape_env(value: Any) -> Any:
     return getattr(getattr(value, "fake_mode", None), "shape_env", None)
 
 
 def _bound(value: Any) -> int | None:
-    try:
-        number = int(value)
-    except (TypeError, ValueError, OverflowError, AttributeError):  # the last: of an infinity of sympy
-        return None
-    return number if abs(number) < symbols.MAX_INT else None
+    """None where ``value``, of sympy, is infinite."""
+    number = int(value) if isinstance(value, int) or value.is_Integer else None
+    return number if number is not None and abs(number) < symbols.MAX_INT else None
 
 
 def output_labels(exported: ExportedProgram) -> list[str]:

@@ -310,6 +310,7 @@ def _add_inputs(scope: TorchScope, program: Program) -> None:
 def _name_symbols(scope: TorchScope, program: Program) -> None:
     """Sizes of inputs have the user's names, else those of the first input and axis that have them."""
     labels = DimensionNames(program.symbol_names.values())
+    scope.symbols.update(program.sizes)
     for item in program.inputs:
         meta = program.metas.get(item.name)
         for axis, size in enumerate(meta.shape if isinstance(meta, TensorMeta) else ()):

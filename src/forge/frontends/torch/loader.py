@@ -2,45 +2,144 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forge.errors import ImportModelError, OpNotImplemented
+from forge.errors import ForgeError, ImportModelError, OpAttributeInvalid, OpNotImplemented, OptionError
+from forge.frontends.convert import located
 from forge.frontends.support import MISSING, Use
+from forge.frontends.torch import input_infos as input_info
 from forge.frontends.torch.archive import read_program
+from forge.frontends.torch.custom import custom_converters
 from forge.frontends.torch.exported import program_of, target_name
 from forge.frontends.torch.importer import import_program, used_operators
+from forge.frontends.torch.input_infos import InputInfo
 from forge.frontends.torch.program import Program
 from forge.ir.nodes import Module
 
 if TYPE_CHECKING:
+    import torch
     from torch.export import ExportedProgram
 
 
-def load(model: Any, input_infos: Any = None) -> Program:
-    """The program of a ``.pt2`` file, an exported program, a module with example inputs, ...
+def load(
+    model: Any, input_infos: Any = None, default_dtype: str = "float32", dynamic_shapes: Any = None, where: str = "from_torch"
+) -> Program:
+    """The program of a ``.pt2`` file, an exported program, a module, a trace or a graph module.
+
+    The arguments are those of ``from_torch``.
 
     Raises:
-        ImportModelError: it is none of these.
+        OptionError: an argument of the wrong kind; ImportModelError: the model is none of these, cannot be exported, or has other
+        inputs.
     """
+    infos: Sequence[InputInfo] | None = None if input_infos is None else input_info.parse(input_infos, where)
     if isinstance(model, str | os.PathLike):
-        return read_program(Path(model))
+        if dynamic_shapes is not None:
+            raise OptionError(f"{where}: dynamic_shapes: got {dynamic_shapes!r}; expected None: a file has its own")
+        program = read_program(Path(model))
+    else:
+        exported, infos = exported_program(model, infos, default_dtype, dynamic_shapes, where)
+        program = supported_program(exported, where)
+    _rename(program, infos, where)
+    return program
+
+
+def exported_program(
+    model: Any, infos: Sequence[InputInfo] | None, default_dtype: str, dynamic_shapes: Any, where: str
+) -> tuple[ExportedProgram, Sequence[InputInfo] | None]:
+    """``model`` as torch exports it, with sizes as ``infos`` say, and its inputs; those of a trace are known without.
+
+    Raises:
+        OptionError: an argument that does not go with the model; ImportModelError: torch cannot export it.
+    """
     import torch
 
+    from forge.frontends.torch import traces
+
     if isinstance(model, torch.export.ExportedProgram):
-        return supported_program(model)
-    if isinstance(model, torch.nn.Module):
-        return supported_program(torch.export.export(model, tuple(input_infos)))
-    raise ImportModelError(f"from_torch: got {type(model).__name__}; expected an ExportedProgram, a module or a path")
+        if dynamic_shapes is not None:
+            raise OptionError(f"{where}: dynamic_shapes: got {dynamic_shapes!r}; expected None: an ExportedProgram has its own")
+        return model, infos
+    if isinstance(model, torch.jit.ScriptFunction):
+        raise ImportModelError(f"{where}: got a ScriptFunction; expected a module: trace one that calls the function")
+    if not isinstance(model, torch.nn.Module):
+        got = model.__name__ if isinstance(model, type) else type(model).__name__
+        raise ImportModelError(f"{where}: got {got}; expected a trace, a module, an ExportedProgram, a GraphModule or a path")
+    if isinstance(model, torch.jit.ScriptModule):
+        infos = _infos_of_trace(model, infos, where)
+        with located(where):
+            model = traces.Replayed(model)
+    if infos is None:
+        raise OptionError(f"{where}: input_infos: got None for a module; expected example tensors, or {input_info.EXPECTED}")
+    return _exported(model, infos, default_dtype, dynamic_shapes, where), infos
 
 
-def supported_program(exported: ExportedProgram) -> Program:
+def _exported(
+    model: torch.nn.Module, infos: Sequence[InputInfo], default_dtype: str, dynamic: Any, where: str
+) -> ExportedProgram:
+    import torch
+
+    arguments = input_info.examples(infos, default_dtype)
+    by_name = isinstance(infos, input_info.Named)
+    if dynamic is None:
+        dynamic = input_info.dynamic_shapes(infos)
+        dynamic = dict(zip((i.name for i in infos), dynamic)) if by_name else dynamic
+        if not by_name and any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(model.forward).parameters.values()):
+            dynamic = _for_variadic(model, dynamic)
+    args, kwargs = ((), dict(zip((i.name for i in infos), arguments))) if by_name else (arguments, None)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic, strict=False)
+    except ForgeError:
+        raise
+    except Exception as error:  # the model's own code, which may raise anything, runs here
+        sizes = ", ".join(f"{n or '?'}: {i.shape}" for info in infos for n, i in info.leaves())
+        raise ImportModelError(
+            f"{where}: torch.export failed for inputs {sizes}; expected a model that it takes: change it, fix the sizes that it "
+            f"fixes, or give example tensors and dynamic_shapes; got {type(error).__name__}: {error}"
+        ) from error
+
+
+def _for_variadic(model: torch.nn.Module, dynamic: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Sizes of ``forward(self, *arguments)``, which torch takes as one tuple after those of the other parameters."""
+    kinds = [p.kind for p in inspect.signature(model.forward).parameters.values()]
+    first = kinds.index(inspect.Parameter.VAR_POSITIONAL)
+    return (*dynamic[:first], tuple(dynamic[first:]))
+
+
+def _infos_of_trace(script: Any, infos: Sequence[InputInfo] | None, where: str) -> Sequence[InputInfo]:
+    """What is said of a trace's inputs, completed by what it was made with."""
+    from forge.frontends.torch import traces
+
+    count, traced = traces.input_count(script), traces.traced_inputs(script)
+    if infos is None:
+        if traced is None:
+            raise OptionError(f"{where}: input_infos: got None, and the module does not say its shapes; {input_info.EXPECTED}")
+        return traced
+    if isinstance(infos, input_info.Named):
+        infos = list(infos)
+    if len(infos) != count:
+        known = "" if traced is None else ": " + ", ".join(f"{i.name} {_traced_shape(i)}" for i in traced)
+        raise ImportModelError(f"{where}: input_infos: got {len(infos)} inputs; the trace has {count}{known}")
+    return [input_info.completed(info, traced[k] if traced else None, where) for k, info in enumerate(infos)]
+
+
+def _traced_shape(info: InputInfo) -> str:
+    return ", ".join(f"{leaf.dtype}{list(leaf.shape or ())}" for _, leaf in info.leaves())
+
+
+def supported_program(exported: ExportedProgram, where: str = "from_torch") -> Program:
     """The program; what has no converter is taken apart by torch's own decompositions, as far as it has them."""
-    program = program_of(exported)
+    program = program_of(exported, where)
     missing = {f"{use.domain or 'aten'}.{use.op}" for use in used_operators(program) if use.how == MISSING}
-    return program_of(decomposed(exported, missing)) if missing else program
+    return program_of(decomposed(exported, missing), where) if missing else program
 
 
 def decomposed(exported: ExportedProgram, targets: set[str]) -> ExportedProgram:
@@ -57,14 +156,74 @@ def decomposed(exported: ExportedProgram, targets: set[str]) -> ExportedProgram:
         return exported.run_decompositions(table)
 
 
-def import_model(model: Any, input_infos: Any = None) -> Module:
-    """Converts a PyTorch model; everything is as of ``IRModule.from_torch``."""
-    try:
-        return import_program(load(model, input_infos))
-    except OpNotImplemented as error:
-        if type(error) is OpNotImplemented and isinstance(model, str | os.PathLike):
-            raise OpNotImplemented(f"{error}; or save exported.run_decompositions(), which has fewer operators") from error
-        raise
+def import_model(
+    model: Any,
+    input_infos: Any = None,
+    custom_convert_map: Mapping[str, Any] | None = None,
+    default_dtype: str = "float32",
+    use_parser_friendly_name: bool = False,
+    *,
+    keep_params_as_input: bool = False,
+    dynamic_shapes: Any = None,
+    otherwise: Otherwise | None = None,
+    where: str = "from_torch",
+) -> Module:
+    """Converts a PyTorch model; everything is as of ``IRModule.from_torch``.
+
+    ``otherwise`` makes the module of an exported program that cannot be converted, of its inputs and of the error.
+    """
+    with custom_converters(custom_convert_map, where):
+        if isinstance(model, str | os.PathLike):
+            program = load(model, input_infos, default_dtype, dynamic_shapes, where)
+            try:
+                return _converted(program, use_parser_friendly_name, keep_params_as_input)
+            except OpNotImplemented as error:
+                if type(error) is not OpNotImplemented:
+                    raise
+                raise OpNotImplemented(f"{error}; or save exported.run_decompositions(), which has fewer operators") from error
+        infos = None if input_infos is None else input_info.parse(input_infos, where)
+        exported, infos_ = exported_program(model, infos, default_dtype, dynamic_shapes, where)
+        try:
+            program = supported_program(exported, where)
+        except UNCONVERTED as error:
+            if otherwise is None:
+                raise
+            return otherwise(exported, infos_, error)
+        _rename(program, infos_, where)
+        try:
+            return _converted(program, use_parser_friendly_name, keep_params_as_input)
+        except UNCONVERTED as error:
+            if otherwise is None:
+                raise
+            return otherwise(exported, infos_, error)
+
+
+UNCONVERTED = (ImportModelError, OpNotImplemented, OpAttributeInvalid)
+"""Errors of models, not of arguments."""
+
+Otherwise = Callable[["ExportedProgram", Sequence[InputInfo] | None, ForgeError], Module]
+
+
+def _converted(program: Program, plain_names: bool, keep_params_as_input: bool) -> Module:
+    if plain_names:
+        rename_weights(program)
+    return import_program(program, keep_params_as_input)
+
+
+def _rename(program: Program, infos: Sequence[InputInfo] | None, where: str) -> None:
+    if infos is not None:
+        input_info.rename(program, infos, where)
+
+
+def rename_weights(program: Program) -> None:
+    """Names of weights without dots: ``layer.weight`` is ``layer_weight``."""
+    taken = {item.label for item in program.inputs}
+    for name, weight in program.weights.items():
+        label = weight.label.replace(".", "_")
+        while label in taken:
+            label += "_"
+        taken.add(label)
+        program.weights[name] = replace(weight, label=label)
 
 
 def model_operators(path: Path) -> list[Use]:

@@ -94,6 +94,7 @@ class Program:
         metas: of values, by name.
         bounds: least and largest value of torch's symbols.
         symbol_names: what the user calls them.
+        sizes: symbols that the user fixes.
         parts: programs that steps take as arguments, by name.
     """
 
@@ -106,6 +107,7 @@ class Program:
     metas: dict[str, Meta] = field(default_factory=dict)
     bounds: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
     symbol_names: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
     parts: dict[str, Program] = field(default_factory=dict)
 
 

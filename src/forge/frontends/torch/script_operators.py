@@ -1,0 +1,255 @@
+"""What nodes of TorchScript compute without torch's dispatcher: numbers, lists, texts, structures."""
+
+from __future__ import annotations
+
+import math
+import operator
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+
+from forge.errors import ImportModelError
+
+Function = Callable[..., Any]
+
+
+class Path(NamedTuple):
+    """A module as a value of the graph."""
+
+    path: str
+
+
+class Number(NamedTuple):
+    """A tensor of rank 0 and type int64 whose value is known, or is a size."""
+
+    value: Any
+
+    def tensor(self) -> Any:
+        return torch.scalar_tensor(self.value, dtype=torch.int64)
+
+
+@cache
+def dtypes_by_number() -> Mapping[int, torch.dtype]:
+    """TorchScript's numbers of element types."""
+    found = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some types are experimental
+        for dtype in {v for v in vars(torch).values() if isinstance(v, torch.dtype)}:
+            try:
+                found[torch.ops.prim.dtype(torch.empty(0, dtype=dtype))] = dtype
+            except (RuntimeError, NotImplementedError):  # types that no tensor has, such as bits
+                continue
+    return MappingProxyType(found)
+
+
+def has_tensor(value: Any) -> bool:
+    if isinstance(value, list | tuple) and not isinstance(value, Number | Path):
+        return any(map(has_tensor, value))
+    return isinstance(value, torch.Tensor)
+
+
+def has_axes(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() > 0
+
+
+def has_module(inputs: Sequence[Any]) -> bool:
+    return any(isinstance(x, Path) for x in inputs)
+
+
+def plain_number(value: Any) -> Any:
+    """A number in the place of what stands for a tensor; anything else stays the same object."""
+    return value.value if isinstance(value, Number) else value
+
+
+def truth(value: Any) -> bool:
+    return bool(plain_number(value))
+
+
+def _converted(value: Any, kind: Function) -> Any:
+    value = plain_number(value)
+    if isinstance(value, torch.Tensor):
+        return value.item()
+    symbolic = isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
+    return value if symbolic and kind is int else kind(value)
+
+
+def _integer(value: Any) -> Any:
+    return _converted(value, int)
+
+
+def _float(value: Any) -> Any:
+    value = plain_number(value)
+    return value.item() if isinstance(value, torch.Tensor) else torch.sym_float(value)
+
+
+def _bool(value: Any) -> Any:
+    return _converted(value, bool)
+
+
+def _divided(a: Any, b: Any, rounding: str | None = None) -> Any:
+    if rounding == "floor":
+        return a // b
+    if rounding == "trunc":
+        return -(-a // b) if (a < 0) != (b < 0) else a // b
+    return a / b
+
+
+def _same(value: Any, *_: Any) -> Any:
+    return value
+
+
+def _nothing(*_: Any) -> None:
+    """For what only says something."""
+
+
+def _index(values: Any, index: Any) -> Any:
+    return values[plain_number(index)]
+
+
+def _slice(values: Any, begin: Any = None, end: Any = None, step: Any = 1) -> Any:
+    return values[begin:end:step]
+
+
+def _set_item(values: Any, index: Any, value: Any) -> None:
+    values[plain_number(index)] = value
+
+
+def _raise(text: Any = "", *_: Any) -> Any:
+    raise ImportModelError(f"trace: it raises {text!r} for these inputs")
+
+
+def _whole(round_: Function) -> Function:
+    return lambda a: a if isinstance(a, int | torch.SymInt) else round_(a)
+
+
+_LISTS: Mapping[str, Function] = {
+    "__getitem__": _index,
+    "_set_item": _set_item,
+    "append": lambda values, x: values.append(x),
+    "extend": lambda values, more: values.extend(more),
+    "insert": lambda values, k, x: values.insert(k, x),
+    "pop": lambda values, k=-1: values.pop(k),
+    "copy": lambda values: values.copy(),
+    "len": len,
+    "list": list,
+    "keys": list,
+    "values": lambda found: list(found.values()),
+    "__contains__": operator.contains,
+    "__is__": operator.is_,
+    "__isnot__": operator.is_not,
+    "warn": _nothing,
+}
+
+NUMBERS: Mapping[str, Function] = MappingProxyType({
+    **_LISTS,
+    "add": lambda a, b, alpha=1: a + b * alpha if alpha != 1 else a + b,
+    "sub": lambda a, b, alpha=1: a - b * alpha,
+    "rsub": lambda a, b, alpha=1: b - a * alpha,
+    "mul": operator.mul,
+    "div": _divided,
+    "true_divide": operator.truediv,
+    "floordiv": operator.floordiv,
+    "floor_divide": operator.floordiv,
+    "remainder": operator.mod,
+    "pow": operator.pow,
+    "neg": operator.neg,
+    "abs": abs,
+    "min": min,
+    "max": max,
+    "sqrt": lambda a: torch.sym_sqrt(a),
+    "floor": _whole(math.floor),
+    "ceil": _whole(math.ceil),
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "__and__": lambda a, b: a and b,
+    "__or__": lambda a, b: a or b,
+    "__not__": operator.not_,
+    "Int": _integer,
+    "Float": _float,
+    "Bool": _bool,
+    "IntImplicit": _same,
+    "FloatImplicit": _same,
+    "ScalarImplicit": _same,
+    "item": _same,
+    "to": _same,
+    "detach": _same,
+    "clone": _same,
+    "slice": _slice,
+    "__range_length": lambda a, b, step: max(0, len(range(a, b, step))),
+    "__derive_index": lambda k, a, step: a + k * step,
+    "format": lambda text, *rest: text.format(*rest),
+    "str": str,
+})
+"""Operators on numbers, texts and lists without tensors."""
+
+NUMERIC = frozenset({
+    "add", "sub", "rsub", "mul", "div", "true_divide", "floor_divide", "remainder", "pow", "neg", "abs", "min", "max", "to",
+    "detach", "clone",
+})  # fmt: skip
+"""Those whose result is a tensor where an operand is one."""
+
+ARITY: Mapping[str, int] = MappingProxyType({"slice": 4, "format": 99})
+"""How many of the inputs count, where it is not the first three."""
+
+WITH_NUMBERS = frozenset({
+    "add", "sub", "mul", "div", "true_divide", "floor_divide", "remainder", "fmod", "pow", "eq", "ne", "lt", "le", "gt", "ge",
+})  # fmt: skip
+"""Operators of a tensor and another one, or a number, which counts as one of rank 0 does."""
+
+TENSORS: Mapping[str, Function] = MappingProxyType({
+    **_LISTS,
+    "size": lambda x, axis=None: list(x.shape) if axis is None else x.shape[plain_number(axis)],
+    "dim": lambda x: x.dim(),
+    "numel": lambda x: x.numel(),
+    "is_floating_point": lambda x: x.is_floating_point(),
+    "requires_grad": lambda x: x.requires_grad,
+    "Int": _integer,
+    "Float": _float,
+    "Bool": _bool,
+    "IntImplicit": _integer,
+    "FloatImplicit": _float,
+    "ScalarImplicit": lambda x: x.item(),
+})
+"""Operators that the dispatcher lacks, or that give numbers."""
+
+
+def _number_of(tensor: torch.Tensor) -> int:
+    return next(number for number, dtype in dtypes_by_number().items() if dtype is tensor.dtype)
+
+
+def _as_tensor(number: Any) -> Any:
+    return Number(number) if isinstance(number, int | torch.SymInt) else torch.as_tensor(number)
+
+
+STRUCTURES: Mapping[str, Callable[[Sequence[Any]], Sequence[Any]]] = MappingProxyType({
+    "prim::ListConstruct": lambda inputs: [list(inputs)],
+    "prim::TupleConstruct": lambda inputs: [tuple(inputs)],
+    "prim::DictConstruct": lambda inputs: [dict(zip(inputs[::2], inputs[1::2]))],
+    "prim::ListUnpack": lambda inputs: list(inputs[0]),
+    "prim::TupleUnpack": lambda inputs: list(inputs[0]),
+    "prim::TupleIndex": lambda inputs: [inputs[0][inputs[1]]],
+    "prim::NumToTensor": lambda inputs: [_as_tensor(inputs[0])],
+    "prim::unchecked_cast": lambda inputs: inputs,
+    "prim::unchecked_unwrap_optional": lambda inputs: inputs,
+    "aten::_unwrap_optional": lambda inputs: inputs,
+    "prim::Uninitialized": lambda inputs: [None],
+    "prim::data": lambda inputs: [inputs[0].detach()],
+    "prim::dtype": lambda inputs: [_number_of(inputs[0])],
+    "prim::device": lambda inputs: [torch.device("cpu")],
+    "prim::is_cuda": lambda inputs: [False],
+    "prim::layout": lambda inputs: [0],
+    "prim::shape": lambda inputs: [list(inputs[0].shape)],
+    "prim::min": lambda inputs: [min(inputs if len(inputs) > 1 else inputs[0])],
+    "prim::max": lambda inputs: [max(inputs if len(inputs) > 1 else inputs[0])],
+    "prim::RaiseException": lambda inputs: _raise(*inputs),
+    "prim::Print": lambda inputs: [],
+})
+"""Nodes that put values together, take them apart, or ask about tensors."""

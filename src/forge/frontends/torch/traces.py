@@ -1,0 +1,290 @@
+"""TorchScript graphs as modules that `torch.export` can export: each node is run by Python.
+
+Numbers that a trace keeps as tensors (``prim::NumToTensor`` of a size, and what is computed from it) stay numbers, so that the
+dimensions that were dynamic when the model was traced can be dynamic still.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from forge.errors import ImportModelError, OpNotImplemented
+from forge.frontends.torch.exported import dtype_of
+from forge.frontends.torch.input_infos import InputInfo, TensorInfo
+from forge.frontends.torch.script_operators import (
+    ARITY,
+    NUMBERS,
+    NUMERIC,
+    STRUCTURES,
+    TENSORS,
+    WITH_NUMBERS,
+    Number,
+    Path,
+    dtypes_by_number,
+    has_axes,
+    has_module,
+    has_tensor,
+    plain_number,
+    truth,
+)
+
+MAX_STEPS = 1_000_000
+"""Nodes that are run, those of loops each time."""
+
+
+class _Holder(nn.Module):  # type: ignore[misc]
+    """A module of the trace, with its weights; it applies what the trace says that it applied."""
+
+    def forward(self, function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        return function(*arguments, **options)
+
+
+class Replayed(nn.Module):  # type: ignore[misc]
+    """A TorchScript module as one of Python.
+
+    Raises:
+        OpNotImplemented: the graph has nodes that cannot be run.
+    """
+
+    def __init__(self, script: Any) -> None:
+        super().__init__()
+        self.__dict__["_script"] = script
+        self.__dict__["_graph"] = graph = script.inlined_graph
+        for path, module in script.named_modules():
+            self._holder(path)
+            for name, value in module.named_parameters(recurse=False):
+                self._holder(path).register_parameter(name, _parameter(value))
+            for name, value in module.named_buffers(recurse=False):
+                self._holder(path).register_buffer(name, value)
+        self.__dict__["_constants"] = {}
+        self._keep_constants(graph)
+        dtypes_by_number()  # now: where the module is exported, the tensors that this makes would become part of it
+        self.training = False
+
+    def _holder(self, path: str) -> nn.Module:
+        holder: nn.Module = self
+        for part in filter(None, path.split(".")):
+            if part not in holder._modules:
+                holder.add_module(part, _Holder())
+            holder = holder._modules[part]
+        return holder
+
+    def _keep_constants(self, block: Any) -> None:
+        """Tensors that the graph holds become buffers; what is not known is refused."""
+        for node in block.nodes():
+            for inner in node.blocks():
+                self._keep_constants(inner)
+            if node.kind() == "prim::Constant" and node.hasAttribute("value") and node.kindOf("value") == "t":
+                tensor, name = node.t("value"), node.output().debugName()
+                if tensor.dim() == 0 and tensor.dtype is torch.int64:
+                    self._constants[name] = Number(tensor.item())
+                    continue
+                label = f"constant_{len(self._constants)}"
+                while hasattr(self, label):
+                    label += "_"
+                self.register_buffer(label, tensor)
+                self._constants[name] = label
+
+    def forward(self, *arguments: Any) -> Any:
+        values = [*self._graph.inputs()]
+        run = _Run(self)
+        run.env.update(zip((v.debugName() for v in values), [Path(""), *arguments]))
+        results = run.block(self._graph)
+        return _plain(results[0] if len(results) == 1 else tuple(results))
+
+
+def _parameter(value: torch.Tensor) -> nn.Parameter:
+    return value if isinstance(value, nn.Parameter) else nn.Parameter(value, requires_grad=value.requires_grad)
+
+
+def _plain(value: Any) -> Any:
+    """Tensors in the place of numbers that stand for them."""
+    if isinstance(value, Number):
+        return value.tensor()
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return type(value)(_plain(v) for v in value) if type(value) in (list, tuple) else value
+
+
+class _Run:
+    """One run of a graph."""
+
+    def __init__(self, module: Replayed) -> None:
+        self.module = module
+        self.env: dict[str, Any] = {}
+        self.steps = 0
+
+    def block(self, block: Any) -> list[Any]:
+        for node in block.nodes():
+            self.steps += 1
+            if self.steps > MAX_STEPS:
+                raise ImportModelError(f"trace: runs more than {MAX_STEPS} nodes; expected fewer turns of its loops")
+            results = self.node(node)
+            for output, result in zip(node.outputs(), results):
+                self.env[output.debugName()] = result
+        return [self.env[v.debugName()] for v in block.outputs()] if hasattr(block, "outputs") else []
+
+    def node(self, node: Any) -> Sequence[Any]:
+        kind = node.kind()
+        if kind == "prim::Constant":
+            return [self.constant(node)]
+        inputs = [self.env[v.debugName()] for v in node.inputs()]
+        if kind == "prim::GetAttr":
+            return [self.attribute(inputs[0], node.s("name"))]
+        if kind == "prim::SetAttr":
+            self.set_attribute(inputs[0], node.s("name"), inputs[1])
+            return []
+        if kind == "prim::If":
+            chosen = [*node.blocks()][0 if truth(inputs[0]) else 1]
+            return self.block(chosen)
+        if kind == "prim::Loop":
+            return self.loop(node, inputs)
+        structural = STRUCTURES.get(kind)
+        if structural is not None:
+            return structural(inputs)
+        return self.operator(node, kind, inputs)
+
+    def constant(self, node: Any) -> Any:
+        known = self.module._constants.get(node.output().debugName())
+        if known is None:
+            return node.output().toIValue()
+        return getattr(self.module, known) if isinstance(known, str) else known
+
+    def attribute(self, of: Any, name: str) -> Any:
+        if not isinstance(of, Path):
+            return getattr(of, name)
+        path = f"{of.path}.{name}" if of.path else name
+        holder = self.module.get_submodule(of.path)
+        if name in holder._modules:
+            return Path(path)
+        if name in holder._parameters or name in holder._buffers:
+            return getattr(holder, name)
+        script = self.module._script
+        for part in filter(None, of.path.split(".")):
+            script = getattr(script, part)
+        return getattr(script, name)
+
+    def set_attribute(self, of: Any, name: str, value: Any) -> None:
+        if not isinstance(of, Path):
+            raise OpNotImplemented(f"trace: prim::SetAttr of {type(of).__name__}.{name}; expected a buffer of a module")
+        getattr(self.module.get_submodule(of.path), name).copy_(_plain(value))
+
+    def loop(self, node: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+        (body,) = node.blocks()
+        most, condition, *carried = inputs
+        names = [v.debugName() for v in body.inputs()]
+        turn = 0
+        while truth(condition) and (most is None or turn < int(plain_number(most))):
+            self.env.update(zip(names, [turn, *carried]))
+            condition, *carried = self.block(body)
+            turn += 1
+        return carried
+
+    def operator(self, node: Any, kind: str, inputs: Sequence[Any]) -> Sequence[Any]:
+        name = kind.partition("::")[2]
+        count = node.outputsSize()
+        if not has_tensor(inputs) and not has_module(inputs):
+            function = NUMBERS.get(name)
+            if function is not None:
+                result = function(*map(plain_number, inputs[: ARITY.get(name, 3)]))
+                if name in NUMERIC and any(isinstance(x, Number) for x in inputs):
+                    result = Number(result)
+                return [] if count == 0 else [result]
+        special = TENSORS.get(name)
+        if special is not None:
+            return [special(*inputs)] if count else []
+        return self.dispatched(node, kind, inputs, count)
+
+    def dispatched(self, node: Any, kind: str, inputs: Sequence[Any], count: int) -> Sequence[Any]:
+        text = node.schema()
+        if text == "(no schema)":
+            raise OpNotImplemented(f"trace: node {kind} at {_line(node)} cannot be run; trace the model without it")
+        schema = torch._C.parse_schema(text)
+        namespace, _, name = schema.name.partition("::")
+        function = getattr(getattr(torch.ops, namespace), name)
+        if name.rstrip("_") not in WITH_NUMBERS or not isinstance(inputs[1], Number) or not has_axes(inputs[0]):
+            function = getattr(function, schema.overload_name or "default")
+        else:
+            inputs = [inputs[0], inputs[1].value, *inputs[2:]]
+        positional, named = [], {}
+        for argument, value in zip(schema.arguments, inputs):
+            given = _argument(argument.name, value, str(argument.type))
+            if argument.kwarg_only:
+                named[argument.name] = given
+            else:
+                positional.append(given)
+        path = re.sub(r".*/", "", node.scopeName()).removeprefix("__module").removeprefix(".")
+        try:
+            holder = self.module.get_submodule(path) if path else self.module
+        except AttributeError:
+            holder = self.module
+        call = holder if isinstance(holder, _Holder) else _apply
+        results = call(function, positional, named)
+        return list(results) if count > 1 else [results]
+
+
+def _apply(function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    return function(*arguments, **options)
+
+
+def _line(node: Any) -> str:
+    """The line of Python that a node comes from."""
+    return str(node.sourceRange()).strip().splitlines()[0] if str(node.sourceRange()).strip() else "an unknown line"
+
+
+def _argument(name: str, value: Any, type_: str) -> Any:
+    """A value as the dispatcher takes it: types, layouts and formats are numbers in TorchScript."""
+    if isinstance(value, Number):
+        return value.tensor() if "Tensor" in type_ else value.value
+    if isinstance(value, list | tuple):
+        return [_argument("", item, type_) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        if name in ("dtype", "out_dtype", "output_dtype"):
+            return dtypes_by_number()[value]
+        if name == "memory_format":
+            return _FORMATS[value]
+        if name == "layout":
+            return torch.strided
+    if isinstance(value, str) and name == "device":
+        return torch.device(value)
+    return value
+
+
+_FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
+
+
+def traced_inputs(script: Any) -> list[InputInfo] | None:
+    """The inputs that a trace was made with; None where it does not say: it was scripted, or read from a file."""
+    found = []
+    for value in [*script.inlined_graph.inputs()][1:]:
+        what = _traced(value.type())
+        if what is None:
+            return None
+        name = re.sub(r"\W", "_", value.debugName())
+        found.append(InputInfo(name if name.isidentifier() else f"input_{name}", what))
+    return found
+
+
+def _traced(type_: Any) -> TensorInfo | tuple[InputInfo, ...] | None:
+    if type_.kind() == "TensorType" and type_.sizes() is not None and type_.dtype() is not None:
+        return TensorInfo(tuple(type_.sizes()), dtype_of(type_.dtype()))
+    if type_.kind() == "TupleType":
+        parts = [_traced(part) for part in type_.elements()]
+        return None if None in parts else tuple(InputInfo("", part) for part in parts if part is not None)
+    return None
+
+
+def input_count(script: Any) -> int:
+    """How many inputs a TorchScript module takes."""
+    return len([*script.inlined_graph.inputs()]) - 1
+
+
+def input_dtypes(script: Any) -> list[str | None]:
+    """Element types of the inputs as far as the graph says them."""
+    types = [value.type() for value in [*script.inlined_graph.inputs()][1:]]
+    return [dtype_of(t.dtype()) if t.kind() == "TensorType" and t.dtype() is not None else None for t in types]
