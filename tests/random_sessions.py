@@ -263,6 +263,24 @@ def _branch(net: Function) -> Value:
     return net.builder.node("if", [flag, v, other], {}, regions).results[0]
 
 
+def _loop(net: Function) -> Value:
+    """A loop that changes a value, and reads another one, some number of times."""
+    v = net.updated()
+    other = net.any_value(lambda o: o.type == v.type)
+    builder = Builder()
+    own = TensorType((), "int64"), TensorType((), "bool"), v.type, v.type
+    _, going, carried, captured = (builder.input(type_, f"r{k}") for k, type_ in enumerate(own))
+    made = [carried, captured, builder.call("reverse", carried, axis=0)]
+    if v.dtype not in ("bool", "complex64"):
+        made += [builder.call("maximum", carried, captured)] * 2
+    if _is_static(v):
+        row = builder.call("strided_slice", captured, begin=(0,), end=(1,), axes=(0,))
+        made += [builder.call("strided_set", carried, row, begin=(0,), end=(1,), strides=(1,), axes=(0,))] * 2
+    body = builder.output(going, net.pick(*made))
+    trips = net.builder.constant(np.int64(net.rng.integers(0, 4)))
+    return net.builder.node("loop", [trips, None, v, other], {"num_carried": 1}, [body]).results[0]
+
+
 def _late(net: Function) -> Value:
     """A value whose size hangs on data."""
     v = net.any_value(lambda o: o.rank == 2 and o.dtype != "complex64")
@@ -271,7 +289,7 @@ def _late(net: Function) -> Value:
 
 STEPS: tuple[Callable[[Function], Value], ...] = (
     _unary, _unary, _binary, _binary, _select, _cast, _slice_update, _slice_update, _slice_update, _strided_set, _strided_set,
-    _scatter, _scatter, _append, _append, _append, _move, _move, _back, _product, _extreme, _branch, _late,
+    _scatter, _scatter, _append, _append, _append, _move, _move, _back, _product, _extreme, _branch, _loop, _late,
 )
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from forge.driver import check_options, compile_module
 from forge.driver.compiled import CompiledModel
-from forge.errors import ForgeError
+from forge.errors import ForgeError, InputError, MemoryLimitError
 from forge.ir.functions.reference import Reference
 from forge.ir.nodes import Module
 from forge.ir.printer import print_module
@@ -34,6 +34,8 @@ RANDOM = settings(deadline=None, phases=[Phase.generate], suppress_health_check=
 OPTIONS = ((0, None), (3, None))
 TARGETS = ((3, "llvm -mcpu=x86-64-v2"), (3, "llvm -mcpu=x86-64-v3"))
 CALLS = 6
+SAVED = 4096
+"""Bytes up to which a session saves a state before a call writes over it: ``SAVED_BYTES`` of ``forge_session.c``."""
 TALLY = Counter[str]()
 
 
@@ -55,6 +57,25 @@ class Pair:
         states = self.session.state()
         for name, wanted in self.reference.states.items():
             np.testing.assert_array_equal(states[name], wanted, f"after @{function}: state {name}", strict=True)
+
+    def starve(self, function: str, inputs: dict[str, np.ndarray], limit: int) -> None:
+        """A call that gets too little memory leaves the states as they were, but for large ones."""
+        kept = self.session.copy()
+        before = kept.state()
+        try:
+            self.session.limited(memory_limit=limit)[function](**inputs)
+        except MemoryLimitError:
+            TALLY["starved"] += 1
+            try:
+                after = self.session.state()
+            except InputError:
+                assert max(value.nbytes for value in before.values()) > SAVED, f"@{function}: a small state is lost"
+                self.session = kept
+                return
+            for name, wanted in before.items():
+                np.testing.assert_array_equal(after[name], wanted, f"@{function} failed: state {name}", strict=True)
+        else:
+            self.session = kept
 
     def disturb(self, rng: np.random.Generator, path: Path) -> None:
         """What must not change the calls that follow, or does so alike."""
@@ -114,6 +135,8 @@ def _check_calls(seed: int, module: Module, level: int, target: str | None, path
         function = str(rng.choice(list(module.public)))
         graph = module.public[function]
         inputs = random_inputs(rng, graph, batch)
+        if rng.random() < 0.3:
+            pair.starve(function, inputs, int(2 ** rng.uniform(0, 13)))
         pair.call(function, inputs, {name for name in graph.donated if rng.random() < 0.6})
         pair.disturb(rng, path)
 
@@ -142,4 +165,4 @@ def test_many_random_sessions(tmp_path: Path) -> None:
     check_one()
     logging.getLogger(__name__).info("%s, %d failures", dict(TALLY), len(failures))
     assert not failures, "\n\n".join(failures)
-    assert all(TALLY[memory.name] > COUNT // 10 for memory in StateMemory)
+    assert all(TALLY[name] > COUNT // 10 for name in (*(memory.name for memory in StateMemory), "starved"))
