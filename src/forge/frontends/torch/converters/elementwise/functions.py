@@ -110,7 +110,7 @@ def entr(g: Context, self: Value) -> Value:
 @converts("special_ndtr.default")
 def ndtr(g: Context, self: Value) -> Value:
     x = Term(g, g.cast(self, g.dtype))
-    return (Term(g, g.call("erfc", (x * -math.sqrt(0.5)).value)) * 0.5).value
+    return ((Term(g, g.call("erf", (x * math.sqrt(0.5)).value)) + 1) * 0.5).value
 
 
 @converts("special_log_ndtr.default")

@@ -62,15 +62,21 @@ _median("nanmedian", True)
 
 @converts("mode.default")
 def mode(g: Context, self: Value, *, dim: int = -1, keepdim: bool = False) -> list[Value]:
-    """The most frequent element, of several the smallest, where it stands last; every pair of elements is compared."""
+    """The most frequent element, of several the smallest, where it stands last: the longest run of the sorted elements."""
     data = _along_last(g, g.cast(self, "uint8") if self.dtype == "bool" else self, dim)
-    last = data.rank - 1
-    same = g.call("equal", g.call("expand_dims", data, axis=last), g.call("expand_dims", data, axis=last + 1))
-    counts = Term(g, g.call("sum", g.cast(same, "int64"), axis=(last + 1,), keepdims=False))
-    most = Term(g, g.call("max", counts.value, axis=(last,), keepdims=True))
-    ordered = g.call("argsort", data, axis=last)
-    best = g.call("argmax", g.cast(g.call("gather", counts.equals(most).value, ordered, axis=last), "uint8"), axis=last,
-                  keepdims=True)
-    value = g.call("gather", data, g.call("gather", ordered, best, axis=last), axis=last)
-    index = g.call("argmax", g.cast(g.call("equal", data, value), "uint8"), axis=last, keepdims=True, select_last_index=True)
+    last, size = data.rank - 1, data.shape[-1]
+    order = g.call("argsort", data, axis=last)
+    ordered = g.call("gather", data, order, axis=last)
+    following, before = (
+        g.call("strided_slice", ordered, begin=(begin,), end=(end,), strides=(1,), axes=(last,))
+        for begin, end in ((1, size), (0, size - 1))
+    )
+    place = Term(g, g.count(g.tensor(size, "int64"), size))
+    second = Term(g, g.call("strided_slice", place.value, begin=(1,), end=(size,), strides=(1,), axes=(0,)))
+    begins = Term(g, g.call("not_equal", following, before)).where(second, 0)
+    first = g.call("broadcast_to", g.constant(0, "int64"), shape=(*data.shape[:-1], 1))
+    starts = g.multi("cummax", g.call("concatenate", first, begins.value, axis=last), axis=last)[0]
+    best = g.call("argmax", (place - Term(g, starts)).value, axis=last, keepdims=True)
+    index = g.call("gather", order, best, axis=last)
+    value = g.call("gather", data, index, axis=last)
     return [g.cast(_back(g, value, self, dim, keepdim), self.dtype), _back(g, index, self, dim, keepdim)]
