@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree  # noqa: E402
 from benchmarks import models  # noqa: E402
 from forge.driver import compile_module  # noqa: E402
 from forge.frontends.torch import import_model  # noqa: E402
+from forge.ir import types as T  # noqa: E402
 
 
 @pytest.mark.parametrize("name", sorted(models.MODELS))
@@ -25,7 +26,7 @@ def test_networks(name: str) -> None:
         warnings.simplefilter("ignore")
         exported = torch.export.export(network, tuple(example.values()), dynamic_shapes=[sizes] * len(example))
     module = import_model(exported)
-    assert {s for v in module.main.inputs for s in v.tensor_type.symbols()} == set(symbolic)
+    assert {s for v in module.main.inputs for s in T.symbols(v.type)} == set(symbolic)
     run = compile_module(module).runtime()
     for batch, length in ((1, None), (3, 11 if len(symbolic) > 1 else None)):
         arrays = models.inputs(name, batch=batch, length=length, small=True)
