@@ -21,7 +21,7 @@ from forge.ir import types as T  # noqa: E402
 def test_networks(name: str) -> None:
     network, symbolic = models.network(name, small=True), models.MODELS[name].symbolic
     example = {key: torch.from_numpy(array) for key, array in models.inputs(name, batch=2, small=True).items()}
-    limits = {"length": {"max": 16}}
+    limits = {"length": {"min": 2, "max": 16}}
     sizes = {axis: torch.export.Dim(label, **limits.get(label, {})) for axis, label in enumerate(symbolic)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
