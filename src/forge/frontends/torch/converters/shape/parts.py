@@ -84,9 +84,7 @@ def dsplit(g: Context, self: Value, *, sections: Dim | None = None, indices: Seq
 @converts("unbind.int", "unbind_copy.int")
 def unbind(g: Context, self: Value, *, dim: int = 0) -> list[Value]:
     axis = g.axis(dim, self.rank, "dim")
-    count = len(g.metas)
-    parts = cut(g, self, axis, [k + 1 for k in range(count)]) if count else []
-    return [g.reshape(p, (*self.shape[:axis], *self.shape[axis + 1 :])) for p in parts]
+    return [g.call("take", self, g.constant(k, "int64"), axis=axis) for k in range(len(g.metas))]
 
 
 @converts("narrow.default", "narrow_copy.default")

@@ -124,11 +124,8 @@ def slice_(g: Context, self: Value, *, dim: int = 0, start: Dim | None = None, e
 @converts("select.int", "select_copy.int")
 def select(g: Context, self: Value, *, dim: int, index: Dim) -> Value:
     axis = g.axis(dim, self.rank, "dim")
-    if not isinstance(index, int):
-        return g.call("take", self, g.tensor(index), axis=axis)
-    end = index + 1 if index != -1 else self.shape[axis]
-    one = g.call("strided_slice", self, begin=(index,), end=(end,), strides=(1,), axes=(axis,))
-    return g.call("squeeze", one, axis=(axis,))
+    place = self.shape[axis] + index if isinstance(index, int) and index < 0 else index
+    return g.call("take", self, g.tensor(place, "int64"), axis=axis)
 
 
 _SAME = ("clone", "contiguous", "alias", "detach", "lift_fresh_copy", "lift_fresh", "positive", "alias_copy", "detach_copy")
