@@ -166,11 +166,13 @@ def import_model(
     keep_params_as_input: bool = False,
     dynamic_shapes: Any = None,
     otherwise: Otherwise | None = None,
+    decompose: bool = True,
     where: str = "from_torch",
 ) -> Module:
     """Converts a PyTorch model; everything is as of ``IRModule.from_torch``.
 
-    ``otherwise`` makes the module of an exported program that cannot be converted, of its inputs and of the error.
+    ``otherwise`` makes the module of an exported program that cannot be converted, of its inputs and of the error. Without
+    ``decompose``, what has no converter is refused.
     """
     with custom_converters(custom_convert_map, where):
         if isinstance(model, str | os.PathLike):
@@ -184,7 +186,7 @@ def import_model(
         infos = None if input_infos is None else input_info.parse(input_infos, where)
         exported, infos_ = exported_program(model, infos, default_dtype, dynamic_shapes, where)
         try:
-            program = supported_program(exported, where)
+            program = supported_program(exported, where) if decompose else program_of(exported, where)
         except UNCONVERTED as error:
             if otherwise is None:
                 raise
