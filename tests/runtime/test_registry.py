@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forge_runtime import FunctionError, get_registered_func, register_func, registry, remove_registered_func
+from forge_runtime import FunctionError, _native, get_registered_func, register_func, registry, remove_registered_func
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +102,11 @@ def test_results_of_foreign_byte_order_are_named() -> None:
 def test_what_is_no_registration_is_refused(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(FunctionError, match=message):
         register_func(*arguments)
+
+
+def test_no_name_is_refused_in_c() -> None:
+    library = ctypes.CDLL(_native.__file__)
+    assert library.forge_register(None, None, None, 0, None) == library.forge_unregister(None, None) == 1  # FORGE_ERROR_INPUT
 
 
 def test_removing_what_is_not_there_is_refused() -> None:

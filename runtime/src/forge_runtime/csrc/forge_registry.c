@@ -96,6 +96,7 @@ int32_t forge_register(const char *name, forge_function function, void *state, i
 
 int32_t forge_unregister(const char *name, forge_error *error) {
   forge_fail(error, FORGE_OK, "%s", "");
+  if (name == NULL) return forge_fail(error, FORGE_ERROR_INPUT, "forge_unregister: got no name; expected one that is registered");
   pthread_mutex_lock(&writers);
   entry *e = find_entry(name);
   const bool found = e && atomic_load(&e->is_registered);
