@@ -169,7 +169,7 @@ WRONG = {
     "tune --import nowhere.json": "expected a file of 'forge tune --export'",
     "tune --export empty/no/out.json": "out.json",
     "compile model.onnx -o out --tuned": "run 'forge tune MODEL' first",
-    "support tflite": "expected a format (onnx) or a model (.onnx)",
+    "support tflite": "expected a format (onnx, torch) or a model (.onnx, .pt2)",
     "support nowhere.onnx": "nowhere.onnx: no such file",
     "support bad.onnx": "bad.onnx",
     "support model.onnx Frobnicate": "has no operator 'Frobnicate'",

@@ -51,7 +51,7 @@ def run(page: Path, folder: Path) -> str:
     """Runs the page's Python blocks in ``folder`` and returns what they print."""
     skip_without_packages(page)
     (folder / "examples").symlink_to(ROOT / "examples")
-    script = folder / f"{page.stem}.py"
+    script = folder / f"{page.stem}_page.py"  # no page hides the package that it is named after
     script.write_text(script_of(page))
     done = subprocess.run([sys.executable, script.name], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{page.relative_to(ROOT)}:\n{done.stderr}"

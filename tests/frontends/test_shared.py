@@ -197,7 +197,7 @@ def test_a_format_is_found_by_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_pa
     (tmp_path / "toy").mkdir()
     (tmp_path / "toy" / "__init__.py").write_text("from tests.frontends.toy import FORMAT\n")
     monkeypatch.setattr(frontends, "__path__", [*frontends.__path__, str(tmp_path)])
-    assert support.format_names() == ["onnx", "toy"]
+    assert support.format_names() == ["onnx", "torch", "toy"]
     try:
         assert support.format_of(Path("model.toy")) is toy.FORMAT
         assert frontends.toy.FORMAT is toy.FORMAT

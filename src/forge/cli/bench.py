@@ -27,7 +27,7 @@ _QUANTILES = {"minimum": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "maximum":
 
 @takes_records()
 def bench(
-    model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay), or a compiled one (directory or .so).")],
+    model: Annotated[Path, typer.Argument(help="A model (.onnx, .pt2, .forge, .relay), or a compiled one (directory or .so).")],
     *,
     vs: Annotated[str, typer.Option(help="Peers, separated by commas: onnxruntime, openvino, torch.")] = "",
     torch_program: Annotated[Path | None, typer.Option(help="For --vs torch: what torch.export.save wrote of the model.")] = None,

@@ -31,7 +31,7 @@ EXAMPLES = (
 
 @takes_records("--encrypt")
 def compile_(
-    model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
+    model: Annotated[Path, typer.Argument(help="A model (.onnx, .pt2, .forge, .relay).")],
     *,
     shape: source.ShapeOption = None,
     functions: Annotated[

@@ -16,7 +16,7 @@ FORMATS = (".onnx", ".forge", ".relay")
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
+    model: Annotated[Path, typer.Argument(help="A model (.onnx, .pt2, .forge, .relay).")],
     output: Annotated[Path, typer.Argument(help="The file to write: .onnx, .forge, or .relay (text, weights next to it).")],
     opset: Annotated[
         int | None, typer.Option(help="Version of ONNX's operators, 18 to 26; without it 21, or a later one that is needed.")

@@ -21,7 +21,7 @@ EXAMPLES = ("forge inspect model.onnx", "forge inspect model.onnx --text", "forg
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay), or a compiled one (directory or .so).")],
+    model: Annotated[Path, typer.Argument(help="A model (.onnx, .pt2, .forge, .relay), or a compiled one (directory or .so).")],
     shape: source.ShapeOption = None,
     function: source.FunctionOption = None,
     text: Annotated[bool, typer.Option("--text", help="Print the module as text, with types.")] = False,

@@ -25,7 +25,7 @@ EXAMPLES = (
 
 @takes_records()
 def profile(
-    model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
+    model: Annotated[Path, typer.Argument(help="A model (.onnx, .pt2, .forge, .relay).")],
     *,
     inputs: source.InputOption = None,
     shape: source.ShapeOption = None,

@@ -80,12 +80,13 @@ def load_model(path: Path, shapes: Sequence[str] | None, report: Report, functio
     if not path.is_file():
         raise ImportModelError(f"{path}: no such file; expected a model ({_expected()})")
     found = None if path.suffix in _OWN else format_of(path)
-    if shapes and found is None:
+    if shapes and (found is None or not found.takes_shapes):
         raise OptionError(f"--shape {shapes[0]}: {path} has its shapes; expected an .onnx file")
     if path.suffix not in _OWN and found is None:
         raise ImportModelError(f"{path}: unknown kind of model {path.suffix!r}; expected {_expected()}")
     report("load", 0, 1)
-    loaded: IRModule = load(path) if found is None else loader(found.registry.name)(path, shape=parse_shapes(shapes))
+    options = {"shape": parse_shapes(shapes)} if shapes else {}
+    loaded: IRModule = load(path) if found is None else loader(found.registry.name)(path, **options)
     report("load", 1, 1)
     if function is None:
         return loaded

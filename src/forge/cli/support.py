@@ -14,11 +14,11 @@ from forge.errors import ImportModelError, OptionError
 if TYPE_CHECKING:
     from forge.frontends.support import Format
 
-EXAMPLES = ("forge support onnx", "forge support onnx Resize", "forge support model.onnx")
+EXAMPLES = ("forge support onnx", "forge support onnx Resize", "forge support torch", "forge support model.onnx")
 
 
 def support(
-    subject: Annotated[str, typer.Argument(metavar="FORMAT_OR_MODEL", help="A format (onnx), or a model of it (.onnx).")],
+    subject: Annotated[str, typer.Argument(metavar="FORMAT_OR_MODEL", help="A format (onnx, torch) or a model (.onnx, .pt2).")],
     operator: Annotated[str | None, typer.Argument(help="Only this operator.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -68,7 +68,7 @@ def _model(found: Format, path: Path, operator: str | None, as_json: bool) -> No
         source.print_json([dataclasses.asdict(u) for u in uses])
         return
     columns = ("domain", "operator", "opset", "how", "count", "first node")
-    rows = [(u.domain or found.registry.domain_name, u.op, str(u.opset), u.how, str(u.count), u.first_node) for u in uses]
+    rows = [(u.domain or found.registry.domain_name, u.op, str(u.opset or ""), u.how, str(u.count), u.first_node) for u in uses]
     source.show(f"{path.name}: operators", columns, rows, right=("opset", "count"))
     loaded = sum(u.how != MISSING for u in uses)
     source.say(f"{loaded} of {source.count_text(len(uses), 'operator')} can be loaded")

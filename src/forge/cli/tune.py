@@ -27,7 +27,7 @@ EXAMPLES = (
 
 @takes_records("--tuned")
 def tune(
-    model: Annotated[Path | None, typer.Argument(help="A model (.onnx, .forge, .relay).")] = None,
+    model: Annotated[Path | None, typer.Argument(help="A model (.onnx, .pt2, .forge, .relay).")] = None,
     *,
     seconds: Annotated[float, typer.Option(help="Time to look for something faster.")] = 60,
     inputs: source.InputOption = None,

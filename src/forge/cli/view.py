@@ -14,7 +14,7 @@ EXAMPLES = ("forge view model.onnx", "forge view model.onnx -o graph.html")
 
 
 def view(
-    model: Annotated[Path, typer.Argument(help="A model (.onnx, .forge, .relay).")],
+    model: Annotated[Path, typer.Argument(help="A model (.onnx, .pt2, .forge, .relay).")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The page; else MODEL.html in this folder.")] = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the page if it exists.")] = False,
     shape: source.ShapeOption = None,

@@ -22,7 +22,7 @@ class Use:
     """An operator of a model.
 
     Attributes:
-        opset: the version of its domain that the model imports.
+        opset: the version of its domain that the model imports; 0 where a format has none.
         how: "converter", "function" (its body, the model's or the standard's, is expanded) or "missing".
         count: nodes, sub-graphs and functions included; a function's body counts once.
     """
@@ -59,6 +59,7 @@ class Format:
         registry: its converters.
         coverage: all of its operators, by domain and name.
         model_operators: the operators that a model uses.
+        takes_shapes: whether its loader takes shapes of inputs in place of the model's.
     """
 
     title: str
@@ -66,6 +67,7 @@ class Format:
     registry: Registry
     coverage: Callable[[], Sequence[Coverage]]
     model_operators: Callable[[Path], Sequence[Use]]
+    takes_shapes: bool = False
 
 
 def format_names() -> list[str]:
@@ -89,7 +91,9 @@ def check_supported(uses: Iterable[Use], registry: Registry) -> None:
     if not missing:
         return
     lines = "".join(
-        f"  {registry.full_name(m.domain, m.op)} (opset {m.opset}): {m.count}x, first at node {m.first_node!r}"
+        f"  {registry.full_name(m.domain, m.op)}"
+        + (f" (opset {m.opset})" if m.opset else "")
+        + f": {m.count}x, first at node {m.first_node!r}"
         + (f": {reason}\n" if (reason := registry.refusal(m.domain, m.op)) else "\n")
         for m in missing
     )

@@ -14,7 +14,7 @@ from forge.frontends.support import Format
 
 register = REGISTRY.register
 unregister = REGISTRY.unregister
-FORMAT = Format("ONNX", (".onnx",), REGISTRY, coverage, model_operators)
+FORMAT = Format("ONNX", (".onnx",), REGISTRY, coverage, model_operators, takes_shapes=True)
 
 __all__ = [
     "FORMAT", "REGISTRY", "Context", "OnnxOpConverter", "expr", "from_onnx", "import_model", "model_operators", "op", "register",

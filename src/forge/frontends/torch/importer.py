@@ -68,7 +68,7 @@ def used_operators(program: Program) -> list[Use]:
             how = CONVERTER if is_number(step, part) or lookup(step.target) else MISSING
             domain, op = key(step.target)
             at = f"{step.name}, {step.source}" if step.source else step.name
-            found.setdefault(step.target, Use(domain, op, 1, how, at)).count += 1
+            found.setdefault(step.target, Use(domain, op, 0, how, at)).count += 1
     return list(found.values())
 
 
