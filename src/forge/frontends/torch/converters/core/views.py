@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -22,9 +22,8 @@ ALIASES = frozenset(f"aten.{op}.default" for op in ("alias", "detach", "lift", "
 MAYBE_VIEWS = frozenset(
     f"aten.{op}" for op in (
         "reshape.default", "contiguous.default", "flatten.using_ints", "to.dtype", "to.dtype_layout", "to.device", "to.other",
-        "type_as.default", "dropout.default", "reshape_as.default", "ravel.default", "real.default", "imag.default",
-        "as_strided.default", "unfold.default", "view.dtype", "view_as_real.default", "view_as_complex.default", "expand.default",
-        "expand_as.default", "broadcast_to.default", "movedim.int", "movedim.intlist", "swapaxes.default", "narrow.Tensor",
+        "type_as.default", "dropout.default", "reshape_as.default", "ravel.default", "as_strided.default", "view.dtype",
+        "narrow.Tensor", "mH.default", "adjoint.default", "matrix_H.default",
     )
 )
 """Operators whose result may share memory with their first argument, and that no write goes through."""
@@ -41,13 +40,27 @@ def _permuted(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index
 
 def _swapped(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
     axes = list(range(old.rank))
-    a, b = (g.axis(rest[name], old.rank) for name in ("dim0", "dim1"))
+    names = ("axis0", "axis1") if "axis0" in rest else ("dim0", "dim1")
+    a, b = (g.axis(rest.get(name, default), old.rank) for name, default in zip(names, (-2, -1)))
     axes[a], axes[b] = b, a
     return g.call("transpose", new, axes=tuple(axes))
 
 
+def moved(rank: int, sources: Sequence[int], targets: Sequence[int]) -> tuple[int, ...]:
+    """The axes of a transposition that puts axes ``sources`` where ``targets`` say, the others in order."""
+    order = [axis for axis in range(rank) if axis not in sources]
+    for target, source in sorted(zip(targets, sources)):
+        order.insert(target, source)
+    return tuple(order)
+
+
+def _moved_back(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    sources, targets = (g.axes(rest[name], old.rank) for name in ("source", "destination"))
+    return g.call("transpose", new, axes=moved(old.rank, targets, sources))
+
+
 def _turned(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
-    return g.call("transpose", new, axes=(1, 0)) if new.rank == 2 else new
+    return g.call("transpose", new, axes=tuple(reversed(range(new.rank)))) if new.rank > 1 else new
 
 
 def set_slice(g: Context, old: Value, new: Value, axis: int, begin: Dim, end: Dim, step: int = 1) -> Value:
@@ -113,6 +126,38 @@ def _on_diagonal(g: Context, old: Value, new: Value, rest: Mapping[str, Any], in
     return with_diagonal(g, old, new, rest.get("offset", 0), a, b)
 
 
+def _section(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    axis = g.axis(rest.get("dim", 0), old.rank)
+    if "indices" in rest:
+        begin = [0, *rest["indices"]][index]
+    else:
+        begin = [0, *section_ends(old.shape[axis], rest["sections"])][index]
+    return set_slice(g, old, new, axis, begin, begin + new.shape[axis])
+
+
+def _real(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    return g.call("complex.make", new, g.call("complex.imag", old))
+
+
+def _imaginary(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    return g.call("complex.make", g.call("complex.real", old), new)
+
+
+def _as_real(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    return g.call("complex.make", *(g.call("take", new, g.constant(k, "int64"), axis=old.rank) for k in (0, 1)))
+
+
+def _as_complex(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    return g.call("stack", g.call("complex.real", new), g.call("complex.imag", new), axis=new.rank)
+
+
+def _refused(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    raise g.unsupported(
+        f"it writes to a result of {g.step.target}, whose elements may share memory; supported: writes to tensors that do "
+        "not overlap; clone it before"
+    )
+
+
 def _unbound(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
     axis = g.axis(rest.get("dim", 0), old.rank)
     return set_slice(g, old, g.call("expand_dims", new, axis=axis), axis, index, index + 1)
@@ -122,16 +167,23 @@ VIEWS: Mapping[str, PutBack] = MappingProxyType({
     f"aten.{op}": put
     for ops, put in (
         (("view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims",
-          "unflatten.int", "view_as.default"), _reshaped),
+          "unflatten.int", "view_as.default", *(f"atleast_{n}d.default" for n in (1, 2, 3))), _reshaped),
         (("permute.default",), _permuted),
-        (("transpose.int",), _swapped),
+        (("transpose.int", "swapaxes.default", "swapdims.default", "mT.default"), _swapped),
+        (("movedim.int", "movedim.intlist", "moveaxis.int", "moveaxis.intlist"), _moved_back),
         (("t.default", "numpy_T.default"), _turned),
         (("slice.Tensor",), _sliced),
         (("select.int",), _selected),
         (("narrow.default",), _narrowed),
         (("split.Tensor", "split.sizes", "split_with_sizes.default", "chunk.default"), _one_of_many),
         (("diagonal.default",), _on_diagonal),
+        (("tensor_split.sections", "tensor_split.indices"), _section),
         (("unbind.int",), _unbound),
+        (("real.default",), _real),
+        (("imag.default",), _imaginary),
+        (("view_as_real.default",), _as_real),
+        (("view_as_complex.default",), _as_complex),
+        (("expand.default", "expand_as.default", "broadcast_to.default", "unfold.default"), _refused),
     )
     for op in ops
 })

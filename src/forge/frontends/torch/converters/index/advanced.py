@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
+from forge.frontends.torch.converters.core.views import moved
 from forge.frontends.torch.converters.index.along import reduced
-from forge.frontends.torch.converters.shape.order import moved, transposed
+from forge.frontends.torch.converters.shape.order import transposed
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 from forge.ops.core.broadcast import common_size

@@ -7,16 +7,9 @@ from collections.abc import Sequence
 from forge import dims as sizes
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
+from forge.frontends.torch.converters.core.views import moved
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
-
-
-def moved(rank: int, sources: Sequence[int], targets: Sequence[int]) -> tuple[int, ...]:
-    """The axes of a transposition that puts axes ``sources`` where ``targets`` say, the others in order."""
-    order = [axis for axis in range(rank) if axis not in sources]
-    for target, source in sorted(zip(targets, sources)):
-        order.insert(target, source)
-    return tuple(order)
 
 
 def transposed(g: Context, value: Value, axes: Sequence[int]) -> Value:

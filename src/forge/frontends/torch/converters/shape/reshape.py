@@ -56,7 +56,7 @@ def matrices_transposed(g: Context, self: Value) -> Value:
 @converts("mH.default", "adjoint.default", "matrix_H.default")
 def adjoint(g: Context, self: Value) -> Value:
     turned = transpose(g, self, dim0=-2, dim1=-1) if self.rank else self
-    return g.call("conj", turned) if dtypes.is_complex(self.dtype) else turned
+    return g.call("complex.conj", turned) if dtypes.is_complex(self.dtype) else turned
 
 
 @converts("t.default", "numpy_T.default", "t_copy.default")

@@ -12,19 +12,19 @@ from forge.ir.nodes import Value
 @converts("_unique2.default", "_unique.default")
 def unique(
     g: Context, self: Value, *, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False  # noqa: A002
-) -> list[Value]:
-    """In order, ``sorted`` or not, as torch gives them on the CPU."""
+) -> list[Value | None]:
+    """In order, ``sorted`` or not, as torch gives them on the CPU; what no flag asks for, nobody reads."""
     values, _, inverse, counts = g.multi("unique", flat(g, self), axis=0, sorted=True)
-    return [values, g.reshape(inverse, self.shape), counts]
+    return [values, g.reshape(inverse, self.shape) if return_inverse else None, counts if return_counts else None]
 
 
 @converts("unique_dim.default")
 def unique_dim(
     g: Context, self: Value, *, dim: int, sorted: bool = True, return_inverse: bool = False,  # noqa: A002
     return_counts: bool = False,
-) -> list[Value]:
+) -> list[Value | None]:
     values, _, inverse, counts = g.multi("unique", self, axis=g.axis(dim, self.rank, "dim"), sorted=True)
-    return [values, inverse, counts]
+    return [values, inverse if return_inverse else None, counts if return_counts else None]
 
 
 @converts("unique_consecutive.default", "unique_dim_consecutive.default")
