@@ -245,10 +245,11 @@ def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value, 
     if not isinstance(first, Ref) or first.name in program.parts or scope.has_number(first.name):
         return Cell(result)
     base = scope.cell(first.name)
-    if base.read() is result or step.target in ALIASES:
+    if step.target in ALIASES:
         return base
     if step.target in MAYBE_VIEWS:
-        return Cell(result, base)
+        same = base.read() is result and step.target != "aten.contiguous.default" and not step.arguments.get("copy")
+        return base if same else Cell(result, base)
     if step.target not in VIEWS:
         return Cell(result)
     row = lookup(step.target)
