@@ -132,13 +132,24 @@ def _binary(name: str, *ops: str) -> None:
 for _name, _ops in {
     "atan2": ("atan2.default", "arctan2.default"),
     "hypot": ("hypot.default",),
-    "logaddexp": ("logaddexp.default",),
     "nextafter": ("nextafter.default",),
     "copysign": ("copysign.Tensor", "copysign.Scalar"),
     "xlogy": ("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self", "special_xlogy.default", "special_xlogy.other_scalar",
               "special_xlogy.self_scalar"),
 }.items():
     _binary(_name, *_ops)
+
+
+@converts("logaddexp.default")
+def logaddexp(g: Context, self: Value, other: Value) -> Value:
+    """Of complex numbers relative to the one with the larger real part."""
+    a, b = (Term(g, g.cast(x, g.dtype)) for x in (self, other))
+    if not dtypes.is_complex(g.dtype):
+        return g.call("logaddexp", a.value, b.value)
+    is_larger = Term(g, g.call("less", *(g.call("complex.real", x.value) for x in (b, a))))
+    high, low = is_larger.where(a, b), is_larger.where(b, a)
+    total = high + Term(g, g.call("log1p", g.call("exp", (low - high).value)))
+    return high.equals(low).where(high + math.log(2), total).value
 
 
 @converts("logaddexp2.default")

@@ -169,12 +169,15 @@ def norm(g: Context, self: Value, p: Operand | None = 2, *, dim: Axes = None, ke
 
 @converts("dist.default")
 def dist(g: Context, self: Value, other: Value, p: Operand = 2) -> Value:
-    return vector_norm(g, g.call("subtract", g.cast(self, g.dtype), g.cast(other, g.dtype)), p)
+    return vector_norm(g, g.call("subtract", *g.promoted(self, other)), p)
 
 
 @converts("logsumexp.default", "special_logsumexp.default")
 def logsumexp(g: Context, self: Value, *, dim: Axes, keepdim: bool = False) -> Value:
     x = g.cast(self, g.dtype)
     if dtypes.is_complex(g.dtype):
-        return g.call("log", reduced(g, "sum", g.call("exp", x), dim, keepdim))
+        most = Term(g, reduced(g, "max", g.call("complex.real", x), dim, keepdim=True))
+        most = Term(g, g.call("isfinite", most.value)).where(most, 0).cast(g.dtype)
+        total = Term(g, g.call("log", reduced(g, "sum", g.call("exp", (Term(g, x) - most).value), dim, keepdim)))
+        return (total + most.reshape(*total.value.shape)).value
     return reduced(g, "logsumexp", x, dim, keepdim)
