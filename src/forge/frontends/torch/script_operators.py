@@ -24,12 +24,26 @@ class Path(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A tensor of rank 0 and type int64 whose value is known, or is a size."""
+    """A tensor of rank 0 that is a size or a known integer, or stands for a number of Python."""
 
     value: Any
 
     def tensor(self) -> Any:
-        return torch.scalar_tensor(self.value, dtype=torch.int64)
+        kinds = ((int | torch.SymInt, torch.int64), (float | torch.SymFloat, torch.float64))
+        dtype = next((dtype for types, dtype in kinds if isinstance(self.value, types)), torch.complex128)
+        return torch.scalar_tensor(self.value, dtype=dtype)
+
+
+def as_number(tensor: torch.Tensor) -> Number | None:
+    """A constant as a number; None where it is a tensor.
+
+    What was a number of Python is a tensor in a trace, too, but one that does not widen the type of a result.
+    """
+    if tensor.dim():
+        return None
+    is_plain = torch.result_type(torch.empty(1, dtype=torch.int64), tensor) is not tensor.dtype
+    widens = tensor.dtype in (torch.float64, torch.complex128) and not is_plain
+    return None if widens or tensor.dtype not in (torch.int64, torch.float64, torch.complex128) else Number(tensor.item())
 
 
 @cache
@@ -226,7 +240,7 @@ def _number_of(tensor: torch.Tensor) -> int:
 
 
 def _as_tensor(number: Any) -> Any:
-    return Number(number) if isinstance(number, int | torch.SymInt) else torch.as_tensor(number)
+    return Number(number) if isinstance(number, int | torch.SymInt) else Number(number).tensor()
 
 
 STRUCTURES: Mapping[str, Callable[[Sequence[Any]], Sequence[Any]]] = MappingProxyType({

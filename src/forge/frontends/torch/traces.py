@@ -25,6 +25,7 @@ from forge.frontends.torch.script_operators import (
     WITH_NUMBERS,
     Number,
     Path,
+    as_number,
     dtypes_by_number,
     has_axes,
     has_module,
@@ -81,8 +82,9 @@ class Replayed(nn.Module):  # type: ignore[misc]
                 self._keep_constants(inner)
             if node.kind() == "prim::Constant" and node.hasAttribute("value") and node.kindOf("value") == "t":
                 tensor, name = node.t("value"), node.output().debugName()
-                if tensor.dim() == 0 and tensor.dtype is torch.int64:
-                    self._constants[name] = Number(tensor.item())
+                number = as_number(tensor)
+                if number is not None:
+                    self._constants[name] = number
                     continue
                 label = f"constant_{len(self._constants)}"
                 while hasattr(self, label):
