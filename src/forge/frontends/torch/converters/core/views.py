@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from forge import dims
+from forge import dims, dtypes
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
 from forge.ir.nodes import Value
@@ -136,7 +136,7 @@ def _section(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index:
 
 
 def _real(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
-    return g.call("complex.make", new, g.call("complex.imag", old))
+    return g.call("complex.make", new, g.call("complex.imag", old)) if dtypes.is_complex(old.dtype) else new
 
 
 def _imaginary(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
