@@ -180,14 +180,26 @@ def test_files_of_other_formats(name: str, tmp_path: Path) -> None:
     assert all(hasattr(forge, word) for word in advised)
 
 
-@later(
+@works(
     "`forge.from_torch(script_module, input_infos, custom_convert_map, default_type, use_parser_friendly_name, "
     "keep_quantized_weight)`",
-    "automatic ONNX ingestion if loading from PyTorch fails",
-    note="the PyTorch frontend",
+    note="not built yet: `keep_quantized_weight=True`, traces of models that torch has quantised",
 )
 def test_from_torch() -> None:
-    assert not hasattr(forge, "from_torch")
+    torch = pytest.importorskip("torch")
+    assert list(inspect.signature(forge.from_torch).parameters)[:6] == [
+        "script_module", "input_infos", "custom_convert_map", "default_type", "use_parser_friendly_name", "keep_quantized_weight",
+    ]  # fmt: skip
+    trace = torch.jit.trace(torch.nn.Linear(2, 3), torch.ones(1, 2))
+    assert forge.from_torch(trace, [("input0", (1, 2))]).input_names == ["input0"]
+    assert forge.IRModule.from_torch(trace, [("input0", ((1, 2), "float"))]).input_dtypes == ["float32"]
+
+
+@works("automatic ONNX ingestion if loading from PyTorch fails", note="with a warning; `through_onnx=False` forbids it")
+def test_from_torch_through_onnx() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    assert forge.from_torch(torch.nn.Linear(2, 3), [("input0", (1, 2))], through_onnx=True).input_names == ["input0"]
 
 
 @later("`forge.from_tensorflow(graph, layout, shape, outputs, convert_config)`", note="the TensorFlow frontend")

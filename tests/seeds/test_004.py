@@ -28,7 +28,7 @@ renormalize_top_p_top_k_prob repeat reshape rms_norm sample_top_p_top_k_from_sor
 sigmoid silu softmax sort split sqrt square subtract sum take tanh tensor_expr_op tensor_ir_inplace_op tensor_ir_op
 topk triu where
 """.split()
-OF_TORCH = ("from_exported_program", "from_fx", "relax_dynamo", "dynamo_capture_subgraphs")
+OF_DYNAMO = ("relax_dynamo", "dynamo_capture_subgraphs")
 
 
 @works(
@@ -115,7 +115,22 @@ def test_stablehlo() -> None:
         importlib.import_module("forge.relax.frontend.stablehlo")
 
 
-@later(*(f"`relax.frontend.torch.{name}`" for name in OF_TORCH), note="the PyTorch frontend")
+@works(
+    "`relax.frontend.torch.from_exported_program`",
+    "`relax.frontend.torch.from_fx`",
+    note="results are a flat list: `unwrap_unit_return_tuple` and `no_bind_return_tuple` change nothing",
+)
 def test_torch() -> None:
-    with pytest.raises(ImportError):
-        importlib.import_module("forge.relax.frontend.torch")
+    torch = pytest.importorskip("torch")
+    from forge.relax.frontend.torch import from_exported_program, from_fx
+
+    linear, x = torch.nn.Linear(2, 3), torch.ones(1, 2)
+    loaded = from_exported_program(torch.export.export(linear, (x,)), keep_params_as_input=True)
+    assert list(forge.relax.detach_params(loaded)[1]) == ["main"]
+    assert from_fx(torch.fx.symbolic_trace(linear), [((1, 2), "float32")]).input_names == ["inp_0"]
+
+
+@later(*(f"`relax.frontend.torch.{name}`" for name in OF_DYNAMO), note="the `torch.compile` backend")
+def test_dynamo() -> None:
+    torch = importlib.import_module("forge.relax.frontend.torch")
+    assert not any(hasattr(torch, name) for name in OF_DYNAMO)
