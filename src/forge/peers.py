@@ -101,6 +101,7 @@ def _relative(found: NDArray[Any], expected: NDArray[Any]) -> float:
 def load_torch_program(path: Path, feed: Feed, threads: int) -> Call:
     """Eager torch on a program that ``torch.export.save`` wrote. Open only files that you trust: torch may run code in them."""
     import torch
+    from torch.utils._pytree import tree_leaves
 
     torch.set_num_threads(threads)
     network = torch.export.load(str(path)).module()
@@ -109,6 +110,6 @@ def load_torch_program(path: Path, feed: Feed, threads: int) -> Call:
     def call() -> Outputs:
         with torch.inference_mode():
             outputs = network(*tensors)
-        return [output.numpy() for output in (outputs if isinstance(outputs, tuple | list) else (outputs,))]
+        return [np.asarray(output) for output in tree_leaves(outputs) if output is not None]
 
     return call

@@ -30,7 +30,7 @@ def bench(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .pt2, .forge, .relay), or a compiled one (directory or .so).")],
     *,
     vs: Annotated[str, typer.Option(help="Peers, separated by commas: onnxruntime, openvino, torch.")] = "",
-    torch_program: Annotated[Path | None, typer.Option(help="For --vs torch: what torch.export.save wrote of the model.")] = None,
+    torch_program: Annotated[Path | None, typer.Option(help="For --vs torch: what torch.export.save wrote of the model; else a .pt2 itself.")] = None,
     inputs: source.InputOption = None,
     shape: source.ShapeOption = None,
     function: source.FunctionOption = None,
@@ -46,6 +46,7 @@ def bench(
     Rounds are interleaved; the largest difference of the outputs is shown, too. Calls of a model with states follow each other in
     one session.
     """
+    torch_program = model if torch_program is None and model.suffix == ".pt2" else torch_program
     names = _peer_names(vs, model, torch_program)
     with source.progress(quiet=as_json) as report:
         runtime, specs = _load(model, key, shape, function, options, report)
