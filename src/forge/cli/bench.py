@@ -30,7 +30,7 @@ def bench(
     model: Annotated[Path, typer.Argument(help="A model (.onnx, .pt2, .forge, .relay), or a compiled one (directory or .so).")],
     *,
     vs: Annotated[str, typer.Option(help="Peers, separated by commas: onnxruntime, openvino, torch.")] = "",
-    torch_program: Annotated[Path | None, typer.Option(help="For --vs torch: what torch.export.save wrote of the model; else a .pt2 itself.")] = None,
+    torch_program: Annotated[Path | None, typer.Option(help="For --vs torch: the model as torch.export.save wrote it.")] = None,
     inputs: source.InputOption = None,
     shape: source.ShapeOption = None,
     function: source.FunctionOption = None,
