@@ -65,7 +65,10 @@ def _turned(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: 
 
 def set_slice(g: Context, old: Value, new: Value, axis: int, begin: Dim, end: Dim, step: int = 1) -> Value:
     """``old`` with ``new`` in the place of begin:end:step along ``axis``."""
-    return g.call("strided_set", old, new, begin=(begin,), end=(end,), strides=(step,), axes=(axis,))
+    place: dict[str, Any] = {"begin": (begin,), "end": (end,), "strides": (step,), "axes": (axis,)}
+    shape = g.call("strided_slice", old, **place).shape  # min(1, n) where torch knows that n is at least 1
+    fitting = new if new.shape == shape else g.call("broadcast_to", new, shape=shape, exact=True)
+    return g.call("strided_set", old, fitting, **place)
 
 
 def slice_end(end: Dim | None, size: Dim) -> Dim:
