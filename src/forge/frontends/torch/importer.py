@@ -19,7 +19,15 @@ from forge.frontends.registry import as_list
 from forge.frontends.support import CONVERTER, MISSING, Use, check_supported
 from forge.frontends.torch import converters
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.converters.core.views import ALIASES, MAYBE_VIEWS, VIEWS, put_back
+from forge.frontends.torch.converters.core.views import (
+    ALIASES,
+    MAYBE_VIEWS,
+    READ_ONLY_VIEWS,
+    SAME_OR_COPY,
+    SHARING,
+    VIEWS,
+    put_back,
+)
 from forge.frontends.torch.memory import Cell
 from forge.frontends.torch.program import Program, Ref, ScalarMeta, Step, TensorMeta, Weight, refs
 from forge.frontends.torch.registry import REGISTRY, key
@@ -245,12 +253,12 @@ def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value, 
     if not isinstance(first, Ref) or first.name in program.parts or scope.has_number(first.name):
         return Cell(result)
     base = scope.cell(first.name)
-    if step.target in ALIASES:
+    is_same = base.read() is result and not step.arguments.get("copy") and step.target != "aten.contiguous.default"
+    if step.target in ALIASES or is_same and step.target in SAME_OR_COPY | MAYBE_VIEWS:
         return base
     if step.target in MAYBE_VIEWS:
-        same = base.read() is result and step.target != "aten.contiguous.default" and not step.arguments.get("copy")
-        return base if same else Cell(result, base)
-    if step.target not in VIEWS:
+        return Cell(result, base)
+    if step.target not in VIEWS and step.target not in READ_ONLY_VIEWS:
         return Cell(result)
     row = lookup(step.target)
     assert row is not None
@@ -260,6 +268,8 @@ def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value, 
     def remake(value: Value) -> Value:
         return as_list(run_converter(g, row, {names[0]: value, **rest}))[index]  # type: ignore[return-value]
 
+    if step.target not in VIEWS:
+        return Cell(result, base, remake)
     return Cell(result, base, remake, lambda old, new: put_back(g, step.target, old, new, rest, index))
 
 
@@ -287,7 +297,7 @@ def _written(program: Program) -> set[str]:
         root = roots.get(first.name, first.name)
         if writes(step):
             found.add(root)
-        if writes(step) or step.target in VIEWS or step.target in ALIASES or step.target in MAYBE_VIEWS:
+        if writes(step) or step.target in SHARING:
             roots.update(dict.fromkeys(step.outputs, root))
     return {name for name in found if name in program.weights or name in program.metas}
 

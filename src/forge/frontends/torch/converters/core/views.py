@@ -19,14 +19,17 @@ PutBack = Callable[[Context, Value, Value, Mapping[str, Any], int], Value]
 ALIASES = frozenset(f"aten.{op}.default" for op in ("alias", "detach", "lift", "positive"))
 """Operators whose result is their first argument."""
 
-MAYBE_VIEWS = frozenset(
-    f"aten.{op}" for op in (
-        "reshape.default", "contiguous.default", "flatten.using_ints", "to.dtype", "to.dtype_layout", "to.device", "to.other",
-        "type_as.default", "dropout.default", "reshape_as.default", "ravel.default", "as_strided.default", "view.dtype",
-        "narrow.Tensor", "mH.default", "adjoint.default", "matrix_H.default",
-    )
-)
-"""Operators whose result may share memory with their first argument, and that no write goes through."""
+_SAME_OR_COPY = ("to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as.default", "dropout.default")
+SAME_OR_COPY = frozenset(f"aten.{op}" for op in _SAME_OR_COPY)
+"""Operators whose result is their first argument where they have nothing to do, and else has memory of its own."""
+
+_MAYBE = ("reshape.default", "contiguous.default", "flatten.using_ints", "reshape_as.default", "ravel.default")
+MAYBE_VIEWS = frozenset(f"aten.{op}" for op in _MAYBE)
+"""Operators whose result shares memory with their first argument, or does not, as strides say."""
+
+_READ_ONLY = ("as_strided.default", "view.dtype", "narrow.Tensor", "mH.default", "adjoint.default", "matrix_H.default")
+READ_ONLY_VIEWS = frozenset(f"aten.{op}" for op in _READ_ONLY)
+"""Operators whose result shares memory with their first argument, and that no write goes through."""
 
 
 def _reshaped(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
@@ -190,6 +193,10 @@ VIEWS: Mapping[str, PutBack] = MappingProxyType({
     )
     for op in ops
 })
+
+
+SHARING = ALIASES | SAME_OR_COPY | MAYBE_VIEWS | READ_ONLY_VIEWS | VIEWS.keys()
+"""All of them: results that may share memory with the first argument."""
 
 
 def put_back(g: Context, target: str, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
