@@ -37,7 +37,8 @@ from forge.ir.functions.states import State
 from forge.ir.nodes import Graph, Module, Value
 from forge.ir.types import TensorType
 
-_SAYINGS = ("_assert_tensor_metadata", "sym_constrain_range_for_size", "sym_constrain_range", "_assert_scalar")
+_SAYINGS = ("_assert_tensor_metadata", "sym_constrain_range_for_size", "sym_constrain_range", "_assert_scalar",
+            "_linalg_check_errors")
 IGNORED = frozenset(f"aten.{name}.default" for name in _SAYINGS)
 """Steps that say what types and sizes say already, or what the model promises of its data."""
 

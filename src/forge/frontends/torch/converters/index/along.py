@@ -16,6 +16,7 @@ Write = Callable[[Value, Value, str], Value]
 """Of the old value, the updates and the reduction."""
 
 _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min", "mean": "mean"}
+_OF_BOOL = {"add": "max", "mul": "min", "max": "max", "min": "min", "mean": "mean"}
 _NEUTRAL = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
@@ -23,12 +24,13 @@ def reduced(g: Context, write: Write, old: Value, new: Value, mode: str) -> Valu
     """``write`` of any element type: that of bool is done with numbers."""
     if old.dtype != "bool" or mode == "update":
         return write(old, new, mode)
-    mode = {"add": "max", "mul": "min"}.get(mode, mode)
-    return g.cast(write(g.cast(old, "uint8"), g.cast(new, "uint8"), mode), "bool")
+    return g.cast(write(g.cast(old, "uint8"), g.cast(new, "uint8"), _OF_BOOL[mode]), "bool")
 
 
 def reduced_without(g: Context, write: Write, old: Value, new: Value, mode: str, include_self: bool) -> Value:
     """As `reduced`; without ``include_self`` old elements that are written to do not take part."""
+    if old.dtype == "bool":
+        return g.cast(reduced_without(g, write, g.cast(old, "uint8"), g.cast(new, "uint8"), _OF_BOOL[mode], include_self), "bool")
     if mode == "mean":
         return _mean(g, write, old, new, include_self)
     if not include_self:
@@ -133,7 +135,7 @@ def _by_rows(
 @converts("index_add.default")
 def index_add(g: Context, self: Value, index: Value, source: Value, alpha: Operand = 1, *, dim: int) -> Value:
     if alpha != 1:
-        source = g.call("multiply", source, g.tensor(alpha, source.dtype))
+        source = g.call("logical_and" if source.dtype == "bool" else "multiply", source, g.tensor(alpha, source.dtype))
     return _by_rows(g, self, index, source, dim, "add")
 
 

@@ -30,7 +30,7 @@ def unique_dim(
 @converts("unique_consecutive.default", "unique_dim_consecutive.default")
 def unique_consecutive(
     g: Context, self: Value, *, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> list[Value]:
+) -> list[Value | None]:
     """Runs of equal slices along ``dim``, or of elements: one of each, the number of its run for each, their lengths."""
     shape = self.shape
     data = flat(g, self) if dim is None else self
@@ -38,7 +38,7 @@ def unique_consecutive(
     size = data.shape[axis]
     if size == 0:
         nothing = g.call("zeros", shape=(0,), dtype="int64")
-        return [data, nothing, nothing]
+        return [data, nothing if return_inverse else None, nothing if return_counts else None]
     a, b = (g.call("strided_slice", data, begin=(k,), end=(size - 1 + k,), strides=(1,), axes=(axis,)) for k in (0, 1))
     changes = g.call("not_equal", a, b)
     others = tuple(k for k in range(data.rank) if k != axis)
@@ -50,4 +50,5 @@ def unique_consecutive(
     after = g.call("concatenate", first, g.reshape(g.tensor(size), (1,)), axis=0)
     ends = g.call("strided_slice", after, begin=(1,), end=(first.shape[0] + 1,), strides=(1,), axes=(0,))
     counts = g.call("subtract", ends, first)
-    return [g.call("take", data, first, axis=axis), g.reshape(inverse, shape) if dim is None else inverse, counts]
+    inverse = g.reshape(inverse, shape) if dim is None else inverse
+    return [g.call("take", data, first, axis=axis), inverse if return_inverse else None, counts if return_counts else None]
