@@ -394,7 +394,8 @@ class Variance(Op[VarianceAttrs]):
 
 
 def _one_less(builder: Builder, data: Value, total: Value, count: Dim, dtype: str) -> Value:
-    """``count`` - 1 as a scalar; for a symbolic count out of the sizes of the two tensors."""
+    """``count`` - 1, at least 0, as a scalar; for a symbolic count out of the sizes of the two tensors."""
     if isinstance(count, int):
-        return builder.constant(count - 1, dtype)
-    return builder.call("subtract", summands(builder, data, total), builder.constant(1, dtype))
+        return builder.constant(max(count - 1, 0), dtype)
+    less = builder.call("subtract", summands(builder, data, total), builder.constant(1, dtype))
+    return builder.call("maximum", less, builder.constant(0, dtype))

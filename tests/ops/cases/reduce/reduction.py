@@ -37,6 +37,7 @@ def plain_rows() -> list[Case]:
         row("sum", [f32(0, 3)], lambda x: np.zeros(3), axis=(0,)),
         row("mean", [f32(0, 3)], lambda x: np.full(3, math.nan), axis=(0,)),
         row("variance", [f16(0, 3)], lambda x: np.full(3, math.nan), axis=(0,)),
+        row("variance", [f32(0, 3)], lambda x: np.full(3, math.nan), axis=(0,), unbiased=True),
         row("max", [f32(0, 3)], lambda x: np.full(3, -math.inf), axis=(0,)),
         row("min", [i32(0, 3)], lambda x: np.full(3, 2**31 - 1), axis=(0,)),
         row("max", [f32(4, special=(math.nan,))], lambda x: np.array(math.nan)),
