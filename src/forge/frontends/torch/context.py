@@ -54,11 +54,13 @@ class Context(ImportContext):
         return self.meta().shape
 
     def tensor(self, operand: Operand, dtype: str | None = None) -> Value:
-        """``operand`` as a tensor of element type ``dtype``: by default its own, and that of torch for a number."""
+        """``operand`` as a tensor of element type ``dtype``: by default its own, and torch's for a number. Integers wrap."""
         if isinstance(operand, Value):
             return operand if dtype is None else self.cast(operand, dtype)
         if isinstance(operand, dims.DimExpr):
             return self.cast(self.scope.size(self, operand), dtype or "int64")
+        if isinstance(operand, int) and dtype is not None and dtypes.is_integer(dtype):
+            operand = dtypes.wrap_int(operand, dtype)
         return self.constant(operand, dtype or _default_dtype(operand))
 
     def common_dtype(self, *operands: Operand) -> str:

@@ -37,7 +37,11 @@ def divide_rounded(g: Context, self: Operand, other: Operand, *, rounding_mode: 
     names = {None: "divide", "floor": "floor_divide", "trunc": "trunc_divide"}
     if rounding_mode not in names:
         raise g.invalid(f"rounding_mode: got {rounding_mode!r}; expected None, 'floor' or 'trunc'")
-    return g.call(names[rounding_mode], g.tensor(self, g.dtype), g.tensor(other, g.dtype))
+    operands = g.tensor(self, g.dtype), g.tensor(other, g.dtype)
+    # Of 16-bit floats torch rounds the quotient before it truncates.
+    if rounding_mode == "trunc" and g.dtype in ("float16", "bfloat16"):
+        return g.call("trunc", g.call("divide", *operands))
+    return g.call(names[rounding_mode], *operands)
 
 
 def _binary(name: str, *ops: str) -> None:

@@ -36,7 +36,7 @@ def angle(g: Context, self: Value) -> Value:
     if dtypes.is_complex(self.dtype):
         return g.call("complex.angle", self)
     x = Term(g, g.cast(self, g.dtype))
-    return Term(g, g.call("isnan", x.value)).where(x, (x < 0).where(math.pi, x * 0)).value
+    return Term(g, g.call("isnan", x.value)).where(x, (x < 0).where(Term(g, g.scalar(math.pi, x.value)), 0)).value
 
 
 @converts("complex.default")

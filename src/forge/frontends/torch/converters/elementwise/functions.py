@@ -37,6 +37,9 @@ for _op, _name in {**{name: name for name in _SAME_NAME}, **_RENAMED}.items():
 
 @converts("sign.default", "sgn.default")
 def sign(g: Context, self: Value) -> Value:
+    """Of NaN 0, but for complex numbers."""
+    if dtypes.is_float(self.dtype):
+        return Term(g, g.call("isnan", self)).where(0, Term(g, g.call("sign", self))).value
     return self if self.dtype == "bool" else g.call("sign", self)
 
 
