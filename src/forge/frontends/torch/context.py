@@ -53,6 +53,10 @@ class Context(ImportContext):
         """The shape of the first result; symbols that nothing has bound yet are torch's."""
         return self.meta().shape
 
+    def write(self, argument: str, value: Value) -> None:
+        """Replaces the contents of the tensor that is an argument; its operator is one of `views.WRITES`."""
+        self.scope.cell(self.step.arguments[argument].name).write(value)
+
     def tensor(self, operand: Operand, dtype: str | None = None) -> Value:
         """``operand`` as a tensor of element type ``dtype``: by default its own, and torch's for a number. Integers wrap."""
         if isinstance(operand, Value):

@@ -26,6 +26,7 @@ from forge.frontends.torch.converters.core.views import (
     SAME_OR_COPY,
     SHARING,
     VIEWS,
+    WRITES,
     put_back,
 )
 from forge.frontends.torch.memory import Cell
@@ -292,6 +293,8 @@ def _written(program: Program) -> set[str]:
     roots: dict[str, str] = {}
     found = set(program.mutations)
     for step in program.steps:
+        also = WRITES.get(step.target, ()) if step.arguments.get("training") else ()
+        found.update(name for argument in also for name in refs(step.arguments.get(argument)))
         first = next(iter(step.arguments.values()), None)
         if not isinstance(first, Ref):
             continue

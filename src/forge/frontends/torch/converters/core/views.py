@@ -31,6 +31,13 @@ _READ_ONLY = ("as_strided.default", "view.dtype", "narrow.Tensor", "mH.default",
 READ_ONLY_VIEWS = frozenset(f"aten.{op}" for op in _READ_ONLY)
 """Operators whose result shares memory with their first argument, and that no write goes through."""
 
+_RUNNING = ("running_mean", "running_var")
+WRITES: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    "aten.batch_norm.default": _RUNNING, "aten._native_batch_norm_legit.default": _RUNNING,
+    "aten.native_batch_norm.default": _RUNNING,
+})
+"""Operators that write to other arguments than their first, in training -> their names."""
+
 
 def _reshaped(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
     return g.reshape(new, old.shape)

@@ -35,7 +35,9 @@ def embedding_renorm(g: Context, self: Value, indices: Value, *, max_norm: float
     return (Term(g, self) * is_long.where(max_norm / (norm + 1e-7), 1)).value
 
 
-def _bags(*targets: str) -> None:
+def _bags(*targets: str, wraps: bool) -> None:
+    """``wraps``: a negative padding_idx counts from the end; else it stands for none."""
+
     @converts(*targets)
     def embedding_bag(
         g: Context, weight: Value, indices: Value, offsets: Value, per_sample_weights: Value | None = None,
@@ -43,13 +45,17 @@ def _bags(*targets: str) -> None:
         padding_idx: int | None = None,
     ) -> list[Value | None]:
         """One vector for each bag; the other results, which only the gradient reads, are not computed."""
-        padding = None if padding_idx is None or padding_idx < 0 else padding_idx
+        padding = padding_idx
+        if padding is not None and padding < 0:
+            rows = weight.shape[0]
+            padding = rows + padding if wraps and isinstance(rows, int) else None
         indices, offsets = (g.cast(v, "int64") for v in (indices, offsets))
         options = {"mode": _MODES[mode], "include_last_offset": include_last_offset, "padding_idx": padding}
         return [g.call("nn.embedding_bag", weight, indices, offsets, per_sample_weights, **options), None, None, None]
 
 
-_bags("embedding_bag.default", "embedding_bag.padding_idx", "_embedding_bag.default", "_embedding_bag_forward_only.default")
+_bags("embedding_bag.default", "embedding_bag.padding_idx", wraps=True)
+_bags("_embedding_bag.default", "_embedding_bag_forward_only.default", wraps=False)
 
 
 @converts("native_dropout.default")

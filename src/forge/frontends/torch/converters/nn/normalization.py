@@ -14,11 +14,6 @@ from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 from forge.ops.core.term import Term
 
-_TRAINING = (
-    "training: got True with running statistics, which the operator replaces; supported: False; export the model after eval(), "
-    "or with run_decompositions()"
-)
-
 
 def _per_channel(g: Context, parameter: Value | None, number: float, channels: Dim, dtype: str) -> Value:
     """A parameter, or what stands for an absent one."""
@@ -70,11 +65,30 @@ def batch_norm(
     running_mean: Value | None = None, running_var: Value | None = None,
     *, training: bool, momentum: float, eps: float, cudnn_enabled: bool = True,
 ) -> Value:
-    if running_mean is None or running_var is None:
-        return _with_statistics(g, input, weight, bias, eps)[0]
-    if training:
-        raise g.unsupported(_TRAINING)
-    return _normalized(g, input, weight, bias, running_mean, running_var, eps)
+    if not training and running_mean is not None and running_var is not None:
+        return _normalized(g, input, weight, bias, running_mean, running_var, eps)
+    result, mean, _ = _with_statistics(g, input, weight, bias, eps)
+    _replace_running(g, input, mean, running_mean, running_var, momentum)
+    return result
+
+
+def _replace_running(
+    g: Context, x: Value, mean: Value, running_mean: Value | None, running_var: Value | None, momentum: float
+) -> None:
+    """Writes the statistics of a batch into the running ones."""
+    if running_mean is not None and running_var is not None:
+        for name, value in zip(("running_mean", "running_var"), _running(g, x, mean, running_mean, running_var, momentum)):
+            g.write(name, value)
+
+
+def _running(g: Context, x: Value, mean: Value, running_mean: Value, running_var: Value, momentum: float) -> list[Value]:
+    """(1 - momentum) * old + momentum * new; the new variance is the unbiased one."""
+    axes = (0, *range(2, x.rank))
+    variance = g.call("variance", g.cast(x, _wider(x)), axis=axes, keepdims=False, unbiased=True)
+    return [
+        (Term(g, old) * (1 - momentum) + (Term(g, new) * momentum).cast(old.dtype)).value
+        for old, new in ((running_mean, mean), (running_var, variance))
+    ]
 
 
 @converts("_native_batch_norm_legit_no_training.default", "_batch_norm_no_update.default")
@@ -92,11 +106,10 @@ def native_batch_norm(
     running_mean: Value | None = None, running_var: Value | None = None, *, training: bool, momentum: float, eps: float,
 ) -> list[Value | None]:
     """The result, mean and 1 / sqrt(variance + eps) of the batch; these have no elements if it is not in training."""
-    if running_mean is not None and running_var is not None:
-        if training:
-            raise g.unsupported(_TRAINING)
+    if not training and running_mean is not None and running_var is not None:
         return batch_norm_at_inference(g, input, weight, bias, running_mean, running_var, momentum=momentum, eps=eps)
     result, mean, variance = _with_statistics(g, input, weight, bias, eps)
+    _replace_running(g, input, mean, running_mean, running_var, momentum)
     return [result, mean, _inverse(g, variance, eps)]
 
 
@@ -105,16 +118,12 @@ def functional_batch_norm(
     g: Context, input: Value, weight: Value | None, bias: Value | None, running_mean: Value, running_var: Value,  # noqa: A002
     *, training: bool, momentum: float, eps: float,
 ) -> list[Value | None]:
-    """As of `native_batch_norm`, then running mean and variance: (1 - momentum) * old + momentum * new, which is unbiased."""
+    """As of `native_batch_norm`, then running mean and variance."""
     if not training:
         result = _normalized(g, input, weight, bias, running_mean, running_var, eps)
         return [result, _empty(g, 1), _empty(g, 2), running_mean, running_var]
     result, mean, variance = _with_statistics(g, input, weight, bias, eps)
-    unbiased = g.call("variance", g.cast(input, _wider(input)), axis=(0, *range(2, input.rank)), keepdims=False, unbiased=True)
-    running = (
-        (Term(g, old) * (1 - momentum) + (Term(g, new) * momentum).cast(old.dtype)).value
-        for old, new in ((running_mean, mean), (running_var, unbiased))
-    )
+    running = _running(g, input, mean, running_mean, running_var, momentum)
     return [result, mean, _inverse(g, variance, eps), *running]
 
 
@@ -127,7 +136,7 @@ def instance_norm(
     if not use_input_stats and running_mean is not None and running_var is not None:
         return _normalized(g, input, weight, bias, running_mean, running_var, eps)
     if running_mean is not None:
-        raise g.unsupported(_TRAINING.replace("training", "use_input_stats", 1))
+        raise g.unsupported("use_input_stats: got True with running statistics; supported: False; export the model after eval()")
     wide, channels = _wide(input, weight, bias), input.shape[1]
     scale, shift = _per_channel(g, weight, 1, channels, wide), _per_channel(g, bias, 0, channels, wide)
     return g.cast(g.call("nn.instance_norm", g.cast(input, wide), scale, shift, epsilon=eps), input.dtype)

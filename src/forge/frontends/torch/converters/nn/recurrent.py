@@ -11,6 +11,9 @@ from forge.frontends.torch.context import Context
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
+MAX_STEPS = 1024
+"""Of a layer that is converted step by step, at most."""
+
 _LSTM, _GRU = (0, 3, 1, 2), (1, 0, 2)
 """Where Forge's gates (i, o, f, c and z, r, n) are among torch's."""
 
@@ -37,8 +40,6 @@ def _layers(
         raise g.unsupported("train: got True with dropout; supported: False; export the model after eval()")
     directions = 2 if bidirectional else 1
     each = 4 if has_biases else 2
-    if len(params) != each * directions * num_layers:
-        raise g.unsupported(f"got {len(params)} parameters; supported: {each} for each layer and direction; proj_size must be 0")
     kinds = names * directions
     options = {
         "activations": kinds, "activation_alpha": (0.0,) * len(kinds), "activation_beta": (0.0,) * len(kinds),
@@ -81,7 +82,38 @@ def lstm(
 ) -> list[Value]:
     options: dict[str, Any] = {"has_biases": has_biases, "num_layers": num_layers, "dropout": dropout, "train": train}
     options.update(bidirectional=bidirectional, batch_first=batch_first)
+    directions = 2 if bidirectional else 1
+    if len(params) > (4 if has_biases else 2) * directions * num_layers:
+        return _projected(g, input, hx, params, num_layers, directions, batch_first)
     return _layers(g, "nn.lstm", input, hx, params, ("sigmoid", "tanh", "tanh"), _LSTM, **options)
+
+
+def _projected(
+    g: Context, x: Value, hx: Sequence[Value], params: Sequence[Value], num_layers: int, directions: int, batch_first: bool
+) -> list[Value]:
+    """LSTM whose state is multiplied by one more matrix, the last one of each layer and direction: step by step."""
+    axis, each = int(batch_first), len(params) // (num_layers * directions)
+    steps = x.shape[axis]
+    if not isinstance(steps, int) or steps > MAX_STEPS:
+        raise g.unsupported(f"proj_size: got {steps} steps; supported: a number of at most {MAX_STEPS}")
+    firsts = [g.multi("split", state, indices_or_sections=num_layers * directions, axis=0) for state in hx]
+    ends: list[list[Value]] = [[], []]
+    inputs = [g.call("take", x, g.constant(t, "int64"), axis=axis) for t in range(steps)]
+    for layer in range(num_layers):
+        results: list[list[Value]] = []
+        for k in range(layer * directions, (layer + 1) * directions):
+            h, c = (g.call("squeeze", state[k], axis=(0,)) for state in firsts)
+            *matrices, projection = params[k * each : (k + 1) * each]
+            outputs = []
+            for step in reversed(inputs) if k % directions else inputs:
+                h, c = lstm_cell(g, step, (h, c), *matrices)
+                h = products.dense(g, h, projection)
+                outputs.append(h)
+            results.append(outputs[::-1] if k % directions else outputs)
+            for kept, end in zip(ends, (h, c)):
+                kept.append(end)
+        inputs = [parts[0] if directions == 1 else g.call("concatenate", *parts, axis=1) for parts in zip(*results)]
+    return [g.call("stack", *inputs, axis=axis), *(_stacked(g, kept) for kept in ends)]
 
 
 @converts("gru.input")

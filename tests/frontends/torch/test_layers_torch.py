@@ -1,0 +1,146 @@
+"""Layers of torch next to eager torch: attention, recurrent layers, sizes that are known at run time, forms that fuse well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from forge.driver import check_options, compile_module  # noqa: E402
+from forge.errors import OpAttributeUnimplemented  # noqa: E402
+from forge.frontends.torch import import_model  # noqa: E402
+from tests.torch_databases.cases import Call  # noqa: E402
+from tests.torch_databases.compare import difference, run  # noqa: E402
+
+F = torch.nn.functional
+Dim = torch.export.Dim
+
+
+def check(module: torch.nn.Module, inputs: tuple[Any, ...], others: tuple[tuple[Any, ...], ...] = (), shapes: Any = None) -> Any:
+    """The module of the IR, after its results were compared with torch's for ``inputs`` and, of other sizes, ``others``."""
+    exported = torch.export.export(module.eval(), inputs, dynamic_shapes=shapes)
+    ir = import_model(exported)
+    for case in (inputs, *others):
+        expected = torch.utils._pytree.tree_leaves(module(*case))
+        for compiled in (False, True):
+            found = run(ir, case, compiled=compiled)
+            assert [difference(f, e) for f, e in zip(found, expected, strict=True)] == [""] * len(expected)
+    return ir
+
+
+def operators(ir: Any) -> list[str]:
+    return [node.op for node in ir.main.nodes if node.op != "constant"]
+
+
+def normal(*shape: int) -> Any:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape)))
+
+
+HIDDEN = torch.ones(5, 7, dtype=torch.bool).tril()
+HIDDEN[2] = False
+
+
+@pytest.mark.parametrize(
+    ("shapes", "options"),
+    [
+        (((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)), {}),
+        (((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)), {"is_causal": True, "scale": 0.3}),
+        (((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)), {"attn_mask": HIDDEN}),
+        (((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)), {"attn_mask": torch.where(HIDDEN, 0.5, -torch.inf)}),
+        (((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)), {"attn_mask": HIDDEN.expand(2, 1, 5, 7)}),
+        (((2, 6, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)), {"enable_gqa": True}),
+        (((2, 3, 5, 4), (1, 1, 7, 4), (2, 3, 7, 6)), {}),
+        (((3, 5, 4), (3, 7, 4), (3, 7, 6)), {"attn_mask": HIDDEN}),
+        (((3, 5, 4), (3, 7, 4), (3, 7, 6)), {"attn_mask": normal(3, 5, 7)}),
+        (((5, 4), (7, 4), (7, 6)), {"is_causal": True}),
+        (((2, 2, 3, 5, 4), (2, 2, 3, 7, 4), (2, 2, 3, 7, 6)), {"attn_mask": normal(2, 1, 1, 5, 7)}),
+    ],
+)
+def test_attention(shapes: Any, options: dict[str, Any]) -> None:
+    operands = tuple(normal(*shape) for shape in shapes)
+    mask = options.get("attn_mask")
+    given = (*operands, mask) if mask is not None else operands
+    rest = {name: value for name, value in options.items() if name != "attn_mask"}
+    ir = check(Call(F.scaled_dot_product_attention, (given, rest)), given)
+    assert "nn.attention" in operators(ir)
+
+
+def test_attention_refuses_dropout() -> None:
+    call = Call(F.scaled_dot_product_attention, ((normal(2, 3, 4),) * 3, {"dropout_p": 0.5}))
+    with pytest.raises(OpAttributeUnimplemented, match=r"dropout_p: got 0\.5"):
+        import_model(torch.export.export(call, (normal(2, 3, 4),) * 3))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_recurrent(kind: str, batch_first: bool) -> None:
+    """The batch is known at run time; torch fixes the length."""
+    layer = getattr(torch.nn, kind)(3, 4, num_layers=2, bidirectional=True, batch_first=batch_first)
+    shapes = ((2, 5, 3), (4, 5, 3)) if batch_first else ((5, 2, 3), (5, 4, 3))
+    ir = check(layer, (normal(*shapes[0]),), ((normal(*shapes[1]),),), ({0 if batch_first else 1: Dim("b", max=8)},))
+    assert operators(ir).count(f"nn.{kind.lower()}") == 2
+
+
+def test_projected_lstm() -> None:
+    check(torch.nn.LSTM(3, 4, num_layers=2, bidirectional=True, proj_size=2), (normal(5, 3, 3),))
+
+
+class Convolutional(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 8, 3, padding=1, stride=2, bias=False)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.second = torch.nn.Conv2d(8, 8, 3, padding="same", groups=8)
+        self.pool = torch.nn.MaxPool2d(2)
+        self.up = torch.nn.ConvTranspose2d(8, 4, 2, stride=2)
+        self.group = torch.nn.GroupNorm(2, 4)
+
+    def forward(self, x: Any) -> Any:
+        y = F.relu6(self.norm(self.first(x)))
+        y = F.interpolate(self.pool(F.silu(self.second(y))), scale_factor=2, mode="nearest")
+        return F.adaptive_avg_pool2d(self.group(self.up(y)), 1).flatten(1)
+
+
+def test_convolutions_of_symbolic_sizes() -> None:
+    sizes = {0: Dim("b", max=16), 2: Dim("h", min=8, max=64), 3: Dim("w", min=8, max=64)}
+    ir = check(Convolutional(), (normal(2, 3, 16, 12),), ((normal(1, 3, 25, 19),),), (sizes,))
+    assert not {"transpose", "broadcast_to"} & set(operators(ir))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+def test_resizing_of_symbolic_sizes(mode: str) -> None:
+    class Resize(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return F.interpolate(x, size=(x.shape[2] * 2 + 1, x.shape[3] // 2), mode=mode) * 2
+
+    sizes = {2: Dim("h", min=4, max=64), 3: Dim("w", min=4, max=64)}
+    check(Resize(), (normal(2, 3, 6, 10),), ((normal(2, 3, 9, 13),),), (sizes,))
+
+
+def test_linear_has_no_transpose() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 3))
+    sizes = ({0: Dim("b", max=8), 1: Dim("t", max=8)},)
+    ir = check(model, (normal(2, 5, 6),), ((normal(3, 4, 6),),), sizes)
+    assert operators(ir) == ["nn.dense", "add", "nn.gelu", "nn.layer_norm", "nn.dense", "add"]
+
+
+def test_unread_results_are_not_computed() -> None:
+    class Norm(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.ops.aten.native_layer_norm(x, [4], None, None, 1e-5)[0]
+
+    assert operators(check(Norm(), (normal(3, 4),))) == ["nn.layer_norm"]
+
+
+def test_batch_norm_in_training_replaces_its_statistics() -> None:
+    """Three calls of a session next to three of torch."""
+    norm = torch.nn.BatchNorm1d(3)
+    ir = import_model(torch.export.export(norm.train(), (normal(4, 3, 5),)))
+    session = compile_module(ir, check_options(opt_level=3), use_cache=False).runtime().session()
+    for k in range(3):
+        x = normal(4, 3, 5) * (k + 1) + k
+        expected = norm(x)
+        assert difference(session(x.numpy()), expected) == ""
+    assert set(ir.main.states) == {"running_mean", "running_var", "num_batches_tracked"}
