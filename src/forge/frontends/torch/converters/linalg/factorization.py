@@ -1,5 +1,5 @@
-"""Linear systems, factors of matrices and what is made of them. What torch calls ``info`` is not computed: a matrix that has no
-such factors gives NaN or infinite numbers.
+"""Linear systems, factors of matrices and what is made of them. A matrix that has no such factors gives NaN or infinite numbers,
+where torch raises an error, or says so in ``info``.
 """
 
 from __future__ import annotations
@@ -27,17 +27,42 @@ def _together(g: Context, *values: Value) -> list[Value]:
     return [v if v.shape == s else g.call("broadcast_to", v, shape=s) for v, s in zip(values, wanted)]
 
 
+def _info(g: Context, factors: Value) -> Value:
+    """The number of the first pivot, from 1 on, that is 0 or NaN; 0 where there is none."""
+    pivots = g.call("diagonal", factors, axis1=factors.rank - 2, axis2=factors.rank - 1)
+    if pivots.shape[-1] == 0:
+        return g.call("zeros", shape=pivots.shape[:-1], dtype="int32")
+    bad = g.call("logical_or", g.call("equal", pivots, g.constant(0, pivots.dtype)), g.call("isnan", pivots))
+    last = (pivots.rank - 1,)
+    number = g.call("add", g.call("argmax", g.cast(bad, "int32"), axis=last), g.constant(1, "int64"))
+    return g.cast(g.call("where", g.call("any", bad, axis=last), number, g.constant(0, "int64")), "int32")
+
+
+def _info_of_lu(g: Context, matrices: Value, index: int) -> Value | None:
+    """``_info``, where the program reads result ``index``."""
+    return _info(g, g.multi("linalg.lu", matrices)[0]) if g.wants(index) else None
+
+
 @converts("linalg_inv_ex.default", "linalg_inv.default", "inverse.default")
 def inverse(g: Context, A: Value, *, check_errors: bool = False) -> list[Value | None]:  # noqa: N803
-    return [g.call("linalg.inverse", A), None]
+    return [g.call("linalg.inverse", A), _info_of_lu(g, A, 1)]
 
 
 @converts("linalg_cholesky_ex.default", "linalg_cholesky.default", "cholesky.default")
 def cholesky(g: Context, self: Value, *, upper: bool = False, check_errors: bool = False) -> list[Value | None]:
-    return [g.call("linalg.cholesky", self, lower=not upper), None]
+    factors = g.call("linalg.cholesky", self, lower=not upper)
+    return [factors, _info(g, factors) if g.wants(1) else None]
 
 
-@converts("_linalg_solve_ex.default", "linalg_solve_ex.default", "linalg_solve.default")
+@converts("_linalg_solve_ex.default")
+def solve_with_factors(
+    g: Context, A: Value, B: Value, *, left: bool = True, check_errors: bool = False  # noqa: N803
+) -> list[Value | None]:
+    """The solution, two results that nobody reads, and ``info``."""
+    return [solve(g, A, B, left=left)[0], None, None, _info_of_lu(g, A, 3)]
+
+
+@converts("linalg_solve_ex.default", "linalg_solve.default")
 def solve(g: Context, A: Value, B: Value, *, left: bool = True, check_errors: bool = False) -> list[Value | None]:  # noqa: N803
     """x with A x = B, or x A = B; B may be one vector for each matrix."""
     is_vector = B.rank == 1 or (B.rank == A.rank - 1 and B.shape == A.shape[:-1])
@@ -45,7 +70,7 @@ def solve(g: Context, A: Value, B: Value, *, left: bool = True, check_errors: bo
     matrices, right = _together(g, A if left else turned(g, A), right)
     found = g.call("linalg.solve", matrices, right)
     result = g.call("squeeze", found, axis=(found.rank - 1,)) if is_vector else found if left else turned(g, found)
-    return [result, None, None, None]
+    return [result, _info_of_lu(g, A, 1) if g.num_outputs == 2 else None]
 
 
 def _triangular(
