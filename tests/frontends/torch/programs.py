@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
+
+@dataclass
+class Both:
+    """A dataclass as an output."""
+
+    left: torch.Tensor
+    absent: torch.Tensor | None
+    right: torch.Tensor
+
+
 Pair = namedtuple("Pair", ["first", "second"])
+torch.export.register_dataclass(Both, serialized_type_name="tests.Both")
 torch.utils._pytree._register_namedtuple(Pair, serialized_type_name="tests.Pair")
 
 
@@ -79,7 +91,7 @@ class Structures(nn.Module):
     def forward(self, x: torch.Tensor, options: dict[str, torch.Tensor], scale: float, flag: bool = True, mode: str = "a") -> Any:
         y = x * scale if flag else x
         pair = Pair(y, (options["k"] + 1, 3))
-        return {"y": y, "rest": [pair, OrderedDict(z=y - 1)], "none": None}
+        return {"y": y, "rest": [pair, OrderedDict(z=y - 1)], "none": None, "both": Both(y + 2, None, y + 3)}
 
 
 class Many(nn.Module):

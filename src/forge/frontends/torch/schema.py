@@ -200,6 +200,7 @@ class _ProgramReader:
         return [leaf for key, child in zip(keys, children) for leaf in self._paths(child, (*path, key))]
 
     def _keys(self, tree: Record, count: int) -> list[str]:
+        """Names of the children of a node: keys, names of fields, or positions."""
         kind, context = tree["type"].text(), tree["context"]
         keys: list[Record] | None = None
         if kind in ("builtins.dict", "collections.OrderedDict"):
@@ -209,11 +210,23 @@ class _ProgramReader:
         elif kind == "collections.namedtuple":
             fields = self.module["treespec_namedtuple_fields"].get(context.text())
             keys = None if fields is None else fields["field_names"].items()
-        if keys is None:
-            return [str(k) for k in range(count)]
-        if len(keys) != count:
+        else:
+            return _field_names(context, count) or [str(k) for k in range(count)]
+        if keys is None or len(keys) != count:
             raise context.wrong(f"{count} keys")
         return [str(key.value) for key in keys]
+
+
+def _field_names(context: Record, count: int) -> list[str] | None:
+    """Of a class of the user, where its context is the list of these; dataclasses add that of fields that are None."""
+    try:
+        found = parse(context.text(), context.path).value
+    except ImportModelError:
+        return None
+    if isinstance(found, list) and len(found) == 2 and all(isinstance(part, list) for part in found):
+        found = found[0]
+    is_names = isinstance(found, list) and len(found) == count and all(isinstance(name, str) for name in found)
+    return found if is_names else None
 
 
 def _same(contents: np.ndarray) -> np.ndarray:
