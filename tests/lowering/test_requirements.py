@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from forge.driver import check_options, compile_module
-from forge.errors import TypeInferenceError
+from forge.errors import ParseError, TypeInferenceError
 from forge.ir.interp import run_module
 from forge.ir.parser import parse_module
 from forge.lowering.late import Definition
@@ -38,6 +38,20 @@ def test_a_view_must_keep_the_number_of_elements() -> None:
     np.testing.assert_array_equal(run(x, y), x.reshape(3, 2) + y)
     with pytest.raises(ExecutionError, match=r"2\*m elements differ from the n of its operand"):
         run(x[:4], y)
+
+
+def test_bounds_of_a_dimension() -> None:
+    run = runtime("""def @main(%x: Tensor[(n, 2), float32]) {
+      %0 = check_size(%x, axis=0, least=3, most=5, label="rows");
+      reshape(%0, newshape=[-1])
+    }""")
+    for n in (3, 5):
+        np.testing.assert_array_equal(run(np.ones((n, 2), "float32")), np.ones(2 * n))
+    for n in (2, 6):
+        with pytest.raises(ExecutionError, match="dimension rows is out of bounds; expected 3 to 5"):
+            run(np.ones((n, 2), "float32"))
+    with pytest.raises(ParseError, match="dimension rows; got 2; expected 3 to 5"):
+        parse_module("def @main(%x: Tensor[(2), int8]) { check_size(%x, axis=0, least=3, most=5, label=\"rows\") }")
 
 
 def test_top_k_needs_k_elements() -> None:

@@ -13,7 +13,7 @@ from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.edits.rewrite import RuleBuilder, new_symbols, only_use, rule
 from forge.ir.nodes import Node, Value
-from forge.ir.op import OpDef
+from forge.ir.op import OpDef, Trait
 from forge.ops.index.gather import Take
 from forge.ops.nn.matmul import Dense, Matmul
 from forge.ops.shape.concatenate import Split
@@ -24,8 +24,8 @@ from forge.passes.matching import has_only_data, operand
 
 
 def is_plain_view(node: Node) -> bool:
-    """Whether the result's shape follows from the operand's type and the attributes alone."""
-    return has_only_data(node) and not new_symbols(node)
+    """Whether the result's shape follows from the operand's type and the attributes alone, and that is all there is to it."""
+    return has_only_data(node) and not new_symbols(node) and Trait.MAY_FAIL not in node.op_def.traits
 
 
 def viewed(value: Value | None) -> Value | None:

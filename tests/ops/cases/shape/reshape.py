@@ -39,6 +39,8 @@ def shape_rows() -> list[Case]:
         row("shape_of", [f32(3, 4, 1)], lambda x: np.array([3, 4, 1])),
         row("shape_of", [f32()], lambda x: np.array([]), dtype="int32"),
         row("ndarray_size", [f32(3, 4, 2)], lambda x: np.array(24)),
+        row("check_size", [f32(3, 4)], lambda x: x, axis=-1, least=2, most=5, label="batch"),
+        row("check_size", [i64(3)], lambda x: x, axis=0, least=3),
     ]
     return rows
 

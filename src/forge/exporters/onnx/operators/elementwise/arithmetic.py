@@ -24,7 +24,7 @@ _SAME = {
     "logical_or": "Or", "logical_xor": "Xor", "logical_not": "Not", "isnan": "IsNaN", "isinf": "IsInf", "string.equal": "Equal",
     "string.concat": "StringConcat", "ndarray_size": "Size", "shape_of": "Shape",
     "sequence_construct": "SequenceConstruct", "sequence_insert": "SequenceInsert", "sequence_erase": "SequenceErase",
-    "sequence_length": "SequenceLength", "linalg.determinant": "Det", "nn.dropout": "Identity",
+    "sequence_length": "SequenceLength", "linalg.determinant": "Det", "nn.dropout": "Identity", "check_size": "Identity",
 }  # fmt: skip
 _ROUNDINGS = {"ceil": "Ceil", "floor": "Floor", "round": "Round"}
 _BITWISE = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor", "bitwise_not": "Not"}
