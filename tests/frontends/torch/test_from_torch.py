@@ -93,6 +93,24 @@ def test_dims_of_torch_in_shapes(dense: Any) -> None:
     check(ir, dense, X)
 
 
+@pytest.mark.parametrize("target", ["llvm", "reference"])
+def test_bounds_are_checked_by_the_name_of_the_dimension(dense: Any, target: str) -> None:
+    run = forge.from_torch(dense, [("x", (torch.export.Dim("rows", min=3, max=8), 3, 4))]).get_inference_function(target)
+    for rows in (3, 8):
+        assert run(np.ones((rows, 3, 4), "float32")).shape == (rows, 3, 3)
+    for rows in (2, 9):
+        with pytest.raises(forge.ForgeError, match=r"dimension rows is .*expected 3 to 8"):
+            run(np.ones((rows, 3, 4), "float32"))
+
+
+def test_sizes_of_0_and_1_pass_where_torch_lets_them(dense: Any) -> None:
+    run = forge.from_torch(dense, [("x", ("rows", 3, 4))]).get_inference_function()
+    for rows in (0, 1):
+        assert run(np.ones((rows, 3, 4), "float32")).shape == (rows, 3, 3)
+    exported = torch.export.export(dense, (X,), dynamic_shapes=({0: torch.export.Dim("rows")},))
+    assert forge.from_torch(exported, [("x", (1, 3, 4))]).input_shapes == [(1, 3, 4)]
+
+
 def test_equal_names_are_equal_sizes() -> None:
     class Add(torch.nn.Module):
         def forward(self, a: Any, b: Any) -> Any:
@@ -287,7 +305,7 @@ def without_nonzero(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("without_nonzero")
 def test_what_has_no_converter_goes_through_onnx() -> None:
     x = np.array([[0, 1], [2, 0]], "float32")
-    with pytest.warns(UserWarning, match=r"loaded through ONNX; the reason: .*aten.nonzero.default .*through_onnx=False forbids"):
+    with pytest.warns(UserWarning, match=r"through ONNX; the reason: .*aten.nonzero.default: 1x.*through_onnx=False forbids"):
         ir = forge.from_torch(Unusual(), [("data", ("n", 2))])
     assert ir.input_names == ["data"]
     np.testing.assert_array_equal(ir.get_inference_function()(x), [[0, 2], [2, 0]])

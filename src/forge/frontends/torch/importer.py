@@ -308,6 +308,7 @@ def _written(program: Program) -> set[str]:
 
 def _add_inputs(scope: TorchScope, program: Program) -> None:
     tensors = [i for i in program.inputs if not i.is_constant]
+    checked: set[str] = set()
     _name_symbols(scope, program)
     for item in tensors:
         meta = program.metas[item.name]
@@ -319,7 +320,26 @@ def _add_inputs(scope: TorchScope, program: Program) -> None:
         assert isinstance(meta, TensorMeta)
         value = scope.graph.add_input(TensorType(tuple(map(scope.resolved, meta.shape)), meta.dtype), scope.unique(item.label))
         scope.note_sizes(value)
-        scope.cells[item.name] = Cell(value)
+        scope.cells[item.name] = Cell(_checked(scope, program, meta, value, checked))
+
+
+def _checked(scope: TorchScope, program: Program, meta: TensorMeta, value: Value, checked: set[str]) -> Value:
+    """An input whose sizes are within the bounds that the program was exported for; symbols in ``checked`` are, already.
+
+    A least size of 2 is no bound: torch sets it where the program was not made for 0 and 1, and lets these pass all the same.
+    """
+    for axis, size in enumerate(meta.shape):
+        symbol, factor, offset = dims.linear(size) or ("", 0, 0)
+        low, high = program.bounds.get(symbol, (None, None))
+        if symbol in checked or factor < 1 or isinstance(value.shape[axis], int):
+            continue
+        least = low * factor + offset if low is not None and low > 2 else 0
+        most = None if high is None else high * factor + offset
+        if least or most is not None:
+            checked.add(symbol)
+            label = str(value.shape[axis])
+            value = Builder(scope.graph).call("check_size", value, axis=axis, least=least, most=most, label=label)
+    return value
 
 
 def _name_symbols(scope: TorchScope, program: Program) -> None:

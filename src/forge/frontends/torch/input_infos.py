@@ -283,6 +283,6 @@ def _may_be(program: Program, name: str | None, expected: Dim, size: int, is_exa
     if name is None:
         return not isinstance(expected, int) or expected == size
     least, most = program.bounds.get(name, (None, None))
-    if (least or 0) > size or most is not None and size > most:
+    if least is not None and 2 < least > size or most is not None and size > most:
         return False
     return is_example or program.sizes.setdefault(name, size) == size
