@@ -16,7 +16,8 @@ def scaled(g: Context, value: Value, alpha: Operand) -> Value:
 @converts("add.Tensor", "add.Scalar")
 def add(g: Context, self: Operand, other: Operand, alpha: Operand = 1) -> Value:
     if g.dtype == "bool":
-        return g.call("logical_or", g.tensor(self), g.tensor(other))
+        first = g.tensor(self)
+        return g.call("logical_or", first, g.tensor(other)) if alpha else g.call("broadcast_to", first, shape=g.shape)
     return g.call("add", g.tensor(self, g.dtype), scaled(g, g.tensor(other, g.dtype), alpha))
 
 

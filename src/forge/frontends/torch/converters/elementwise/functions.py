@@ -60,7 +60,8 @@ def exp2(g: Context, self: Value) -> Value:
 
 @converts("square.default")
 def square(g: Context, self: Value) -> Value:
-    return g.call("logical_and" if self.dtype == "bool" else "multiply", self, self)
+    x = g.cast(self, g.dtype)
+    return g.call("multiply", x, x)
 
 
 @converts("frac.default")

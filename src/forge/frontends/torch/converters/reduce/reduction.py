@@ -29,10 +29,13 @@ def extent(g: Context, x: Value, dim: Axes, dtype: str) -> Term:
     return Term(g, g.cast(g.tensor(count, "int64"), dtype))
 
 
+_OF_BOOLS = {"sum": "any", "prod": "all", "mean": "mean"}
+
+
 def _total(name: str, *ops: str) -> None:
     @converts(*ops)
     def convert(g: Context, self: Value, *, dim: Axes = None, keepdim: bool = False, dtype: str | None = None) -> Value:
-        return reduced(g, name, g.cast(self, g.dtype), dim, keepdim)
+        return reduced(g, _OF_BOOLS[name] if g.dtype == "bool" else name, g.cast(self, g.dtype), dim, keepdim)
 
 
 _total("sum", "sum.default", "sum.dim_IntList")

@@ -87,8 +87,8 @@ def arange(g: Context, start: Operand, end: Operand, step: Operand = 1, *, dtype
     first, last, width = (Term(g, g.tensor(x, "float64")) for x in numbers)
     places = g.count(g.cast(((last - first) / width).ceil().value, "int64"))
     if dtypes.is_integer(g.dtype):
-        first, width = (x.cast("int64").cast("float64") for x in (first, width))
-    return g.cast((Term(g, g.cast(places, "float64")) * width + first).value, g.dtype)
+        return (Term(g, places) * width.cast("int64") + first.cast("int64")).cast(g.dtype).value
+    return (Term(g, places).cast("float64") * width + first).cast(g.dtype).value
 
 
 def spaced(g: Context, start: Operand, end: Operand, steps: Dim) -> Term:
