@@ -144,3 +144,51 @@ def test_batch_norm_in_training_replaces_its_statistics() -> None:
         expected = norm(x)
         assert difference(session(x.numpy()), expected) == ""
     assert set(ir.main.states) == {"running_mean", "running_var", "num_batches_tracked"}
+
+
+ATEN = torch.ops.aten
+
+
+def _norm_gradients() -> list[Any]:
+    x, y = normal(2, 3, 4), normal(2, 6, 5)
+    layer = ATEN.native_layer_norm(x, [3, 4], None, None, 1e-5)
+    group = ATEN.native_group_norm(y, None, None, 2, 6, 5, 3, 1e-5)
+    weight, grad = normal(3, 4), normal(2, 6, 5) * 2
+    return [
+        (ATEN.native_layer_norm_backward, (x + 1, x, [3, 4], layer[1], layer[2], weight, weight, [True] * 3)),
+        (ATEN.native_group_norm_backward, (grad, y, group[1], group[2], normal(6), 2, 6, 5, 3, [True] * 3)),
+    ]
+
+
+def _pool_gradients() -> list[Any]:
+    x = normal(2, 3, 8, 9)
+    largest, places = ATEN.max_pool2d_with_indices(x, [3, 3], [2, 2], [1, 1])
+    found = [
+        (ATEN.max_pool2d_with_indices_backward, (largest, x, [3, 3], [2, 2], [1, 1], [1, 1], False, places)),
+        (ATEN._adaptive_avg_pool2d_backward, (normal(2, 3, 4, 3), x)),
+    ]
+    for include, divisor in ((True, None), (False, None), (True, 5)):
+        rest = ([3, 2], [2, 3], [1, 0], False, include, divisor)
+        found.append((ATEN.avg_pool2d_backward, (ATEN.avg_pool2d(x, *rest), x, *rest)))
+    return found
+
+
+def _convolution_gradients() -> list[Any]:
+    found = []
+    for groups, stride, padding, dilation in ((1, 1, 0, 1), (1, 2, 1, 1), (3, 2, 1, 2), (1, 3, 2, 1)):
+        x, weight = normal(2, 6, 11, 9), normal(3, 6 // groups, 3, 2)
+        grad = F.conv2d(x, weight, None, stride, padding, dilation, groups)
+        pairs = ([stride] * 2, [padding] * 2, [dilation] * 2, False, [0, 0], groups, [True] * 3)
+        found.append((ATEN.convolution_backward, (grad, x, weight, [3], *pairs)))
+    return found
+
+
+EMBEDDING = (ATEN.embedding_dense_backward, (normal(2, 3, 4), torch.tensor([[0, 1, 1], [4, 2, 2]]), 5, 2, False))
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments"), [*_norm_gradients(), *_pool_gradients(), *_convolution_gradients(), EMBEDDING],
+    ids=lambda v: str(v) if callable(v) else "",
+)
+def test_gradients(operator: Any, arguments: tuple[Any, ...]) -> None:
+    check(Call(operator.default, (arguments, {})), tuple(a for a in arguments if isinstance(a, torch.Tensor)))
