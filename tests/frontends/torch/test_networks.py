@@ -16,7 +16,6 @@ from forge.driver import compile_module  # noqa: E402
 from forge.frontends.torch import import_model  # noqa: E402
 from forge.ir import types as T  # noqa: E402
 
-
 UNNAMED = {"llama_prefill"}
 """Networks whose length torch does not take by name: its solver of constraints fails."""
 
