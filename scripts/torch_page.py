@@ -5,9 +5,10 @@ from __future__ import annotations
 from forge.frontends.support import CONVERTER
 from forge.frontends.torch.coverage import CORE_ATEN, coverage, missing_core
 
-HEADING = """# PyTorch
+HEADING = """# Operators of PyTorch
 
-`forge support torch` lists all operators, `forge support model.pt2` what a program needs.
+`docs/pytorch.md` says how models are loaded. `forge support torch` lists all operators, `forge support model.pt2` those of a
+program.
 
 ## Files
 

@@ -111,6 +111,7 @@ def test_files_of_other_kinds(tmp_path: Path) -> None:
     refused(tmp_path, b"\x80\x02}", "pickle, which Forge never loads")
     refused(tmp_path, packed({"data.pkl": b"x"}), "a checkpoint of torch.save has weights only")
     refused(tmp_path, packed({"serialized_exported_program.json": b"{}"}), "pickled weights, which Forge never loads")
+    refused(tmp_path, with_entry("data/weights/model.pt", b"x"), "pickled weights, which Forge never loads")
     refused(tmp_path, packed({"data/aotinductor/model/a.so": b""}), "AOTInductor")
     refused(tmp_path, packed({**entries(DATA), "models/b.json": b"{}"}), r"holds 2 programs \(b, model\)")
     refused(tmp_path, with_entry("archive_format", b"pt3"), "archive_format: got b'pt3'")
@@ -210,7 +211,7 @@ def test_truth_values_are_0_and_1(tmp_path: Path) -> None:
 def nested(depth: int) -> Any:
     inner: Any = {"nodes": [], "inputs": [], "outputs": [], "tensor_values": {}, "sym_int_values": {}, "sym_bool_values": {}}
     for _ in range(depth):
-        node = {"target": "torch.ops.higher_order.cond", "outputs": [], "metadata": {}, "name": "c"}
+        node: dict[str, Any] = {"target": "torch.ops.higher_order.cond", "outputs": [], "metadata": {}, "name": "c"}
         node["inputs"] = [{"name": "", "kind": 1, "arg": {"as_graph": {"name": "g", "graph": inner}}}]
         inner = {**inner, "nodes": [node]}
     return inner["nodes"][0]

@@ -11,23 +11,15 @@ from forge.frontends.torch.coverage import CORE_ATEN, coverage, missing_core
 
 REFUSED = frozenset((
     "atan2.out", "resize_.default",  # they write to memory that they are given
-    "sym_is_contiguous.default",  # of strides
+    "as_strided.default", "sym_is_contiguous.default",  # of strides
     "_adaptive_avg_pool2d_backward.default", "avg_pool2d_backward.default", "convolution_backward.default",
     "embedding_dense_backward.default", "max_pool2d_with_indices_backward.default", "native_group_norm_backward.default",
     "native_layer_norm_backward.default",  # of training
 ))  # fmt: skip
 
-PENDING = frozenset((
-    "_cdist_forward.default", "_embedding_bag.default", "_fft_c2r.default", "_fft_r2c.default", "_pdist_forward.default",
-    "as_strided.default", "col2im.default", "constant_pad_nd.default", "grid_sampler_2d.default", "native_dropout.default",
-    "reflection_pad1d.default", "reflection_pad2d.default", "reflection_pad3d.default", "replication_pad2d.default",
-    "replication_pad3d.default", "upsample_bilinear2d.vec", "upsample_nearest2d.vec",
-))  # fmt: skip
-"""Without a converter as yet."""
-
 
 def test_core_aten_is_converted() -> None:
-    assert set(missing_core()) <= REFUSED | PENDING
+    assert set(missing_core()) <= REFUSED
 
 
 def test_every_overload_is_listed_once() -> None:

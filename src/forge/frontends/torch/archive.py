@@ -31,7 +31,8 @@ _STORED, _ENCRYPTED = 0, 1
 _END, _END64, _LOCATOR, _CENTRAL, _LOCAL = b"PK\5\6", b"PK\6\6", b"PK\6\7", b"PK\1\2", b"PK\3\4"
 _END_FORMAT, _END64_FORMAT, _LOCATOR_FORMAT = "<4s4H2LH", "<4sQ2H2L4Q", "<4sLQL"
 _CENTRAL_FORMAT, _LOCAL_FORMAT = "<4s6H3L5H2L", "<4s5H3L2H"
-_SAVE = "save it with torch.export.save of torch 2.8 or later"
+_SAVE = "save it with torch.export.save of a current torch"
+_PICKLED = "is of an earlier version of torch, with pickled weights, which Forge never loads"
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ class _Archive:
 
     def program(self) -> Program:
         name = self._model_name()
+        if f"data/weights/{name}.pt" in self.entries:
+            self.fail(f"{_PICKLED}; {_SAVE}")
         payloads: dict[str, tuple[str, Record]] = {}
         for folder, kind in (("data/weights", "weights"), ("data/constants", "constants")):
             config = self._json(f"{folder}/{name}_{kind}_config.json")
@@ -86,7 +89,7 @@ class _Archive:
         if names:
             self.fail(f"holds {len(names)} programs ({', '.join(names)[:200]}); expected one; save each in a file of its own")
         if "serialized_exported_program.json" in self.entries:
-            self.fail(f"is of an earlier version of torch, with pickled weights, which Forge never loads; {_SAVE}")
+            self.fail(f"{_PICKLED}; {_SAVE}")
         if any(n.startswith("data/aotinductor/") for n in self.entries):
             self.fail(f"holds code that AOTInductor compiled; expected a program; {_SAVE}")
         self.fail(f"holds no program (models/NAME.json); a checkpoint of torch.save has weights only; {_SAVE}")
