@@ -103,6 +103,23 @@ def test_bounds_are_checked_by_the_name_of_the_dimension(dense: Any, target: str
             run(np.ones((rows, 3, 4), "float32"))
 
 
+@pytest.mark.parametrize("target", ["llvm", "reference"])
+def test_dimensions_that_only_depend_on_others(target: str) -> None:
+    class Halves(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.reshape(x.shape[0] // 2, 2) * 2
+
+    half = torch.export.Dim("half", max=10)
+    exported = torch.export.export(Halves(), (torch.ones(12),), dynamic_shapes=({0: 2 * half},))
+    ir = forge.from_torch(exported)
+    assert str(ir.input_shapes[0][0]) == "x_dim0"
+    run = ir.get_inference_function(target)
+    assert run(np.ones(6, "float32")).shape == (3, 2)
+    for wrong in (5, 22):
+        with pytest.raises(forge.ForgeError, match=r"x_dim0|expected"):
+            run(np.ones(wrong, "float32"))
+
+
 def test_sizes_of_0_and_1_pass_where_torch_lets_them(dense: Any) -> None:
     run = forge.from_torch(dense, [("x", ("rows", 3, 4))]).get_inference_function()
     for rows in (0, 1):

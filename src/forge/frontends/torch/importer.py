@@ -309,7 +309,7 @@ def _written(program: Program) -> set[str]:
 def _add_inputs(scope: TorchScope, program: Program) -> None:
     tensors = [i for i in program.inputs if not i.is_constant]
     checked: set[str] = set()
-    _name_symbols(scope, program)
+    lone = _name_symbols(scope, program)
     for item in tensors:
         meta = program.metas[item.name]
         if isinstance(meta, ScalarMeta):
@@ -318,9 +318,14 @@ def _add_inputs(scope: TorchScope, program: Program) -> None:
             scope.numbers[item.name] = value
             continue
         assert isinstance(meta, TensorMeta)
-        value = scope.graph.add_input(TensorType(tuple(map(scope.resolved, meta.shape)), meta.dtype), scope.unique(item.label))
+        shape = tuple(map(scope.resolved, meta.shape))
+        own = tuple(lone.get((item.name, axis), size) for axis, size in enumerate(shape))
+        value = scope.graph.add_input(TensorType(own, meta.dtype), scope.unique(item.label))
         scope.note_sizes(value)
-        scope.cells[item.name] = Cell(_checked(scope, program, meta, value, checked))
+        value = _checked(scope, program, meta, value, checked)
+        if own != shape:
+            value = Builder(scope.graph).call("broadcast_to", value, shape=shape, exact=True)
+        scope.cells[item.name] = Cell(value)
 
 
 def _checked(scope: TorchScope, program: Program, meta: TensorMeta, value: Value, checked: set[str]) -> Value:
@@ -342,17 +347,29 @@ def _checked(scope: TorchScope, program: Program, meta: TensorMeta, value: Value
     return value
 
 
-def _name_symbols(scope: TorchScope, program: Program) -> None:
-    """Sizes of inputs have the user's names, else those of the first input and axis that have them."""
+def _name_symbols(scope: TorchScope, program: Program) -> dict[tuple[str, int], Dim]:
+    """Sizes of inputs have the user's names, else those of the first input and axis that have them.
+
+    Returns:
+        Axes, by input, whose size is the only one that says what a symbol of torch is, as 2*h: they are symbols of their own.
+    """
     labels = DimensionNames(program.symbol_names.values())
     scope.symbols.update(program.sizes)
-    for item in program.inputs:
-        meta = program.metas.get(item.name)
-        for axis, size in enumerate(meta.shape if isinstance(meta, TensorMeta) else ()):
-            for name in dims.symbols(size):
-                if name not in scope.symbols and (name in program.symbol_names or dims.symbol_name(size) == name):
-                    label = program.symbol_names.get(name)
-                    scope.symbols[name] = labels.symbol(label) if label else labels.unknown(f"{item.label}_dim{axis}")
+    metas = [(item, program.metas.get(item.name)) for item in program.inputs]
+    sizes = [(item, axis, d) for item, m in metas if isinstance(m, TensorMeta) for axis, d in enumerate(m.shape)]
+    for item, axis, size in sizes:
+        name = dims.symbol_name(size)
+        if name is not None and name not in scope.symbols:
+            label = program.symbol_names.get(name)
+            scope.symbols[name] = labels.symbol(label) if label else labels.unknown(f"{item.label}_dim{axis}")
+    lone: dict[tuple[str, int], Dim] = {}
+    for item, axis, size in sizes:
+        name, factor, offset = dims.linear(size) or ("", 0, 0)
+        if factor > 0 and name not in scope.symbols:
+            own = labels.unknown(f"{item.label}_dim{axis}")
+            lone[item.name, axis] = own
+            scope.symbols[name] = dims.floordiv(own - offset, factor)
+    return lone
 
 
 def _weight(scope: TorchScope, weight: Weight, is_written: bool) -> Value:
