@@ -65,6 +65,8 @@ def batch_norm(
     running_mean: Value | None = None, running_var: Value | None = None,
     *, training: bool, momentum: float, eps: float, cudnn_enabled: bool = True,
 ) -> Value:
+    if input.rank == 1:  # torch takes a vector only without elements
+        return input
     if not training and running_mean is not None and running_var is not None:
         return _normalized(g, input, weight, bias, running_mean, running_var, eps)
     result, mean, _ = _with_statistics(g, input, weight, bias, eps)

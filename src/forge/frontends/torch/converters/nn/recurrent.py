@@ -8,7 +8,7 @@ from typing import Any
 from forge import dims
 from forge.compose import products
 from forge.frontends.torch.context import Context
-from forge.frontends.torch.registry import converts
+from forge.frontends.torch.registry import REGISTRY, converts
 from forge.ir.nodes import Value
 
 MAX_STEPS = 1024
@@ -16,6 +16,9 @@ MAX_STEPS = 1024
 
 _LSTM, _GRU = (0, 3, 1, 2), (1, 0, 2)
 """Where Forge's gates (i, o, f, c and z, r, n) are among torch's."""
+
+for _op in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+    REGISTRY.refuse(f"{_op}.data", "packed sequences have no shape that is known; give the layer padded ones")
 
 
 def _reordered(g: Context, parameter: Value, order: Sequence[int]) -> Value:
