@@ -74,6 +74,7 @@ TWO_REALS = {
     "lerp": lambda a, b: a.lerp(b, 0.7),
     "xlog1py": torch.special.xlog1py,
     "less": lambda a, b: a < b,
+    "legendre": lambda a, b: torch.special.legendre_polynomial_p(a.nan_to_num(0.3, 2, -2), b.nan_to_num(0, 9, -9).round()),
     "isclose": lambda a, b: torch.isclose(a, b, equal_nan=True),
 }
 
