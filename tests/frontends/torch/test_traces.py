@@ -104,6 +104,12 @@ def test_weights_and_nodes_have_the_names_of_the_modules() -> None:
     assert "block/2/linear_1" in {node.location for node in ir.main}
 
 
+def test_no_line_of_the_importer_stands_for_one_of_the_model() -> None:
+    from forge.frontends.torch.loader import load
+
+    assert not any("traces.py" in step.source for step in load(torch.jit.trace(Net(), X)).steps)
+
+
 def test_a_trace_from_a_file_needs_its_shapes() -> None:
     buffer = io.BytesIO()
     torch.jit.save(torch.jit.trace(Net(), X), buffer)

@@ -281,7 +281,7 @@ def _module(node: Node) -> str:
 
 def source_line(stack_trace: str) -> str:
     """The innermost line of Python outside of torch."""
-    frames = _SOURCE.findall(stack_trace)
+    frames = [f for f in _SOURCE.findall(stack_trace) if not f[0].endswith("/forge/frontends/torch/traces.py")]
     own = [f for f in frames if "/torch/" not in f[0]] or frames
     if not own:
         return ""
