@@ -40,6 +40,26 @@ def test_per_channel() -> None:
     np.testing.assert_allclose(back, (got.astype(np.float32) - zero_point[:, None]) * scale[:, None], rtol=1e-6)
 
 
+@pytest.mark.parametrize(("axis", "size"), [(1, 8), (-1, 8), (0, 2), (1, 5)])
+def test_blocks_of_an_axis(axis: int, size: int) -> None:
+    x = random(4, 8)
+    blocks = -(-x.shape[axis] // size)
+    scale = np.random.default_rng(0).uniform(0.01, 0.5, [blocks if k == axis % 2 else d for k, d in enumerate(x.shape)])
+    scale = scale.astype(np.float32)
+    zero_point = np.arange(scale.size, dtype=np.int8).reshape(scale.shape)
+    spread: list[np.ndarray] = [np.repeat(v, size, axis).take(range(x.shape[axis]), axis) for v in (scale, zero_point)]
+    got = check("qnn.quantize", [x, scale, zero_point], axis=axis, block_size=size)
+    np.testing.assert_array_equal(got, np.clip(np.rint(x / spread[0]) + spread[1], -128, 127))
+    back = check("qnn.dequantize", [got, scale, zero_point], axis=axis, block_size=size)
+    np.testing.assert_array_equal(back, (got.astype(np.float32) - spread[1]) * spread[0])
+
+
+def test_blocks_of_symbolic_sizes() -> None:
+    x, scale = random(3, 8), np.full((3, 2), 0.1, np.float32)
+    got = check("qnn.quantize", [x, scale], [("n", 8), ("n", 2)], axis=1, block_size=4)
+    np.testing.assert_array_equal(got, np.rint(x / np.float32(0.1)))
+
+
 def test_wide_integers_and_other_reals() -> None:
     big = np.array([2**31 - 1, -(2**31)], np.int32)
     got = check("qnn.dequantize", [big, scalar(1.0, "float64"), scalar(-5, "int32")], out_dtype="float64")
@@ -54,6 +74,9 @@ def test_wide_integers_and_other_reals() -> None:
     [
         ("qnn.quantize", [random(2, 3), random(2)], {}, "scale against axis 1"),
         ("qnn.quantize", [random(2, 3), random(2, 3)], {}, "expected rank 0 or 1"),
+        ("qnn.quantize", [random(2, 8), random(2, 3)], {"block_size": 4}, "scale against axis 1.*of 4; got 3; expected 2"),
+        ("qnn.quantize", [random(2, 8), random(2)], {"block_size": 4}, "expected rank 2"),
+        ("qnn.quantize", [random(2, 8), scalar(1.0)], {"block_size": -1}, "block_size"),
         ("qnn.quantize", [random(2), scalar(1.0)], {"out_dtype": "float32"}, "out_dtype"),
         ("qnn.quantize", [random(2), scalar(1.0), scalar(1, "uint8")], {}, "zero_point"),
         ("qnn.dequantize", [random(2), scalar(1.0)], {}, "data"),

@@ -19,16 +19,20 @@ from forge.tir.expr import binary
 class QuantizeAttrs:
     out_dtype: str = "int8"
     axis: int = -1
+    block_size: int = 0
 
 
 @dataclass(frozen=True)
 class DequantizeAttrs:
     out_dtype: str = "float32"
     axis: int = -1
+    block_size: int = 0
 
 
 class _Conversion(Op[Any]):
-    """Both conversions: parameters are scalars (or have one element), or vectors along ``axis``."""
+    """Both conversions: parameters are scalars (or have one element), or vectors along ``axis``; with a ``block_size``, they have
+    the shape of data but for ``axis``, of which each element stands for a block of so many, the last one maybe for fewer.
+    """
 
     kind = Kind.ELEMENTWISE
     precision = Precision.WIDE
@@ -36,14 +40,38 @@ class _Conversion(Op[Any]):
     is_map = False
 
     def check_parameters(self, attrs: Any, data: Value, *parameters: Value | None) -> None:
+        if attrs.block_size < 0:
+            raise fail(self.name, "block_size", attrs.block_size, "a positive size, or 0 for none")
         for declared, value in zip(self.operands[1:], parameters):
-            if value is not None and value.rank == 1 and value.shape[0] != 1:
+            if value is None:
+                continue
+            if attrs.block_size:
+                self._check_blocks(attrs, data, declared.name, value)
+            elif value.rank > 1:
+                raise fail(self.name, f"operand {declared.name!r}", value.type, "rank 0 or 1, or a block_size")
+            elif value.rank == 1 and value.shape[0] != 1:
                 axis = normalize_axis(self.name, attrs.axis, data.rank)
                 what = f"{declared.name} against axis {axis} of {data.type}"
                 require_equal(self.name, what, value.shape[0], data.shape[axis])
 
+    def _check_blocks(self, attrs: Any, data: Value, name: str, value: Value) -> None:
+        if value.rank != data.rank:
+            raise fail(self.name, f"operand {name!r}", value.type, f"rank {data.rank}, as data has, for a block_size")
+        split = normalize_axis(self.name, attrs.axis, data.rank)
+        for axis, (own, size) in enumerate(zip(value.shape, data.shape)):
+            what = f"{name} against axis {axis} of {data.type} in blocks of {attrs.block_size if axis == split else 1}"
+            if axis == split and isinstance(size, int):
+                size = -(-size // attrs.block_size)
+            elif axis == split:
+                own = own * attrs.block_size
+            require_equal(self.name, what, own, size)
+
     def shaped(self, parameter: np.ndarray, data: np.ndarray, attrs: Any) -> np.ndarray:
         """``parameter`` so that it broadcasts with ``data``."""
+        if attrs.block_size:
+            axis = normalize_axis(self.name, attrs.axis, data.ndim)
+            spread: np.ndarray = np.take(parameter, np.arange(data.shape[axis]) // attrs.block_size, axis)
+            return spread
         if parameter.size == 1:
             return parameter.reshape(())
         axis = normalize_axis(self.name, attrs.axis, data.ndim)
@@ -52,6 +80,9 @@ class _Conversion(Op[Any]):
     def read(self, parameter: Tensor, indices: Sequence[Expr], attrs: Any) -> Expr:
         if parameter.ndim == 0:
             return parameter[()]
+        if attrs.block_size:
+            axis = attrs.axis % len(indices)
+            return parameter[tuple(i // attrs.block_size if k == axis else i for k, i in enumerate(indices))]
         if getattr(parameter.shape[0], "value", None) == 1:
             return parameter[te.const(0)]
         return parameter[indices[attrs.axis % len(indices)]]
@@ -65,7 +96,7 @@ class Quantize(_Conversion):
     """
 
     name = "qnn.quantize"
-    data, scale, zero_point = Operand(accepts="float"), Operand(rank=(0, 1)), Operand(optional=True, rank=(0, 1))
+    data, scale, zero_point = Operand(accepts="float"), Operand(), Operand(optional=True)
     Attrs = QuantizeAttrs
     flops_per_element = 3
 
@@ -112,7 +143,7 @@ class Dequantize(_Conversion):
     """
 
     name = "qnn.dequantize"
-    data, scale, zero_point = Operand(accepts="integer"), Operand(rank=(0, 1)), Operand(optional=True, rank=(0, 1))
+    data, scale, zero_point = Operand(accepts="integer"), Operand(), Operand(optional=True)
     Attrs = DequantizeAttrs
     accuracy = Accuracy.ROUNDING
     flops_per_element = 2

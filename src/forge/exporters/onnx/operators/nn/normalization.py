@@ -76,23 +76,34 @@ def group_norm(g: Emitter, op: GroupNorm, x: Ref, gamma: Ref, beta: Ref) -> Any:
 
 
 @exports(Quantize)
-def quantize(g: Emitter, op: Quantize, x: Ref, scale: Ref, zero: Ref | None = None) -> Ref:
+def quantize(g: Emitter, op: Quantize, x: Ref, scale: Ref, zero: Ref | None = None) -> Any:
+    if not _has_blocks(g, op):
+        return NotImplemented
     axis = _scale_axis(op)
     if zero is None and op.attrs.out_dtype != "uint8":
         zero = g.const(0, op.attrs.out_dtype)
         zero = zero if axis is None else g.op("Expand", zero, g.dims(op.scale.shape))
-    return g.op("QuantizeLinear", x, *_scales(g, axis, scale, zero), dtype=op.attrs.out_dtype, axis=axis)
+    scales = _scales(g, axis, scale, zero)
+    return g.op("QuantizeLinear", x, *scales, dtype=op.attrs.out_dtype, axis=axis, block_size=op.attrs.block_size or None)
 
 
 @exports(Dequantize)
-def dequantize(g: Emitter, op: Dequantize, x: Ref, scale: Ref, zero: Ref | None = None) -> Ref:
+def dequantize(g: Emitter, op: Dequantize, x: Ref, scale: Ref, zero: Ref | None = None) -> Any:
+    if not _has_blocks(g, op):
+        return NotImplemented
     axis = _scale_axis(op)
-    return g.op("DequantizeLinear", x, *_scales(g, axis, scale, zero), dtype=op.result.dtype, axis=axis)
+    scales = _scales(g, axis, scale, zero)
+    return g.op("DequantizeLinear", x, *scales, dtype=op.result.dtype, axis=axis, block_size=op.attrs.block_size or None)
+
+
+def _has_blocks(g: Emitter, op: Quantize | Dequantize) -> bool:
+    """Whether the opset has blocks, if there are any."""
+    return not op.attrs.block_size or g.has("DequantizeLinear", 21)
 
 
 def _scale_axis(op: Quantize | Dequantize) -> int | None:
-    """The axis along which there is a scale for each element; None: one for the whole tensor."""
-    return op.attrs.axis if op.scale.shape not in ((), (1,)) else None
+    """The axis along which there is a scale for each element or block; None: one for the whole tensor."""
+    return op.attrs.axis if op.attrs.block_size or op.scale.shape not in ((), (1,)) else None
 
 
 def _scales(g: Emitter, axis: int | None, *x: Ref | None) -> list[Ref | None]:

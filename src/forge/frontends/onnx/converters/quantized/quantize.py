@@ -21,8 +21,9 @@ def quantize(
 ) -> Value:
     """round(x / scale) + zero_point, saturated; floats of eight bits are cast instead of rounded."""
     dtype = _quantized_dtype(g, zero_point, output_dtype)
-    if not block_size and not precision and dtypes.is_integer(dtype) and dtypes.is_float(x.dtype) and x.dtype == scale.dtype:
-        return g.call("qnn.quantize", x, scale, zero_point, axis=_axis(g, axis, x, scale), out_dtype=dtype)
+    if not precision and dtypes.is_integer(dtype) and dtypes.is_float(x.dtype) and x.dtype == scale.dtype:
+        place = _axis(g, axis, x, scale, block_size)
+        return g.call("qnn.quantize", x, scale, zero_point, axis=place, block_size=block_size, out_dtype=dtype)
     wide = element_dtype(precision, "attribute 'precision'") if precision else scale.dtype
     wide = wide if wide == "float64" else "float32"
     spread = quantized.spread(g, g.cast(scale, wide), x, axis, block_size)
@@ -36,9 +37,9 @@ def quantize(
     return g.cast(g.call("clip", rounded, a_min=low, a_max=high), dtype)
 
 
-def _axis(g: Context, axis: int, x: Value, scale: Value) -> int:
-    """The axis of a scale for each of its elements; what is given for a single scale means nothing."""
-    return -1 if scale.rank == 0 or scale.shape == (1,) else g.axis(axis, x.rank)
+def _axis(g: Context, axis: int, x: Value, scale: Value, block_size: int) -> int:
+    """The axis of a scale for each of its elements or blocks; what is given for a single scale means nothing."""
+    return -1 if not block_size and (scale.rank == 0 or scale.shape == (1,)) else g.axis(axis, x.rank)
 
 
 def _quantized_dtype(g: Context, zero_point: Value | None, output_dtype: int) -> str:
@@ -55,8 +56,9 @@ def dequantize(
 ) -> Value:
     """(x - zero_point) * scale."""
     dtype = element_dtype(output_dtype, "attribute 'output_dtype'") if output_dtype else scale.dtype
-    if not block_size and dtypes.is_integer(x.dtype) and dtype == scale.dtype:
-        return g.call("qnn.dequantize", x, scale, zero_point, axis=_axis(g, axis, x, scale), out_dtype=dtype)
+    if dtypes.is_integer(x.dtype) and dtype == scale.dtype:
+        place = _axis(g, axis, x, scale, block_size)
+        return g.call("qnn.dequantize", x, scale, zero_point, axis=place, block_size=block_size, out_dtype=dtype)
     wide = "float64" if scale.dtype == "float64" else "float32"
     data = quantized.difference(g, x, None if zero_point is None else quantized.spread(g, zero_point, x, axis, block_size), wide)
     spread = quantized.spread(g, g.cast(scale, wide), x, axis, block_size)
