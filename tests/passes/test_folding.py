@@ -145,3 +145,19 @@ def test_composite_operators_are_decomposed() -> None:
     assert check(decompose.run, graph, symbols={"n": 2}) == 1
     assert not graph.select("nn.group_norm")
     assert graph.select("mean")
+
+
+def test_weights_of_few_bits_are_unpacked_in_compiled_code_only() -> None:
+    def graph() -> Graph:
+        return parse("""def @main(%x: Tensor[(2, 8), float32]) {
+          %0 = transpose(meta[relay.Constant][0], axes=[1, 0]);
+          %1 = qnn.dequantize(%0, meta[relay.Constant][1], axis=1, block_size=4);
+          nn.dense(%x, %1)
+        }""", [np.arange(32, dtype=np.int8).reshape(8, 4), weights(4, 2)])
+
+    loaded = graph()
+    assert check(fold_constants.run_at_load, loaded) == 1
+    assert text_of(loaded).startswith("%0 = qnn.dequantize(meta[relay.Constant][0]")
+    compiled = graph()
+    assert check(fold_constants.run, compiled) == 2
+    assert "qnn.dequantize" not in text_of(compiled)

@@ -38,7 +38,7 @@ class IRModule(Edits):
         mod: an ``ir.Module``, text of one, or another ``IRModule``; it is copied, arrays are shared.
         params: values for inputs of ``main``, by name: weights that stay outside the graph.
         inline_partitions: inline every function that a public one calls, and drop it.
-        fold_constants: evaluate what depends on constants only.
+        fold_constants: evaluate what depends on constants only, but for weights of at most 8 bits, which stay so.
         fold_batch_norms: fold batch normalisations into the convolution or dense layer before them. Weights in ``params`` that
             go into one become constants, and leave ``params`` unless something else reads them.
 
@@ -85,7 +85,7 @@ class IRModule(Edits):
             self._inline()
         for graph in self.graphs.values():
             if constants:
-                fold_constants.run(graph, options)
+                fold_constants.run_at_load(graph, options)
             if batch_norms:
                 fold_batch_norm.run_with_params(graph, options)
 

@@ -10,12 +10,13 @@ import numpy as np
 
 from forge import dtypes
 from forge.ir import attributes
-from forge.ir.edits.rewrite import RuleBuilder, rule
+from forge.ir.edits.rewrite import Outcome, RuleBuilder, rule
 from forge.ir.interp import evaluate
 from forge.ir.nodes import CONSTANT, Node, Value
 from forge.ir.op import Trait
 from forge.ir.shapes import known_dims
 from forge.ir.types import TensorType
+from forge.ops.core.fold import unpacks
 from forge.passes.base import rewriting
 
 MAX_BYTES = 64 << 20
@@ -66,4 +67,11 @@ def _no_regions(*_: object) -> list[np.ndarray]:
     raise AssertionError("a node with regions is never folded")
 
 
+@rule()
+def fold_without_unpacking(builder: RuleBuilder, node: Node) -> Outcome:
+    """``fold_constants``, but weights of few bits stay as they are."""
+    return None if unpacks(node) else fold_constants.attempt(builder, node)
+
+
 run = rewriting(fold_constants)
+run_at_load = rewriting(fold_without_unpacking)

@@ -41,7 +41,7 @@ def _from_constants(node: Node) -> list[Any] | None:
     if any(c is None and v is not None for c, v in zip(operands, node.operands)) or not any(o is not None for o in operands):
         return None
     op = node.op_def
-    if not op.is_pure or op.traits & Trait.HOST or node.regions or not all(_is_small(v) for v in node.results):
+    if unpacks(node) or not op.is_pure or op.traits & Trait.HOST or node.regions or not all(_is_small(v) for v in node.results):
         return None
     if sum(o.size for o in operands if o is not None) > MAX_ELEMENTS:
         return None
@@ -49,6 +49,14 @@ def _from_constants(node: Node) -> list[Any] | None:
         return list(interp.evaluate(node, operands, {}, lambda *_: []))
     except (ForgeError, KeyError, ValueError, IndexError):
         return None
+
+
+def unpacks(node: Node) -> bool:
+    """Whether ``node`` widens a matrix of integers of few bits, as weights are: until they are compiled they keep their bits."""
+    data = node.operands[0] if node.op in ("qnn.dequantize", "cast") else None
+    if data is None or not isinstance(data.type, TensorType) or data.rank < 2 or not dtypes.is_integer(data.dtype):
+        return False
+    return dtypes.bits(data.dtype) <= 8 and dtypes.bits(node.result.dtype) > dtypes.bits(data.dtype)
 
 
 def _is_small(value: Value) -> bool:
