@@ -65,7 +65,7 @@ def exported_program(
     if isinstance(model, torch.export.ExportedProgram):
         if dynamic_shapes is not None:
             raise OptionError(f"{where}: dynamic_shapes: got {dynamic_shapes!r}; expected None: an ExportedProgram has its own")
-        return model, infos
+        return _unwrapped(model), infos
     if isinstance(model, torch.jit.ScriptFunction):
         raise ImportModelError(f"{where}: got a ScriptFunction; expected a module: trace one that calls the function")
     if not isinstance(model, torch.nn.Module):
@@ -77,7 +77,18 @@ def exported_program(
             model = traces.Replayed(model)
     if infos is None:
         raise OptionError(f"{where}: input_infos: got None for a module; expected example tensors, or {input_info.EXPECTED}")
-    return _exported(model, infos, default_dtype, dynamic_shapes, where), infos
+    return _unwrapped(_exported(model, infos, default_dtype, dynamic_shapes, where)), infos
+
+
+def _unwrapped(exported: ExportedProgram) -> ExportedProgram:
+    """``exported`` with plain tensors in the place of weights that are several tensors in one, as quantised ones are."""
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    if not any(map(is_traceable_wrapper_subclass, exported.state_dict.values())):
+        return exported
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return exported.run_decompositions({})
 
 
 def _exported(

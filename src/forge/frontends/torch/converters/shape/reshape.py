@@ -138,7 +138,18 @@ def same(g: Context, self: Value) -> Value:
 
 @converts("to.dtype", "to.dtype_layout", "to.device", "_to_copy.default", "to.other", "type_as.default")
 def to(g: Context, self: Value, other: Value | None = None, *, dtype: str | None = None, copy: bool = False) -> Value:
+    """Weights that are made real for a product with scales after it keep their bits."""
+    is_packed = self.rank > 1 and dtypes.is_integer(self.dtype) and dtypes.bits(self.dtype) <= 8
+    if is_packed and dtypes.is_float(g.dtype) and dtypes.bits(g.dtype) > 8 and _is_weight(self):
+        return g.call("qnn.dequantize", self, g.constant(1.0, g.dtype), out_dtype=g.dtype)
     return g.cast(self, g.dtype)
+
+
+def _is_weight(value: Value) -> bool:
+    """Whether ``value`` is a constant, or a view of one."""
+    while value.constant is None and value.producer is not None and len(value.producer.operands) == 1:
+        value = value.producer.operands[0]  # type: ignore[assignment]
+    return value.constant is not None
 
 
 @converts("fill.Scalar", "fill.Tensor", "copy.default")
