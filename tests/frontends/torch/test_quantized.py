@@ -19,7 +19,7 @@ from torchao import quantization as ao  # noqa: E402
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e  # noqa: E402
 
 import forge  # noqa: E402
-from forge.errors import OpAttributeUnimplemented  # noqa: E402
+from forge.errors import ImportModelError, OpAttributeUnimplemented  # noqa: E402
 from forge.frontends.torch import import_model  # noqa: E402
 
 CODES = torch.ops.quantized_decomposed
@@ -185,15 +185,56 @@ CONFIGS = {
     "int8 weights and activations": ao.Int8DynamicActivationInt8WeightConfig(),
     "int4 weights by row": ao.IntxWeightOnlyConfig(weight_dtype=torch.int4),
     "int4 weights by group": ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=ao.PerGroup(32)),
+    "int4 weights by group and activations": ao.Int8DynamicActivationIntxWeightConfig(
+        weight_dtype=torch.int4, weight_granularity=ao.PerGroup(32)),
 }
+
+
+def linear(config: str) -> nn.Module:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 96)).eval()
+    ao.quantize_(model, CONFIGS[config])
+    return model
 
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_quantised_parameters(config: str, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 96)).eval()
-    ao.quantize_(model, CONFIGS[config])
-    x = data(3, 64)
+    model, x = linear(config), data(3, 64)
     ir = forge.from_torch(exported(model, x))
     assert {d for s, d in weights(ir).items() if np.prod(s) > 1000} == {"int8"}
     next_to_torch(ir, model, x, tmp_path)
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_quantised_parameters_with_a_dynamic_size(config: str) -> None:
+    model, x = linear(config), data(5, 7, 64)
+    ir = forge.from_torch(exported(model, x, dynamic_shapes=({0: torch.export.Dim("batch", min=2, max=64)},)))
+    assert str(ir.input_shapes[0]) == "(batch, 7, 64)"
+    for part in (x, x[:2]):
+        agree(ir.get_inference_function()(part.numpy()), model(part), rtol=1e-4, atol=1e-5)
+
+
+def test_quantised_parameters_in_files(tmp_path: Path) -> None:
+    """Weights of classes of torchao would be pickled; torch takes them apart before."""
+    model, x = linear("int4 weights by group"), data(3, 64)
+    program = exported(model, x)
+    torch.export.save(program, tmp_path / "whole.pt2")
+    with pytest.raises(ImportModelError, match=r"'0.weight' is pickled.*run_decompositions\(\{\}\)"):
+        forge.from_torch(tmp_path / "whole.pt2")
+    torch.export.save(program.run_decompositions({}), tmp_path / "parts.pt2")
+    agree(forge.from_torch(tmp_path / "parts.pt2").get_inference_function()(x.numpy()), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_quantised_parameters_as_inputs() -> None:
+    module = import_model(exported(linear("int4 weights by group"), data(3, 64)), keep_params_as_input=True)
+    assert {a.shape: str(a.dtype) for a in module.params.values() if a.ndim == 2} == {
+        (32, 64): "int8", (32, 2): "float32", (96, 32): "int8", (96, 1): "float32"}
+
+
+def test_quantised_rows_of_an_embedding() -> None:
+    model, index = nn.Sequential(nn.Embedding(50, 64)).eval(), torch.tensor([[1, 4, 49]])
+    config = ao.IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=ao.PerAxis(0))
+    ao.quantize_(model, config, filter_fn=lambda module, name: isinstance(module, nn.Embedding))
+    ir = forge.from_torch(exported(model, index))
+    assert weights(ir) == {(50, 64): "int8"}
+    agree(ir.get_inference_function()(index.numpy()), model(index), rtol=0)

@@ -130,7 +130,7 @@ class _Archive:
         if payload["use_pickle"].flag():
             self.fail(
                 f"weight {label!r} is pickled (an object, or a subclass of tensors), and Forge loads no pickles; expected plain "
-                "tensors; replace it in the module before torch.export.export"
+                "tensors; save exported.run_decompositions({}), which has them in the place of quantised weights"
             )
         meta = schema.array_meta(payload["tensor_meta"])
         dtype = dtypes.numpy_dtype(meta.dtype)
