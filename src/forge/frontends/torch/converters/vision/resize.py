@@ -51,6 +51,12 @@ def _follows(plan: AxisPlan, scale: float | None) -> bool:
     return ratio is None or dims.equal(plan.size * ratio.numerator, plan.target * ratio.denominator)
 
 
+def _chosen(g: Context, align_corners: bool, plain: Method, aligned: Method | None) -> Method:
+    if align_corners and plain.antialias:  # torch widens the window by another scale than it places it with
+        raise g.unsupported("align_corners: got True with antialiasing; supported: False")
+    return aligned if align_corners and aligned else plain
+
+
 def _upsampling(name: str, rank: int, plain: Method, aligned: Method | None = None) -> None:
     @converts(f"{name}.default")
     def by_size(
@@ -59,14 +65,14 @@ def _upsampling(name: str, rank: int, plain: Method, aligned: Method | None = No
         scales_h: float | None = None, scales_w: float | None = None,
     ) -> Value:
         given = (scales,) if rank == 1 else (scales_d, scales_h, scales_w)[-rank:]
-        return _resized(g, self, given, aligned if align_corners and aligned else plain)
+        return _resized(g, self, given, _chosen(g, align_corners, plain, aligned))
 
     @converts(f"{name}.vec")
     def by_size_or_scale(
         g: Context, input: Value,  # noqa: A002
         *, output_size: Sequence[Dim] | None = None, align_corners: bool = False, scale_factors: Sequence[float] | None = None,
     ) -> Value:
-        return _resized(g, input, scale_factors or (None,) * rank, aligned if align_corners and aligned else plain)
+        return _resized(g, input, scale_factors or (None,) * rank, _chosen(g, align_corners, plain, aligned))
 
 
 for _rank in (1, 2, 3):
