@@ -196,6 +196,9 @@ def _resolved(g: Context, argument: Any) -> Any:
             return g.program.parts[argument.name]
         return scope.number(argument.name) if scope.has_number(argument.name) else scope.cell(argument.name).read()
     if isinstance(argument, DimExpr):
+        bound = scope.all_symbols()
+        if unknown := [name for name in dims.symbols(argument) if name not in bound]:
+            raise ImportModelError(f"size {unknown[0]!r} is used but nothing before defines it; the program is invalid")
         return scope.resolved(argument)
     return [_resolved(g, item) for item in argument] if isinstance(argument, list | tuple) else argument
 
