@@ -24,7 +24,10 @@ def outcome(case: Case, *, compiled: bool = True) -> str:
     exported = export(case)
     if exported is None:
         return "not exported"
-    expected = pytree.tree_leaves(case.module(*[t.clone() for t in case.inputs]))
+    try:
+        expected = pytree.tree_leaves(case.module(*[t.clone() for t in case.inputs]))
+    except RuntimeError:  # some samples need more memory than that of their inputs
+        return "not exported"
     try:
         module = import_model(exported)
         got = run(module, case.inputs, compiled=compiled)
