@@ -64,7 +64,7 @@ def make(seed: int, most: int = 6) -> RandomCase:
                 y = step(x.clone())
         except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError):
             continue
-        if y.numel() > 20_000 or y.dtype not in (torch.float32, torch.float64, torch.bfloat16) or not bool(y.isfinite().all()):
+        if not 0 < y.numel() <= 20_000 or y.dtype not in (torch.float32, torch.float64, torch.bfloat16) or not bool(y.isfinite().all()):
             continue
         x = y
         steps.append((name, step))
