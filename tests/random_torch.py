@@ -18,6 +18,9 @@ Maker = Callable[[random.Random, Tensor], Step | None]
 """A step for tensors like the one given, with random parameters; None where it does not fit."""
 
 
+TYPES = (torch.float32, torch.float64, torch.bfloat16)
+
+
 class RandomModule(nn.Module):
     """Applies steps one after the other; some also see what the one before gave, through a residual."""
 
@@ -64,7 +67,7 @@ def make(seed: int, most: int = 6) -> RandomCase:
                 y = step(x.clone())
         except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError):
             continue
-        if not 0 < y.numel() <= 20_000 or y.dtype not in (torch.float32, torch.float64, torch.bfloat16) or not bool(y.isfinite().all()):
+        if not 0 < y.numel() <= 20_000 or y.dtype not in TYPES or not bool(y.isfinite().all()):
             continue
         x = y
         steps.append((name, step))
