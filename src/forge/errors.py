@@ -61,7 +61,13 @@ class OpAttributeInvalid(ForgeError, ValueError):
 
 
 class OpAttributeUnimplemented(OpNotImplemented):
-    """An operator of a model carries a valid attribute value that Forge does not support."""
+    """An operator of a model carries a valid attribute value that Forge does not support.
+
+    Attributes:
+        operator: its name, where the importer says it; else empty.
+    """
+
+    operator: str = ""
 
 
 class OptionError(ForgeError, ValueError, TypeError):

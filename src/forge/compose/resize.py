@@ -188,6 +188,31 @@ def _resize_axis(g: Composer, x: Value, plan: AxisPlan, method: Method) -> Value
     return _along_last(g, x, plan.axis, matrix)
 
 
+def resized_bytes(g: Composer, x: Value, plans: Sequence[AxisPlan], method: Method) -> Value:
+    """``x`` of uint8 resized along each axis of ``plans``, linear or cubic, in the arithmetic of Pillow and torch.
+
+    Axes are resized from the last to the first, each to bytes. Weights are integers of 16 bits with as many binary places as the
+    largest weight leaves.
+    """
+    for plan in reversed(plans):
+        assert isinstance(plan.size, int) and isinstance(plan.target, int) and plan.scale is not None
+        if plan.target * plan.size > MAX_MATRIX:
+            raise g.unsupported(f"axis {plan.axis}: resizes {plan.size} bytes to {plan.target}, which takes "
+                                f"{plan.target * plan.size} weights; expected at most {MAX_MATRIX}")
+        indices, weights = neighbours(plan.positions(g, method.coordinates), plan.size, plan.scale, method)
+        matrix = np.zeros((plan.target, plan.size))
+        np.add.at(matrix, (np.arange(plan.target)[None, :].repeat(len(weights), 0), indices), weights)
+        places = next((p for p in range(_MAX_PLACES) if matrix.max() * 2.0 ** (p + 1) + 0.5 >= 1 << 15), _MAX_PLACES)
+        integers = np.trunc(matrix * 2.0**places + np.copysign(0.5, matrix))
+        total = g.call("add", _along_last(g, g.cast(x, "int32"), plan.axis, integers), g.constant(1 << places >> 1, "int32"))
+        total = g.call("right_shift", total, g.constant(places, "int32"))
+        x = g.cast(g.call("clip", total, a_min=0, a_max=255), "uint8")
+    return x
+
+
+_MAX_PLACES = 22
+
+
 def _weighted_reads(g: Composer, x: Value, axis: int, indices: Array, weights: Array) -> Value:
     shape = [1] * x.rank
     shape[axis] = indices.shape[1]
@@ -221,4 +246,4 @@ def _extrapolated(g: Composer, x: Value, plans: Sequence[AxisPlan], method: Meth
     return x
 
 
-__all__ = ["AxisPlan", "Method", "resize", "resized"]
+__all__ = ["AxisPlan", "Method", "resize", "resized", "resized_bytes"]

@@ -22,10 +22,9 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, Var
 from forge.tir.printer import print_expression
 from forge.tir.rewrite import substitute
-from forge.tir.stmt import Fail, Function, If, Size, Stmt, seq, store
+from forge.tir.stmt import STATUS_VALUE, Fail, Function, If, Size, Stmt, seq, store
 from forge.tir.visit import free_variables
 
-STATUS_VALUE = 5  # FORGE_ERROR_VALUE
 LARGEST_EXTENT = 1 << 40
 
 

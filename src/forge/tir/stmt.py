@@ -31,6 +31,8 @@ from dataclasses import dataclass, field
 from forge.tir.expr import Buffer, Expr, ExprLike, Var, as_expr
 
 LOOP_KINDS = ("serial", "parallel", "unrolled")
+STATUS_VALUE = 5
+"""``FORGE_ERROR_VALUE``, which `Fail` reports for values that break a condition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,8 +17,10 @@ _TEXT = "a part of operators on text, which are written whole"
 
 WITHOUT_ONNX: dict[str, str] = {
     **dict.fromkeys(("complex.real", "complex.imag", "complex.conj", "complex.angle", "complex.make", "fft.fft"), _COMPLEX),
-    **dict.fromkeys(("linalg.cholesky", "linalg.triangular_solve", "linalg.lu", "linalg.solve", "linalg.inverse",
-                     "linalg.eliminate"), _LINEAR),
+    **dict.fromkeys(("linalg.cholesky", "linalg.triangular_solve", "linalg.ldl", "linalg.ldl_solve", "linalg.lu",
+                     "linalg.permutation", "linalg.solve", "linalg.inverse", "linalg.eliminate"), _LINEAR),
+    **dict.fromkeys(("linalg.householder", "linalg.householder_multiply", "linalg.orthogonal_rows", "linalg.svd",
+                     "linalg.diagonalize", "linalg.eigh"), _LINEAR),
     **dict.fromkeys(("string.rank", "string.most_parts", "string.count_words", "string.unpack",
                      "string.from_number"), _TEXT),
     **dict.fromkeys(("call_registered", "call_registered_pure"), "ONNX knows no functions of the program that runs a model"),

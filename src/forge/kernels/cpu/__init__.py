@@ -3,6 +3,7 @@
 from forge.kernels.cpu import (
     attention_rows,
     bit_reduction,
+    checks,
     concatenate,
     conv2d,
     coupling,
@@ -11,9 +12,11 @@ from forge.kernels.cpu import (
     detection,
     factorization,
     fft,
+    indefinite,
     layer_norm,
     matmul,
     ordering,
+    orthogonal,
     rnn,
     running,
     scattering,
@@ -25,7 +28,7 @@ from forge.kernels.cpu import (
 )
 
 __all__ = [
-    "attention_rows", "bit_reduction", "concatenate", "conv2d", "coupling", "dense", "depthwise", "detection", "factorization",
-    "fft", "layer_norm", "matmul", "ordering", "rnn", "running", "scattering", "searching", "softmax", "strings", "trees",
-    "winograd",
+    "attention_rows", "bit_reduction", "checks", "concatenate", "conv2d", "coupling", "dense", "depthwise", "detection",
+    "factorization", "fft", "indefinite", "layer_norm", "matmul", "ordering", "orthogonal", "rnn", "running", "scattering",
+    "searching", "softmax", "strings", "trees", "winograd",
 ]

@@ -1,11 +1,15 @@
-"""Factorisations of matrices and triangular systems, one matrix after the other: cholesky, lu, eliminate, triangular_solve."""
+"""Factorisations of matrices and triangular systems, one matrix after the other.
+
+Families: cholesky, triangular_solve, lu, permutation, eliminate.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from forge.loops import Cell, Loop, axes, parallel_nest, places
+from forge import dtypes
+from forge.loops import Cell, Loop, axes, clamped, parallel_nest, places
 from forge.loops.contract import KernelCall, kernel
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
@@ -13,7 +17,7 @@ from forge.tir.stmt import Function, If, Let, Stmt, loop, seq, store
 
 
 @dataclass(frozen=True)
-class _Matrix:
+class Matrix:
     """One matrix of ``buffer``, or that matrix transposed."""
 
     buffer: Buffer
@@ -30,33 +34,40 @@ class _Matrix:
         return store(self.buffer, self.place(i, j), value)
 
 
-def _batch(shape: Sequence[Expr]) -> tuple[list[Loop], list[Expr]]:
+def batch_loops(shape: Sequence[Expr]) -> tuple[list[Loop], list[Expr]]:
     """Loops over the matrices, and their variables."""
     loops = axes(shape[:-2])
     return loops, places(loops)
 
 
-@kernel("cholesky")
+@kernel("cholesky", complex_numbers=True)
 def cholesky(call: KernelCall) -> Function:
     """Family of ``linalg.cholesky``: operand data, of which one triangle is read; attribute lower. Row by row."""
     (data,) = call.readers
     lower = call.attrs.lower
-    loops, batch = _batch(data.shape)
-    out, size = _Matrix(call.buffers[-1], batch, transposed=not lower), data.shape[-1]
+    loops, batch = batch_loops(data.shape)
+    out, size = Matrix(call.buffers[-1], batch, transposed=not lower), data.shape[-1]
     i, j, k = E.var("i"), E.var("j"), E.var("k")
-    total = Cell("total", out.buffer.dtype)
+    dtype = out.buffer.dtype
+    total = Cell("total", dtype)
     source = data.read((*batch, i, j) if lower else (*batch, j, i))
-    divided = seq(out.store(i, j, total.value / out.load(j, j)), out.store(j, i, E.const(0.0, out.buffer.dtype)))
+    divided = seq(out.store(i, j, total.value / out.load(j, j)), out.store(j, i, E.const(0, dtype)))
+    if dtypes.is_complex(dtype):
+        product = out.load(i, k) * _conjugate(out.load(j, k))
+        root = E.call("sqrt", E.real_part(total.value))
+        root = E.complex_of(root, E.const(0.0, root.dtype))
+    else:
+        product, root = out.load(i, k) * out.load(j, k), E.call("sqrt", total.value)
     element = seq(
         total.set(source),
-        loop(k, j, total.set(total.value - out.load(i, k) * out.load(j, k))),
-        If(i.eq(j), out.store(i, j, E.call("sqrt", total.value)), divided),
+        loop(k, j, total.set(total.value - product)),
+        If(i.eq(j), out.store(i, j, root), divided),
     )
     body = seq(total.allocate(), loop(i, size, loop(j, i + 1, element)))
     return call.function(parallel_nest(loops, body, size * size * size))
 
 
-@kernel("triangular_solve")
+@kernel("triangular_solve", complex_numbers=True)
 def triangular_solve(call: KernelCall) -> Function:
     """Family of ``linalg.triangular_solve``: operands a, b; attributes left_side, lower, transpose_a, unit_diagonal.
 
@@ -64,8 +75,8 @@ def triangular_solve(call: KernelCall) -> Function:
     """
     a, b = call.readers
     buffer, attrs = call.buffers[-1], call.attrs
-    loops, batch = _batch(b.shape)
-    out = _Matrix(buffer, batch, transposed=not attrs.left_side)
+    loops, batch = batch_loops(b.shape)
+    out = Matrix(buffer, batch, transposed=not attrs.left_side)
     size, others = (b.shape[-2], b.shape[-1]) if attrs.left_side else (b.shape[-1], b.shape[-2])
     turned = attrs.transpose_a == attrs.left_side
     step, solved, other, c0 = E.var("step"), E.var("solved"), E.var("other"), E.var("column")
@@ -93,42 +104,62 @@ def triangular_solve(call: KernelCall) -> Function:
     return call.function(parallel_nest(loops, body, size * size * others))
 
 
-@kernel("lu")
+@kernel("lu", complex_numbers=True)
 def lu(call: KernelCall) -> Function:
-    """Family of ``linalg.lu``: operand data; results both factors in one matrix, in place, and the rows' former places."""
+    """Family of ``linalg.lu``: operand data; results both factors in one matrix, in place, and the exchanges."""
     (data,) = call.readers
-    numbers = call.buffers[-1]
-    loops, batch = _batch(data.shape)
-    out, size = _Matrix(call.buffers[-2], batch), data.shape[-1]
+    exchanges = call.buffers[-1]
+    loops, batch = batch_loops(data.shape)
+    out, rows, columns = Matrix(call.buffers[-2], batch), data.shape[-2], data.shape[-1]
     row, column, chosen = E.var("row"), E.var("column"), Cell("chosen")
+    steps = exchanges.shape[-1]
 
     def exchange(step: Expr, place: Expr) -> Stmt:
-        elements = _exchange(out.buffer, out.place(step, column), out.place(place, column))
-        number = _exchange(numbers, numbers.offset(*batch, step), numbers.offset(*batch, place))
-        return seq(loop(column, size, elements), number)
+        return loop(column, columns, exchange_elements(out.buffer, out.place(step, column), out.place(place, column)))
 
-    copy = loop(column, size, out.store(row, column, data.read((*batch, row, column))))
-    body = seq(
-        chosen.allocate(),
-        loop(row, size, seq(store(numbers, numbers.offset(*batch, row), row), copy)),
-        _eliminate(out, size, chosen, exchange, lambda top: seq(), keeps_factors=True),
+    def note(step: Expr, place: Expr) -> Stmt:
+        return store(exchanges, exchanges.offset(*batch, step), place)
+
+    copy = loop(row, rows, loop(column, columns, out.store(row, column, data.read((*batch, row, column)))))
+    body = seq(chosen.allocate(), copy, _eliminate(out, data.shape[-2:], steps, chosen, exchange, note, keeps_factors=True))
+    return call.function(parallel_nest(loops, body, rows * columns * steps))
+
+
+@kernel("permutation")
+def permutation(call: KernelCall) -> Function:
+    """Family of ``linalg.permutation``: operand exchanges; result the numbers that they leave in each place."""
+    (exchanges,) = call.readers
+    out = call.buffers[-1]
+    loops = axes(exchanges.shape[:-1])
+    batch, size = places(loops), out.shape[-1]
+    place, step, other = E.var("place"), E.var("step"), E.var("other")
+    swap = seq(
+        Let(other, clamped(E.cast(exchanges.read((*batch, step)), E.INDEX), size)),
+        exchange_elements(out, out.offset(*batch, step), out.offset(*batch, other)),
     )
-    return call.function(parallel_nest(loops, body, size * size * size))
+    body = seq(
+        loop(place, size, store(out, out.offset(*batch, place), place)),
+        loop(step, E.binary("min", exchanges.shape[-1], size), swap),
+    )
+    return call.function(parallel_nest(loops, body, size))
 
 
-@kernel("eliminate")
+@kernel("eliminate", complex_numbers=True)
 def eliminate(call: KernelCall) -> Function:
     """Family of ``linalg.eliminate``: operand data; results the upper triangular matrices, in place, and determinants."""
     data = call.readers[0]
     determinants = call.buffers[-1]
-    loops, batch = _batch(data.shape)
-    out, size = _Matrix(call.buffers[-2], batch), data.shape[-1]
+    loops, batch = batch_loops(data.shape)
+    out, size = Matrix(call.buffers[-2], batch), data.shape[-1]
     row, column = E.var("row"), E.var("column")
     chosen, product = Cell("chosen"), Cell("product", out.buffer.dtype)
 
     def exchange(step: Expr, place: Expr) -> Stmt:
-        elements = _exchange(out.buffer, out.place(step, column), out.place(place, column))
+        elements = exchange_elements(out.buffer, out.place(step, column), out.place(place, column))
         return seq(loop(column, size - step, elements, begin=step), product.set(product.value * -1.0))
+
+    def use_pivot(step: Expr, place: Expr) -> Stmt:
+        return product.set(product.value * out.load(step, step))
 
     copy = out.store(row, column, data.read((*batch, row, column)))
     body = seq(
@@ -136,45 +167,59 @@ def eliminate(call: KernelCall) -> Function:
         product.allocate(),
         loop(row, size, loop(column, size, copy)),
         product.set(1.0),
-        _eliminate(out, size, chosen, exchange, lambda top: product.set(product.value * top), keeps_factors=False),
+        _eliminate(out, (size, size), size, chosen, exchange, use_pivot, keeps_factors=False),
         store(determinants, determinants.offset(*batch), product.value),
     )
     return call.function(parallel_nest(loops, body, size * size * size))
 
 
 def _eliminate(
-    out: _Matrix,
-    size: Expr,
+    out: Matrix,
+    shape: Sequence[Expr],
+    steps: Expr,
     chosen: Cell,
     exchange: Callable[[Expr, Expr], Stmt],
-    use_pivot: Callable[[Expr], Stmt],
+    use_pivot: Callable[[Expr, Expr], Stmt],
     *,
     keeps_factors: bool,
 ) -> Stmt:
-    """Gaussian elimination with partial pivoting, in place.
+    """Gaussian elimination with partial pivoting of a matrix of ``shape``, in place.
 
-    ``exchange(step, row)`` swaps two rows. Below the diagonal stay the factors, or zeros.
+    ``exchange(step, row)`` swaps two rows, and ``use_pivot(step, row)`` follows every step's exchange. Below the diagonal stay
+    the factors, or zeros.
     """
     step, row, column, place = E.var("step"), E.var("row"), E.var("column"), E.var("place")
     top, factor = E.Var(out.buffer.dtype, 1, "top"), E.Var(out.buffer.dtype, 1, "factor")
-    larger = E.call("abs", out.load(row, step)) > E.call("abs", out.load(chosen.value, step))
+    larger = magnitude(out.load(row, step)) > magnitude(out.load(chosen.value, step))
+    rows, columns = shape
     below = step + 1
     subtract = out.store(row, column, out.load(row, column) - factor * out.load(step, column))
-    others = loop(column, size - below, subtract, begin=below)
-    left = out.store(row, step, factor if keeps_factors else E.const(0.0, out.buffer.dtype))
+    others = loop(column, columns - below, subtract, begin=below)
+    left = out.store(row, step, factor if keeps_factors else E.const(0, out.buffer.dtype))
     reduce_row = seq(Let(factor, out.load(row, step) / top), [left, others] if keeps_factors else [others, left])
     stage = seq(
         chosen.set(step),
-        loop(row, size - step, If(larger, chosen.set(row)), begin=step),
+        loop(row, rows - step, If(larger, chosen.set(row)), begin=step),
         Let(place, chosen.value),
         If(place.ne(step), exchange(step, place)),
+        use_pivot(step, place),
         Let(top, out.load(step, step)),
-        use_pivot(top),
-        If(top.ne(0.0), loop(row, size - below, reduce_row, begin=below)),
+        If(top.ne(0.0), loop(row, rows - below, reduce_row, begin=below)),
     )
-    return loop(step, size, stage)
+    return loop(step, steps, stage)
 
 
-def _exchange(buffer: Buffer, a: Expr, b: Expr) -> Stmt:
+def magnitude(value: Expr) -> Expr:
+    """By what pivots are chosen: of complex numbers the sum of the sizes of both parts, as in LAPACK."""
+    if not dtypes.is_complex(value.dtype):
+        return E.call("abs", value)
+    return E.call("abs", E.real_part(value)) + E.call("abs", E.imaginary_part(value))
+
+
+def _conjugate(value: Expr) -> Expr:
+    return E.complex_of(E.real_part(value), E.negate(E.imaginary_part(value)))
+
+
+def exchange_elements(buffer: Buffer, a: Expr, b: Expr) -> Stmt:
     first, second = E.Var(buffer.dtype, 1, "first"), E.Var(buffer.dtype, 1, "second")
     return seq(Let(first, E.load(buffer, a)), Let(second, E.load(buffer, b)), store(buffer, a, second), store(buffer, b, first))

@@ -147,7 +147,7 @@ def _plan(call: KernelCall) -> MatmulPlan:
     block = known_depth if known_depth is not None and whole else PART_DEPTH
     view = is_view(lambda row, k: a.read([*_zeros(a), *([k, row] if transpose_a else [row, k])]))
     staged = not view or a.dtype in loops.HALF and not in_pairs
-    most = max(tile_rows, PANEL_BYTES // (block * element)) if staged else ROW_BLOCK
+    most = max(tile_rows, PANEL_BYTES // (max(block, 1) * element)) if staged else ROW_BLOCK
     direct = single or _read_in_place(call.target, b, transpose_b, dtype, vectors * lanes)
     return MatmulPlan(a, b, result, transpose_a, transpose_b, call.target, result.shape[:-2], rows, columns, depth,
                       RegisterTile(tile_rows, vectors, lanes, dtype),

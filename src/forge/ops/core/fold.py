@@ -52,10 +52,15 @@ def _from_constants(node: Node) -> list[Any] | None:
 
 
 def unpacks(node: Node) -> bool:
-    """Whether ``node`` widens a matrix of integers of few bits, as weights are: until they are compiled they keep their bits."""
+    """Whether ``node`` widens integers as weights are, matrices of few bits, or biases, vectors of int32 with scales.
+
+    Until they are compiled they keep their bits.
+    """
     data = node.operands[0] if node.op in ("qnn.dequantize", "cast") else None
-    if data is None or not isinstance(data.type, TensorType) or data.rank < 2 or not dtypes.is_integer(data.dtype):
+    if data is None or not isinstance(data.type, TensorType) or not dtypes.is_integer(data.dtype):
         return False
+    if data.rank < 2:
+        return data.rank == 1 and data.dtype == "int32" and node.op == "qnn.dequantize"
     return dtypes.bits(data.dtype) <= 8 and dtypes.bits(node.result.dtype) > dtypes.bits(data.dtype)
 
 

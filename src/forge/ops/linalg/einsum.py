@@ -51,8 +51,11 @@ class Einsum(Op[EinsumAttrs]):
         return [TensorType(tuple(sizes[label] for label in result), dtype)]
 
     def reference(self, attrs: EinsumAttrs, *operands: Array) -> Arrays:
-        result = np.einsum(attrs.equation.replace(" ", ""), *(wide(x) for x in operands))
-        return [np.asarray(result).astype(operands[0].dtype)]
+        terms, result = parse(attrs.equation, [x.ndim for x in operands])
+        numbers = {label: k for k, label in enumerate(dict.fromkeys(label for term in terms for label in term))}
+        pairs = [part for x, term in zip(operands, terms) for part in (wide(x), [numbers[label] for label in term])]
+        found = np.einsum(*pairs, [numbers[label] for label in result])
+        return [np.asarray(found).astype(operands[0].dtype)]
 
     def decompose(self, builder: Builder, attrs: EinsumAttrs, *operands: Value) -> Values:
         return [_composed(Composer(builder), list(operands), attrs.equation)]

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from forge import dims
 from forge.ir.op import A
-from forge.ops.core.inference import HALF_TYPES, expect_rank, same_dtype, unify_dim
+from forge.ops.core.inference import HALF_TYPES, expect_rank, fail, same_dtype, unify_dim
 from forge.ops.core.op import Accuracy, Category, NoAttrs, Op, Operand, register
+from forge.ops.core.scalar_math import widest
 from forge.ops.core.signatures import Array, Arrays, Builder, Dim, TensorType, TensorTypes, Types, Value, Values
 
 ACCEPTED = "float16 or bfloat16 or float32 or float64"
+WITH_COMPLEX = f"{ACCEPTED} or complex64 or complex128"
 
 
 def check_square(op: str, matrices: Value) -> None:
@@ -31,9 +34,9 @@ def in_float32(op: Op[Any], builder: Builder, attrs: Any, *operands: Value) -> V
 
 
 class _OfMatrix(Op[A]):
-    """What is computed of square matrices; by default a tensor of their type."""
+    """What is computed of matrices; by default of square ones, and a tensor of their type."""
 
-    data = Operand(accepts=ACCEPTED, min_rank=2)
+    data = Operand(accepts=WITH_COMPLEX, min_rank=2)
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
 
@@ -55,7 +58,7 @@ class _Factors(_OfMatrix[A]):
 class _System(Op[A]):
     """A solution of linear equations with the coefficients a, a square matrix."""
 
-    a, b = Operand(accepts=ACCEPTED, min_rank=2), Operand()
+    a, b = Operand(accepts=WITH_COMPLEX, min_rank=2), Operand()
     accuracy = Accuracy.ACCUMULATING
     category = Category.CONTRACTION
 
@@ -79,7 +82,7 @@ class CholeskyAttrs:
 
 @register
 class Cholesky(_Factors[CholeskyAttrs]):
-    """The triangular matrices L with data = L L^T (``lower``), or U with data = U^T U. The other triangle of data is not read.
+    """The triangular matrices L with data = L L^H (``lower``), or U with data = U^H U. The other triangle of data is not read.
 
     What has no such factor gives NaN.
     """
@@ -88,14 +91,14 @@ class Cholesky(_Factors[CholeskyAttrs]):
     kernel = "cholesky"
 
     def reference(self, attrs: CholeskyAttrs, data: Array) -> Arrays:
-        wide = data.astype(np.float64)
-        wide = wide if attrs.lower else np.swapaxes(wide, -1, -2)
+        wide = widest(data)
+        wide = wide if attrs.lower else np.swapaxes(wide, -1, -2).conj()
         factor = np.zeros_like(wide)
         for i in range(wide.shape[-1]):
             for j in range(i + 1):
-                rest = wide[..., i, j] - np.sum(factor[..., i, :j] * factor[..., j, :j], axis=-1)
-                factor[..., i, j] = np.sqrt(rest) if i == j else rest / factor[..., j, j]
-        result = factor if attrs.lower else np.swapaxes(factor, -1, -2)
+                rest = wide[..., i, j] - np.sum(factor[..., i, :j] * factor[..., j, :j].conj(), axis=-1)
+                factor[..., i, j] = np.sqrt(rest.real) if i == j else rest / factor[..., j, j]
+        result = factor if attrs.lower else np.swapaxes(factor, -1, -2).conj()
         return [result.astype(data.dtype)]
 
 
@@ -123,7 +126,7 @@ class TriangularSolve(_System[TriangularSolveAttrs]):
 
     def reference(self, attrs: TriangularSolveAttrs, a: Array, b: Array) -> Arrays:
         dtype = b.dtype
-        a, b = a.astype(np.float64), b.astype(np.float64)
+        a, b = widest(a), widest(b)
         a = np.tril(a) if attrs.lower else np.triu(a)
         if attrs.unit_diagonal:
             a = np.where(np.eye(a.shape[-1], dtype=bool), 1, a)
@@ -142,35 +145,74 @@ class TriangularSolve(_System[TriangularSolveAttrs]):
 
 @register
 class Lu(_Factors[NoAttrs]):
-    """LU factors with partial pivoting: rows data[p] = L U. Results: U, with L (diagonal 1) below it in one matrix; p.
+    """LU factors of m x n matrices with partial pivoting. Results: U, with L (diagonal 1) below it in one matrix; the exchanges.
 
-    Of pivots of equal size the first is taken. A column without one is left as it is.
+    Before step k, row k and row exchanges[k] >= k are exchanged; min(m, n) of them, which `linalg.permutation` applies: rows
+    data[p] = L U. Of pivots of equal size the first is taken. A column without one is left as it is.
     """
 
     name = "linalg.lu"
     kernel = "lu"
 
     def infer(self, attrs: NoAttrs, data: Value) -> Types:
-        check_square(self.name, data)
-        return [data.type, TensorType(data.shape[:-1], "int64")]
+        return [data.type, TensorType((*data.shape[:-2], dims.minimum(*data.shape[-2:])), "int64")]
 
     def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
-        factors = data.astype(np.float64)
-        places = np.broadcast_to(np.arange(data.shape[-1]), data.shape[:-1]).copy()
+        factors = widest(data).copy()
+        exchanges = np.zeros((*data.shape[:-2], min(data.shape[-2:])), np.int64)
         for batch in np.ndindex(data.shape[:-2]):
-            _factor(factors[batch], places[batch])
-        return [factors.astype(data.dtype), places]
+            _factor(factors[batch], exchanges[batch])
+        return [factors.astype(data.dtype), exchanges]
 
 
-def _factor(matrix: Array, places: Array) -> None:
-    """Both factors in the place of ``matrix``; ``places`` moves with its rows."""
-    for k in range(len(matrix)):
-        row = k + int(np.argmax(np.abs(matrix[k:, k])))
-        for array in (matrix, places):
-            array[[k, row]] = array[[row, k]]
+def magnitude(column: Array) -> Array:
+    """By what pivots are chosen: of complex numbers the sum of the sizes of both parts, as in LAPACK."""
+    size: Array = np.abs(column.real) + np.abs(column.imag)
+    return size
+
+
+def _factor(matrix: Array, exchanges: Array) -> None:
+    """Both factors in the place of ``matrix``, and the rows that are exchanged."""
+    for k in range(len(exchanges)):
+        exchanges[k] = row = k + int(np.argmax(magnitude(matrix[k:, k])))
+        matrix[[k, row]] = matrix[[row, k]]
         if matrix[k, k] != 0:
             matrix[k + 1 :, k] /= matrix[k, k]
             matrix[k + 1 :, k + 1 :] -= np.outer(matrix[k + 1 :, k], matrix[k, k + 1 :])
+
+
+@dataclass(frozen=True)
+class PermutationAttrs:
+    size: Dim | None = None
+
+
+@register
+class Permutation(Op[PermutationAttrs]):
+    """The numbers from 0 to ``size`` - 1 (by default as many as there are exchanges), of which for each k in order the elements k
+    and exchanges[k] change places.
+
+    Exchanges out of range are clamped.
+    """
+
+    name = "linalg.permutation"
+    exchanges = Operand(accepts="int32 or int64", min_rank=1)
+    kernel = "permutation"
+
+    def infer(self, attrs: PermutationAttrs, exchanges: Value) -> Types:
+        count = exchanges.shape[-1]
+        size = count if attrs.size is None else attrs.size
+        if isinstance(count, int) and isinstance(size, int) and size < count:
+            raise fail(self.name, "size", f"{size} of {count} exchanges", "at least as many elements as exchanges")
+        return [TensorType((*exchanges.shape[:-1], size), "int64")]
+
+    def reference(self, attrs: PermutationAttrs, exchanges: Array) -> Arrays:
+        size = exchanges.shape[-1] if attrs.size is None else attrs.size
+        assert isinstance(size, int)
+        order = np.broadcast_to(np.arange(size), (*exchanges.shape[:-1], size)).copy()
+        for batch in np.ndindex(exchanges.shape[:-1]):
+            for k, other in enumerate(np.clip(exchanges[batch], 0, size - 1)[:size]):
+                order[batch][[k, other]] = order[batch][[other, k]]
+        return [order]
 
 
 @register
@@ -185,8 +227,9 @@ class Solve(_System[NoAttrs]):
 
     def reference(self, attrs: NoAttrs, a: Array, b: Array) -> Arrays:
         dtype = b.dtype
-        a, b = a.astype(np.float64), b.astype(np.float64)
-        factors, places = Lu().reference(NoAttrs(), a)
+        a, b = widest(a), widest(b)
+        factors, exchanges = Lu().reference(NoAttrs(), a)
+        (places,) = Permutation().reference(PermutationAttrs(), exchanges)
         x = np.take_along_axis(b, places[..., None], axis=-2)
         for options in (TriangularSolveAttrs(unit_diagonal=True), TriangularSolveAttrs(lower=False)):
             (x,) = TriangularSolve().reference(options, factors, x)
@@ -195,7 +238,8 @@ class Solve(_System[NoAttrs]):
     def decompose(self, builder: Builder, attrs: NoAttrs, a: Value, b: Value) -> Values:
         if (wide := super().decompose(builder, attrs, a, b)) is not None:
             return wide
-        factors, places = builder.call_multi(Lu(), a)
+        factors, exchanges = builder.call_multi(Lu(), a)
+        places = builder.call(Permutation(), exchanges)
         index = builder.call("broadcast_to", builder.call("expand_dims", places, axis=-1), shape=b.shape)
         x = builder.call("gather", b, index, axis=-2)
         x = builder.call(TriangularSolve(), factors, x, unit_diagonal=True)
@@ -210,7 +254,7 @@ class Inverse(_OfMatrix[NoAttrs]):
 
     def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
         one = np.broadcast_to(np.eye(data.shape[-1]), data.shape)
-        return [Solve().reference(attrs, data.astype(np.float64), one)[0].astype(data.dtype)]
+        return [Solve().reference(attrs, widest(data), one.astype(widest(data).dtype))[0].astype(data.dtype)]
 
     def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Values:
         one = builder.call("eye", n=data.shape[-1], m=data.shape[-1], dtype=data.dtype)
@@ -225,7 +269,7 @@ class Eliminate(_Factors[NoAttrs]):
     """
 
     name = "linalg.eliminate"
-    data = Operand(accepts="float32 or float64", min_rank=2)
+    data = Operand(accepts="float32 or float64 or complex64 or complex128", min_rank=2)
     kernel = "eliminate"
 
     def infer(self, attrs: NoAttrs, data: Value) -> Types:
@@ -233,18 +277,18 @@ class Eliminate(_Factors[NoAttrs]):
         return [data.type, TensorType(data.shape[:-2], data.dtype)]
 
     def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
-        left = data.astype(np.float64)
-        determinant = np.ones(left.shape[:-2])
+        left = widest(data).copy()
+        determinant = np.ones(left.shape[:-2], left.dtype)
         for batch in np.ndindex(left.shape[:-2]):
             determinant[batch] = _eliminate(left[batch])
         return [left.astype(data.dtype), np.asarray(determinant.astype(data.dtype))]
 
 
-def _eliminate(matrix: Array) -> float:
+def _eliminate(matrix: Array) -> Any:
     """Makes ``matrix`` upper triangular in place; the determinant."""
-    determinant = 1.0
+    determinant = matrix.dtype.type(1)
     for k in range(len(matrix)):
-        row = k + int(np.argmax(np.abs(matrix[k:, k])))
+        row = k + int(np.argmax(magnitude(matrix[k:, k])))
         if row != k:
             matrix[[k, row]] = matrix[[row, k]]
             determinant = -determinant
@@ -252,7 +296,7 @@ def _eliminate(matrix: Array) -> float:
         if matrix[k, k] != 0:
             matrix[k + 1 :] -= np.outer(matrix[k + 1 :, k] / matrix[k, k], matrix[k])
             matrix[k + 1 :, k] = 0
-    return float(determinant)
+    return determinant
 
 
 @register
@@ -260,16 +304,16 @@ class Determinant(_OfMatrix[NoAttrs]):
     """The determinants of the matrices in the last two dimensions."""
 
     name = "linalg.determinant"
-    data = Operand(accepts="float", min_rank=2)
+    data = Operand(accepts="float or complex", min_rank=2)
 
     def infer(self, attrs: NoAttrs, data: Value) -> Types:
         check_square(self.name, data)
         return [TensorType(data.shape[:-2], data.dtype)]
 
     def reference(self, attrs: NoAttrs, data: Array) -> Arrays:
-        return [np.asarray(np.linalg.det(data.astype(np.float64)).astype(data.dtype))]
+        return [np.asarray(np.linalg.det(widest(data)).astype(data.dtype))]
 
     def decompose(self, builder: Builder, attrs: NoAttrs, data: Value) -> Values:
-        real = data if data.dtype in ("float32", "float64") else builder.call("cast", data, dtype="float32")
-        result = builder.call_multi(Eliminate(), real)[1]
-        return [result if real is data else builder.call("cast", result, dtype=data.dtype)]
+        wide = builder.call("cast", data, dtype="float32") if data.dtype in HALF_TYPES else data
+        result = builder.call_multi(Eliminate(), wide)[1]
+        return [result if wide is data else builder.call("cast", result, dtype=data.dtype)]

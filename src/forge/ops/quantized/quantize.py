@@ -30,8 +30,10 @@ class DequantizeAttrs:
 
 
 class _Conversion(Op[Any]):
-    """Both conversions: parameters are scalars (or have one element), or vectors along ``axis``; with a ``block_size``, they have
-    the shape of data but for ``axis``, of which each element stands for a block of so many, the last one maybe for fewer.
+    """Both conversions: parameters are scalars (or have one element), or vectors along ``axis``.
+
+    With a ``block_size``, they have the shape of data but for ``axis``, where one element holds for a block of that many elements
+    of data; the last block may be shorter.
     """
 
     kind = Kind.ELEMENTWISE

@@ -34,13 +34,15 @@ class CheckSizeAttrs:
     least: int = 0
     most: int | None = None
     label: str = ""
+    size: Dim | None = None
 
 
 @register
 class CheckSize(Op[CheckSizeAttrs]):
     """data, whose dimension ``axis`` has ``least`` to ``most`` elements (None: any number of them), or the run fails.
 
-    ``label`` is what messages call the dimension; empty: its size.
+    ``label`` is what messages call the dimension; empty: its size. With ``size``, an expression of symbols, that is what is
+    checked in the place of the dimension.
     """
 
     name = "check_size"
@@ -50,14 +52,20 @@ class CheckSize(Op[CheckSizeAttrs]):
     is_view = True
     carry_batch = carry_reshaped
 
+    @property
+    def expected(self) -> str:
+        """The bounds of a bound operator, as messages say them."""
+        return _bounds(self.attrs)
+
     def infer(self, attrs: CheckSizeAttrs, data: Value) -> Types:
-        size = data.shape[normalize_axis(self.name, attrs.axis, data.rank)]
+        size = attrs.size if attrs.size is not None else data.shape[normalize_axis(self.name, attrs.axis, data.rank)]
         if isinstance(size, int) and not _fits(attrs, size):
             raise fail(self.name, f"dimension {attrs.label or attrs.axis}", size, _bounds(attrs))
         return [data.type]
 
     def reference(self, attrs: CheckSizeAttrs, data: Array) -> Arrays:
-        size = data.shape[attrs.axis]
+        size = data.shape[attrs.axis] if attrs.size is None else attrs.size
+        assert isinstance(size, int), "the run knows all sizes"
         if not _fits(attrs, size):
             raise ExecutionError(f"{self.name}: dimension {attrs.label or attrs.axis} is {size}; expected {_bounds(attrs)}")
         return [data]
@@ -66,7 +74,7 @@ class CheckSize(Op[CheckSizeAttrs]):
         return [injective(self.name, results[0], lambda i: data[tuple(i)])]
 
     def requires(self, attrs: CheckSizeAttrs, results: TensorTypes, data: TensorType) -> Conditions:
-        size: Dim = data.shape[attrs.axis]
+        size: Dim = attrs.size if attrs.size is not None else data.shape[attrs.axis]
         low, high = dims.bounds(size)
         why = f"dimension {attrs.label or size} is out of bounds; expected {_bounds(attrs)}"
         found = required(low is not None and low >= attrs.least, partial(operator.ge, te.dim(size), attrs.least), why)

@@ -44,11 +44,11 @@ def _onto_unit(x: Expr, ends: Sequence[float]) -> Expr:
     return te.call("fma", x, number(2 / (high - low)), number(-(low + high) / (high - low)))
 
 
-def _magnitude(x: Expr) -> Expr:
+def magnitude(x: Expr) -> Expr:
     return te.call("abs", x)
 
 
-def _is(x: Expr, value: float) -> Expr:
+def is_equal(x: Expr, value: float) -> Expr:
     return x.eq(number(value))
 
 
@@ -66,7 +66,7 @@ def _erfc_tail(a: Expr) -> Expr:
 
 
 def erfc(x: Expr) -> Expr:
-    a = _magnitude(x)
+    a = magnitude(x)
     tail = _erfc_tail(te.binary("max", a, number(0.5)))
     outer = te.select(x < 0.0, number(2.0) - tail, tail)
     return te.select(a < 0.5, number(1.0) - te.call("erf", x), outer)
@@ -74,7 +74,7 @@ def erfc(x: Expr) -> Expr:
 
 def erfcx(x: Expr) -> Expr:
     """erfc by its polynomial without the exponential, or by its series in 1 / (2 x^2); for negative x with exp(x^2)."""
-    a = _magnitude(x)
+    a = magnitude(x)
     near = te.binary("min", te.binary("max", a, number(0.5)), number(28.0))
     inner = polynomial(_onto_unit((near - CENTRE) / (near + CENTRE), ERFC_ENDS), tables.ERFCX) / (near * 2.0 + 1.0)
     far = te.binary("max", a, number(28.0))
@@ -89,7 +89,7 @@ def erfcx(x: Expr) -> Expr:
 
 def erfinv(x: Expr) -> Expr:
     """A polynomial of w = -log(1 - x^2) or of its root, and one step of Halley's method."""
-    a = _magnitude(x)
+    a = magnitude(x)
     missing = number(1.0) - a
     w = te.negate(te.call("log", missing * (a + 1.0)))
     root = te.binary("min", te.call("sqrt", te.binary("max", w, number(0.0))), number(TAIL_ENDS[1]))
@@ -98,13 +98,13 @@ def erfinv(x: Expr) -> Expr:
     excess = te.select(a < 0.53, te.call("erf", y) - a, missing - _erfc_tail(te.binary("max", y, number(0.25))))
     step = excess / (te.call("exp", te.negate(y * y)) * (2 / ROOT_PI))
     y = y - step / (y * step + 1.0)
-    y = te.select(_is(a, 1.0), number(INFINITY), y)
+    y = te.select(is_equal(a, 1.0), number(INFINITY), y)
     return te.select(x < 0.0, te.negate(y), y)
 
 
 def _sine_of_pi(a: Expr) -> Expr:
     """|sin(pi a)|; 0 for whole numbers."""
-    return te.call("sin", _magnitude(a - te.call("round", a)) * math.pi)
+    return te.call("sin", magnitude(a - te.call("round", a)) * math.pi)
 
 
 def _lgamma_below_8(a: Expr) -> Expr:
@@ -120,7 +120,7 @@ def _lgamma_below_8(a: Expr) -> Expr:
     return above * below * polynomial(above + below, tables.LGAMMA) + te.select(small, te.negate(logarithm), logarithm)
 
 
-def _lgamma_positive(a: Expr) -> Expr:
+def lgamma_positive(a: Expr) -> Expr:
     large = te.binary("max", a, number(8.0))
     inverse = number(1.0) / large
     series = inverse * polynomial(inverse * inverse, tables.STIRLING)
@@ -129,12 +129,12 @@ def _lgamma_positive(a: Expr) -> Expr:
 
 
 def lgamma(x: Expr) -> Expr:
-    a = _magnitude(x)
-    positive = _lgamma_positive(a)
+    a = magnitude(x)
+    positive = lgamma_positive(a)
     sine = _sine_of_pi(a)
     reflected = number(math.log(math.pi)) - te.call("log", a) - te.call("log", sine) - positive
-    reflected = te.select(_is(sine, 0.0), number(INFINITY), reflected)
-    return te.select(_is(a, INFINITY), a, te.select(x < -1e-200, reflected, positive))  # nearer 0 both are -ln(a)
+    reflected = te.select(is_equal(sine, 0.0), number(INFINITY), reflected)
+    return te.select(is_equal(a, INFINITY), a, te.select(x < -1e-200, reflected, positive))  # nearer 0 both are -ln(a)
 
 
 def digamma(x: Expr) -> Expr:
@@ -151,7 +151,7 @@ def digamma(x: Expr) -> Expr:
     fraction = x - te.call("round", x)
     reflected = positive - number(math.pi) / te.call("tan", fraction * math.pi)
     reflected = te.select(fraction.eq(number(0.0)), number(float("nan")), reflected)
-    return te.select(_is(x, 0.0), number(-1.0) / x, te.select(negative, reflected, positive))
+    return te.select(is_equal(x, 0.0), number(-1.0) / x, te.select(negative, reflected, positive))
 
 
 def _bessel(a: Expr, small: Expr, large: Sequence[float]) -> Expr:
@@ -165,12 +165,12 @@ def _near(a: Expr) -> Expr:
 
 
 def i0e(x: Expr) -> Expr:
-    a = _magnitude(x)
+    a = magnitude(x)
     return _bessel(a, polynomial(_near(a), tables.I0_SMALL), tables.I0_LARGE)
 
 
 def i1e(x: Expr) -> Expr:
-    a = _magnitude(x)
+    a = magnitude(x)
     value = _bessel(a, a * polynomial(_near(a), tables.I1_SMALL), tables.I1_LARGE)
     return te.select(x < 0.0, te.negate(value), value)
 
@@ -179,49 +179,49 @@ def _unscaled(scaled: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
     """The function times exp(|x|), in two factors, as the result may be finite where that is not."""
 
     def lower(x: Expr) -> Expr:
-        a = _magnitude(x)
+        a = magnitude(x)
         half = te.call("exp", a * 0.5)
         value = scaled(x) * half * half
         limit = a if scaled is i0e else x
-        return te.select(_is(a, INFINITY), limit, value)
+        return te.select(is_equal(a, INFINITY), limit, value)
 
     return lower
 
 
 def cbrt(x: Expr) -> Expr:
     """exp2(log2(|x|) / 3) and one step of Newton's method."""
-    a = _magnitude(x)
+    a = magnitude(x)
     y = te.call("exp2", te.call("log2", a) * (1 / 3))
     y = y - (y - a / (y * y)) * (1 / 3)
     root = te.select(x < 0.0, te.negate(y), y)
-    return te.select(te.binary("or", _is(a, 0.0), _is(a, INFINITY)), x, root)
+    return te.select(te.binary("or", is_equal(a, 0.0), is_equal(a, INFINITY)), x, root)
 
 
 def hypot(a: Expr, b: Expr) -> Expr:
-    a, b = _magnitude(a), _magnitude(b)
+    a, b = magnitude(a), magnitude(b)
     larger, smaller = te.binary("max", a, b), te.binary("min", a, b)
     ratio = smaller / larger
-    length = te.select(_is(larger, 0.0), larger, larger * te.call("sqrt", ratio * ratio + 1.0))
-    infinite = te.binary("or", _is(a, INFINITY), _is(b, INFINITY))
+    length = te.select(is_equal(larger, 0.0), larger, larger * te.call("sqrt", ratio * ratio + 1.0))
+    infinite = te.binary("or", is_equal(a, INFINITY), is_equal(b, INFINITY))
     return te.select(infinite, number(INFINITY), length)
 
 
 def logaddexp(a: Expr, b: Expr) -> Expr:
     larger, smaller = te.binary("max", a, b), te.binary("min", a, b)
     result = larger + te.call("log1p", te.call("exp", smaller - larger))
-    return te.select(_is(_magnitude(larger), INFINITY), larger, result)
+    return te.select(is_equal(magnitude(larger), INFINITY), larger, result)
 
 
 def xlogy(a: Expr, b: Expr) -> Expr:
-    zero = te.logical_and(_is(a, 0.0), te.logical_not(te.call("isnan", b)))
+    zero = te.logical_and(is_equal(a, 0.0), te.logical_not(te.call("isnan", b)))
     return te.select(zero, number(0.0), a * te.call("log", b))
 
 
-def _in_float64(function: Callable[..., Expr]) -> Callable[..., Expr]:
+def in_float64(function: Callable[..., Expr]) -> Callable[..., Expr]:
     return lambda *x: te.cast(function(*(te.cast(v, WORK) for v in x)), x[0].dtype)
 
 
-def _each(function: Callable[[float], float]) -> Callable[[Array], Array]:
+def each(function: Callable[[float], float]) -> Callable[[Array], Array]:
     """The NumPy meaning out of a function of one Python number."""
 
     def run(x: Array) -> Array:
@@ -313,7 +313,7 @@ def _xlogy(a: Array, b: Array) -> Array:
     return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(b)).astype(a.dtype)
 
 
-def _row(
+def special_row(
     name: str, doc: str, reference: Callable[..., Array], lower: Callable[..., Expr], count: int = 1, flops: int = 40
 ) -> Row:
     operands = ("data",) if count == 1 else ("lhs", "rhs")
@@ -322,20 +322,20 @@ def _row(
 
 
 register_rows(__name__, [
-    _row("exp2", "2 ** data", np.exp2, lambda x: te.call("exp2", x), flops=10),
-    _row("cbrt", "the cube root of data", np.cbrt, _in_float64(cbrt)),
-    _row("hypot", "sqrt(lhs^2 + rhs^2) without overflow; infinite where one is", np.hypot, _in_float64(hypot), 2),
-    _row("logaddexp", "ln(exp(lhs) + exp(rhs))", np.logaddexp, _in_float64(logaddexp), 2),
-    _row("xlogy", "lhs * ln(rhs); 0 where lhs is 0 and rhs no NaN", _xlogy, _in_float64(xlogy), 2),
-    _row("erfc", "1 - erf(data), accurate where that is small", _each(math.erfc), _in_float64(erfc)),
-    _row("erfcx", "exp(data^2) * erfc(data)", _each(_erfcx_of), _in_float64(erfcx), flops=60),
-    _row("erfinv", "the inverse of erf", _each(_erfinv_of), _in_float64(erfinv), flops=120),
-    _row("lgamma", "ln(|gamma(data)|); infinite at 0 and the negative integers", _each(_lgamma_of), _in_float64(lgamma),
-         flops=80),
-    _row("digamma", "the derivative of ln(gamma(data)); NaN at the negative integers", _each(_digamma_of), _in_float64(digamma),
-         flops=80),
-    _row("i0", "the modified Bessel function of order 0", _each(_bessel_of(0)), _in_float64(_unscaled(i0e)), flops=80),
-    _row("i0e", "exp(-|data|) * i0(data)", _each(_scaled_bessel(0)), _in_float64(i0e), flops=60),
-    _row("i1", "the modified Bessel function of order 1", _each(_bessel_of(1)), _in_float64(_unscaled(i1e)), flops=80),
-    _row("i1e", "exp(-|data|) * i1(data)", _each(_scaled_bessel(1)), _in_float64(i1e), flops=60),
+    special_row("exp2", "2 ** data", np.exp2, lambda x: te.call("exp2", x), flops=10),
+    special_row("cbrt", "the cube root of data", np.cbrt, in_float64(cbrt)),
+    special_row("hypot", "sqrt(lhs^2 + rhs^2) without overflow; infinite where one is", np.hypot, in_float64(hypot), 2),
+    special_row("logaddexp", "ln(exp(lhs) + exp(rhs))", np.logaddexp, in_float64(logaddexp), 2),
+    special_row("xlogy", "lhs * ln(rhs); 0 where lhs is 0 and rhs no NaN", _xlogy, in_float64(xlogy), 2),
+    special_row("erfc", "1 - erf(data), accurate where that is small", each(math.erfc), in_float64(erfc)),
+    special_row("erfcx", "exp(data^2) * erfc(data)", each(_erfcx_of), in_float64(erfcx), flops=60),
+    special_row("erfinv", "the inverse of erf", each(_erfinv_of), in_float64(erfinv), flops=120),
+    special_row("lgamma", "ln(|gamma(data)|); infinite at 0 and the negative integers", each(_lgamma_of),
+                in_float64(lgamma), flops=80),
+    special_row("digamma", "the derivative of ln(gamma(data)); NaN at the negative integers", each(_digamma_of),
+                in_float64(digamma), flops=80),
+    special_row("i0", "the modified Bessel function of order 0", each(_bessel_of(0)), in_float64(_unscaled(i0e)), flops=80),
+    special_row("i0e", "exp(-|data|) * i0(data)", each(_scaled_bessel(0)), in_float64(i0e), flops=60),
+    special_row("i1", "the modified Bessel function of order 1", each(_bessel_of(1)), in_float64(_unscaled(i1e)), flops=80),
+    special_row("i1e", "exp(-|data|) * i1(data)", each(_scaled_bessel(1)), in_float64(i1e), flops=60),
 ])

@@ -27,6 +27,8 @@ CASES = [
     einsum("iii->i", f32(3, 3, 3)),
     einsum("...ij,...jk->...ik", f32(2, 1, 3, 4), f32(5, 4, 2), symbolic=False),
     einsum("...i->...", f32(2, 3, 4)),
+    row("einsum", [f32(2, 2, 3), f32(3)], lambda a, b: np.einsum("bik,j->ij", a, b), equation="...ik,...j->ij"),
+    row("einsum", [f32(4, 1, 3), f32(2, 5)], lambda a, b: np.einsum("abi,cj->ij", a, b), equation="...i,...j->ij"),
     einsum("i...->...i", f32(2, 3, 4)),
     einsum("ab,bc,cd->da", f32(2, 3), f32(3, 4), f32(4, 5)),
     einsum("ij,ij->ij", f32(1, 4), f32(3, 4), symbolic=False),

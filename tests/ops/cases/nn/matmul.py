@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ops.case import Case, bf16, boolean, const, f16, f32, f64, i8, i32, row, u8
+from tests.ops.case import Case, bf16, boolean, const, f16, f32, f64, i8, i32, i64, row, u8
 
 
 def packed(weight: np.ndarray, panel: int) -> np.ndarray:
@@ -46,6 +46,7 @@ def matmul_rows() -> list[Case]:
         row("nn.matmul", [f32(4, 5), f32(5, 6)], np.matmul),
         row("nn.matmul", [f32(2, 1, 4, 5), f32(3, 5, 6)], np.matmul),
         row("nn.matmul", [f32(1, 7), f32(7, 33)], np.matmul),
+        row("nn.matmul", [f16(5, 0), f16(0, 10)], np.matmul, symbolic=False),
         row("nn.matmul", [f32(2, 5, 4), f32(2, 5, 6)], lambda a, b: a.swapaxes(1, 2) @ b, transpose_a=True),
         row("nn.matmul", [f32(3, 4, 5), f32(6, 5)], lambda a, b: a @ b.T, transpose_b=True),
         row("nn.matmul", [const([[3]], "float32"), f32(1, 33)], np.matmul),
@@ -65,6 +66,19 @@ def matmul_rows() -> list[Case]:
     ]
 
 
+def indexed_rows() -> list[Case]:
+    def oracle(x, w, i):
+        return np.stack([a @ w[k] if 0 <= k < len(w) else np.zeros(w.shape[2], w.dtype) for a, k in zip(x, i, strict=True)])
+
+    return [
+        row("nn.indexed_matmul", [f32(5, 7), f32(3, 7, 4), i64(5, low=0, high=3)], oracle),
+        row("nn.indexed_matmul", [f32(4, 33), f32(2, 33, 70), i32(4, low=-1, high=3)], oracle),
+        row("nn.indexed_matmul", [f64(2, 3), f64(1, 3, 5), i64(2, low=0, high=1)], oracle),
+        row("nn.indexed_matmul", [f32(4, 3), f32(2, 3, 5), np.array([2**63 - 1, 1, -(2**63), 0])], oracle, symbolic=False),
+        row("nn.indexed_matmul", [bf16(2, 3), bf16(2, 3, 5), i64(2, low=0, high=2)]),
+    ]
+
+
 def small_rows() -> list[Case]:
     return [
         row("nn.bias_add", [f32(2, 3, 4), f32(3)], lambda x, b: x + b[:, None]),
@@ -75,4 +89,4 @@ def small_rows() -> list[Case]:
     ]
 
 
-CASES = [*dense_rows(), *matmul_rows(), *small_rows()]
+CASES = [*dense_rows(), *matmul_rows(), *indexed_rows(), *small_rows()]

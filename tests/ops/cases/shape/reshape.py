@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ops.case import Case, boolean, const, f16, f32, i32, i64, row
+from tests.ops.case import Case, Fixed, boolean, const, f16, f32, i32, i64, row
 
 
 def shape_rows() -> list[Case]:
@@ -41,6 +41,8 @@ def shape_rows() -> list[Case]:
         row("ndarray_size", [f32(3, 4, 2)], lambda x: np.array(24)),
         row("check_size", [f32(3, 4)], lambda x: x, axis=-1, least=2, most=5, label="batch"),
         row("check_size", [i64(3)], lambda x: x, axis=0, least=3),
+        row("check_size", [i64(3)], lambda x: x, axis=0, least=7, size=9),
+        row("check", [Fixed(np.array(True))], lambda x: x, message="is true"),
     ]
     return rows
 
