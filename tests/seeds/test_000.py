@@ -183,7 +183,7 @@ def test_files_of_other_formats(name: str, tmp_path: Path) -> None:
 @works(
     "`forge.from_torch(script_module, input_infos, custom_convert_map, default_type, use_parser_friendly_name, "
     "keep_quantized_weight)`",
-    note="not built yet: `keep_quantized_weight=True`, traces of models that torch has quantised",
+    note="quantised weights are integers in any case; with `keep_quantized_weight=True`, biases are, too",
 )
 def test_from_torch() -> None:
     torch = pytest.importorskip("torch")

@@ -3,6 +3,7 @@
 python -m tests.torch_databases [-k PATTERN,PATTERN] [--dtype float32]   # some operators, with messages
 python -m tests.torch_databases --modules                                # modules in the place of operators
 python -m tests.torch_databases --update --workers 2                     # all of them; writes the list
+python -m tests.torch_databases --update --dtype int64 --sample 4        # a quarter of the names; writes the list
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.sampling import sample
 from tests.torch_databases import lists
 
 CHUNK = 12
@@ -29,15 +31,17 @@ def main() -> int:
     parser.add_argument("--interpreter", action="store_true", help="do not compile")
     parser.add_argument("--failing", action="store_true", help="only names that the list does not hold as ok")
     parser.add_argument("--update", action="store_true", help="write the list")
+    parser.add_argument("--sample", type=int, default=1, metavar="N", help="one of N names, the same ones every time for a type")
     parser.add_argument("--workers", type=int, default=2, help="processes of an update")
     options = parser.parse_args()
     database = lists.Database("modules" if options.modules else "operators", options.dtype)
     known = database.read()
     names = [n for n in database.names() if any(fnmatch.fnmatchcase(n, p) for p in options.pattern.split(","))]
+    names = sample(names, options.dtype, options.sample) if options.sample > 1 else names
     names = [n for n in names if not options.failing or known.get(n) != lists.OK]
     if options.update:
         found = _in_processes(database, names, options.workers)
-        database.write(known | found)
+        database.write(found if options.sample > 1 else known | found)
     else:
         found = {}
         for name in names:

@@ -13,6 +13,8 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 from torch.utils import _pytree as pytree
 
+from tests.torch_databases.gauges import GAUGES, Gauge
+
 MOST_SAMPLES = 8
 """Of an operator and an element type; which of them, a hash says."""
 
@@ -37,10 +39,11 @@ class Call(torch.nn.Module):
 
 @dataclass
 class Case:
-    """A module and the tensors to call it with."""
+    """A module and the tensors to call it with; ``gauge`` makes what is compared of results that are not unique."""
 
     module: torch.nn.Module
     inputs: tuple[torch.Tensor, ...]
+    gauge: Gauge | None = None
 
 
 def operator_names() -> list[str]:
@@ -62,7 +65,7 @@ def operator_cases(name: str, dtype: torch.dtype) -> Iterator[Case]:
         for sample in chosen(samples, f"{name} {dtype}"):
             arguments = ((sample.input, *sample.args), sample.kwargs)
             tensors = tuple(leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, torch.Tensor))
-            yield Case(Call(info.op, arguments).eval(), tensors)
+            yield Case(Call(info.op, arguments).eval(), tensors, GAUGES.get(name))
 
 
 def chosen(samples: Sequence[Any], seed: str) -> list[Any]:

@@ -9,6 +9,7 @@ import torch
 
 from tests.torch_databases import cases, compare
 
+FOLDER = Path(__file__).parent
 OK, WRONG, NOT_EXPORTED, NO_SAMPLES, DIED = "ok", "wrong", "not exported", "no samples", "died"
 STATES = (OK, WRONG, NOT_EXPORTED, NO_SAMPLES, DIED)
 """``ok``: all samples that torch exports agree; ``wrong``: one does not, or is refused."""
@@ -16,14 +17,14 @@ STATES = (OK, WRONG, NOT_EXPORTED, NO_SAMPLES, DIED)
 
 @dataclass(frozen=True)
 class Database:
-    """``operators`` or ``modules``, for one element type."""
+    """``operators`` or ``modules``, for one element type. A list may hold a part of the names."""
 
     kind: str
     dtype: str
 
     @property
     def path(self) -> Path:
-        return Path(__file__).parent / f"{self.kind}-{self.dtype}.txt"
+        return FOLDER / f"{self.kind}-{self.dtype}.txt"
 
     def names(self) -> list[str]:
         return cases.module_names() if self.kind == "modules" else cases.operator_names()
@@ -49,3 +50,8 @@ class Database:
         wrong = [o for o in exported if o != OK]
         state = NO_SAMPLES if not outcomes else NOT_EXPORTED if not exported else WRONG if wrong else OK
         return state, f"({len(exported) - len(wrong)} of {len(exported)})" + (f": {wrong[0]}" if wrong else "")
+
+
+def listed() -> list[Database]:
+    """Those that have a list."""
+    return [Database(*path.stem.split("-")) for path in sorted(FOLDER.glob("*-*.txt"))]

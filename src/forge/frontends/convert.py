@@ -22,7 +22,9 @@ def located(where: object) -> Iterator[None]:
         yield
     except ForgeError as error:
         kind = ImportModelError if isinstance(error, TypeInferenceError) else type(error)
-        raise kind(f"{where}: {error}") from error
+        found = kind(f"{where}: {error}")
+        vars(found).update(vars(error))
+        raise found from error
     except MemoryError as error:
         raise ImportModelError(f"{where}: needs more memory than there is; expected a smaller model; {error}") from error
     except RecursionError as error:

@@ -257,7 +257,7 @@ MODEL_EDITS: dict[str, tuple[Edit, str]] = {
     "negative": (rows({"as_int": -1}), "a size that is not negative"),
     "graphs": (lambda d: graph(d)["nodes"].append(nested(100)), "nested more than 64 deep"),
     "count": (lambda d: d["graph_module"]["signature"]["output_specs"].pop(), "output_specs.*as the graph has outputs"),
-    "token": (signature("output_specs", -1, {"token": TENSOR}), "results and mutations, which token is not"),
+    "token": (signature("output_specs", -1, {"token": TENSOR}), "expected 1 outputs, and not 2"),
     "gradient": (signature("output_specs", -1, {"gradient_to_parameter": TENSOR}), "which gradient_to_parameter is not"),
     "mutation": (signature("output_specs", -1, {"buffer_mutation": {**TENSOR, "buffer_name": "no"}}), "an input, a buffer or a"),
     "object": (signature("input_specs", 0, {"custom_obj": {}}), "tensors, which custom_obj is not"),

@@ -10,10 +10,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch._higher_order_ops import associative_scan, scan, while_loop  # noqa: E402
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 from forge.errors import OpAttributeUnimplemented  # noqa: E402
 from forge.frontends.torch import import_model  # noqa: E402
+from forge.frontends.torch.converters.core.views import SHARING  # noqa: E402
+from forge.frontends.torch.steps import lookup  # noqa: E402
 from tests.torch_databases.compare import difference, run  # noqa: E402
 
 BATCH = torch.export.Dim("batch", min=2, max=30)
@@ -122,6 +125,13 @@ WRITES: dict[str, Callable[[torch.Tensor], Any]] = {
     "chunk": lambda y: y.chunk(2)[1].mul_(3),
     "split": lambda y: y.split([1, 3])[1].add_(1),
     "tensor_split": lambda y: y.tensor_split(3)[1].add_(1),
+    "hsplit": lambda y: y.hsplit(2)[1].add_(1),
+    "vsplit": lambda y: y.vsplit([1, 3])[1].add_(1),
+    "dsplit": lambda y: y[None].dsplit(2)[0].add_(1),
+    "unsafe_chunk": lambda y: y.unsafe_chunk(2)[1].mul_(3),
+    "unsafe_split": lambda y: y.unsafe_split(3)[0].mul_(3),
+    "conj_of_real": lambda y: y.conj().add_(1),
+    "last_diagonal": lambda y: torch.linalg.diagonal(y[None]).add_(1),
     "diagonal": lambda y: y.diagonal(1).add_(5),
     "movedim": lambda y: y.movedim(0, 1)[1].zero_(),
     "swapaxes": lambda y: y.swapaxes(0, 1)[1].fill_(4),
@@ -149,16 +159,101 @@ def test_writes_to_parts_of_complex_numbers() -> None:
         y.imag.mul_(2)
         pairs = torch.view_as_real(y)
         pairs[..., 0] = 3
+        y[:2].conj().add_(1 + 2j)
         return y, pairs
 
     check(write, (torch.complex(numbers(4), numbers(4)),))
 
 
-def test_what_strides_say_is_refused() -> None:
+def test_operators_that_torch_says_give_views_do() -> None:
+    """Of those with a converter."""
+    found = set()
+    for schema in torch._C._jit_get_all_schemas():
+        target = f"aten.{schema.name.removeprefix('aten::')}.{schema.overload_name or 'default'}"
+        aliases = [r.alias_info for r in schema.returns if r.alias_info is not None]
+        if schema.name.startswith("aten::") and aliases and not any(a.is_write for a in aliases) and lookup(target):
+            found.add(target)
+    assert len(found) > 50
+    assert found <= SHARING
+
+
+def test_writes_to_what_may_be_a_copy_are_refused() -> None:
     def write(x: torch.Tensor) -> torch.Tensor:
-        y = x.t()
-        y.flatten().add_(1)
+        y = x.clone()
+        y.conj().resolve_conj().add_(1)
         return y
 
     with pytest.raises(OpAttributeUnimplemented, match="share its memory, or not"):
-        check(write, (numbers(4, 4),))
+        check(write, (torch.complex(numbers(4), numbers(4)),))
+
+
+def _scored(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: torch.where(i > j, s * 2, s) - 0.1 * h * b, enable_gqa=True)
+
+
+def _masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def seen(b: torch.Tensor, h: torch.Tensor, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+        return (i >= j + 3) & (i - j < 40)  # the first queries see nothing
+
+    mask = create_block_mask(seen, None, None, q.shape[2], k.shape[2], device="cpu")
+    return flex_attention(q, k, v, block_mask=mask, scale=0.3, enable_gqa=True)
+
+
+class Biased(torch.nn.Module):
+    """Reads a parameter at the head and the distance, under a causal mask of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.randn(4, 128, generator=torch.Generator().manual_seed(1)))
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        def score(s: torch.Tensor, b: torch.Tensor, h: torch.Tensor, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+            return s + self.bias[h, (i - j).abs()]
+
+        mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, 128, 128, device="cpu")
+        return flex_attention(q, k, v, score_mod=score, block_mask=mask, enable_gqa=True)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("form", ["scored", "masked", "biased"])
+def test_flex_attention(form: str, compiled: bool) -> None:
+    module = Biased() if form == "biased" else Function({"scored": _scored, "masked": _masked}[form])
+    inputs = (numbers(2, 4, 128, 16), numbers(2, 2, 128, 16), numbers(2, 2, 128, 8))
+    imported = import_model(torch.export.export(module, inputs))
+    (found,) = run(imported, inputs, compiled=compiled)
+    assert difference(found, module(*inputs)) == ""
+
+
+def test_a_score_that_is_computed_of_others_is_refused() -> None:
+    def summed(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s + s.sum())
+
+    inputs = (numbers(1, 1, 128, 16), numbers(1, 1, 128, 16), numbers(1, 1, 128, 16))
+    with pytest.raises(OpAttributeUnimplemented, match=r"aten\.sum\.default: supported: element-wise"):
+        import_model(torch.export.export(Function(summed), inputs))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_every_higher_order_operator(compiled: bool) -> None:
+    """Compiled, too; a part may read what is around it."""
+    @torch.compiler.nested_compile_region
+    def repeated(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.sin() + y
+
+    def every(x: torch.Tensor, state: torch.Tensor) -> Any:
+        with torch.no_grad():
+            shift = x.cos()
+        with torch.autocast("cpu", enabled=False):
+            turned = x @ x.t()
+        return (
+            shift, turned,
+            torch.cond(state.sum() > 1, lambda x: x + 1, lambda x: x * state, (x,)),
+            while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2 + state), (torch.tensor(0), x)),
+            scan(lambda s, row: (s + row, s * row), state, x, dim=0),
+            scan(lambda s, row: (s + row, s - row), state, x, dim=0, reverse=True),
+            associative_scan(lambda a, b: a + b * 2, x, dim=0, combine_mode="generic"),
+            torch._higher_order_ops.map(lambda row, y: row * y, x, state),
+            repeated(x, state), repeated(state, x),
+        )
+
+    check(every, (numbers(4, 3), torch.ones(3)), (numbers(4, 3) + 1, torch.zeros(3)), compiled=compiled)

@@ -12,8 +12,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import torch.nn.modules.linear_cross_entropy  # noqa: E402, F811 - it registers operators
 from torch.utils import _pytree as pytree  # noqa: E402
 
+from forge.errors import OpAttributeUnimplemented  # noqa: E402
 from forge.frontends.torch import import_model  # noqa: E402
 from tests.torch_databases.compare import difference, run  # noqa: E402
 
@@ -95,6 +97,7 @@ ONE_REAL = {
     "angle": torch.angle,
     "clamp": lambda x: x.clamp(-1, 1),
     "clamp_nan": lambda x: x.clamp(min=NAN),
+    "clamp_bool": lambda x: x.clamp(min=True),
     "relu": torch.relu,
     "logit": lambda x: x.logit(1e-3),
     "isposinf": torch.isposinf,
@@ -166,6 +169,7 @@ OTHERS = {
     "bools_max": lambda x, b: b.max(0),
     "bools_add": lambda x, b: b + b,
     "bools_mul": lambda x, b: b * 2.5,
+    "bools_kron": lambda x, b: torch.kron(b, b),
     "bools_less": lambda x, b: b < True,
     "bools_cumsum": lambda x, b: b.cumsum(0),
     "bools_not": lambda x, b: ~b,
@@ -219,6 +223,11 @@ COMPLEX = {
     "isreal": torch.isreal,
     "cumprod": lambda z: z.cumprod(0),
     "exp2": torch.exp2,
+    "logcumsumexp": lambda z: torch.logcumsumexp(torch.cat([z * 3, z - 20, z * -4j, z + 5j]), 0),
+    "logcumsumexp_rows": lambda z: torch.logcumsumexp(torch.stack([z * 7j, -z * 5]), 1),
+    "logcumsumexp_nothing": lambda z: torch.logcumsumexp(torch.log(z.real.clamp(min=0) * 0 + z.imag.clamp(min=0)).to(z.dtype), 0),
+    "istft_of_both_halves": lambda z: torch.istft(torch.outer(z.repeat(2), z)[:6], 6, center=False),
+    "windows": lambda z: torch.stft(z.real.repeat(5), 4, window=z, onesided=False, return_complex=True),
 }
 
 
@@ -252,6 +261,73 @@ def test_dynamic_sizes(name: str) -> None:
     torch.manual_seed(0)
     sizes = ({0: torch.export.Dim("rows", min=2, max=64), 1: torch.export.Dim("columns", min=3, max=64)},)
     check(SIZED[name], torch.randn(4, 6), sizes=sizes, others=(torch.randn(7, 9),))
+
+
+def _segments(data: torch.Tensor, kind: str, **options: Any) -> torch.Tensor:
+    return torch.segment_reduce(data, kind, **options)
+
+
+TORCH_NN = torch.ops.torch_nn
+LENGTHS, OFFSETS = torch.tensor([[2, 0, 3], [5, 0, 0]]), torch.tensor([0, 3, 3, 4, 10])
+EDGES = torch.tensor([-2.5, -1.0, 0.5, 1.0, 3.7])
+POINTS = torch.tensor([[0.5, 1.0], [-2.5, 3.7], [1.0, 1.0], [0.5, -1.0], [2.0, NAN], [INF, 0.0]])
+IMAGE = torch.arange(2 * 3 * 7 * 9, dtype=torch.float32).mul(37).remainder(101).reshape(2, 3, 7, 9)
+SAMPLES = torch.linspace(0, 0.999, 12).reshape(2, 3, 2)
+PARTS = {
+    **{f"segments_{kind}": (lambda x, kind=kind: _segments(x, kind, offsets=OFFSETS), REAL)
+       for kind in ("sum", "mean", "max", "min", "prod")},
+    "segments_of_rows": (lambda x: _segments(x, "max", lengths=LENGTHS, axis=1, initial=2), torch.arange(30.0).reshape(2, 5, 3)),
+    "segments_initial": (lambda x: _segments(x, "mean", lengths=LENGTHS, axis=1, initial=2), torch.ones(2, 5)),
+    "hash": (lambda x: (torch.hash_tensor(x), torch.hash_tensor(x, dim=0, keepdim=True)), REAL.reshape(2, 5)),
+    "hash_of_half": (torch.hash_tensor, REAL.to(torch.float16)),
+    "hash_of_bytes": (lambda x: torch.hash_tensor(x, dim=1), BYTES.reshape(1, 5)),
+    "hash_of_integers": (torch.hash_tensor, INTEGERS),
+    "histogram_between": (lambda x: torch.histogram(x, EDGES), REAL),
+    "histogram_weights": (lambda x: torch.histogram(x, EDGES, weight=x.abs().clamp(max=3).nan_to_num(), density=True), REAL),
+    "histogram_ends": (lambda x: torch.histogram(x, 4, range=(-2.5, 1.0)), REAL),
+    "histogram_same": (lambda x: torch.histogram(x, 5), torch.full((4,), 2.0)),
+    "histogram_uniform": (lambda x: torch.histogram(x, 7), torch.linspace(-0.3, 1, 50)),
+    "histogramdd": (lambda x: torch.histogramdd(x, [EDGES, EDGES[1:]]), POINTS),
+    "histogramdd_ends": (lambda x: torch.histogramdd(x, [3, 2], range=[-2.5, 1, -1, 1], density=True), POINTS),
+    "histogramdd_counts": (lambda x: torch.histogramdd(x, [3, 2], weight=x[:, 0]), POINTS[:4]),
+    "fractional": (lambda x: torch.ops.aten.fractional_max_pool2d(x, [2, 3], [4, 1], SAMPLES), IMAGE),
+    "fractional_3d": (
+        lambda x: torch.ops.aten.fractional_max_pool3d(x, [2, 3, 1], [1, 3, 8], torch.linspace(0, 0.9, 6).reshape(1, 2, 3)),
+        IMAGE.reshape(2, 3, 7, 9),
+    ),
+    "margin_loss": (
+        lambda x: [torch.nn.functional.multilabel_margin_loss(x, torch.tensor([3, 0, -1, 1]), reduction=r)
+                   for r in ("none", "mean", "sum")], torch.tensor([0.5, -1, 2, 0.25])),
+    "unique_last_axis": (lambda x: torch.unique_consecutive(x, True, True, dim=-1), torch.ones(2, 3)),
+    "no_differences": (lambda x: torch.diff(x, 0, prepend=x[:1]), REAL),
+    "statistics_of_half": (
+        lambda x: torch.ops.aten.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5), IMAGE.to(torch.bfloat16)),
+    "renorm_of_half": (lambda x: torch.renorm(x, 2, 0, 3.0), IMAGE.to(torch.float16) / 50),
+    "einsum_of_hidden_axes": (lambda x: torch.einsum("...ik,...j->ij", x, x[0, 0, 0]), IMAGE),
+    "unique_axis": (lambda x: torch.unique(x, return_counts=True, dim=-1), torch.tensor([[3.0, 1, 3, 1], [1, 2, 1, 2]])),
+    "split_at": (lambda x, i: torch.tensor_split(x, i), (torch.arange(8.0), torch.tensor([2, -3, 4, 20]))),
+    "split_columns": (lambda x, i: [y * 2 for y in torch.tensor_split(x, i, dim=1)], (torch.ones(2, 5), torch.tensor([3, 1]))),
+    "linear_cross_entropy": (
+        lambda x: [TORCH_NN._linear_cross_entropy_batch_chunked(
+            x, x[:3], torch.tensor([0, -100, 2, 1]), None, None, r, -100, 0.0, 2, "compact", torch.float32, False, *[False] * 3,
+        )[0] for r in ("mean", "sum")], torch.arange(20.0).reshape(4, 5).sin()),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_and_counts(name: str) -> None:
+    function, inputs = PARTS[name]
+    check(function, *(inputs if isinstance(inputs, tuple) else (inputs,)))
+
+
+def test_gradients_of_a_chunked_loss_are_refused() -> None:
+    def read(x: torch.Tensor) -> torch.Tensor:
+        return TORCH_NN._linear_cross_entropy_batch_chunked(
+            x, x[:3], torch.tensor([0, 2]), None, None, "mean", -100, 0.0, 2, "compact", torch.float32, False, True, False, False,
+        )[1]
+
+    with pytest.raises(OpAttributeUnimplemented, match="its gradients are read"):
+        check(read, torch.ones(4, 5)[:2])
 
 
 def test_random_numbers_are_distributed_as_those_of_torch() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import forge
 from forge.compose.expr import op
+from forge.errors import OpAttributeUnimplemented
 
 torch = pytest.importorskip("torch")
 
@@ -120,6 +122,47 @@ def test_dimensions_that_only_depend_on_others(target: str) -> None:
             run(np.ones(wrong, "float32"))
 
 
+ASSUMPTIONS: dict[str, Any] = {
+    "a quotient, rounded": (lambda x: x[:, : int(x.shape[1] / 2)], (6, 7), (4, 7)),
+    "a remainder": (lambda x: x + 1 if x.shape[1] % 2 == 0 else x - 1, (8, 7), (9, 7)),
+    "different sizes": (lambda x: x + 1 if x.shape[1] != x.shape[2] else x - 1, (5, 7), (7, 7)),
+    "equal sizes": (lambda x: x + 1 if x.shape[1] == x.shape[2] - 1 else x - 1, (8, 9), (8, 8)),
+    "a product": (lambda x: x + 1 if x.shape[1] * x.shape[2] > 30 else x - 1, (5, 7), (3, 7)),
+}
+"""Modules whose Python asks about sizes; other sizes that take the way of (6, 7), and some that do not."""
+
+
+@pytest.mark.parametrize("form", ["program", "file"])
+@pytest.mark.parametrize("name", ASSUMPTIONS)
+def test_what_torch_assumed_of_sizes_is_checked(name: str, form: str, tmp_path: Path) -> None:
+    function, fits, other = ASSUMPTIONS[name]
+
+    class Branch(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return function(x)
+
+    sizes = dict.fromkeys((1, 2), torch.export.Dim.DYNAMIC)
+    model: Any = torch.export.export(Branch(), (torch.ones(2, 6, 7),), dynamic_shapes=(sizes,))
+    if form == "file":
+        torch.export.save(model, tmp_path / "model.pt2")
+        model = tmp_path / "model.pt2"
+    ir = forge.from_torch(model, through_onnx=False)
+    check(ir, Branch(), torch.ones(2, *fits))
+    with pytest.raises(forge.ForgeError, match="expected"):
+        ir.get_inference_function()(np.ones((2, *other), "float32"))
+
+
+def test_sizes_that_float64_scales() -> None:
+    class Scaled(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.nn.functional.interpolate(x, scale_factor=1.5)
+
+    sizes = dict.fromkeys((2, 3), torch.export.Dim.DYNAMIC)
+    ir = forge.from_torch(torch.export.export(Scaled(), (torch.ones(1, 2, 6, 7),), dynamic_shapes=(sizes,)), through_onnx=False)
+    for h, w in ((6, 7), (9, 4)):
+        check(ir, Scaled(), torch.randn(1, 2, h, w))
+
+
 def test_sizes_of_0_and_1_pass_where_torch_lets_them(dense: Any) -> None:
     run = forge.from_torch(dense, [("x", ("rows", 3, 4))]).get_inference_function()
     for rows in (0, 1):
@@ -145,6 +188,16 @@ def test_example_tensors_and_arguments_by_name(dense: Any) -> None:
     assert forge.from_torch(dense, [("data", X)]).input_names == ["data"]
     ir = forge.from_torch(Pair(), {"scale": torch.ones(2), "pair": (torch.ones(2), torch.ones(2))})
     assert sorted(ir.input_names) == ["pair_0", "pair_1", "scale"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("shapes", [({0: torch.export.Dim.DYNAMIC},), {"x": {0: torch.export.Dim.DYNAMIC}}])
+def test_dynamic_shapes_of_a_trace(dense: Any, shapes: Any) -> None:
+    trace = torch.jit.trace(dense, X)
+    ir = forge.from_torch(trace, [("x", X)], dynamic_shapes=shapes)
+    check(ir, dense, torch.ones(X.shape[0] + 3, *X.shape[1:]))
+    with pytest.raises(forge.ForgeError, match=r"dynamic_shapes: got .* an entry for each input of the trace: x"):
+        forge.from_torch(trace, [("x", X)], dynamic_shapes=({}, {}))
 
 
 @pytest.mark.parametrize("infos", [
@@ -286,8 +339,8 @@ def test_other_wrong_arguments(dense: Any) -> None:
         forge.from_torch(dense)
     with pytest.raises(forge.ForgeError, match="input_infos: got None, and the module does not say its shapes"):
         forge.from_torch(torch.jit.script(dense))
-    with pytest.raises(forge.ForgeError, match="keep_quantized_weight: got True; expected False"):
-        forge.from_torch(dense, [X], keep_quantized_weight=True)
+    with pytest.raises(forge.ForgeError, match="keep_quantized_weight: got 1; expected True or False"):
+        forge.from_torch(dense, [X], keep_quantized_weight=1)  # type: ignore[arg-type]
     with pytest.raises(forge.ForgeError, match="use_parser_friendly_name: got 1; expected True or False"):
         forge.from_torch(dense, [X], use_parser_friendly_name=1)  # type: ignore[arg-type]
     exported = torch.export.export(dense, (X,))
@@ -313,10 +366,10 @@ class Unusual(torch.nn.Module):
 
 @pytest.fixture
 def without_nonzero(monkeypatch: pytest.MonkeyPatch) -> None:
-    from forge.frontends.torch import importer
+    from forge.frontends.torch import steps
 
-    found = importer.lookup
-    monkeypatch.setattr(importer, "lookup", lambda target: None if "nonzero" in target else found(target))
+    found = steps.lookup
+    monkeypatch.setattr(steps, "lookup", lambda target: None if "nonzero" in target else found(target))
 
 
 @pytest.mark.usefixtures("without_nonzero")
@@ -328,6 +381,45 @@ def test_what_has_no_converter_goes_through_onnx() -> None:
     np.testing.assert_array_equal(ir.get_inference_function()(x), [[0, 2], [2, 0]])
     with pytest.raises(forge.OpNotImplemented, match=r"aten\.nonzero\.default"):
         forge.from_torch(Unusual(), [("data", ("n", 2))], through_onnx=False)
+
+
+@pytest.mark.usefixtures("without_nonzero")
+def test_what_torch_fails_to_take_apart_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("of torch")
+
+    monkeypatch.setattr("forge.frontends.torch.loader.decomposed", fail)
+    with pytest.raises(forge.OpNotImplemented, match=r"aten\.nonzero\.default: 1x"):
+        forge.from_torch(Unusual(), [("data", ("n", 2))], through_onnx=False)
+
+
+@pytest.fixture
+def refused_norm() -> Iterator[None]:
+    """A converter of layer_norm that refuses what it is given."""
+    from forge.frontends.torch import register, unregister
+
+    @register("layer_norm.default")
+    def refuse(g: Any, input: Any, **_: Any) -> Any:  # noqa: A002
+        raise OpAttributeUnimplemented("got a norm; supported: none")
+
+    yield
+    unregister("layer_norm.default")
+
+
+@pytest.mark.usefixtures("refused_norm")
+def test_what_a_converter_refuses_is_taken_apart_by_torch() -> None:
+    model = torch.nn.LayerNorm(4)
+    check(forge.from_torch(model, [("x", (2, 3, 4))], through_onnx=False), model, X)
+
+
+@pytest.mark.usefixtures("refused_norm")
+def test_refusals_that_nothing_helps_are_reported_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("of torch")
+
+    monkeypatch.setattr("forge.frontends.torch.loader.decomposed", fail)
+    with pytest.raises(OpAttributeUnimplemented, match="got a norm; supported: none"):
+        forge.from_torch(torch.nn.LayerNorm(4), [("x", (2, 3, 4))], through_onnx=False)
 
 
 def test_at_once_through_onnx(dense: Any) -> None:
@@ -352,3 +444,23 @@ def test_writes_to_buffers_are_not_lost_on_the_way_through_onnx() -> None:
 
     with pytest.raises(forge.ForgeError, match="the model writes to count"):
         forge.from_torch(Counter(), [torch.ones(2)], through_onnx=True)
+
+
+def test_an_older_torch_is_named(dense: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.9.1+cpu")
+    with pytest.warns(UserWarning, match=r"torch 2\.9\.1\+cpu exports programs of other operators than torch 2\.13"):
+        forge.from_torch(dense, [("x", (2, 3, 4))])
+
+
+@pytest.mark.parametrize("first", ["n", "2*n", "2*n + 1"])
+def test_sizes_that_are_computed_of_others(first: str) -> None:
+    class Joined(torch.nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            return x.sum(0) + y[:, 0].sum()
+
+    ir = forge.from_torch(Joined(), [("x", (first, 4)), ("y", ("n", "m"))])
+    for n in (3, 7):
+        rows = {"n": n, "2*n": 2 * n, "2*n + 1": 2 * n + 1}[first]
+        check(ir, Joined(), torch.ones(rows, 4), torch.ones(n, 5))
+    with pytest.raises(forge.ForgeError):
+        check(ir, Joined(), torch.ones(4, 4), torch.ones(7, 5))

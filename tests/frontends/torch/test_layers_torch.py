@@ -8,8 +8,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from forge.driver import check_options, compile_module  # noqa: E402
-from forge.errors import OpAttributeUnimplemented  # noqa: E402
 from forge.frontends.torch import import_model  # noqa: E402
 from tests.torch_databases.cases import Call  # noqa: E402
 from tests.torch_databases.compare import difference, run  # noqa: E402
@@ -67,10 +65,12 @@ def test_attention(shapes: Any, options: dict[str, Any]) -> None:
     assert "nn.attention" in operators(ir)
 
 
-def test_attention_refuses_dropout() -> None:
-    call = Call(F.scaled_dot_product_attention, ((normal(2, 3, 4),) * 3, {"dropout_p": 0.5}))
-    with pytest.raises(OpAttributeUnimplemented, match=r"dropout_p: got 0\.5"):
-        import_model(torch.export.export(call, (normal(2, 3, 4),) * 3))
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("options", [{"scale": 2.0}, {"is_causal": True}])
+def test_attention_in_half_precision(dtype: Any, options: dict[str, Any]) -> None:
+    """Scores are kept in float32, as torch keeps them: large ones, rounded, would change the probabilities visibly."""
+    operands = tuple(normal(2, 3, length, 32).to(dtype) for length in (31, 64, 64))
+    check(Call(F.scaled_dot_product_attention, (operands, options)), operands)
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
@@ -134,18 +134,6 @@ def test_unread_results_are_not_computed() -> None:
     assert operators(check(Norm(), (normal(3, 4),))) == ["nn.layer_norm"]
 
 
-def test_batch_norm_in_training_replaces_its_statistics() -> None:
-    """Three calls of a session next to three of torch."""
-    norm = torch.nn.BatchNorm1d(3)
-    ir = import_model(torch.export.export(norm.train(), (normal(4, 3, 5),)))
-    session = compile_module(ir, check_options(opt_level=3), use_cache=False).runtime().session()
-    for k in range(3):
-        x = normal(4, 3, 5) * (k + 1) + k
-        expected = norm(x)
-        assert difference(session(x.numpy()), expected) == ""
-    assert set(ir.main.states) == {"running_mean", "running_var", "num_batches_tracked"}
-
-
 ATEN = torch.ops.aten
 
 
@@ -192,3 +180,67 @@ EMBEDDING = (ATEN.embedding_dense_backward, (normal(2, 3, 4), torch.tensor([[0, 
 )
 def test_gradients(operator: Any, arguments: tuple[Any, ...]) -> None:
     check(Call(operator.default, (arguments, {})), tuple(a for a in arguments if isinstance(a, torch.Tensor)))
+
+
+RESIZING = [
+    (name, rank, align) for name, rank in (
+        ("upsample_nearest1d", 1), ("upsample_nearest2d", 2), ("upsample_nearest3d", 3), ("_upsample_nearest_exact2d", 2),
+        ("upsample_linear1d", 1), ("upsample_bilinear2d", 2), ("upsample_trilinear3d", 3), ("upsample_bicubic2d", 2),
+        ("_upsample_bilinear2d_aa", 2), ("_upsample_bicubic2d_aa", 2),
+    ) for align in ((None,) if "nearest" in name else (False, True))
+]
+
+
+@pytest.mark.parametrize(
+    ("size", "scale"), [((3, 20, 2), None), ((6, 7, 9), None), ((6, 7, 9), 1.1), ((7, 9, 11), 1.3), ((4, 5, 7), 0.8)]
+)
+@pytest.mark.parametrize(("name", "rank", "align"), RESIZING)
+def test_resizing_by_scales_that_are_not_those_of_the_sizes(
+    name: str, rank: int, align: bool | None, size: tuple[int, ...], scale: float | None
+) -> None:
+    """From (6, 7, 9): where no size changes, some operators copy and others do not."""
+    x = normal(1, 2, *(6, 7, 9)[:rank])
+    arguments = (x, list(size[:rank]), *(() if align is None else (align,)), *[scale] * rank)
+    call = Call(getattr(ATEN, name).default, (arguments, {}))
+    found = run(import_model(torch.export.export(call, (x,))), (x,), compiled=False)
+    assert difference(found[0], call(x)) == ""
+
+
+def test_products_of_groups_of_rows() -> None:
+    class Grouped(torch.nn.Module):
+        def forward(self, x: Any, w: Any, ends: Any) -> Any:
+            return torch._grouped_mm(x, w, ends)
+
+    ends = torch.tensor([2, 2, 6], dtype=torch.int32)
+    x, w = normal(6, 8).bfloat16(), normal(3, 8, 16).bfloat16()
+    check(Grouped(), (x, w, ends), ((x, w, torch.tensor([0, 5, 6], dtype=torch.int32)),))
+
+
+@pytest.mark.parametrize("experts", ["grouped_mm", "batched_mm"])
+def test_a_layer_of_experts(experts: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    configuration = transformers.MixtralConfig(
+        vocab_size=50, hidden_size=32, intermediate_size=24, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2,
+        num_local_experts=5, num_experts_per_tok=2, use_cache=False, experts_implementation=experts)
+    model = transformers.MixtralModel._from_config(configuration)
+
+    class Hidden(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, tokens: Any) -> Any:
+            return self.model(tokens).last_hidden_state
+
+    tokens = torch.randint(0, 50, (2, 7), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        check(Hidden(), (tokens,))
+
+
+def test_functions_over_a_batch() -> None:
+    class Mapped(torch.nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            return torch.vmap(lambda a, b: a.sum() * b, in_dims=(0, None))(x, y)
+
+    check(Mapped(), (normal(3, 4), normal(5)))

@@ -21,6 +21,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e  
 import forge  # noqa: E402
 from forge.errors import ImportModelError, OpAttributeUnimplemented  # noqa: E402
 from forge.frontends.torch import import_model  # noqa: E402
+from forge.frontends.torch.exported import array_of  # noqa: E402
 
 CODES = torch.ops.quantized_decomposed
 AFFINE = torch.ops.torchao
@@ -109,6 +110,20 @@ def test_parameters_of_data(sides: str) -> None:
     check(lambda x: CODES.choose_qparams_symmetric.tensor(x, -127, 127, 2.0**-12, torch.int8), RANGES[sides])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("sides", RANGES)
+def test_parameters_of_rows(sides: str, dtype: Any) -> None:
+    x = RANGES[sides].to(dtype)
+    for choose in (CODES.choose_qparams_per_token, CODES.choose_qparams_per_token_asymmetric):
+        infer = forge.from_torch(exported(Calls(lambda x: choose(x, torch.int8)), x)).get_inference_function()  # noqa: B023
+        for found, wanted in zip(infer(array_of(x, "x")), choose(x, torch.int8), strict=True):
+            np.testing.assert_array_equal(np.asarray(found, np.float64), wanted.double().numpy())
+
+
+def test_rounding_to_integers_and_back() -> None:
+    check(lambda x, s, z: CODES.fake_quant_per_channel(x, s, z, 1, -128, 127), data(6, 4, 5), SCALES, ZEROS)
+
+
 @pytest.mark.parametrize("block", [(1, 9), (8, 9), (4, 1), (2, 3)])
 @pytest.mark.parametrize("mapping", ["SYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR", "ASYMMETRIC"])
 def test_parameters_of_blocks(mapping: str, block: tuple[int, int]) -> None:
@@ -128,10 +143,12 @@ def test_affine(block: tuple[int, ...], scales: tuple[int, ...]) -> None:
     check(lambda q, s, z: AFFINE.dequantize_affine(q, block, s, z, torch.int8, -100, 100), Q, s, z)
 
 
-def test_blocks_of_two_axes_are_refused() -> None:
+def test_blocks_of_two_axes_are_left_to_torch() -> None:
     model = Calls(lambda q, s, z: AFFINE.dequantize_affine(q, (2, 4), s, z, torch.int8))
+    program = exported(model, Q, torch.ones(2, 4), torch.zeros(2, 4))
     with pytest.raises(OpAttributeUnimplemented, match=r"block_size: got \[2, 4\].*supported: blocks of a known size along one"):
-        import_model(exported(model, Q, torch.ones(2, 4), torch.zeros(2, 4)))
+        import_model(program, decompose=False)
+    check(lambda q, s, z: AFFINE.dequantize_affine(q, (2, 4), s, z, torch.int8), Q, data(2, 4), torch.zeros(2, 4))
 
 
 def test_products() -> None:
@@ -157,7 +174,8 @@ def next_to_torch(ir: forge.IRModule, model: Any, x: Any, tmp_path: Path) -> Non
     assert weights(again) == weights(ir)
     ir.to_onnx(tmp_path / "model.onnx")
     back = forge.from_onnx(tmp_path / "model.onnx")
-    assert {s: d for s, d in weights(back).items() if d != "int8"} == {s: d for s, d in weights(ir).items() if d != "int8"}
+    kept = [{s: d for s, d in weights(m).items() if d != "int8"} for m in (back, ir)]
+    assert kept[0] == kept[1]
     for module in (ir, again, back):
         agree(module.get_inference_function()(x.numpy()), model(x), rtol=1e-4, atol=1e-5)
 
@@ -201,7 +219,7 @@ def linear(config: str) -> nn.Module:
 def test_quantised_parameters(config: str, tmp_path: Path) -> None:
     model, x = linear(config), data(3, 64)
     ir = forge.from_torch(exported(model, x))
-    assert {d for s, d in weights(ir).items() if np.prod(s) > 1000} == {"int8"}
+    assert {d for s, d in weights(ir).items() if np.prod(s) > 1000} == {config[:4]}
     next_to_torch(ir, model, x, tmp_path)
 
 
@@ -238,3 +256,71 @@ def test_quantised_rows_of_an_embedding() -> None:
     ir = forge.from_torch(exported(model, index))
     assert weights(ir) == {(50, 64): "int8"}
     agree(ir.get_inference_function()(index.numpy()), model(index), rtol=0)
+
+
+class Packed(nn.Module):
+    """A product with a weight of four bits that torch packs when the module is made."""
+
+    def __init__(self, rows: int, group: int, dtype: Any, zeros: bool) -> None:
+        super().__init__()
+        codes = torch.randint(0, 16, (rows, 128), dtype=torch.int32, generator=torch.manual_seed(rows))
+        self.register_buffer("weight", torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes, 1))
+        self.register_buffer("parameters_", torch.rand(128 // group, rows, 2).mul(torch.tensor([1.0, zeros])).to(dtype))
+        self.group = group
+
+    def forward(self, x: Any) -> Any:
+        return torch.ops.aten._weight_int4pack_mm_for_cpu(x, self.weight, self.group, self.parameters_)
+
+
+@pytest.mark.parametrize(("rows", "group", "dtype", "zeros", "rtol"), [
+    (64, 32, torch.float32, True, 1e-5), (16, 64, torch.float32, True, 1e-5), (240, 128, torch.float32, False, 1e-5),
+    (96, 32, torch.bfloat16, True, 1e-2), (112, 32, torch.float16, True, 1e-3),
+])  # fmt: skip
+def test_packed_weights_of_four_bits(rows: int, group: int, dtype: Any, zeros: bool, rtol: float, tmp_path: Path) -> None:
+    model, x = Packed(rows, group, dtype, zeros), data(5, 128).to(dtype)
+    ir = forge.from_torch(exported(model, x))
+    assert weights(ir)[(rows, 128)] == "int4"
+    ir.save(tmp_path / "model.forge")
+    again = forge.load(tmp_path / "model.forge")
+    assert weights(again) == weights(ir)
+    ir.to_onnx(tmp_path / "model.onnx")
+    back = forge.from_onnx(tmp_path / "model.onnx")
+    assert weights(back)[(rows, 128)] == "int4"
+    expected = model(x)
+    for module in (ir, again, back):
+        array = array_of(x, "x")
+        agree(module.get_inference_function()(array), expected, rtol=rtol, atol=rtol * float(expected.abs().max()))
+
+
+def test_a_weight_of_four_bits_that_the_model_packs() -> None:
+    codes = torch.randint(0, 16, (48, 64), dtype=torch.int32, generator=torch.manual_seed(0))
+    parameters = torch.rand(2, 48, 2)
+
+    def product(x: Any) -> Any:
+        packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes, 1)
+        return torch.ops.aten._weight_int4pack_mm_for_cpu(x, packed, 32, parameters)
+
+    x = data(3, 64)
+    ir = forge.from_torch(exported(Calls(product), x))
+    agree(ir.get_inference_function()(x.numpy()), product(x), rtol=1e-5, atol=1e-4)
+    late = Calls(lambda x, w: torch.ops.aten._weight_int4pack_mm_for_cpu(x, w, 32, parameters))
+    with pytest.raises(OpAttributeUnimplemented, match="mat2: got a tensor that is computed at run time; supported: constants"):
+        forge.from_torch(exported(late, x, torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes, 1)), through_onnx=False)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("block", [64, 32])
+def test_products_with_rows_rounded_to_eight_bits(block: int, bias: bool) -> None:
+    codes = torch.randint(0, 256, (48, 32), dtype=torch.uint8, generator=torch.manual_seed(0))
+    scales, offsets = torch.rand(48, 64 // block), torch.rand(48) if bias else None
+    pack, product = torch.ops.aten._dyn_quant_pack_4bit_weight, torch.ops.aten._dyn_quant_matmul_4bit
+
+    def late(x: Any) -> Any:
+        return product(x, pack(codes, scales, offsets, block, 64, 48), block, 64, 48)
+
+    x = torch.cat([data(4, 64), data(1, 64).abs(), torch.zeros(1, 64), -data(1, 64).abs()])
+    packed = pack(codes, scales, offsets, block, 64, 48)
+    for function in (late, lambda x: product(x, packed, block, 64, 48)):
+        ir = forge.from_torch(exported(Calls(function), x))
+        assert weights(ir)[(48, 64)] == "int4"
+        agree(ir.get_inference_function()(x.numpy()), late(x), rtol=1e-5, atol=1e-4)

@@ -92,14 +92,14 @@ def test_custom_converters_by_the_names_of_decomposed_programs(model: Any) -> No
 
 
 def test_without_decomposition_what_has_no_converter_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from forge.frontends.torch import importer
+    from forge.frontends.torch import steps
 
     class Silu(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             return torch.nn.functional.silu(x)
 
-    found = importer.lookup
-    monkeypatch.setattr(importer, "lookup", lambda target: None if "silu" in target else found(target))
+    found = steps.lookup
+    monkeypatch.setattr(steps, "lookup", lambda target: None if "silu" in target else found(target))
     exported = torch.export.export(Silu(), (X,))
     check(from_exported_program(exported), Silu())
     with pytest.raises(forge.OpNotImplemented, match="from_exported_program: 1 operator is not supported"):

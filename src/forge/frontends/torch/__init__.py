@@ -5,9 +5,9 @@
 
 from forge.frontends.support import Format
 from forge.frontends.torch.coverage import coverage
-from forge.frontends.torch.importer import used_operators
 from forge.frontends.torch.loader import import_model, model_operators
 from forge.frontends.torch.registry import REGISTRY, register, unregister
+from forge.frontends.torch.steps import used_operators
 
 FORMAT = Format("PyTorch", (".pt2",), REGISTRY, coverage, model_operators)
 

@@ -120,11 +120,10 @@ def _kind(dtype: str) -> int:
 def _joined(a: str, a_rank: tuple[int, int], b: str, b_rank: tuple[int, int]) -> tuple[str, tuple[int, int]]:
     """What ``a`` and ``b`` become; a rank is the kind, and then what counts more: a tensor with axes, one without, a number."""
     if a_rank[0] != b_rank[0]:
-        higher, rank, other = (a, a_rank, b) if a_rank[0] > b_rank[0] else (b, b_rank, a)
-        level = max(a_rank[1], b_rank[1])
-        if rank[0] == 3 and rank[1] < 2 and other == "float64" and level == 2:
+        (higher, rank), (other, lower) = ((a, a_rank), (b, b_rank)) if a_rank[0] > b_rank[0] else ((b, b_rank), (a, a_rank))
+        if rank[0] == 3 and other == "float64" and lower[1] >= rank[1]:
             higher = "complex128"
-        return higher, (rank[0], rank[1])
+        return higher, rank
     if a_rank[1] != b_rank[1]:
         return (a, a_rank) if a_rank[1] > b_rank[1] else (b, b_rank)
     return _wider(a, b), a_rank

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from forge.frontends.support import CONVERTER, MISSING, Coverage
-from forge.frontends.torch.importer import IGNORED, lookup
 from forge.frontends.torch.registry import REGISTRY, key
+from forge.frontends.torch.steps import IGNORED, lookup
 
 NUMBERS = frozenset(("sym_size.int", "sym_numel.default", "sym_stride.int", "sym_storage_offset.default"))
 """Their results are sizes, which the program says."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,14 @@ from forge.errors import ForgeError, ImportModelError, OptionError
 from forge.frontends.torch import input_infos as input_info
 from forge.frontends.torch.exported import output_labels, symbol_names
 from forge.frontends.torch.input_infos import InputInfo
-from forge.frontends.torch.loader import exported_program, import_model
+from forge.frontends.torch.loader import exported_program, import_model, run_decompositions
 from forge.ir.nodes import Module
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""Of terminals, in messages of torch's exporter."""
 
 
 def from_torch(
@@ -38,10 +42,6 @@ def from_torch(
             raise OptionError(f"from_torch: {name}: got {flag!r}; expected True or False")
     if through_onnx not in (None, True, False):
         raise OptionError(f"from_torch: through_onnx: got {through_onnx!r}; expected None, True or False")
-    if keep_quantized_weight:
-        raise OptionError(
-            "from_torch: keep_quantized_weight: got True; expected False: weights that torch has packed (quantized::*) are not "
-            "supported; export a model quantised with torchao, whose weights keep their bits")
     if default_dtype is not None and default_type not in ("float32", default_dtype):
         raise OptionError(f"from_torch: got default_type={default_type!r}, default_dtype={default_dtype!r}; expected one of them")
     dtype = input_info.element_type(default_dtype or default_type, "from_torch: default_type")
@@ -53,7 +53,7 @@ def from_torch(
         try:
             module = import_through_onnx(exported, infos, use_parser_friendly_name)
         except Exception as second:
-            text = " ".join(str(second).split())[:500]
+            text = " ".join(_COLOURS.sub("", str(second)).split())[:500]
             raise type(error)(f"{error}; the way through ONNX failed, too: {type(second).__name__}: {text}") from second
         warnings.warn(f"the model was loaded through ONNX; the reason: {reason}; through_onnx=False forbids it", stacklevel=5)
         return module
@@ -61,10 +61,11 @@ def from_torch(
     if through_onnx:
         where = "from_torch"
         infos = None if input_infos is None else input_info.parse(input_infos, where)
-        return import_through_onnx(*exported_program(model, infos, dtype, dynamic_shapes, where), use_parser_friendly_name)
+        program = exported_program(model, infos, dtype, dynamic_shapes, where, keep_quantized_weight)
+        return import_through_onnx(*program, use_parser_friendly_name)
     return import_model(
         model, input_infos, custom_convert_map, dtype, use_parser_friendly_name, dynamic_shapes=dynamic_shapes,
-        otherwise=None if through_onnx is False or custom_convert_map else otherwise)
+        otherwise=None if through_onnx is False or custom_convert_map else otherwise, integer_bias=keep_quantized_weight)
 
 
 def import_through_onnx(exported: ExportedProgram, infos: Sequence[InputInfo] | None, plain_names: bool) -> Module:
@@ -78,9 +79,7 @@ def import_through_onnx(exported: ExportedProgram, infos: Sequence[InputInfo] | 
     from forge.frontends.onnx.importer import import_model as import_onnx
 
     shapes = _shapes(exported, infos)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        exported = exported.run_decompositions({})  # shows what is written in place
+    exported = run_decompositions(exported, {})  # shows what is written in place
     signature = exported.graph_signature
     changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
     if changed:

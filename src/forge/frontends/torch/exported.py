@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,20 @@ from forge import dtypes
 from forge.dims import Dim
 from forge.errors import ImportModelError
 from forge.frontends.torch import symbols
-from forge.frontends.torch.program import Input, Meta, Program, Ref, ScalarMeta, Step, TensorMeta, Weight
+from forge.frontends.torch.parts import inlined
+from forge.frontends.torch.program import (
+    COMPARISONS,
+    FUNCTIONALIZED,
+    WITH_EFFECTS,
+    Input,
+    Meta,
+    Program,
+    Ref,
+    ScalarMeta,
+    Step,
+    TensorMeta,
+    Weight,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +40,7 @@ _SOURCE = re.compile(r'File "([^"]+)", line (\d+), in \S+\s*\n\s*(.*)')
 
 def program_of(exported: ExportedProgram, where: str = "exported program") -> Program:
     """The program that ``exported`` holds; its weights are read when they are needed, without a copy."""
-    return _Reader(exported, where).read()
+    return inlined(_Reader(exported, where).read())
 
 
 class _Reader:
@@ -47,7 +61,7 @@ class _Reader:
                 program.weights[spec.arg.name] = Weight(
                     str(spec.target), partial(self._weight, str(spec.target)), spec.kind is InputKind.PARAMETER,
                     spec.kind is InputKind.BUFFER)
-            else:
+            elif spec.kind is not InputKind.TOKEN:
                 raise ImportModelError(f"{program.where}: input {spec.arg.name!r} is {spec.kind.name}; expected tensors")
         read_graph(exported.graph_module, program)
         labels = iter(output_labels(exported))
@@ -55,7 +69,7 @@ class _Reader:
             name = spec_.arg.name
             if spec_.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION):
                 of = next(s.arg.name for s in exported.graph_signature.input_specs if spec_.target in (s.target, s.arg.name))
-                program.mutations[of] = name
+                program.mutations[of] = _alias(exported.graph_module, name)
             elif spec_.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT):
                 result = spec_.arg.value if isinstance(spec_.arg, ConstantArgument) else Ref(_alias(exported.graph_module, name))
                 program.results.append((next(labels), result))
@@ -67,6 +81,7 @@ class _Reader:
         for symbol, bounds in self.exported.range_constraints.items():
             low, high = (_bound(b) for b in (bounds.lower, bounds.upper))
             self.program.bounds[str(symbol)] = (low, high)
+        self.program.guards.extend(getattr(self.exported, "_guards_code", None) or ())
         self.program.symbol_names.update(symbol_names(self.exported))
 
     def _weight(self, target: str) -> np.ndarray:
@@ -135,6 +150,8 @@ def _read_attribute(module: GraphModule, node: Node, program: Program) -> None:
         program.weights[node.name] = Weight(str(node.target), partial(array_of, found, str(node.target)))
         program.metas[node.name] = meta_of(found)
         return
+    if not isinstance(found, torch.fx.GraphModule):
+        return  # what only functions of Python take; these have no converters
     inner = Program(f"{program.where}: {node.target}")
     read_graph(found, inner)
     for placeholder in (n for n in found.graph.nodes if n.op == "placeholder"):
@@ -169,8 +186,66 @@ def _read_step(node: Node, program: Program) -> None:
     else:
         outputs = (node.name,) if value is not None else ()
         program.metas[node.name] = meta_of(value)
-    program.steps.append(Step(node.name, target_name(node.target), _arguments(node), outputs, _module(node),
-                              source_line(node.meta.get("stack_trace") or "")))
+    target, arguments = target_name(node.target), _arguments(node)
+    if target == WITH_EFFECTS:
+        _, effect, *given = node.args
+        target, outputs = target_name(effect), outputs[1:]
+        arguments = _named_arguments(effect, given, node.kwargs)
+    step = Step(node.name, target, arguments, outputs, _module(node), source_line(node.meta.get("stack_trace") or ""))
+    if target in FUNCTIONALIZED:
+        program.steps.extend(_functionalized(node, step, program))
+        return
+    effect = node.args[1] if target_name(node.target) == WITH_EFFECTS else node.target
+    program.steps.append(replace(step, mutates=_mutated(effect)))
+
+
+def _mutated(operator_: Any) -> tuple[str, ...]:
+    """The arguments that an operator of another library than torch writes; names of torch's own say what they write."""
+    schema = getattr(operator_, "_schema", None)
+    if schema is None or getattr(operator_, "namespace", "aten") == "aten":
+        return ()
+    return tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write)
+
+
+def _functionalized(node: Node, step: Step, program: Program) -> list[Step]:
+    """An operator that writes its arguments, on copies of what these are views of; the copies are results after its own."""
+    effect, given = node.args[0], dict(node.kwargs)
+    mutated, count = _mutated(effect), max(1, len(effect._schema.returns))
+    bases = [given[name] for name in mutated] if "_all_bases" not in given else given["_all_bases"]
+    if not mutated or any(isinstance(given.get(name), list | tuple) for name in mutated):
+        where = f"{program.where}: node {node.name!r} ({step.target})"
+        raise ImportModelError(f"{where}: {target_name(effect)} writes lists of tensors; expected tensors")
+    steps, copies = [], []
+    for k, base in enumerate(bases):
+        copies.append(f"{node.name}/base_{k}")
+        program.metas[copies[k]] = program.metas[_name(base)]
+        steps.append(Step(copies[k], "aten.clone.default", {"self": Ref(_name(base))}, (copies[k],)))
+    arguments = {name: _argument(value) for name, value in given.items() if not name.startswith("_")}
+    for position, name in enumerate(mutated):
+        number = given.get(f"_{name}_base_index", position)
+        if number is None:
+            arguments[name] = None
+            continue
+        copy, view = Ref(copies[number]), f"{node.name}/{name}"
+        if f"_{name}_size" in given:
+            size, stride, offset = (_argument(given[f"_{name}_{what}"]) for what in ("size", "stride", "storage_offset"))
+            found = program.metas[copy.name]
+            assert isinstance(found, TensorMeta)
+            program.metas[view] = TensorMeta(found.dtype, tuple(size), tuple(stride), offset)
+            viewed = {"self": copy, "size": size, "stride": stride, "storage_offset": offset}
+            steps.append(Step(view, "aten.as_strided.default", viewed, (view,)))
+            arguments[name] = Ref(view)
+        elif f"_{name}_slice_dim" in given:
+            dim, start, end = (_argument(given[f"_{name}_slice_{what}"]) for what in ("dim", "start", "end"))
+            steps.append(Step(view, "aten.slice.Tensor", {"self": copy, "dim": dim, "start": start, "end": end}, (view,)))
+            arguments[name] = Ref(view)
+        else:
+            arguments[name] = copy
+    own = step.outputs[:count] if effect._schema.returns else ()
+    ordered = {a.name: arguments[a.name] for a in effect._schema.arguments if a.name in arguments}
+    steps.append(replace(step, target=target_name(effect), arguments=ordered, outputs=own, mutates=mutated))
+    read = [(name, Ref(copy)) for name, copy in zip(step.outputs[count:], copies) if name]
+    return steps + [Step(name, "aten.alias.default", {"self": copy}, (name,)) for name, copy in read]
 
 
 def target_name(target: Any) -> str:
@@ -184,18 +259,25 @@ def target_name(target: Any) -> str:
 
 
 def _arguments(node: Node) -> dict[str, Any]:
-    schema = getattr(node.target, "_schema", None)
+    return _named_arguments(node.target, node.args, node.kwargs)
+
+
+def _named_arguments(target: Any, args: Iterable[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    schema = getattr(target, "_schema", None)
     names: Iterable[str] = [a.name for a in schema.arguments] if schema is not None else "abcdefghijklmnopqrstuvwxyz"
-    return {name: _argument(value) for name, value in (*zip(names, node.args), *node.kwargs.items())}
+    keeps = target_name(target) in COMPARISONS
+    return {name: _argument(value, keeps) for name, value in (*zip(names, args), *kwargs.items())}
 
 
-def _argument(value: Any) -> Any:
+def _argument(value: Any, keeps_known: bool = False) -> Any:
+    """``keeps_known``: a computed number is a value even where its size is known to be an integer."""
     import torch
     from torch.fx import Node
 
     if isinstance(value, Node):
         size = value.meta.get("val")
-        if isinstance(size, torch.SymInt) and (known := _size(size)) is not None:
+        known = _size(size) if isinstance(size, torch.SymInt) else None
+        if known is not None and not (keeps_known and isinstance(known, int)):
             return known
         return Ref(_name(value))
     if isinstance(value, list | tuple):
@@ -221,13 +303,25 @@ def meta_of(value: Any) -> Meta:
     import torch
 
     if isinstance(value, torch.Tensor):
-        return TensorMeta(dtype_of(value.dtype), tuple(_extent(d) for d in value.shape))
+        return TensorMeta(dtype_of(value.dtype), tuple(_extent(d) for d in value.shape), *_layout(value))
     if isinstance(value, torch.SymInt):
         return ScalarMeta("int", _size(value))
     for kind, types in (("bool", (bool, torch.SymBool)), ("int", int), ("float", (float, torch.SymFloat))):
         if isinstance(value, types):
             return ScalarMeta(kind, value if type(value) is int else None)
     return None
+
+
+def _layout(tensor: torch.Tensor) -> tuple[tuple[Dim, ...] | None, Dim]:
+    """Strides and offset in the storage; None where a tensor has none, or they are no arithmetic on integers."""
+    import torch
+
+    if tensor.layout is not torch.strided:
+        return None, 0
+    try:
+        return tuple(map(_extent, tensor.stride())), _extent(tensor.storage_offset())
+    except ImportModelError:
+        return None, 0
 
 
 def _extent(value: Any) -> Dim:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,42 +11,38 @@ import numpy as np
 
 from forge import dims, dtypes, ops  # noqa: F401
 from forge.dims import Dim, DimExpr
-from forge.errors import ImportModelError, OpNotImplemented
+from forge.errors import ImportModelError, OpAttributeUnimplemented, OpNotImplemented
 from forge.frontends.convert import finished, located
 from forge.frontends.converter import Converter
-from forge.frontends.inputs import DimensionNames
 from forge.frontends.registry import as_list
-from forge.frontends.support import CONVERTER, MISSING, Use, check_supported
-from forge.frontends.torch import converters
+from forge.frontends.support import check_supported
 from forge.frontends.torch.context import Context
+from forge.frontends.torch.converters.core.strided import shared
 from forge.frontends.torch.converters.core.views import (
     ALIASES,
     MAYBE_VIEWS,
     READ_ONLY_VIEWS,
+    REBINDS,
     SAME_OR_COPY,
     SHARING,
+    STRIDED,
     VIEWS,
     WRITES,
     put_back,
 )
+from forge.frontends.torch.corrections import corrected
+from forge.frontends.torch.inputs import add_inputs, keep_checks
 from forge.frontends.torch.memory import Cell
+from forge.frontends.torch.overloads import functional, without_out
 from forge.frontends.torch.program import Program, Ref, ScalarMeta, Step, TensorMeta, Weight, refs
 from forge.frontends.torch.registry import REGISTRY, key
 from forge.frontends.torch.scope import TorchScope, TorchState
+from forge.frontends.torch.steps import destinations, is_number, lookup, needed_steps, used_operators
+from forge.frontends.torch.strides import same_layout, shares
 from forge.ir.builder import Builder
 from forge.ir.functions.states import State
 from forge.ir.nodes import Graph, Module, Value
 from forge.ir.types import TensorType
-
-_SAYINGS = ("_assert_tensor_metadata", "sym_constrain_range_for_size", "sym_constrain_range", "_assert_scalar",
-            "_linalg_check_errors")
-IGNORED = frozenset(f"aten.{name}.default" for name in _SAYINGS)
-"""Steps that say what types and sizes say already, or what the model promises of its data."""
-
-PYTHON = frozenset({"operator", "math", "torch", "builtins"})
-"""Where functions of numbers come from."""
-
-converters.load_all()
 
 
 def import_program(program: Program, keep_params_as_input: bool = False) -> Module:
@@ -63,74 +59,13 @@ def import_program(program: Program, keep_params_as_input: bool = False) -> Modu
         state = TorchState(size=len(program.steps), freeze_params=not keep_params_as_input, convert_steps=convert_steps)
         scope = TorchScope(Graph(name="main"), state, {})
         written = _written(program)
-        _add_inputs(scope, program)
+        _check_memory(program, written)
+        add_inputs(scope, program)
         for name, weight in program.weights.items():
             scope.lazy[name] = partial(_weight, scope, weight, name in written)
         convert_steps(scope, program.steps, program)
+        keep_checks(scope, program)
         return _finished(scope, program, written)
-
-
-def used_operators(program: Program) -> list[Use]:
-    """The operators of a program and its parts, and what converts each."""
-    found: dict[str, Use] = {}
-    for part in _parts(program):
-        for step in needed_steps(part.steps, part):
-            how = CONVERTER if is_number(step, part) or lookup(step.target) else MISSING
-            domain, op = key(step.target)
-            at = f"{step.name}, {step.source}" if step.source else step.name
-            found.setdefault(step.target, Use(domain, op, 0, how, at)).count += 1
-    return list(found.values())
-
-
-def _parts(program: Program) -> list[Program]:
-    return [program, *(inner for part in program.parts.values() for inner in _parts(part))]
-
-
-def lookup(target: str) -> Converter | None:
-    """The converter of a step; that of an in-place operator is the one of the operator."""
-    domain, op = key(target)
-    return REGISTRY.lookup(domain, functional(op), 1) or REGISTRY.lookup(domain, op, 1)
-
-
-def functional(op: str) -> str:
-    """An operator without the mark of in-place ones: ``add_.Tensor`` is ``add.Tensor``."""
-    name, _, overload = op.partition(".")
-    if name.startswith("__i") and name.endswith("__") and name != "__invert__":
-        return f"__{name[3:]}.{overload}"
-    return f"{name[:-1]}.{overload}" if overload and name.endswith("_") and not name.endswith("__") else op
-
-
-def writes(step: Step) -> bool:
-    """Whether a step writes to its first argument."""
-    _, op = key(step.target)
-    return functional(op) != op
-
-
-def is_number(step: Step, program: Program) -> bool:
-    """Whether a step computes a number whose value torch's sizes say; one that an operator reads from a tensor is new."""
-    metas = [program.metas.get(name) for name in step.outputs]
-    if not metas or not all(isinstance(m, ScalarMeta) and m.size is not None for m in metas):
-        return False
-    return step.target.partition(".")[0] in PYTHON or lookup(step.target) is None
-
-
-def needed_steps(steps: Sequence[Step], program: Program) -> list[Step]:
-    """The steps but for those that only say something, and idle numbers; results that nothing reads have no name."""
-    read = {name for _, result in program.results for name in refs(result)}.union(program.mutations.values())
-    kept: list[Step] = []
-    for step in reversed(steps):
-        if step.target in IGNORED or _is_idle(step, program) and not read.intersection(step.outputs):
-            continue
-        unread = len(step.outputs) > 1 and not read.issuperset(step.outputs)
-        kept.append(replace(step, outputs=tuple(n if n in read else "" for n in step.outputs)) if unread else step)
-        read.update(name for argument in step.arguments.values() for name in refs(argument))
-    return kept[::-1]
-
-
-def _is_idle(step: Step, program: Program) -> bool:
-    """Whether a step does nothing but compute numbers of sizes."""
-    metas = [program.metas.get(name) for name in step.outputs]
-    return bool(metas) and step.target.partition(".")[0] in PYTHON and all(isinstance(m, ScalarMeta) for m in metas)
 
 
 def convert_steps(scope: TorchScope, steps: Sequence[Step], program: Program) -> None:
@@ -139,10 +74,15 @@ def convert_steps(scope: TorchScope, steps: Sequence[Step], program: Program) ->
     Raises:
         ForgeError: one cannot be converted; the message names node, operator and the line of Python.
     """
+    program = corrected(program)
     for step in needed_steps(steps, program):
-        with located(_Place(step)):
-            scope.state.count_node()
-            convert_step(scope, step, program)
+        try:
+            with located(_Place(step)):
+                scope.state.count_node()
+                convert_step(scope, step, program)
+        except OpAttributeUnimplemented as error:
+            error.operator = error.operator or step.target
+            raise
 
 
 def convert_step(scope: TorchScope, step: Step, program: Program) -> None:
@@ -156,11 +96,23 @@ def convert_step(scope: TorchScope, step: Step, program: Program) -> None:
     if row is None:
         raise OpNotImplemented(f"operator {step.target} has no converter")
     g = Context(scope, step, [scope.meta(meta) for meta in metas], program)
-    results = as_list(run_converter(g, row, {name: _resolved(g, value) for name, value in step.arguments.items()}))
+    written = destinations(step)
+    is_out = written and not step.mutates and without_out(key(step.target)[1])
+    given = dict(list(step.arguments.items())[: -len(written)]) if is_out else step.arguments
+    results = as_list(run_converter(g, row, {name: _resolved(g, value) for name, value in given.items()}))
     if len(results) < len([name for name in step.outputs if name]):
         raise ImportModelError(f"its converter gave {len(results)} results; expected {len(step.outputs)}")
-    if writes(step):
-        _write(scope, g, step, results[0])
+    if step.mutates:
+        count = len(step.outputs)
+        if len(results) != count + len(written):
+            raise ImportModelError(
+                f"its converter gave {len(results)} results; expected {count}, and then new values of the tensors that it "
+                f"writes: {', '.join(step.mutates)}")
+        for name, result in zip(written, results[count:]):
+            _write(scope, g, name, result, None)
+    elif written:
+        for index, (name, result) in enumerate(zip(written, results)):
+            _write(scope, g, name, result, index)
         return
     for index, (name, result) in enumerate(zip(step.outputs, results)):
         if name and result is not None:
@@ -258,14 +210,27 @@ def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value, 
     if not isinstance(first, Ref) or first.name in program.parts or scope.has_number(first.name):
         return Cell(result)
     base = scope.cell(first.name)
-    is_same = base.read() is result and not step.arguments.get("copy") and step.target != "aten.contiguous.default"
-    if step.target in ALIASES or is_same and step.target in SAME_OR_COPY | MAYBE_VIEWS:
+    target = _viewing(step)
+    if target in ALIASES:
         return base
-    if step.target in MAYBE_VIEWS:
-        return Cell(result, base)
-    if step.target not in VIEWS and step.target not in READ_ONLY_VIEWS:
+    if target in STRIDED:
+        at = STRIDED[target](g, {name: _resolved(g, value) for name, value in step.arguments.items()})
+        return Cell(result, base) if at is None else Cell(result, *shared(g, at))
+    old, new = program.metas.get(first.name), program.metas.get(step.outputs[index])
+    if target in SAME_OR_COPY:
+        is_same = base.read() is result and not step.arguments.get("copy") and same_layout(old, new) is not False
+        return base if is_same else Cell(result)
+    if target in MAYBE_VIEWS:
+        is_view = MAYBE_VIEWS[target](old, new)
+        if is_view is None:
+            is_reshaped = MAYBE_VIEWS[target] is shares
+            return base if is_reshaped and base.read() is result else Cell(result, base)
+        if not is_view:
+            return Cell(result)
+        return Cell(result, base, lambda value: g.reshape(value, result.shape), lambda before, now: g.reshape(now, before.shape))
+    if target not in VIEWS and target not in READ_ONLY_VIEWS:
         return Cell(result)
-    row = lookup(step.target)
+    row = lookup(target)
     assert row is not None
     names = list(step.arguments)
     rest = {name: _resolved(g, step.arguments[name]) for name in names[1:]}
@@ -273,22 +238,35 @@ def _cell(scope: TorchScope, g: Context, step: Step, index: int, result: Value, 
     def remake(value: Value) -> Value:
         return as_list(run_converter(g, row, {names[0]: value, **rest}))[index]  # type: ignore[return-value]
 
-    if step.target not in VIEWS:
+    if target not in VIEWS:
         return Cell(result, base, remake)
-    return Cell(result, base, remake, lambda old, new: put_back(g, step.target, old, new, rest, index))
+    return Cell(result, base, remake, lambda old, new: put_back(g, target, old, new, rest, index))
 
 
-def _write(scope: TorchScope, g: Context, step: Step, result: Any) -> None:
-    """What an in-place operator computed becomes the value of its first argument."""
-    first = next(iter(step.arguments.values()))
-    cell = scope.cell(first.name)
+def _viewing(step: Step) -> str:
+    """What a step does to its first argument: one that changes which elements a tensor has, in place, makes a view of it."""
+    domain, op = key(step.target)
+    return f"aten.{functional(op)}" if step.target in REBINDS and step.target not in STRIDED and not domain else step.target
+
+
+def _write(scope: TorchScope, g: Context, name: str, result: Any, index: int | None) -> None:
+    """A result of an operator becomes the value of the tensor called ``name``, and result ``index`` is that tensor."""
+    cell = scope.cell(name)
     before = cell.read()
-    value = g.cast(result, before.dtype)
-    if value.shape != before.shape:
-        value = g.call("broadcast_to", value, shape=before.shape)
-    cell.write(value)
-    for name in step.outputs:
-        scope.cells[name] = cell
+    value = g.cast(g.tensor(result), before.dtype)
+    meta = g.metas[index] if index is not None and index < len(g.metas) else None
+    if isinstance(meta, TensorMeta) and 0 in before.shape and 0 not in meta.shape:
+        cell = Cell(value)  # torch gives memory to a tensor without elements that is to hold a result
+    elif isinstance(meta, TensorMeta) and (len(meta.shape) != before.rank or any(map(dims.different, meta.shape, before.shape))):
+        raise g.unsupported(
+            f"it changes the shape of {name!r}, which holds its result, from {list(map(str, before.shape))} to "
+            f"{list(map(str, meta.shape))}; supported: tensors of its shape, and those without elements")
+    elif value.shape != before.shape:
+        cell.write(g.call("broadcast_to", value, shape=before.shape))
+    else:
+        cell.write(value)
+    for output in g.step.outputs[index : index + 1] if index is not None else ():
+        scope.cells[output] = cell
 
 
 def _written(program: Program) -> set[str]:
@@ -296,89 +274,38 @@ def _written(program: Program) -> set[str]:
     roots: dict[str, str] = {}
     found = set(program.mutations)
     for step in program.steps:
-        also = WRITES.get(step.target, ()) if step.arguments.get("training") else ()
+        condition, also = WRITES.get(step.target, ("", ()))
+        if condition and not step.arguments.get(condition):
+            also = ()
         found.update(name for argument in also for name in refs(step.arguments.get(argument)))
+        written = destinations(step)
+        found.update(roots.get(name, name) for name in written)
+        if not step.mutates:
+            roots.update({output: roots.get(name, name) for output, name in zip(step.outputs, written)})
         first = next(iter(step.arguments.values()), None)
-        if not isinstance(first, Ref):
-            continue
-        root = roots.get(first.name, first.name)
-        if writes(step):
-            found.add(root)
-        if writes(step) or step.target in SHARING:
-            roots.update(dict.fromkeys(step.outputs, root))
+        if isinstance(first, Ref) and (step.target in SHARING or step.target in REBINDS):
+            roots.update(dict.fromkeys(step.outputs, roots.get(first.name, first.name)))
     return {name for name in found if name in program.weights or name in program.metas}
 
 
-def _add_inputs(scope: TorchScope, program: Program) -> None:
-    tensors = [i for i in program.inputs if not i.is_constant]
-    checked: set[str] = set()
-    lone = _name_symbols(scope, program)
-    for item in tensors:
-        meta = program.metas[item.name]
-        if isinstance(meta, ScalarMeta):
-            dtype = {"int": "int64", "float": "float32", "bool": "bool"}[meta.kind]
-            value = scope.graph.add_input(TensorType((), dtype), item.label)
-            scope.numbers[item.name] = value
-            continue
-        assert isinstance(meta, TensorMeta)
-        shape = tuple(map(scope.resolved, meta.shape))
-        own = tuple(lone.get((item.name, axis), size) for axis, size in enumerate(shape))
-        value = scope.graph.add_input(TensorType(own, meta.dtype), scope.unique(item.label))
-        scope.note_sizes(value)
-        value = _checked(scope, program, meta, value, checked)
-        if own != shape:
-            value = Builder(scope.graph).call("broadcast_to", value, shape=shape, exact=True)
-        scope.cells[item.name] = Cell(value)
-
-
-def _checked(scope: TorchScope, program: Program, meta: TensorMeta, value: Value, checked: set[str]) -> Value:
-    """An input whose sizes are within the bounds that the program was exported for; symbols in ``checked`` are, already.
-
-    A least size of 2 is no bound: torch sets it where the program was not made for 0 and 1, and lets these pass all the same.
-    """
-    for axis, size in enumerate(meta.shape):
-        symbol, factor, offset = dims.linear(size) or ("", 0, 0)
-        low, high = program.bounds.get(symbol, (None, None))
-        if symbol in checked or factor < 1 or isinstance(value.shape[axis], int):
-            continue
-        least = low * factor + offset if low is not None and low > 2 else 0
-        most = None if high is None else high * factor + offset
-        if least or most is not None:
-            checked.add(symbol)
-            label = str(value.shape[axis])
-            value = Builder(scope.graph).call("check_size", value, axis=axis, least=least, most=most, label=label)
-    return value
-
-
-def _name_symbols(scope: TorchScope, program: Program) -> dict[tuple[str, int], Dim]:
-    """Sizes of inputs have the user's names, else those of the first input and axis that have them.
-
-    Returns:
-        Axes, by input, whose size is the only one that says what a symbol of torch is, as 2*h: they are symbols of their own.
-    """
-    labels = DimensionNames(program.symbol_names.values())
-    scope.symbols.update(program.sizes)
-    metas = [(item, program.metas.get(item.name)) for item in program.inputs]
-    sizes = [(item, axis, d) for item, m in metas if isinstance(m, TensorMeta) for axis, d in enumerate(m.shape)]
-    for item, axis, size in sizes:
-        name = dims.symbol_name(size)
-        if name is not None and name not in scope.symbols:
-            label = program.symbol_names.get(name)
-            scope.symbols[name] = labels.symbol(label) if label else labels.unknown(f"{item.label}_dim{axis}")
-    lone: dict[tuple[str, int], Dim] = {}
-    for item, axis, size in sizes:
-        name, factor, offset = dims.linear(size) or ("", 0, 0)
-        if factor > 0 and name not in scope.symbols:
-            own = labels.unknown(f"{item.label}_dim{axis}")
-            lone[item.name, axis] = own
-            scope.symbols[name] = dims.floordiv(own - offset, factor)
-    return lone
+def _check_memory(program: Program, written: set[str]) -> None:
+    """Raises OpAttributeUnimplemented: weights share memory in the model, and the program writes to one of them."""
+    used = {name for step in program.steps for argument in step.arguments.values() for name in refs(argument)}
+    used.update(name for _, result in program.results for name in refs(result))
+    for name in sorted(written & program.weights.keys()):
+        array = program.weights[name].read()
+        for other in sorted(used & program.weights.keys() - {name}):
+            if np.may_share_memory(array, program.weights[other].read()):
+                first, second = (program.weights[n].label for n in (name, other))
+                raise OpAttributeUnimplemented(
+                    f"it writes to {first!r}, which shares memory with {second!r}; supported: buffers with memory of their own; "
+                    "register a clone, or one buffer of which the other is a view in forward")
 
 
 def _weight(scope: TorchScope, weight: Weight, is_written: bool) -> Value:
     array = weight.read()
     label = weight.label
-    if is_written and weight.is_buffer or is_written and weight.is_parameter:
+    if is_written:
         value = scope.graph.add_input(TensorType(array.shape, dtypes.canonical(array.dtype)), label)
         scope.graph.states[label] = State(None, array)
         return value

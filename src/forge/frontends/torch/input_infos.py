@@ -8,7 +8,7 @@ from typing import Any
 
 from forge import dims, dtypes
 from forge.dims import Dim
-from forge.errors import ImportModelError, OptionError
+from forge.errors import ForgeError, ImportModelError, OptionError
 from forge.frontends.torch.program import Input, Program, ScalarMeta, TensorMeta
 
 EXPECTED = (
@@ -130,9 +130,20 @@ def _is_torch_dim(size: Any) -> bool:
 def _size(size: Any, where: str) -> Any:
     if isinstance(size, dims.DimExpr):
         size = str(size)
-    if isinstance(size, bool) or isinstance(size, int) and size < -1 or isinstance(size, str) and not size.isidentifier():
-        raise OptionError(f"{where}: got the size {size!r}; expected a number, the name of a dimension, or None")
+    if isinstance(size, bool) or isinstance(size, int) and size < -1 or isinstance(size, str) and _derived(size) is None:
+        raise OptionError(f"{where}: got the size {size!r}; expected a number, a name of a dimension, '2*n + 1' of one, or None")
     return None if size == -1 else size
+
+
+def _derived(text: str) -> tuple[str, int, int] | None:
+    """Name, factor and offset of ``n``, ``2*n`` or ``2*n + 1``; None where a text is something else."""
+    if text.isidentifier():
+        return text, 1, 0
+    try:
+        found = dims.linear(dims.parse(text))
+    except (ForgeError, ValueError):
+        return None
+    return found if found is not None and found[1] > 0 else None
 
 
 def element_type(dtype: Any, where: str) -> str:
@@ -168,7 +179,9 @@ def _example(info: InputInfo, default_dtype: str, sizes: dict[Any, int]) -> Any:
     shape = []
     for axis, size in enumerate(info.what.shape or ()):
         key = (info.name, axis) if size is None else getattr(size, "__name__", size)
-        known = size if isinstance(size, int) else sizes.setdefault(key, EXAMPLE_SIZE + EXAMPLE_STEP * len(sizes))
+        key, factor, offset = _derived(key) or (key, 1, 0) if isinstance(key, str) else (key, 1, 0)
+        free = EXAMPLE_SIZE + EXAMPLE_STEP * len(sizes)
+        known = size if isinstance(size, int) else sizes.setdefault(key, free) * factor + offset
         shape.append(min(max(known, getattr(size, "min", 0)), getattr(size, "max", known)) if _is_torch_dim(size) else known)
     return torch.zeros(shape, dtype=getattr(torch, info.what.dtype or default_dtype))
 
@@ -190,9 +203,10 @@ def _dynamic(info: InputInfo, made: dict[str, Any]) -> Any:
     sizes: dict[int, Any] = {}
     for axis, size in enumerate(info.what.shape):
         if isinstance(size, str):
-            if size not in made:
-                made[size] = Dim(size)
-            sizes[axis] = made[size]
+            name, factor, offset = _derived(size) or (size, 1, 0)
+            of = made.setdefault(name, Dim(name))
+            multiple = of * factor if factor != 1 else of
+            sizes[axis] = multiple + offset if offset > 0 else multiple - -offset if offset else multiple
         elif size is None:
             sizes[axis] = Dim.DYNAMIC
         elif not isinstance(size, int):
@@ -270,7 +284,7 @@ def _check(program: Program, item: Input, info: TensorInfo, where: str) -> None:
             wrong = not _may_be(program, name, expected, size, info.example is not None)
         else:
             wrong = label is not None and isinstance(expected, int)
-            if label is not None and name is not None:
+            if label is not None and name is not None and label.isidentifier():
                 program.symbol_names[name] = label
         if wrong:
             raise ImportModelError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import inspect
 import os
 import warnings
@@ -10,21 +12,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forge.errors import ForgeError, ImportModelError, OpAttributeInvalid, OpNotImplemented, OptionError
+from forge.errors import (
+    ForgeError,
+    ImportModelError,
+    OpAttributeInvalid,
+    OpAttributeUnimplemented,
+    OpNotImplemented,
+    OptionError,
+)
 from forge.frontends.convert import located
 from forge.frontends.support import MISSING, Use
 from forge.frontends.torch import input_infos as input_info
 from forge.frontends.torch.archive import read_program
 from forge.frontends.torch.custom import custom_converters
 from forge.frontends.torch.exported import program_of, target_name
-from forge.frontends.torch.importer import import_program, used_operators
+from forge.frontends.torch.importer import import_program
 from forge.frontends.torch.input_infos import InputInfo
 from forge.frontends.torch.program import Program
+from forge.frontends.torch.steps import used_operators
 from forge.ir.nodes import Module
 
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
+
+
+TESTED = (2, 13)
+"""The version of torch in the extra ``torch`` of ``pyproject.toml``."""
 
 
 def load(
@@ -51,9 +65,12 @@ def load(
 
 
 def exported_program(
-    model: Any, infos: Sequence[InputInfo] | None, default_dtype: str, dynamic_shapes: Any, where: str
+    model: Any, infos: Sequence[InputInfo] | None, default_dtype: str, dynamic_shapes: Any, where: str,
+    integer_bias: bool = False,
 ) -> tuple[ExportedProgram, Sequence[InputInfo] | None]:
     """``model`` as torch exports it, with sizes as ``infos`` say, and its inputs; those of a trace are known without.
+
+    A module with quantised layers is traced before. With ``integer_bias``, their biases are integers, as their weights are.
 
     Raises:
         OptionError: an argument that does not go with the model; ImportModelError: torch cannot export it.
@@ -62,6 +79,7 @@ def exported_program(
 
     from forge.frontends.torch import traces
 
+    _check_version(torch.__version__, where)
     if isinstance(model, torch.export.ExportedProgram):
         if dynamic_shapes is not None:
             raise OptionError(f"{where}: dynamic_shapes: got {dynamic_shapes!r}; expected None: an ExportedProgram has its own")
@@ -71,13 +89,40 @@ def exported_program(
     if not isinstance(model, torch.nn.Module):
         got = model.__name__ if isinstance(model, type) else type(model).__name__
         raise ImportModelError(f"{where}: got {got}; expected a trace, a module, an ExportedProgram, a GraphModule or a path")
-    if isinstance(model, torch.jit.ScriptModule):
+    if infos is not None and not isinstance(infos, input_info.Named) and _has_quantized_layers(model):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = torch.jit.trace(model, input_info.examples(infos, default_dtype), check_trace=False)
+    is_trace = isinstance(model, torch.jit.ScriptModule)
+    if is_trace:
         infos = _infos_of_trace(model, infos, where)
         with located(where):
-            model = traces.Replayed(model)
+            model = traces.Replayed(model, integer_bias)
     if infos is None:
         raise OptionError(f"{where}: input_infos: got None for a module; expected example tensors, or {input_info.EXPECTED}")
-    return _unwrapped(_exported(model, infos, default_dtype, dynamic_shapes, where)), infos
+    return _unwrapped(_exported(model, infos, default_dtype, dynamic_shapes, where, is_trace)), infos
+
+
+def _has_quantized_layers(model: torch.nn.Module) -> bool:
+    """Whether `torch.ao.quantization.convert` made layers of ``model``, which `torch.export` does not take."""
+    import torch
+
+    if isinstance(model, torch.jit.ScriptModule):
+        return False
+    return any(type(layer).__module__.startswith(_QUANTIZED_LAYERS) for layer in model.modules())
+
+
+_QUANTIZED_LAYERS = tuple(
+    f"torch.{package}{kind}.quantized" for package in ("ao.nn", "nn") for kind in ("", ".intrinsic"))
+
+
+def _check_version(version: str, where: str) -> None:
+    """Warns of a torch that is older than the one with which programs are tested."""
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers < TESTED:
+        known = ".".join(map(str, TESTED))
+        message = f"{where}: torch {version} exports programs of other operators than torch {known}, which is tested"
+        warnings.warn(message, stacklevel=6)
 
 
 def _unwrapped(exported: ExportedProgram) -> ExportedProgram:
@@ -86,27 +131,42 @@ def _unwrapped(exported: ExportedProgram) -> ExportedProgram:
 
     if not any(map(is_traceable_wrapper_subclass, exported.state_dict.values())):
         return exported
+    return run_decompositions(exported, {})
+
+
+def run_decompositions(exported: ExportedProgram, table: Mapping[Any, Any]) -> ExportedProgram:
+    """``exported`` without writes in place, its operators taken apart as ``table`` says.
+
+    Torch refuses programs that write to a tensor that is an attribute of a module but no buffer: for it, they are buffers here.
+    """
+    from torch.export.graph_signature import InputKind
+
+    plain = copy.copy(exported)
+    plain._graph_signature = copy.deepcopy(exported.graph_signature)
+    for spec in plain.graph_signature.input_specs:
+        if spec.kind is InputKind.CONSTANT_TENSOR:
+            spec.kind, spec.persistent = InputKind.BUFFER, False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return exported.run_decompositions({})
+        return plain.run_decompositions(dict(table))
 
 
 def _exported(
-    model: torch.nn.Module, infos: Sequence[InputInfo], default_dtype: str, dynamic: Any, where: str
+    model: torch.nn.Module, infos: Sequence[InputInfo], default_dtype: str, dynamic: Any, where: str, is_trace: bool
 ) -> ExportedProgram:
     import torch
 
     arguments = input_info.examples(infos, default_dtype)
     by_name = isinstance(infos, input_info.Named)
-    if dynamic is None:
-        dynamic = input_info.dynamic_shapes(infos)
-        dynamic = dict(zip((i.name for i in infos), dynamic)) if by_name else dynamic
+    derived = input_info.dynamic_shapes(infos) if dynamic is None else _of_trace(dynamic, infos, where) if is_trace else None
+    if derived is not None:
+        dynamic = dict(zip((i.name for i in infos), derived)) if by_name else derived
         if not by_name and any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(model.forward).parameters.values()):
-            dynamic = _for_variadic(model, dynamic)
+            dynamic = _for_variadic(model, derived)
     args, kwargs = ((), dict(zip((i.name for i in infos), arguments))) if by_name else (arguments, None)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(), torch.set_grad_enabled(torch.is_grad_enabled() and not is_trace):
+            warnings.simplefilter("ignore")  # a trace may write where autograd forbids it
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic, strict=False)
     except ForgeError:
         raise
@@ -116,6 +176,21 @@ def _exported(
             f"{where}: torch.export failed for inputs {sizes}; expected a model that it takes: change it, fix the sizes that it "
             f"fixes, or give example tensors and dynamic_shapes; got {type(error).__name__}: {error}"
         ) from error
+
+
+def _of_trace(dynamic: Any, infos: Sequence[InputInfo], where: str) -> tuple[Any, ...]:
+    """What is said of the sizes of a trace's inputs, in their order.
+
+    Raises:
+        OptionError: it is not said for each input, in order or by name.
+    """
+    names = [info.name for info in infos]
+    if isinstance(dynamic, Mapping) and set(dynamic) <= set(names):
+        return tuple(dynamic.get(name) for name in names)
+    if isinstance(dynamic, list | tuple) and len(dynamic) == len(infos):
+        return tuple(dynamic)
+    expected = ", ".join(name or "?" for name in names)
+    raise OptionError(f"{where}: dynamic_shapes: got {dynamic!r}; expected an entry for each input of the trace: {expected}")
 
 
 def _for_variadic(model: torch.nn.Module, dynamic: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -150,7 +225,14 @@ def supported_program(exported: ExportedProgram, where: str = "from_torch") -> P
     """The program; what has no converter is taken apart by torch's own decompositions, as far as it has them."""
     program = program_of(exported, where)
     missing = {f"{use.domain or 'aten'}.{use.op}" for use in used_operators(program) if use.how == MISSING}
-    return program_of(decomposed(exported, missing), where) if missing else program
+    if not missing:
+        return program
+    try:
+        return program_of(decomposed(exported, missing), where)
+    except ForgeError:
+        raise
+    except Exception:  # noqa: BLE001 - torch raises anything; what it cannot take apart is refused as it is
+        return program
 
 
 def decomposed(exported: ExportedProgram, targets: set[str]) -> ExportedProgram:
@@ -158,13 +240,11 @@ def decomposed(exported: ExportedProgram, targets: set[str]) -> ExportedProgram:
     import torch
     from torch._decomp import core_aten_decompositions
 
-    from forge.frontends.torch.importer import lookup
+    from forge.frontends.torch.steps import lookup
 
     known = {**torch.export.default_decompositions(), **core_aten_decompositions()}
     table = {op: function for op, function in known.items() if target_name(op) in targets or lookup(target_name(op)) is None}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return exported.run_decompositions(table)
+    return run_decompositions(exported, table)
 
 
 def import_model(
@@ -178,12 +258,13 @@ def import_model(
     dynamic_shapes: Any = None,
     otherwise: Otherwise | None = None,
     decompose: bool = True,
+    integer_bias: bool = False,
     where: str = "from_torch",
 ) -> Module:
     """Converts a PyTorch model; everything is as of ``IRModule.from_torch``.
 
     ``otherwise`` makes the module of an exported program that cannot be converted, of its inputs and of the error. Without
-    ``decompose``, what has no converter is refused.
+    ``decompose``, what has no converter is refused. ``integer_bias`` is as of `exported_program`.
     """
     with custom_converters(custom_convert_map, where):
         if isinstance(model, str | os.PathLike):
@@ -195,7 +276,7 @@ def import_model(
                     raise
                 raise OpNotImplemented(f"{error}; or save exported.run_decompositions(), which has fewer operators") from error
         infos = None if input_infos is None else input_info.parse(input_infos, where)
-        exported, infos_ = exported_program(model, infos, default_dtype, dynamic_shapes, where)
+        exported, infos_ = exported_program(model, infos, default_dtype, dynamic_shapes, where, integer_bias)
         try:
             program = supported_program(exported, where) if decompose else program_of(exported, where)
         except UNCONVERTED as error:
@@ -206,9 +287,36 @@ def import_model(
         try:
             return _converted(program, use_parser_friendly_name, keep_params_as_input)
         except UNCONVERTED as error:
+            parts = _without(exported, error, where) if decompose else None
+            if parts is not None:
+                _rename(parts, infos_, where)
+                with contextlib.suppress(*UNCONVERTED):
+                    return _converted(parts, use_parser_friendly_name, keep_params_as_input)
             if otherwise is None:
                 raise
             return otherwise(exported, infos_, error)
+
+
+def _without(exported: ExportedProgram, error: ForgeError, where: str) -> Program | None:
+    """The program with the operator taken apart whose converter refused it; None where torch has no decomposition of it.
+
+    Nor of programs that write in place: torch removes the writes on the way, and takes some aliases for copies (``type_as``).
+    """
+    operator = error.operator if isinstance(error, OpAttributeUnimplemented) else ""
+    if not operator or _writes(exported):
+        return None
+    try:
+        program = program_of(decomposed(exported, {operator}), where)
+    except Exception:  # noqa: BLE001 - torch raises anything; the first error says what is the matter
+        return None
+    return program if all(step.target != operator for step in program.steps) else None
+
+
+def _writes(exported: ExportedProgram) -> bool:
+    """Whether an operator of the program, or of a part of it, writes to its arguments."""
+    graphs = [module.graph for module in exported.graph_module.modules() if hasattr(module, "graph")]
+    schemas = [getattr(node.target, "_schema", None) for graph in graphs for node in graph.nodes]
+    return any(schema.is_mutable for schema in schemas if schema is not None)
 
 
 UNCONVERTED = (ImportModelError, OpNotImplemented, OpAttributeInvalid)

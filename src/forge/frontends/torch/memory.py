@@ -18,8 +18,8 @@ PutBack = Callable[[Value, Value], Value]
 class Cell:
     """The current value of a tensor.
 
-    A cell with a ``base`` is a view of it; without ``remake`` and ``put_back`` it may be one, or a copy: strides say which. What
-    then depends on it is refused.
+    A cell with a ``base`` is a view of it; without ``remake`` and ``put_back`` it may be one, or a copy, as strides say that are
+    not known. What then depends on it is refused.
     """
 
     def __init__(
@@ -37,6 +37,11 @@ class Cell:
     def version(self) -> int:
         """Grows with every write to the memory."""
         return self._version if self._base is None else self._base.version
+
+    @property
+    def root(self) -> Cell:
+        """The tensor that was made with the memory."""
+        return self if self._base is None else self._base.root
 
     def read(self) -> Value:
         """Raises OpAttributeUnimplemented: whether a write is seen here depends on strides."""

@@ -24,10 +24,17 @@ class Ref:
 
 @dataclass(frozen=True)
 class TensorMeta:
-    """What torch says of a tensor; sizes are expressions of torch's symbols. ``dtype`` is Forge's name."""
+    """What torch says of a tensor; sizes are expressions of torch's symbols. ``dtype`` is Forge's name.
+
+    Attributes:
+        strides: how many elements of the storage lie between neighbours along each axis; None where nothing says it.
+        offset: number of the tensor's first element in the storage.
+    """
 
     dtype: str
     shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...] | None = None
+    offset: Dim = 0
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,7 @@ class Step:
         outputs: names of the results, empty where nothing reads them.
         module: path of the module that it is part of.
         source: the line of Python that made it, with file and number; may be empty.
+        mutates: arguments that an operator of another library than torch writes; their new values are its last results.
     """
 
     name: str
@@ -59,6 +67,19 @@ class Step:
     outputs: tuple[str, ...]
     module: str = ""
     source: str = ""
+    mutates: tuple[str, ...] = ()
+
+
+COMPARISONS = frozenset(f"operator.{op}" for op in ("eq", "ne", "lt", "le", "gt", "ge"))
+"""What torch's assertions are of. Their arguments are values even where torch, which believes assertions, says what they are."""
+
+
+WITH_EFFECTS = "higher_order.with_effects"
+"""Applies an operator with effects, after the token that is its first argument. Steps have an order, and need no tokens."""
+
+
+FUNCTIONALIZED = frozenset(("higher_order.auto_functionalized", "higher_order.auto_functionalized_v2"))
+"""They apply an operator that writes its arguments to copies of them."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +114,7 @@ class Program:
         mutations: values that replace buffers or inputs at the end, by the name of these.
         metas: of values, by name.
         bounds: least and largest value of torch's symbols.
+        guards: what torch assumed of the sizes of inputs, as `guards.conditions` takes it.
         symbol_names: what the user calls them.
         sizes: symbols that the user fixes.
         parts: programs that steps take as arguments, by name.
@@ -109,6 +131,7 @@ class Program:
     symbol_names: dict[str, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     parts: dict[str, Program] = field(default_factory=dict)
+    guards: list[str] = field(default_factory=list)
 
 
 def refs(argument: Any) -> list[str]:

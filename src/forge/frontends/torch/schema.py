@@ -17,7 +17,19 @@ from forge.errors import ImportModelError
 from forge.frontends.scope import MAX_NESTING
 from forge.frontends.torch import symbols
 from forge.frontends.torch.exported import output_label, source_line
-from forge.frontends.torch.program import Input, Meta, Program, Ref, ScalarMeta, Step, TensorMeta, Weight
+from forge.frontends.torch.parts import inlined
+from forge.frontends.torch.program import (
+    COMPARISONS,
+    WITH_EFFECTS,
+    Input,
+    Meta,
+    Program,
+    Ref,
+    ScalarMeta,
+    Step,
+    TensorMeta,
+    Weight,
+)
 from forge.frontends.torch.records import Record, parse
 
 VERSION = 8
@@ -52,12 +64,12 @@ def read(document: Record, where: str, array: ReadArray) -> Program:
     """The program in ``document``; ``array`` gives the contents of a parameter, a buffer or a constant by its path in the module.
 
     Raises:
-        ImportModelError: it breaks the schema, or has what is no function of tensors.
+        ImportModelError: it breaks the schema, or has inputs or outputs that are not tensors or numbers.
     """
     version = document["schema_version"]["major"]
     if version.integer() != VERSION:
         raise ImportModelError(f"{version.path}: got {version.value}; expected {VERSION}; save it with another version of torch")
-    return _ProgramReader(document, where, array).read()
+    return inlined(_ProgramReader(document, where, array).read())
 
 
 def array_meta(record: Record) -> ArrayMeta:
@@ -95,6 +107,10 @@ def _dtype(record: Record) -> str:
         raise ImportModelError(f"{record.path}: got {name or record.value}; {error}") from error
 
 
+MAX_GUARDS = 10_000
+"""Assumptions about sizes: real programs have a few for each input."""
+
+
 class _ProgramReader:
     def __init__(self, document: Record, where: str, array: ReadArray) -> None:
         self.document = document
@@ -118,6 +134,11 @@ class _ProgramReader:
         program.results = list(zip(self._labels(len(returned)), returned))
         for name, bounds in self.document["range_constraints"].pairs():
             program.bounds[name] = _bound(bounds.get("min_val")), _bound(bounds.get("max_val"))
+        guards = self.document.get("guards_code")  # programs of earlier versions have none
+        texts = [guard.text() for guard in (guards.items() if guards else ())]
+        if len(texts) > MAX_GUARDS:
+            raise self.document["guards_code"].wrong(f"at most {MAX_GUARDS} assumptions")
+        program.guards.extend(texts)
         return program
 
     def _read_input(self, spec: Record) -> None:
@@ -138,17 +159,17 @@ class _ProgramReader:
             self.program.inputs.append(Input(name, name))
         elif kind in ("parameter", "buffer", "tensor_constant"):
             self._read_weight(kind, value)
-        else:
+        elif kind != "token":
             raise spec.wrong(f"inputs that are tensors, which {kind} is not")
 
     def _read_weight(self, kind: str, value: Record) -> None:
         name, label = value["arg"]["name"].text(), value[f"{kind}_name"].text()
         self._name(value["arg"], name, label)
         contents, meta = self.array(label), self.program.metas.get(name)
-        if not isinstance(meta, TensorMeta) or meta != TensorMeta(dtypes.canonical(contents.dtype), contents.shape):
+        if not isinstance(meta, TensorMeta) or (meta.dtype, meta.shape) != (dtypes.canonical(contents.dtype), contents.shape):
             raise ImportModelError(
-                f"{value.path}: weight {label!r} is {contents.dtype}{list(contents.shape)}; expected {meta}, as the graph says; "
-                "the file is damaged"
+                f"{value.path}: weight {label!r} is {contents.dtype}{list(contents.shape)}; expected {_shown(meta)}, as the "
+                "graph says; the file is damaged"
             )
         self.program.weights[name] = Weight(label, partial(_same, contents), kind == "parameter", kind == "buffer")
 
@@ -164,6 +185,8 @@ class _ProgramReader:
         argument = _GraphReader(self.program).argument(result) if computed is None else Ref(computed.text())
         if kind in ("user_output", "loss_output"):
             returned.append(argument)
+            return
+        if kind == "token":
             return
         target_field = {
             "buffer_mutation": "buffer_name", "parameter_mutation": "parameter_name", "user_input_mutation": "user_input_name",
@@ -229,6 +252,10 @@ def _field_names(context: Record, count: int) -> list[str] | None:
     return found if is_names else None
 
 
+def _shown(meta: Meta) -> str:
+    return f"{meta.dtype}{[str(size) for size in meta.shape]}" if isinstance(meta, TensorMeta) else str(meta)
+
+
 def _same(contents: np.ndarray) -> np.ndarray:
     return contents
 
@@ -262,6 +289,7 @@ class _GraphReader:
         self.program = program
         self.depth = depth
         self.defined: set[str] = set()
+        self.keeps_known = False
 
     def read(self, graph: Record) -> None:
         """Adds the types and steps of ``graph``."""
@@ -274,7 +302,8 @@ class _GraphReader:
     def _read_metas(self, graph: Record) -> None:
         metas = self.program.metas
         for name, meta in graph["tensor_values"].pairs():
-            metas[name] = TensorMeta(_dtype(meta["dtype"]), tuple(_extent(size) for size in meta["sizes"].items()))
+            shape = tuple(_extent(size) for size in meta["sizes"].items())
+            metas[name] = TensorMeta(_dtype(meta["dtype"]), shape, *_layout(meta, len(shape)))
         for name, number in graph["sym_int_values"].pairs():
             metas[name] = ScalarMeta("int", _known(number))
         for field, kind in (("sym_bool_values", "bool"), ("sym_float_values", "float")):
@@ -300,7 +329,15 @@ class _GraphReader:
         module = stack.text().rpartition(";")[2].rsplit(",", 2)[-2:][0] if stack is not None else ""
         source = source_line(trace.text()) if trace is not None else ""
         has_schema = node["target"].text().startswith("torch.ops.") and not target.startswith("higher_order.")
-        self.program.steps.append(Step(name, target, self._arguments(node, has_schema), tuple(outputs), module, source))
+        self.keeps_known = target in COMPARISONS
+        arguments = self._arguments(node, has_schema)
+        if target == WITH_EFFECTS:
+            effect = arguments.get("b")
+            if not isinstance(effect, str) or not outputs:
+                raise node["inputs"].wrong("a token and an operator")
+            arguments = {name: value for name, value in arguments.items() if name not in ("a", "b")}
+            target, outputs = effect.removeprefix("torch.ops."), outputs[1:]
+        self.program.steps.append(Step(name, target, arguments, tuple(outputs), module, source))
 
     def _output_names(self, output: Record) -> list[str]:
         kind, value = output.variant()
@@ -356,7 +393,7 @@ class _GraphReader:
             return _constant(record)
         meta: Meta = self.program.metas.get(value.text())
         known = meta.size if isinstance(meta, ScalarMeta) else None
-        return Ref(value.text()) if known is None else known
+        return Ref(value.text()) if known is None or self.keeps_known and isinstance(known, int) else known
 
     def tensors(self, record: Record) -> list[Ref]:
         return [self.tensor(item) for item in record.items()]
@@ -376,6 +413,18 @@ class _GraphReader:
         inner.results = [(f"output_{k}", reader.argument(item)) for k, item in enumerate(graph["outputs"].items())]
         self.program.parts[name] = inner
         return Ref(name)
+
+
+def _layout(meta: Record, rank: int) -> tuple[tuple[Dim, ...] | None, Dim]:
+    """Strides and offset in the storage; None where a tensor has none, or they are no arithmetic on integers."""
+    strides, offset = meta.get("strides"), meta.get("storage_offset")
+    if strides is None or offset is None or meta["layout"].integer() != _STRIDED:
+        return None, 0
+    if len(strides.items()) != rank:
+        raise strides.wrong(f"{rank} of them, as there are sizes")
+    found = [_known(step) for step in (*strides.items(), offset)]
+    known = [step for step in found if step is not None]
+    return (tuple(known[:-1]), known[-1]) if len(known) == len(found) else (None, 0)
 
 
 def _extent(record: Record) -> Dim:

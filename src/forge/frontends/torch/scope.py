@@ -122,7 +122,8 @@ class TorchScope(Scope[TorchState]):
     def meta(self, meta: Meta) -> Meta:
         """``meta`` with sizes of the graph."""
         if isinstance(meta, TensorMeta):
-            return TensorMeta(meta.dtype, tuple(map(self.resolved, meta.shape)))
+            strides = None if meta.strides is None else tuple(map(self.resolved, meta.strides))
+            return TensorMeta(meta.dtype, tuple(map(self.resolved, meta.shape)), strides, self.resolved(meta.offset))
         if isinstance(meta, ScalarMeta) and meta.size is not None:
             return ScalarMeta(meta.kind, self.resolved(meta.size))
         return meta
@@ -133,6 +134,11 @@ class TorchScope(Scope[TorchState]):
             name = dims.symbol_name(expected)
             if name is not None and name not in self.all_symbols():
                 self.symbols[name] = size
+
+    def names_of(self, cell: Cell) -> list[str]:
+        """What the program calls the tensor of a cell."""
+        outer = self.parent.names_of(cell) if self.parent is not None and self.graph is self.parent.graph else []
+        return [name for name, found in self.cells.items() if found is cell] + outer
 
     def has_number(self, name: str) -> bool:
         return name in self.numbers or (self.parent is not None and self.parent.has_number(name))

@@ -6,10 +6,11 @@ import math
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, reduce
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from forge.errors import ImportModelError
@@ -24,26 +25,114 @@ class Path(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A tensor of rank 0 that is a size or a known integer, or stands for a number of Python."""
+    """A tensor of rank 0 that is a size or a known number, and what is computed of such.
+
+    ``dtype`` is None for what was a number of Python, which does not widen the type of a result.
+    """
 
     value: Any
+    dtype: torch.dtype | None = None
 
     def tensor(self) -> Any:
-        kinds = ((int | torch.SymInt, torch.int64), (float | torch.SymFloat, torch.float64))
-        dtype = next((dtype for types, dtype in kinds if isinstance(self.value, types)), torch.complex128)
-        return torch.scalar_tensor(self.value, dtype=dtype)
+        defaults = (torch.int64, torch.int64, torch.float64, torch.complex128)
+        return torch.scalar_tensor(self.value, dtype=self.dtype or defaults[_category(self)])
+
+    @property
+    def is_like_plain(self) -> bool:
+        """Whether operators of it and tensors with axes give what they give for a number of Python."""
+        return self.dtype in (None, *_DEFAULTS)
 
 
-def as_number(tensor: torch.Tensor) -> Number | None:
-    """A constant as a number; None where it is a tensor.
+class Vector(NamedTuple):
+    """A tensor of rank 1 whose elements are known: ``torch.tensor`` of sizes."""
 
-    What was a number of Python is a tensor in a trace, too, but one that does not widen the type of a result.
+    values: tuple[Number, ...]
+
+    def tensor(self) -> Any:
+        return torch.stack([number.tensor() for number in self.values])
+
+
+MAX_VECTOR = 8
+"""Elements of a constant that may be a vector: shapes have no more."""
+VECTORS: Mapping[str, Function] = MappingProxyType({
+    "min": lambda values: reduce(torch.sym_min, values),
+    "max": lambda values: reduce(torch.sym_max, values),
+    "sum": sum,
+    "prod": math.prod,
+})
+"""Reductions of vectors."""
+
+
+def vector(tensors: Any, axis: Any) -> Vector | None:
+    """What is stacked, if it is numbers of one type."""
+    numbers = [x for x in tensors if isinstance(x, Number) and x.dtype is not None]
+    alike = len(numbers) == len(tensors) > 0 and len({number.dtype for number in numbers}) == 1
+    return Vector(tuple(numbers)) if alike and axis in (0, -1) else None
+
+
+def reduced(name: str, values: Sequence[Number]) -> Number:
+    """A reduction of numbers; sums and products of integers are int64."""
+    dtype = values[0].dtype
+    assert dtype is not None
+    wide = torch.int64 if name in ("sum", "prod") and _category(values[0]) < 2 else dtype
+    return number_of(VECTORS[name]([number.value for number in values]), wide)
+
+
+_KINDS = ((bool, torch.SymBool), (int, torch.SymInt), (float, torch.SymFloat), (complex,))
+_DEFAULTS = (torch.bool, torch.int64, torch.float32, torch.complex64)
+"""Of the categories of types: what numbers of Python are, and the type that a result of lower ones gets."""
+
+
+def _category(number: Any) -> int:
+    """0 to 3: truth values, integers, floats, complex numbers."""
+    if isinstance(number, Number) and number.dtype is not None:
+        dtype = number.dtype
+        return 3 if dtype.is_complex else 2 if dtype.is_floating_point else int(dtype is not torch.bool)
+    return next(k for k, kinds in enumerate(_KINDS) if isinstance(plain_number(number), kinds))
+
+
+def number_of(value: Any, dtype: torch.dtype) -> Number:
+    """A value that a tensor of a type would have; float32 rounds what is not symbolic."""
+    if dtype is torch.bool:
+        value = value != 0 if not isinstance(value, bool | torch.SymBool) else value
+    elif dtype.is_floating_point:
+        value = torch.sym_float(value)
+        value = float(np.float32(value)) if dtype is torch.float32 and isinstance(value, float) else value
+    elif not dtype.is_complex:
+        value = torch.sym_int(value)
+    return Number(value, dtype)
+
+
+def result_dtype(name: str, inputs: Sequence[Any]) -> torch.dtype:
+    """The type of what an operator makes of numbers."""
+    if name in _COMPARISONS:
+        return torch.bool
+    dtypes = [x.dtype for x in inputs[:2] if isinstance(x, Number) and x.dtype is not None]
+    dtype = reduce(torch.promote_types, dtypes, torch.bool)
+    category = max(_category(x) for x in inputs[:2] if x is not None and not isinstance(x, str))
+    if category > _category(Number(None, dtype)):
+        dtype = _DEFAULTS[category]
+    is_float = name in _FLOATING or name == "div" and (len(inputs) < 3 or inputs[2] is None)
+    return torch.float32 if is_float and category < 2 else dtype
+
+
+def as_number(tensor: torch.Tensor, among_numbers: bool) -> Number | Vector | None:
+    """A constant as a number or a vector.
+
+    None where it is a tensor: of another type, or a vector or floating and not used ``among_numbers`` only.
     """
-    if tensor.dim():
+    lower = _LOWER.get(tensor.dtype)
+    if tensor.dim() == 1 and tensor.dtype is torch.int64 and among_numbers and 0 < tensor.numel() <= MAX_VECTOR:
+        return Vector(tuple(Number(value, tensor.dtype) for value in tensor.tolist()))
+    if tensor.dim() or lower is None:
         return None
-    is_plain = torch.result_type(torch.empty(1, dtype=torch.int64), tensor) is not tensor.dtype
-    widens = tensor.dtype in (torch.float64, torch.complex128) and not is_plain
-    return None if widens or tensor.dtype not in (torch.int64, torch.float64, torch.complex128) else Number(tensor.item())
+    if torch.result_type(torch.empty((), dtype=lower), tensor) is lower:
+        return Number(tensor.item())  # a number of Python is a tensor in a trace, too, but one that does not widen types
+    return Number(tensor.item(), tensor.dtype) if among_numbers or tensor.dtype is torch.int64 else None
+
+
+_LOWER = {torch.int64: torch.int32, torch.float32: torch.float16, torch.float64: torch.float32, torch.complex128: torch.complex64}
+"""A type that the constants' types would widen."""
 
 
 @cache
@@ -83,16 +172,10 @@ def truth(value: Any) -> bool:
     return bool(plain_number(value))
 
 
-def _converted(value: Any, kind: Function) -> Any:
-    value = plain_number(value)
-    if isinstance(value, torch.Tensor):
-        return value.item()
-    symbolic = isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
-    return value if symbolic and kind is int else kind(value)
-
-
 def _integer(value: Any) -> Any:
-    return _converted(value, int)
+    value = plain_number(value)
+    value = value.item() if isinstance(value, torch.Tensor) else value
+    return value if isinstance(value, torch.SymBool) else torch.sym_int(value)
 
 
 def _float(value: Any) -> Any:
@@ -101,7 +184,8 @@ def _float(value: Any) -> Any:
 
 
 def _bool(value: Any) -> Any:
-    return _converted(value, bool)
+    value = plain_number(value)
+    return value.item() if isinstance(value, torch.Tensor) else bool(value)
 
 
 def _divided(a: Any, b: Any, rounding: str | None = None) -> Any:
@@ -193,7 +277,6 @@ NUMBERS: Mapping[str, Function] = MappingProxyType({
     "FloatImplicit": _same,
     "ScalarImplicit": _same,
     "item": _same,
-    "to": _same,
     "detach": _same,
     "clone": _same,
     "slice": _slice,
@@ -204,10 +287,15 @@ NUMBERS: Mapping[str, Function] = MappingProxyType({
 })
 """Operators on numbers, texts and lists without tensors."""
 
-NUMERIC = frozenset({
-    "add", "sub", "rsub", "mul", "div", "true_divide", "floor_divide", "remainder", "pow", "neg", "abs", "min", "max", "to",
-    "detach", "clone",
-})  # fmt: skip
+_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+_FLOATING = frozenset({"true_divide", "sqrt"})
+"""Those that make floats of integers; so does ``div``, if it does not round."""
+TYPES_OF_NUMBERS = frozenset({torch.bool, torch.int32, torch.int64, torch.float32, torch.float64})
+"""Types that `Number` has; what is converted to another one is a tensor."""
+
+NUMERIC = _COMPARISONS | _FLOATING | {
+    "add", "sub", "rsub", "mul", "div", "floor_divide", "remainder", "pow", "neg", "abs", "floor", "ceil", "detach", "clone",
+}
 """Those whose result is a tensor where an operand is one."""
 
 ARITY: Mapping[str, int] = MappingProxyType({"slice": 4, "format": 99})
@@ -240,7 +328,7 @@ def _number_of(tensor: torch.Tensor) -> int:
 
 
 def _as_tensor(number: Any) -> Any:
-    return Number(number) if isinstance(number, int | torch.SymInt) else Number(number).tensor()
+    return Number(number, torch.int64) if isinstance(number, int | torch.SymInt) else Number(number).tensor()
 
 
 STRUCTURES: Mapping[str, Callable[[Sequence[Any]], Sequence[Any]]] = MappingProxyType({

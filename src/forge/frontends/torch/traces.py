@@ -16,22 +16,30 @@ from torch import nn
 from forge.errors import ImportModelError, OpNotImplemented
 from forge.frontends.torch.exported import dtype_of
 from forge.frontends.torch.input_infos import InputInfo, TensorInfo
+from forge.frontends.torch.quantized_tensors import Packed, Quantized, applied, takes_part
 from forge.frontends.torch.script_operators import (
     ARITY,
     NUMBERS,
     NUMERIC,
     STRUCTURES,
     TENSORS,
+    TYPES_OF_NUMBERS,
+    VECTORS,
     WITH_NUMBERS,
     Number,
     Path,
+    Vector,
     as_number,
     dtypes_by_number,
     has_axes,
     has_module,
     has_tensor,
+    number_of,
     plain_number,
+    reduced,
+    result_dtype,
     truth,
+    vector,
 )
 
 MAX_STEPS = 1_000_000
@@ -52,7 +60,7 @@ class Replayed(nn.Module):  # type: ignore[misc]
         OpNotImplemented: the graph has nodes that cannot be run.
     """
 
-    def __init__(self, script: Any) -> None:
+    def __init__(self, script: Any, integer_bias: bool = False) -> None:
         super().__init__()
         self.__dict__["_script"] = script
         self.__dict__["_graph"] = graph = script.inlined_graph
@@ -63,7 +71,9 @@ class Replayed(nn.Module):  # type: ignore[misc]
             for name, value in module.named_buffers(recurse=False):
                 self._holder(path).register_buffer(name, value)
         self.__dict__["_constants"] = {}
+        self.__dict__["_values"] = {}
         self._keep_constants(graph)
+        self._keep_attributes(graph, integer_bias)
         dtypes_by_number()  # now: where the module is exported, the tensors that this makes would become part of it
         self.training = False
 
@@ -82,7 +92,7 @@ class Replayed(nn.Module):  # type: ignore[misc]
                 self._keep_constants(inner)
             if node.kind() == "prim::Constant" and node.hasAttribute("value") and node.kindOf("value") == "t":
                 tensor, name = node.t("value"), node.output().debugName()
-                number = as_number(tensor)
+                number = as_number(tensor, _is_used_with_numbers(node.output()))
                 if number is not None:
                     self._constants[name] = number
                     continue
@@ -91,6 +101,42 @@ class Replayed(nn.Module):  # type: ignore[misc]
                     label += "_"
                 self.register_buffer(label, tensor)
                 self._constants[name] = label
+
+    def _keep_attributes(self, block: Any, integer_bias: bool) -> None:
+        """What is read of modules and is no tensor for `torch.export`: packed weights, and buffers that are read as a number."""
+        for node in block.nodes():
+            for inner in node.blocks():
+                self._keep_attributes(inner, integer_bias)
+            if node.kind() != "prim::GetAttr":
+                continue
+            path = _path(node)
+            users = {use.user.kind() for use in node.output().uses()}
+            if path is None or path in self._values:
+                continue
+            if node.output().type().str().startswith(_PACKED):
+                self._values[path] = self._keep_packed(path, Packed(self._found(path), integer_bias))
+            elif node.output().type().kind() == "TensorType" and users <= _NUMBER_READERS:
+                tensor = self._found(path)
+                if tensor.numel() == 1:
+                    self._values[path] = Number(tensor.item())
+
+    def _keep_packed(self, path: str, packed: Packed) -> Packed:
+        parts = [part for part in path.split(".") if part not in ("_packed_params", "_packed_weight")]
+        holder, names = self._holder(".".join(parts)), {}
+        for name, array in packed.arrays.items():
+            label = name
+            while hasattr(holder, label):
+                label += "_"
+            holder.register_buffer(label, array)
+            names[name] = label
+        packed.buffer = lambda name: getattr(holder, names[name])
+        return packed
+
+    def _found(self, path: str) -> Any:
+        found = self._script
+        for part in path.split("."):
+            found = getattr(found, part)
+        return found
 
     def forward(self, *arguments: Any) -> Any:
         values = [*self._graph.inputs()]
@@ -104,10 +150,28 @@ def _parameter(value: torch.Tensor) -> nn.Parameter:
     return value if isinstance(value, nn.Parameter) else nn.Parameter(value, requires_grad=value.requires_grad)
 
 
+_PACKED = ("__torch__.torch.classes.quantized.", "__torch__.torch.classes.rnn.")
+"""Where the classes of packed weights come from."""
+
+_NUMBER_READERS = frozenset(
+    f"aten::{name}" for name in ("Float", "Int", "FloatImplicit", "IntImplicit", "ScalarImplicit", "item", "quantize_per_tensor"))
+
+
+def _path(node: Any) -> str | None:
+    """What a node reads of the module; None where that is no attribute of a module in the graph's first input."""
+    names = []
+    while node.kind() == "prim::GetAttr":
+        names.append(node.s("name"))
+        node = node.input().node()
+    return ".".join(reversed(names)) if node.kind() == "prim::Param" else None
+
+
 def _plain(value: Any) -> Any:
     """Tensors in the place of numbers that stand for them."""
-    if isinstance(value, Number):
+    if isinstance(value, Number | Vector):
         return value.tensor()
+    if isinstance(value, Quantized):
+        raise OpNotImplemented("trace: an output is a quantised tensor; expected real numbers: dequantise it in the model")
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
     return type(value)(_plain(v) for v in value) if type(value) in (list, tuple) else value
@@ -161,6 +225,8 @@ class _Run:
         if not isinstance(of, Path):
             return getattr(of, name)
         path = f"{of.path}.{name}" if of.path else name
+        if path in self.module._values:
+            return self.module._values[path]
         holder = self.module.get_submodule(of.path)
         if name in holder._modules:
             return Path(path)
@@ -190,17 +256,58 @@ class _Run:
     def operator(self, node: Any, kind: str, inputs: Sequence[Any]) -> Sequence[Any]:
         name = kind.partition("::")[2]
         count = node.outputsSize()
+        if takes_part(kind, inputs):
+            return self.of_quantized(node, kind, inputs, count)
+        if any(isinstance(x, Vector) for x in inputs):
+            known = self.of_vector(node, name, inputs)
+            if known is not None:
+                return [known]
+            inputs = [x.tensor() if isinstance(x, Vector) else x for x in inputs]
         if not has_tensor(inputs) and not has_module(inputs):
             function = NUMBERS.get(name)
             if function is not None:
                 result = function(*map(plain_number, inputs[: ARITY.get(name, 3)]))
                 if name in NUMERIC and any(isinstance(x, Number) for x in inputs):
-                    result = Number(result)
+                    result = number_of(result, result_dtype(name, inputs))
                 return [] if count == 0 else [result]
+            if name == "to" and isinstance(inputs[0], Number):
+                dtype = _dtype_argument(node, inputs)
+                if dtype is None or dtype in TYPES_OF_NUMBERS:
+                    return [number_of(inputs[0].value, dtype) if dtype else inputs[0]]
+            stacked = vector(*inputs) if name == "stack" else None
+            if stacked is not None:
+                return [stacked]
         special = TENSORS.get(name)
         if special is not None:
             return [special(*inputs)] if count else []
         return self.dispatched(node, kind, inputs, count)
+
+    def of_quantized(self, node: Any, kind: str, inputs: Sequence[Any], count: int) -> Sequence[Any]:
+        def itself(operands: Sequence[Any]) -> Any:
+            results = self.dispatched(node, kind, operands, count)
+            return results[0] if count == 1 else results
+
+        result = self.within(node)(applied, (kind, inputs, itself), {})
+        return list(result) if count > 1 else [result]
+
+    def within(self, node: Any) -> Callable[..., Any]:
+        """Applies a function as part of the module that a node comes from."""
+        path = re.sub(r".*/", "", node.scopeName()).removeprefix("__module").removeprefix(".")
+        try:
+            holder = self.module.get_submodule(path) if path else self.module
+        except AttributeError:
+            holder = self.module
+        return holder if isinstance(holder, _Holder) else _apply
+
+    def of_vector(self, node: Any, name: str, inputs: Sequence[Any]) -> Number | Vector | None:
+        """What is known of an operator on a vector; None: nothing."""
+        given = inputs[0]
+        if not isinstance(given, Vector):
+            return None
+        if name in VECTORS and len(inputs) == 1 or name in ("sum", "prod") and [*inputs[1:]] == [None]:
+            return reduced(name, given.values)
+        is_same = name in ("detach", "clone") or name == "to" and _dtype_argument(node, inputs) in (None, given.values[0].dtype)
+        return given if is_same else None
 
     def dispatched(self, node: Any, kind: str, inputs: Sequence[Any], count: int) -> Sequence[Any]:
         text = node.schema()
@@ -209,10 +316,11 @@ class _Run:
         schema = torch._C.parse_schema(text)
         namespace, _, name = schema.name.partition("::")
         function = getattr(getattr(torch.ops, namespace), name)
-        if name.rstrip("_") not in WITH_NUMBERS or not isinstance(inputs[1], Number) or not has_axes(inputs[0]):
-            function = getattr(function, schema.overload_name or "default")
-        else:
+        with_number = name.rstrip("_") in WITH_NUMBERS and isinstance(inputs[1], Number) and inputs[1].is_like_plain
+        if with_number and has_axes(inputs[0]):
             inputs = [inputs[0], inputs[1].value, *inputs[2:]]
+        else:
+            function = getattr(function, schema.overload_name or "default")
         positional, named = [], {}
         for argument, value in zip(schema.arguments, inputs):
             given = _argument(argument.name, value, str(argument.type))
@@ -220,14 +328,33 @@ class _Run:
                 named[argument.name] = given
             else:
                 positional.append(given)
-        path = re.sub(r".*/", "", node.scopeName()).removeprefix("__module").removeprefix(".")
-        try:
-            holder = self.module.get_submodule(path) if path else self.module
-        except AttributeError:
-            holder = self.module
-        call = holder if isinstance(holder, _Holder) else _apply
-        results = call(function, positional, named)
+        results = self.within(node)(function, positional, named)
         return list(results) if count > 1 else [results]
+
+
+def _is_used_with_numbers(value: Any) -> bool:
+    """Whether all that is computed of a tensor of rank 0 are such, or numbers, as far as the trace says shapes."""
+    for use in value.uses():
+        node = use.user
+        if node.kind() in ("aten::to", "aten::detach", "aten::clone"):
+            if not _is_used_with_numbers(node.output()):
+                return False
+        elif node.kind() == "prim::Return" or not all(_is_number(output.type()) for output in node.outputs()):
+            return False
+    return True
+
+
+def _is_number(type_: Any) -> bool:
+    if type_.kind() == "TensorType":
+        return bool(type_.sizes() == [])
+    return type_.kind() in ("IntType", "FloatType", "BoolType", "NumberType")
+
+
+def _dtype_argument(node: Any, inputs: Sequence[Any]) -> torch.dtype | None:
+    """The type that a conversion names."""
+    arguments = torch._C.parse_schema(node.schema()).arguments
+    number = next((value for argument, value in zip(arguments, inputs) if argument.name == "dtype"), None)
+    return None if number is None else dtypes_by_number()[number]
 
 
 def _apply(function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -243,6 +370,8 @@ def _argument(name: str, value: Any, type_: str) -> Any:
     """A value as the dispatcher takes it: types, layouts and formats are numbers in TorchScript."""
     if isinstance(value, Number):
         return value.tensor() if "Tensor" in type_ else value.value
+    if isinstance(value, Vector):
+        return value.tensor()
     if isinstance(value, list | tuple):
         return [_argument("", item, type_) for item in value]
     if isinstance(value, int) and not isinstance(value, bool):

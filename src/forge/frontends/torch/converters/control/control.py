@@ -1,4 +1,4 @@
-"""Operators that apply parts of the program: branches, loops, scans, and parts that are only marked."""
+"""Operators that apply parts of the program: branches, loops and scans."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ def inlined(g: Context, part: Program, arguments: Sequence[Any]) -> list[Any]:
     for name, weight in part.weights.items():
         scope.lazy[name] = partial(_constant, scope, weight)
     scope.state.convert_steps(scope, part.steps, part)
+    if written := next((i.name for i in part.inputs if i.name in scope.cells and scope.cells[i.name].version), None):
+        raise g.unsupported(f"{part.where} writes to {written!r}; supported: branches and bodies of loops that write to no input")
     return [_result(scope, result) for _, result in part.results]
 
 
@@ -153,18 +155,3 @@ def associative_scan(g: Context, combine: Program, xs: Sequence[Value], others: 
 
 def _rows(g: Context, value: Value, begin: Dim, end: Dim) -> Value:
     return g.call("strided_slice", value, begin=(begin,), end=(end,), strides=(1,), axes=(0,))
-
-
-@converts("wrap_with_set_grad_enabled", domain=_HIGHER)
-def wrap_with_set_grad_enabled(g: Context, enabled: bool, part: Program, *arguments: Any) -> list[Any]:
-    return inlined(g, part, arguments)
-
-
-@converts("invoke_subgraph", domain=_HIGHER)
-def invoke_subgraph(g: Context, part: Program, identifier: str, *arguments: Any) -> list[Any]:
-    return inlined(g, part, arguments)
-
-
-@converts("hints_wrapper", "strict_mode", domain=_HIGHER)
-def strict_mode(g: Context, part: Program, operands: Sequence[Any]) -> list[Any]:
-    return inlined(g, part, operands)

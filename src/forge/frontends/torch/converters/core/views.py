@@ -11,32 +11,69 @@ import numpy as np
 from forge import dims, dtypes
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
+from forge.frontends.torch.converters.core.strided import Place, place, resized
+from forge.frontends.torch.program import Meta, TensorMeta
+from forge.frontends.torch.strides import same_layout, shares
 from forge.ir.nodes import Value
 
 PutBack = Callable[[Context, Value, Value, Mapping[str, Any], int], Value]
 """Of the old value of the base, the new one of the view, the arguments after the first and the number of the result."""
 
-ALIASES = frozenset(f"aten.{op}.default" for op in ("alias", "detach", "lift", "positive"))
+ALIASES = frozenset(f"aten.{op}.default" for op in ("alias", "detach", "lift", "lift_fresh", "positive"))
 """Operators whose result is their first argument."""
 
-_SAME_OR_COPY = ("to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as.default", "dropout.default")
+_SAME_OR_COPY = ("to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as.default", "conj_physical.default",
+                 "dropout.default", "alpha_dropout.default", "feature_dropout.default", "feature_alpha_dropout.default")
 SAME_OR_COPY = frozenset(f"aten.{op}" for op in _SAME_OR_COPY)
 """Operators whose result is their first argument where they have nothing to do, and else has memory of its own."""
 
-_MAYBE = ("reshape.default", "contiguous.default", "flatten.using_ints", "reshape_as.default", "ravel.default")
-MAYBE_VIEWS = frozenset(f"aten.{op}" for op in _MAYBE)
-"""Operators whose result shares memory with their first argument, or does not, as strides say."""
+def _unless_complex(old: Meta, new: Meta) -> bool | None:
+    return None if isinstance(new, TensorMeta) and dtypes.is_complex(new.dtype) else True
 
-_READ_ONLY = ("as_strided.default", "view.dtype", "narrow.Tensor", "mH.default", "adjoint.default", "matrix_H.default")
+
+MAYBE_VIEWS: Mapping[str, Callable[[Meta, Meta], bool | None]] = MappingProxyType({
+    **{f"aten.{op}": shares for op in ("reshape.default", "flatten.using_ints", "reshape_as.default", "ravel.default")},
+    "aten.contiguous.default": same_layout,
+    **{f"aten.{op}.default": _unless_complex for op in ("resolve_conj", "resolve_neg")},
+})
+"""Operators whose result shares memory with their first argument, or is a copy -> which of both; None: strides are not known."""
+
+
+def _given(g: Context, arguments: Mapping[str, Any]) -> Place:
+    return place(g, "self", arguments["size"], arguments["stride"], arguments.get("storage_offset"))
+
+
+def _resized(g: Context, arguments: Mapping[str, Any]) -> Place | None:
+    return resized(g)
+
+
+STRIDED: Mapping[str, Callable[[Context, Mapping[str, Any]], Place | None]] = MappingProxyType({
+    "aten.as_strided.default": _given, "aten.as_strided_.default": _given, "aten.resize_.default": _resized,
+    "aten.resize_as_.default": _resized,
+})
+"""Operators whose result lies in the memory of their first argument, as strides say -> where; None: it got memory of its own."""
+
+_REBINDING = ("t_.default", "transpose_.default", "swapaxes_.default", "swapdims_.default", "squeeze_.default", "squeeze_.dim",
+              "squeeze_.dims", "unsqueeze_.default", "detach_.default", "as_strided_.default", "resize_.default",
+              "resize_as_.default")
+REBINDS = frozenset(f"aten.{op}" for op in _REBINDING)
+"""In-place operators that write nothing: from then on the tensor is another view of its memory."""
+
+_READ_ONLY = ("view.dtype", "narrow.Tensor", "mH.default", "adjoint.default", "matrix_H.default",
+              "tensor_split.tensor_indices_or_sections")
 READ_ONLY_VIEWS = frozenset(f"aten.{op}" for op in _READ_ONLY)
 """Operators whose result shares memory with their first argument, and that no write goes through."""
 
 _RUNNING = ("running_mean", "running_var")
-WRITES: Mapping[str, tuple[str, ...]] = MappingProxyType({
-    "aten.batch_norm.default": _RUNNING, "aten._native_batch_norm_legit.default": _RUNNING,
-    "aten.native_batch_norm.default": _RUNNING,
+WRITES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType({
+    "aten.batch_norm.default": ("training", _RUNNING),
+    "aten._native_batch_norm_legit.default": ("training", _RUNNING),
+    "aten.native_batch_norm.default": ("training", _RUNNING),
+    "aten._batch_norm_with_update.default": ("", _RUNNING),
+    "aten.instance_norm.default": ("use_input_stats", _RUNNING),
+    "aten.rrelu_with_noise.default": ("training", ("noise",)),
 })
-"""Operators that write to other arguments than their first, in training -> their names."""
+"""Operators that write to other arguments than their first: the argument that says whether they do, if any, and their names."""
 
 
 def _reshaped(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
@@ -148,6 +185,19 @@ def _section(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index:
     return set_slice(g, old, new, axis, begin, begin + new.shape[axis])
 
 
+def _split_along(axis: int) -> PutBack:
+    """Of ``hsplit`` and its like: of a vector, the first axis is split."""
+    return lambda g, old, new, rest, index: _section(g, old, new, {**rest, "dim": min(axis, old.rank - 1)}, index)
+
+
+def _on_last_diagonal(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    return _on_diagonal(g, old, new, {"dim1": -2, "dim2": -1, **rest}, index)
+
+
+def _conjugate(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
+    return g.call("complex.conj", new) if dtypes.is_complex(old.dtype) else new
+
+
 def _real(g: Context, old: Value, new: Value, rest: Mapping[str, Any], index: int) -> Value:
     return g.call("complex.make", new, g.call("complex.imag", old)) if dtypes.is_complex(old.dtype) else new
 
@@ -188,9 +238,15 @@ VIEWS: Mapping[str, PutBack] = MappingProxyType({
         (("slice.Tensor",), _sliced),
         (("select.int",), _selected),
         (("narrow.default",), _narrowed),
-        (("split.Tensor", "split.sizes", "split_with_sizes.default", "chunk.default"), _one_of_many),
+        (("split.Tensor", "split.sizes", "split_with_sizes.default", "chunk.default", "unsafe_split.Tensor",
+          "unsafe_split_with_sizes.default", "unsafe_chunk.default"), _one_of_many),
         (("diagonal.default",), _on_diagonal),
         (("tensor_split.sections", "tensor_split.indices"), _section),
+        (("vsplit.int", "vsplit.array"), _split_along(0)),
+        (("hsplit.int", "hsplit.array"), _split_along(1)),
+        (("dsplit.int", "dsplit.array"), _split_along(2)),
+        (("linalg_diagonal.default",), _on_last_diagonal),
+        (("conj.default", "_conj.default"), _conjugate),
         (("unbind.int",), _unbound),
         (("real.default",), _real),
         (("imag.default",), _imaginary),
@@ -202,7 +258,7 @@ VIEWS: Mapping[str, PutBack] = MappingProxyType({
 })
 
 
-SHARING = ALIASES | SAME_OR_COPY | MAYBE_VIEWS | READ_ONLY_VIEWS | VIEWS.keys()
+SHARING = ALIASES | SAME_OR_COPY | MAYBE_VIEWS.keys() | STRIDED.keys() | READ_ONLY_VIEWS | VIEWS.keys()
 """All of them: results that may share memory with the first argument."""
 
 

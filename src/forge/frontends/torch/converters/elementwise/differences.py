@@ -13,6 +13,8 @@ from forge.ir.nodes import Value
 def diff(
     g: Context, self: Value, prepend: Value | None = None, append: Value | None = None, *, n: int = 1, dim: int = -1
 ) -> Value:
+    if n == 0:  # of which torch returns the tensor alone
+        return self
     axis = g.axis(dim, self.rank, "dim")
     parts = [g.cast(value, g.dtype) for value in (prepend, self, append) if value is not None]
     joined = parts[0] if len(parts) == 1 else g.call("concatenate", *parts, axis=axis)

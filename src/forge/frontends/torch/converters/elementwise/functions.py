@@ -17,6 +17,10 @@ _SAME_NAME = (
 )
 _RENAMED = {
     "neg": "negative", "relu": "nn.relu", "special_i0e": "i0e", "special_i1": "i1", "special_i1e": "i1e",
+    "special_bessel_j0": "bessel_j0", "special_bessel_j1": "bessel_j1", "special_bessel_y0": "bessel_y0",
+    "special_bessel_y1": "bessel_y1", "special_spherical_bessel_j0": "spherical_bessel_j0", "special_airy_ai": "airy_ai",
+    "special_modified_bessel_k0": "bessel_k0", "special_scaled_modified_bessel_k0": "bessel_k0e",
+    "special_modified_bessel_k1": "bessel_k1", "special_scaled_modified_bessel_k1": "bessel_k1e",
     "special_erfcx": "erfcx", "special_modified_bessel_i0": "i0", "special_modified_bessel_i1": "i1", "special_expit": "sigmoid",
     "special_gammaln": "lgamma", "special_psi": "digamma", "absolute": "abs", "arccos": "acos", "arccosh": "acosh",
     "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctanh": "atanh", "fix": "trunc", "negative": "negative",
@@ -134,6 +138,7 @@ def _binary(name: str, *ops: str) -> None:
 
 
 for _name, _ops in {
+    "igamma": ("igamma.default", "special_gammainc.default"), "igammac": ("igammac.default", "special_gammaincc.default"),
     "atan2": ("atan2.default", "arctan2.default"),
     "hypot": ("hypot.default",),
     "nextafter": ("nextafter.default",),

@@ -128,7 +128,8 @@ def _is_plain(bound: Operand | None) -> bool:
 @converts("clamp.default", "clamp.Tensor", "clip.default", "clip.Tensor")
 def clamp(g: Context, self: Value, min: Operand | None = None, max: Operand | None = None) -> Value:  # noqa: A002
     if dtypes.is_float(g.dtype) and _is_plain(min) and _is_plain(max):
-        return g.call("clip", g.cast(self, g.dtype), a_min=min, a_max=max)
+        least, most = (None if bound is None else float(bound) for bound in (min, max))  # type: ignore[arg-type]
+        return g.call("clip", g.cast(self, g.dtype), a_min=least, a_max=most)
     result = self if min is None else extreme(g, "maximum", self, min)
     return result if max is None else extreme(g, "minimum", result, max)
 

@@ -57,6 +57,12 @@ for _domain, _name, _op in (
     _unary(_name, _domain, _op)
 
 
+@converts("sym_ite", domain="torch")
+def choice(g: Context, a: Operand, b: Operand, c: Operand) -> Value:
+    """``b if a else c``."""
+    return g.call("where", g.tensor(a, "bool"), g.tensor(b, _dtype(g)), g.tensor(c, _dtype(g)))
+
+
 @converts("_sym_sqrt", domain="torch")
 def sqrt(g: Context, a: Operand) -> Value:
     return g.call("sqrt", g.tensor(a, "float64"))

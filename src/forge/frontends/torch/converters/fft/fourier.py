@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from forge.dims import Dim
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
+from forge.ops.core.term import Term
 
 _NORMS = ("backward", "ortho", "forward")
 
@@ -32,7 +34,7 @@ def transform(
     g: Context, value: Value, axes: Sequence[int], lengths: Sequence[Dim] | None = None, *, inverse: bool = False,
     onesided: bool = False, power: float = 0.0,
 ) -> Value:
-    """Sums along ``axes``, times the number of what is summed to ``power``."""
+    """Fourier transforms along ``axes``, multiplied by the number of elements of these to ``power``."""
     if not dtypes.is_complex(value.dtype) and not dtypes.is_float(value.dtype):
         value = g.cast(value, "float32")
     if not axes:
@@ -154,9 +156,21 @@ def stft(
     win_length: int | None = None, center: bool = False, pad_mode: str = "reflect", normalized: bool = False,
     onesided: bool | None = None, return_complex: bool | None = None, align_to_window: bool | None = None,
 ) -> Value:
-    """Transforms of overlapping frames: [batch, frequency, frame], complex or with parts in a last axis."""
+    """Transforms of overlapping frames: [batch, frequency, frame], complex or with parts in a last axis.
+
+    That of a complex window is the transform with its real part plus i times the one with its imaginary part.
+    """
     if align_to_window:
         raise g.unsupported("align_to_window: got True; supported: False")
+    if window is not None and dtypes.is_complex(window.dtype):
+        if not dtypes.is_complex(g.dtype):
+            raise g.unsupported(f"return_complex: got False with a window of {window.dtype}; supported: True")
+        options: dict[str, Any] = {"center": center, "pad_mode": pad_mode, "normalized": normalized, "onesided": onesided}
+        sizes: dict[str, Any] = {"n_fft": n_fft, "hop_length": hop_length, "win_length": win_length}
+        with_real, with_imag = (
+            Term(g, stft(g, self, g.call(f"complex.{name}", window), **sizes, **options)) for name in ("real", "imag")
+        )
+        return (with_real + with_imag * 1j).value
     is_complex = dtypes.is_complex(self.dtype)
     half = not is_complex if onesided is None else onesided
     signal = self if self.rank == 2 else g.reshape(self, (1, *self.shape))
@@ -177,8 +191,6 @@ def stft(
 
 def _window(g: Context, window: Value | None, length: int, size: int, dtype: str) -> Value:
     """The window, of ones by default, in the middle of ``size`` numbers."""
-    if window is not None and dtypes.is_complex(window.dtype):
-        raise g.unsupported(f"window: got {window.dtype}; supported: real numbers")
     row = g.call("broadcast_to", g.constant(1, dtype), shape=(length,)) if window is None else g.cast(window, dtype)
     left = (size - length) // 2
     return row if length == size else g.call("nn.pad", row, pad_width=((left, size - length - left),))
@@ -197,13 +209,13 @@ def istft(
     half = frequencies != n_fft if onesided is None else onesided
     hop = hop_length or n_fft // 4
     spectra = g.call("transpose", self if self.rank == 3 else g.reshape(self, (1, *self.shape)), axes=(0, 2, 1))
+    if not half and not return_complex:  # of which torch reads the first half only
+        spectra = g.call("strided_slice", spectra, begin=(0,), end=(n_fft // 2 + 1,), axes=(2,))
+        half = True
     frames = g.call("fft.fft", spectra, axes=(2,), lengths=(n_fft,), inverse=True, onesided=half)
-    if not half and not return_complex:
-        frames = g.call("complex.real", frames)
     frames = _scaled(g, frames, n_fft, 0.5 if normalized else 0.0)
-    part = dtypes.part(frames.dtype) if dtypes.is_complex(frames.dtype) else frames.dtype
-    row = _window(g, window, win_length or n_fft, n_fft, part)
-    frames = g.call("multiply", frames, g.cast(row, frames.dtype))
+    row = _window(g, window, win_length or n_fft, n_fft, frames.dtype)
+    frames = g.call("multiply", frames, row)
     total = n_fft + hop * (count - 1)
     places = np.arange(count)[:, None] * hop + np.arange(n_fft)
     squares = g.call("broadcast_to", g.call("multiply", row, row), shape=(1, count, n_fft))
@@ -211,7 +223,7 @@ def istft(
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else total - (n_fft // 2 if center else 0)
     cut = [g.call("strided_slice", v, begin=(start,), end=(min(end, total),), axes=(1,)) for v in (added, envelope)]
-    found = g.call("divide", cut[0], g.cast(cut[1], cut[0].dtype))
+    found = g.call("divide", *cut)
     if end > total:
         found = g.call("nn.pad", found, pad_width=((0, 0), (0, end - total)))
     return found if self.rank == 3 else g.reshape(found, found.shape[1:])

@@ -52,7 +52,7 @@ def places(g: Context, value: Value, indices: Sequence[Value | None]) -> Places:
 
 
 def nonzero_columns(g: Context, mask: Value) -> list[Value]:
-    """The indices of what is not 0, one vector for each axis."""
+    """The indices of the elements that are not 0, one vector for each axis."""
     found = g.call("argwhere", mask)
     if mask.rank == 1:
         return [g.reshape(found, found.shape[:1])]

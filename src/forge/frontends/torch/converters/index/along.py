@@ -115,7 +115,7 @@ def scatter_reduce(
 
 
 def _rows(g: Context, old: Value, index: Value, source: Value, dim: int) -> tuple[Value, Value, Value, int]:
-    """Data, indices for every element of the source, the source, and the axis: of what is scattered slice by slice."""
+    """What scatters whole slices: data, an index for every element of the source, the source, and the axis."""
     axis = g.axis(dim, old.rank, "dim")
     data, flat = _vector(g, old), _vector(g, index)
     source = g.cast(source, old.dtype)

@@ -1,4 +1,4 @@
-"""Reads and writes by masks, and the places of what is not 0."""
+"""Reads and writes by masks, and the places of elements that are not 0."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forge import dims, dtypes
+from forge import dims
 from forge.dims import Dim
 from forge.frontends.torch.context import Context, Operand
 from forge.frontends.torch.converters.index.along import flat
@@ -54,29 +54,6 @@ def bincount(g: Context, self: Value, weights: Value | None = None, *, minlength
     updates = g.cast(weights, g.dtype) if weights is not None else g.call(
         "broadcast_to", g.constant(1, g.dtype), shape=numbers.shape)
     return g.call("scatter_elements", zeros, numbers, updates, axis=0, reduction="add")
-
-
-@converts("histc.default")
-def histc(g: Context, self: Value, *, bins: int = 100, min: float = 0, max: float = 0) -> Value:  # noqa: A002
-    """Numbers in ``bins`` equal intervals from ``min`` to ``max``, which belongs to the last.
-
-    Where the two are equal, they stand for the least and the largest of the data.
-    """
-    data = flat(g, self)
-    wide = data if dtypes.is_float(data.dtype) else g.cast(data, "float32")
-    low, high = (g.constant(v, wide.dtype) for v in (min, max))
-    if min == max:
-        if 0 not in self.shape:
-            low, high = g.call("min", wide), g.call("max", wide)
-        same, one = g.call("equal", low, high), g.constant(1, wide.dtype)
-        low, high = (g.call("where", same, g.call(op, v, one), v) for op, v in (("subtract", low), ("add", high)))
-    from_low = g.call("multiply", g.call("subtract", wide, low), g.constant(bins, wide.dtype))
-    place = g.call("floor", g.call("divide", from_low, g.call("subtract", high, low)))
-    inside = g.call("logical_and", g.call("greater_equal", wide, low), g.call("less_equal", wide, high))
-    place = g.cast(g.call("where", inside, place, g.constant(0, wide.dtype)), "int64")
-    place = g.call("minimum", place, g.constant(bins - 1, "int64"))
-    zeros = g.call("zeros", shape=(bins,), dtype=g.dtype)
-    return g.call("scatter_elements", zeros, place, g.cast(inside, g.dtype), axis=0, reduction="add")
 
 
 @converts("isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from forge import dims
+from forge import dims, dtypes
 from forge.frontends.converter import forwarding
 from forge.frontends.torch.context import Context
+from forge.frontends.torch.converters.random.distributions import drawn
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 
@@ -14,7 +15,13 @@ converts("hardswish.default")(forwarding("nn.hardswish"))
 converts("log_sigmoid.default")(forwarding("nn.log_sigmoid"))
 converts("mish.default")(forwarding("nn.mish"))
 converts("selu.default")(forwarding("nn.selu"))
-converts("silu.default")(forwarding("nn.silu"))
+
+
+@converts("silu.default")
+def silu(g: Context, self: Value) -> Value:
+    if not dtypes.is_complex(self.dtype):
+        return g.call("nn.silu", self)
+    return g.call("divide", self, g.call("add", g.scalar(1, self), g.call("exp", g.call("negative", self))))
 
 
 @converts("log_sigmoid_forward.default")
@@ -94,15 +101,36 @@ def prelu_kernel(g: Context, self: Value, weight: Value) -> Value:
 @converts("rrelu.default")
 def rrelu(g: Context, self: Value, *, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Value:
     if training:
-        raise g.unsupported("training: got True; supported: False; export the model after eval()")
+        return _with_drawn_slopes(g, self, lower, upper)[0]
     return g.call("nn.leaky_relu", self, alpha=(lower + upper) / 2)
+
+
+def _with_drawn_slopes(g: Context, x: Value, lower: float, upper: float) -> list[Value]:
+    """``x`` times a number in [lower, upper) where it is not positive; these numbers, and 1 elsewhere."""
+    slopes = drawn(g, "random.uniform", x.shape, x.dtype, low=lower, high=upper)
+    noise = g.call("where", g.call("greater", x, g.scalar(0, x)), g.scalar(1, x), slopes)
+    return [g.call("multiply", x, noise), noise]
 
 
 @converts("rrelu_with_noise.default")
 def rrelu_with_noise(
     g: Context, self: Value, noise: Value, *, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
 ) -> Value:
-    return rrelu(g, self, lower=lower, upper=upper, training=training)
+    """``noise`` is overwritten, but in training only."""
+    if not training:
+        return rrelu(g, self, lower=lower, upper=upper)
+    result, written = _with_drawn_slopes(g, self, lower, upper)
+    g.write("noise", written)
+    return result
+
+
+@converts("rrelu_with_noise_functional.default")
+def functional_rrelu_with_noise(
+    g: Context, self: Value, noise: Value, *, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
+) -> list[Value]:
+    if not training:
+        return [rrelu(g, self, lower=lower, upper=upper), noise]
+    return _with_drawn_slopes(g, self, lower, upper)
 
 
 @converts("glu.default")

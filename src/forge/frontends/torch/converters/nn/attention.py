@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from forge import dims
-from forge.compose import attention
+from forge.compose import attention, products
 from forge.compose.attention import AttentionResult
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
+from forge.frontends.torch.converters.nn.embedding import dropout
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 from forge.ops.core.broadcast import common_size
+from forge.ops.core.inference import HALF_TYPES
 
 
 def _attention(
@@ -19,8 +22,6 @@ def _attention(
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, scores: str = "none",
 ) -> tuple[Value, AttentionResult]:
     """The result in the shape that torch gives it, and all results for operands of rank 4."""
-    if dropout_p:
-        raise g.unsupported(f"dropout_p: got {dropout_p}; supported: 0; export the model after eval()")
     rank = max(v.rank for v in (query, key, value))
     operands = [_ranked(g, v, max(rank, 4)) for v in (query, key, value)]
     lead = _common([v.shape[:-3] for v in operands])
@@ -28,9 +29,36 @@ def _attention(
     query, key, value = (_spread(g, v, (*lead, *(heads or v.shape[-3:-2]), *v.shape[-2:])) for v in operands)
     if mask is not None and mask.rank > 3:
         mask = _spread(g, mask, (*lead, *mask.shape[-3:]))
-    found = attention.attention(g, query, key, value, mask=mask, scale=scale, is_causal=is_causal, scores=scores)
+    kind = "probabilities" if dropout_p else scores
+    narrow = query.dtype
+    query, key, value = (g.cast(v, _wide(narrow)) for v in (query, key, value))
+    found = attention.attention(g, query, key, value, mask=mask, scale=scale, is_causal=is_causal, scores=kind)
+    if dropout_p and found.scores is not None:
+        if scores == "biased":
+            raise g.unsupported(f"dropout_p: got {dropout_p} with the sums of scores read; supported: 0")
+        kept = dropout(g, found.scores, p=dropout_p, train=True)
+        found = replace(found, out=_weighted(g, kept, value), scores=kept)
+    found = replace(found, out=g.cast(found.out, narrow))
     shape = (*lead, *found.out.shape[1:])
     return g.reshape(found.out, shape[max(4 - rank, 0) :]), found
+
+
+def attended(g: Context, query: Value, key: Value, value: Value, mask: Value | None, *, scores: str = "none") -> AttentionResult:
+    """All results for operands of rank 4."""
+    return _attention(g, query, key, value, mask, scores=scores)[1]
+
+
+def _wide(dtype: str) -> str:
+    """The type of scores and probabilities: torch's kernels keep those of half precision in float32."""
+    return "float32" if dtype in HALF_TYPES else dtype
+
+
+def _weighted(g: Context, probabilities: Value, value: Value) -> Value:
+    """The sums of values, ``[B, G, S, E]``, with the weights ``probabilities``, ``[B, H, L, S]``: ``[B, H, L, E]``."""
+    batch, heads, length, size = probabilities.shape
+    groups = value.shape[1]
+    by_group = g.reshape(probabilities, (batch, groups, dims.floordiv(heads * length, groups), size))
+    return g.reshape(products.matmul(g, by_group, value), (batch, heads, length, value.shape[3]))
 
 
 def _ranked(g: Context, x: Value, rank: int) -> Value:
@@ -69,7 +97,9 @@ def attention_with_probabilities(
         g, query, key, value, attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa,
         scores="probabilities" if g.wants(1) else "none",
     )
-    return [out, None if found.scores is None else g.reshape(found.scores, (*out.shape[:-1], found.scores.shape[-1]))]
+    if found.scores is None:
+        return [out, None]
+    return [out, g.cast(g.reshape(found.scores, (*out.shape[:-1], found.scores.shape[-1])), g.meta(1).dtype)]
 
 
 def _fused(*targets: str) -> None:
@@ -109,7 +139,7 @@ def flash_attention(
     refused = [name for name, operand in {**given, "block_table": block_table}.items() if operand is not None]
     if dropout_p or refused:
         raise g.unsupported(f"{', '.join(refused) or 'dropout_p'}: got a value; supported: none")
-    by_head = (g.call("transpose", v, axes=(0, 2, 1, 3)) for v in (query, key, value))
+    by_head = (g.cast(g.call("transpose", v, axes=(0, 2, 1, 3)), _wide(v.dtype)) for v in (query, key, value))
     left, right = (-1 if size is None else size for size in (window_size_left, window_size_right))
     out = attention.attention(g, *by_head, scale=scale, is_causal=is_causal, left_window=left, right_window=right).out
-    return [g.call("transpose", out, axes=(0, 2, 1, 3)), *(None for _ in range(g.num_outputs - 1))]
+    return [g.cast(g.call("transpose", out, axes=(0, 2, 1, 3)), query.dtype), *(None for _ in range(g.num_outputs - 1))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 
 from forge import dims
@@ -12,6 +13,8 @@ from forge.ir.nodes import Value
 from forge.ops.core.term import Term
 
 _MODES = ("sum", "mean", "max")
+_LEAST_OF_SELU = 1.7580993408473766
+"""SELU tends to its negative."""
 
 
 @converts("embedding.default")
@@ -45,6 +48,8 @@ def _bags(*targets: str, wraps: bool) -> None:
         padding_idx: int | None = None,
     ) -> list[Value | None]:
         """One vector for each bag; the other results, which only the gradient reads, are not computed."""
+        if any(g.wants(k) for k in range(1, g.num_outputs)):
+            raise g.unsupported("its results for gradients are read; supported: the first result")
         padding = padding_idx
         if padding is not None and padding < 0:
             rows = weight.shape[0]
@@ -74,8 +79,27 @@ def dropout(g: Context, input: Value, *, p: float, train: bool) -> Value:  # noq
     return native_dropout(g, input, p=p, train=train)[0] if train else input
 
 
-@converts(*(f"{op}.default" for op in ("alpha_dropout", "feature_dropout", "feature_alpha_dropout")))
-def special_dropout(g: Context, input: Value, *, p: float, train: bool) -> Value:  # noqa: A002
-    if train and p > 0:
-        raise g.unsupported("train: got True; supported: False; export the model after eval()")
-    return input
+def _special_dropout(op: str, of_channels: bool, keeps_variance: bool) -> None:
+    """``of_channels``: whole channels are dropped; ``keeps_variance``: to what SELU tends to, with mean and variance kept."""
+
+    @converts(f"{op}.default")
+    def convert(g: Context, input: Value, *, p: float, train: bool) -> Value:  # noqa: A002
+        if not train or p == 0:
+            return input
+        if p == 1:
+            return g.call("multiply", input, g.scalar(0, input))
+        shape = (*input.shape[:2], *(1,) * (input.rank - 2)) if of_channels else input.shape
+        ones = g.call("broadcast_to", g.scalar(1, input), shape=shape)
+        _, kept = randomness.dropout(g, ones, g.constant(p, "float32"), seed=zlib.crc32(g.name.encode()))
+        mask, x = Term(g, kept), Term(g, input)
+        if not keeps_variance:
+            return (x * mask.where(Term(g, g.scalar(1 / (1 - p), input)), 0)).value
+        scale = 1 / math.sqrt((_LEAST_OF_SELU**2 * p + 1) * (1 - p))
+        shift = _LEAST_OF_SELU * scale * p
+        factor = mask.where(Term(g, g.scalar(scale, input)), 0)
+        return (x * factor + mask.where(Term(g, g.scalar(shift, input)), shift - _LEAST_OF_SELU * scale)).value
+
+
+_special_dropout("feature_dropout", True, False)
+_special_dropout("alpha_dropout", False, True)
+_special_dropout("feature_alpha_dropout", True, True)

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from forge import dims
 from forge.compose import losses
 from forge.frontends.torch.context import Context
+from forge.frontends.torch.converters.nn.products import linear
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
 from forge.ops.core.term import Term
@@ -154,3 +156,62 @@ def _soft_cross_entropy(
     if label_smoothing:
         t = t * (1 - label_smoothing) + label_smoothing / _classes(g, target, axis)
     return losses.reduced(g, _over_classes(g, log_probabilities, weight, axis, t).value, _REDUCTIONS[reduction])
+
+
+def _linear_cross_entropy(*targets: str) -> None:
+    @converts(*targets, domain="torch_nn")
+    def convert(
+        g: Context, input: Value, linear_weight: Value, target: Value, linear_bias: Value | None = None,  # noqa: A002
+        weight: Value | None = None, *, ignore_index: int, batch_chunk_size: int, acc_policy: str, acc_dtype: str,
+        reduction: str = "none", label_smoothing: float = 0.0, allow_retain_graph: bool = False,
+        compute_input_grad: bool = False, compute_linear_weight_grad: bool = False, compute_linear_bias_grad: bool = False,
+    ) -> list[Value | None]:
+        """The loss of the classes whose scores a linear layer gives. Torch computes parts of the batch, and gradients with it."""
+        if any(g.wants(k) for k in range(1, g.num_outputs)):
+            raise g.unsupported("its gradients are read; supported: the loss; export the model under torch.no_grad()")
+        if label_smoothing:
+            raise g.unsupported(f"label_smoothing: got {label_smoothing}; supported: 0")
+        wide = "float64" if input.dtype == "float64" else "float32"
+        x, matrix, bias, weights = (v if v is None else g.cast(v, wide) for v in (input, linear_weight, linear_bias, weight))
+        assert x is not None
+        assert matrix is not None
+        loss, _ = losses.cross_entropy(
+            g, linear(g, x, matrix, bias), target, weights, reduction=reduction, ignore_index=ignore_index
+        )
+        return [g.cast(loss, g.dtype), *(None for _ in range(g.num_outputs - 1))]
+
+
+_linear_cross_entropy(
+    "_linear_cross_entropy_batch_chunked.default", "_linear_cross_entropy_batch_chunked_no_reduction.default"
+)
+
+
+@converts("multilabel_margin_loss.default")
+def multilabel_margin_loss(g: Context, self: Value, target: Value, *, reduction: int = _MEAN) -> Value:
+    return multilabel_margin_loss_forward(g, self, target, reduction=reduction)[0]
+
+
+@converts("multilabel_margin_loss_forward.default")
+def multilabel_margin_loss_forward(g: Context, self: Value, target: Value, *, reduction: int) -> list[Value]:
+    """The sum over pairs of a target and another class of ``max(0, 1 - x[target] + x[other])``, over the number of classes.
+
+    ``self`` is [N, C] or [C]; ``target`` has classes up to the first -1. The second result is 1 for classes that are targets.
+    """
+    count = self.shape[-1] if self.rank else 1
+    rows, named = (g.reshape(v, (dims.product(v.shape[:-1]), count)) for v in (self, target))
+    absent = Term(g, named) < 0
+    seen = Term(g, g.call("cumsum", g.cast(absent.value, "int64"), axis=1)).equals(0)
+    index = seen.where(Term(g, named), 0)
+    classes = Term(g, g.reshape(g.count(g.tensor(count), count), (1, 1, count)))
+    pairs = Term(g, g.call("expand_dims", index.value, axis=2)).equals(classes)
+    pairs = pairs.both(Term(g, g.call("expand_dims", seen.value, axis=2)))
+    is_target = Term(g, g.call("any", pairs.value, axis=(1,)))
+    chosen = Term(g, g.call("expand_dims", g.call("gather", rows, index.value, axis=1), axis=2))
+    margins = (1 - chosen + Term(g, g.call("expand_dims", rows, axis=1))).maximum(0)
+    counts = Term(g, g.call("expand_dims", seen.value, axis=2)).both(
+        Term(g, g.call("expand_dims", g.call("logical_not", is_target.value), axis=1)))
+    total = g.call("sum", counts.where(margins, 0).value, axis=(1, 2), keepdims=False)
+    loss = (Term(g, total) / Term(g, g.tensor(count, self.dtype))).value
+    kind = _REDUCTIONS[reduction]
+    result = g.reshape(loss, self.shape[:-1]) if kind == "none" else losses.reduced(g, loss, kind)
+    return [result, g.reshape(g.cast(is_target.value, self.dtype), target.shape)]

@@ -87,10 +87,11 @@ def _running(g: Context, x: Value, mean: Value, running_mean: Value, running_var
     """(1 - momentum) * old + momentum * new; the new variance is the unbiased one."""
     axes = (0, *range(2, x.rank))
     variance = g.call("variance", g.cast(x, _wider(x)), axis=axes, keepdims=False, unbiased=True)
-    return [
-        (Term(g, old) * (1 - momentum) + (Term(g, new) * momentum).cast(old.dtype)).value
-        for old, new in ((running_mean, mean), (running_var, variance))
-    ]
+    return [_blended(g, old, new, momentum) for old, new in ((running_mean, mean), (running_var, variance))]
+
+
+def _blended(g: Context, old: Value, new: Value, momentum: float) -> Value:
+    return (Term(g, old) * (1 - momentum) + (Term(g, new) * momentum).cast(old.dtype)).value
 
 
 @converts("_native_batch_norm_legit_no_training.default", "_batch_norm_no_update.default")
@@ -112,7 +113,12 @@ def native_batch_norm(
         return batch_norm_at_inference(g, input, weight, bias, running_mean, running_var, momentum=momentum, eps=eps)
     result, mean, variance = _with_statistics(g, input, weight, bias, eps)
     _replace_running(g, input, mean, running_mean, running_var, momentum)
-    return [result, mean, _inverse(g, variance, eps)]
+    return [result, *_saved(g, mean, _inverse(g, variance, eps))]
+
+
+def _saved(g: Context, *statistics: Value) -> list[Value]:
+    """Statistics in the types that torch gives them."""
+    return [g.cast(value, g.meta(k).dtype) if g.wants(k) else value for k, value in enumerate(statistics, 1)]
 
 
 @converts("_native_batch_norm_legit_functional.default")
@@ -126,7 +132,31 @@ def functional_batch_norm(
         return [result, _empty(g, 1), _empty(g, 2), running_mean, running_var]
     result, mean, variance = _with_statistics(g, input, weight, bias, eps)
     running = _running(g, input, mean, running_mean, running_var, momentum)
-    return [result, mean, _inverse(g, variance, eps), *running]
+    return [result, *_saved(g, mean, _inverse(g, variance, eps)), *running]
+
+
+@converts("_batch_norm_with_update.default")
+def batch_norm_with_update(
+    g: Context, input: Value, weight: Value | None, bias: Value | None, running_mean: Value, running_var: Value,  # noqa: A002
+    *, momentum: float, eps: float,
+) -> list[Value | None]:
+    """As of `native_batch_norm` in training, then bytes of CUDA."""
+    found = native_batch_norm(
+        g, input, weight, bias, running_mean, running_var, training=True, momentum=momentum, eps=eps
+    )
+    return [*found, _empty(g, 3)]
+
+
+@converts("_batch_norm_with_update_functional.default")
+def functional_batch_norm_with_update(
+    g: Context, input: Value, weight: Value | None, bias: Value | None, running_mean: Value, running_var: Value,  # noqa: A002
+    *, momentum: float, eps: float,
+) -> list[Value | None]:
+    """As of `batch_norm_with_update`, then running mean and variance."""
+    found = functional_batch_norm(
+        g, input, weight, bias, running_mean, running_var, training=True, momentum=momentum, eps=eps
+    )
+    return [*found[:3], _empty(g, 3), *found[3:]]
 
 
 @converts("instance_norm.default")
@@ -137,11 +167,22 @@ def instance_norm(
 ) -> Value:
     if not use_input_stats and running_mean is not None and running_var is not None:
         return _normalized(g, input, weight, bias, running_mean, running_var, eps)
-    if running_mean is not None:
-        raise g.unsupported("use_input_stats: got True with running statistics; supported: False; export the model after eval()")
+    for name, old in (("running_mean", running_mean), ("running_var", running_var)):
+        if old is not None:
+            g.write(name, _blended(g, old, _mean_of_instances(g, input, name), momentum))
     wide, channels = _wide(input, weight, bias), input.shape[1]
     scale, shift = _per_channel(g, weight, 1, channels, wide), _per_channel(g, bias, 0, channels, wide)
     return g.cast(g.call("nn.instance_norm", g.cast(input, wide), scale, shift, epsilon=eps), input.dtype)
+
+
+def _mean_of_instances(g: Context, x: Value, name: str) -> Value:
+    """The mean over the batch of means or unbiased variances of its elements, of each channel."""
+    axes, wide = tuple(range(2, x.rank)), g.cast(x, _wider(x))
+    if name == "running_mean":
+        own = g.call("mean", wide, axis=axes, keepdims=False)
+    else:
+        own = g.call("variance", wide, axis=axes, keepdims=False, unbiased=True)
+    return g.call("mean", own, axis=0, keepdims=False)
 
 
 @converts("layer_norm.default")
@@ -193,8 +234,7 @@ def native_group_norm(
         return [result, None, None]
     rows = g.reshape(g.cast(input, _wider(input)), (N, group, dims.floordiv(dims.product(input.shape[1:]), group)))
     mean, variance = g.call("mean", rows, axis=2, keepdims=False), g.call("variance", rows, axis=2, keepdims=False)
-    statistics = (mean, _inverse(g, variance, eps))
-    return [result, *(g.cast(v, g.meta(k + 1).dtype) if g.wants(k + 1) else None for k, v in enumerate(statistics))]
+    return [result, *_saved(g, mean, _inverse(g, variance, eps))]
 
 
 @converts("rms_norm.default")

@@ -35,8 +35,12 @@ def _is_negative(size: Dim) -> bool:
 
 
 @converts("constant_pad_nd.default")
-def constant_pad(g: Context, self: Value, *, pad: Sequence[Dim], value: float = 0.0) -> Value:
-    return _padded(g, self, pad, "constant", value)
+def constant_pad(g: Context, self: Value, *, pad: Sequence[Dim], value: complex = 0j) -> Value:
+    """Raises OpAttributeUnimplemented: the value has an imaginary part."""
+    number = complex(value)
+    if number.imag:
+        raise g.unsupported(f"value: got {value}; supported: real numbers")
+    return _padded(g, self, pad, "constant", number.real)
 
 
 def _bordered(mode: str, *targets: str) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from forge import dims
+from forge import dims, dtypes
 from forge.compose import windows
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.nn.convolution import batched, per_axis, unbatched
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
+from forge.ops.core.term import Term
 
 Ints = Sequence[int]
 
@@ -68,6 +69,8 @@ def _max_pool(rank: int) -> None:
     ) -> Value:
         x, added = batched(g, self, rank)
         window = _window(kernel_size, stride, padding, (1,), ceil_mode, rank)
+        if dtypes.is_integer(x.dtype):
+            return unbatched(g, _integer_mean(g, x, window, count_include_pad, divisor_override), added)
         if divisor_override is None:
             return unbatched(g, g.call(f"nn.avg_pool{rank}d", x, **window, count_include_pad=count_include_pad), added)
         mean = g.call(f"nn.avg_pool{rank}d", x, **_complete(x, window, g.shape[-rank:]), count_include_pad=True)
@@ -87,6 +90,26 @@ def _complete(x: Value, window: dict[str, Any], shape: Sequence[Dim]) -> dict[st
         for size, count, taps, stride, begin in zip(x.shape[2:], shape, window["pool_size"], window["strides"], begins)
     ]
     return {**window, "padding": (*begins, *ends), "ceil_mode": False}
+
+
+def _integer_mean(g: Context, x: Value, window: dict[str, Any], with_padding: bool, divisor: int | None) -> Value:
+    """Sums of windows over their sizes, rounded towards 0; exact while sums are below 2^52."""
+    rank, shape = x.rank - 2, g.shape[-(x.rank - 2) :]
+    sizes = list(zip(x.shape[2:], shape))
+    wide = g.cast(x, "float64")
+    mean = g.call(f"nn.avg_pool{rank}d", wide, **_complete(x, window, shape), count_include_pad=True)
+    total = g.call("round", g.call("multiply", mean, g.scalar(math.prod(window["pool_size"]), mean)))
+    counts = np.asarray(divisor or 1, np.float64)
+    for axis, ((size, count), taps, stride, begin) in enumerate(
+        zip(sizes, window["pool_size"], window["strides"], window["padding"]) if divisor is None else ()
+    ):
+        if not isinstance(size, int) or not isinstance(count, int):
+            raise g.unsupported(f"self: got {x.type}; supported: integers of known sizes, or floating point")
+        first = np.arange(count) * stride - begin
+        last = np.minimum(first + taps, size + begin)
+        own = last - first if with_padding else np.minimum(last, size) - np.maximum(first, 0)
+        counts = counts * own.reshape([-1 if k == axis else 1 for k in range(rank)])
+    return g.cast(g.call("trunc", g.call("divide", total, g.constant(counts, "float64"))), x.dtype)
 
 
 def _targets(x: Value, output_size: Sequence[Dim], rank: int) -> tuple[Dim, ...]:
@@ -159,6 +182,65 @@ def largest_at(g: Context, x: Value, places: Sequence[Value]) -> tuple[Value, Va
     result = g.call("squeeze", g.call("gather", rows, best, axis=rows.rank - 1), axis=(rows.rank - 1,))
     wide = g.call("broadcast_to", flat, shape=rows.shape)
     return result, g.call("squeeze", g.call("gather", wide, best, axis=rows.rank - 1), axis=(rows.rank - 1,))
+
+
+def _fractional(rank: int) -> None:
+    @converts(f"fractional_max_pool{rank}d.default")
+    def fractional_max_pool(
+        g: Context, self: Value, random_samples: Value, *, kernel_size: Ints, output_size: Ints
+    ) -> list[Value]:
+        """Each channel has windows of its own, which ``random_samples``, [N, C, axes], place, the last axis first in 2D.
+
+        The first starts at 0, the last one ends with the data.
+        """
+        x, added = batched(g, self, rank)
+        lead, spatial = x.shape[:2], x.shape[2:]
+        if not all(isinstance(size, int) for size in spatial):
+            raise g.unsupported(f"an input of the symbolic sizes {[str(s) for s in spatial]}; expected numbers")
+        samples = Term(g, g.reshape(random_samples, (*lead, rank)))
+        flat, taps, cells = Term(g, g.constant(0, "int64")), _numbers(kernel_size, rank), _numbers(output_size, rank)
+        for axis, (size, count, window) in enumerate(zip(spatial, cells, taps)):
+            column = rank - 1 - axis if rank == 2 else axis
+            sample = Term(g, g.call("take", samples.value, g.constant([column], "int64"), axis=2))
+            starts = _fractional_starts(g, sample, size, count, window)
+            shape = [*lead, *[1] * (2 * rank)]
+            shape[2 + axis] = count
+            offsets = [1] * (2 * rank)
+            offsets[rank + axis] = window
+            steps = Term(g, g.constant(np.arange(window).reshape(offsets), "int64"))
+            flat = flat * size + starts.reshape(*shape) + steps
+        result, places = _largest(g, x, flat.reshape(*lead, dims.product((*cells, *taps))).value, math.prod(taps))
+        return [unbatched(g, g.reshape(v, (*lead, *cells)), added) for v in (result, places)]
+
+
+def _numbers(values: Ints, rank: int) -> tuple[int, ...]:
+    return tuple(values) * (rank if len(values) == 1 else 1)
+
+
+def _fractional_starts(g: Context, sample: Term, size: int, count: int, window: int) -> Term:
+    """Where windows start, [N, C, count]: floor((k + sample) * step) - floor(sample * step), all but the last."""
+    last = size - window
+    if count == 1:
+        return sample.cast("int64") * 0 + last
+    step = (Term(g, g.scalar(last, sample.value)) / (count - 1)).value
+    numbers = Term(g, g.constant(np.arange(count), "int64"))
+    found = ((numbers.cast(sample.value.dtype) + sample) * Term(g, step)).cast("int64") - (sample * Term(g, step)).cast("int64")
+    return numbers.equals(count - 1).where(last, found)
+
+
+def _largest(g: Context, x: Value, places: Value, taps: int) -> tuple[Value, Value]:
+    """The largest of each ``taps`` elements of a channel at ``places``, [N, C, windows * taps], and its place."""
+    lead = x.shape[:2]
+    rows = g.call("gather", g.reshape(x, (*lead, dims.product(x.shape[2:]))), places, axis=2)
+    shape = (*lead, dims.floordiv(places.shape[2], taps), taps)
+    rows, places = g.reshape(rows, shape), g.reshape(places, shape)
+    best = g.call("argmax", rows, axis=3, keepdims=True)
+    value, place = (g.call("squeeze", g.call("gather", v, best, axis=3), axis=(3,)) for v in (rows, places))
+    return value, place
+
+
+for _rank in (2, 3):
+    _fractional(_rank)
 
 
 @converts("max_unpool2d.default", "max_unpool3d.default")

@@ -7,8 +7,12 @@ from collections.abc import Sequence
 
 from forge.compose import products
 from forge.frontends.torch.context import Context
+from forge.frontends.torch.converters.elementwise.arithmetic import multiply
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
+
+_ONE = complex(1)
+"""The default of factors that may be complex, and need not be."""
 
 
 @converts("linear.default")
@@ -30,11 +34,11 @@ def matmul(g: Context, self: Value, other: Value, *, out_dtype: str | None = Non
     return products.matmul(g, a, b)
 
 
-def _scaled(g: Context, x: Value, factor: float) -> Value:
-    return x if factor == 1 else g.call("multiply", x, g.scalar(factor, x))
+def _scaled(g: Context, x: Value, factor: complex) -> Value:
+    return x if factor == 1 else g.call("multiply", x, g.tensor(factor, x.dtype))
 
 
-def _added(g: Context, base: Value, product: Value, beta: float, alpha: float) -> Value:
+def _added(g: Context, base: Value, product: Value, beta: complex, alpha: complex) -> Value:
     """``beta * base + alpha * product``; a base that counts 0 times is not read."""
     result = _scaled(g, product, alpha)
     if beta == 0:
@@ -43,20 +47,20 @@ def _added(g: Context, base: Value, product: Value, beta: float, alpha: float) -
 
 
 @converts("addmm.default", "addmv.default", "baddbmm.default")
-def add_product(g: Context, self: Value, a: Value, b: Value, *, beta: float = 1.0, alpha: float = 1.0) -> Value:
+def add_product(g: Context, self: Value, a: Value, b: Value, *, beta: complex = _ONE, alpha: complex = _ONE) -> Value:
     return _added(g, self, products.matmul(g, a, b), beta, alpha)
 
 
 @converts("addmm.dtype", "baddbmm.dtype")
 def add_wide_product(
-    g: Context, self: Value, a: Value, b: Value, *, out_dtype: str, beta: float = 1.0, alpha: float = 1.0
+    g: Context, self: Value, a: Value, b: Value, *, out_dtype: str, beta: complex = _ONE, alpha: complex = _ONE
 ) -> Value:
     return _added(g, self, products.matmul(g, g.cast(a, g.dtype), g.cast(b, g.dtype)), beta, alpha)
 
 
 @converts("_addmm_activation.default")
 def add_product_activated(
-    g: Context, self: Value, mat1: Value, mat2: Value, *, beta: float = 1.0, alpha: float = 1.0, use_gelu: bool = False
+    g: Context, self: Value, mat1: Value, mat2: Value, *, beta: complex = _ONE, alpha: complex = _ONE, use_gelu: bool = False
 ) -> Value:
     result = _added(g, self, products.matmul(g, mat1, mat2), beta, alpha)
     return g.call("nn.gelu", result, approximate="tanh") if use_gelu else g.call("nn.relu", result)
@@ -64,7 +68,7 @@ def add_product_activated(
 
 @converts("addbmm.default")
 def add_sum_of_products(
-    g: Context, self: Value, batch1: Value, batch2: Value, *, beta: float = 1.0, alpha: float = 1.0
+    g: Context, self: Value, batch1: Value, batch2: Value, *, beta: complex = _ONE, alpha: complex = _ONE
 ) -> Value:
     return _added(g, self, g.call("einsum", batch1, batch2, equation="bij,bjk->ik"), beta, alpha)
 
@@ -78,7 +82,7 @@ def outer(g: Context, self: Value, vec2: Value) -> Value:
 
 
 @converts("addr.default")
-def add_outer(g: Context, self: Value, vec1: Value, vec2: Value, *, beta: float = 1.0, alpha: float = 1.0) -> Value:
+def add_outer(g: Context, self: Value, vec1: Value, vec2: Value, *, beta: complex = _ONE, alpha: complex = _ONE) -> Value:
     product = outer(g, vec1, vec2)
     if g.dtype != "bool":
         return _added(g, self, product, beta, alpha)
@@ -142,5 +146,5 @@ def kronecker(g: Context, self: Value, other: Value) -> Value:
     rank = max(self.rank, other.rank)
     left, right = (g.cast(g.reshape(v, (*[1] * (rank - v.rank), *v.shape)), g.dtype) for v in (self, other))
     spread = g.reshape(left, [size for d in left.shape for size in (d, 1)])
-    product = g.call("multiply", spread, g.reshape(right, [size for d in right.shape for size in (1, d)]))
+    product = multiply(g, spread, g.reshape(right, [size for d in right.shape for size in (1, d)]))
     return g.reshape(product, [a * b for a, b in zip(left.shape, right.shape)])

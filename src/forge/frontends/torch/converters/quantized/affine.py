@@ -79,6 +79,17 @@ def _zero_point(g: Context, given: Operand | None, dtype: str, spread: _Spread) 
     return g.cast(g.reshape(value, spread.shape), dtype)
 
 
+def _narrow(g: Context, x: Value, zero_point: Operand | None, low: int | None, high: int | None) -> Value:
+    """A constant of int8 whose integers and zero points have four bits, as the limits say, as one of int4."""
+    if x.dtype != "int8" or low is None or high is None or low < -8 or high > 7:
+        return x
+    codes = x.constant
+    zeros = g.array(zero_point) if isinstance(zero_point, Value) else np.asarray(zero_point or 0)
+    if codes is None or zeros is None or any(v.size and (v.min() < -8 or v.max() > 7) for v in (codes, zeros)):
+        return x
+    return g.constant(codes.astype(np.int8), "int4")
+
+
 def _inverse(g: Context, scale: Value) -> Value:
     return g.call("divide", g.scalar(1.0, scale), scale)
 
@@ -174,6 +185,7 @@ def dequantize_per_channel_group(
     dtype: str | None = None, group_size: int = 128, output_dtype: str | None = None,
 ) -> Value:
     spread = _groups(g, input, group_size)
+    input = _narrow(g, input, zero_points, quant_min, quant_max)  # noqa: A001
     return _dequantized(g, input, scales, _zero_point(g, zero_points, input.dtype, spread), spread)
 
 
@@ -182,7 +194,7 @@ def choose_qparams(
     g: Context, input: Value, *, quant_min: int, quant_max: int, eps: float, dtype: str | None = None,  # noqa: A002
 ) -> list[Value]:
     """Scale and zero point, of one element each, with which the integers span the tensor and 0."""
-    low, high = (g.cast(v, "float32") for v in _extremes(g, input, tuple(range(input.rank)), False))
+    low, high = (g.cast(v, "float32") for v in extremes(g, input, tuple(range(input.rank)), False))
     scale = g.call("divide", g.call("subtract", high, low), g.scalar(float(quant_max - quant_min), low))
     scale = g.call("maximum", scale, g.scalar(eps, scale))
     rounded = g.cast(g.call("round", g.call("divide", low, scale)), "int64")
@@ -196,7 +208,7 @@ def choose_qparams_symmetric(
     g: Context, input: Value, *, quant_min: int, quant_max: int, eps: float, dtype: str,  # noqa: A002
 ) -> list[Value]:
     """Scale and zero point, of one element each; the zero point is the middle of the integers."""
-    low, high = _extremes(g, input, tuple(range(input.rank)), False)
+    low, high = extremes(g, input, tuple(range(input.rank)), False)
     most = g.call("maximum", g.call("negative", low), high)
     scale = g.cast(g.call("divide", most, g.scalar((quant_max - quant_min) / 2, most)), "float32")
     scale = g.call("maximum", scale, g.scalar(eps, scale))
@@ -204,7 +216,43 @@ def choose_qparams_symmetric(
     return [g.reshape(g.cast(scale, g.meta(0).dtype), (1,)), g.constant([middle], g.meta(1).dtype)]
 
 
-def _extremes(g: Context, x: Value, axes: tuple[int, ...], keepdims: bool) -> list[Value]:
+@converts("choose_qparams_per_token.default", domain=DECOMPOSED)
+def choose_qparams_per_token(g: Context, input: Value, *, dtype: str) -> list[Value]:  # noqa: A002
+    """Scales of rows, by which int8 spans them with a zero point of 0."""
+    most = g.call("max", g.call("abs", input), axis=(input.rank - 1,), keepdims=True)
+    most = g.cast(most, "float32") if most.dtype == "float16" else most
+    scale = g.call("divide", g.call("maximum", most, g.scalar(1e-5, most)), g.scalar(127.0, most))
+    return [g.cast(v, g.meta(k).dtype) for k, v in enumerate((scale, g.call("zeros_like", scale)))]
+
+
+@converts("choose_qparams_per_token_asymmetric.default", "_choose_qparams_per_token_asymmetric_impl.default", domain=DECOMPOSED)
+def choose_qparams_per_token_asymmetric(g: Context, input: Value, *, dtype: str) -> list[Value]:  # noqa: A002
+    """Scales and zero points of rows, by which int8 spans them and 0; the end with the smaller error is exact."""
+    low, high = extremes(g, input, (input.rank - 1,), True)
+    scale = g.call("divide", g.call("subtract", high, low), g.scalar(255.0, low))
+    scale = g.call("maximum", scale, g.scalar(float(np.finfo(np.float32).eps), scale))
+    low, high = g.call("divide", low, scale), g.call("divide", high, scale)
+    least, most = g.scalar(-128.0, scale), g.scalar(127.0, scale)
+    errors = g.call("add", g.call("add", least, low), g.call("add", most, high))
+    zero_point = g.call("where", g.call("greater", errors, g.scalar(0.0, errors)), g.call("subtract", least, low),
+                        g.call("subtract", most, high))
+    zero_point = g.call("round", g.call("clip", zero_point, a_min=-128.0, a_max=127.0))
+    return [g.cast(v, g.meta(k).dtype) for k, v in enumerate((scale, zero_point))]
+
+
+@converts("fake_quant_per_channel.default", domain=DECOMPOSED)
+def fake_quant_per_channel(
+    g: Context, input: Value, scales: Value, zero_points: Value, *, axis: int, quant_min: int, quant_max: int,  # noqa: A002
+) -> Value:
+    """Real numbers rounded to the integers and back."""
+    spread = _along(g, input, axis)
+    scale, zero = (spread.over(g, g.cast(v, "float32"), input) for v in (scales, zero_points))
+    rounded = g.call("add", g.call("round", g.call("multiply", input, _inverse(g, scale))), zero)
+    limited = g.call("clip", rounded, a_min=float(quant_min), a_max=float(quant_max))
+    return g.call("multiply", g.call("subtract", limited, zero), scale)
+
+
+def extremes(g: Context, x: Value, axes: tuple[int, ...], keepdims: bool) -> list[Value]:
     """The smallest and the largest element, or 0 where all are on one side of it."""
     zero = g.scalar(0, x)
     pairs = (("min", "minimum"), ("max", "maximum"))
@@ -250,6 +298,7 @@ def dequantize_affine(
     if not dtypes.is_integer(input.dtype):
         raise g.unsupported(f"input: got {input.type}; supported: integers")
     spread = _blocks(g, input, block_size)
+    input = _narrow(g, input, zero_point, quant_min, quant_max)  # noqa: A001
     wide = g.cast(scale, "float32") if scale.dtype != g.dtype and scale.dtype != "float64" else scale
     return _dequantized(g, input, wide, _zero_point(g, zero_point, input.dtype, spread), spread)
 
@@ -278,7 +327,7 @@ def choose_qparams_affine(
         if size != 1:
             axes.append(len(shape))
         shape.append(d)
-    low, high = _extremes(g, g.reshape(input, shape), tuple(axes), True)
+    low, high = extremes(g, g.reshape(input, shape), tuple(axes), True)
     smallest = float(np.finfo(np.float16).smallest_normal) if input.dtype == "float16" else float(np.finfo(np.float32).tiny)
     eps = smallest if eps is None else eps
     if mapping_type == "ASYMMETRIC":

@@ -184,3 +184,10 @@ def logsumexp(g: Context, self: Value, *, dim: Axes, keepdim: bool = False) -> V
         total = Term(g, g.call("log", reduced(g, "sum", g.call("exp", (Term(g, x) - most).value), dim, keepdim)))
         return (total + most.reshape(*total.value.shape)).value
     return reduced(g, "logsumexp", x, dim, keepdim)
+
+
+@converts("hash_tensor.default")
+def hash_of(g: Context, self: Value, *, dim: Axes = None, keepdim: bool = False, mode: int = 0) -> Value:
+    """Which bits an odd number of elements have, as numbers of 64 bits: of int64, or of float64."""
+    wide = g.cast(self, "float64") if dtypes.is_float(self.dtype) else g.cast(self, "int64")
+    return reduced(g, "reduce_bitwise_xor", g.call("reinterpret", wide, dtype="uint64"), dim, keepdim)

@@ -92,19 +92,27 @@ def arange(g: Context, start: Operand, end: Operand, step: Operand = 1, *, dtype
 
 
 def spaced(g: Context, start: Operand, end: Operand, steps: Dim) -> Term:
-    """``steps`` numbers from ``start`` to ``end``, counted from the nearer of both; float64 or complex128."""
+    """``steps`` numbers from ``start`` to ``end``, counted from the nearer of both; float64 or complex128.
+
+    For a result of float32 ends and step are rounded to it, and products are not, so that the result is torch's to the last bit:
+    histograms depend on it.
+    """
     work = "complex128" if dtypes.is_complex(g.dtype) else "float64"
     first, last = (Term(g, g.reshape(g.cast(g.tensor(x, _narrowed(g, x)), work), ())) for x in (start, end))
     count = Term(g, g.tensor(steps, "int64"))
     places = Term(g, g.count(count.value, steps))
-    width = (last - first) / (count - 1).maximum(1).cast(work)
+    width = _rounded(g, _rounded(g, last - first) / (count - 1).maximum(1).cast(work))
     return (places < count.floor_divide(2).maximum(1)).where(
         first + width * places.cast(work), last - width * (count - 1 - places).cast(work))
 
 
+def _rounded(g: Context, number: Term) -> Term:
+    return number.cast("float32").cast(number.value.dtype) if g.dtype == "float32" else number
+
+
 def _narrowed(g: Context, number: Operand) -> str:
     """The type in which torch takes an end: that of an integer result truncates it."""
-    if dtypes.is_integer(g.dtype):
+    if dtypes.is_integer(g.dtype) or g.dtype == "float32":
         return g.dtype
     return number.dtype if isinstance(number, Value) else "complex128" if isinstance(number, complex) else "float64"
 

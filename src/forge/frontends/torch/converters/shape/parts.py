@@ -10,6 +10,7 @@ from forge.frontends.torch.context import Context
 from forge.frontends.torch.converters.core.views import chunk_size, section_ends, set_slice, slice_end
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
+from forge.ops.core.term import Term
 
 
 def part(g: Context, value: Value, axis: int, begin: Dim, end: Dim, step: int = 1) -> Value:
@@ -46,20 +47,37 @@ def chunk(g: Context, self: Value, *, chunks: int, dim: int = 0) -> list[Value]:
     return split(g, self, split_size=chunk_size(self.shape[g.axis(dim, self.rank, "dim")], chunks), dim=dim)
 
 
-@converts("tensor_split.sections", "tensor_split.indices", "tensor_split.tensor_indices_or_sections")
+@converts("tensor_split.sections", "tensor_split.indices")
 def tensor_split(
-    g: Context, self: Value, tensor_indices_or_sections: Value | None = None, *, sections: Dim | None = None,
-    indices: Sequence[Dim] | None = None, dim: int = 0,
+    g: Context, self: Value, *, sections: Dim | None = None, indices: Sequence[Dim] | None = None, dim: int = 0
 ) -> list[Value]:
     axis = g.axis(dim, self.rank, "dim")
-    if tensor_indices_or_sections is not None:
-        known = g.required_ints(tensor_indices_or_sections, "tensor_split: tensor_indices_or_sections")
-        indices = known if tensor_indices_or_sections.rank else None
     size = self.shape[axis]
     if indices is None:
         return cut(g, self, axis, section_ends(size, sections if isinstance(sections, int) else len(g.metas)))
     bounds = [0, *indices]
     return [part(g, self, axis, a, b) for a, b in zip(bounds, [*indices, size])]
+
+
+@converts("tensor_split.tensor_indices_or_sections")
+def tensor_split_at(g: Context, self: Value, tensor_indices_or_sections: Value, *, dim: int = 0) -> list[Value]:
+    """A tensor of rank 0 is the number of parts, which torch exports for constants only; else it has their ends."""
+    axis = g.axis(dim, self.rank, "dim")
+    if tensor_indices_or_sections.rank == 0:
+        return tensor_split(g, self, sections=len(g.metas), dim=dim)
+    known = g.ints(tensor_indices_or_sections)
+    if known is not None:
+        return tensor_split(g, self, indices=known, dim=dim)
+    size = Term(g, g.extent(self, axis))
+    given = Term(g, g.cast(tensor_indices_or_sections, "int64"))
+    bounds = (given < 0).where(given + size, given).maximum(0).minimum(size).value
+    zero, inner = Term(g, g.constant(0, "int64")), range(len(g.metas) - 1)
+    ends = [*(Term(g, g.call("take", bounds, g.constant(k, "int64"), axis=0)) for k in inner), size]
+    parts = []
+    for begin, end in zip([zero, *ends], ends):
+        positions = Term(g, g.count((end - begin).maximum(0).value)) + begin
+        parts.append(g.call("take", self, positions.value, axis=axis))
+    return parts
 
 
 def _split_along(g: Context, self: Value, axis: int, *, sections: Dim | None, indices: Sequence[Dim] | None) -> list[Value]:

@@ -145,6 +145,12 @@ def to(g: Context, self: Value, other: Value | None = None, *, dtype: str | None
     return g.cast(self, g.dtype)
 
 
+@converts("convert_element_type.default", domain="prims")
+def convert_element_type(g: Context, a: Value, *, dtype: str) -> Value:
+    """Torch's own decompositions convert by it."""
+    return g.cast(a, dtype)
+
+
 def _is_weight(value: Value) -> bool:
     """Whether ``value`` is a constant, or a view of one."""
     while value.constant is None and value.producer is not None and len(value.producer.operands) == 1:

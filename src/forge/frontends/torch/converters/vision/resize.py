@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from forge import dims
 from forge.compose import resize as compose
+from forge.compose.resize import MAX_SCALE
 from forge.compose.resize_rules import AxisPlan, Method
 from forge.dims import Dim
 from forge.frontends.torch.context import Context
@@ -17,14 +19,30 @@ Scales = Sequence[float | None]
 _ALIGNED = {"linear": Method("linear", "align_corners"), "cubic": Method("cubic", "align_corners")}
 
 
-def _resized(g: Context, x: Value, scales: Scales, method: Method) -> Value:
+_COPYING = frozenset({
+    "upsample_nearest2d", "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "_upsample_bilinear2d_aa",
+    "_upsample_bicubic2d_aa",
+})
+"""Operators that copy an image whose sizes stay, whatever the scales; the others move its elements by these."""
+
+
+def _resized(g: Context, name: str, x: Value, scales: Scales, method: Method) -> Value:
     """``x`` resized to the shape of the result; ``scales`` of None follow from the sizes."""
     targets = g.shape[2:]
+    if name in _COPYING and all(map(dims.equal, x.shape, g.shape)):
+        return x
+    if method.antialias and method.coordinates == "align_corners":
+        method, scales = replace(method, coordinates="half_pixel"), _scales_of_corners(g, x.shape[2:], targets)
     plans = [
         AxisPlan(axis, size, target, _scale(size, target, None if method.coordinates == "align_corners" else scale))
         for axis, (size, target, scale) in enumerate(zip(x.shape[2:], targets, scales), 2)
     ]
-    if all(isinstance(plan.size, int) and isinstance(plan.target, int) for plan in plans):
+    is_known = all(isinstance(plan.size, int) and isinstance(plan.target, int) for plan in plans)
+    if x.dtype == "uint8" and method.mode != "nearest":
+        if not is_known:
+            raise g.unsupported(f"input: got {x.type}; supported: uint8 of known sizes, or floating point; fix the sizes")
+        return compose.resized_bytes(g, x, [p for p in plans if p.size != p.target], method)
+    if is_known:
         return compose.resized(g, x, [p for p in plans if p.size != p.target or p.scale != 1.0], method)
     if method.antialias or any(not _follows(plan, scale) for plan, scale in zip(plans, scales)):
         by_scale = None if any(plan.scale is None for plan in plans) else g.constant([plan.scale for plan in plans], "float32")
@@ -51,10 +69,14 @@ def _follows(plan: AxisPlan, scale: float | None) -> bool:
     return ratio is None or dims.equal(plan.size * ratio.numerator, plan.target * ratio.denominator)
 
 
-def _chosen(g: Context, align_corners: bool, plain: Method, aligned: Method | None) -> Method:
-    if align_corners and plain.antialias:  # torch widens the window by another scale than it places it with
-        raise g.unsupported("align_corners: got True with antialiasing; supported: False")
-    return aligned if align_corners and aligned else plain
+def _scales_of_corners(g: Context, sizes: Sequence[Dim], targets: Sequence[Dim]) -> Scales:
+    """What torch does with corners where it antialiases: the scale is (target - 1) / (size - 1), the centres of pixels stay."""
+    scales = []
+    for size, target in zip(sizes, targets):
+        if not isinstance(size, int) or not isinstance(target, int):
+            raise g.unsupported(f"align_corners: got True with antialiasing and the symbolic size {size} or {target}")
+        scales.append((target - 1) / (size - 1) if size > 1 and target > 1 else MAX_SCALE)
+    return scales
 
 
 def _upsampling(name: str, rank: int, plain: Method, aligned: Method | None = None) -> None:
@@ -65,14 +87,15 @@ def _upsampling(name: str, rank: int, plain: Method, aligned: Method | None = No
         scales_h: float | None = None, scales_w: float | None = None,
     ) -> Value:
         given = (scales,) if rank == 1 else (scales_d, scales_h, scales_w)[-rank:]
-        return _resized(g, self, given, _chosen(g, align_corners, plain, aligned))
+        return _resized(g, name, self, given, aligned if align_corners and aligned else plain)
 
     @converts(f"{name}.vec")
     def by_size_or_scale(
         g: Context, input: Value,  # noqa: A002
         *, output_size: Sequence[Dim] | None = None, align_corners: bool = False, scale_factors: Sequence[float] | None = None,
     ) -> Value:
-        return _resized(g, input, scale_factors or (None,) * rank, _chosen(g, align_corners, plain, aligned))
+        method = aligned if align_corners and aligned else plain
+        return _resized(g, name, input, scale_factors or (None,) * rank, method)
 
 
 for _rank in (1, 2, 3):
@@ -81,5 +104,8 @@ for _rank in (1, 2, 3):
 for _name, _rank in (("upsample_linear1d", 1), ("upsample_bilinear2d", 2), ("upsample_trilinear3d", 3)):
     _upsampling(_name, _rank, Method("linear"), _ALIGNED["linear"])
 _upsampling("upsample_bicubic2d", 2, Method("cubic"), _ALIGNED["cubic"])
-_upsampling("_upsample_bilinear2d_aa", 2, Method("linear", antialias=True, exclude_outside=True))
-_upsampling("_upsample_bicubic2d_aa", 2, Method("cubic", antialias=True, exclude_outside=True, cubic_coefficient=-0.5))
+for _name, _method in (
+    ("_upsample_bilinear2d_aa", Method("linear", antialias=True, exclude_outside=True)),
+    ("_upsample_bicubic2d_aa", Method("cubic", antialias=True, exclude_outside=True, cubic_coefficient=-0.5)),
+):
+    _upsampling(_name, 2, _method, replace(_method, coordinates="align_corners"))
