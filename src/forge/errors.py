@@ -70,6 +70,10 @@ class OpAttributeUnimplemented(OpNotImplemented):
     operator: str = ""
 
 
+class GradientError(ForgeError, RuntimeError):
+    """Gradients were asked of what compiled code has computed."""
+
+
 class OptionError(ForgeError, ValueError, TypeError):
     """An argument of ``compile`` or of the command line, or a setting, has a wrong type or value."""
 

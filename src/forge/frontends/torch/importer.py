@@ -58,7 +58,7 @@ def import_program(program: Program, keep_params_as_input: bool = False) -> Modu
         check_supported(used_operators(program), REGISTRY)
         state = TorchState(size=len(program.steps), freeze_params=not keep_params_as_input, convert_steps=convert_steps)
         scope = TorchScope(Graph(name="main"), state, {})
-        written = _written(program)
+        written = written_tensors(program)
         _check_memory(program, written)
         add_inputs(scope, program)
         for name, weight in program.weights.items():
@@ -269,7 +269,7 @@ def _write(scope: TorchScope, g: Context, name: str, result: Any, index: int | N
         scope.cells[output] = cell
 
 
-def _written(program: Program) -> set[str]:
+def written_tensors(program: Program) -> set[str]:
     """Names of the inputs and weights whose memory the program writes."""
     roots: dict[str, str] = {}
     found = set(program.mutations)

@@ -1,0 +1,1 @@
+"""PyTorch users' surface: ``torch.compile(model, backend=\"forge\")``, compiled modules, exporters of transformers."""

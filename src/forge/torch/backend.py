@@ -1,0 +1,68 @@
+"""``torch.compile(model, backend="forge")``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from forge.driver import check_options
+from forge.errors import OptionError
+from forge.options import CompileOptions, options_of
+from forge.torch.compiled import CompiledGraph, given_of
+from forge.torch.fallback import compiled_where_possible
+from forge.torch.gradients import refusing
+from forge.torch.tracing import trace
+
+_WHERE = "torch.compile"
+
+
+def forge(
+    module: GraphModule, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
+) -> Callable[..., Any]:
+    """What Dynamo calls with each graph that it captures, and example arguments; the options are those of `parse_options`.
+
+    Returns:
+        What runs in the place of the graph: compiled code; with ``fallback=True``, ``module`` itself where autograd records, and
+        eager operators where there is no native code for them.
+
+    Raises:
+        OptionError, TargetError: a bad option; OpNotImplemented: operators cannot be compiled, all listed; CompileError.
+    """
+    settings, fallback = parse_options(options, mode)
+    eager: Callable[..., Any] = module.forward
+    records = torch.is_grad_enabled() and any(isinstance(e, torch.Tensor) and e.requires_grad for e in examples)
+    if records and fallback:
+        warnings.warn(f"{_WHERE}: a graph runs eagerly: autograd records; call the model in torch.no_grad()", stacklevel=2)
+        return eager
+    traced = trace(module, examples)
+    if all(node.op in ("placeholder", "output") for node in traced.graph.nodes):
+        return eager  # there is nothing to compute
+    given = given_of(module, examples)
+    if fallback:
+        return compiled_where_possible(traced, given, settings, _WHERE) or eager
+    compiled = CompiledGraph(traced, given, settings, _WHERE)
+    return refusing(compiled, module) if records else compiled
+
+
+def parse_options(options: Mapping[str, Any] | None, mode: str | None) -> tuple[CompileOptions, bool]:
+    """The options of the compiler, by the names of ``IRModule.compile``, and ``fallback``: whether what it cannot compile runs
+    eagerly, with a warning that lists it.
+
+    Raises:
+        OptionError, TargetError: which option, what was given, what is expected.
+    """
+    if mode not in (None, "default"):
+        raise OptionError(f"{_WHERE}: mode: got {mode!r}; expected none: modes are inductor's; give options={{'opt_level': 4}}")
+    given = dict(options or {})
+    fallback = given.pop("fallback", False)
+    if not isinstance(fallback, bool):
+        raise OptionError(f"{_WHERE}: fallback: got {fallback!r}; expected True or False")
+    names = {known.python: known.name for known in options_of(CompileOptions)}
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is not None:
+        raise OptionError(f"{_WHERE}: options: got {unknown!r}; expected names of {', '.join([*names, 'fallback'])}")
+    return check_options(**{names[name]: value for name, value in given.items()}), fallback

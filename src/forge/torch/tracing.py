@@ -1,0 +1,47 @@
+"""From a graph that Dynamo captured to one of ATen operators, with layers whole and writes in place as the model has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx.traceback
+from torch._dispatch.python import enable_python_dispatcher
+from torch._guards import TracingContext
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx import GraphModule, Interpreter
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+
+def trace(module: GraphModule, examples: Sequence[Any]) -> GraphModule:
+    """``module``, of functions and methods of torch, as a graph of ATen operators; ``val`` of a node is what torch says of it.
+
+    Casts of autocast become operators; this takes the larger layers apart, as torch does before it casts.
+    """
+    context = TracingContext.try_get()
+    mode = context.fake_mode if context is not None else None
+    if mode is None:
+        mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    fakes = [_fake(mode, context, example) for example in examples]
+    enters = any(node.target is torch.amp.autocast_mode._enter_autocast for node in module.graph.nodes)
+    casts = enters or torch.is_autocast_enabled("cpu")
+
+    def run(*arguments: Any) -> Any:
+        with torch.fx.traceback.preserve_node_meta():
+            return Interpreter(module).run(*arguments)
+
+    with mode, enable_python_dispatcher():
+        traced = make_fx(run, tracing_mode="real", pre_dispatch=not casts, _allow_non_fake_inputs=True)(*fakes)
+    return traced
+
+
+def _fake(mode: FakeTensorMode, context: TracingContext | None, example: Any) -> Any:
+    """A tensor without contents, of the sizes that Dynamo chose for ``example``."""
+    if not isinstance(example, torch.Tensor) or isinstance(example, FakeTensor) and example.fake_mode is mode:
+        return example
+    sizes = None if context is None else context.tensor_to_context.get(example)
+    if sizes is None:
+        return mode.from_tensor(example, static_shapes=True)
+    return mode.from_tensor(example, symbolic_context=sizes, source=sizes.tensor_source, trace=False)
