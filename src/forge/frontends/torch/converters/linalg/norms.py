@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from forge import dtypes
 from forge.frontends.torch.context import Context, Operand
-from forge.frontends.torch.converters.linalg.orthogonal import real, singular_values
+from forge.frontends.torch.converters.linalg.orthogonal import singular_values
 from forge.frontends.torch.converters.reduce.reduction import extreme, p_norm, plain_number, reduced, vector_norm
 from forge.frontends.torch.registry import converts
 from forge.ir.nodes import Value
@@ -91,7 +91,7 @@ def cond(g: Context, self: Value, p: Operand | str | None = None) -> Value:
         sizes = [extreme(g, name, values, values.rank - 1, False) for name in ("max", "min")]
         return g.call("divide", *(sizes if order == 2 else reversed(sizes)))
     axes = (self.rank - 2, self.rank - 1)
-    inverse = g.call("linalg.inverse", real(g, self))
+    inverse = g.call("linalg.inverse", self)
     bad = g.call("logical_not", g.call("all", g.call("isfinite", inverse), axis=axes))
     norm = matrix_norm_of(g, self, order, axes, False)
     other = matrix_norm_of(g, g.call("where", g.call("isfinite", inverse), inverse, g.scalar(0, inverse)), order, axes, False)
