@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from forge_runtime.arrays import Array
 from forge_runtime.errors import InputError
 
 
@@ -13,10 +14,10 @@ class Donated:
 
     __slots__ = ("_array",)
 
-    def __init__(self, array: Array) -> None:
-        self._array: Array | None = array
+    def __init__(self, array: Any) -> None:
+        self._array = array
 
-    def array(self, model: str, name: str) -> Array:
+    def array(self, model: str, name: str) -> Any:
         """What is donated.
 
         Raises:
@@ -39,20 +40,26 @@ class Donated:
         self._array = None
 
     def __repr__(self) -> str:
-        return f"<donated {'and spent' if self._array is None else f'{self._array.dtype}{list(self._array.shape)}'}>"
+        if self._array is None:
+            return "<donated and spent>"
+        return f"<donated {self._array.dtype}{list(self._array.shape)}>"
 
 
-def donate(array: Array) -> Donated:
+def donate(array: Any) -> Donated:
     """Gives the memory of ``array`` to the call that gets the returned object as its input: ``y = run(donate(x))``.
 
     The output that takes it is ``array`` itself, with new contents; a call that fails leaves undefined contents. Without
     ``donate`` the call works on a copy and ``array`` stays as it is.
 
+    Args:
+        array: writable, aligned and C-contiguous: a NumPy array, or a tensor of torch, which the call checks.
+
     Raises:
-        InputError: not a writable, aligned and C-contiguous NumPy array.
+        InputError: no such array.
     """
     if not isinstance(array, np.ndarray):
-        raise InputError(f"donate: got {type(array).__name__}; expected a NumPy array")
-    if not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
+        if not hasattr(type(array), "__dlpack__"):
+            raise InputError(f"donate: got {type(array).__name__}; expected a NumPy array or an object with __dlpack__")
+    elif not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
         raise InputError("donate: the array is not C-contiguous, aligned and writable; pass np.array(array)")
     return Donated(array)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forge_runtime import _native, artifact
-from forge_runtime.arrays import Array, numpy_dtype
+from forge_runtime.arrays import numpy_dtype
 from forge_runtime.artifact import PathLike
 from forge_runtime.errors import ArtifactError, InputError
 from forge_runtime.sequences import OBJECTS
@@ -37,8 +37,8 @@ class Runtime:
 
     Inputs are NumPy arrays or anything with ``__dlpack__`` or ``__array__``, such as tensors of torch; their memory is read in
     place, except that a strided or misaligned one is copied once. A dtype is never converted. Outputs are NumPy arrays
-    of their own (of bfloat16 and other types that NumPy lacks: a ``Tensor``); the memory of large ones serves later calls when
-    the last array over it is gone.
+    of their own (of bfloat16 and other types that NumPy lacks: a ``Tensor``), or tensors of torch (``returning``); the memory of
+    large ones serves later calls when the last array over it is gone.
 
     Ctrl-C, and whatever else a signal handler raises, ends a call between two kernels or two trips of a loop: its memory is given
     back, and the runtime can be used again.
@@ -111,7 +111,7 @@ class Runtime:
         self._states = dict(self._description["states"])
         self._siblings: dict[str, Runtime] = {}
         self._single = len(self._description["outputs"]) == 1
-        self._last: tuple[Array, ...] = ()
+        self._last: tuple[Any, ...] = ()
         self._limits: tuple[int | None, int | None] = (None, None)
         if num_threads is not None:
             model.set_threads(num_threads)
@@ -134,6 +134,27 @@ class Runtime:
         """
         view = copy.copy(self)
         view._limit(*_check_limits(memory_limit, time_limit))
+        return view
+
+    def returning(self, cls: type, *, detach: bool = False) -> Runtime:
+        """The same model, not loaded again, whose outputs are tensors of ``cls`` and lie where the model has written them.
+
+        ``run.returning(torch.Tensor)(x)`` is a tensor; ``returning(numpy.ndarray)`` is the way back. Memory is aligned to 64
+        bytes; that of large outputs serves later calls when the last tensor over it is gone. What the caller gives or
+        donates is returned itself, whatever its class.
+
+        Args:
+            cls: a class with ``__dlpack_c_exchange_api__`` (DLPack 1.3), such as ``torch.Tensor``, or ``numpy.ndarray``.
+            detach: inputs may require gradients, and are taken as ``tensor.detach()``, which is not called; without it they are
+                an InputError. No output requires gradients. Tensors that are donated or written never may.
+
+        Raises:
+            InputError: another class; or it has no tensors of the element type of an output: strings, sequences, optionals, and
+                for torch types of less than a byte.
+        """
+        view = copy.copy(self)
+        view._model = self._model.returning(cls, detach)
+        view._siblings = {}
         return view
 
     def __getitem__(self, function: str) -> Runtime:
@@ -191,7 +212,7 @@ class Runtime:
         self,
         inputs: Mapping[str, Any] | Sequence[Any],
         outputs: Mapping[str, Any] | Sequence[Any] | None = None,
-    ) -> list[Array]:
+    ) -> list[Any]:
         """Runs the model; outputs that are given are written in place (writable, C-contiguous, exact dtype and shape): arrays, or
         tensors of torch.
 
@@ -341,11 +362,11 @@ class Runtime:
         many = isinstance(inputs, (list, tuple, Mapping))
         self._last = self._model.run(self._sequence(inputs) if many else (inputs,))
 
-    def get_outputs(self) -> list[Array]:
-        """The outputs of the last ``infer``; each also serves ``np.from_dlpack`` and ``torch.from_dlpack``."""
+    def get_outputs(self) -> list[Any]:
+        """The outputs of the last ``infer``; an array also serves ``np.from_dlpack`` and ``torch.from_dlpack``."""
         return list(self._last)
 
-    def get_output(self, index: int) -> Array:
+    def get_output(self, index: int) -> Any:
         """One output of the last ``infer``."""
         if not 0 <= index < len(self._last):
             raise IndexError(f"model '{self.name}': output {index}; expected one of {len(self._last)} kept by infer")

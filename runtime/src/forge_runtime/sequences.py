@@ -33,12 +33,17 @@ class _Kept(np.ndarray[Any, Any]):
     kept: Any
 
 
-def adapt_value(obj: object, model: str, name: str, dtype: str) -> Array:
+def adapt_value(obj: object, model: str, name: str, dtype: str, detach: bool = False) -> Array:
     """What native code reads for an input: an array, or the handle of a sequence or an optional.
+
+    Args:
+        detach: tensors may require gradients.
 
     Raises:
         InputError: ``obj`` is no such value.
     """
+    if detach:
+        obj = _detached(obj)
     if dtype not in OBJECTS:
         return arrays.adapt_input(obj, model, name, dtype)
     where = f"model '{model}': input '{name}'"
@@ -47,6 +52,13 @@ def adapt_value(obj: object, model: str, name: str, dtype: str) -> Array:
     if not isinstance(obj, list | tuple):
         raise InputError(f"{where}: got {type(obj).__name__}; expected a list of arrays")
     return _handle(obj, where)
+
+
+def _detached(obj: Any) -> Any:
+    """A tensor of torch, or a list of them, without gradients; anything else as it is."""
+    if isinstance(obj, list | tuple):
+        return [_detached(value) for value in obj]
+    return obj.detach() if getattr(obj, "requires_grad", False) is True else obj
 
 
 def _handle(values: list[Any] | tuple[Any, ...], where: str) -> Array:

@@ -52,8 +52,8 @@ class Session:
     def run(
         self,
         inputs: Mapping[str, Any] | Sequence[Any],
-        outputs: Mapping[str, Array] | Sequence[Array | None] | None = None,
-    ) -> list[Array]:
+        outputs: Mapping[str, Any] | Sequence[Any] | None = None,
+    ) -> list[Any]:
         """Calls the function; outputs that are given are written in place.
 
         Returns:
@@ -84,6 +84,15 @@ class Session:
         """The same session, with limits for calls through the returned object; they are those of `Runtime`. What a call takes for
         states counts as its memory."""
         return Session(self._runtime.limited(memory_limit=memory_limit, time_limit=time_limit), self._native)
+
+    def returning(self, cls: type, *, detach: bool = False) -> Session:
+        """The same session, with outputs of another class from calls through the returned object, as `Runtime.returning` has it.
+        `state` gives arrays.
+
+        Raises:
+            InputError: as that of `Runtime`.
+        """
+        return Session(self._runtime.returning(cls, detach=detach), self._native)
 
     def state(self) -> dict[str, Array]:
         """Copies of the states by name. One that was not set yet has its initial value, or zeros; where its shape is not known

@@ -5,7 +5,7 @@
 
 /* Outputs of at least KEPT_OUTPUT bytes come from the built-in host, which keeps their memory for later calls: malloc gives blocks of
  * this size back to the system, and every call would pay for fresh pages. */
-enum { STACK_TENSORS = 12, KEPT_OUTPUT = 128 << 10 };
+enum { STACK_TENSORS = 24, KEPT_OUTPUT = 128 << 10 };
 
 typedef struct {
   PyObject *object;  /* what the buffer belongs to */
@@ -90,11 +90,10 @@ static bool is_plain(const Py_buffer *view) {
 }
 
 /* Asks Python for an array with the same elements whose buffer can be read, or an InputError that names what is wrong. */
-static int adapt_input(const module_state *state, const forge_model *model, const forge_tensor_spec *spec,
-                       held_tensor *held) {
+static int adapt_input(const module_state *state, const model_object *self, const forge_tensor_spec *spec, held_tensor *held) {
   PyErr_Clear();
-  PyObject *array =
-      PyObject_CallFunction(state->adapt, "Osss", held->object, model->name, spec->name, forge_dtype_name(spec->dtype));
+  PyObject *array = PyObject_CallFunction(state->adapt, "OsssO", held->object, self->model->name, spec->name,
+                                          forge_dtype_name(spec->dtype), self->detaches ? Py_True : Py_False);
   return replace_object(held, array);
 }
 
@@ -119,8 +118,9 @@ static int hold_donated(const model_object *self, int32_t position, held_tensor 
 }
 
 /* Holds the tensor of another library, or a copy in order. 0: Python has to look at the object; -1: an exception. */
-static int hold_tensor(const module_state *state, const forge_tensor_spec *spec, held_tensor *held, forge_tensor *tensor) {
-  PyObject *owner = dlpack_input(&state->dlpack, held->object, spec->dtype, tensor);
+static int hold_tensor(const module_state *state, const forge_tensor_spec *spec, bool detaches, held_tensor *held,
+                       forge_tensor *tensor) {
+  PyObject *owner = dlpack_input(&state->dlpack, held->object, spec->dtype, detaches, tensor);
   if (owner == NULL) return PyErr_Occurred() ? -1 : 0;
   if (tensor->data) {
     Py_DECREF(held->object);
@@ -169,7 +169,7 @@ static int hold_input(const module_state *state, const model_object *self, int32
   bool is_array = PyObject_TypeCheck(held->object, (PyTypeObject *)state->ndarray);
   if (!is_array && Py_TYPE(held->object) == (PyTypeObject *)state->donated_class) {
     if (hold_donated(self, position, held) < 0) return -1;
-    is_array = true;
+    is_array = PyObject_TypeCheck(held->object, (PyTypeObject *)state->ndarray);
   }
   bool direct = false;
   if (storage == spec->dtype)
@@ -180,10 +180,10 @@ static int hold_input(const module_state *state, const model_object *self, int32
   if (!direct && !is_array) {
     drop_view(held);
     PyErr_Clear();
-    const int taken = hold_tensor(state, spec, held, tensor);
+    const int taken = hold_tensor(state, spec, self->detaches && held->donated == NULL, held, tensor);
     if (taken) return taken < 0 ? -1 : 0;
   }
-  if (!direct && adapt_input(state, self->model, spec, held) < 0) return -1;
+  if (!direct && adapt_input(state, self, spec, held) < 0) return -1;
   if (!is_plain(&held->view) &&
       replace_object(held, PyObject_CallFunctionObjArgs(state->copy_contiguous, held->object, NULL)) < 0)
     return -1;
@@ -256,7 +256,7 @@ static int hold_output(const module_state *state, const model_object *self, int3
                        held_tensor *held, forge_tensor *tensor) {
   const output_plan *plan = &self->outputs[position];
   const bool large = has_unknown_size(tensor) || forge_byte_count(tensor) >= KEPT_OUTPUT;
-  if (given == NULL && (large || tensor->dtype >= FORGE_STRING || self->limits.memory)) return 0;
+  if (given == NULL && (large || tensor->dtype >= FORGE_STRING || self->limits.memory || self->exchange)) return 0;
   if (given) {
     if (hold_given(state, self->model, plan->number, given, held, tensor) < 0) return -1;
     if (held->view.obj == NULL) return 0;
@@ -309,8 +309,9 @@ static PyObject *take_memory(const module_state *state, const output_plan *plan,
   return finish_array(state, plan, array);
 }
 
-static PyObject *result_of(const module_state *state, const output_plan *plan, PyObject *given, held_tensor *held,
-                           forge_tensor *tensor) {
+static PyObject *result_of(const module_state *state, const model_object *self, const output_plan *plan, PyObject *given,
+                           held_tensor *held, forge_tensor *tensor) {
+  if (held->object == NULL && self->exchange) return dlpack_give(self->exchange, tensor);
   if (held->object == NULL) return take_memory(state, plan, tensor);
   drop_view(held);
   PyObject *result = given ? given : held->object;
@@ -370,7 +371,7 @@ static int hold_all(const module_state *state, const call_frame *frame) {
   bool any_donated = false;
   forge_error error;
   if (hold_inputs(state, frame, &any_donated) < 0) return -1;
-  if (frame->session && !any_donated && frame->outputs == NULL) return 0;
+  if ((frame->session || self->exchange) && !any_donated && frame->outputs == NULL) return 0;
   if (find_shapes(frame, &error) != FORGE_OK) {
     native_raise(state, &error);
     return -1;
@@ -396,7 +397,7 @@ static PyObject *collect(const module_state *state, const call_frame *frame) {
   for (int32_t i = 0; i < self->n_outputs; i++) {
     held_tensor *held = &frame->held[self->n_inputs + i];
     forge_tensor *tensor = &frame->tensors[self->n_inputs + i];
-    PyObject *result = results ? result_of(state, &self->outputs[i], given_output(frame, i), held, tensor) : NULL;
+    PyObject *result = results ? result_of(state, self, &self->outputs[i], given_output(frame, i), held, tensor) : NULL;
     if (result == NULL || PyTuple_SetItem(results, i, result) < 0) Py_CLEAR(results);
     if (results == NULL && held->object == NULL) forge_free_output(NULL, tensor);
   }

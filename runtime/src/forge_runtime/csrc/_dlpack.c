@@ -2,11 +2,8 @@
 
 #include <string.h>
 
-enum { READ_ONLY = 1, PADDED = 4 };                   /* flags of a versioned tensor */
 enum { INT, UINT, FLOAT, BFLOAT = 4, COMPLEX, BOOL }; /* codes of element types */
-enum { CPU = 1, CUDA_HOST = 3, ROCM_HOST = 11, CUDA_MANAGED = 13 };
-
-static const char VERSIONED[] = "dltensor_versioned", UNVERSIONED[] = "dltensor";
+enum { CUDA_HOST = 3, ROCM_HOST = 11, CUDA_MANAGED = 13 };
 
 /* Of each forge_dtype: its type in DLPack, and the format of a buffer of the integers or numbers that hold it. */
 static const struct {
@@ -40,6 +37,8 @@ static const struct {
     [FORGE_UINT4] = {{UINT, 4, 1}, "B"},
 };
 
+dlpack_dtype dlpack_type(int32_t dtype) { return TYPES[dtype].dtype; }
+
 /* Of any number of lanes; -1: none. */
 static int32_t dtype_of(dlpack_dtype type) {
   for (int32_t dtype = 0; dtype < FORGE_STRING; dtype++)
@@ -48,7 +47,7 @@ static int32_t dtype_of(dlpack_dtype type) {
 }
 
 static bool is_on_host(dlpack_device device) {
-  return device.type == CPU || device.type == CUDA_HOST || device.type == ROCM_HOST || device.type == CUDA_MANAGED;
+  return device.type == DLPACK_CPU || device.type == CUDA_HOST || device.type == ROCM_HOST || device.type == CUDA_MANAGED;
 }
 
 static void refuse_device(dlpack_device device) {
@@ -146,12 +145,13 @@ static PyType_Spec borrowed_spec = {
 
 /* Moves what a capsule holds into `self`. */
 static int take_capsule(borrowed_object *self, PyObject *capsule) {
-  self->is_versioned = PyCapsule_IsValid(capsule, VERSIONED);
-  if (!self->is_versioned && !PyCapsule_IsValid(capsule, UNVERSIONED)) {
-    PyErr_Format(PyExc_BufferError, "__dlpack__ gave %R; expected a capsule \"%s\" or \"%s\"", capsule, VERSIONED, UNVERSIONED);
+  self->is_versioned = PyCapsule_IsValid(capsule, DLPACK_VERSIONED);
+  if (!self->is_versioned && !PyCapsule_IsValid(capsule, DLPACK_UNVERSIONED)) {
+    PyErr_Format(PyExc_BufferError, "__dlpack__ gave %R; expected a capsule \"%s\" or \"%s\"", capsule, DLPACK_VERSIONED,
+                 DLPACK_UNVERSIONED);
     return -1;
   }
-  void *managed = PyCapsule_GetPointer(capsule, self->is_versioned ? VERSIONED : UNVERSIONED);
+  void *managed = PyCapsule_GetPointer(capsule, self->is_versioned ? DLPACK_VERSIONED : DLPACK_UNVERSIONED);
   if (PyCapsule_SetName(capsule, self->is_versioned ? "used_dltensor_versioned" : "used_dltensor") < 0) return -1;
   self->managed = managed;
   return 0;
@@ -170,8 +170,8 @@ static int read_version(borrowed_object *self) {
     return -1;
   }
   self->tensor = &versioned->tensor;
-  self->is_writable = !(versioned->flags & READ_ONLY); /* an unversioned tensor cannot say that it may be written */
-  self->is_packed = self->tensor->dtype.bits < 8 && !(versioned->flags & PADDED);
+  self->is_writable = !(versioned->flags & DLPACK_READ_ONLY); /* an unversioned tensor cannot say that it may be written */
+  self->is_packed = self->tensor->dtype.bits < 8 && !(versioned->flags & DLPACK_PADDED);
   return 0;
 }
 
@@ -211,44 +211,42 @@ static int fill_sizes(borrowed_object *self) {
   return 0;
 }
 
+static int refuse_if(int truth, const char *reason) {
+  if (truth > 0) PyErr_SetString(PyExc_BufferError, reason);
+  return truth == 0 ? 0 : -1;
+}
+
 /* The truth of an attribute, or of what it returns as a method; 0 where there is none, -1 after an exception. */
 static int says(PyObject *object, PyObject *name, bool is_method) {
-  PyObject *value = PyObject_GetAttr(object, name);
+  PyObject *value = is_method ? PyObject_CallMethodObjArgs(object, name, NULL) : PyObject_GetAttr(object, name);
   if (value == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
     PyErr_Clear();
-    return 0;
-  }
-  if (value && is_method) {
-    PyObject *method = value;
-    value = PyObject_CallNoArgs(method);
-    Py_DECREF(method);
+    return PyObject_HasAttr(object, name) ? refuse_if(1, "it does not say what its memory means") : 0;
   }
   const int truth = value ? PyObject_IsTrue(value) : -1;
   Py_XDECREF(value);
   return truth;
 }
 
-static int refuse_if(int truth, const char *reason) {
-  if (truth > 0) PyErr_SetString(PyExc_BufferError, reason);
-  return truth == 0 ? 0 : -1;
-}
-
 /* torch marks tensors as negated or conjugated without a change of memory. Its __dlpack__ looks at the second only, its exchange
  * table at neither. */
-static int check_meaning(const dlpack_state *state, PyObject *object, bool may_be_complex) {
-  if (refuse_if(says(object, state->requires_grad, false), "it requires gradients") < 0) return -1;
+static int check_meaning(const dlpack_state *state, PyObject *object, bool detaches, bool may_be_complex) {
+  if (!detaches && refuse_if(says(object, state->requires_grad, false), "it requires gradients") < 0) return -1;
   if (refuse_if(says(object, state->is_neg, true), "its elements are the negatives of what its memory holds") < 0) return -1;
   if (!may_be_complex) return 0;
   return refuse_if(says(object, state->is_conj, true), "its elements are the conjugates of what its memory holds");
 }
 
-/* The table that lets C borrow without a call of Python; NULL, without an exception, for types that have none. */
-static const dlpack_exchange *exchange_of(const dlpack_state *state, PyObject *object) {
-  PyObject *capsule = PyObject_GetAttr((PyObject *)Py_TYPE(object), state->exchange);
+const dlpack_exchange *dlpack_table(const dlpack_state *state, PyObject *type) {
+  PyObject *capsule = PyObject_GetAttr(type, state->exchange);
   const dlpack_exchange *exchange = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
   Py_XDECREF(capsule);
   if (exchange == NULL) PyErr_Clear();
   return exchange && exchange->major == 1 ? exchange : NULL;
+}
+
+static const dlpack_exchange *exchange_of(const dlpack_state *state, PyObject *object) {
+  return dlpack_table(state, (PyObject *)Py_TYPE(object));
 }
 
 static int check_device(const dlpack_state *state, PyObject *object) {
@@ -290,9 +288,9 @@ static PyObject *ask(const dlpack_state *state, PyObject *object) {
   return capsule;
 }
 
-static int take(const dlpack_state *state, PyObject *object, borrowed_object *self) {
+static int take(const dlpack_state *state, PyObject *object, bool detaches, borrowed_object *self) {
   const dlpack_exchange *exchange = exchange_of(state, object);
-  if ((exchange || PyObject_HasAttr(object, state->is_neg)) && check_meaning(state, object, true) < 0) return -1;
+  if ((exchange || PyObject_HasAttr(object, state->is_neg)) && check_meaning(state, object, detaches, true) < 0) return -1;
   if (exchange) {
     self->is_versioned = true;
     return exchange->from_object(object, &self->managed);
@@ -303,10 +301,10 @@ static int take(const dlpack_state *state, PyObject *object, borrowed_object *se
   return status;
 }
 
-static borrowed_object *borrow(const dlpack_state *state, PyObject *object) {
+static borrowed_object *borrow(const dlpack_state *state, PyObject *object, bool detaches) {
   allocfunc allocate = PyType_GetSlot((PyTypeObject *)state->borrowed_type, Py_tp_alloc);
   borrowed_object *self = (borrowed_object *)allocate((PyTypeObject *)state->borrowed_type, 0);
-  if (self && (take(state, object, self) < 0 || read_version(self) < 0 || check_tensor(self) < 0 || fill_sizes(self) < 0))
+  if (self && (take(state, object, detaches, self) < 0 || read_version(self) < 0 || check_tensor(self) < 0 || fill_sizes(self) < 0))
     Py_CLEAR(self);
   return self;
 }
@@ -329,19 +327,19 @@ static bool fill_tensor(const dlpack_tensor *from, int32_t dtype, forge_tensor *
   return is_contiguous(from) && (from->data || tensor->capacity == 0) && (uintptr_t)tensor->data % alignment == 0;
 }
 
-static PyObject *hold_memory(const dlpack_state *state, PyObject *object, int32_t dtype, forge_tensor *tensor) {
+static PyObject *hold_memory(const dlpack_state *state, PyObject *object, int32_t dtype, bool detaches, forge_tensor *tensor) {
   const dlpack_exchange *exchange = exchange_of(state, object);
   dlpack_tensor view;
   if (exchange && exchange->view) {
     if (exchange->view(object, &view) < 0) return NULL;
     if (fill_tensor(&view, dtype, tensor)) {
-      if (check_meaning(state, object, view.dtype.code == COMPLEX) < 0) return NULL;
+      if (check_meaning(state, object, detaches, view.dtype.code == COMPLEX) < 0) return NULL;
       Py_INCREF(object);
       return object;
     }
   }
   if (!PyObject_HasAttr(object, state->dlpack)) return NULL;
-  borrowed_object *borrowed = borrow(state, object);
+  borrowed_object *borrowed = borrow(state, object, detaches);
   if (borrowed && !fill_tensor(borrowed->tensor, dtype, tensor)) {
     tensor->data = NULL;
     if (borrowed->is_packed || !has_dtype(borrowed->tensor, dtype)) Py_CLEAR(borrowed);
@@ -354,8 +352,8 @@ static void forget_exception(void) {
   if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
 }
 
-PyObject *dlpack_input(const dlpack_state *state, PyObject *object, int32_t dtype, forge_tensor *tensor) {
-  PyObject *owner = dtype < FORGE_STRING ? hold_memory(state, object, dtype, tensor) : NULL;
+PyObject *dlpack_input(const dlpack_state *state, PyObject *object, int32_t dtype, bool detaches, forge_tensor *tensor) {
+  PyObject *owner = dtype < FORGE_STRING ? hold_memory(state, object, dtype, detaches, tensor) : NULL;
   if (owner == NULL) forget_exception();
   return owner;
 }
@@ -369,7 +367,7 @@ static bool has_shape(const dlpack_tensor *tensor, const forge_tensor *expected)
 
 PyObject *dlpack_output(const dlpack_state *state, PyObject *object, forge_tensor *tensor) {
   if (tensor->dtype >= FORGE_STRING || !PyObject_HasAttr(object, state->dlpack)) return NULL;
-  borrowed_object *borrowed = borrow(state, object);
+  borrowed_object *borrowed = borrow(state, object, false);
   forge_tensor filled;
   if (borrowed && borrowed->is_writable && has_shape(borrowed->tensor, tensor) &&
       fill_tensor(borrowed->tensor, tensor->dtype, &filled)) {
@@ -405,7 +403,7 @@ static PyObject *tuple_of(const int64_t *numbers, int32_t count) {
 }
 
 PyObject *dlpack_borrow(PyObject *module, PyObject *object) {
-  borrowed_object *self = borrow(PyModule_GetState(module), object);
+  borrowed_object *self = borrow(PyModule_GetState(module), object, false);
   if (self == NULL) {
     unify_exception();
     return NULL;
@@ -417,97 +415,6 @@ PyObject *dlpack_borrow(PyObject *module, PyObject *object) {
   if (shape) return Py_BuildValue("(NsN)", self, forge_dtype_name(self->dtype), shape);
   Py_DECREF(self);
   return NULL;
-}
-
-/* Lending. */
-
-typedef struct {
-  union {
-    dlpack_versioned versioned;
-    dlpack_unversioned unversioned;
-  } managed;
-  Py_buffer view;
-  int64_t sizes[]; /* shape, then strides in elements */
-} lent_memory;
-
-static void free_lent(lent_memory *lent) {
-  PyBuffer_Release(&lent->view);
-  PyMem_Free(lent);
-}
-
-/* Any thread may call it; after the end of the interpreter there is nothing left to give back. */
-static void end_loan(void *managed) {
-  if (!Py_IsInitialized()) return;
-  const PyGILState_STATE lock = PyGILState_Ensure();
-  free_lent(managed);
-  PyGILState_Release(lock);
-}
-
-static void end_versioned(dlpack_versioned *managed) { end_loan(managed); }
-
-static void end_unversioned(dlpack_unversioned *managed) { end_loan(managed); }
-
-/* A capsule that nobody has taken still has its first name. */
-static void capsule_destructor(PyObject *capsule) {
-  const char *name = PyCapsule_GetName(capsule);
-  if (strcmp(name, VERSIONED) == 0 || strcmp(name, UNVERSIONED) == 0) end_loan(PyCapsule_GetPointer(capsule, name));
-}
-
-static int find_dtype(const char *name) {
-  for (int32_t dtype = 0; dtype < FORGE_STRING; dtype++)
-    if (strcmp(name, forge_dtype_name(dtype)) == 0) return dtype;
-  PyErr_Format(PyExc_BufferError, "element type %s has no type in DLPack", name);
-  return -1;
-}
-
-static int64_t *new_sizes(lent_memory *lent, PyObject *shape, Py_ssize_t ndim) {
-  const Py_buffer *view = &lent->view;
-  int64_t *strides = lent->sizes + ndim, contiguous = 1;
-  for (Py_ssize_t d = ndim; d-- > 0;) {
-    lent->sizes[d] = shape == Py_None ? view->shape[d] : PyLong_AsLongLong(PyTuple_GetItem(shape, d));
-    strides[d] = shape == Py_None ? view->strides[d] / view->itemsize : contiguous;
-    contiguous *= lent->sizes[d];
-    if (shape == Py_None && view->strides[d] % view->itemsize != 0) {
-      PyErr_SetString(PyExc_BufferError, "its strides are no multiples of its elements");
-      return NULL;
-    }
-  }
-  return PyErr_Occurred() ? NULL : lent->sizes;
-}
-
-static PyObject *wrap_lent(lent_memory *lent, const dlpack_tensor *tensor, uint64_t flags, bool is_versioned) {
-  if (is_versioned)
-    lent->managed.versioned =
-        (dlpack_versioned){.major = 1, .minor = 1, .deleter = end_versioned, .flags = flags, .tensor = *tensor};
-  else
-    lent->managed.unversioned = (dlpack_unversioned){.deleter = end_unversioned, .tensor = *tensor};
-  return PyCapsule_New(lent, is_versioned ? VERSIONED : UNVERSIONED, capsule_destructor);
-}
-
-PyObject *dlpack_lend(PyObject *module, PyObject *arguments) {
-  (void)module;
-  PyObject *memory, *shape, *capsule = NULL;
-  const char *name;
-  unsigned long long flags;
-  int is_versioned;
-  if (!PyArg_ParseTuple(arguments, "OsOKp", &memory, &name, &shape, &flags, &is_versioned)) return NULL;
-  const int32_t dtype = find_dtype(name);
-  Py_buffer view;
-  if (dtype < 0 || PyObject_GetBuffer(memory, &view, PyBUF_STRIDES) < 0) return NULL;
-  const Py_ssize_t ndim = shape == Py_None ? view.ndim : PyTuple_Size(shape);
-  lent_memory *lent = ndim < 0 ? NULL : PyMem_Malloc(sizeof *lent + 2 * (size_t)ndim * sizeof *lent->sizes);
-  if (lent == NULL) {
-    PyBuffer_Release(&view);
-    return ndim < 0 ? NULL : PyErr_NoMemory();
-  }
-  lent->view = view;
-  if (new_sizes(lent, shape, ndim)) {
-    const dlpack_tensor tensor = {.data = view.buf, .device = {CPU, 0}, .ndim = (int32_t)ndim, .dtype = TYPES[dtype].dtype,
-                                  .shape = lent->sizes, .strides = lent->sizes + ndim};
-    capsule = wrap_lent(lent, &tensor, flags | (view.readonly ? READ_ONLY : 0), is_versioned);
-  }
-  if (capsule == NULL) free_lent(lent);
-  return capsule;
 }
 
 int dlpack_init(PyObject *module, dlpack_state *state) {

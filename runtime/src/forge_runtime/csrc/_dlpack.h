@@ -7,6 +7,11 @@
 
 #include "forge_internal.h"
 
+#define DLPACK_VERSIONED "dltensor_versioned" /* names of capsules */
+#define DLPACK_UNVERSIONED "dltensor"
+enum { DLPACK_READ_ONLY = 1, DLPACK_PADDED = 4 }; /* flags of a versioned tensor */
+enum { DLPACK_CPU = 1 };                          /* a type of device */
+
 typedef struct {
   uint8_t code, bits;
   uint16_t lanes;
@@ -48,7 +53,7 @@ typedef struct {
   void *previous;
   void *allocate;
   int (*from_object)(void *object, void **managed); /* gives a dlpack_versioned */
-  void *to_object;
+  int (*to_object)(void *managed, void **object);   /* takes one */
   int (*view)(void *object, dlpack_tensor *tensor); /* of what stays the object's; may be NULL */
 } dlpack_exchange;
 
@@ -60,12 +65,22 @@ typedef struct {
 
 FORGE_LOCAL int dlpack_init(PyObject *module, dlpack_state *state);
 
+/* The table that lets C exchange tensors without a call of Python; NULL, without an exception, for types that have none. */
+FORGE_LOCAL const dlpack_exchange *dlpack_table(const dlpack_state *state, PyObject *type);
+
 /* Fills in a tensor that kernels can read where it lies, and returns a new reference to what keeps it there. tensor->data NULL:
- * its strides are not for kernels; copy the buffer of what is returned. NULL without an exception: Python has to look at it. */
-FORGE_LOCAL PyObject *dlpack_input(const dlpack_state *state, PyObject *object, int32_t dtype, forge_tensor *tensor);
+ * its strides are not for kernels; copy the buffer of what is returned. NULL without an exception: Python has to look at it. One
+ * that requires gradients is taken if the caller `detaches`. */
+FORGE_LOCAL PyObject *dlpack_input(const dlpack_state *state, PyObject *object, int32_t dtype, bool detaches, forge_tensor *tensor);
 
 /* The same of memory that kernels can write where it lies; dtype and shape of the tensor say what it has to be. */
 FORGE_LOCAL PyObject *dlpack_output(const dlpack_state *state, PyObject *object, forge_tensor *tensor);
+
+/* The type of elements of `dtype`, which is before FORGE_STRING. */
+FORGE_LOCAL dlpack_dtype dlpack_type(int32_t dtype);
+
+/* A tensor of the library that the table is from, over memory of the built-in host, which is taken over also if it fails. */
+FORGE_LOCAL PyObject *dlpack_give(const dlpack_exchange *exchange, forge_tensor *tensor);
 
 /* Functions of the module, whose state begins with a dlpack_state; described in _native.pyi. */
 FORGE_LOCAL PyObject *dlpack_borrow(PyObject *module, PyObject *object);

@@ -168,14 +168,16 @@ static model_object *new_view(PyObject *object) {
   view->model = self->model;
   view->host = self->host;
   view->limits = self->limits;
+  view->detaches = self->detaches;
+  view->returned = self->returned;
+  Py_XINCREF(view->returned);
+  view->exchange = self->exchange;
   return view;
 }
 
-/* Python has checked the values. */
-static PyObject *model_limited(PyObject *object, PyObject *arguments) {
+/* A view of the same function. */
+static model_object *new_twin(PyObject *object) {
   const model_object *self = (const model_object *)object;
-  long long memory, nanoseconds;
-  if (!PyArg_ParseTuple(arguments, "LL", &memory, &nanoseconds)) return NULL;
   model_object *view = new_view(object);
   if (view == NULL) return NULL;
   view->borrows_plans = true;
@@ -183,14 +185,63 @@ static PyObject *model_limited(PyObject *object, PyObject *arguments) {
   view->n_outputs = self->n_outputs;
   view->inputs = self->inputs;
   view->outputs = self->outputs;
-  view->limits = (forge_limits){.memory = memory, .nanoseconds = nanoseconds};
+  return view;
+}
+
+/* Python has checked the values. */
+static PyObject *model_limited(PyObject *object, PyObject *arguments) {
+  long long memory, nanoseconds;
+  if (!PyArg_ParseTuple(arguments, "LL", &memory, &nanoseconds)) return NULL;
+  model_object *view = new_twin(object);
+  if (view) view->limits = (forge_limits){.memory = memory, .nanoseconds = nanoseconds};
   return (PyObject *)view;
 }
 
+/* Makes an empty tensor like an output, to see whether the class has its element type and is what the exchange makes. */
+static int try_output(const module_state *state, const model_object *self, const forge_tensor_spec *spec) {
+  forge_tensor tensor = {.dtype = spec->dtype, .ndim = 1};
+  PyObject *made = spec->dtype < FORGE_STRING && dlpack_type(spec->dtype).bits >= 8 ? dlpack_give(self->exchange, &tensor) : NULL;
+  PyErr_Clear();
+  const bool fits = made && (PyObject *)Py_TYPE(made) == self->returned;
+  if (made && !fits)
+    PyErr_Format(state->errors[FORGE_ERROR_INPUT], "returning: got %R; expected %R, which its exchange table makes", self->returned,
+                 (PyObject *)Py_TYPE(made));
+  else if (!fits)
+    PyErr_Format(state->errors[FORGE_ERROR_INPUT], "model '%s': output '%s': got %s; expected an element type that %R has",
+                 self->model->name, spec->name, forge_dtype_name(spec->dtype), self->returned);
+  Py_XDECREF(made);
+  return fits ? 0 : -1;
+}
+
 static PyObject *finish_model(const module_state *state, model_object *self) {
-  if (native_plan(state, self) == 0) return (PyObject *)self;
+  int status = self->outputs ? 0 : native_plan(state, self);
+  for (int32_t i = 0; status == 0 && self->exchange && i < self->n_outputs; i++)
+    status = try_output(state, self, &self->model->outputs[self->outputs[i].number]);
+  if (status == 0) return (PyObject *)self;
   Py_DECREF(self);
   return NULL;
+}
+
+static PyObject *model_returning(PyObject *object, PyObject *arguments) {
+  const module_state *state = native_state(object);
+  PyObject *returned;
+  int detaches;
+  if (!PyArg_ParseTuple(arguments, "Op", &returned, &detaches)) return NULL;
+  const bool is_array = returned == state->ndarray;
+  const dlpack_exchange *exchange = PyType_Check(returned) && !is_array ? dlpack_table(&state->dlpack, returned) : NULL;
+  if (exchange == NULL && !is_array)
+    return PyErr_Format(state->errors[FORGE_ERROR_INPUT],
+                        "returning: got %R; expected numpy.ndarray or a class with __dlpack_c_exchange_api__, such as torch.Tensor; "
+                        "others take the memory of arrays by their from_dlpack",
+                        returned);
+  model_object *view = new_twin(object);
+  if (view == NULL) return NULL;
+  Py_XDECREF(view->returned);
+  view->returned = exchange ? returned : NULL;
+  Py_XINCREF(view->returned);
+  view->exchange = exchange;
+  view->detaches = detaches;
+  return finish_model(state, view);
 }
 
 static PyObject *model_find(PyObject *object, PyObject *name) {
@@ -210,6 +261,7 @@ static void model_dealloc(PyObject *object) {
   forge_release(self->prepared);
   forge_unload(self->library);
   if (self->weights.obj) PyBuffer_Release(&self->weights);
+  Py_XDECREF(self->returned);
   Py_XDECREF(self->keepalive);
   native_free_object(object);
 }
@@ -226,6 +278,8 @@ static PyMethodDef model_methods[] = {
     {"session", native_new_session, METH_O, "session(capacity) -> Session"},
     {"limited", model_limited, METH_VARARGS,
      "limited(memory, nanoseconds) -> Model: this one, whose calls may take no more; 0: any number"},
+    {"returning", model_returning, METH_VARARGS,
+     "returning(class, detach) -> Model: this one, whose fresh outputs are of the class; detach: inputs may require gradients"},
     {"set_threads", model_set_threads, METH_O,
      "set_threads(n): threads of this model's calls; 0 for the process's number"},
     {NULL, NULL, 0, NULL},

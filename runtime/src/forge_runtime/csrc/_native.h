@@ -35,6 +35,9 @@ typedef struct {
   int32_t *inputs;             /* their numbers in forge_model.inputs */
   output_plan *outputs;
   bool borrows_plans; /* they belong to the model that is kept alive */
+  bool detaches;      /* inputs may require gradients, which end here */
+  PyObject *returned; /* class of fresh outputs, which `exchange` makes; NULL: arrays */
+  const dlpack_exchange *exchange;
 } model_object;
 
 /* Memory that a model allocated for an output. */
