@@ -14,6 +14,7 @@ from forge.frontends.torch import input_infos as input_info
 from forge.frontends.torch.exported import output_labels, symbol_names
 from forge.frontends.torch.input_infos import InputInfo
 from forge.frontends.torch.loader import exported_program, import_model, run_decompositions
+from forge.frontends.torch.lost_writes import loses_writes
 from forge.ir.nodes import Module
 
 if TYPE_CHECKING:
@@ -72,12 +73,17 @@ def import_through_onnx(exported: ExportedProgram, infos: Sequence[InputInfo] | 
     """The module of what torch exports to ONNX.
 
     Raises:
-        ImportModelError: the model writes to its buffers or inputs, which the ONNX model would not. What torch's exporter raises.
+        ImportModelError: the model writes to its buffers or inputs, which the ONNX model would not, or in a way that torch's
+        exporter may lose. What that raises.
     """
     import torch
 
     from forge.frontends.onnx.importer import import_model as import_onnx
 
+    if loses_writes(exported):
+        raise ImportModelError(
+            "the model reads a tensor after a write to another that shares its memory, which torch's exporter may copy; "
+            "expected one that writes to no result of type_as, atleast_1d or dropout and reads what it was made of")
     shapes = _shapes(exported, infos)
     exported = run_decompositions(exported, {})  # shows what is written in place
     signature = exported.graph_signature

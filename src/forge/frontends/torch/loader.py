@@ -28,6 +28,7 @@ from forge.frontends.torch.custom import custom_converters
 from forge.frontends.torch.exported import program_of, target_name
 from forge.frontends.torch.importer import import_program
 from forge.frontends.torch.input_infos import InputInfo
+from forge.frontends.torch.lost_writes import loses_writes
 from forge.frontends.torch.program import Program
 from forge.frontends.torch.steps import used_operators
 from forge.ir.nodes import Module
@@ -222,10 +223,13 @@ def _traced_shape(info: InputInfo) -> str:
 
 
 def supported_program(exported: ExportedProgram, where: str = "from_torch") -> Program:
-    """The program; what has no converter is taken apart by torch's own decompositions, as far as it has them."""
+    """The program; what has no converter is taken apart by torch's own decompositions, as far as it has them.
+
+    Not where these lose writes: then it is refused as it is.
+    """
     program = program_of(exported, where)
     missing = {f"{use.domain or 'aten'}.{use.op}" for use in used_operators(program) if use.how == MISSING}
-    if not missing:
+    if not missing or loses_writes(exported):
         return program
     try:
         return program_of(decomposed(exported, missing), where)
