@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from forge._version import __version__
 
 if TYPE_CHECKING:
-    from forge import errors, frontend, frontends, nd, relax, relay, transform
+    from forge import errors, frontend, frontends, nd, relax, relay, torch, transform
     from forge import errors as error
     from forge.driver.pass_context import PassContext
     from forge.errors import ForgeError, OpAttributeInvalid, OpNotImplemented, TVMError
@@ -43,6 +43,7 @@ _MODULES = {
     "nd": "forge.nd",
     "relax": "forge.relax",
     "relay": "forge.relay",
+    "torch": "forge.torch",
     "transform": "forge.transform",
 }
 # Packages that register operators. The graph IR knows none itself: it imports these at the first question about one.
@@ -78,6 +79,7 @@ __all__ = [
     "relax",
     "relay",
     "remove_registered_func",
+    "torch",
     "transform",
 ]
 

@@ -1,1 +1,25 @@
-"""PyTorch users' surface: ``torch.compile(model, backend=\"forge\")``, compiled modules, exporters of transformers."""
+"""What PyTorch users call: ``torch.compile(model, backend="forge")``, `compile_module`, exporters of transformers.
+
+Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "CompiledModule": "modules",
+    "compile_module": "modules",
+    "dynamo_capture_subgraphs": "dynamo",
+    "relax_dynamo": "dynamo",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"forge.torch.{_HOMES[name]}"), name)
+
+
+__all__ = ["CompiledModule", "compile_module", "dynamo_capture_subgraphs", "relax_dynamo"]

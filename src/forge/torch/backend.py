@@ -12,9 +12,9 @@ from torch.fx import GraphModule
 from forge.driver import check_options
 from forge.errors import OptionError
 from forge.options import CompileOptions, options_of
-from forge.torch.compiled import CompiledGraph, given_of
-from forge.torch.fallback import compiled_where_possible
+from forge.torch.compiled import Settings, given_of
 from forge.torch.gradients import refusing
+from forge.torch.parts import compile_graph, compile_with_fallback
 from forge.torch.tracing import trace
 
 _WHERE = "torch.compile"
@@ -32,20 +32,25 @@ def forge(
     Raises:
         OptionError, TargetError: a bad option; OpNotImplemented: operators cannot be compiled, all listed; CompileError.
     """
-    settings, fallback = parse_options(options, mode)
+    known, fallback = parse_options(options, mode)
+    return compiled(module, examples, Settings(known, _WHERE), fallback)
+
+
+def compiled(module: GraphModule, examples: Sequence[Any], settings: Settings, fallback: bool = False) -> Callable[..., Any]:
+    """What `forge` returns."""
     eager: Callable[..., Any] = module.forward
     records = torch.is_grad_enabled() and any(isinstance(e, torch.Tensor) and e.requires_grad for e in examples)
     if records and fallback:
-        warnings.warn(f"{_WHERE}: a graph runs eagerly: autograd records; call the model in torch.no_grad()", stacklevel=2)
+        warnings.warn(f"{settings.where}: a graph runs eagerly: autograd records; use torch.no_grad()", stacklevel=2)
         return eager
     traced = trace(module, examples)
     if all(node.op in ("placeholder", "output") for node in traced.graph.nodes):
         return eager  # there is nothing to compute
     given = given_of(module, examples)
     if fallback:
-        return compiled_where_possible(traced, given, settings, _WHERE) or eager
-    compiled = CompiledGraph(traced, given, settings, _WHERE)
-    return refusing(compiled, module) if records else compiled
+        return compile_with_fallback(traced, given, settings) or eager
+    code = compile_graph(traced, given, settings)
+    return refusing(code, module) if records else code
 
 
 def parse_options(options: Mapping[str, Any] | None, mode: str | None) -> tuple[CompileOptions, bool]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from operator import itemgetter
+from dataclasses import dataclass
+from operator import is_, itemgetter
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from forge.frontends.torch.importer import import_program
 from forge.module import IRModule
 from forge.options import CompileOptions
 from forge.torch.results import Plan, plan_results, storage_of
-from forge_runtime import donate
+from forge_runtime import Runtime, donate
 
 _CHANGES = 2
 """So often code is compiled again for new contents of a tensor that the model keeps; after that, the tensor is an input."""
@@ -27,14 +28,32 @@ _CHANGES = 2
 Call = Callable[..., Sequence[Any]]
 
 
+@dataclass(frozen=True)
+class Settings:
+    """How graphs are compiled.
+
+    Attributes:
+        where: what messages call the caller.
+        pipeline: changes the module of a graph before it is compiled.
+    """
+
+    options: CompileOptions
+    where: str
+    pipeline: Callable[[IRModule], IRModule] | None = None
+
+
 def given_of(module: GraphModule, examples: Sequence[Any]) -> list[Given]:
-    """What Dynamo says of the inputs of a graph that it captured: parameters and buffers of modules are weights."""
+    """What Dynamo says of the inputs of a graph that it captured: parameters and buffers of modules are weights.
+
+    But for those made in inference mode, of which PyTorch does not say whether they were written since.
+    """
     found = []
     for node, example in zip((n for n in module.graph.nodes if n.op == "placeholder"), examples):
         source = getattr(node, "_dynamo_source", None)
-        is_weight = getattr(example, "_dynamo_static_input_type", None) == "unguarded"
-        label = path_of(str(source.name)) if source is not None else node.name
-        found.append(Given(label or node.name, example if is_weight else None))
+        is_weight = getattr(example, "_dynamo_static_input_type", None) == "unguarded" and not example.is_inference()
+        label = (path_of(str(source.name)) if source is not None else "") or node.name
+        is_named = is_weight or label[0].isalpha()
+        found.append(Given(label if is_named else f"input_{label}", example if is_weight else None))
     return found
 
 
@@ -45,11 +64,10 @@ class CompiledGraph:
     were (the same tensor, and not written since); where they are not, the code is compiled again.
     """
 
-    def __init__(self, module: GraphModule, given: Sequence[Given], options: CompileOptions, where: str) -> None:
+    def __init__(self, module: GraphModule, given: Sequence[Given], settings: Settings) -> None:
         self.module = module
         self.given = list(given)
-        self.options = options
-        self.where = where
+        self.settings = settings
         self.plan = plan_results(module)
         self.changes = [0] * len(given)
         (output,) = (node for node in module.graph.nodes if node.op == "output")
@@ -57,10 +75,12 @@ class CompiledGraph:
         self._compile()
 
     def _compile(self) -> None:
-        captured = captured_program(self.module, self.given, self.plan.computed, self.where)
+        captured = captured_program(self.module, self.given, self.plan.computed, self.settings.where)
         _check_memory(self.module, captured, self.given)
-        graph = import_program(captured.program)
-        self.run = compile_module(IRModule(graph).mod, self.options).runtime(num_threads=torch.get_num_threads())
+        model = IRModule(import_program(captured.program))
+        if self.settings.pipeline is not None:
+            model = self.settings.pipeline(model)
+        self.run = compile_module(model.mod, self.settings.options).runtime(num_threads=torch.get_num_threads())
         self._call = _caller(captured, self.run, self.module, self.plan)
         self._weights = _Weights(captured.weights, [self.given[k].weight for k in captured.weights])
 
@@ -89,64 +109,75 @@ def _check_memory(module: GraphModule, captured: Captured, given: Sequence[Given
 
 
 class _Weights:
-    """Tensors as they were when they became constants of compiled code."""
+    """Tensors as they were when they became constants of compiled code.
+
+    Writes through ``tensor.data`` are not seen, as they are not by autograd.
+    """
 
     def __init__(self, numbers: Sequence[int], tensors: Sequence[Any]) -> None:
         self._numbers = list(numbers)
         self._tensors = list(tensors)
+        self._take = itemgetter(*numbers, *numbers[:1]) if numbers else lambda arguments: ()
         self._addresses = [tensor.data_ptr() for tensor in tensors]
-        self._versions = [_version(tensor) for tensor in tensors]
-        self._counted = [k for k, tensor in enumerate(tensors) if not tensor.is_inference()]
+        self._versions = [tensor._version for tensor in tensors]
 
     def are_same(self, arguments: Sequence[Any]) -> bool:
-        for number, tensor, address, version in zip(self._numbers, self._tensors, self._addresses, self._versions):
-            given = arguments[number]
-            if given is not tensor or given.data_ptr() != address or version != _version(given):
-                return False
-        return True
+        tensors = self._tensors
+        return (
+            all(map(is_, self._take(arguments), tensors))
+            and [tensor.data_ptr() for tensor in tensors] == self._addresses
+            and [tensor._version for tensor in tensors] == self._versions
+        )
 
     def changed(self, arguments: Sequence[Any]) -> list[int]:
+        """Numbers of the arguments that are not as they were."""
         known = zip(self._numbers, self._tensors, self._addresses, self._versions)
-        return [k for k, t, a, v in known if arguments[k] is not t or t.data_ptr() != a or v != _version(t)]
+        return [k for k, t, address, n in known if arguments[k] is not t or t.data_ptr() != address or t._version != n]
 
 
-def _version(tensor: torch.Tensor) -> int:
-    """Grows with writes in place; those through ``tensor.data`` do not count, as in all of PyTorch."""
-    return 0 if tensor.is_inference() else tensor._version
-
-
-def _caller(captured: Captured, run: Any, module: GraphModule, plan: Plan) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    take = _taker(captured)
+def _caller(captured: Captured, runtime: Runtime, module: GraphModule, plan: Plan) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """What calls the code with arguments of the graph, and makes the graph's results."""
+    run = runtime.returning(torch.Tensor, detach=True)
+    take = _taker(captured, module)
     count = len(plan.computed)
-    single = count + len(captured.written) == 1
-    symbols = _symbols(module)
-    finish = plan.finish(symbols)
-    is_plain = plan.is_plain
+    is_single = len(runtime.output_names) == 1
+    finish = plan.finish(_symbols(module))
+    if plan.is_plain and not captured.written:
+        if is_single:
+            return lambda arguments: (run(*take(arguments)),)
+        return lambda arguments: run(*take(arguments))
+
+    written = [captured.inputs.index(number) for number in captured.written]
 
     def call(arguments: Sequence[Any]) -> Sequence[Any]:
-        outputs = run(*take(arguments))
-        outputs = [outputs] if single else outputs
-        tensors = [torch.from_dlpack(output) for output in outputs[:count]]
-        for number in captured.written:
+        given = list(take(arguments))
+        lent = [(given[k], given[k].detach().contiguous()) for k in written]
+        for k, (_, dense) in zip(written, lent):
+            given[k] = donate(dense)
+        outputs = run(*given)
+        for number, (tensor, dense) in zip(captured.written, lent):
+            if dense.data_ptr() != tensor.data_ptr():
+                tensor.copy_(dense)
             torch.autograd.graph.increment_version(arguments[number])
-        return tensors if is_plain else finish(arguments, tensors)
+        return finish(arguments, [outputs] if is_single else outputs[:count])
 
     return call
 
 
-def _taker(captured: Captured) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    written = frozenset(captured.written)
+def _taker(captured: Captured, module: GraphModule) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """What takes the inputs of the code from the arguments of the graph."""
+    numbers = captured.inputs
+    values = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
+    if not any(captured.orders) and all(isinstance(values[k], torch.Tensor) for k in numbers):
+        return itemgetter(*numbers) if len(numbers) > 1 else lambda arguments: [arguments[k] for k in numbers]
 
     def take(arguments: Sequence[Any]) -> list[Any]:
         found = []
-        for number, order in zip(captured.inputs, captured.orders):
-            tensor = arguments[number]
-            if isinstance(tensor, torch.Tensor):
-                tensor = tensor.detach() if order is None else tensor.detach().permute(order)
-                tensor = donate(tensor.numpy()) if number in written else tensor
-            else:
-                tensor = np.asarray(tensor)
-            found.append(tensor)
+        for number, order in zip(numbers, captured.orders):
+            value = arguments[number]
+            if not isinstance(value, torch.Tensor):
+                value = np.asarray(value)
+            found.append(value if order is None else value.permute(order))
         return found
 
     return take

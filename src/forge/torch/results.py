@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 from forge import dims
 from forge.dims import Dim
 from forge.frontends.torch.captured import Result, order_of, size_of
-from forge.frontends.torch.exported import meta_of
+from forge.frontends.torch.exported import meta_of, value_name
 from forge.frontends.torch.program import TensorMeta
 
 Sizes = Callable[[Sequence[Any]], dict[str, int]]
@@ -101,7 +101,7 @@ def plan_results(module: GraphModule) -> Plan:
         if node not in computed:
             order = order_of(meta_of(node.meta["val"]))
             computed[node] = Computed(len(plan.computed), order)
-            plan.computed.append(Result(node.name, order))
+            plan.computed.append(Result(value_name(node), order))
         return computed[node]
 
     for value in returned:

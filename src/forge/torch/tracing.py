@@ -38,7 +38,9 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> GraphModule:
 
 
 def _fake(mode: FakeTensorMode, context: TracingContext | None, example: Any) -> Any:
-    """A tensor without contents, of the sizes that Dynamo chose for ``example``."""
+    """A tensor without contents, of the sizes that Dynamo chose for ``example``; sizes are not negative, other integers fixed."""
+    if isinstance(example, torch.SymInt):
+        return example if example >= 0 else int(example)  # each is a guard: other calls are compiled again
     if not isinstance(example, torch.Tensor) or isinstance(example, FakeTensor) and example.fake_mode is mode:
         return example
     sizes = None if context is None else context.tensor_to_context.get(example)

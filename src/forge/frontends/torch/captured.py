@@ -63,12 +63,19 @@ class Captured:
     written: tuple[int, ...]
 
 
-def captured_program(module: GraphModule, given: Sequence[Given], results: Sequence[Result], where: str) -> Captured:
+def captured_program(
+    module: GraphModule, given: Sequence[Given], results: Sequence[Result], where: str, stored: bool = True
+) -> Captured:
     """The program of a graph of ATen operators, whose nodes have values of torch's (``val``) and whose inputs are ``given``.
+
+    Args:
+        stored: inputs have their axes in the order in which they lie in memory.
 
     Raises:
         ImportModelError: torch's types or arguments are none of Forge's.
     """
+    import torch
+
     program = Program(where)
     read_graph(module, program)
     program.steps = [replace(step, module=path_of(step.module)) for step in program.steps]
@@ -81,10 +88,11 @@ def captured_program(module: GraphModule, given: Sequence[Given], results: Seque
     for number, (name, item) in enumerate(zip(names, given)):
         if item.weight is not None and name not in written:
             weights.append(number)
-            program.weights[name] = Weight(item.label, partial(array_of, item.weight, item.label), is_buffer=True)
+            is_parameter = isinstance(item.weight, torch.nn.Parameter)
+            program.weights[name] = Weight(item.label, partial(array_of, item.weight, item.label), is_parameter, not is_parameter)
         elif not _is_known_size(program, name, names):
             inputs.append(number)
-            orders.append(order_of(program.metas.get(name)))
+            orders.append(order_of(program.metas.get(name)) if stored else None)
     program.inputs = [program.inputs[number] for number in inputs]
     _store_inputs(program, orders)
     _store_results(program, results)

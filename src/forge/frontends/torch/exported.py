@@ -169,12 +169,12 @@ def _is_item(node: Node) -> bool:
 
 def _alias(module: GraphModule, name: str) -> str:
     node = next((n for n in module.graph.nodes if n.name == name), None)
-    return name if node is None else _name(node)
+    return name if node is None else value_name(node)
 
 
-def _name(node: Node) -> str:
+def value_name(node: Node) -> str:
     """The name of a value: of an item of a result, that of the result with its number."""
-    return f"{_name(node.args[0])}.{node.args[1]}" if node.op == "call_function" and _is_item(node) else node.name
+    return f"{value_name(node.args[0])}.{node.args[1]}" if node.op == "call_function" and _is_item(node) else node.name
 
 
 def _read_step(node: Node, program: Program) -> None:
@@ -218,8 +218,8 @@ def _functionalized(node: Node, step: Step, program: Program) -> list[Step]:
     steps, copies = [], []
     for k, base in enumerate(bases):
         copies.append(f"{node.name}/base_{k}")
-        program.metas[copies[k]] = program.metas[_name(base)]
-        steps.append(Step(copies[k], "aten.clone.default", {"self": Ref(_name(base))}, (copies[k],)))
+        program.metas[copies[k]] = program.metas[value_name(base)]
+        steps.append(Step(copies[k], "aten.clone.default", {"self": Ref(value_name(base))}, (copies[k],)))
     arguments = {name: _argument(value) for name, value in given.items() if not name.startswith("_")}
     for position, name in enumerate(mutated):
         number = given.get(f"_{name}_base_index", position)
@@ -279,7 +279,7 @@ def _argument(value: Any, keeps_known: bool = False) -> Any:
         known = _size(size) if isinstance(size, torch.SymInt) else None
         if known is not None and not (keeps_known and isinstance(known, int)):
             return known
-        return Ref(_name(value))
+        return Ref(value_name(value))
     if isinstance(value, list | tuple):
         return [_argument(item) for item in value]
     if isinstance(value, torch.dtype):

@@ -29,8 +29,8 @@ def add_inputs(scope: TorchScope, program: Program) -> None:
         meta = program.metas[item.name]
         if isinstance(meta, ScalarMeta):
             dtype = {"int": "int64", "float": "float32", "bool": "bool"}[meta.kind]
-            value = scope.graph.add_input(TensorType((), dtype), item.label)
-            scope.numbers[item.name] = value
+            value = scope.graph.add_input(TensorType((), dtype), scope.unique(item.label))
+            scope.numbers[item.name] = _as_size(scope, program, meta, value)
             continue
         assert isinstance(meta, TensorMeta)
         shape = tuple(map(scope.resolved, meta.shape))
@@ -42,6 +42,18 @@ def add_inputs(scope: TorchScope, program: Program) -> None:
             value = Builder(scope.graph).call("broadcast_to", value, shape=shape, exact=True)
         scope.cells[item.name] = Cell(value)
     _add_checks(scope, program, assumed)
+
+
+def _as_size(scope: TorchScope, program: Program, meta: ScalarMeta, value: Value) -> Dim | Value:
+    """An integer that is given, as a size where torch takes it for one that no tensor has."""
+    name = None if meta.size is None else dims.symbol_name(meta.size)
+    if name is None or name in scope.symbols:
+        return value
+    g = Context(scope, Step(name, "size", {}, ()), [], program)
+    size: Dim = g.count(value).shape[0]
+    scope.counts[dims.symbol_name(size) or ""] = value
+    scope.symbols[name] = size
+    return size
 
 
 def _assumed(program: Program) -> list[Condition]:

@@ -1,0 +1,360 @@
+"""``torch.compile(model, backend="forge")`` does what eager PyTorch does."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from forge.errors import GradientError, OpNotImplemented, OptionError  # noqa: E402
+from forge.torch import compiled  # noqa: E402
+
+nn = torch.nn
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Gets an entry for every compilation."""
+    found: list[str] = []
+    original = compiled.compile_module
+
+    def counted(module: Any, *args: Any, **kwargs: Any) -> Any:
+        found.append(str(module.main))
+        return original(module, *args, **kwargs)
+
+    monkeypatch.setattr(compiled, "compile_module", counted)
+    return found
+
+
+def forge(model: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    return torch.compile(model, backend="forge", options=options or None)  # type: ignore[no-any-return]
+
+
+def check(model: Callable[..., Any], *arguments: Any, fullgraph: bool = True) -> Callable[..., Any]:
+    """Compares results and written arguments, and the memory that they share, with those of eager PyTorch."""
+    own, others = copy.deepcopy((model, arguments))
+    with torch.no_grad():
+        compiled_model = torch.compile(own, backend="forge", fullgraph=fullgraph)
+        got, wanted = compiled_model(*others), model(*arguments)
+    torch.testing.assert_close(got, wanted)
+    torch.testing.assert_close(others, arguments)
+    leaves = [torch.utils._pytree.tree_leaves(tree) for tree in ((got, others), (wanted, arguments))]
+    tensors = [[t for t in found if isinstance(t, torch.Tensor)] for found in leaves]
+    shared = [[(i, j) for i, a in enumerate(found) for j, b in enumerate(found) if _share(a, b)] for found in tensors]
+    assert shared[0] == shared[1]
+    assert [t.stride() for t in tensors[0]] == [t.stride() for t in tensors[1]]
+    return compiled_model  # type: ignore[no-any-return]
+
+
+def _share(a: Any, b: Any) -> bool:
+    return bool(a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() and a.untyped_storage().nbytes())
+
+
+def network() -> Any:
+    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                         nn.Linear(8, 4)).eval()
+
+
+@pytest.mark.parametrize("case", [
+    lambda x: x * 2 + 1,
+    lambda x: (x.T, x.view(-1), x[0]),
+    lambda x: ((x + 1).T, 3, None, x.shape[0]),
+    lambda x: [y := torch.relu(x), y[1:], y.t()],
+    lambda x: x.add_(1),
+    lambda x: (x[0].mul_(2), x.sum()),
+    lambda x: {"a": x.sum(0), "b": (x.mean(), [x.argmax(1)])},
+    lambda x: (x.transpose(0, 1).contiguous(), x.expand(2, *x.shape).sum(0)),
+    lambda x: x.to(torch.bfloat16) @ x.to(torch.bfloat16).T,
+    lambda x: (x > 0, x.to(torch.int64), torch.empty(0, 3), torch.tensor(3.0)),
+    lambda x: torch.cond(x.sum() > 0, lambda v: v + 1, lambda v: v - 1, (x,)),
+    lambda x: torch.fft.fft(x),
+    lambda x: torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None]),
+])  # fmt: skip
+def test_functions(case: Callable[..., Any]) -> None:
+    check(case, torch.randn(4, 6))
+
+
+def test_needs_no_import() -> None:
+    code = (
+        "import torch; f = torch.compile(lambda x: x + 1, backend='forge')\n"
+        "from torch._dynamo import config; before = config.get_config_copy()\n"
+        "assert torch.equal(f(torch.ones(3)), torch.full((3,), 2.0)); assert config.get_config_copy() == before")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_module() -> None:
+    check(network(), torch.randn(2, 3, 8, 8))
+
+
+def test_channels_last() -> None:
+    model = network().to(memory_format=torch.channels_last)
+    check(model[:3], torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last))
+
+
+def test_strided_arguments() -> None:
+    check(lambda x, y: x @ y, torch.randn(6, 4).T, torch.randn(12, 4)[::2])
+
+
+def test_inference_mode() -> None:
+    model, x = network(), torch.randn(2, 3, 8, 8)
+    with torch.inference_mode():
+        got = forge(model)(x)
+        assert got.is_inference()
+        torch.testing.assert_close(got, model(x))
+
+
+def test_autocast() -> None:
+    model, x = nn.Sequential(nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 8)).eval(), torch.randn(4, 32)
+    compiled_model = forge(model)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        got, wanted = compiled_model(x), model(x)
+        assert got.dtype == wanted.dtype == torch.bfloat16
+        torch.testing.assert_close(got, wanted, rtol=2e-2, atol=2e-2)
+
+    def inner(x: Any) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = model(x)
+        return y, y.float() + 1
+
+    with torch.no_grad():
+        got, wanted = forge(inner)(x), inner(x)
+    assert [t.dtype for t in got] == [torch.bfloat16, torch.float32]
+    torch.testing.assert_close(got, wanted, rtol=2e-2, atol=2e-2)
+
+
+def test_bfloat16_modules() -> None:
+    model = nn.Sequential(nn.Linear(32, 32), nn.LayerNorm(32)).eval().to(torch.bfloat16)
+    with torch.no_grad():
+        x = torch.randn(4, 32, dtype=torch.bfloat16)
+        torch.testing.assert_close(forge(model)(x), model(x), rtol=2e-2, atol=2e-2)
+
+
+def test_graph_breaks() -> None:
+    class Breaks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            y = self.first(x)
+            torch._dynamo.graph_break()
+            return self.second(y) * (2 if y.sum() > 0 else 3)
+
+    check(Breaks(), torch.randn(3, 4), fullgraph=False)
+
+
+def test_one_symbolic_compilation(compilations: list[str]) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).eval()
+    own = torch.compile(model, backend="forge", dynamic=True)
+    with torch.no_grad():
+        for rows in (3, 5, 1024, 7):
+            x = torch.randn(rows, 8)
+            torch.testing.assert_close(own(x), model(x))
+    assert len(compilations) == 1
+    torch.compiler.reset()
+    compilations.clear()
+    own = forge(model)
+    with torch.no_grad():
+        for rows in (3, 5, 1024, 7):
+            own(torch.randn(rows, 8))
+    assert len(compilations) == 2  # of fixed sizes first
+
+
+def test_sizes_in_results() -> None:
+    own = torch.compile(lambda x, n: (x.view(-1, n)[1:], x.numel() // n, x.reshape(n, -1).T), backend="forge", dynamic=True)
+    for rows, n in ((6, 2), (9, 3), (20, 5)):
+        x = torch.arange(rows * 10.0)
+        got, wanted = own(x, n), (x.view(-1, n)[1:], x.numel() // n, x.reshape(n, -1).T)
+        torch.testing.assert_close(got, wanted)
+        assert got[0].untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+
+
+def test_integers_of_any_sign() -> None:
+    own = torch.compile(lambda x, n: x * n, backend="forge", dynamic=True)
+    for n in (2, 3, -3, 0, 5):
+        torch.testing.assert_close(own(torch.ones(3), n), torch.ones(3) * n)
+
+
+def test_changed_weights(compilations: list[str]) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).eval()
+    own, x = forge(model), torch.randn(3, 4)
+    with torch.no_grad():
+        own(x)
+        for step in range(4):
+            model[0].weight.add_(1)
+            torch.testing.assert_close(own(x), model(x))
+            assert len(compilations) == min(2 + step, 3)  # what changes again and again is an input
+        model[0].bias = nn.Parameter(torch.ones(4))
+        torch.testing.assert_close(own(x), model(x))
+        model.load_state_dict({name: torch.ones_like(t) for name, t in model.state_dict().items()})
+        torch.testing.assert_close(own(x), model(x))
+
+
+def test_weights_of_inference_mode() -> None:
+    with torch.inference_mode():
+        model, x = nn.Linear(4, 4), torch.randn(2, 4)
+        own = forge(model)
+        own(x)
+        model.weight.add_(1)
+        torch.testing.assert_close(own(x), model(x))
+
+
+def test_buffers_that_calls_write() -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+            self.register_buffer("last", torch.zeros(3))
+            self.norm = nn.BatchNorm1d(3)
+
+        def forward(self, x: Any) -> Any:
+            self.calls += 1
+            self.last[1:] = x[0, 1:]
+            return self.norm(x) * self.calls
+
+    model = Counts().train()
+    own = copy.deepcopy(model)
+    compiled_model = forge(own)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(5, 3)
+            torch.testing.assert_close(compiled_model(x), model(x))
+            torch.testing.assert_close(own.state_dict(), model.state_dict())
+        model.eval(), own.eval()
+        torch.testing.assert_close(compiled_model(x), model(x))
+        model.train(), own.train()
+        model(x), compiled_model(x)
+        model.eval(), own.eval()
+        torch.testing.assert_close(compiled_model(x), model(x))
+
+
+def test_random_numbers_are_those_of_the_generator() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 8)).train()
+    own, x = forge(lambda x: (model(x), torch.rand(3), torch.randn_like(x))), torch.randn(4, 8)
+    with torch.no_grad():
+        torch.manual_seed(5)
+        got = own(x), own(x)
+        torch.manual_seed(5)
+        wanted = [(model(x), torch.rand(3), torch.randn_like(x)) for _ in range(2)]
+    torch.testing.assert_close(list(got), wanted)
+
+
+def test_gradients_are_refused() -> None:
+    model, x = nn.Linear(4, 4), torch.randn(2, 4)
+    result = forge(model)(x)
+    assert result.requires_grad
+    torch.testing.assert_close(result, model(x))
+    with pytest.raises(GradientError, match=r"no_grad.*fallback"):
+        result.sum().backward()
+    with pytest.raises(GradientError):
+        torch.autograd.grad(forge(torch.sin)(x.requires_grad_()).sum(), x)
+    assert model.weight.grad is None
+
+
+def test_gradients_with_a_fallback() -> None:
+    model, x = nn.Linear(4, 4), torch.randn(2, 4)
+    wanted = torch.autograd.grad(model(x).sum(), list(model.parameters()))
+    with pytest.warns(UserWarning, match="runs eagerly: autograd records"):
+        result = forge(model, fallback=True)(x)
+    torch.testing.assert_close(torch.autograd.grad(result.sum(), list(model.parameters())), wanted)
+
+
+def unsupported(x: Any) -> Any:
+    y = torch.relu(x)
+    row = y[0]
+    values = torch.linalg.eigvals(y @ y.T).abs().sum()
+    y.add_(1)
+    return y * 2, row, values, torch.linalg.eigvals(y.double() @ y.double().T).abs().sum()
+
+
+def test_what_is_not_supported_is_refused() -> None:
+    with pytest.raises(Exception, match=r"linalg_eigvals.*2x, first at node.*test_backend.py:\d+") as caught:
+        forge(unsupported)(torch.randn(3, 4))
+    assert isinstance(caught.value.inner_exception, OpNotImplemented)
+
+
+def test_what_is_not_supported_may_run_eagerly() -> None:
+    x = torch.randn(3, 4)
+    with pytest.warns(UserWarning, match=r"2 operators run eagerly: aten.linalg_eigvals.default \(node .*test_backend.py:\d+"):
+        got = forge(unsupported, fallback=True)(x)
+    torch.testing.assert_close(got, unsupported(x))
+    assert got[1].untyped_storage().data_ptr() != got[0].untyped_storage().data_ptr()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        forge(torch.sin, fallback=True)(x)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"optlevel": 3}, "options: got 'optlevel'; expected names of target, .*fallback"),
+    ({"opt_level": 9}, "opt_level: got 9"),
+    ({"fallback": "yes"}, "fallback: got 'yes'; expected True or False"),
+])
+def test_wrong_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(Exception, match=message) as caught:
+        forge(torch.sin, **options)(torch.ones(2))
+    assert isinstance(caught.value.inner_exception, OptionError)
+
+
+def test_modes_are_refused() -> None:
+    with pytest.raises(Exception, match="mode: got 'max-autotune'"):
+        torch.compile(torch.sin, backend="forge", mode="max-autotune")(torch.ones(2))
+
+
+def test_options_reach_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    original = compiled.compile_module
+    monkeypatch.setattr(compiled, "compile_module", lambda m, o, **k: seen.append(o) or original(m, o, **k))
+    forge(torch.sin, opt_level=1, set_bfloat16=True, target="llvm -mcpu=x86-64-v3")(torch.ones(2))
+    assert (seen[0].opt_level, seen[0].bfloat16, seen[0].target.cpu) == (1, True, "x86-64-v3")
+
+
+def test_arguments_that_share_memory() -> None:
+    x = torch.randn(4, 4)
+    with pytest.raises(Exception, match="shares memory with another argument"):
+        forge(lambda a, b: (a.add_(1), b * 2))(x[:2], x[1:])
+    with pytest.warns(UserWarning, match="shares memory with another argument"):
+        forge(lambda a, b: (a.add_(1), b * 2), fallback=True)(x[:2], x[1:])
+
+
+SECOND = """
+import os, sys, torch, forge.driver.compiler as compiler
+def forbidden(*args): raise SystemExit("compiled again")
+if sys.argv[1] == "again": compiler._run = forbidden
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Tanh()).eval()
+with torch.no_grad(): print(torch.compile(model, backend="forge")(torch.ones(2, 16)).sum().item())
+"""
+
+
+def test_a_second_process_is_served_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORGE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("FORGE_CACHE", "1")
+    runs = [subprocess.run([sys.executable, "-c", SECOND, word], check=True, capture_output=True, text=True).stdout
+            for word in ("first", "again")]
+    assert runs[0] == runs[1]
+
+
+def test_written_arguments_of_any_layout() -> None:
+    check(lambda x: x.add_(1), torch.randn(4, 6).T)
+    check(lambda x: x.mul_(2).sum(), torch.randn(4, 6)[:, ::2])
+    model = nn.Linear(3, 3)
+    wanted = model.weight * 0.5
+    with torch.no_grad():
+        forge(lambda: model.weight.mul_(0.5))()
+    torch.testing.assert_close(model.weight, wanted)
