@@ -13,6 +13,7 @@ from forge.options import settings_table
 from scripts.onnx_page import onnx_page
 from scripts.operator_pages import operator_pages
 from scripts.torch_page import torch_page
+from scripts.zoo_page import zoo_page
 from tests.seeds import items as seeds
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -76,7 +77,8 @@ def pages() -> dict[str, str]:
     head = SETTINGS.replace("{options}", settings_table())
     settings = head + "".join(f"| `{k.name}` | {f'`{k.default}`' if k.default else ''} | {k.meaning} |\n" for k in KNOBS)
     onnx = {"onnx.md": onnx_page(), "onnx_export.md": onnx_export()}
-    tables = {"accuracy.md": accuracy_results.page(), "seeds.md": seeds.page(), "torch.md": torch_page(), **onnx}
+    tables = {"accuracy.md": accuracy_results.page(), "seeds.md": seeds.page(), "torch.md": torch_page(),
+              "models_torch.md": zoo_page(), **onnx}
     return {"opt_levels.md": OPT_LEVELS + levels_table(), "settings.md": settings, **tables, **operator_pages()}
 
 

@@ -70,11 +70,12 @@ def in_float32(case: Case, wanted: list[Any]) -> list[Any] | None:
 
 
 def differences(
-    got: list[np.ndarray], wanted: list[Any], is_free: bool = False, excused: Callable[[np.ndarray, Any], bool] | None = None
+    got: list[np.ndarray], wanted: list[Any], is_free: bool = False, excused: Callable[[np.ndarray, Any], bool] | None = None,
+    tolerance: float | None = None,
 ) -> str:
     """`difference` of the first output that has one, but for those that ``excused`` takes for equal."""
     for number, (found, expected) in enumerate(zip(got, wanted, strict=True)):
-        wrong = difference(found, expected, is_free)
+        wrong = difference(found, expected, is_free, tolerance)
         if wrong and not (excused is not None and excused(found, expected)):
             return f"output {number}: {wrong}"
     return ""
@@ -129,8 +130,8 @@ def same_elements(x: torch.Tensor, axis: int, got: Any, expected: Any) -> bool:
     return bool(torch.all((a == b) | ((a != a) & (b != b))))
 
 
-def difference(got: Any, expected: Any, is_free: bool = False) -> str:
-    """Empty where the values agree, or their types and shapes if values are free."""
+def difference(got: Any, expected: Any, is_free: bool = False, of_floats: float | None = None) -> str:
+    """Empty where the values agree, or their types and shapes if values are free; ``of_floats`` in the place of `TOLERANCES`."""
     wanted = array_of(expected, "output") if isinstance(expected, torch.Tensor) else np.asarray(expected)
     found = np.asarray(got)
     if isinstance(expected, torch.Tensor) and (found.dtype != wanted.dtype or found.shape != wanted.shape):
@@ -138,6 +139,7 @@ def difference(got: Any, expected: Any, is_free: bool = False) -> str:
     if is_free:
         return ""
     tolerance = TOLERANCES.get(wanted.dtype.name, 0.0)
+    tolerance = of_floats if tolerance and of_floats is not None else tolerance
     if not tolerance:
         return "" if np.array_equal(found, wanted) else f"{np.sum(found != wanted)} of {wanted.size} elements differ"
     wide = np.complex128 if np.iscomplexobj(wanted) else np.float64

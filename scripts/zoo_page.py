@@ -1,0 +1,56 @@
+"""Writes ``docs/models_torch.md``: architectures of model libraries, by what torch and Forge make of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.model_zoo.lists import LIBRARIES, OK, WAYS, Zoo, exports
+
+HEADING = """# Models of PyTorch's libraries
+
+Architectures with small random configurations, by `python -m tests.model_zoo`. Of transformers: one class for each type of
+model, with the language model's head where there is one; of torchvision and timm: the smallest model of each family. Every
+parameter has noise added, so that none is zero. What torch alone makes of an architecture decides whether it counts: those that
+`torch.export.export` accepts are compiled, run, and compared with eager torch, each element within 1e-4 of the largest of its
+tensor, indices exactly. Nothing inside the libraries is changed, and nothing falls back to torch.
+
+torchvision's compiled operators do not load next to a torch for CPUs. `tests/model_zoo/vision_operators.py` declares their
+schemas, after which `import torchvision`, and timm and transformers with it, succeed. Install both libraries without their
+dependencies, or another torch comes with them: `pip install --no-deps torchvision==0.29.2 timm==1.0.31`.
+"""
+HEADLINES = {"export": "`torch.export`", "compile": '`torch.compile(fullgraph=True, backend="forge")`'}
+
+
+def zoo_page() -> str:
+    """The text of the page, from the lists of the sweep."""
+    return HEADING + "".join(_library(Zoo(library)) for library in LIBRARIES if Zoo(library).path().exists())
+
+
+def _library(zoo: Zoo) -> str:
+    states = zoo.read()
+    count = Counter(state.partition(":")[0] for state in states.values())
+    counts = ", ".join(f"{n:,} {s}" for s, n in count.most_common())
+    text = f"\n## {zoo.library}\n\n{len(states):,} architectures: {counts}.\n"
+    for way in WAYS:
+        outcomes = zoo.read(way)
+        if not outcomes:
+            continue
+        equal = sum(outcome == OK for outcome in outcomes.values())
+        share = f"{equal:,} of {len(outcomes):,} equal eager torch ({100 * equal / len(outcomes):.1f} %)"
+        text += f"\nBy {HEADLINES[way]}: {share}.\n"
+        text += _table(("architecture", "Forge's answer"), {n: o for n, o in outcomes.items() if o != OK})
+    rest = {name: state for name, state in states.items() if name not in exports(states)}
+    return text + "\nNot exported:\n" + _table(("architecture", "torch's answer"), rest)
+
+
+def _table(heads: tuple[str, str], rows: dict[str, str]) -> str:
+    if not rows:
+        return ""
+    cells = "".join(f"| `{name}` | {_cell(text)} |\n" for name, text in rows.items())
+    return f"\n| {heads[0]} | {heads[1]} |\n| --- | --- |\n{cells}"
+
+
+def _cell(text: str) -> str:
+    for sign in "|<>*_`[]":
+        text = text.replace(sign, "\\" + sign)
+    return text

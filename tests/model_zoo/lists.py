@@ -1,0 +1,64 @@
+"""What became of each architecture, in text files: torch's answer, and Forge's by two ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.model_zoo.ready import Ready
+
+FOLDER = Path(__file__).parent
+LIBRARIES = ("transformers", "torchvision", "timm")
+WAYS = ("export", "compile")
+EXPORTS, OK = "exports", "ok"
+STATES = ("no class", "no model", "no eager", "no export", "random", EXPORTS)
+"""What torch alone makes of an architecture; only those that it exports are Forge's."""
+OUTCOMES = (OK, "wrong", "refused", "died", "timeout")
+
+
+@dataclass(frozen=True)
+class Zoo:
+    """The architectures of a library."""
+
+    library: str
+
+    def names(self) -> list[str]:
+        return self._module().names()
+
+    def ready(self, name: str) -> tuple[Ready | None, str]:
+        """A model that runs, or the reason why there is none."""
+        return self._module().ready(name)
+
+    def _module(self) -> Architectures:
+        import importlib
+
+        return importlib.import_module(f"tests.model_zoo.{self.library}_models")
+
+    def path(self, way: str = "") -> Path:
+        return FOLDER / f"{self.library}{way and '-' + way}.txt"
+
+    def read(self, way: str = "") -> dict[str, str]:
+        """By name: torch's answer, or with a way Forge's; each with its reason."""
+        if not self.path(way).exists():
+            return {}
+        lines = self.path(way).read_text(encoding="utf-8").splitlines()
+        parts = [line.partition(": ") for line in lines if not line.startswith("#")]
+        return {name: state for name, _, state in parts}
+
+    def write(self, states: Mapping[str, str], way: str = "") -> None:
+        command = f"python -m tests.model_zoo --update --library {self.library} --way {way or 'export'}"
+        text = "".join(f"{name}: {state}\n" for name, state in sorted(states.items()))
+        self.path(way).write_text(f"# Written by {command}\n{text}", encoding="utf-8")
+
+
+def exports(states: Mapping[str, str]) -> list[str]:
+    """The names that torch exports."""
+    return [name for name, state in states.items() if state.partition(":")[0] == EXPORTS]
+
+
+class Architectures:
+    """The module of a library."""
+
+    names: Callable[[], list[str]]
+    ready: Callable[[str], tuple[Ready | None, str]]

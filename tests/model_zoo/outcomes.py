@@ -1,0 +1,96 @@
+"""One architecture: what torch says to it, and what Forge makes of it next to eager torch."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+import forge
+from benchmarks.architectures import TOLERANCE
+from forge.frontends.torch import import_model
+from forge.frontends.torch.exported import array_of
+from tests.model_zoo.lists import EXPORTS, OK
+from tests.model_zoo.ready import Ready, line
+from tests.torch_databases.cases import Called
+from tests.torch_databases.compare import differences, run
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``state`` is torch's answer, ``forge`` Forge's; both with a reason after a colon. Empty: not asked."""
+
+    state: str
+    forge: str = ""
+
+
+def outcome(make: Callable[[], tuple[Ready | None, str]], way: str) -> Outcome:
+    """The states of an architecture, by ``way`` export or compile."""
+    try:
+        ready, reason = make()
+    except Exception as error:  # noqa: BLE001 - models raise anything
+        return Outcome(f"no model: {line(error)}")
+    if ready is None:
+        return Outcome(reason)
+    leaves = pytree.tree_leaves(((), ready.inputs))
+    tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+    module = Called(ready.model, ((), ready.inputs)).eval()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = _eager(module, tensors, 1)
+        if _differ(expected, _eager(module, tensors, 2)):
+            return Outcome("random")
+        try:
+            exported = torch.export.export(module, tensors)
+        except Exception as error:  # noqa: BLE001
+            return Outcome(f"no export: {line(error)}")
+        state = f"{EXPORTS}: {ready.recipe}"
+        return Outcome(state, _exported(exported, tensors, expected) if way == "export" else _compiled(module, tensors, expected))
+
+
+def _eager(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], seed: int) -> list[torch.Tensor]:
+    torch.manual_seed(seed)
+    return [leaf for leaf in pytree.tree_leaves(module(*[t.clone() for t in tensors])) if isinstance(leaf, torch.Tensor)]
+
+
+def _differ(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
+    return len(a) != len(b) or any(x.shape != y.shape or not torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in zip(a, b))
+
+
+def _exported(exported: Any, tensors: tuple[torch.Tensor, ...], expected: list[torch.Tensor]) -> str:
+    try:
+        got = run(import_model(exported), tensors, compiled=True)
+    except forge.ForgeError as error:
+        return f"refused: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return compared(got, expected)
+
+
+def _compiled(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], expected: list[torch.Tensor]) -> str:
+    torch._dynamo.reset()
+    try:
+        found = torch.compile(module, fullgraph=True, backend="forge")(*[t.clone() for t in tensors])
+    except Exception as error:  # noqa: BLE001 - torch wraps what a backend raises
+        return f"refused: {line(error)}"
+    return compared([array_of(t, "output") for t in pytree.tree_leaves(found) if isinstance(t, torch.Tensor)], expected)
+
+
+def compared(got: list[np.ndarray], expected: list[torch.Tensor]) -> str:
+    """ "ok", or what differs; some outputs of a program are none of its tensors."""
+    if len(got) != len(expected):
+        return f"wrong: {len(got)} outputs; expected {len(expected)}"
+    wrong = differences(got, expected, tolerance=TOLERANCE)
+    return f"wrong: {wrong}" if wrong else OK
+
+
+def limit_memory(gigabytes: int = 10) -> None:
+    """Of this process: what needs more is an outcome, not an end of the machine."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (gigabytes << 30, gigabytes << 30))
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -1,0 +1,45 @@
+"""Architectures of model libraries against the lists of what agrees; with ``--sample`` a few of them.
+
+``python -m tests.model_zoo --update`` writes the lists.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.model_zoo.lists import LIBRARIES, OK, OUTCOMES, STATES, WAYS, Zoo, exports
+from tests.sampling import sample
+
+LISTED = [(Zoo(library), way) for library in LIBRARIES for way in WAYS if Zoo(library).path(way).exists()]
+SAMPLE = 60
+"""One of as many architectures runs with ``--sample``: some ten of transformers."""
+
+
+@pytest.mark.parametrize(("zoo", "way"), LISTED, ids=lambda x: getattr(x, "library", x))
+def test_lists_are_well_formed(zoo: Zoo, way: str) -> None:
+    states, outcomes = zoo.read(), zoo.read(way)
+    assert {s.partition(":")[0] for s in states.values()} <= set(STATES)
+    assert {s.partition(":")[0] for s in outcomes.values()} <= set(OUTCOMES)
+    assert list(states) == sorted(states) and list(outcomes) == sorted(outcomes)
+    assert set(outcomes) <= set(exports(states))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(("zoo", "way"), LISTED, ids=lambda x: getattr(x, "library", x))
+def test_what_is_listed_agrees(zoo: Zoo, way: str, request: pytest.FixtureRequest) -> None:
+    for package in ("torch", zoo.library):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
+    seed = request.config.getoption("--sample")
+    names = [name for name, outcome in zoo.read(way).items() if outcome == OK]
+    names = sample(names, seed, SAMPLE) if seed else names
+    command = [sys.executable, "-m", "tests.model_zoo", "--library", zoo.library, "--way", way, "-k", ",".join(names), "--failed"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert not done.stdout.strip(), done.stdout
+    assert done.returncode == 0, done.stderr[-2000:]
