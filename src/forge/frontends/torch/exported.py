@@ -111,11 +111,13 @@ def _bound(value: Any) -> int | None:
 
 def output_labels(exported: ExportedProgram) -> list[str]:
     """Names of the outputs, from where they are in what the model returns: ``logits``, ``past_key_values.0``, ``output_1``."""
+    import torch
     from torch.utils import _pytree as pytree
 
     spec = exported.call_spec.out_spec
     assert spec is not None
-    tree = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    # tensors: containers such as the caches of transformers take nothing else for a leaf
+    tree = pytree.tree_unflatten([torch.empty(0, device="meta") for _ in range(spec.num_leaves)], spec)
     paths = [path for path, _ in pytree.tree_flatten_with_path(tree)[0]]
     if len(paths) == 1 and not paths[0]:
         return ["output"]
