@@ -42,7 +42,7 @@ def has_blocks(language: str) -> list[Path]:
 
 
 def skip_without_packages(page: Path) -> None:
-    for package in ("torch", "jax", "tensorflow"):
+    for package in ("torch", "transformers", "jax", "tensorflow"):
         if re.search(rf"^import {package}$", script_of(page), re.MULTILINE) and importlib.util.find_spec(package) is None:
             pytest.skip(f"could not import {package!r}: not installed")
 
