@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.model_zoo.ready import Ready
 
@@ -33,7 +34,8 @@ class Zoo:
     def _module(self) -> Architectures:
         import importlib
 
-        return importlib.import_module(f"tests.model_zoo.{self.library}_models")
+        module: Any = importlib.import_module(f"tests.model_zoo.{self.library}_models")
+        return module
 
     def path(self, way: str = "") -> Path:
         return FOLDER / f"{self.library}{way and '-' + way}.txt"
