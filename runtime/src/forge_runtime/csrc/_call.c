@@ -89,6 +89,19 @@ static bool is_plain(const Py_buffer *view) {
   return PyBuffer_IsContiguous(view, 'C') && (uintptr_t)view->buf % alignment == 0;
 }
 
+/* Holds a copy in C order of what the view holds. */
+static int hold_copy(const module_state *state, int32_t dtype, held_tensor *held, forge_tensor *tensor) {
+  fill_tensor(tensor, &held->view, dtype);
+  if (held->view.ndim > FORGE_MAX_RANK) return 0; /* the call refuses it */
+  PyObject *copy = native_copy_in_order(state, &held->view);
+  if (copy == NULL) return -1;
+  tensor->data = ((memory_object *)copy)->tensor.data;
+  drop_view(held);
+  Py_DECREF(held->object);
+  held->object = copy;
+  return 0;
+}
+
 /* Asks Python for an array with the same elements whose buffer can be read, or an InputError that names what is wrong. */
 static int adapt_input(const module_state *state, const model_object *self, const forge_tensor_spec *spec, held_tensor *held) {
   PyErr_Clear();
@@ -127,11 +140,7 @@ static int hold_tensor(const module_state *state, const forge_tensor_spec *spec,
     held->object = owner;
     return 1;
   }
-  PyObject *copy = PyObject_CallFunctionObjArgs(state->copy_contiguous, owner, NULL);
-  Py_DECREF(owner);
-  if (replace_object(held, copy) < 0) return -1;
-  fill_tensor(tensor, &held->view, spec->dtype);
-  return 1;
+  return replace_object(held, owner) < 0 || hold_copy(state, spec->dtype, held, tensor) < 0 ? -1 : 1;
 }
 
 /* Tensors of jax and tensorflow have buffers, which cost less than capsules; of other objects none is asked for. */
@@ -184,9 +193,7 @@ static int hold_input(const module_state *state, const model_object *self, int32
     if (taken) return taken < 0 ? -1 : 0;
   }
   if (!direct && adapt_input(state, self, spec, held) < 0) return -1;
-  if (!is_plain(&held->view) &&
-      replace_object(held, PyObject_CallFunctionObjArgs(state->copy_contiguous, held->object, NULL)) < 0)
-    return -1;
+  if (!is_plain(&held->view)) return hold_copy(state, spec->dtype, held, tensor);
   fill_tensor(tensor, &held->view, spec->dtype);
   return 0;
 }

@@ -404,11 +404,9 @@ static PyObject *native_routine_addresses(PyObject *module, PyObject *unused) {
   return addresses;
 }
 
-static PyObject *native_allocate(PyObject *module, PyObject *size) {
-  const module_state *state = PyModule_GetState(module);
+PyObject *native_new_memory(const module_state *state, size_t bytes) {
   const forge_host *host = forge_default_host();
-  const size_t bytes = PyLong_AsSize_t(size);
-  PyObject *memory = PyErr_Occurred() ? NULL : native_new_object(state->memory_type);
+  PyObject *memory = native_new_object(state->memory_type);
   if (memory == NULL) return NULL;
   forge_tensor *tensor = &((memory_object *)memory)->tensor;
   tensor->data = host->alloc(host, bytes, FORGE_ALIGNMENT);
@@ -416,6 +414,11 @@ static PyObject *native_allocate(PyObject *module, PyObject *size) {
   if (tensor->data) return memory;
   Py_DECREF(memory);
   return PyErr_NoMemory();
+}
+
+static PyObject *native_allocate(PyObject *module, PyObject *size) {
+  const size_t bytes = PyLong_AsSize_t(size);
+  return PyErr_Occurred() ? NULL : native_new_memory(PyModule_GetState(module), bytes);
 }
 
 static PyMethodDef native_methods[] = {
@@ -463,7 +466,6 @@ static int native_exec(PyObject *module) {
   if ((state->tensor_class = get_attribute("forge_runtime.tensors", "Tensor")) == NULL) return -1;
   if (dlpack_init(module, &state->dlpack) < 0) return -1;
   if ((state->adapt = get_attribute("forge_runtime.sequences", "adapt_value")) == NULL) return -1;
-  if ((state->copy_contiguous = get_attribute("forge_runtime.arrays", "copy_contiguous")) == NULL) return -1;
   if ((state->from_memory = get_attribute("forge_runtime.sequences", "value_from_memory")) == NULL) return -1;
   if ((state->output_dtypes = get_attribute("forge_runtime.arrays", "output_dtypes")) == NULL) return -1;
   if ((state->check_output = get_attribute("forge_runtime.arrays", "check_output")) == NULL) return -1;

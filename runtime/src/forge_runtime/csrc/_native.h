@@ -10,7 +10,7 @@ typedef struct {
   dlpack_state dlpack;        /* first: the functions of _dlpack.c take it for the state of the module */
   PyObject *errors[N_STATUS]; /* exception class of a forge_status */
   PyObject *ndarray, *tensor_class, *empty, *donated_class;
-  PyObject *adapt, *copy_contiguous, *from_memory, *output_dtypes, *check_output;
+  PyObject *adapt, *from_memory, *output_dtypes, *check_output;
   PyObject *extended; /* of each forge_dtype that only ml_dtypes knows: dtypes of storage and view, once it was met */
   PyObject *model_type, *memory_type, *session_type;
 } module_state;
@@ -40,7 +40,7 @@ typedef struct {
   const dlpack_exchange *exchange;
 } model_object;
 
-/* Memory that a model allocated for an output. */
+/* Memory of the built-in host, which serves later calls when nobody holds it any more. */
 typedef struct {
   PyObject_HEAD forge_tensor tensor;
 } memory_object;
@@ -49,6 +49,7 @@ FORGE_LOCAL PyObject *native_raise(const module_state *state, const forge_error 
 FORGE_LOCAL module_state *native_state(PyObject *object); /* of the module that the object's type is from */
 FORGE_LOCAL PyObject *native_new_object(PyObject *type);
 FORGE_LOCAL void native_free_object(PyObject *self);
+FORGE_LOCAL PyObject *native_new_memory(const module_state *state, size_t bytes); /* a memory_object */
 
 /* Fills in inputs and outputs of a model, or frees them. */
 FORGE_LOCAL int native_plan(const module_state *state, model_object *self);
@@ -59,6 +60,9 @@ FORGE_LOCAL PyObject *native_call(const model_object *self, forge_session *sessi
 
 /* An array over memory of the built-in host, which is taken over also if it fails. */
 FORGE_LOCAL PyObject *native_wrap_memory(const module_state *state, forge_tensor *tensor);
+
+/* A memory_object with the elements of a view in C order; its rank is at most FORGE_MAX_RANK. */
+FORGE_LOCAL PyObject *native_copy_in_order(const module_state *state, const Py_buffer *view);
 
 /* The tensor that an array's buffer holds; the caller releases the buffer. */
 FORGE_LOCAL int native_view(PyObject *array, int32_t dtype, Py_buffer *view, forge_tensor *tensor);
