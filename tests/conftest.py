@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,13 @@ def compile_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     """Turns the compile cache on, in a folder that the tests of one process share."""
     monkeypatch.setenv("FORGE_CACHE", "1")
     monkeypatch.setenv("FORGE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "compile-cache"))
+
+
+def pytest_runtest_setup() -> None:
+    """What torch draws in a test, such as weights of layers, does not depend on the tests before it in the process."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(0)
 
 
 class MissingPackages:
