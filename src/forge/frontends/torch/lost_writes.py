@@ -39,16 +39,20 @@ def _loses_writes(graph: Graph) -> bool:
         memories = {roots.get(s, s) for s in _storages(node)}
         found[node] = {m: number if _may_give_operands(node) else known.get(m, number) for m in memories}
         made.update(found[node].items())
-        stale.update(m for m in made.difference(written, found[node].items()) if m[0] in dict(written))
+        if written:
+            stale.update(m for m in made.difference(written, found[node].items()) if m[0] in dict(written))
     return any(stale.intersection(found[node].items()) for node in graph.nodes if node.op == "placeholder")
 
 
 def _storages(node: Node) -> Iterator[int]:
     """The memories of a node's tensors, as torch's export has them."""
     import torch
+    from torch._C._functorch import get_unwrapped, is_batchedtensor
     from torch.utils import _pytree as pytree
 
     for value in pytree.tree_leaves(node.meta.get("val")):
+        while isinstance(value, torch.Tensor) and is_batchedtensor(value):  # in a function over a batch
+            value = get_unwrapped(value)
         if isinstance(value, torch.Tensor) and value.layout is torch.strided:
             yield value.untyped_storage()._cdata
 
