@@ -102,6 +102,16 @@ def test_module() -> None:
     check(network(), torch.randn(2, 3, 8, 8))
 
 
+def test_modules_that_dynamo_leaves_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch._dynamo.config, "inline_inbuilt_nn_modules", False)
+    model, x = network(), torch.randn(2, 3, 8, 8)
+    own = check(model, x)
+    with torch.no_grad():
+        model = own._orig_mod  # type: ignore[attr-defined]
+        model[0].weight.mul_(2)
+        torch.testing.assert_close(own(x), model(x))
+
+
 def test_channels_last() -> None:
     model = network().to(memory_format=torch.channels_last)
     check(model[:3], torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch.fx import GraphModule
 from forge.driver import check_options
 from forge.errors import OptionError
 from forge.options import CompileOptions, options_of
-from forge.torch.compiled import Settings, given_of
+from forge.torch.compiled import Call, Settings, given_of
 from forge.torch.gradients import refusing
 from forge.torch.parts import compile_graph, compile_with_fallback
 from forge.torch.tracing import trace
@@ -43,14 +44,19 @@ def compiled(module: GraphModule, examples: Sequence[Any], settings: Settings, f
     if records and fallback:
         warnings.warn(f"{settings.where}: a graph runs eagerly: autograd records; use torch.no_grad()", stacklevel=2)
         return eager
-    traced = trace(module, examples)
+    traced, own = trace(module, examples)
     if all(node.op in ("placeholder", "output") for node in traced.graph.nodes):
         return eager  # there is nothing to compute
-    given = given_of(module, examples)
-    if fallback:
-        return compile_with_fallback(traced, given, settings) or eager
-    code = compile_graph(traced, given, settings)
-    return refusing(code, module) if records else code
+    given = given_of(module, examples, own)
+    code = compile_with_fallback(traced, given, settings) if fallback else compile_graph(traced, given, settings)
+    if code is None:
+        return eager
+    call = partial(_with_own, code, tuple(own.values())) if own else code
+    return refusing(call, module) if records else call
+
+
+def _with_own(code: Call, own: Sequence[Any], *arguments: Any) -> Any:
+    return code(*arguments, *own)
 
 
 def parse_options(options: Mapping[str, Any] | None, mode: str | None) -> tuple[CompileOptions, bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_, itemgetter
 from typing import Any
@@ -42,10 +42,13 @@ class Settings:
     pipeline: Callable[[IRModule], IRModule] | None = None
 
 
-def given_of(module: GraphModule, examples: Sequence[Any]) -> list[Given]:
+def given_of(module: GraphModule, examples: Sequence[Any], own: Mapping[str, torch.Tensor]) -> list[Given]:
     """What Dynamo says of the inputs of a graph that it captured: parameters and buffers of modules are weights.
 
     But for those made in inference mode, of which PyTorch does not say whether they were written since.
+
+    Args:
+        own: tensors of the graph itself, which are arguments after the others where Dynamo is told to leave modules whole.
     """
     found = []
     for node, example in zip((n for n in module.graph.nodes if n.op == "placeholder"), examples):
@@ -54,7 +57,7 @@ def given_of(module: GraphModule, examples: Sequence[Any]) -> list[Given]:
         label = (path_of(str(source.name)) if source is not None else "") or node.name
         is_named = is_weight or label[0].isalpha()
         found.append(Given(label if is_named else f"input_{label}", example if is_weight else None))
-    return found
+    return found + [Given(name, None if tensor.is_inference() else tensor) for name, tensor in own.items()]
 
 
 class CompiledGraph:

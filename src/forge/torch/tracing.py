@@ -13,28 +13,34 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Interpreter
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.nn.utils.stateless import _reparametrize_module
 
 
-def trace(module: GraphModule, examples: Sequence[Any]) -> GraphModule:
+def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, dict[str, torch.Tensor]]:
     """``module``, of functions and methods of torch, as a graph of ATen operators; ``val`` of a node is what torch says of it.
 
     Casts of autocast become operators; this takes the larger layers apart, as torch does before it casts.
+
+    Returns:
+        The graph, and the tensors of ``module`` itself by name, which are arguments of the graph after ``examples``.
     """
     context = TracingContext.try_get()
     mode = context.fake_mode if context is not None else None
     if mode is None:
         mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    fakes = [_fake(mode, context, example) for example in examples]
+    own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    fakes = [_fake(mode, context, example) for example in (*examples, *own.values())]
     enters = any(node.target is torch.amp.autocast_mode._enter_autocast for node in module.graph.nodes)
     casts = enters or torch.is_autocast_enabled("cpu")
 
     def run(*arguments: Any) -> Any:
-        with torch.fx.traceback.preserve_node_meta():
-            return Interpreter(module).run(*arguments)
+        kept = dict(zip(own, arguments[len(examples) :]))
+        with torch.fx.traceback.preserve_node_meta(), _reparametrize_module(module, kept, tie_weights=True):
+            return Interpreter(module).run(*arguments[: len(examples)])
 
     with mode, enable_python_dispatcher():
         traced = make_fx(run, tracing_mode="real", pre_dispatch=not casts, _allow_non_fake_inputs=True)(*fakes)
-    return traced
+    return traced, own
 
 
 def _fake(mode: FakeTensorMode, context: TracingContext | None, example: Any) -> Any:
