@@ -173,6 +173,15 @@ def test_an_encoder_is_a_component() -> None:
     assert torch.equal(found, model.generate(**prompt(), generation_config=generation))
 
 
+@pytest.mark.slow
+def test_a_sliding_window_of_views_is_exported() -> None:
+    """The caches that ``generate`` captures are views with gaps, of which torch would note the strides."""
+    config = transformers.MistralConfig(**SIZES, **SPECIAL, num_key_value_heads=2, sliding_window=4, max_position_embeddings=64)
+    model = made(transformers.MistralForCausalLM, config)
+    found = hf.generation_model(export(model, prompt(), settings(), dynamic=True)).generate(**prompt())
+    assert torch.equal(found, model.generate(**prompt(), generation_config=settings()))
+
+
 def test_bfloat16_stays_so() -> None:
     model = llama().bfloat16()
     exported = hf.ForgeExporter().export(model, prompt(), hf.ForgeConfig())

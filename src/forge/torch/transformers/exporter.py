@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from transformers.exporters import DynamoExporter, ExportedModel, ExportFormat, ExportMetadata
-from transformers.exporters.utils import _capture_forward, get_leaf_tensors
+from transformers.exporters.utils import _capture_forward, _map_leaf_tensors, get_leaf_tensors
 
 import forge
 from forge.errors import ForgeError
@@ -89,7 +89,7 @@ class ForgeExporter(DynamoExporter):
             ImportModelError, OpNotImplemented: it cannot be converted.
         """
         traced = dataclasses.replace(config, export_format=ExportFormat.DYNAMO)  # whose quantisers change graphs of torch
-        inputs = {name: v.contiguous() if isinstance(v, torch.Tensor) else v for name, v in sample_inputs.items()}
+        inputs: Any = _map_leaf_tensors(copy.deepcopy(dict(sample_inputs)), torch.Tensor.contiguous)  # torch compares strides
         exported, metadata = super().export_program(model, inputs, traced)
         metadata.packages["forge"] = forge.__version__
         return program_of(exported, _leaf_names(inputs), compile_options(config)), metadata
