@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -52,12 +51,6 @@ def operator_names() -> list[str]:
     return sorted({_name(info) for info in op_db})
 
 
-def _seed() -> None:
-    """Samples, which hold numbers of torch's generator and of Python's, are the same ones in every run."""
-    torch.manual_seed(0)
-    random.seed(0)
-
-
 def _name(info: Any) -> str:
     return info.name + (f".{info.variant_test_name}" if info.variant_test_name else "")
 
@@ -67,7 +60,7 @@ def operator_cases(name: str, dtype: torch.dtype) -> Iterator[Case]:
     for info in (i for i in op_db if _name(i) == name):
         if dtype not in info.supported_dtypes("cpu"):
             continue
-        _seed()
+        torch.manual_seed(0)
         samples = list(info.sample_inputs("cpu", dtype, requires_grad=False))
         for sample in chosen(samples, f"{name} {dtype}"):
             arguments = ((sample.input, *sample.args), sample.kwargs)
@@ -90,7 +83,7 @@ def module_cases(name: str, dtype: torch.dtype = torch.float32) -> Iterator[Case
     for info in (i for i in module_db if i.name == name):
         if dtype not in info.dtypes:
             continue
-        _seed()
+        torch.manual_seed(0)
         inputs = info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=False, training=False)
         for sample in chosen(list(inputs), name):
             build, call = sample.constructor_input, sample.forward_input
