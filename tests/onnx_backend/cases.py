@@ -74,6 +74,11 @@ def exclusions() -> list[Exclusion]:
     return found
 
 
+def may_pass(runtime: str, case: str) -> bool:
+    """Whether a case need not pass, but does on some machines."""
+    return (reason_for(runtime, case) or "").startswith("on some machines: ")
+
+
 def reason_for(runtime: str, case: str) -> str | None:
     """Why the case need not pass; None when it must."""
     return next((e.reason for e in exclusions() if e.covers(runtime, case)), None)
