@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 
 from forge.errors import GradientError, OpNotImplemented, OptionError  # noqa: E402
 from forge.torch import compiled  # noqa: E402
+from forge_runtime import Runtime  # noqa: E402
 
 nn = torch.nn
 
@@ -324,6 +325,20 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
 def test_modes_are_refused() -> None:
     with pytest.raises(Exception, match="mode: got 'max-autotune'"):
         torch.compile(torch.sin, backend="forge", mode="max-autotune")(torch.ones(2))
+
+
+def test_threads_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    original = Runtime.set_num_threads
+    monkeypatch.setattr(Runtime, "set_num_threads", lambda run, threads: seen.append(threads) or original(run, threads))
+    own, x, before = forge(torch.sin), torch.ones(2), torch.get_num_threads()
+    try:
+        for threads in (1, 1, 2):
+            torch.set_num_threads(threads)
+            own(x)
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1, 2]
 
 
 def test_options_reach_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,13 +83,17 @@ class CompiledGraph:
         model = IRModule(import_program(captured.program))
         if self.settings.pipeline is not None:
             model = self.settings.pipeline(model)
-        self.run = compile_module(model.mod, self.settings.options).runtime(num_threads=torch.get_num_threads())
+        self.run = compile_module(model.mod, self.settings.options).runtime().returning(torch.Tensor, detach=True)
+        self._threads = 0
         self._call = _caller(captured, self.run, self.module, self.plan)
         self._weights = _Weights(captured.weights, [self.given[k].weight for k in captured.weights])
 
     def __call__(self, *arguments: Any) -> Sequence[Any]:
         if not self._weights.are_same(arguments):
             self._take_changed(arguments)
+        if self._threads != torch.get_num_threads():
+            self._threads = torch.get_num_threads()
+            self.run.set_num_threads(self._threads)
         return self._call(arguments)
 
     def _take_changed(self, arguments: Sequence[Any]) -> None:
@@ -138,12 +142,11 @@ class _Weights:
         return [k for k, t, address, n in known if arguments[k] is not t or t.data_ptr() != address or t._version != n]
 
 
-def _caller(captured: Captured, runtime: Runtime, module: GraphModule, plan: Plan) -> Callable[[Sequence[Any]], Sequence[Any]]:
+def _caller(captured: Captured, run: Runtime, module: GraphModule, plan: Plan) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """What calls the code with arguments of the graph, and makes the graph's results."""
-    run = runtime.returning(torch.Tensor, detach=True)
     take = _taker(captured, module)
     count = len(plan.computed)
-    is_single = len(runtime.output_names) == 1
+    is_single = len(run.output_names) == 1
     finish = plan.finish(_symbols(module))
     if plan.is_plain and not captured.written:
         if is_single:
