@@ -29,6 +29,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "_embedding_bag.default": (POINTS, torch.tensor([0, 2, 3, 1]), torch.tensor([0, 1]), False, 1),
     "_fft_c2r.default": (SPECTRUM, [2], 2, 4),
     "_fft_r2c.default": (X, [1, 2], 1, True),
+    "_is_all_true.default": (BOOLS,),
+    "_is_any_true.default": (BOOLS,),
     "_log_softmax.default": (X, 1, False),
     "_native_batch_norm_legit.no_stats": (X, None, None, True, 0.1, 1e-5),
     "_native_batch_norm_legit_no_training.default": (X, X[0, :, 0], None, X[1, :, 0], X[1, :, 1].abs(), 0.1, 1e-5),

@@ -86,7 +86,7 @@ def aminmax(g: Context, self: Value, *, dim: int | None = None, keepdim: bool = 
 
 
 def _truth(op: str) -> None:
-    @converts(f"{op}.default", f"{op}.dim", f"{op}.dims")
+    @converts(f"{op}.default", f"{op}.dim", f"{op}.dims", f"_is_{op}_true.default")
     def convert(g: Context, self: Value, *, dim: Axes = None, keepdim: bool = False) -> Value:
         return g.cast(reduced(g, op, g.cast(self, "bool"), dim, keepdim), g.dtype)
 
