@@ -28,7 +28,7 @@ from tests.sampling import sample
 
 CHUNK = 24
 """Names that one process takes: torch's compiler remembers what it exported."""
-SECONDS = 240
+SECONDS = 120
 """That an architecture has."""
 Keep = Callable[[str, str, str], None]
 MARK = "@"
@@ -38,6 +38,8 @@ MARK = "@"
 def main() -> int:
     options = _options()
     zoo = Zoo(options.library)
+    if options.worker:
+        return _work(zoo, options.pattern.split(","), options.way)
     states, outcomes = zoo.read(), zoo.read(options.way)
     names = [n for n in zoo.names() if any(fnmatch.fnmatchcase(n, p) for p in options.pattern.split(","))]
     if options.missing:
@@ -46,8 +48,6 @@ def main() -> int:
         names = [n for n in names if states.get(n, "").startswith(EXPORTS) and outcomes.get(n) != OK]
     names = sample(names, options.seed, options.sample) if options.sample > 1 else names
     names.sort(key=lambda name: hashlib.sha256(name.encode()).digest())  # what is broken off is a sample
-    if options.worker:
-        return _work(zoo, names, options.way)
 
     def keep(name: str, state: str, outcome: str) -> None:
         if not (options.failed and outcome == OK):
@@ -95,8 +95,8 @@ def _work(zoo: Zoo, names: list[str], way: str) -> int:
     limit_memory()
     for name in names:
         _say(f"{MARK}{name}")
-        found = outcome(partial(zoo.ready, name), way)
-        _say(f"{MARK}{name}{MARK}{_plain(found.state)}{MARK}{_plain(found.forge)}")
+        for answer in outcome(partial(zoo.ready, name), way):
+            _say(f"{MARK}{name}{MARK}{_plain(answer)}")
     return 0
 
 
@@ -107,40 +107,49 @@ def _plain(text: str) -> str:
 def _in_processes(zoo: Zoo, names: list[str], way: str, keep: Keep) -> None:
     """Runs the names in one process, and in another from where that one ends."""
     while names:
-        begun = ""
-        for begun, state, outcome in _in_process(zoo, names, way):
-            if state:
-                keep(begun, state, outcome)
-                names = [n for n in names if n != begun]
-        if names:
-            names = [n for n in names if n != (begun or names[0])]
+        before = len(names)
+        for name, state, outcome in _in_process(zoo, names, way):
+            keep(name, state, outcome)
+            names = [n for n in names if n != name]
+        names = names[1:] if len(names) == before else names
 
 
 def _in_process(zoo: Zoo, names: list[str], way: str) -> Iterator[tuple[str, str, str]]:
-    """Names with torch's answer and Forge's; the one with which the process ended last."""
+    """Names with torch's answer and Forge's; the last one is that with which the process ended."""
     command = [sys.executable, "-m", "tests.model_zoo", "--worker", "--library", zoo.library, "--way", way, "-k", ",".join(names)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=False)
+    name, answers, end = "", [], ""
+    for line in _lines(process):
+        if not line.startswith(MARK):
+            end = line
+            break
+        new, *answer = line[1:].split(MARK)
+        if new != name and name:
+            yield name, answers[0], "".join(answers[1:])
+        name, answers = new, (answers if new == name else []) + answer
+    if not name:
+        return
+    if len(answers) < 2 and (not answers or answers[0].startswith(EXPORTS)) and end:
+        answers = [*(answers or [f"no model: {end}"]), end]
+    yield name, answers[0], answers[1] if len(answers) > 1 and answers[0].startswith(EXPORTS) else ""
+
+
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """What a worker says; then how it ended, where it was ended."""
     assert process.stdout is not None
-    begun, text, until = "", b"", time.monotonic() + SECONDS
+    text, until = b"", time.monotonic() + SECONDS
     while True:
         ready, _, _ = select.select([process.stdout], [], [], max(until - time.monotonic(), 0))
         part = os.read(process.stdout.fileno(), 1 << 16) if ready else b""
         if not part:
             process.kill()
             code = process.wait()
-            if begun:
-                reason = f"died: {code}" if ready else "timeout"
-                yield begun, zoo.read().get(begun, f"no export: {reason}"), reason
+            if not ready or code:
+                yield "timeout" if not ready else f"died: {code}"
             return
-        text += part
-        *lines, text = text.split(b"\n")
-        for line in (raw.decode(errors="replace") for raw in lines):
-            if not line.startswith(MARK):
-                continue
-            name, *found = line[1:].split(MARK)
-            begun, until = ("", time.monotonic() + SECONDS) if found else (name, time.monotonic() + SECONDS)
-            if found:
-                yield name, found[0], found[1]
+        until = time.monotonic() + SECONDS
+        *lines, text = (text + part).split(b"\n")
+        yield from (line.decode(errors="replace") for line in lines if line.startswith(MARK.encode()))
 
 
 def _say(text: str) -> None:

@@ -33,6 +33,7 @@ LAYERS = re.compile(
 NO_LAYERS = re.compile(r"head|feature_layer|cross_attention_layers|first_k|shared|dense_layers|skip|mlp_only|hash|kv_from|nextn"
                        r"|feat_|pos_conv")
 GROUPS = re.compile(r"^(num_)?groups$|^num_group_norm_groups$|norm_num_groups$")
+QUERIES = re.compile(r"^num_queries$|^num_denoising$")
 EXPERTS = re.compile(r"(num|n)_(\w*_)?experts$|(num|n)_routed_experts$|moe_num_experts$")
 CHOSEN = re.compile(r"experts_per_tok|moe_topk|^top_?k$|(?<!index)_top_?k$|topk_experts|num_selected_experts|moe_k$|experts_topk")
 HEADS = re.compile(r"heads(_\w+)?$|^n_head$|num_heads")
@@ -43,6 +44,8 @@ TOKEN = re.compile(r"(token|start|end|begin|bos|eos|pad|mask|sep|cls)_?(token)?_
 PLACES = re.compile(r"(index|indexes|indices|indexs)$|^cross_attention_layers$|^global_attn_layers$")
 DERIVED = {"stage_names", "out_features", "out_indices", "_out_features", "_out_indices", "attribute_map", "id2label",
            "label2id", "transformers_version", "_name_or_path", "architectures", "dtype"}
+
+LENGTHS = ("num_hidden_layers", "num_layers", "n_layer")
 
 Fields = dict[str, Any]
 Size = tuple[int, bool]
@@ -95,11 +98,12 @@ def shrunk(fields: Fields, size: Size) -> Fields:
     places = [len(v) for k, v in fields.items() if PLACES.search(k) and _all(v, int)]
     count = max(2, *(places or [0]), len(dict.fromkeys(kinds)) if kinds and all(isinstance(k, str) for k in kinds) else 0)
     count = min(count, 8)
-    old = next((v for k, v in fields.items() if k in ("num_hidden_layers", "num_layers", "n_layer") and isinstance(v, int)), 0)
+    staged = "depths" in fields
+    old = next((v for k, v in fields.items() if k in LENGTHS and isinstance(v, int) and not staged), 0)
     kept = _first_of_each(kinds, count) if kinds and len(kinds) == old else list(range(min(count, old)))
     found: Fields = {}
     for key, value in fields.items():
-        if key in DERIVED:
+        if key in DERIVED and not (staged and key == "out_features") or staged and key in LENGTHS:
             continue
         if isinstance(value, dict):
             found[key] = _inner(key, value, size, kept)
@@ -117,6 +121,8 @@ def _inner(key: str, value: Fields, size: Size, kept: list[int]) -> Fields:
         if value and all(str(k).isdigit() for k in value):
             return {k: shrunk(v, size) for k, v in ((kept.index(int(k)), v) for k, v in value.items() if int(k) in kept)}
         return shrunk(value, size)
+    if "rope_theta" in value and value["rope_theta"] is None:
+        value = {**value, "rope_theta": 10000.0}
     factor, fewer = size
     section = value.get("mrope_section")
     if section and not fewer and all(v % factor == 0 for v in section):
@@ -144,7 +150,7 @@ def _smaller(key: str, value: Any, size: Size, count: int) -> Any:
         return value
     if TOKEN.search(key):
         return value if value < VOCABULARY else VOCABULARY - 1 - value % 61
-    for pattern, limit in ((EXPERTS, 8), (CHOSEN, 2), (POSITION, POSITIONS)):
+    for pattern, limit in ((QUERIES, 12), (EXPERTS, 8), (CHOSEN, 2), (POSITION, POSITIONS)):
         if pattern.search(key):
             return min(value, limit)
     if "vocab_size" in key or key == "vocab":
@@ -167,4 +173,4 @@ def _shrink_images(fields: Fields) -> None:
     patch, size = fields.get("patch_size"), fields.get("image_size")
     if isinstance(patch, int) and isinstance(size, int):
         free = "depths" not in fields and "window_size" not in fields
-        fields["image_size"] = min(size, patch * PATCHES if free else max(patch * 14, 128))
+        fields["image_size"] = min(size, patch * PATCHES if free else max(patch * 14, 224))

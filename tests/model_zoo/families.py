@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,13 +16,20 @@ def smallest(modules: Mapping[str, str], make: Callable[[str], Any]) -> list[str
     """Of the names with the same module, the one whose model has the fewest parameters."""
     found: dict[str, tuple[int, str]] = {}
     for name, module in modules.items():
-        try:
-            with torch.device("meta"):
-                size = sum(p.numel() for p in make(name).parameters())
-        except Exception:  # noqa: BLE001 - some models compute with their weights as they are made
-            size = 1 << 60
+        size = _parameters(partial(make, name))
         found[module] = min(found.get(module, (size, name)), (size, name))
     return sorted(name for _, name in found.values())
+
+
+def _parameters(make: Callable[[], Any]) -> int:
+    """How many a model has; some compute with their weights as they are made."""
+    for device in ("meta", "cpu"):
+        try:
+            with torch.device(device):
+                return sum(p.numel() for p in make().parameters())
+        except Exception:  # noqa: BLE001 - models raise anything
+            continue
+    return 1 << 60
 
 
 def perturb(model: Any) -> None:

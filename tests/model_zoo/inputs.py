@@ -65,7 +65,7 @@ def _images(w: Wanted) -> torch.Tensor:
     height, width = w.image()
     if {"image_grid_thw", "grid_thw"} & w.names:
         patch = w.of("patch_size", default=14, within=("vision_config",))
-        time = w.of("temporal_patch_size", default=1, within=("vision_config",))
+        time = w.of("temporal_patch_size", default=2 if w.form == "five" else 1, within=("vision_config",))
         return torch.randn(16, w.channels * time * patch * patch)
     if "spatial_shapes" in w.names:
         patch = w.of("patch_size", within=("vision_config",))
@@ -130,12 +130,17 @@ MAKERS: dict[str, Maker] = {
     "sample": _images,
     "input_features_mask": lambda w: _features_mask(w.given["input_features"]) if "input_features" in w.given else None,
     "latents": lambda w: torch.randn(2, w.of("hidden_size", "codebook_dim", default=8), 12),
+    "qformer_input_ids": _tokens,
+    "qformer_attention_mask": lambda w: torch.ones(w.batch, LENGTH, dtype=torch.long),
+    "flattened_patches": lambda w: torch.cat([torch.arange(1.0, 9.0).reshape(1, 8, 1).expand(2, 8, 2), torch.randn(
+        2, 8, w.of("patch_embed_hidden_size", default=768))], -1),
+    "merge_sizes": lambda w: torch.tensor([2]),
+    "past_values": _past,
     "past_values_padding": lambda w: torch.zeros(2, w.given["past_values"].shape[1], dtype=torch.long),
     "freq": lambda w: torch.zeros(2, dtype=torch.long),
     "input_values": lambda w: _waves(w),
     "attention_mask": _attention_mask,
     "bbox": lambda w: _boxes(w),
-    "past_values": _past,
     "past_time_features": _past_features,
     "past_observed_mask": lambda w: torch.ones_like(w.given["past_values"]),
     "input_points": lambda w: torch.rand(1, 1, 2, 2) * 60,
@@ -175,7 +180,7 @@ def make(model: Any, form: str) -> Inputs:
     w = Wanted(model, form)
     signature = inspect.signature(model.forward).parameters
     must = {n for n, p in signature.items() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD}
-    must |= {model.main_input_name} & set(signature)
+    must |= {model.main_input_name, "flattened_patches"} & set(signature)
     must |= {"decoder_input_ids", "attention_mask", "past_time_features"} & set(signature)
     if "input_ids" in signature and form == "least" and "input_ids" not in must:
         must.add("input_ids")

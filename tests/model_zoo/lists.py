@@ -13,8 +13,9 @@ FOLDER = Path(__file__).parent
 LIBRARIES = ("transformers", "torchvision", "timm")
 WAYS = ("export", "compile")
 EXPORTS, OK = "exports", "ok"
-STATES = ("no class", "no model", "no eager", "no export", "random", EXPORTS)
-"""What torch alone makes of an architecture; only those that it exports are Forge's."""
+STATES = ("no class", "no model", "no eager", "no export", "random", "exports wrongly", EXPORTS)
+"""What torch alone makes of an architecture. ``random``: two eager runs differ; ``exports wrongly``: torch's own run of what it
+exports differs from the eager one, by more than Forge may. The rest of those that it exports are Forge's."""
 OUTCOMES = (OK, "wrong", "refused", "died", "timeout")
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,22 +21,15 @@ from tests.torch_databases.cases import Called
 from tests.torch_databases.compare import differences, run
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """``state`` is torch's answer, ``forge`` Forge's; both with a reason after a colon. Empty: not asked."""
-
-    state: str
-    forge: str = ""
-
-
-def outcome(make: Callable[[], tuple[Ready | None, str]], way: str) -> Outcome:
-    """The states of an architecture, by ``way`` export or compile."""
+def outcome(make: Callable[[], tuple[Ready | None, str]], way: str) -> Iterator[str]:
+    """Torch's answer, and where it exports the architecture Forge's, by ``way`` export or compile; each with its reason."""
     try:
         ready, reason = make()
     except Exception as error:  # noqa: BLE001 - models raise anything
-        return Outcome(f"no model: {line(error)}")
+        ready, reason = None, f"no model: {line(error)}"
     if ready is None:
-        return Outcome(reason)
+        yield reason
+        return
     leaves = pytree.tree_leaves(((), ready.inputs))
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
     module = Called(ready.model, ((), ready.inputs)).eval()
@@ -45,13 +37,19 @@ def outcome(make: Callable[[], tuple[Ready | None, str]], way: str) -> Outcome:
         warnings.simplefilter("ignore")
         expected = _eager(module, tensors, 1)
         if _differ(expected, _eager(module, tensors, 2)):
-            return Outcome("random")
+            yield "random"
+            return
         try:
             exported = torch.export.export(module, tensors)
-        except Exception as error:  # noqa: BLE001
-            return Outcome(f"no export: {line(error)}")
-        state = f"{EXPORTS}: {ready.recipe}"
-        return Outcome(state, _exported(exported, tensors, expected) if way == "export" else _compiled(module, tensors, expected))
+            again = [array_of(t, "output") for t in _eager(exported.module(), tensors, 1)]
+        except Exception as error:  # noqa: BLE001 - torch raises anything
+            yield f"no export: {line(error)}"
+            return
+        if wrong := compared(again, expected):
+            yield f"exports wrongly: {wrong}"
+            return
+        yield f"{EXPORTS}: {ready.recipe}"
+        yield _exported(exported, tensors, expected) if way == "export" else _compiled(module, tensors, expected)
 
 
 def _eager(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], seed: int) -> list[torch.Tensor]:
@@ -68,7 +66,7 @@ def _exported(exported: Any, tensors: tuple[torch.Tensor, ...], expected: list[t
         got = run(import_model(exported), tensors, compiled=True)
     except forge.ForgeError as error:
         return f"refused: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    return compared(got, expected)
+    return _judged(got, expected)
 
 
 def _compiled(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], expected: list[torch.Tensor]) -> str:
@@ -77,15 +75,19 @@ def _compiled(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], expect
         found = torch.compile(module, fullgraph=True, backend="forge")(*[t.clone() for t in tensors])
     except Exception as error:  # noqa: BLE001 - torch wraps what a backend raises
         return f"refused: {line(error)}"
-    return compared([array_of(t, "output") for t in pytree.tree_leaves(found) if isinstance(t, torch.Tensor)], expected)
+    return _judged([array_of(t, "output") for t in pytree.tree_leaves(found) if isinstance(t, torch.Tensor)], expected)
+
+
+def _judged(got: list[np.ndarray], expected: list[torch.Tensor]) -> str:
+    wrong = compared(got, expected)
+    return f"wrong: {wrong}" if wrong else OK
 
 
 def compared(got: list[np.ndarray], expected: list[torch.Tensor]) -> str:
-    """ "ok", or what differs; some outputs of a program are none of its tensors."""
+    """What differs; empty where nothing does."""
     if len(got) != len(expected):
-        return f"wrong: {len(got)} outputs; expected {len(expected)}"
-    wrong = differences(got, expected, tolerance=TOLERANCE)
-    return f"wrong: {wrong}" if wrong else OK
+        return f"{len(got)} outputs; expected {len(expected)}"
+    return differences(got, expected, tolerance=TOLERANCE)
 
 
 def limit_memory(gigabytes: int = 10) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from tests.model_zoo import families, vision_operators
@@ -19,7 +21,13 @@ def names() -> list[str]:
     """Those of detection end in operators that have no kernel here, and quantised ones take other weights."""
     found = {name: torchvision.models.get_model_builder(name).__module__ for name in torchvision.models.list_models()}
     kept = {name: module for name, module in found.items() if not module.startswith((DETECTION, QUANTIZED))}
-    return families.smallest(kept, lambda name: torchvision.models.get_model(name))
+    return families.smallest(kept, made)
+
+
+def made(name: str) -> Any:
+    """A model without trained weights; those that segment images would load those of their backbones."""
+    segments = "segmentation" in torchvision.models.get_model_builder(name).__module__
+    return torchvision.models.get_model(name, weights=None, **{"weights_backbone": None} if segments else {})
 
 
 def ready(name: str) -> tuple[Ready | None, str]:
@@ -30,7 +38,7 @@ def ready(name: str) -> tuple[Ready | None, str]:
         shape = (3, 16, 112, 112) if "mvit" not in name and "swin" not in name else (3, 16, 224, 224)
     try:
         torch.manual_seed(0)
-        model = torchvision.models.get_model(name).eval()
+        model = made(name).eval()
     except Exception as error:  # noqa: BLE001 - models raise anything
         return None, f"no model: {line(error)}"
     pair = ("image1", "image2") if module.startswith(FLOW) else ("x",)

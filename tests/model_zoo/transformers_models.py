@@ -39,8 +39,9 @@ def model_class(name: str) -> Any:
     for table in (*PREFERRED, "MODEL", *tables):
         found = tables[table].get(name)
         found = found[0] if isinstance(found, list | tuple) else found
-        if found and hasattr(home := module if hasattr(module, found) else transformers, found):
-            return getattr(home, found)
+        found = found and getattr(module, found, None) or getattr(transformers, found or "", None)
+        if found and (table not in PREFERRED or found.config_class is CONFIG_MAPPING[name]):
+            return found
     wanted = CONFIG_MAPPING[name]
     for part in [p for p in dir(module) if p.startswith("modeling_")]:
         code = importlib.import_module(f"{module.__name__}.{part}")
@@ -71,6 +72,8 @@ def parameters(name: str, size: configs.Size) -> int:
         return sum(p.numel() for p in model_class(name)(configs.tiny(CONFIG_MAPPING[name], size)).parameters())
 
 
+TRIED = (*((size, inputs.FORMS[:2]) for size in configs.SIZES[:5]), *((size, inputs.FORMS) for size in configs.SIZES))
+"""Sizes with forms of inputs, in this order: the least that a model must have comes after all that it may take."""
 LARGEST = 30_000_000
 """Parameters of a model that is still tried."""
 
@@ -78,7 +81,7 @@ LARGEST = 30_000_000
 def ready(name: str) -> tuple[Ready | None, str]:
     """The first form of a model that runs, or the reason why none does."""
     first = ""
-    for size in configs.SIZES:
+    for size, forms in TRIED:
         try:
             if parameters(name, size) > LARGEST:
                 first = first or "no model: too large"
@@ -87,7 +90,7 @@ def ready(name: str) -> tuple[Ready | None, str]:
         except Exception as error:  # noqa: BLE001 - transformers raises anything
             first = first or f"{'no class' if isinstance(error, LookupError) else 'no model'}: {line(error)}"
             continue
-        for form in inputs.FORMS:
+        for form in forms:
             try:
                 given = prepared(model, inputs.make(model, form))
                 with torch.no_grad():
