@@ -12,7 +12,8 @@ Architectures with small random configurations, by `python -m tests.model_zoo`. 
 model, with the language model's head where there is one; of torchvision and timm: the smallest model of each family. Every
 parameter has noise added, so that none is zero. What torch alone makes of an architecture decides whether it counts: those that
 `torch.export.export` accepts are compiled, run, and compared with eager torch, each element within 1e-4 of the largest of its
-tensor, indices exactly. Nothing inside the libraries is changed, and nothing falls back to torch.
+tensor, indices exactly. The lists hold those that have run so far, in an order that a hash
+gives. Nothing inside the libraries is changed, and nothing falls back to torch.
 
 torchvision's compiled operators do not load next to a torch for CPUs. `tests/model_zoo/vision_operators.py` declares their
 schemas, after which `import torchvision`, and timm and transformers with it, succeed. Install both libraries without their
