@@ -59,7 +59,8 @@ def compiled(backend: str, network: Any, bfloat16: bool) -> Callable[..., Any]:
     inductor.freezing = True
     if backend == "openvino":
         precision = "bf16" if bfloat16 else "f32"
-        options = {"config": {"INFERENCE_PRECISION_HINT": precision}, "aot_autograd": True}
+        config = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": torch.get_num_threads()}
+        options = {"config": config, "aot_autograd": True}
         return torch.compile(network, backend="openvino", options=options)  # type: ignore[no-any-return]
     if backend == "max-autotune":
         return torch.compile(network, mode="max-autotune")  # type: ignore[no-any-return]
