@@ -122,7 +122,7 @@ TVMError = ForgeError
 
 __all__ = [
     "ArtifactError", "CompileError", "ConverterError", "CpuFeatureError", "ExchangeError", "ExecutionError", "ForgeError",
-    "ForgeRuntimeError", "FunctionError", "ImportModelError", "InputError", "InternalError", "InvalidGraphError",
+    "ForgeRuntimeError", "FunctionError", "GradientError", "ImportModelError", "InputError", "InternalError", "InvalidGraphError",
     "MemoryLimitError", "OpAttributeInvalid", "OpAttributeUnimplemented", "OpNotImplemented", "OptionError", "OutOfMemoryError",
     "OutputExistsError", "OutputPathError", "ParseError", "PasswordError", "TVMError", "TargetError", "TimeLimitError",
     "ToolchainError", "TypeInferenceError",

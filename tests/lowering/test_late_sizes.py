@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forge.codegen.entry import emit_library_entry
 from forge.driver import compile_module
 from forge.errors import CompileError
 from forge.ir.interp import run_module
 from forge.ir.op import get_op
 from forge.ir.parser import parse_module
+from forge.target import Target
+from forge.tir.program import Library
 from forge_runtime import ExecutionError, InputError, Runtime
 
 TEXT = """def @main(%x: Tensor[(n, 6), float32], %s: Tensor[(2), int64], %r: Tensor[(2), int64]) {
@@ -66,3 +69,12 @@ def test_an_operator_that_cannot_count_is_refused_by_name(monkeypatch: pytest.Mo
     monkeypatch.setattr(type(get_op("argwhere")), "define_symbols", lambda *_: {})
     with pytest.raises(CompileError, match=r"\(argwhere\): the size .* known only after it has run"):
         compile_module(parse_module("def @main(%x: Tensor[(4), float32]) { argwhere(%x) }"), use_cache=False)
+
+
+def test_memory_is_freed_in_one_place() -> None:
+    compiled = compile_module(parse_module(TEXT), use_cache=False)
+    assert compiled.lowered is not None
+    library = Library((compiled.lowered.functions[0].program,))
+    entry = emit_library_entry(library, Target.parse("llvm"), embedded_weights=False)
+    slots = entry.count("call i32 @forge.allocate(")
+    assert slots and entry.count("call void @forge.free(") <= 2 * slots  # in time, or else at the end

@@ -36,6 +36,7 @@ class EntryEmitter(FunctionEmitter):
         self._suffix = suffix
         self._work = work
         self._unchecked = 0.0
+        self._status = ""
         self._last = None if is_region else _last_step(program.entry)
         self._bases: dict[tuple[str, int], str] = {}
         self._fields = {name: abi.field(self.builder, "%call", offset) for name, offset in abi.CALL_OFFSETS.items()}
@@ -85,8 +86,24 @@ class EntryEmitter(FunctionEmitter):
             case _:
                 super().emit(s)
 
-    def clean_up(self) -> None:
-        self._dynamic.free_all()
+    def check_status(self, status: str) -> None:
+        """Ends the function where ``status`` is not 0. Memory is freed in one place, for all calls that may fail."""
+        if not self._dynamic.slots:
+            super().check_status(status)
+            return
+        b = self.builder
+        self._status = self._status or b.alloca("i32", 4)
+        passed = b.fresh("passed")
+        b.effect(f"store i32 {status}, ptr {self._status}, align 4")
+        bad = b.value(f"icmp ne i32 {status}, 0")
+        b.effect(f"br i1 {bad}, label %leave, label %{passed}")
+        b.label(passed)
+
+    def leave(self) -> None:
+        if self._status:
+            self.builder.label("leave")
+            self._dynamic.free_all()
+            self.builder.effect(f"ret i32 {self.builder.value(f'load i32, ptr {self._status}, align 4')}")
 
     def _call_kernel(self, call: stmt.CallKernel) -> None:
         args = [f"ptr {self._pointer(address)}" for address in call.buffers]

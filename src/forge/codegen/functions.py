@@ -59,6 +59,7 @@ class FunctionEmitter:
     def finish(self, parameters: Iterable[Parameter], linkage: str) -> None:
         """Appends the function to the module."""
         self.builder.effect("ret i32 0")
+        self.leave()
         self.module.add(self.builder.function(f"{linkage}i32 {self.symbol}({', '.join(map(str, parameters))}) #0"))
 
     def emit(self, s: stmt.Stmt) -> None:
@@ -82,12 +83,11 @@ class FunctionEmitter:
         bad = b.value(f"icmp ne i32 {status}, 0")
         b.effect(f"br i1 {bad}, label %{failed}, label %{passed}")
         b.label(failed)
-        self.clean_up()
         b.effect(f"ret i32 {status}")
         b.label(passed)
 
-    def clean_up(self) -> None:
-        """What is to be done before a failure is returned."""
+    def leave(self) -> None:
+        """What stands after the statements, for branches to it."""
 
     def stack_buffer(self, buffer: tir.Buffer) -> str:
         count: Operand = buffer.lanes
