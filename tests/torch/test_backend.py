@@ -103,8 +103,8 @@ def test_module() -> None:
     check(network(), torch.randn(2, 3, 8, 8))
 
 
-def test_modules_that_dynamo_leaves_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch._dynamo.config, "inline_inbuilt_nn_modules", False)
+@torch._dynamo.config.patch(inline_inbuilt_nn_modules=False)
+def test_modules_that_dynamo_leaves_whole() -> None:
     model, x = network(), torch.randn(2, 3, 8, 8)
     own = check(model, x)
     with torch.no_grad():

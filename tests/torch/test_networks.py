@@ -16,11 +16,10 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", [*models.MODELS, *(f"real:{name}" for name in REAL)])
-def test_small_networks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_networks(name: str) -> None:
     torch.compiler.reset()
-    monkeypatch.setattr(torch._dynamo.config, "allow_rnn", True)  # without it, Dynamo leaves recurrent layers to eager PyTorch
     network, args, kwargs = made(name, small=True)
-    with torch.no_grad():
+    with torch.no_grad(), torch._dynamo.config.patch(allow_rnn=True):  # else Dynamo leaves recurrent layers to eager PyTorch
         wanted = tensors(network(*args, **kwargs))
         got = tensors(torch.compile(network, backend="forge", fullgraph=True)(*args, **kwargs))
     for a, b in zip(got, wanted, strict=True):
