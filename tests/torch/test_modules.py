@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import forge  # noqa: E402
-from forge.errors import ImportModelError, InputError, OpNotImplemented, OptionError  # noqa: E402
+from forge.errors import ImportModelError, InputError, OpAttributeUnimplemented, OpNotImplemented, OptionError  # noqa: E402
 from forge.relax.frontend.torch import detach_params, dynamo_capture_subgraphs, relax_dynamo  # noqa: E402
 
 nn = torch.nn
@@ -79,6 +79,15 @@ def test_states_are_kept() -> None:
 
     module = forge.torch.compile_module(Counter(), torch.ones(2))
     assert [module(torch.ones(2))[0].item() for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_module_that_writes_to_its_arguments_is_refused() -> None:
+    class Doubled(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.mul_(2)
+
+    with pytest.raises(OpAttributeUnimplemented, match=r"writes to its arguments \['x'\]; supported"):
+        forge.torch.compile_module(Doubled(), torch.ones(2))
 
 
 def test_bad_arguments() -> None:

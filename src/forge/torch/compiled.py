@@ -15,7 +15,8 @@ from torch.fx import GraphModule
 from forge import dims
 from forge.driver import compile_module
 from forge.errors import OpAttributeUnimplemented
-from forge.frontends.torch.captured import Captured, Given, captured_program, path_of, size_of
+from forge.frontends.torch.captured import Captured, Given, captured_program, path_of
+from forge.frontends.torch.exported import size_of
 from forge.frontends.torch.importer import import_program
 from forge.module import IRModule
 from forge.options import CompileOptions
@@ -105,7 +106,7 @@ class CompiledGraph:
 
 
 def _check_memory(module: GraphModule, captured: Captured, given: Sequence[Given]) -> None:
-    """Raises OpAttributeUnimplemented: the graph writes to an argument that shares memory with another, or changes its shape."""
+    """Raises OpAttributeUnimplemented: the graph writes to an argument that shares memory with another."""
     nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
     storages = Counter(storage_of(node) for node in nodes)
     shared = next((number for number in captured.written if storages[storage_of(nodes[number])] > 1), None)

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from forge.driver import artifact
 from forge.driver import compile_module as compiled
-from forge.errors import InputError, OptionError
+from forge.errors import InputError, OpAttributeUnimplemented, OptionError
 from forge.module import IRModule
 from forge.options import OutputOptions
 from forge.torch.backend import parse_options
@@ -40,7 +40,7 @@ class CompiledModule(torch.nn.Module):  # type: ignore[misc]
         self.eval()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Raises InputError: other arguments than those of the example; GradientError never: results require no gradients."""
+        """Raises InputError: other arguments than those of the example. The results require no gradients."""
         if self._structure is None:
             return self._run(*args, **kwargs)
         structure = self._structure
@@ -126,7 +126,8 @@ def compile_module(
 
     Raises:
         OptionError, TargetError: a bad argument; ImportModelError: torch cannot export the module; OpNotImplemented: operators
-        have no converter, all listed; CompileError: an operator cannot be compiled.
+        have no converter, all listed; OpAttributeUnimplemented: the module writes to its arguments; CompileError: an operator
+        cannot be compiled.
     """
     if "fallback" in options:
         raise OptionError("compile_module: fallback: expected none: an artifact has no eager parts; use torch.compile")
@@ -136,6 +137,10 @@ def compile_module(
     with torch.no_grad():
         exported = torch.export.export(module, tuple(args), kwargs, dynamic_shapes=dynamic_shapes)
     model = IRModule.from_torch(exported, through_onnx=False)
+    if model.main.donated:
+        raise OpAttributeUnimplemented(
+            f"compile_module: the module writes to its arguments {list(model.main.donated)}; "
+            "supported: modules that write to their buffers only; use torch.compile, or return the new values")
     output = None if output_path is None else OutputOptions(output_path=output_path)
     if output is not None:
         artifact.check(output)

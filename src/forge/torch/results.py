@@ -12,8 +12,8 @@ from torch.fx import GraphModule, Node
 
 from forge import dims
 from forge.dims import Dim
-from forge.frontends.torch.captured import Result, order_of, size_of
-from forge.frontends.torch.exported import meta_of, value_name
+from forge.frontends.torch.captured import Result, order_of
+from forge.frontends.torch.exported import meta_of, size_of, value_name
 from forge.frontends.torch.program import TensorMeta
 
 Sizes = Callable[[Sequence[Any]], dict[str, int]]

@@ -6,11 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from forge import dims
-from forge.dims import Dim
-from forge.frontends.torch import symbols
 from forge.frontends.torch.exported import array_of, read_graph
 from forge.frontends.torch.importer import written_tensors
 from forge.frontends.torch.parts import inlined
@@ -165,15 +163,3 @@ def path_of(source: str) -> str:
         return source
     own = [key for key in keys[1:] if key not in _TABLES]
     return ".".join(own) if own else keys[0] if keys and keys[0] != "self" else ""
-
-
-def size_of(value: Any) -> Dim:
-    """A size of torch, fixed or symbolic.
-
-    Raises:
-        ImportModelError: it is no arithmetic on integers.
-    """
-    import sympy
-
-    return value if isinstance(value, int) else symbols.parse(sympy.srepr(value.node.expr))
-

@@ -305,7 +305,7 @@ def meta_of(value: Any) -> Meta:
     import torch
 
     if isinstance(value, torch.Tensor):
-        return TensorMeta(dtype_of(value.dtype), tuple(_extent(d) for d in value.shape), *_layout(value))
+        return TensorMeta(dtype_of(value.dtype), tuple(size_of(d) for d in value.shape), *_layout(value))
     if isinstance(value, torch.SymInt):
         return ScalarMeta("int", _size(value))
     for kind, types in (("bool", (bool, torch.SymBool)), ("int", int), ("float", (float, torch.SymFloat))):
@@ -321,12 +321,17 @@ def _layout(tensor: torch.Tensor) -> tuple[tuple[Dim, ...] | None, Dim]:
     if tensor.layout is not torch.strided:
         return None, 0
     try:
-        return tuple(map(_extent, tensor.stride())), _extent(tensor.storage_offset())
+        return tuple(map(size_of, tensor.stride())), size_of(tensor.storage_offset())
     except ImportModelError:
         return None, 0
 
 
-def _extent(value: Any) -> Dim:
+def size_of(value: Any) -> Dim:
+    """A size of torch, fixed or symbolic.
+
+    Raises:
+        ImportModelError: it is no arithmetic on integers.
+    """
     return symbols.parse(_text(value)) if not isinstance(value, int) else value
 
 
