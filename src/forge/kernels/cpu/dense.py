@@ -3,11 +3,10 @@
 Operands: data [..., K] and weight [ceil(N / n)][K][n], the last panel padded, or in pairs of k: [ceil(N / n)][K / 2][n][2] of
 bfloat16; result [..., N] with N = ``attrs.units``.
 
-One task is a block of rows and one column tile (``vectors`` registers wide); inside it register tiles of rows run over the whole
-of K, so the weight columns stay in the second-level cache and accumulators never leave registers. Where K is too long for that,
-one part of it follows the other, with partial sums on the stack, while the weights of the next one are on their way. A prologue
-is applied once per element into a local copy of the rows. One row is a matrix-vector product: accumulators split over K instead
-of rows.
+One task is a block of rows and one column tile (``vectors`` registers wide); inside it register tiles of rows run over K, so
+accumulators never leave registers. Where the weights of a column tile are too many for the first-level cache, one part of K
+follows the other, with partial sums on the stack, while the weights of the next one are on their way. A prologue is applied
+once per element into a local copy of the rows. One row is a matrix-vector product: accumulators split over K instead of rows.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from typing import Final
 from forge import dtypes, loops
 from forge.errors import CompileError
 from forge.kernels.cpu import gemm, tiles
-from forge.kernels.cpu.gemm import FinishRow, Product, Rows, RowValue
+from forge.kernels.cpu.gemm import Ahead, FinishRow, Product, Rows, RowValue
 from forge.loops import RegisterTile, pairs
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.target import Target
 from forge.tir import expr as E
 from forge.tir.expr import Expr
-from forge.tir.stmt import Allocate, Function, Prefetch, Stmt, seq, store
+from forge.tir.stmt import Allocate, Function, Stmt, seq, store
 
 # This many rows share one pass over a column tile: enough that weights may come from main memory at full speed.
 ROW_BLOCK: Final = 256
 
 # A part of K has at least this many steps.
-MIN_PART: Final = 128
+MIN_PART: Final = 64
 
 # Tuning tries register tiles of at most this many rows.
 MAX_TILE_ROWS: Final = 14
@@ -61,17 +60,12 @@ class DensePlan:
         return self.depth // 2 if self.pairs else self.depth
 
     @property
-    def prefetches(self) -> bool:
-        """Whether the weights of the next part of K, or column tile, are prefetched; one row reads them at full speed anyway."""
-        return self.static_rows != 1 and tiles.prefetches(-(-self.row_block // self.tile.rows), 0, self.target)
-
-    @property
     def part(self) -> int:
-        """Steps whose weights, and those of the next ones, stay in the second-level cache."""
-        if not self.prefetches:
+        """Steps whose weights stay in the first-level cache; all where one register tile reads them."""
+        if self.row_block <= self.tile.rows:
             return self.steps
         step = self.tile.width * dtypes.itemsize(self.weight.dtype) * (2 if self.pairs else 1)
-        return tiles.even_blocks(self.steps, max(MIN_PART, tiles.prefetch_bytes(self.target) // step))
+        return tiles.even_blocks(self.steps, max(MIN_PART, tiles.part_bytes(self.target) // step))
 
     @property
     def static_rows(self) -> int | None:
@@ -171,7 +165,7 @@ def _task(plan: DensePlan, block: Expr, group: Expr) -> Stmt:
         if plan.part < plan.steps:
             return seq(bound, _in_parts(plan, rows, tile, scalar))
         product = Product(plan.tile, E.const(plan.steps), scalar, lambda k, v: _weight_vector(plan, tile, k, v),
-                          lambda row, value: _write(plan, row, tile, value), prefetch=_prefetch(plan, tile + 1))
+                          lambda row, value: _write(plan, row, tile, value), ahead=_ahead(plan, tile + 1, E.const(0), plan.steps))
         return seq(bound, gemm.any_rows(product, rows, plan.rows))
 
     groups = plan.column_groups
@@ -185,7 +179,7 @@ def _in_parts(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
     """One column tile, K in parts: all but the last add to partial sums on the stack."""
     partial = gemm.PartialSums(plan.tile, rows)
 
-    def part(first: Expr, steps: int, finish: FinishRow, prefetch: Callable[[Expr], Stmt] | None) -> Stmt:
+    def part(first: Expr, steps: int, finish: FinishRow, ahead: Ahead | None) -> Stmt:
         product = Product(
             plan.tile,
             E.const(steps),
@@ -193,17 +187,18 @@ def _in_parts(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
             lambda k, v: _weight_vector(plan, tile, first + k, v),
             finish,
             partial.load,
-            prefetch,
+            ahead=ahead,
         )
         return gemm.any_rows(product, rows, plan.rows)
 
     def inner(number: Expr) -> Stmt:
         lets, first = loops.bind("first_k", number * plan.part)
-        return seq(lets, part(first, plan.part, partial.keep, _prefetch(plan, tile, first + plan.part)))
+        return seq(lets, part(first, plan.part, partial.keep, _ahead(plan, tile, first + plan.part, plan.part)))
 
     count = -(-plan.steps // plan.part)
     begin = (count - 1) * plan.part
-    last = part(E.const(begin), plan.steps - begin, lambda row, value: _write(plan, row, tile, value), _prefetch(plan, tile + 1))
+    last = part(E.const(begin), plan.steps - begin, lambda row, value: _write(plan, row, tile, value),
+                _ahead(plan, tile + 1, E.const(0), plan.part))
     return seq(partial.start(), loops.serial("part", count - 1, inner), last)
 
 
@@ -262,13 +257,13 @@ def _weight_column(plan: DensePlan, column_tile: Expr, vector: int) -> tuple[Exp
     return column_tile // tiles_per_panel, column_tile % tiles_per_panel * plan.tile.width + vector * plan.tile.lanes
 
 
-def _prefetch(plan: DensePlan, column_tile: Expr, first: Expr | None = None) -> Callable[[Expr], Stmt] | None:
-    """Prefetches the weights of a column tile from step ``first`` on."""
-    weight, tile = plan.weight.buffer, plan.tile
-    if weight is None or not plan.prefetches:
+def _ahead(plan: DensePlan, column_tile: Expr, first: Expr, steps: int) -> Ahead | None:
+    """The weights of ``steps`` steps of a column tile, from step ``first`` on."""
+    weight = plan.weight.buffer
+    if weight is None or plan.row_block <= plan.tile.rows:
         return None
-    begin = E.const(0) if first is None else first
-    return lambda k: seq(Prefetch(weight, _weight_place(plan, column_tile, begin + k, v)) for v in range(tile.vectors))
+    pair = 2 if plan.pairs else 1
+    return Ahead(weight, _weight_place(plan, column_tile, first, 0), steps, plan.tile.width * pair, plan.panel * pair)
 
 
 def _weight_place(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> Expr:

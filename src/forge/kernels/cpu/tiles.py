@@ -18,6 +18,8 @@ MAX_VECTORS: Final = 4
 MAX_ROWS: Final = 8
 # At most this many register tiles prefetch the weights that they share: for more, reading these is a small part of the time.
 MAX_PREFETCH_TILES: Final = 64
+# Bytes that come from memory at once.
+CACHE_LINE: Final = 64
 # One kernel may take this many bytes of stack; threads have several MiB.
 STACK_LIMIT: Final = 768 << 10
 
@@ -105,6 +107,11 @@ def prefetches(count: int, weights: int, target: Target) -> bool:
 def prefetch_bytes(target: Target) -> int:
     """Most bytes of weights that register tiles share while they prefetch as many."""
     return target.l2_cache // 4
+
+
+def part_bytes(target: Target) -> int:
+    """Most bytes of weights that stay in the first-level cache beside the next ones and rows of the left operand."""
+    return target.l1_cache * 3 // 8
 
 
 def even_blocks(extent: int, largest: int) -> int:
