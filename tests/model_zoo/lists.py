@@ -16,7 +16,9 @@ EXPORTS, OK = "exports", "ok"
 STATES = ("no class", "no model", "no eager", "no export", "random", "exports wrongly", EXPORTS)
 """What torch alone makes of an architecture. ``random``: two eager runs differ; ``exports wrongly``: torch's own run of what it
 exports differs from the eager one, by more than Forge may. The rest of those that it exports are Forge's."""
-OUTCOMES = (OK, "wrong", "refused", "died", "timeout")
+NO_GRAPH = "no graph"
+"""What Dynamo cannot capture as one graph, whatever the backend."""
+OUTCOMES = (OK, "wrong", "refused", "died", "timeout", NO_GRAPH)
 
 
 @dataclass(frozen=True)

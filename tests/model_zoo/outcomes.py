@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.export.graph_signature import ConstantArgument
 from torch.utils import _pytree as pytree
 
 import forge
 from benchmarks.architectures import TOLERANCE
 from forge.frontends.torch import import_model
 from forge.frontends.torch.exported import array_of
-from tests.model_zoo.lists import EXPORTS, OK
+from tests.model_zoo.lists import EXPORTS, NO_GRAPH, OK
 from tests.model_zoo.ready import Ready, line
 from tests.torch_databases.cases import Called
 from tests.torch_databases.compare import differences, run
@@ -66,6 +67,9 @@ def _exported(exported: Any, tensors: tuple[torch.Tensor, ...], expected: list[t
         got = run(import_model(exported), tensors, compiled=True)
     except forge.ForgeError as error:
         return f"refused: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    is_constant = [isinstance(spec.arg, ConstantArgument) for spec in exported.graph_signature.output_specs]
+    if len(got) == len(is_constant):  # numbers, too
+        got = [array for array, constant in zip(got, is_constant) if not constant]
     return _judged(got, expected)
 
 
@@ -74,8 +78,18 @@ def _compiled(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], expect
     try:
         found = torch.compile(module, fullgraph=True, backend="forge")(*[t.clone() for t in tensors])
     except Exception as error:  # noqa: BLE001 - torch wraps what a backend raises
-        return f"refused: {line(error)}"
+        return f"{_without_forge(module, tensors)}: {line(error)}"
     return _judged([array_of(t, "output") for t in pytree.tree_leaves(found) if isinstance(t, torch.Tensor)], expected)
+
+
+def _without_forge(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...]) -> str:
+    """Whose refusal it is: "no graph" where Dynamo alone captures none."""
+    torch._dynamo.reset()
+    try:
+        torch.compile(module, fullgraph=True, backend="eager")(*[t.clone() for t in tensors])
+    except Exception:  # noqa: BLE001
+        return NO_GRAPH
+    return "refused"
 
 
 def _judged(got: list[np.ndarray], expected: list[torch.Tensor]) -> str:

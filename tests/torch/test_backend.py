@@ -289,9 +289,17 @@ def test_gradients_with_a_fallback() -> None:
 def unsupported(x: Any) -> Any:
     y = torch.relu(x)
     row = y[0]
-    values = torch.linalg.eigvals(y @ y.T).abs().sum()
+    values = torch.absolute(torch.linalg.eigvals(y @ y.T)).sum()
     y.add_(1)
     return y * 2, row, values, torch.linalg.eigvals(y.double() @ y.double().T).abs().sum()
+
+
+def test_operators_without_a_converter_are_taken_apart() -> None:
+    def names_of_numpy(x: Any, y: Any) -> Any:
+        return torch.divide(torch.multiply(x, y), torch.absolute(torch.negative(y)) + 1)
+
+    x, y = torch.randn(2, 3, 4)
+    torch.testing.assert_close(forge(names_of_numpy)(x, y), names_of_numpy(x, y))
 
 
 def test_what_is_not_supported_is_refused() -> None:

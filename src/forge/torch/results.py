@@ -14,6 +14,7 @@ from forge import dims
 from forge.dims import Dim
 from forge.frontends.torch.captured import Result, order_of
 from forge.frontends.torch.exported import meta_of, size_of, value_name
+from forge.frontends.torch.lost_writes import without_batch
 from forge.frontends.torch.program import TensorMeta
 
 Sizes = Callable[[Sequence[Any]], dict[str, int]]
@@ -135,7 +136,7 @@ def _source(
 
 def storage_of(node: Node) -> int:
     """What tells memory from other memory."""
-    value = node.meta.get("val")
+    value = without_batch(node.meta.get("val"))
     is_strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
     return int(value.untyped_storage()._cdata) if is_strided else id(node)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,16 +12,21 @@ import torch.fx.traceback
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx import GraphModule, Interpreter
+from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.utils.stateless import _reparametrize_module
+
+from forge.frontends.torch.exported import target_name
+from forge.frontends.torch.loader import decompositions
+from forge.frontends.torch.steps import lookup
 
 
 def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, dict[str, torch.Tensor]]:
     """``module``, of functions and methods of torch, as a graph of ATen operators; ``val`` of a node is what torch says of it.
 
-    Casts of autocast become operators; this takes the larger layers apart, as torch does before it casts.
+    Casts of autocast become operators; this takes the larger layers apart, as torch does before it casts. Operators without a
+    converter are taken apart by torch's own decompositions, as far as it has them.
 
     Returns:
         The graph, and the tensors of ``module`` itself by name, which are arguments of the graph after ``examples``.
@@ -39,8 +46,35 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, di
             return Interpreter(module).run(*arguments[: len(examples)])
 
     with mode, enable_python_dispatcher():
-        traced = make_fx(run, tracing_mode="real", pre_dispatch=not casts, _allow_non_fake_inputs=True)(*fakes)
+        traced = _traced(run, fakes, casts, {})
+        if _unknown(traced):
+            with contextlib.suppress(Exception):  # torch raises anything; what it cannot take apart is refused as it is
+                traced = _taken_apart(partial(_traced, run, fakes, casts))
     return traced, own
+
+
+def _traced(run: Callable[..., Any], fakes: Sequence[Any], casts: bool, table: Mapping[Any, Any]) -> GraphModule:
+    return make_fx(run, table, tracing_mode="real", pre_dispatch=not casts, _allow_non_fake_inputs=True)(*fakes)
+
+
+def _taken_apart(traced: Callable[[Mapping[Any, Any]], GraphModule]) -> GraphModule:
+    """The graph without those operators that torch takes apart into ones that have converters."""
+    table = {op: function for op, function in decompositions(()).items() if _is_unknown(op)}
+    found = traced(table)
+    if not (rest := _unknown(found)):
+        return found
+    kept = {target_name(node.meta["original_aten"]) for node in rest if "original_aten" in node.meta}
+    return traced({op: function for op, function in table.items() if target_name(op) not in kept})
+
+
+def _unknown(traced: GraphModule) -> list[Node]:
+    return [node for node in traced.graph.nodes if _is_unknown(node.target)]
+
+
+def _is_unknown(target: Any) -> bool:
+    """Whether an operator has no converter; those that draw random numbers run eagerly."""
+    is_operator = isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded not in target.tags
+    return is_operator and lookup(target_name(target)) is None
 
 
 def _fake(mode: FakeTensorMode, context: TracingContext | None, example: Any) -> Any:

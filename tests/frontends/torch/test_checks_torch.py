@@ -121,3 +121,27 @@ def test_more_elements_than_the_data_has_may_be_selected(compiled: bool) -> None
     imported = import_model(torch.export.export(Selected(), inputs))
     call = compile_module(imported).runtime() if compiled else Reference(imported)
     assert as_list(call(*(t.numpy() for t in inputs)))[0].tolist() == [0, 2, 0, 1]
+
+
+class Overwritten(torch.nn.Module):
+    """Writes to slices of data-dependent sizes, which may be empty."""
+
+    def forward(self, x: Any, y: Any, mask: Any) -> Any:
+        n = mask.sum().item()
+        torch._check(n >= 0)
+        torch._check(n <= 8)
+        first, last = x.clone(), x.clone()
+        first[:n] = y[:n]
+        last[n:] = 0.5
+        return first * 2, last
+
+
+def test_slices_without_elements_are_written() -> None:
+    x, y = torch.randn(2, 8, 3)
+    module = import_model(torch.export.export(Overwritten(), (x, y, torch.arange(8) < 3)))
+    runtime = compile_module(module, check_options(), use_cache=False).runtime()
+    for count in (0, 3, 8):
+        mask = torch.arange(8) < count
+        for run in (runtime, Reference(module)):
+            for got, wanted in zip(as_list(run(x.numpy(), y.numpy(), mask.numpy())), Overwritten()(x, y, mask), strict=True):
+                assert difference(got, wanted) == ""

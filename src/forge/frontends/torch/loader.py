@@ -7,7 +7,7 @@ import copy
 import inspect
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -241,14 +241,18 @@ def supported_program(exported: ExportedProgram, where: str = "from_torch") -> P
 
 def decomposed(exported: ExportedProgram, targets: set[str]) -> ExportedProgram:
     """``exported`` with the operators called ``targets`` taken apart, and what they consist of that has no converter, too."""
+    return run_decompositions(exported, decompositions(targets))
+
+
+def decompositions(targets: Collection[str]) -> dict[Any, Any]:
+    """Torch's decompositions of the operators called ``targets``, and of those that have no converter."""
     import torch
     from torch._decomp import core_aten_decompositions
 
     from forge.frontends.torch.steps import lookup
 
     known = {**torch.export.default_decompositions(), **core_aten_decompositions()}
-    table = {op: function for op, function in known.items() if target_name(op) in targets or lookup(target_name(op)) is None}
-    return run_decompositions(exported, table)
+    return {op: function for op, function in known.items() if target_name(op) in targets or lookup(target_name(op)) is None}
 
 
 def import_model(

@@ -47,14 +47,21 @@ def _loses_writes(graph: Graph) -> bool:
 def _storages(node: Node) -> Iterator[int]:
     """The memories of a node's tensors, as torch's export has them."""
     import torch
-    from torch._C._functorch import get_unwrapped, is_batchedtensor
     from torch.utils import _pytree as pytree
 
-    for value in pytree.tree_leaves(node.meta.get("val")):
-        while isinstance(value, torch.Tensor) and is_batchedtensor(value):  # in a function over a batch
-            value = get_unwrapped(value)
+    for value in map(without_batch, pytree.tree_leaves(node.meta.get("val"))):
         if isinstance(value, torch.Tensor) and value.layout is torch.strided:
             yield value.untyped_storage()._cdata
+
+
+def without_batch(value: Any) -> Any:
+    """Of a tensor in a function over a batch, the tensor that has all of the batch."""
+    import torch
+    from torch._C._functorch import get_unwrapped, is_batchedtensor
+
+    while isinstance(value, torch.Tensor) and is_batchedtensor(value):
+        value = get_unwrapped(value)
+    return value
 
 
 def _schema(node: Node) -> Any:

@@ -123,20 +123,14 @@ class DynamicUpdateSlice(Op[object]):
     def requires(
         self, attrs: object, results: TensorTypes, data: TensorType, update: TensorType, start: TensorType
     ) -> Conditions:
-        return [*_fits_at_run_time(update.shape, data.shape), *_not_empty(update)]
-
-
-def _not_empty(update: TensorType) -> Conditions:
-    """Conditions: no symbolic dimension of ``update`` is 0, as an element of it is read everywhere."""
-    found: Conditions = []
-    for k, d in enumerate(update.shape):
-        fine = isinstance(d, int) or at_most(1, d)
-        found += required(fine, lambda d=d: te.dim(d) >= 1, f"dimension {k} of the update is empty")  # type: ignore[misc]
-    return found
+        return _fits_at_run_time(update.shape, data.shape)
 
 
 def _overlaid(data: Tensor, update: Tensor, at: Sequence[Expr], inner: Sequence[Expr], hit: Expr | None = None) -> Expr:
-    """``update`` at ``inner`` where that is in bounds (and ``hit``), else ``data`` at ``at``."""
+    """``update`` at ``inner`` where that is in bounds (and ``hit``), else ``data`` at ``at``.
+
+    Where ``update`` is empty, what is read in its place is discarded.
+    """
     inside = te.const(True, "bool") if hit is None else hit
     for x, extent in zip(inner, update.shape, strict=True):
         inside = te.logical_and(inside, te.logical_and(x >= 0, x < extent))
@@ -212,6 +206,3 @@ class StridedSet(Op[StridedSetAttrs]):
     def written(self, attrs: StridedSetAttrs, results: TensorTypes, data: Tensor, updates: Tensor) -> Part:
         steps = self._steps(attrs, shape_of(data))
         return Part(1, [te.dim(first) for first, _, _ in steps], [step for _, _, step in steps])
-
-    def requires(self, attrs: StridedSetAttrs, results: TensorTypes, data: TensorType, updates: TensorType) -> Conditions:
-        return _not_empty(updates)
