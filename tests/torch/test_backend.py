@@ -308,6 +308,19 @@ def test_what_is_not_supported_is_refused() -> None:
     assert isinstance(caught.value.inner_exception, OpNotImplemented)
 
 
+def test_functions_that_torch_does_not_trace() -> None:
+    from torch._higher_order_ops.associative_scan import associative_scan
+
+    def cumulated(x: Any) -> Any:
+        return associative_scan(lambda a, b: a + b, x, dim=0, combine_mode="generic") * 2
+
+    x = torch.randn(5, 3)
+    with pytest.raises(Exception, match=r"test_backend.py:\d+: .*torch does not trace this function.*fallback=True"):
+        forge(cumulated)(x)
+    with pytest.warns(UserWarning, match="all of a graph runs eagerly: .*torch does not trace"):
+        torch.testing.assert_close(forge(cumulated, fallback=True)(x), x.cumsum(0) * 2)
+
+
 def test_what_is_not_supported_may_run_eagerly() -> None:
     x = torch.randn(3, 4)
     with pytest.warns(UserWarning, match=r"2 operators run eagerly: aten.linalg_eigvals.default \(node .*test_backend.py:\d+"):

@@ -11,7 +11,7 @@ import torch
 from torch.fx import GraphModule
 
 from forge.driver import check_options
-from forge.errors import OptionError
+from forge.errors import OpNotImplemented, OptionError
 from forge.options import CompileOptions, options_of
 from forge.torch.compiled import Call, Settings, given_of
 from forge.torch.gradients import refusing
@@ -44,7 +44,13 @@ def compiled(module: GraphModule, examples: Sequence[Any], settings: Settings, f
     if records and fallback:
         warnings.warn(f"{settings.where}: a graph runs eagerly: autograd records; use torch.no_grad()", stacklevel=2)
         return eager
-    traced, own = trace(module, examples)
+    try:
+        traced, own = trace(module, examples)
+    except OpNotImplemented as error:
+        if not fallback:
+            raise
+        warnings.warn(f"all of a graph runs eagerly: {error}", stacklevel=2)
+        return eager
     if all(node.op in ("placeholder", "output") for node in traced.graph.nodes):
         return eager  # there is nothing to compute
     given = given_of(module, examples, own)

@@ -17,8 +17,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.utils.stateless import _reparametrize_module
 
-from forge.frontends.torch.exported import target_name
+from forge.errors import OpNotImplemented
+from forge.frontends.torch.exported import source_line, target_name
 from forge.frontends.torch.loader import decompositions
+from forge.frontends.torch.lost_writes import without_batch
 from forge.frontends.torch.steps import lookup
 
 
@@ -30,6 +32,9 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, di
 
     Returns:
         The graph, and the tensors of ``module`` itself by name, which are arguments of the graph after ``examples``.
+
+    Raises:
+        OpNotImplemented: torch's tracing does not see through a higher-order operator (``associative_scan``).
     """
     context = TracingContext.try_get()
     mode = context.fake_mode if context is not None else None
@@ -50,7 +55,19 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, di
         if _unknown(traced):
             with contextlib.suppress(Exception):  # torch raises anything; what it cannot take apart is refused as it is
                 traced = _taken_apart(partial(_traced, run, fakes, casts))
+    _check_constants(traced)
     return traced, own
+
+
+def _check_constants(traced: GraphModule) -> None:
+    """A tensor without contents is no constant: tracing lost where it comes from."""
+    for node in traced.graph.nodes:
+        value = getattr(traced, node.target, None) if node.op == "get_attr" else None
+        if isinstance(without_batch(value), FakeTensor) or without_batch(value) is not value:
+            source = next((source_line(user.meta.get("stack_trace") or "") for user in node.users), "")
+            raise OpNotImplemented(
+                f"torch.compile: {source or node.name}: torch does not trace this function, which a higher-order operator runs; "
+                "supported: operators that torch.export takes apart; use IRModule.from_torch, or fallback=True")
 
 
 def _traced(run: Callable[..., Any], fakes: Sequence[Any], casts: bool, table: Mapping[Any, Any]) -> GraphModule:
