@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 
 from forge.errors import GradientError, OpNotImplemented, OptionError  # noqa: E402
 from forge.torch import compiled  # noqa: E402
+from forge.torch.tracing import _check_constants  # noqa: E402
 from forge_runtime import Runtime  # noqa: E402
 
 nn = torch.nn
@@ -308,17 +309,50 @@ def test_what_is_not_supported_is_refused() -> None:
     assert isinstance(caught.value.inner_exception, OpNotImplemented)
 
 
-def test_functions_that_torch_does_not_trace() -> None:
+def test_functions_over_a_batch() -> None:
     from torch._higher_order_ops.associative_scan import associative_scan
+
+    def masked(x: Any) -> Any:
+        def may_see(query: Any, key: Any) -> Any:
+            return query.new_ones((), dtype=torch.bool) & (key <= query)
+
+        places = torch.arange(x.shape[0])
+        mask = torch.vmap(torch.vmap(may_see, in_dims=(None, 0)), in_dims=(0, None))(places, places)
+        return x.masked_fill(~mask, 0.0)
 
     def cumulated(x: Any) -> Any:
         return associative_scan(lambda a, b: a + b, x, dim=0, combine_mode="generic") * 2
 
-    x = torch.randn(5, 3)
-    with pytest.raises(Exception, match=r"test_backend.py:\d+: .*torch does not trace this function.*fallback=True"):
-        forge(cumulated)(x)
-    with pytest.warns(UserWarning, match="all of a graph runs eagerly: .*torch does not trace"):
-        torch.testing.assert_close(forge(cumulated, fallback=True)(x), x.cumsum(0) * 2)
+    x = torch.randn(4, 4)
+    assert torch.equal(forge(masked)(x), x.tril())
+    torch.testing.assert_close(forge(cumulated)(x), x.cumsum(0) * 2)
+
+
+def test_operators_in_place() -> None:
+    def written(x: Any) -> Any:
+        y, z = x.clone(), x.clone()
+        y //= 2
+        z.abs_().pow_(x).transpose_(0, 1)
+        return y, z, torch.floor_divide(x, 2)
+
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(forge(written)(x), written(x))
+
+
+def test_functions_that_torch_does_not_trace() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    class Lost(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            with FakeTensorMode():
+                self.constant = torch.ones(3)
+
+        def forward(self, x: Any) -> Any:
+            return x + self.constant
+
+    with pytest.raises(OpNotImplemented, match=r"constant: torch does not trace this function.*fallback=True"):
+        _check_constants(torch.fx.symbolic_trace(Lost()))
 
 
 def test_what_is_not_supported_may_run_eagerly() -> None:

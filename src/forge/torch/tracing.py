@@ -10,6 +10,8 @@ from typing import Any
 import torch
 import torch.fx.traceback
 from torch._dispatch.python import enable_python_dispatcher
+from torch._export.utils import _compiling_state_context
+from torch._functorch.predispatch import _vmap_increment_nesting
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Interpreter, Node
@@ -27,14 +29,14 @@ from forge.frontends.torch.steps import lookup
 def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, dict[str, torch.Tensor]]:
     """``module``, of functions and methods of torch, as a graph of ATen operators; ``val`` of a node is what torch says of it.
 
-    Casts of autocast become operators; this takes the larger layers apart, as torch does before it casts. Operators without a
-    converter are taken apart by torch's own decompositions, as far as it has them.
+    Casts of autocast become operators, and functions over a batch operators on all of it; these take the larger layers apart, as
+    torch does before it casts. Operators without a converter are taken apart by torch's own decompositions, if it has them.
 
     Returns:
         The graph, and the tensors of ``module`` itself by name, which are arguments of the graph after ``examples``.
 
     Raises:
-        OpNotImplemented: torch's tracing does not see through a higher-order operator (``associative_scan``).
+        OpNotImplemented: torch's tracing does not see through a higher-order operator.
     """
     context = TracingContext.try_get()
     mode = context.fake_mode if context is not None else None
@@ -51,10 +53,14 @@ def trace(module: GraphModule, examples: Sequence[Any]) -> tuple[GraphModule, di
             return Interpreter(module).run(*arguments[: len(examples)])
 
     with mode, enable_python_dispatcher():
-        traced = _traced(run, fakes, casts, {})
+        make = partial(_traced, run, fakes, not casts)
+        traced = make({})
+        if not casts and any(map(_is_of_batch, traced.graph.nodes)):
+            make = partial(_traced, run, fakes, False)
+            traced = make({})
         if _unknown(traced):
             with contextlib.suppress(Exception):  # torch raises anything; what it cannot take apart is refused as it is
-                traced = _taken_apart(partial(_traced, run, fakes, casts))
+                traced = _taken_apart(make)
     _check_constants(traced)
     return traced, own
 
@@ -70,8 +76,15 @@ def _check_constants(traced: GraphModule) -> None:
                 "supported: operators that torch.export takes apart; use IRModule.from_torch, or fallback=True")
 
 
-def _traced(run: Callable[..., Any], fakes: Sequence[Any], casts: bool, table: Mapping[Any, Any]) -> GraphModule:
-    return make_fx(run, table, tracing_mode="real", pre_dispatch=not casts, _allow_non_fake_inputs=True)(*fakes)
+def _traced(run: Callable[..., Any], fakes: Sequence[Any], whole: bool, table: Mapping[Any, Any]) -> GraphModule:
+    """``whole``: with layers whole, and functions over a batch (``vmap``) between marks of where they begin and end."""
+    with _compiling_state_context():  # else there are no marks
+        return make_fx(run, table, tracing_mode="real", pre_dispatch=whole, _allow_non_fake_inputs=True)(*fakes)
+
+
+def _is_of_batch(node: Node) -> bool:
+    """Whether a node is such a mark."""
+    return bool(getattr(node.target, "__module__", "") == _vmap_increment_nesting.__module__)
 
 
 def _taken_apart(traced: Callable[[Mapping[Any, Any]], GraphModule]) -> GraphModule:

@@ -22,8 +22,16 @@ _RESULTS: Mapping[str, str] = MappingProxyType({
 """Overloads that take tensors for their results -> those that do not, where names do not say it."""
 
 
+_IN_PLACE: Mapping[str, str] = MappingProxyType({
+    "float_power_.Tensor": "float_power.Tensor_Tensor", "floor_divide_.Tensor": "floor_divide.default",
+    "ldexp_.default": "ldexp.Tensor", "pow_.Tensor": "pow.Tensor_Tensor", "transpose_.default": "transpose.int"})
+"""Overloads of operators that write to their operands, where others have another name."""
+
+
 def functional(op: str) -> str:
     """An operator without the mark of in-place ones: ``add_.Tensor`` is ``add.Tensor``."""
+    if op in _IN_PLACE:
+        return _IN_PLACE[op]
     name, _, overload = op.partition(".")
     if name.startswith("__i") and name.endswith("__") and name != "__invert__":
         return f"__{name[3:]}.{overload}"
