@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.model_zoo.lists import LIBRARIES, OK, WAYS, Zoo, exports
+from tests.model_zoo.lists import LIBRARIES, NO_GRAPH, OK, WAYS, Zoo, exports
 
 HEADING = """# Models of PyTorch's libraries
 
@@ -12,8 +12,8 @@ Architectures with small random configurations, by `python -m tests.model_zoo`. 
 model, with the language model's head where there is one; of torchvision and timm: the smallest model of each family. Every
 parameter has noise added, so that none is zero. What torch alone makes of an architecture decides whether it counts: those that
 `torch.export.export` accepts are compiled, run, and compared with eager torch, each element within 1e-4 of the largest of its
-tensor, indices exactly. The lists hold those that have run so far, in an order that a hash
-gives. Nothing inside the libraries is changed, and nothing falls back to torch.
+tensor, indices exactly. The lists hold those that have run so far, in an order that a hash gives. Nothing inside the libraries
+is changed, and nothing falls back to torch.
 
 torchvision's compiled operators do not load next to a torch for CPUs. `tests/model_zoo/vision_operators.py` declares their
 schemas, after which `import torchvision`, and timm and transformers with it, succeed. Install both libraries without their
@@ -37,8 +37,11 @@ def _library(zoo: Zoo) -> str:
         if not outcomes:
             continue
         equal = sum(outcome == OK for outcome in outcomes.values())
-        share = f"{equal:,} of {len(outcomes):,} equal eager torch ({100 * equal / len(outcomes):.1f} %)"
-        text += f"\nBy {HEADLINES[way]}: {share}.\n"
+        torch_refuses = sum(outcome.startswith(NO_GRAPH) for outcome in outcomes.values())
+        tried = len(outcomes) - torch_refuses
+        share = f"{equal:,} of {tried:,} equal eager torch ({100 * equal / tried:.1f} %)"
+        rest = f"; of {torch_refuses} more Dynamo captures no single graph, whatever the backend" if torch_refuses else ""
+        text += f"\nBy {HEADLINES[way]}: {share}{rest}.\n"
         text += _table(("architecture", "Forge's answer"), {n: o for n, o in outcomes.items() if o != OK})
     rest = {name: state for name, state in states.items() if name not in exports(states)}
     return text + "\nNot exported:\n" + _table(("architecture", "torch's answer"), rest)
