@@ -40,8 +40,8 @@ def _library(zoo: Zoo) -> str:
         torch_refuses = sum(outcome.startswith(NO_GRAPH) for outcome in outcomes.values())
         tried = len(outcomes) - torch_refuses
         share = f"{equal:,} of {tried:,} equal eager torch ({100 * equal / tried:.1f} %)"
-        rest = f"; of {torch_refuses} more Dynamo captures no single graph, whatever the backend" if torch_refuses else ""
-        text += f"\nBy {HEADLINES[way]}: {share}{rest}.\n"
+        besides = f"; of {torch_refuses} more Dynamo captures no single graph, whatever the backend" if torch_refuses else ""
+        text += f"\nBy {HEADLINES[way]}: {share}{besides}.\n"
         text += _table(("architecture", "Forge's answer"), {n: o for n, o in outcomes.items() if o != OK})
     rest = {name: state for name, state in states.items() if name not in exports(states)}
     return text + "\nNot exported:\n" + _table(("architecture", "torch's answer"), rest)
