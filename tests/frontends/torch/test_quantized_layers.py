@@ -196,7 +196,7 @@ WEIGHTS = {"first.weight": ((8, 4, 3, 3), "int8"), "second.weight": ((8, 4, 3, 3
 
 
 NARROW = pytest.mark.xfail(torch.backends.cpu.get_cpu_capability() != "AVX512", strict=False,
-                           reason="without AVX-512, most of qnnpack's results are other ones in torch; why is not known")
+                           reason="without AVX-512, torch and Forge differ in most results of qnnpack; which is wrong is open")
 
 
 @pytest.mark.parametrize("engine", ["x86", pytest.param("qnnpack", marks=NARROW)])

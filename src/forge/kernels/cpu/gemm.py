@@ -17,7 +17,7 @@ from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr, ExprLike
 from forge.tir.stmt import Allocate, Prefetch, Stmt, seq, store
 
-# Tiles that are many enough to share the prefetches of what is read after them.
+# From this many register tiles on, each prefetches its part of the next weights.
 MANY_TILES: Final = 5
 # Register tiles over the rows that full tiles leave have at most this many rows.
 SMALL_TILE_ROWS: Final = 4
