@@ -78,22 +78,27 @@ def measure(name: str, backends: Sequence[str], *, small: bool, threads: int, se
         if bfloat16:
             network = network.bfloat16()
             args, kwargs = torch.utils._pytree.tree_map(_to_bfloat16, (args, kwargs))
-        first, errors, failed = {}, {}, {}
-        runs: dict[str, Callable[[], Any]] = {}
-        for backend in backends:
-            begin = time.perf_counter()
-            try:
-                run = compiled(backend, network, bfloat16)
-                results = tensors_of(run(*args, **kwargs))
-            except Exception as error:  # noqa: BLE001 - what a backend cannot do is a result
-                failed[backend] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-                continue
-            first[backend] = time.perf_counter() - begin
-            errors[backend] = max(map(_error, results, expected))
-            runs[backend] = lambda run=run: run(*args, **kwargs)  # type: ignore[misc]
-        runs["eager"] = lambda: network(*args, **kwargs)
-        times = take_turns(runs, seconds)
-    return {"first": first, "times": times, "errors": errors, "failed": failed}
+        return timed(network, args, kwargs, expected, backends, seconds=seconds, bfloat16=bfloat16)
+
+
+def timed(network: Any, args: tuple[Any, ...], kwargs: dict[str, Any], expected: Sequence[Any], backends: Sequence[str], *,
+          seconds: float, bfloat16: bool = False) -> dict[str, Any]:
+    """What `measure` gives, of calls of a network in turns for some seconds."""
+    first, errors, failed = {}, {}, {}
+    runs: dict[str, Callable[[], Any]] = {}
+    for backend in backends:
+        begin = time.perf_counter()
+        try:
+            run = compiled(backend, network, bfloat16)
+            results = tensors_of(run(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - what a backend cannot do is a result
+            failed[backend] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            continue
+        first[backend] = time.perf_counter() - begin
+        errors[backend] = max(map(_error, results, expected))
+        runs[backend] = lambda run=run: run(*args, **kwargs)  # type: ignore[misc]
+    runs["eager"] = lambda: network(*args, **kwargs)
+    return {"first": first, "times": take_turns(runs, seconds), "errors": errors, "failed": failed}
 
 
 def tensors_of(results: Any) -> list[Any]:

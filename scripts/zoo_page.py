@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 
-from tests.model_zoo.lists import LIBRARIES, NO_GRAPH, OK, WAYS, Zoo, exports
+from tests.model_zoo.lists import LIBRARIES, NO_GRAPH, OK, SPEED, TIMED, WAYS, Speed, Zoo, exports
 
 HEADING = """# Models of PyTorch's libraries
 
@@ -43,8 +44,28 @@ def _library(zoo: Zoo) -> str:
         besides = f"; of {torch_refuses} more Dynamo captures no single graph, whatever the backend" if torch_refuses else ""
         text += f"\nBy {HEADLINES[way]}: {share}{besides}.\n"
         text += _table(("architecture", "Forge's answer"), {n: o for n, o in outcomes.items() if o != OK})
+    text += _speed(zoo)
     rest = {name: state for name, state in states.items() if name not in exports(states)}
     return text + "\nNot exported:\n" + _table(("architecture", "torch's answer"), rest)
+
+
+def _speed(zoo: Zoo) -> str:
+    """How fast the architectures are that have been timed, beside inductor."""
+    outcomes = zoo.read(SPEED)
+    times = {name: Speed.of(text) for name, text in outcomes.items() if text.startswith(TIMED)}
+    if not times:
+        return ""
+    ratio, eager, first = map(statistics.geometric_mean, zip(*(
+        (t.inductor / t.forge, t.eager / t.forge, t.inductor_first / t.forge_first) for t in times.values())))
+    slower = sum(t.inductor < t.forge for t in times.values())
+    heads = ("architecture", "Forge, ms", "inductor, ms", "eager, ms", "ratio", "first result, s", "inductor's, s")
+    rows = "".join(
+        f"| `{name}` | {t.forge:.3f} | {t.inductor:.3f} | {t.eager:.3f} | {t.inductor / t.forge:.2f} | {t.forge_first:.1f} "
+        f"| {t.inductor_first:.1f} |\n" for name, t in times.items())
+    return (f"\nTimed beside inductor (with freezing), calls in turns, one thread, least time, what Dynamo checks included: "
+            f"{len(times):,} of these, in an order that a hash gives. Geometric means over Forge's time: inductor {ratio:.2f}, eager "
+            f"{eager:.2f}; to the first result inductor {first:.2f}. Slower than inductor: {slower}.\n"
+            f"\n| {' | '.join(heads)} |\n| --- |{' ---: |' * (len(heads) - 1)}\n{rows}")
 
 
 def _table(heads: tuple[str, str], rows: dict[str, str]) -> str:

@@ -4,6 +4,7 @@ python -m tests.model_zoo [-k PATTERN,PATTERN] [--library timm]           # some
 python -m tests.model_zoo --update --workers 1                            # all of them; writes the lists
 python -m tests.model_zoo --update --way compile --failing                # those that are not ok; writes the lists
 python -m tests.model_zoo --update --sample 4                             # a quarter of the names; writes the lists
+python -m tests.model_zoo --update --way speed --sample 9                 # times beside inductor's; writes the lists
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from tests.model_zoo.lists import EXPORTS, LIBRARIES, OK, WAYS, Zoo
+from tests.model_zoo.lists import EXPORTS, LIBRARIES, OK, SPEED, WAYS, Zoo
 from tests.sampling import sample
 
 CHUNK = 24
@@ -42,6 +43,9 @@ def main() -> int:
         return _work(zoo, options.pattern.split(","), options.way)
     states, outcomes = zoo.read(), zoo.read(options.way)
     names = [n for n in zoo.names() if any(fnmatch.fnmatchcase(n, p) for p in options.pattern.split(","))]
+    if options.way == SPEED:
+        equal = zoo.read("compile")
+        names = [n for n in names if equal.get(n) == OK]
     if options.missing:
         names = [n for n in names if n not in states or (states[n].startswith(EXPORTS) and n not in outcomes)]
     if options.failing:
@@ -74,7 +78,7 @@ def _options() -> argparse.Namespace:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-k", dest="pattern", default="*", help="only names that match; several, separated by commas")
     parser.add_argument("--library", choices=LIBRARIES, default="transformers")
-    parser.add_argument("--way", choices=WAYS, default="export")
+    parser.add_argument("--way", choices=(*WAYS, SPEED), default="export")
     parser.add_argument("--failing", action="store_true", help="only names that torch exports and that are not listed as ok")
     parser.add_argument("--missing", action="store_true", help="only names of which the lists do not hold an outcome")
     parser.add_argument("--failed", action="store_true", help="say only what is not ok")

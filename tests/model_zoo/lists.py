@@ -12,13 +12,17 @@ from tests.model_zoo.ready import Ready
 FOLDER = Path(__file__).parent
 LIBRARIES = ("transformers", "torchvision", "timm")
 WAYS = ("export", "compile")
+SPEED = "speed"
+"""A way without an answer of equality: times beside inductor's, of what is equal by the way compile."""
 EXPORTS, OK = "exports", "ok"
 STATES = ("no class", "no model", "no eager", "no export", "random", "exports wrongly", EXPORTS)
 """What torch alone makes of an architecture. ``random``: two eager runs differ; ``exports wrongly``: torch's own run of what it
 exports differs from the eager one, by more than Forge may. The rest of those that it exports are Forge's."""
 NO_GRAPH = "no graph"
 """What Dynamo cannot capture as one graph, whatever the backend."""
-OUTCOMES = (OK, "wrong", "refused", "died", "timeout", NO_GRAPH)
+TIMED = "timed"
+"""Before `Speed`."""
+OUTCOMES = (OK, TIMED, "wrong", "refused", "died", "timeout", NO_GRAPH)
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,27 @@ class Zoo:
 def exports(states: Mapping[str, str]) -> list[str]:
     """The names that torch exports."""
     return [name for name, state in states.items() if state.partition(":")[0] == EXPORTS]
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of ``torch.compile`` with Forge and with inductor: least milliseconds of a call, and seconds to the first result."""
+
+    forge: float
+    inductor: float
+    eager: float
+    forge_first: float
+    inductor_first: float
+
+    def __str__(self) -> str:
+        calls = f"{self.forge:.3f} {self.inductor:.3f} {self.eager:.3f}"
+        return f"{TIMED}: {calls} ms, {self.forge_first:.1f} {self.inductor_first:.1f} s"
+
+    @classmethod
+    def of(cls, text: str) -> Speed:
+        """What ``str`` made a text of."""
+        calls, firsts = text.removeprefix(f"{TIMED}: ").split(", ")
+        return cls(*map(float, calls.split()[:3]), *map(float, firsts.split()[:2]))
 
 
 class Architectures:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,16 +15,20 @@ from torch.utils import _pytree as pytree
 
 import forge
 from benchmarks.architectures import TOLERANCE
+from benchmarks.torch_compile import timed
 from forge.frontends.torch import import_model
 from forge.frontends.torch.exported import array_of
-from tests.model_zoo.lists import EXPORTS, NO_GRAPH, OK
+from tests.model_zoo.lists import EXPORTS, NO_GRAPH, OK, SPEED, Speed
 from tests.model_zoo.ready import Ready, line
 from tests.torch_databases.cases import Called
 from tests.torch_databases.compare import differences, run
 
+SECONDS = 2.0
+"""Of calls in turns, where an architecture is timed."""
+
 
 def outcome(make: Callable[[], tuple[Ready | None, str]], way: str) -> Iterator[str]:
-    """Torch's answer, and where it exports the architecture Forge's, by ``way`` export or compile; each with its reason."""
+    """Torch's answer, and where it exports the architecture Forge's, by ``way``; each with its reason."""
     try:
         ready, reason = make()
     except Exception as error:  # noqa: BLE001 - models raise anything
@@ -50,7 +55,7 @@ def outcome(make: Callable[[], tuple[Ready | None, str]], way: str) -> Iterator[
             yield f"exports wrongly: {wrong}"
             return
         yield f"{EXPORTS}: {ready.recipe}"
-        yield _exported(exported, tensors, expected) if way == "export" else _compiled(module, tensors, expected)
+        yield BY_WAY[way](exported, module, tensors, expected)
 
 
 def _eager(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], seed: int) -> list[torch.Tensor]:
@@ -62,7 +67,7 @@ def _differ(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
     return len(a) != len(b) or any(x.shape != y.shape or not torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in zip(a, b))
 
 
-def _exported(exported: Any, tensors: tuple[torch.Tensor, ...], expected: list[torch.Tensor]) -> str:
+def _exported(exported: Any, module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], expected: list[torch.Tensor]) -> str:
     try:
         got = run(import_model(exported), tensors, compiled=True)
     except forge.ForgeError as error:
@@ -73,13 +78,28 @@ def _exported(exported: Any, tensors: tuple[torch.Tensor, ...], expected: list[t
     return _judged(got, expected)
 
 
-def _compiled(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], expected: list[torch.Tensor]) -> str:
+def _compiled(exported: Any, module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], expected: list[torch.Tensor]) -> str:
     torch._dynamo.reset()
     try:
         found = torch.compile(module, fullgraph=True, backend="forge")(*[t.clone() for t in tensors])
     except Exception as error:  # noqa: BLE001 - torch wraps what a backend raises
         return f"{_without_forge(module, tensors)}: {line(error)}"
     return _judged([array_of(t, "output") for t in pytree.tree_leaves(found) if isinstance(t, torch.Tensor)], expected)
+
+
+def _timed(exported: Any, module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], expected: list[torch.Tensor]) -> str:
+    torch._dynamo.reset()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:  # empty caches
+        os.environ |= {"FORGE_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}
+        found = timed(module, tensors, {}, expected, ("forge", "inductor"), seconds=SECONDS)
+    if found["failed"]:
+        return "refused: " + "; ".join(f"{backend}: {text}" for backend, text in found["failed"].items())
+    least = {backend: 1e3 * min(times) for backend, times in found["times"].items()}
+    return str(Speed(least["forge"], least["inductor"], least["eager"], found["first"]["forge"], found["first"]["inductor"]))
+
+
+BY_WAY = {"export": _exported, "compile": _compiled, SPEED: _timed}
 
 
 def _without_forge(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...]) -> str:

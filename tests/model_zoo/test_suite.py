@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from tests.model_zoo.lists import LIBRARIES, OK, OUTCOMES, STATES, WAYS, Zoo, exports
+from tests.model_zoo.lists import LIBRARIES, OK, OUTCOMES, SPEED, STATES, TIMED, WAYS, Speed, Zoo, exports
 from tests.sampling import sample
 
 LISTED = [(Zoo(library), way) for library in LIBRARIES for way in WAYS if Zoo(library).path(way).exists()]
@@ -27,6 +27,14 @@ def test_lists_are_well_formed(zoo: Zoo, way: str) -> None:
     assert {s.partition(":")[0] for s in outcomes.values()} <= set(OUTCOMES)
     assert list(states) == sorted(states) and list(outcomes) == sorted(outcomes)
     assert set(outcomes) <= set(exports(states))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_times_are_of_what_is_equal(library: str) -> None:
+    times, equal = Zoo(library).read(SPEED), Zoo(library).read("compile")
+    for name, text in times.items():
+        assert equal[name] == OK
+        assert not text.startswith(TIMED) or str(Speed.of(text)) == text
 
 
 @pytest.mark.slow
