@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.sampling import sample
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     import forge
 
 os.environ.setdefault("FORGE_CACHE", "0")
+# How long an example takes is the machine's matter, and so is how many of them fit into a second.
+settings.register_profile(
+    "forge", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+settings.load_profile("forge")
 _MISSING_PACKAGE = "could not import"
 
 

@@ -13,7 +13,7 @@ from forge.dims import Dim
 from forge.errors import InvalidGraphError, ParseError
 
 NAMES = ("a", "b", "n")
-few = settings(max_examples=150, deadline=None)
+few = settings(max_examples=150)
 
 
 class Tree:

@@ -31,7 +31,7 @@ from tests.random_networks import any_network
 
 COUNT = int(os.environ.get("FORGE_RANDOM_GRAPHS", "200"))
 
-RANDOM = settings(deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None)
+RANDOM = settings(phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None)
 
 
 TALLY = Counter[str]()

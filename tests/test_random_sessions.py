@@ -30,7 +30,7 @@ from tests.guard_runtime import GuardedSession
 from tests.random_sessions import random_inputs, random_module
 
 COUNT = int(os.environ.get("FORGE_RANDOM_SESSIONS", "200"))
-RANDOM = settings(deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None)
+RANDOM = settings(phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None)
 OPTIONS = ((0, None), (3, None))
 TARGETS = ((3, "llvm -mcpu=x86-64-v2"), (3, "llvm -mcpu=x86-64-v3"))
 CALLS = 6

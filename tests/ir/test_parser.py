@@ -26,7 +26,7 @@ from forge.ir.verifier import verify
 from tests.ops import harness
 from tests.ops.cases import written
 
-few = settings(max_examples=150, deadline=None)
+few = settings(max_examples=150)
 
 
 def body(text: str, parameters: str = "%x: Tensor[(2, 3), float32]") -> str:

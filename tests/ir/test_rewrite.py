@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forge import dims
@@ -27,7 +27,7 @@ from forge.ir.verifier import verify, verify_graph
 from forge.ops.shape.transpose import Transpose
 from tests.ir.random_modules import inputs_for, modules, same
 
-few = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=80)
 
 
 def graph_of(lines: str, parameters: str = "%x: Tensor[(n, 4), float32], %y: Tensor[(n, 4), float32]") -> Graph:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import forge
@@ -22,7 +22,7 @@ from tests.ir.random_modules import constant_dtypes, inputs_for, modules, names,
 
 GOLDEN = Path(__file__).parent / "golden"
 ROOT = Path(__file__).parents[2]
-few = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+few = settings(max_examples=80)
 
 
 def test_resnet18_listing_prints_back_to_the_letter() -> None:

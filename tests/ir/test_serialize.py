@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forge.errors import ImportModelError
@@ -20,7 +20,7 @@ from forge.ir import Builder, Graph, Module, TensorType
 from forge.ir.saved.hashing import fingerprint
 from forge.ir.saved.serialize import load, save
 
-some = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+some = settings(max_examples=150)
 
 
 def example() -> Module:

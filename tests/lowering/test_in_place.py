@@ -291,7 +291,7 @@ def programs(draw: st.DrawFn) -> Graph:
     return graph
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(programs(), st.integers(0, 2))
 def test_any_order_of_updates_and_reads(graph: Graph, seed: int) -> None:
     generator = np.random.default_rng(seed)

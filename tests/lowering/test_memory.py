@@ -106,7 +106,7 @@ def _place(plan: MemoryPlan, value: Value, symbols: dict[str, int]) -> tuple[int
     return begin, begin + size_of(value, symbols)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(graphs(), st.booleans(), st.integers(1, 9))
 def test_no_block_is_overwritten_while_it_lives(graph: Graph, fuse: bool, n: int) -> None:
     steps, plan = planned(graph, fuse)
@@ -118,7 +118,7 @@ def test_no_block_is_overwritten_while_it_lives(graph: Graph, fuse: bool, n: int
         assert plan.arena_size < used + 2 * ALIGNMENT  # rounded up, and a line that empty tensors may read
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(graphs())
 def test_outputs_have_memory_of_their_own(graph: Graph) -> None:
     steps, plan = planned(graph, True)

@@ -30,7 +30,7 @@ def onnx_slice(n: int, begin: int, end: int, stride: int) -> list[int]:
     return list(range(begin, end, stride))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(n=st.integers(0, 7), begin=st.one_of(BOUNDS, SYMBOLIC), end=st.one_of(BOUNDS, SYMBOLIC), stride=STRIDES)
 def test_a_slice_of_a_symbolic_dimension_is_right_for_every_size(n: int, begin: Dim, end: Dim, stride: int) -> None:
     start, count = (dims.evaluate(d, {"n": n}) for d in slice_range(N, begin, end, stride))
@@ -38,7 +38,7 @@ def test_a_slice_of_a_symbolic_dimension_is_right_for_every_size(n: int, begin: 
     assert [start + k * stride for k in range(count)] == expected
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(n=st.integers(0, 6), begin=BOUNDS, end=BOUNDS, stride=STRIDES, run_time=st.booleans())
 def test_slices_are_lowered_as_numpy_slices(n: int, begin: int, end: int, stride: int, run_time: bool) -> None:
     data = Draw((n, 2))
@@ -68,7 +68,7 @@ def shape_pairs(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return splits(total, draw), splits(total, draw)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(shapes=shape_pairs(), symbolic=st.booleans())
 def test_reshapes_keep_the_row_major_order(shapes: tuple[tuple[int, ...], tuple[int, ...]], symbolic: bool) -> None:
     source, result = shapes
@@ -81,7 +81,7 @@ def test_reshapes_keep_the_row_major_order(shapes: tuple[tuple[int, ...], tuple[
     np.testing.assert_array_equal(found, array.reshape(result))
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(n=st.integers(1, 5), before=st.integers(-1, 7), after=st.integers(-1, 7),
        mode=st.sampled_from(["constant", "edge", "reflect", "symmetric", "wrap"]))
 def test_padding_agrees_with_numpy(n: int, before: int, after: int, mode: str) -> None:
@@ -96,7 +96,7 @@ def test_padding_agrees_with_numpy(n: int, before: int, after: int, mode: str) -
         np.testing.assert_array_equal(result, expected)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(shape=st.lists(st.integers(0, 4), min_size=1, max_size=4), data=st.data())
 def test_sums_over_run_time_axes_agree_with_numpy(shape: list[int], data: st.DataObject) -> None:
     axes = data.draw(st.lists(st.sampled_from(range(len(shape))), unique=True, min_size=1))

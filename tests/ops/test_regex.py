@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from forge.errors import TypeInferenceError
@@ -32,7 +32,6 @@ def patterns() -> st.SearchStrategy[str]:
     return st.recursive(st.one_of(LITERALS, LITERALS, ASSERTIONS), extend, max_leaves=8)
 
 
-@settings(deadline=None)
 @given(patterns(), st.lists(st.text("abcAÉé1 \n", max_size=6), min_size=1, max_size=4))
 def test_agrees_with_python(pattern: str, texts: list[str]) -> None:
     assume("(?i:" not in pattern or not re.search(r"\\[wbdBD]", pattern))  # Python folds ASCII only where classes are of ASCII
@@ -59,7 +58,6 @@ def native_matches(program: RegexProgram, texts: list[str]) -> list[bool]:
     return [bool(b) for b in out.read()]
 
 
-@settings(deadline=None)
 @given(patterns(), st.lists(st.one_of(st.text("abcAÉé1 \n", max_size=6), st.binary(max_size=6)), min_size=1, max_size=4))
 def test_the_runtime_agrees(pattern: str, contents: list[str | bytes]) -> None:
     texts = [c if isinstance(c, str) else c.decode("utf-8", "surrogateescape") for c in contents]

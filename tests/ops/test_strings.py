@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from forge import dims
@@ -109,7 +109,6 @@ def test_bytes_that_meet_become_a_character() -> None:
     agree("string.equal", strings("\udcc2\udc80"), strings("\x80"))
 
 
-@settings(deadline=None)
 @given(TEXTS)
 def test_compiled_code_agrees_on_random_text(texts: list[str]) -> None:
     data = strings(*texts)
@@ -123,7 +122,6 @@ def test_compiled_code_agrees_on_random_text(texts: list[str]) -> None:
     agree("string.lookup", data, data[::-1].copy())
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(), min_size=1, max_size=6))
 def test_numbers_pass_through_text(numbers: list[float]) -> None:
     data = np.array(numbers)

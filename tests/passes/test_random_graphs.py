@@ -38,20 +38,20 @@ def check_stages(graph: Graph, names: list[str], target: Target) -> None:
             assert np.max(np.abs(got - want), initial=0.0, where=finite) <= 1e-4 * scale, name
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(SEEDS)
 def test_image_networks(seed: int) -> None:
     check_stages(image_network(seed), [s.name for s in GRAPH_STAGES], AVX512 if seed % 2 else AVX2)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(SEEDS)
 def test_sequence_networks(seed: int) -> None:
     check_stages(sequence_network(seed), [s.name for s in GRAPH_STAGES], AVX512)
 
 
 @pytest.mark.parametrize("name", ["canonicalize", "fuse_patterns", "fold_scale", "choose_layouts", "decompose"])
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(SEEDS)
 def test_one_pass_alone(name: str, seed: int) -> None:
     for network in (image_network, sequence_network):

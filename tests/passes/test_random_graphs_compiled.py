@@ -30,13 +30,13 @@ def check_compiled(graph: Graph, opt_level: int) -> None:
         assert np.max(np.abs(got - want), initial=0.0, where=finite) <= 1e-4 * scale
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(SEEDS)
 def test_image_networks(seed: int) -> None:
     check_compiled(image_network(seed), opt_level=3)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(SEEDS)
 def test_sequence_networks(seed: int) -> None:
     check_compiled(sequence_network(seed), opt_level=3)
@@ -44,7 +44,7 @@ def test_sequence_networks(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("opt_level", [0, 1, 2, 3, 4])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(SEEDS)
 def test_every_level(opt_level: int, seed: int) -> None:
     check_compiled(image_network(seed), opt_level)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forge_runtime import ArtifactError, Runtime, artifact, read_metadata
@@ -212,7 +212,7 @@ def test_every_flipped_bit_is_found(library: Path) -> None:
     assert runs(library)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(data=st.data())
 def test_reading_hostile_files_never_crashes(library: Path, tmp_path: Path, data: st.DataObject) -> None:
     """Headers and section tables full of extreme numbers end in an ArtifactError or in metadata."""

@@ -92,7 +92,7 @@ def test_powers_of_two(power: int) -> None:
             check(draw((2, 1 << power, 1), dtype), 1 << power, inverse, onesided)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.integers(0, 5), st.integers(0, 80), st.integers(0, 11), st.integers(1, 400), st.sampled_from(MODES),
        st.sampled_from(["float32", "float64", "complex64", "complex128"]))
 def test_odd_sizes(outer: int, extent: int, inner: int, length: int, mode: tuple[bool, bool], dtype: str) -> None:

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forge_runtime import static_sources
@@ -101,7 +101,7 @@ def run(program: Path, commands: list[Command]) -> str:
     return done.stdout
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(commands=st.lists(command, max_size=40))
 def test_operators_act_as_on_lists(program: Path, commands: list[Command]) -> None:
     assert run(program, commands) == expected(commands)

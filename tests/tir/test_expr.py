@@ -15,7 +15,7 @@ from forge.tir import expr as E
 from forge.tir.expr import Expr
 from forge.tir.rewrite import Rewriter, substitute
 
-few = settings(max_examples=200, deadline=None)
+few = settings(max_examples=200)
 LANES = 4
 VARIABLES = {name: E.var(name) for name in "abc"}
 

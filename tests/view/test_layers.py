@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from forge.view import layers
 from forge.view.layers import arrange, coordinates, spread
 
-few = settings(max_examples=150, deadline=None)
+few = settings(max_examples=150)
 
 EDGES = st.integers(1, 24).flatmap(lambda n: st.tuples(
     st.just(n), st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).filter(lambda e: e[0] != e[1]), unique=True)))

@@ -465,7 +465,7 @@ def test_attribute_given_twice() -> None:
         import_model(proto)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.data())
 def test_mutilated_models_raise_located_errors_only(data: st.DataObject) -> None:
     graph = """g (float[n, 4] x) => (float[n, 2] y) {

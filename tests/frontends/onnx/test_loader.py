@@ -101,14 +101,14 @@ def test_loaders_of_other_formats_are_recommended_once_they_exist(monkeypatch: p
         import_model(b"PK\x03\x04rest")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_refused_or_read(data: bytes) -> None:
     with pytest.raises(ForgeError):
         import_model(data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_damaged_bytes_never_raise_anything_else(data: st.DataObject) -> None:
     content = bytearray(plain().SerializeToString())
