@@ -13,6 +13,7 @@ from forge.driver import check_options, compile_module
 from forge.ir.builder import Builder
 from forge.ir.nodes import Graph, Module, Value
 from forge.ir.types import TensorType
+from forge.lowering.groups import form_groups
 from forge.options import CompileOptions
 from forge.passes import canonicalize, decompose, eliminate_dead_code, fuse_attention
 from tests.passes.checks import AVX512, check, random_input
@@ -125,11 +126,15 @@ def bfloat16(b: Builder, x: Inputs) -> Value:
     return b.call("nn.matmul", b.call("cast", b.call("nn.softmax", s, axis=-1), dtype="bfloat16"), v)
 
 
-def repeated_heads(b: Builder, x: Inputs, rows: int, mask: tuple[int, ...], stored: bool = False) -> Value:
-    """Six heads of queries share two of keys and values, which may lie with their positions first."""
+def repeated_heads(
+    b: Builder, x: Inputs, rows: int, mask: tuple[int, ...], stored: bool = False, dtype: str = "float32"
+) -> Value:
+    """Six heads of queries share two of keys and values, which may lie with their positions first, in a narrow type."""
 
     def spread(name: str) -> Value:
-        value = b.call("transpose", x(name, 260, 2, 2, 8), axes=(1, 2, 0, 3)) if stored else x(name, 2, 2, 260, 8)
+        kept = x(name, *((260, 2, 2, 8) if stored else (2, 2, 260, 8)), dtype=dtype)
+        value = b.call("transpose", kept, axes=(1, 2, 0, 3)) if stored else kept
+        value = value if dtype == "float32" else b.call("cast", value, dtype="float32")
         wide = b.call("broadcast_to", b.call("expand_dims", value, axis=2), shape=(2, 2, 3, 260, 8))
         return b.call("reshape", wide, newshape=(2, 6, 260, 8))
 
@@ -155,6 +160,18 @@ def shared_keys_with_masks_of_heads(b: Builder, x: Inputs) -> Value:
     return repeated_heads(b, x, 1, (6, 1, 260))
 
 
+def keys_of_bfloat16(b: Builder, x: Inputs) -> Value:
+    return repeated_heads(b, x, 1, (2, 1, 1, 260), dtype="bfloat16")
+
+
+def keys_of_bfloat16_for_many_rows(b: Builder, x: Inputs) -> Value:
+    return repeated_heads(b, x, 7, (2, 1, 7, 260), stored=True, dtype="bfloat16")
+
+
+def keys_of_float16(b: Builder, x: Inputs) -> Value:
+    return repeated_heads(b, x, 1, (2, 1, 1, 260), stored=True, dtype="float16")
+
+
 def operator(**attributes: Any) -> Write:
     """``nn.attention``, decomposed."""
 
@@ -171,7 +188,8 @@ def operator(**attributes: Any) -> Write:
 FUSED: dict[str, Write] = {
     f.__name__: f for f in (plain, scaled, scaled_before, added_mask, two_added_masks, selected, capped, heads_last,
                             from_rows_first, symbolic, repeated, bfloat16, shared_keys, shared_keys_stored_first,
-                            shared_keys_of_one_row, shared_keys_with_masks_of_heads)
+                            shared_keys_of_one_row, shared_keys_with_masks_of_heads, keys_of_bfloat16,
+                            keys_of_bfloat16_for_many_rows, keys_of_float16)
 }
 
 
@@ -185,6 +203,15 @@ def test_shared_keys_are_not_repeated(name: str) -> None:
     key, value = (operand for operand in attention.operands[1:3] if operand is not None)
     assert key.producer is None or key.producer.op == "transpose" or key.shape[-3] == 1
     assert key.shape == value.shape
+
+
+@pytest.mark.parametrize("name", [name for name in FUSED if name.startswith("keys_of")])
+def test_keys_of_half_precision_are_read_as_they_lie(name: str) -> None:
+    graph = graph_of(FUSED[name])
+    fuse_attention.run(graph, CompileOptions(target=AVX512))
+    eliminate_dead_code.run(graph, CompileOptions(target=AVX512))
+    (group,) = [group for group in form_groups(graph) if group.anchor.op == "nn.contrib_attention"]
+    assert [node.op for node in group.inlined].count("cast") == 2
 
 
 @pytest.mark.parametrize("name", FUSED)

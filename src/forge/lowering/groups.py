@@ -23,8 +23,9 @@ from forge.ir.nodes import CONSTANT, Graph, Node, Value
 from forge.ir.op import Kind
 from forge.ir.types import TensorType
 from forge.lowering.objects import is_handle_copy, runs_on_host
-from forge.ops.core.inference import at_most
+from forge.ops.core.inference import HALF_TYPES, at_most
 from forge.ops.core.op import Op
+from forge.ops.elementwise.cast import Cast
 
 MAX_NODES = 48
 """Of one group: bounds the size of a kernel."""
@@ -153,21 +154,31 @@ class _Former:
         allowed = all(self._may_join(host, user, position, node) for user, position in node.result.uses)
         if not allowed or not _affordable(node, host):
             return None
-        if any(user is host.anchor for user, _ in node.result.uses) and _is_strided_read(node, host.anchor):
+        if any(user is host.anchor for user, _ in node.result.uses) and _is_read_through(node, host.anchor):
             self.reread.add(node)
         return host
 
     def _may_join(self, host: Group, user: Node, position: int, node: Node) -> bool:
         """Whether evaluating ``node`` where ``user`` reads it repeats no work."""
         if user in self.reread:
-            return node.op_def.is_strided and _kernel_of(host.anchor) == "attention"
-        return user is not host.anchor or _is_strided_read(node, user) or user.op_def.reads_once(position)
+            return _kernel_of(host.anchor) == "attention" and _is_read_through(node, host.anchor)
+        return user is not host.anchor or _is_read_through(node, user) or user.op_def.reads_once(position)
 
 
-def _is_strided_read(node: Node, reader: Node) -> bool:
-    """A movement that products read through: kernels take operands of any strides, and attention copies what it reads."""
+def _is_read_through(node: Node, reader: Node) -> bool:
+    """A movement that products read through: kernels take operands of any strides, and attention copies what it reads.
+
+    Attention also reads float32 from half as many bytes: the keys and values of a decoder come from memory.
+    """
     kernel = _kernel_of(reader)
-    return kernel == "matmul" and node.op_def.is_permutation or kernel == "attention" and node.op_def.is_strided
+    if kernel == "attention":
+        return node.op_def.is_strided or _widens(node)
+    return kernel == "matmul" and node.op_def.is_permutation
+
+
+def _widens(node: Node) -> bool:
+    cast = Cast.of(node)
+    return cast is not None and cast.data.dtype in HALF_TYPES and cast.node.result.dtype == "float32"
 
 
 def _kernel_of(node: Node) -> str | None:

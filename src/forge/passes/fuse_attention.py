@@ -246,8 +246,9 @@ class _Fusion:
         if len(batch) + 2 > len(self.shape):
             query = _divided(builder, query, (*batch, rows))
             key, value = (_split_axis(builder, v, v.rank - 3, (v.shape[-3], 1)) if v.rank > 2 else v for v in (key, value))
+        operands = [_cast_last(builder, without_leading_ones(v)) for v in (query, key, value)]
         result = builder.call(
-            "nn.contrib_attention", *(without_leading_ones(v) for v in (query, key, value)), self._mask(batch),
+            "nn.contrib_attention", *operands, self._mask(batch),
             name=self.last.node.name, scale=scores.scale * query_scale * key_scale, softcap=scores.softcap, fill=scores.fill,
             zero_unseen=scores.zero_unseen, transpose_key=transpose_key, inner=inner)
         return Replace(target, reshaped(builder, result, target.result.shape))
@@ -372,6 +373,15 @@ def unscaled(builder: Builder, value: Value) -> tuple[Value, float]:
         return value, 1.0
     x, c = unscaled(builder, operand(node))
     return (value, 1.0) if c == 1.0 else (builder.call(node.op, x, **node.attributes), c)
+
+
+def _cast_last(builder: Builder, value: Value) -> Value:
+    """cast(reshape(x)) of reshape(cast(x)): kernels read through the first."""
+    before = viewed(value)
+    cast = None if before is None else Cast.of(before.producer)
+    if cast is None:
+        return value
+    return builder.call("cast", reshaped(builder, cast.data, value.shape), dtype=cast.attrs.dtype)
 
 
 def without_leading_ones(value: Value) -> Value:

@@ -14,7 +14,7 @@ from typing import Final
 from forge import dtypes, loops
 from forge.kernels.cpu.attention import AttentionPlan, Task, blocks_of_rows, plan_attention, tasks
 from forge.kernels.cpu.gemm import Rows
-from forge.kernels.cpu.panels import VectorElement, broadcast_indices, contiguous
+from forge.kernels.cpu.panels import VectorElement, broadcast_indices, contiguous, loaded
 from forge.loops import Accumulators, RegisterTile
 from forge.loops.contract import KernelCall, Reader, Writer, kernel
 from forge.loops.values import multiply_add
@@ -134,8 +134,8 @@ class _FewRows(Task):
         found: list[Stmt] = []
         for read, extent, at in ((plan.read_value, plan.size, row), (plan.read_key, plan.depth, row + AHEAD)):
             for first in range(0, loops.known(extent, "attention"), CACHE_LINE // dtypes.itemsize(plan.dtype)):
-                vector = read(self.batch, at, E.ramp(E.const(first), 1, plan.lanes))
-                if isinstance(vector, E.Load) and isinstance(vector.index, E.Ramp):
+                vector = loaded(read(self.batch, at, E.ramp(E.const(first), 1, plan.lanes)))
+                if vector is not None and isinstance(vector.index, E.Ramp):
                     found.append(Prefetch(vector.buffer, vector.index.base))
         return seq(found)
 

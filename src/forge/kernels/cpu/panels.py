@@ -97,7 +97,14 @@ def broadcast_indices(batch: Sequence[Expr], shape: Sequence[Expr]) -> list[Expr
 
 def contiguous(read: Callable[[Expr], Expr], lanes: int) -> bool:
     """Whether neighbouring values of the index are neighbours in memory."""
-    value = read(E.ramp(E.var("i"), 1, lanes))
-    if not isinstance(value, E.Load):
+    value = loaded(read(E.ramp(E.var("i"), 1, lanes)))
+    if value is None:
         return False
     return lanes == 1 or isinstance(value.index, E.Ramp) and E.is_const(value.index.stride, 1)
+
+
+def loaded(value: Expr) -> E.Load | None:
+    """The load that is all of a value, but for conversions of its type."""
+    while isinstance(value, E.Cast):
+        value = value.x
+    return value if isinstance(value, E.Load) else None
