@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from tests.model_zoo.lists import EXPORTS, LIBRARIES, OK, SPEED, WAYS, Zoo
+from tests.model_zoo.lists import EXPORTS, LIBRARIES, OK, SPEED, WAYS, Zoo, exports
 from tests.sampling import sample
 
 CHUNK = 24
@@ -42,14 +42,15 @@ def main() -> int:
     if options.worker:
         return _work(zoo, options.pattern.split(","), options.way)
     states, outcomes = zoo.read(), zoo.read(options.way)
+    known = set(exports(states))
     names = [n for n in zoo.names() if any(fnmatch.fnmatchcase(n, p) for p in options.pattern.split(","))]
     if options.way == SPEED:
         equal = zoo.read("compile")
         names = [n for n in names if equal.get(n) == OK]
     if options.missing:
-        names = [n for n in names if n not in states or (states[n].startswith(EXPORTS) and n not in outcomes)]
+        names = [n for n in names if n not in states or (n in known and n not in outcomes)]
     if options.failing:
-        names = [n for n in names if states.get(n, "").startswith(EXPORTS) and outcomes.get(n) != OK]
+        names = [n for n in names if n in known and outcomes.get(n) != OK]
     names = sample(names, options.seed, options.sample) if options.sample > 1 else names
     names.sort(key=lambda name: hashlib.sha256(name.encode()).digest())  # what is broken off is a sample
 
