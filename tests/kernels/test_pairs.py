@@ -1,4 +1,4 @@
-"""Kernels on bfloat16 and float16: products of pairs, and float32 arithmetic on narrow storage."""
+"""Kernels on bfloat16, float16 and int8: products of pairs and fours, and float32 arithmetic on narrow storage."""
 
 from __future__ import annotations
 
@@ -56,6 +56,25 @@ def test_dense_in_pairs(target: str, prologue: bool, lead: tuple[int, ...], dept
                 epilogue=lambda v, extra: v + extra(0), extras=[Spec((units,))], **options)
     want = wide(x) * (2 if prologue else 1) @ wide(w).T + bias
     assert_close(run(case, [x, weight, bias], target), want, depth)
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("prologue", [False, True])
+@pytest.mark.parametrize(("lead", "depth", "units"), [
+    ((1,), 68, 100), ((13,), 36, 50), ((2, 3, 5), 20, 48), ((29,), 4, 3), ((17,), 6004, 40),
+])
+def test_dense_in_fours(target: str, prologue: bool, lead: tuple[int, ...], depth: int, units: int) -> None:
+    """The same integers on every target, also where sums of two products do not fit into 16 bits."""
+    panel = dense_panel(Target.parse(target), "uint8", units)
+    x, w = RNG.integers(200, 256, (*lead, depth), np.uint8), RNG.integers(-128, 128, (units, depth), np.int8)
+    w[0], x[..., 0, :] = -128, 255
+    bias = RNG.integers(-9, 9, units, np.int32)
+    options: dict[str, Any] = {"prologues": {0: lambda v: E.binary("xor", v, E.const(128, "uint8", v.lanes))}} if prologue else {}
+    weight = paired(pack_dense(w, panel), 4)
+    case = Case("dense_pack", [Spec(x.shape, "uint8"), Spec(weight.shape, "int8")], Spec((*lead, units), "int32"),
+                {"units": units}, epilogue=lambda v, extra: v + extra(0), extras=[Spec((units,), "int32")], **options)
+    want = (x ^ 128 if prologue else x).astype(np.int32) @ w.T.astype(np.int32) + bias
+    np.testing.assert_array_equal(run(case, [x, weight, bias], target), want)
 
 
 @pytest.mark.parametrize("target", HERE)

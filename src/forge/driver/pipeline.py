@@ -44,6 +44,7 @@ from forge.passes import (
     split_recurrent,
     to_bfloat16,
     to_float16,
+    to_integers,
     use_winograd,
     widen_conv1d,
 )
@@ -160,6 +161,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("inline_calls", 0, lambda c: [inline_calls.run(f.graph, c.module) for f in c.functions],
           "functions of the module become part of those that call them"),
     _pass("canonicalize", 1, canonicalize.run, "one form for equal things; no-ops go"),
+    _pass("to_integers", 2, to_integers.run, "products of quantised numbers are summed as integers"),
     _pass("fold_constants", 1, fold_constants.run, "what depends on constants only is evaluated"),
     _pass("eliminate_common_subexpr", 1, eliminate_common_subexpr.run, "equal nodes are merged"),
     Stage("append_states", 1, lambda c: append_states.run([f.graph for f in c.functions]),

@@ -1,10 +1,11 @@
-"""Pairs of bfloat16 along the summed axis: 32 bits, of which a dot product adds both products in one step."""
+"""Pairs of bfloat16 along the summed axis, or fours of 8 bits: 32 bits, whose products one step of a dot product adds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
+from forge import dtypes
 from forge.tir import expr as E
 from forge.tir.expr import Buffer, Expr
 
@@ -14,8 +15,9 @@ BITS: Final = "uint16"
 
 
 def load(buffer: Buffer, first: Expr, lanes: int = 1) -> Expr:
-    """``lanes`` neighbouring pairs, from number ``first`` of a buffer of bfloat16 or of their bits."""
-    return E.call("reinterpret", E.load(buffer, E.ramp(first, 1, 2 * lanes)), dtype=PAIR, lanes=lanes)
+    """``lanes`` neighbouring pairs, from number ``first`` of a buffer of bfloat16 or of their bits; or fours of 8 bits."""
+    numbers = 4 // dtypes.itemsize(buffer.dtype)
+    return E.call("reinterpret", E.load(buffer, E.ramp(first, 1, numbers * lanes)), dtype=PAIR, lanes=lanes)
 
 
 def numbers(pair: Expr) -> Expr:

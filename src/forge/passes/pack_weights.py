@@ -1,7 +1,8 @@
 """Matrix products with constant weights get them packed in panels as wide as the target's kernels read them.
 
 ``nn.dense(%x, w)`` --> ``nn.contrib_dense_pack(%x, p)`` with ``p[n // b, k, n % b] = w[n, k]`` and zeros beyond w's last row;
-bfloat16 in pairs of k, ``p[n // b, k // 2, n % b, k % 2]``, where k is even and the target multiplies pairs.
+bfloat16 in pairs of k, ``p[n // b, k // 2, n % b, k % 2]``, where k is even and the target multiplies pairs; int8 that multiplies
+uint8 in fours, ``p[n // b, k // 4, n % b, k % 4]``.
 With one row: ``sum(multiply(%x, w[0]), axis=-1, keepdims=True)``, whose vectors lie along k.
 With a weight that is not constant: ``nn.matmul(%x, %w, transpose_b=True)``.
 """
@@ -31,9 +32,10 @@ def run(graph: Graph, options: CompileOptions) -> int:
 
 def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Declined:
     data, weight = operand(node), operand(node, 1)
-    if data.dtype != weight.dtype or not dtypes.is_float(data.dtype):
-        return Declined("data and weight are not of one floating-point type")
     array, out_dtype = weight.constant, node.attrs.out_dtype
+    integers = (data.dtype, weight.dtype, node.result.dtype) == ("uint8", "int8", "int32")
+    if not integers and (data.dtype != weight.dtype or not dtypes.is_float(data.dtype)):
+        return Declined("data and weight are not of one floating-point type, or uint8 and int8")
     if array is None:
         if data.rank < 2:
             return Declined("the weight is not constant, and the data are a vector")
@@ -45,9 +47,11 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
         return builder.call("sum", products, axis=(data.rank - 1,), keepdims=True, name=node.name)
     units, depth = array.shape
     rows = math.prod(d if isinstance(d, int) else 0 for d in data.shape[:-1])
+    if integers and depth % 4:
+        return Declined("the depth is no multiple of 4")
     parts = pack_panels(array, dense_panel(target, data.dtype, units, rows, depth))
-    if data.dtype == "bfloat16" and depth % 2 == 0 and dots_of_pairs(target):
-        parts = list(map(paired, parts))
+    if integers or data.dtype == "bfloat16" and depth % 2 == 0 and dots_of_pairs(target):
+        parts = [paired(part, 4 if integers else 2) for part in parts]
     constant = joined(builder, parts, name=weight.name)
     return builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=units, out_dtype=out_dtype)
 

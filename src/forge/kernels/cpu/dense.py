@@ -1,7 +1,7 @@
 """Kernel family ``dense_pack``: rows of any number times a weight matrix that was packed at compile time.
 
 Operands: data [..., K] and weight [ceil(N / n)][K][n], the last panel padded, or in pairs of k: [ceil(N / n)][K / 2][n][2] of
-bfloat16; result [..., N] with N = ``attrs.units``.
+bfloat16, or in fours: [ceil(N / n)][K / 4][n][4] of int8, with data of uint8; result [..., N] with N = ``attrs.units``.
 
 One task is a block of rows and one column tile (``vectors`` registers wide); inside it register tiles of rows run over K, so
 accumulators never leave registers. Where the weights of a column tile are too many for the first-level cache, one part of K
@@ -40,7 +40,7 @@ Element = Callable[[Expr, Expr], Expr]
 
 @dataclass(frozen=True)
 class DensePlan:
-    """Sizes of one call: ``rows`` x ``depth`` times ``depth`` x ``units``. A step of the sum takes one k, or a pair."""
+    """Sizes of one call: ``rows`` x ``depth`` times ``depth`` x ``units``. A step of the sum takes a ``group`` of k, or one."""
 
     data: Reader
     weight: Reader
@@ -53,18 +53,23 @@ class DensePlan:
     tile: RegisterTile
     row_block: int
     staged: bool
-    pairs: bool
+    group: int
 
     @property
     def steps(self) -> int:
-        return self.depth // 2 if self.pairs else self.depth
+        return self.depth // self.group
+
+    @property
+    def copied(self) -> str:
+        """The dtype of local copies of the data."""
+        return {1: self.tile.dtype, 2: pairs.BITS, 4: "uint8"}[self.group]
 
     @property
     def part(self) -> int:
         """Steps whose weights stay in the first-level cache; all where one register tile reads them."""
         if self.row_block <= self.tile.rows:
             return self.steps
-        step = self.tile.width * dtypes.itemsize(self.weight.dtype) * (2 if self.pairs else 1)
+        step = self.tile.width * dtypes.itemsize(self.weight.dtype) * self.group
         return tiles.even_blocks(self.steps, max(MIN_PART, tiles.part_bytes(self.target) // step))
 
     @property
@@ -99,10 +104,10 @@ def plan_dense(call: KernelCall) -> DensePlan:
     shape = [loops.static(extent) for extent in weight.shape] if weight is not None else []
     if data is None or weight is None or len(shape) not in (3, 4) or None in shape:
         raise CompileError(f"{call.name}: packed dense; got weight shape {shape}; expected static [panels][K][n] or "
-                           "[panels][K / 2][n][2]")
-    in_pairs = len(shape) == 4
+                           "[panels][K / g][n][g]")
+    group = int(shape[3] or 1) if len(shape) == 4 else 1
     steps, panel = (int(extent) for extent in shape[1:3] if extent is not None)
-    depth = 2 * steps if in_pairs else steps
+    depth = group * steps
     units = int(call.attrs.units)
     dtype = tiles.accumulator_dtype(data.dtype, weight.dtype)
     lanes = tiles.vector_lanes(panel, call.target, dtype)
@@ -110,17 +115,17 @@ def plan_dense(call: KernelCall) -> DensePlan:
     rows = loops.product(data.shape[:-1])
     registers = call.target.vector_registers
     tile_rows = tiles.rows_for(loops.static(rows), vectors, call.target)
-    depth_bytes = depth * dtypes.itemsize(pairs.BITS if in_pairs else dtype)
-    ready = data.buffer is not None and (data.dtype not in loops.HALF or in_pairs)
+    depth_bytes = depth * (dtypes.itemsize(dtype) if group == 1 else 4 // group)
+    ready = data.buffer is not None and (data.dtype not in loops.HALF or group > 1)
     staged = not ready and tile_rows * depth_bytes <= tiles.STACK_LIMIT // 2
     most = tiles.STACK_LIMIT // 2 // depth_bytes if staged else 4 * ROW_BLOCK
     call.target.choices.note(panel_key(loops.static(rows) or 0, depth, units, data.dtype), call.name)
-    key = f"dense tasks {loops.static(rows)} x {depth} x {units} {panel} {lanes} {dtype} {staged} {in_pairs}"
+    key = f"dense tasks {loops.static(rows)} x {depth} x {units} {panel} {lanes} {dtype} {staged} {group}"
     tile_rows, block = call.target.choices.pick(
         key, _rows(rows, tile_rows, min(ROW_BLOCK, most)), lambda: _alternatives(rows, tile_rows, most, vectors, registers),
         call.name)
     return DensePlan(data, weight, result, call.target, rows, depth, units, panel,
-                     RegisterTile(tile_rows, vectors, lanes, dtype), block, staged, in_pairs)
+                     RegisterTile(tile_rows, vectors, lanes, dtype), block, staged, group)
 
 
 def panel_key(rows: int, depth: int, units: int, dtype: str) -> str:
@@ -204,34 +209,34 @@ def _in_parts(plan: DensePlan, rows: Rows, tile: Expr, scalar: Element) -> Stmt:
 
 def _data_element(plan: DensePlan, rows: Rows) -> tuple[Stmt, Element]:
     """What copies the rows of a task, and the function that gives a (row, k) element in the accumulators' dtype."""
-    lead, dtype = plan.data.shape[:-1], plan.tile.dtype
+    lead = plan.data.shape[:-1]
     if not plan.staged:
         return seq(), lambda row, k: _unstaged(plan, row, k)
-    copy = loops.local("rows", pairs.BITS if plan.pairs else dtype, plan.row_block * plan.depth)
-    lanes = plan.target.lanes(dtype)
+    copy = loops.local("rows", plan.copied, plan.row_block * plan.depth)
+    lanes = plan.target.lanes(plan.tile.dtype)
 
     def copy_row(row: Expr) -> Stmt:
         indices = loops.unravel(rows.begin + row, lead)
         def value(k: Expr, mask: Expr | None) -> Expr:
             element = plan.data.read([*indices, k], mask)
-            return E.broadcast(pairs.bits(element) if plan.pairs else E.cast(element, dtype), k.lanes)
+            return E.broadcast(pairs.bits(element) if plan.group == 2 else E.cast(element, plan.copied), k.lanes)
 
         return loops.each_vector(plan.depth, lanes, lambda k, mask: store(
             copy, row * plan.depth + k, value(k, mask), mask))
 
     def copied(row: Expr, k: Expr) -> Expr:
         first = (row - rows.begin) * plan.depth
-        return pairs.load(copy, first + k * 2) if plan.pairs else E.load(copy, first + k)
+        return E.load(copy, first + k) if plan.group == 1 else pairs.load(copy, first + k * plan.group)
 
     return seq(Allocate(copy), loops.serial("row", rows.count, copy_row)), copied
 
 
 def _unstaged(plan: DensePlan, row: Expr, k: Expr) -> Expr:
-    """Element or pair k of a row, from the data."""
-    if not plan.pairs:
+    """Element or group k of a row, from the data."""
+    if plan.group == 1:
         return E.cast(_read_row(plan.data, row, k), plan.tile.dtype)
-    if plan.data.buffer is not None and plan.data.dtype == "bfloat16":
-        return pairs.load(plan.data.buffer, row * plan.depth + k * 2)
+    if plan.data.buffer is not None and plan.data.dtype in ("bfloat16", "uint8"):
+        return pairs.load(plan.data.buffer, row * plan.depth + k * plan.group)
     return pairs.joined(_read_row(plan.data, row, k * 2), _read_row(plan.data, row, k * 2 + 1))
 
 
@@ -243,7 +248,7 @@ def _read_row(data: Reader, row: Expr, k: Expr) -> Expr:
 
 
 def _weight_vector(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> Expr:
-    if plan.pairs:
+    if plan.group > 1:
         if plan.weight.buffer is None:
             raise CompileError("dense_pack: the packed weight has a prologue; expected a plain constant")
         return pairs.load(plan.weight.buffer, _weight_place(plan, column_tile, k, vector), plan.tile.lanes)
@@ -262,14 +267,14 @@ def _ahead(plan: DensePlan, column_tile: Expr, first: Expr, steps: int) -> Ahead
     weight = plan.weight.buffer
     if weight is None or plan.row_block <= plan.tile.rows:
         return None
-    pair = 2 if plan.pairs else 1
-    return Ahead(weight, _weight_place(plan, column_tile, first, 0), steps, plan.tile.width * pair, plan.panel * pair)
+    group = plan.group
+    return Ahead(weight, _weight_place(plan, column_tile, first, 0), steps, plan.tile.width * group, plan.panel * group)
 
 
 def _weight_place(plan: DensePlan, column_tile: Expr, k: Expr, vector: int) -> Expr:
     """Number of the first element of a vector of weights."""
     panel, column = _weight_column(plan, column_tile, vector)
-    return ((panel * plan.steps + k) * plan.panel + column) * (2 if plan.pairs else 1)
+    return ((panel * plan.steps + k) * plan.panel + column) * plan.group
 
 
 def _write(plan: DensePlan, row: Expr, column_tile: Expr, value: RowValue) -> Stmt:

@@ -17,8 +17,8 @@ from forge.ops.packed import pairs
 class DensePack(Op[DenseAttrs]):
     """Dense with a weight packed in panels: ``out[..., n] = sum over k of data[..., k] * weight[n // p, k, n % p]``.
 
-    Operands: data ``[..., K]`` of any rank, weight ``[ceil(N / p), K, p]`` with zeros beyond ``N = units``, or in pairs of k
-    ``[ceil(N / p), K / 2, p, 2]``. Kernel family ``dense_pack``.
+    Operands: data ``[..., K]`` of any rank, weight ``[ceil(N / p), K, p]`` with zeros beyond ``N = units``, or in groups of k,
+    ``[ceil(N / p), K / g, p, g]``: two of bfloat16, four of int8 for data of uint8. Kernel family ``dense_pack``.
     """
 
     name = "nn.contrib_dense_pack"

@@ -1,6 +1,6 @@
-"""Packed weights in pairs along the summed axis, as dot products of bfloat16 read them.
+"""Packed weights in groups along the summed axis, as dot products read them: pairs of bfloat16, fours of int8.
 
-``[..., K, n]`` becomes ``[..., K / 2, n, 2]``.
+``[..., K, n]`` becomes ``[..., K / g, n, g]``.
 """
 
 from __future__ import annotations
@@ -12,31 +12,36 @@ import numpy as np
 from forge.ir.types import TensorType
 from forge.te import Expr, Tensor
 
+GROUPS = {"bfloat16": 2, "int8": 4}
+"""How many numbers a group of a dtype has."""
 
-def paired(weight: np.ndarray) -> np.ndarray:
-    """A view of ``weight[..., K, n]`` in pairs; K must be even."""
+
+def paired(weight: np.ndarray, group: int = 2) -> np.ndarray:
+    """A view of ``weight[..., K, n]`` in groups, which K must be a multiple of."""
     *lead, depth, columns = weight.shape
-    return np.swapaxes(weight.reshape(*lead, depth // 2, 2, columns), -1, -2)
+    return np.swapaxes(weight.reshape(*lead, depth // group, group, columns), -1, -2)
 
 
 def plain_type(weight: TensorType, rank: int) -> TensorType:
-    """The type without pairs of a weight that is of ``rank`` without them. Only bfloat16 comes in pairs."""
-    if weight.rank != rank + 1 or weight.shape[-1] != 2 or weight.dtype != "bfloat16":
+    """The type without groups of a weight that is of ``rank`` without them."""
+    group = GROUPS.get(weight.dtype)
+    if group is None or weight.rank != rank + 1 or weight.shape[-1] != group:
         return weight
-    return TensorType((*weight.shape[:-3], weight.shape[-3] * 2, weight.shape[-2]), weight.dtype)
+    return TensorType((*weight.shape[:-3], weight.shape[-3] * group, weight.shape[-2]), weight.dtype)
 
 
 def plain_array(weight: np.ndarray, rank: int) -> np.ndarray:
-    """The weight without pairs."""
+    """The weight without groups."""
     if weight.ndim == rank:
         return weight
-    *lead, half, columns, _ = weight.shape
-    return np.swapaxes(weight, -1, -2).reshape(*lead, half * 2, columns)
+    *lead, steps, columns, group = weight.shape
+    return np.swapaxes(weight, -1, -2).reshape(*lead, steps * group, columns)
 
 
 def element(weight: Tensor, rank: int, indices: Sequence[Expr]) -> Expr:
-    """The element at ``indices``, which are those of the weight without pairs."""
+    """The element at ``indices``, which are those of the weight without groups."""
     if len(weight.shape) == rank:
         return weight[tuple(indices)]
     *lead, k, column = indices
-    return weight[(*lead, k // 2, column, k % 2)]
+    group = GROUPS[weight.dtype]
+    return weight[(*lead, k // group, column, k % group)]

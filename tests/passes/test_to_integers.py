@@ -1,0 +1,130 @@
+"""Products of quantised numbers become sums of integers; what cannot be summed exactly stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import forge
+from forge import dtypes
+from forge.driver import check_options, compile_module
+from forge.ir.builder import Builder
+from forge.ir.interp import run_graph
+from forge.ir.nodes import Graph, Module, Value
+from forge.ir.types import TensorType
+from forge.passes import pack_weights, to_integers
+from tests.kernels.support import targets_here
+from tests.passes.checks import check, random_input, rewrite
+
+RNG = np.random.default_rng(5)
+
+
+def whole(dtype: str, *shape: int) -> np.ndarray:
+    low, high = dtypes.integer_range(dtype)
+    return RNG.integers(low, high + 1, shape).astype(dtype)
+
+
+def dequantized(b: Builder, x: Value, scale: Any, zero: Any = None, axis: int = -1) -> Value:
+    parameters = [None if p is None else b.constant(np.asarray(p)) for p in (scale, zero)]
+    return b.call("qnn.dequantize", x, *parameters, axis=axis)
+
+
+def quantised(data: str = "uint8", weight: str = "int8", *, by: str = "nn.dense", columns: bool = False, zero: int | None = 3,
+              weight_zero: int | None = None, depth: int = 8, units: int = 5) -> Graph:
+    """A product of quantised numbers, and a bias."""
+    b = Builder()
+    x = b.input(TensorType((3, depth), data), "x")
+    real = dequantized(b, x, np.float32(0.02), None if zero is None else np.dtype(data).type(zero))
+    swapped = by == "nn.matmul"
+    scale = (RNG.random(units) / 50 + 0.001).astype(np.float32) if columns else np.float32(0.01)
+    zeros = None if weight_zero is None else np.full(units if columns else (), weight_zero, weight)
+    shape = (depth, units) if swapped else (units, depth)
+    low = whole(weight, *shape) // 2 + (64 if weight == "uint8" else 0)
+    w = dequantized(b, b.constant(low.astype(weight)), scale, zeros, 1 if swapped else 0)
+    return b.output(b.call("nn.bias_add", b.call(by, real, w), b.constant(RNG.standard_normal(units).astype(np.float32))))
+
+
+def centred(data: str = "uint8", weight: str = "int8", *, known: bool = True, rows: bool = False) -> Graph:
+    """A product as MatMulInteger writes it."""
+    b = Builder()
+    x, w = b.input(TensorType((2, 3, 12), data), "x"), b.constant(whole(weight, 12, 7) // 2)
+    shape = (3, 1) if rows else ()
+    zero = b.constant(np.full(shape, 5, data)) if known else b.input(TensorType(shape, data), "zero")
+    a = b.call("subtract", b.call("cast", x, dtype="int32"), b.call("cast", zero, dtype="int32"))
+    return b.output(b.call("nn.matmul", a, b.call("cast", w, dtype="int32")))
+
+
+QUANTISED: dict[str, dict[str, Any]] = {
+    "uint8": {}, "int8": {"data": "int8"}, "no zero point": {"zero": None},
+    "int8 without zero point": {"data": "int8", "zero": None},
+    "matmul": {"by": "nn.matmul"}, "columns": {"columns": True}, "columns of matmul": {"by": "nn.matmul", "columns": True},
+    "weights of uint8": {"weight": "uint8", "weight_zero": 128, "columns": True},
+}
+INTEGERS: dict[str, dict[str, Any]] = {
+    "uint8": {}, "int8": {"data": "int8"}, "known at run time": {"known": False}, "of rows": {"known": False, "rows": True},
+    "int8 of rows": {"data": "int8", "known": False, "rows": True},
+}
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_quantised_products_are_sums_of_integers(name: str) -> None:
+    graph = quantised(**QUANTISED[name])
+    assert check(to_integers.run, graph) == 1
+    (product,) = [node for node in graph.nodes if node.op in ("nn.dense", "nn.matmul")]
+    assert [v.dtype for v in product.operands if v is not None] == ["uint8", "int8"]
+    assert product.result.dtype == "int32"
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_products_of_integers_are_exact(name: str) -> None:
+    graph = centred(**INTEGERS[name])
+    inputs = [random_input(v.shape, v.dtype, {}, k) for k, v in enumerate(graph.inputs)]
+    (expected,) = run_graph(graph, inputs)
+    assert rewrite(to_integers.run, graph) == 1
+    np.testing.assert_array_equal(run_graph(graph, inputs)[0], expected)
+    assert "nn.dense" in [node.op for node in graph.nodes]
+    for target in targets_here():
+        got = compile_module(Module(graph), check_options(target)).runtime()(*inputs)
+        np.testing.assert_array_equal(np.asarray(got), expected)
+
+
+@pytest.mark.parametrize(("arguments", "reason"), [
+    ({"depth": 6}, "the depth is 6"),
+    ({"weight": "uint8", "weight_zero": 0}, "the weight without its zero point is no int8"),
+], ids=str)
+def test_what_stays(arguments: dict[str, Any], reason: str) -> None:
+    graph = quantised(**arguments)
+    ir = forge.IRModule(Module(graph))
+    assert reason in ir.explain(next(n for n in ir.main.nodes if n.op == "nn.dense"))
+    assert rewrite(to_integers.run, graph) == 0
+
+
+def test_scales_along_the_depth_stay() -> None:
+    b = Builder()
+    x = b.input(TensorType((3, 8), "uint8"), "x")
+    w = dequantized(b, b.constant(whole("int8", 8, 8)), (RNG.random(8) + 1).astype(np.float32), axis=1)
+    assert rewrite(to_integers.run, b.output(b.call("nn.dense", dequantized(b, x, np.float32(1)), w))) == 0
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_compiled(name: str) -> None:
+    """On every target, whatever the thread count."""
+    module = Module(quantised(**QUANTISED[name]))
+    x = whole(module.main.inputs[0].dtype, 3, 8)
+    (want,) = run_graph(module.main, [x])
+    for target in targets_here():
+        for threads in (1, 2):
+            got = compile_module(module, check_options(target)).runtime(num_threads=threads)(x)
+            np.testing.assert_allclose(np.asarray(got), want, rtol=0, atol=1e-6 * np.abs(want).max())
+
+
+def test_weights_are_packed_in_fours() -> None:
+    graph = centred()
+    rewrite(to_integers.run, graph)
+    pack_weights.run(graph, check_options("llvm -mcpu=x86-64-v3"))
+    (node,) = [n for n in graph.nodes if n.op == "nn.contrib_dense_pack"]
+    weight = node.operands[1]
+    assert weight is not None
+    assert (weight.dtype, weight.shape) == ("int8", (1, 3, 8, 4))
