@@ -63,7 +63,7 @@ def _speed(zoo: Zoo) -> str:
         f"| `{name}` | {t.forge:.3f} | {t.inductor:.3f} | {t.eager:.3f} | {t.inductor / t.forge:.2f} | {t.forge_first:.1f} "
         f"| {t.inductor_first:.1f} |\n" for name, t in times.items())
     return (f"\nTimed beside inductor (with freezing), calls in turns, one thread, least time, what Dynamo checks included: "
-            f"{len(times):,} of these, in an order that a hash gives. Geometric means over Forge's time: inductor {ratio:.2f}, "
+            f"{len(times):,} of these. Geometric means over Forge's time: inductor {ratio:.2f}, "
             f"eager {eager:.2f}; to the first result inductor {first:.2f}. Slower than inductor: {slower}.\n"
             f"\n| {' | '.join(heads)} |\n| --- |{' ---: |' * (len(heads) - 1)}\n{rows}")
 
