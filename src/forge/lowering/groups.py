@@ -25,7 +25,6 @@ from forge.ir.types import TensorType
 from forge.lowering.objects import is_handle_copy, runs_on_host
 from forge.ops.core.inference import HALF_TYPES, at_most
 from forge.ops.core.op import Op
-from forge.ops.elementwise.cast import Cast
 
 MAX_NODES = 48
 """Of one group: bounds the size of a kernel."""
@@ -177,8 +176,11 @@ def _is_read_through(node: Node, reader: Node) -> bool:
 
 
 def _widens(node: Node) -> bool:
-    cast = Cast.of(node)
-    return cast is not None and cast.data.dtype in HALF_TYPES and cast.node.result.dtype == "float32"
+    """Whether it only converts half precision to float32: nothing costly, element by element."""
+    data, *others = node.operands
+    if node.op_def.kind is not Kind.ELEMENTWISE or data is None or others or len(node.results) != 1:
+        return False
+    return data.dtype in HALF_TYPES and node.result.dtype == "float32"
 
 
 def _kernel_of(node: Node) -> str | None:
