@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent
 LIBRARIES = ("transformers", "torchvision", "timm")
 WAYS = ("export", "compile")
 SPEED = "speed"
-"""A way without an answer of equality: times beside inductor's, of what is equal by the way compile."""
+"""The way that times, next to inductor, what is equal by the way ``compile``."""
 EXPORTS, OK = "exports", "ok"
 STATES = ("no class", "no model", "no eager", "no export", "random", "exports wrongly", EXPORTS)
 """What torch alone makes of an architecture. ``random``: two eager runs differ; ``exports wrongly``: torch's own run of what it

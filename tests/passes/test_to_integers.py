@@ -108,6 +108,15 @@ def test_scales_along_the_depth_stay() -> None:
     assert rewrite(to_integers.run, b.output(b.call("nn.dense", dequantized(b, x, np.float32(1)), w))) == 0
 
 
+@pytest.mark.parametrize("shape", [(8,), (3, 8)])
+def test_zero_points_along_the_depth_stay(shape: tuple[int, ...]) -> None:
+    b = Builder()
+    x = b.call("cast", b.input(TensorType((3, 8), "uint8"), "x"), dtype="int32")
+    w = b.call("cast", b.constant(whole("int8", 8, 8)), dtype="int32")
+    zeros = b.constant(RNG.integers(0, 9, shape).astype(np.int32))
+    assert rewrite(to_integers.run, b.output(b.call("nn.matmul", b.call("subtract", x, zeros), w))) == 0
+
+
 @pytest.mark.parametrize("name", QUANTISED)
 def test_compiled(name: str) -> None:
     """On every target, whatever the thread count."""

@@ -19,7 +19,7 @@ from forge.ir.constants.joined import joined
 from forge.ir.edits.rewrite import Declined, Rule, RuleBuilder, rewrite
 from forge.ir.nodes import Graph, Node, Value
 from forge.kernels.choose import dense_panel
-from forge.ops.packed.pairs import paired
+from forge.ops.packed.pairs import GROUPS, paired
 from forge.options import CompileOptions
 from forge.passes.matching import operand
 from forge.target import Target
@@ -47,11 +47,11 @@ def _packed(target: Target, builder: RuleBuilder, node: Node) -> Value | Decline
         return builder.call("sum", products, axis=(data.rank - 1,), keepdims=True, name=node.name)
     units, depth = array.shape
     rows = math.prod(d if isinstance(d, int) else 0 for d in data.shape[:-1])
-    if integers and depth % 4:
-        return Declined("the depth is no multiple of 4")
+    if integers and depth % GROUPS["int8"]:
+        return Declined(f"the depth is no multiple of {GROUPS['int8']}")
     parts = pack_panels(array, dense_panel(target, data.dtype, units, rows, depth))
     if integers or data.dtype == "bfloat16" and depth % 2 == 0 and dots_of_pairs(target):
-        parts = [paired(part, 4 if integers else 2) for part in parts]
+        parts = [paired(part, GROUPS[weight.dtype]) for part in parts]
     constant = joined(builder, parts, name=weight.name)
     return builder.call("nn.contrib_dense_pack", data, constant, name=node.name, units=units, out_dtype=out_dtype)
 

@@ -17,6 +17,7 @@ from forge.ir.edits.rewrite import Declined, RuleBuilder, rule
 from forge.ir.nodes import Node, Value
 from forge.ops.elementwise.cast import Cast
 from forge.ops.nn.matmul import Dense, Matmul
+from forge.ops.packed.pairs import GROUPS
 from forge.ops.quantized.quantize import Dequantize
 from forge.passes.base import rewriting
 from forge.passes.matching import made_by, operand
@@ -24,8 +25,6 @@ from forge.passes.matching import made_by, operand
 BYTES = ("uint8", "int8")
 LONGEST = (1 << 31) // (255 * 128)
 """Sums of more products may not fit into 32 bits."""
-STEP = 4
-"""Kernels add so many products at once."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,8 @@ def to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
         return found
     if any(v is not None and v.size != 1 for v in (data.scale, data.zero if data.scale is not None else None)):
         return Declined("the data have several scales")
+    if data.zero is not None and data.zero.size != 1 and data.zero.shape[-1] != 1:
+        return Declined("the zero points of the data differ along the depth")
     matrix, scale = found
     return _product(builder, node, data, matrix, scale)
 
@@ -101,8 +102,8 @@ def _packable(weight: _Integers, swapped: bool) -> tuple[np.ndarray, np.ndarray 
     if matrix.size == 0 or matrix.min() < low or matrix.max() > high:
         return Declined("the weight without its zero point is no int8")
     depth = matrix.shape[1]
-    if depth % STEP or depth > LONGEST:
-        return Declined(f"the depth is {depth}; expected a multiple of {STEP}, at most {LONGEST}")
+    if depth % GROUPS['int8'] or depth > LONGEST:
+        return Declined(f"the depth is {depth}; expected a multiple of {GROUPS['int8']}, at most {LONGEST}")
     return matrix.astype(np.int8), None if scale is None else scale.reshape(-1)
 
 

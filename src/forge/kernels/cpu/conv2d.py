@@ -217,6 +217,7 @@ class _Task:
         if plan.chunks > 1:
             begin = acc.each(lambda p, v: acc.set(p, v, E.load(self.partial, partial(p, v))))
             finish = acc.each(lambda p, v: store(self.partial, partial(p, v), acc.get(p, v)))
+
         def ahead(block: Expr) -> Stmt:
             if plan.staged or plan.in_blocks < MANY_BLOCKS:
                 return seq()
