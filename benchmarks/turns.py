@@ -7,16 +7,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 LEAST_ROUNDS = 5
+SETTLING_SECONDS = 0.01
+"""Worker threads of OpenMP, as torch has them, spin on for some milliseconds after a call, and would slow the next variant."""
 
 
 def take_turns(variants: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, list[float]]:
-    """The times of all calls in seconds, by variant; the first call of each is not counted."""
+    """The times of calls in seconds, by variant: of each turn the second, after a pause and a call that warms the caches."""
     times: dict[str, list[float]] = {name: [] for name in variants}
     for run in variants.values():
         run()
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or min(map(len, times.values())) < LEAST_ROUNDS:
         for name, run in variants.items():
+            time.sleep(SETTLING_SECONDS)
+            run()
             start = time.perf_counter()
             run()
             times[name].append(time.perf_counter() - start)
