@@ -55,7 +55,8 @@ class Row:
         return Case("conv2d_nchwc", [Spec((n, -(-self.inner // i), *self.image, i)),
                                      Spec((-(-self.out // o), -(-self.inner // i), *self.kernel, i, o))],
                     Spec((n, -(-self.out // o), *out_shape, o)),
-                    {"strides": self.strides, "padding": self.padding, "dilation": self.dilation, "in_channels": self.inner},
+                    {"strides": self.strides, "padding": self.padding, "dilation": self.dilation, "in_channels": self.inner,
+                     "pad_value": 0},
                     **options)
 
     def output(self, axis: int) -> int:
@@ -150,6 +151,6 @@ def test_integers_and_float64() -> None:
 def test_symbolic_image_is_refused() -> None:
     h = E.var("h")
     case = Case("conv2d_nchwc", [Spec((1, 1, h, 8, 16)), Spec((1, 1, 1, 1, 16, 16))], Spec((1, 1, h, 8, 16)),
-                {"strides": (1, 1), "padding": (0, 0), "dilation": (1, 1), "in_channels": 16}, symbols=(h,))
+                {"strides": (1, 1), "padding": (0, 0), "dilation": (1, 1), "in_channels": 16, "pad_value": 0}, symbols=(h,))
     with pytest.raises(CompileError, match="symbolic spatial extents"):
         case.function("llvm")

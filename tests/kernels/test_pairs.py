@@ -150,8 +150,29 @@ def test_convolutions_in_pairs(target: str, prologue: bool, name: str) -> None:
     options: dict[str, Any] = {"prologues": {0: lambda v: v * 2.0}} if prologue else {}
     case = Case("conv2d_nchwc", [Spec(data.shape, "bfloat16"), Spec(weight.shape, "bfloat16")],
                 Spec((1, -(-out // lanes), *want.shape[2:], lanes)),
-                {"strides": strides, "padding": padding, "dilation": dilation, "in_channels": inner}, **options)
+                {"strides": strides, "padding": padding, "dilation": dilation, "in_channels": inner, "pad_value": 0}, **options)
     assert_close(unblock_channels(run(case, [data, weight], target), out), want, inner * kernel[0] * kernel[1])
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("prologue", [False, True])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_in_fours(target: str, prologue: bool, name: str) -> None:
+    """The same integers on every target; padding is a number, and lanes beyond the channels may be anything."""
+    inner, out, image, kernel, strides, padding, dilation = CONVOLUTIONS[name]
+    lanes = Target.parse(target).lanes("float32")
+    x, w = RNG.integers(128, 256, (1, inner, *image), np.uint8), RNG.integers(-128, 128, (out, inner, *kernel), np.int8)
+    w[0], x[..., 0, :] = -128, 255
+    block = min(lanes, inner + -inner % 4)
+    data, weight = block_channels(x, block, 77), paired(pack_convolution(w, block, lanes), 4)
+    top, left, bottom, right = padding
+    padded = np.pad(x ^ 128 if prologue else x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=9)
+    want = convolve(padded, w, strides, (0, 0, 0, 0), dilation)
+    options: dict[str, Any] = {"prologues": {0: lambda v: E.binary("xor", v, E.const(128, "uint8", v.lanes))}} if prologue else {}
+    case = Case("conv2d_nchwc", [Spec(data.shape, "uint8"), Spec(weight.shape, "int8")],
+                Spec((1, -(-out // lanes), *want.shape[2:], lanes), "int32"),
+                {"strides": strides, "padding": padding, "dilation": dilation, "in_channels": inner, "pad_value": 9}, **options)
+    np.testing.assert_array_equal(unblock_channels(run(case, [data, weight], target), out), want)
 
 
 @pytest.mark.parametrize("target", HERE)
@@ -162,5 +183,5 @@ def test_convolutions_of_narrow_storage(target: str, dtype: str) -> None:
     data, weight = block_channels(x, min(7, lanes)), pack_convolution(w, min(7, lanes), lanes)
     want = convolve(wide(x), wide(w), (1, 1), (1, 1, 1, 1), (1, 1))
     case = Case("conv2d_nchwc", [Spec(data.shape, dtype), Spec(weight.shape, dtype)], Spec((1, -(-12 // lanes), 9, 8, lanes)),
-                {"strides": (1, 1), "padding": (1, 1, 1, 1), "dilation": (1, 1), "in_channels": 7})
+                {"strides": (1, 1), "padding": (1, 1, 1, 1), "dilation": (1, 1), "in_channels": 7, "pad_value": 0})
     assert_close(unblock_channels(run(case, [data, weight], target), 12), want, 63)

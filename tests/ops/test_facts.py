@@ -51,13 +51,16 @@ HEADS = {
     "fuse_patterns": "add clip divide erf exp max mean multiply nn.gelu nn.global_avg_pool2d nn.global_max_pool2d "
                      "nn.hard_sigmoid nn.hardswish nn.layer_norm nn.matmul nn.mish nn.rms_norm nn.silu nn.softplus power "
                      "reciprocal rsqrt sigmoid sqrt subtract sum tanh",
+    "integer_rules": "add cast clip concatenate multiply nn.bias_add nn.conv1d nn.conv2d nn.relu qnn.dequantize qnn.quantize "
+                     "subtract",
     "matching": "divide multiply power",
     "pack_weights": "nn.dense",
     "product_rules": "nn.batch_matmul nn.conv1d nn.conv2d nn.conv3d nn.dense nn.matmul",
     "split_groups": "nn.conv2d",
     "split_recurrent": "nn.gru nn.lstm nn.rnn",
     "to_float16": "divide multiply",  # constants are factors
-    "to_integers": "cast nn.dense nn.matmul qnn.dequantize subtract",
+    "to_integers": "cast nn.conv1d nn.conv2d nn.conv3d nn.dense nn.matmul qnn.dequantize subtract",
+    "to_unsigned": "qnn.dequantize qnn.quantize",
     "use_winograd": "nn.contrib_conv2d_NCHWc",
     "view_rules": "add expand_dims nn.batch_flatten nn.dense nn.matmul reshape split squeeze strided_slice take transpose",
     "weighted": "add nn.bias_add nn.conv1d nn.conv1d_transpose nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose "

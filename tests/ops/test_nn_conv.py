@@ -100,3 +100,18 @@ def test_integers_and_half_precision() -> None:
 def test_mistakes_are_named(data: tuple[int, ...], weight: tuple[int, ...], attrs: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeInferenceError, match=message):
         single("nn.conv2d", [random(*data), random(*weight)], **attrs)
+
+
+def test_padding_is_what_stands_for_zero() -> None:
+    rng = np.random.default_rng(4)
+    x, w = rng.integers(0, 256, (1, 3, 6, 5), np.uint8), rng.integers(-128, 128, (4, 3, 3, 3), np.int8)
+    got = check("nn.conv2d", [x, w], padding=(1, 2, 0, 1), out_dtype="int32", pad_value=200)
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 0), (2, 1)), constant_values=200)
+    np.testing.assert_array_equal(got, check("nn.conv2d", [padded, w], out_dtype="int32"))
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("uint8", 256), ("uint8", -1), ("float32", 1)])
+def test_padding_that_the_data_cannot_hold(dtype: str, value: int) -> None:
+    data = np.zeros((1, 1, 4, 4), dtype)
+    with pytest.raises(TypeInferenceError, match="pad_value"):
+        single("nn.conv2d", [data, data[..., :3, :3]], padding=(1, 1), out_dtype="int32", pad_value=value)

@@ -165,13 +165,13 @@ def logic(t: Typed, op: str, a: Operand, b: Operand) -> Operand:
 # --- floats ---
 
 
-def floating(t: Typed, op: str, a: Operand, b: Operand) -> Operand:
-    """add sub mul div min max of float32 or float64."""
+def floating(t: Typed, op: str, a: Operand, b: Operand, is_rounded: bool = False) -> Operand:
+    """add sub mul div min max of float32 or float64; ``is_rounded``: by itself, on targets with fused multiply-adds too."""
     if op in ("min", "max"):
         return _float_extreme(t, op, a, b)
     if op == "div":
         return t.op("fdiv", a, b)
-    return t.op(f"f{op} contract", a, b)
+    return t.op(f"f{op}" if is_rounded else f"f{op} contract", a, b)
 
 
 def _float_extreme(t: Typed, op: str, a: Operand, b: Operand) -> Operand:

@@ -147,7 +147,8 @@ def _binary(e: ExpressionEmitter, x: tir.Binary) -> Operand:
         signed_division = x.op in _DIVISIONS and dtypes.is_signed(x.dtype)
         return arithmetic.integer(t, x.op, a, b, signed_division and e.nonnegative(x.a) and e.nonnegative(x.b))
     if x.op in ("add", "sub", "mul", "div", "min", "max"):
-        return arithmetic.floating(t, x.op, a, b)
+        whole = x.op == "mul" and any(isinstance(f, tir.Cast) and dtypes.is_integer(f.x.dtype) for f in (x.a, x.b))
+        return arithmetic.floating(t, x.op, a, b, is_rounded=whole)
     if x.op not in _DIVISIONS:
         raise CompileError(f"codegen: {x.op} of {x.dtype} operands; expected integers")
     return e.helper(f"float.{x.op}", t, a, b)

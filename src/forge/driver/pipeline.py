@@ -45,6 +45,7 @@ from forge.passes import (
     to_bfloat16,
     to_float16,
     to_integers,
+    to_unsigned,
     use_winograd,
     widen_conv1d,
 )
@@ -161,6 +162,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("inline_calls", 0, lambda c: [inline_calls.run(f.graph, c.module) for f in c.functions],
           "functions of the module become part of those that call them"),
     _pass("canonicalize", 1, canonicalize.run, "one form for equal things; no-ops go"),
+    _pass("to_unsigned", 2, to_unsigned.run, "int8 between quantisation and dequantisation becomes uint8"),
     _pass("to_integers", 2, to_integers.run, "products of quantised numbers are summed as integers"),
     _pass("fold_constants", 1, fold_constants.run, "what depends on constants only is evaluated"),
     _pass("eliminate_common_subexpr", 1, eliminate_common_subexpr.run, "equal nodes are merged"),

@@ -220,6 +220,8 @@ class OpDef(Generic[A]):
     target_shape: ClassVar[str] = ""  # the attribute that is the shape of the result, where there is one
     host_routine: ClassVar[str | None] = None  # what runs it in the runtime (``codegen.control.KINDS``); None: compiled code
     destination_passing: ClassVar[bool] = False  # the host writes its results into memory that the plan gives it
+    is_selection: ClassVar[bool] = False  # the result is made of elements of operand 0, chosen by their places or as the largest
+    is_average: ClassVar[bool] = False  # the result is made of means of elements of operand 0
     is_permutation: ClassVar[bool] = False  # the result is operand 0 with its axes in another order, which ``axes`` gives
     is_strided: ClassVar[bool] = False  # kernels that take any strides, or copy what they read, can read through it
     read_once: ClassVar[tuple[str, ...]] = ()  # operands of which each element is read once; see ``reads_once``

@@ -19,15 +19,17 @@ from forge.dims import is_static
 from forge.ir.edits.rewrite import on_all_graphs
 from forge.ir.nodes import Graph, Node, Value
 from forge.ops.core.layout_change import Shape
-from forge.ops.nn.convolution import Conv2D, ConvBase
+from forge.ops.nn.convolution import Conv, Conv2D, ConvBase
 from forge.ops.nn.transposed_convolution import Conv2DTranspose, ConvTranspose
-from forge.ops.packed.pairs import paired
+from forge.ops.packed.pairs import GROUPS, paired
 from forge.ops.shape.layout_transform import with_layout
 from forge.options import CompileOptions
 from forge.passes.conversion import Relayout
 from forge.target.blocking import channel_block, dots_of_pairs
 
 FLOATS = ("float32", "float16", "bfloat16")
+BYTES = ("uint8", "int8", "int32")
+"""Data, weight and sums of the products of integers that there are kernels for."""
 
 
 def run(graph: Graph, options: CompileOptions) -> int:
@@ -92,15 +94,16 @@ class _Blocked(Relayout):
     def _convolution(self, conv: Conv2D) -> Value | None:
         data, kernel, node, groups = conv.data, plain_weight(conv), conv.node, conv.attrs.groups
         attributes, channels = node.attributes, data.shape[1]
-        if kernel is None or not (groups == 1 or groups == channels == kernel.shape[0]):
+        if kernel is None or not (groups == 1 or groups == channels == kernel.shape[0] and kernel.dtype != np.int8):
             return None
         if groups == 1:
             if channels >= self.size or data in self.new:
                 return self._convolve(conv, self.converted(data), kernel, self.size, attributes)
+            block = channels + (-channels % GROUPS["int8"] if kernel.dtype == np.int8 else 0)
             if data not in self.narrow:
                 self.narrow[data] = self.builder.call(
-                    "layout_transform", self.usual(data), src_layout="NCHW", dst_layout=f"NCHW{channels}c")
-            return self._convolve(conv, self.narrow[data], kernel, channels, attributes)
+                    "layout_transform", self.usual(data), src_layout="NCHW", dst_layout=f"NCHW{block}c")
+            return self._convolve(conv, self.narrow[data], kernel, block, attributes)
         layout, source = f"OHW{self.size}o", self.converted(data)
         packed = self.builder.constant(with_layout(kernel[:, 0], "OHW", layout), name=conv.weight.name)
         sizes = {"channels": channels, "in_channels": channels, "kernel_size": kernel.shape[2:]}
@@ -112,7 +115,9 @@ class _Blocked(Relayout):
         """The convolution of ``source``, in blocks of ``block``, with ``kernel[O, I, kh, kw]``, under the names of ``of``."""
         layout, channels = f"OIHW{block}i{self.size}o", of.data.shape[1]
         packed = with_layout(kernel, "OIHW", layout)
-        if self.dots and channels % 2 == 0 and block % 2 == 0 and dtypes.canonical(kernel.dtype) == "bfloat16":
+        if kernel.dtype == np.int8:
+            packed = paired(packed, GROUPS["int8"])
+        elif self.dots and channels % 2 == 0 and block % 2 == 0 and dtypes.canonical(kernel.dtype) == "bfloat16":
             packed = paired(packed)
         sizes = {"channels": kernel.shape[0], "in_channels": channels, "kernel_size": kernel.shape[2:]}
         layouts = {"data_layout": f"NCHW{block}c", "kernel_layout": layout, "out_layout": self.layout}
@@ -152,18 +157,25 @@ class _Blocked(Relayout):
 
 
 def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:
-    """The constant weight of a convolution of float32 or narrower in the default layouts with known sizes; None of others.
+    """The constant weight of a convolution of float32 or narrower, or of bytes, in the default layouts with known sizes.
+
+    None of others.
 
     If it has one group, or one for each channel, it can be computed in blocks.
     """
     weight = None if conv is None else conv.weight.constant
-    if conv is None or weight is None or weight.size == 0 or conv.data.dtype not in FLOATS:
+    integers = isinstance(conv, Conv) and (conv.data.dtype, conv.weight.dtype, conv.result.dtype) == BYTES
+    if conv is None or weight is None or weight.size == 0 or not (conv.data.dtype in FLOATS or integers):
         return None
-    data, attrs, layout = conv.data, conv.attrs, f"NC{conv.spatial}"
+    return weight if has_usual_layout(conv) and (integers or conv.attrs.out_dtype in ("", conv.data.dtype)) else None
+
+
+def has_usual_layout(conv: ConvBase[Any]) -> bool:
+    """Whether a convolution has the default layouts and known sizes."""
+    attrs, layout = conv.attrs, f"NC{conv.spatial}"
     kernel_layout = ("IO" if isinstance(conv, ConvTranspose) else "OI") + conv.spatial
     layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or layout)
-    default = layouts == (layout, kernel_layout, layout) and attrs.out_dtype in ("", data.dtype)
-    return weight if default and is_static(*data.shape[1:], *attrs.padding) else None
+    return layouts == (layout, kernel_layout, layout) and is_static(*conv.data.shape[1:], *attrs.padding)
 
 
 def _can_be_shuffled(conv: Conv2DTranspose) -> bool:

@@ -1,30 +1,40 @@
-"""Matrix products of quantised numbers are summed as integers.
+"""Products of quantised numbers are summed as integers, and stay integers up to the next product.
 
 ``nn.dense(qnn.dequantize(%x, s, z), qnn.dequantize(w, t))`` -->
 ``multiply(cast(subtract(nn.dense(%u, w, out_dtype="int32"), z * sum(w))), s * t)``, where ``%u`` is ``%x`` as uint8, and the same
-for products of ``subtract(cast(%x, int32), z)`` with constants. Sums of integers are exact, so that no rounding point moves: the
-result is rounded once where sums of floats are rounded at each step. The products run on all CPUs with the same integers.
+for products of ``subtract(cast(%x, int32), z)`` with constants, and for convolutions. Sums of integers are exact: the result is
+rounded once where sums of floats are rounded at each step. The products run on all CPUs with the same integers. Depthwise
+convolutions sum the same integers in float32, which holds them. What is around them: ``forge.passes.integer_rules``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from forge import dtypes
 from forge.ir.edits.rewrite import Declined, RuleBuilder, rule
 from forge.ir.nodes import Node, Value
+from forge.ops.core.window_geometry import padding_pairs
 from forge.ops.elementwise.cast import Cast
+from forge.ops.nn.convolution import Conv
 from forge.ops.nn.matmul import Dense, Matmul
 from forge.ops.packed.pairs import GROUPS
 from forge.ops.quantized.quantize import Dequantize
-from forge.passes.base import rewriting
+from forge.passes import integer_rules
+from forge.passes.base import rewriting, rules_of
+from forge.passes.choose_layouts import has_usual_layout
 from forge.passes.matching import made_by, operand
 
 BYTES = ("uint8", "int8")
-LONGEST = (1 << 31) // (255 * 128)
-"""Sums of more products may not fit into 32 bits."""
+LONGEST = (1 << 30) // (255 * 128)
+"""Sums of more products, and a bias, may not fit into 32 bits."""
+MOST_TAPS = (1 << 24) // (255 * 255)
+"""float32 may not hold sums of more products."""
+LEAST_GROUP = 16
+"""Channels of a group: narrower ones leave the lanes of vectors empty."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +51,85 @@ class _Integers:
 
 
 @rule("nn.dense", "nn.matmul")
-def to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
+def product_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
     swapped = _weight_is_swapped(node)
-    data, weight = (_integers(operand(node, k)) for k in (0, 1))
-    if data is None or weight is None or swapped is None or (data.scale is None) != (weight.scale is None):
+    if swapped is None:
         return None
-    if node.result.dtype != ("int32" if data.scale is None else "float32"):
-        return Declined("sums of another type are asked for")
-    found = _packable(weight, swapped)
-    if isinstance(found, Declined):
-        return found
-    if any(v is not None and v.size != 1 for v in (data.scale, data.zero if data.scale is not None else None)):
-        return Declined("the data have several scales")
+    operands = _operands(node)
+    if not isinstance(operands, tuple):
+        return operands
+    data, weight = operands
     if data.zero is not None and data.zero.size != 1 and data.zero.shape[-1] != 1:
         return Declined("the zero points of the data differ along the depth")
-    matrix, scale = found
-    return _product(builder, node, data, matrix, scale)
+    found = _bytes(weight, 1 if swapped else 0)
+    if isinstance(found, Declined):
+        return found
+    whole, scale = found
+    matrix = whole.T if swapped else whole
+    depth = matrix.shape[1]
+    if depth % GROUPS["int8"] or depth > LONGEST:
+        return Declined(f"the depth is {depth}; expected a multiple of {GROUPS['int8']}, at most {LONGEST}")
+    source, shift = _unsigned(builder, data.data)
+    total = builder.call("nn.dense", source, builder.constant(matrix), name=node.name, out_dtype="int32")
+    return _scaled(builder, _centred(builder, total, data.zero, shift, matrix.sum(axis=1, dtype=np.int32)), data, scale)
+
+
+@rule("nn.conv1d", "nn.conv2d")
+def convolution_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    conv = Conv.of(node)
+    if conv is None:
+        return None
+    operands = _operands(node)
+    if not isinstance(operands, tuple):
+        return operands
+    data, weight = operands
+    if not has_usual_layout(conv):
+        return Declined("the kernels of blocked layouts do not take it")
+    if data.zero is not None and data.zero.size != 1:
+        return Declined("the data have several zero points")
+    found = _bytes(weight, 0)
+    if isinstance(found, Declined):
+        return found
+    kernel, scale = found
+    groups, outer = conv.attrs.groups, kernel.shape[0] // conv.attrs.groups
+    depthwise = groups > 1 and kernel.shape[1] == outer == 1
+    if groups > 1 and not depthwise and min(kernel.shape[1], outer) < LEAST_GROUP:
+        return Declined(f"groups of {kernel.shape[1]} to {outer} channels; expected at least {LEAST_GROUP}")
+    if kernel[0].size > (MOST_TAPS if depthwise else LONGEST):
+        return Declined(f"sums of {kernel[0].size} products; expected at most {MOST_TAPS if depthwise else LONGEST}")
+    along = (-1, *(1,) * (kernel.ndim - 2))
+    make = _depthwise if depthwise else _convolution
+    return _scaled(builder, make(builder, conv, data, kernel, along), data, None if scale is None else scale.reshape(along))
+
+
+def _convolution(builder: RuleBuilder, conv: Conv, data: _Integers, kernel: np.ndarray, along: tuple[int, ...]) -> Value:
+    """The sums, of int32. Padding is what stands for zero."""
+    source, shift = _unsigned(builder, data.data)
+    known = np.int32(0) if data.zero is None else data.zero.constant
+    attributes: dict[str, Any] = {**conv.node.attributes, "out_dtype": "int32"}
+    if known is not None:
+        attributes["pad_value"] = int(known.reshape(())) + shift
+    elif any(conv.attrs.padding):
+        assert data.zero is not None
+        zero = builder.call("cast", _shifted(builder, builder.call("reshape", data.zero, newshape=()), shift), dtype="uint8")
+        widths = padding_pairs(conv.node.op, conv.attrs.padding, conv.data.rank - 2)
+        source = builder.call("nn.pad", source, zero, pad_width=((0, 0), (0, 0), *widths))
+        attributes["padding"] = (0,) * len(widths)
+    total = builder.call(conv.node.op, source, builder.constant(kernel), name=conv.node.name, **attributes)
+    sums = kernel.reshape(len(kernel), -1).sum(axis=1, dtype=np.int32).reshape(along)
+    return _centred(builder, total, data.zero, shift, sums)
+
+
+def _depthwise(builder: RuleBuilder, conv: Conv, data: _Integers, kernel: np.ndarray, along: tuple[int, ...]) -> Value:
+    """The sums, whole numbers of float32."""
+    wide = builder.call("cast", data.data, dtype="int32")
+    if data.zero is not None:
+        zero = builder.call("cast", builder.call("reshape", data.zero, newshape=()), dtype="int32")
+        wide = builder.call("subtract", wide, zero)
+    real = builder.call("cast", wide, dtype="float32")
+    attributes = {**conv.node.attributes, "out_dtype": ""}
+    total = builder.call(conv.node.op, real, builder.constant(kernel.astype(np.float32)), name=conv.node.name, **attributes)
+    return total if data.scale is not None else builder.call("cast", total, dtype="int32")
 
 
 def _weight_is_swapped(node: Node) -> bool | None:
@@ -67,6 +140,18 @@ def _weight_is_swapped(node: Node) -> bool | None:
     if product is None or product.attrs.transpose_a or product.b.rank != 2:
         return None
     return not product.attrs.transpose_b
+
+
+def _operands(node: Node) -> tuple[_Integers, _Integers] | Declined | None:
+    """Data and weight of a product of integers, if it is one."""
+    data, weight = (_integers(operand(node, k)) for k in (0, 1))
+    if data is None or weight is None or (data.scale is None) != (weight.scale is None):
+        return None
+    if node.result.dtype != ("int32" if data.scale is None else "float32"):
+        return Declined("sums of another type are asked for")
+    if any(v is not None and v.size != 1 for v in (data.scale, data.zero if data.scale is not None else None)):
+        return Declined("the data have several scales")
+    return data, weight
 
 
 def _integers(value: Value) -> _Integers | None:
@@ -84,27 +169,21 @@ def _integers(value: Value) -> _Integers | None:
     return _Integers(cast.data, zero) if zero is None or zero.rank <= cast.data.rank else None
 
 
-def _packable(weight: _Integers, swapped: bool) -> tuple[np.ndarray, np.ndarray | None] | Declined:
-    """The weight ``[N, K]`` of int8 without zero point, and its scales: of one element, or N."""
+def _bytes(weight: _Integers, axis: int) -> tuple[np.ndarray, np.ndarray | None] | Declined:
+    """The weight as int8 without zero point, and its scales: one, or one for each of the results along ``axis``."""
     data, zero, scale = (None if v is None else v.constant for v in (weight.data, weight.zero, weight.scale))
     if data is None or (zero is None) != (weight.zero is None) or (scale is None) != (weight.scale is None):
         return Declined("the weight is not constant")
-    axis = 1 if swapped else 0
     for parameter in (zero, scale):
         if parameter is not None and parameter.size != 1 and _axis(parameter, weight.axis, data.ndim) != axis:
             return Declined("the weight's scales or zero points are not those of columns of the result")
     whole = data.astype(np.int32)
     if zero is not None:
-        column = zero.astype(np.int32).reshape(-1)
-        whole = whole - (column.reshape((1, -1) if swapped else (-1, 1)))
+        whole = whole - zero.astype(np.int32).reshape([-1 if k == axis else 1 for k in range(data.ndim)])
     low, high = dtypes.integer_range("int8")
-    matrix = whole.T if swapped else whole
-    if matrix.size == 0 or matrix.min() < low or matrix.max() > high:
+    if whole.size == 0 or whole.min() < low or whole.max() > high:
         return Declined("the weight without its zero point is no int8")
-    depth = matrix.shape[1]
-    if depth % GROUPS['int8'] or depth > LONGEST:
-        return Declined(f"the depth is {depth}; expected a multiple of {GROUPS['int8']}, at most {LONGEST}")
-    return matrix.astype(np.int8), None if scale is None else scale.reshape(-1)
+    return whole.astype(np.int8), None if scale is None else scale.reshape(-1)
 
 
 def _axis(parameter: np.ndarray, axis: int | None, rank: int) -> int | None:
@@ -115,31 +194,42 @@ def _axis(parameter: np.ndarray, axis: int | None, rank: int) -> int | None:
     return long[0] - parameter.ndim + rank if len(long) == 1 else None
 
 
-def _product(builder: RuleBuilder, node: Node, data: _Integers, matrix: np.ndarray, scale: np.ndarray | None) -> Value:
-    sums = matrix.sum(axis=1, dtype=np.int32)
-    source, shift = data.data, 0
-    if source.dtype == "int8":
-        flipped = builder.call("reinterpret", source, dtype="uint8")
-        source, shift = builder.call("bitwise_xor", flipped, builder.constant(np.uint8(128))), 128
-    total = builder.call("nn.dense", source, builder.constant(matrix), name=node.name, out_dtype="int32")
-    total = _centred(builder, total, data.zero, shift, sums)
+def _unsigned(builder: RuleBuilder, data: Value) -> tuple[Value, int]:
+    """``data`` as uint8, and what that is more."""
+    if data.dtype == "uint8":
+        return data, 0
+    flipped = builder.call("reinterpret", data, dtype="uint8")
+    return builder.call("bitwise_xor", flipped, builder.constant(np.uint8(128))), 128
+
+
+def _scaled(builder: RuleBuilder, total: Value, data: _Integers, scale: np.ndarray | None) -> Value:
+    """Sums as the real numbers that they stand for, if they do."""
     if data.scale is None or scale is None:
         return total
-    real, factor = builder.call("cast", total, dtype="float32"), data.scale.constant
+    real, factor = total if total.dtype == "float32" else builder.call("cast", total, dtype="float32"), data.scale.constant
     if factor is not None:
-        return builder.call("multiply", real, builder.constant(factor.reshape(-1) * scale))
-    return builder.call("multiply", real, builder.call("multiply", data.scale, builder.constant(scale)))
+        return builder.call("multiply", real, builder.constant(factor.reshape(()) * scale))
+    one = builder.call("reshape", data.scale, newshape=())
+    return builder.call("multiply", real, builder.call("multiply", one, builder.constant(scale)))
 
 
 def _centred(builder: RuleBuilder, total: Value, zero: Value | None, shift: int, sums: np.ndarray) -> Value:
     """``total`` without what a zero point of the data, ``shift`` more than ``zero``, adds to it."""
     known = np.int32(0) if zero is None else zero.constant
     if known is not None:
+        if known.size == 1:
+            known = known.reshape(())
         offset = (known.astype(np.int32) + shift) * sums
         return builder.call("subtract", total, builder.constant(offset)) if offset.any() else total
     assert zero is not None
-    wide = builder.call("add", builder.call("cast", zero, dtype="int32"), builder.constant(np.int32(shift)))
-    return builder.call("subtract", total, builder.call("multiply", wide, builder.constant(sums)))
+    if zero.size == 1:
+        zero = builder.call("reshape", zero, newshape=())
+    offset = builder.call("multiply", _shifted(builder, zero, shift), builder.constant(sums))
+    return builder.call("subtract", total, offset)
 
 
-run = rewriting(to_integers)
+def _shifted(builder: RuleBuilder, zero: Value, shift: int) -> Value:
+    return builder.call("add", builder.call("cast", zero, dtype="int32"), builder.constant(np.int32(shift)))
+
+
+run = rewriting(product_to_integers, convolution_to_integers, *rules_of(integer_rules.__name__))

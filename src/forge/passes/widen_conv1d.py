@@ -39,7 +39,7 @@ class _Rows(Relayout):
         return self.builder.call(
             "nn.conv2d", image, kernel, name=node.name, strides=(1, *attrs.strides),
             padding=(0, attrs.padding[0], 0, attrs.padding[-1]), dilation=(1, *attrs.dilation), groups=attrs.groups,
-            channels=weight.shape[0], kernel_size=(1, weight.shape[2]))
+            channels=weight.shape[0], kernel_size=(1, weight.shape[2]), out_dtype=attrs.out_dtype, pad_value=attrs.pad_value)
 
 
 run = on_each_graph(lambda graph: _Rows(graph).run())

@@ -1,9 +1,10 @@
 """Kernel family ``conv2d_nchwc``: direct convolution over blocked channels.
 
 Operands: data [N][C/c][H][W][c], weight [O/o][I/i][kh][kw][i][o]; result [N][O/o][OH][OW][o]. ``attrs``: strides, padding,
-dilation, in_channels (the true number; lanes of the last block past it are never used). The block i of the weight is c, or less
-where there is one input block. The weight may be in pairs of input channels, [O/o][I/i][kh][kw][i/2][o][2] of bfloat16: a step of
-the reduction then takes two channels.
+dilation, pad_value, in_channels (the true number; lanes of the last block past it are never used, but for integers, whose
+weights are zero there). The block i of the weight is c, or less
+where there is one input block. The weight may be in groups of input channels, [O/o][I/i][kh][kw][i/g][o][g], pairs of bfloat16 or
+fours of int8 with data of uint8: a step of the reduction then takes a group.
 
 A register tile covers output positions and vectors of output channels; each step broadcasts one input element per position.
 Accumulators stay in registers over all taps and channels. Padding costs a copy of the input under a task into a padded patch,
@@ -52,9 +53,10 @@ def conv2d_nchwc(call: KernelCall) -> Function:
 
 def _problem(call: KernelCall) -> ConvProblem:
     weight = call.operands[1]
-    unit = 2 if weight is not None and len(weight.shape) == 7 else 1
-    wanted = "[O/o][I/i][kh][kw][i][o] or [O/o][I/i][kh][kw][i/2][o][2]"
-    _, in_blocks, kernel_h, kernel_w, in_steps, out_block, *_ = static_shape(call, weight, 5 + unit, wanted)
+    grouped = weight is not None and len(weight.shape) == 7
+    wanted = "[O/o][I/i][kh][kw][i][o] or [O/o][I/i][kh][kw][i/g][o][g]"
+    _, in_blocks, kernel_h, kernel_w, in_steps, out_block, *group = static_shape(call, weight, 7 if grouped else 6, wanted)
+    unit = group[0] if grouped else 1
     in_block = in_steps * unit
     window = window_of(call, (kernel_h, kernel_w))
     if in_block != window.block and in_blocks > 1 or out_block != window.out_block:
@@ -62,8 +64,9 @@ def _problem(call: KernelCall) -> ConvProblem:
                            f"{window.block} and {window.out_block}")
     dtype = tiles.accumulator_dtype(window.data.dtype, window.weight.dtype)
     in_channels = int(call.attrs.in_channels or in_blocks * in_block)
-    ready = window.data.buffer is not None and window.data.dtype == (dtype if unit == 1 else "bfloat16")
-    return ConvProblem(window, call.target, dtype, in_channels // unit, in_steps, in_blocks, window.padded or not ready, unit)
+    ready = window.data.buffer is not None and window.data.dtype == {1: dtype, 2: "bfloat16", 4: "uint8"}[unit]
+    return ConvProblem(window, call.target, dtype, -(-in_channels // unit), in_steps, in_blocks, window.padded or not ready, unit,
+                       int(call.attrs.pad_value))
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ class _Task:
         return _Source(window.data.buffer, base, block_stride, row_stride, self.plan.unit)
 
     def _copy(self, source: _Source, first_block: Expr) -> Stmt:
-        """Fills the patch with the input of a chunk of channel blocks, zeros where there is none."""
+        """Fills the patch with the input of a chunk of channel blocks, padding where there is none."""
         window = self.window
         first_h = self.first_row * window.height.stride - window.height.before
         first_w = self.first_column * window.width.stride - window.width.before
@@ -148,12 +151,12 @@ class _Task:
             "r", self.patch_height, lambda r: row(block, r)))
 
     def _zero(self, source: _Source, base: Expr, begin: Expr, end: Expr) -> Stmt:
-        """Zeros at columns [begin, end)."""
+        """Padding at columns [begin, end)."""
         lanes, block, dtype = self.plan.target.lanes(self.patch_dtype), self.window.block, self.patch_dtype
         if E.is_const(end - begin, 0):
             return seq()
         return loops.each_vector((end - begin) * block, lanes, lambda x, mask: store(
-            source.buffer, base + begin * block + x, E.const(0, dtype, x.lanes), mask))
+            source.buffer, base + begin * block + x, E.const(self.plan.pad_value, dtype, x.lanes), mask))
 
     def _copy_row(self, source: _Source, base: Expr, block: Expr, h: Expr, first_w: Expr, low: Expr, high: Expr) -> Stmt:
         """Columns [low, high) of one row of the patch, from the data."""
@@ -175,11 +178,11 @@ class _Task:
 
     @property
     def patch_dtype(self) -> str:
-        return self.plan.dtype if self.plan.unit == 1 else pairs.BITS
+        return {1: self.plan.dtype, 2: pairs.BITS, 4: "uint8"}[self.plan.unit]
 
     def _staged(self, value: Expr) -> Expr:
         """``value`` as the patch holds it."""
-        return E.cast(value, self.plan.dtype) if self.plan.unit == 1 else pairs.bits(value)
+        return pairs.bits(value) if self.plan.unit == 2 else E.cast(value, self.patch_dtype)
 
     def _all_tiles(self, source: _Source, first_block: Expr) -> Stmt:
         plan = self.plan
@@ -299,8 +302,8 @@ class _Task:
         if window.weight.buffer is None:
             raise CompileError("conv2d_nchwc: the packed weight has a prologue; expected a plain constant")
         first = self._weight_place(group, block, tap, k, vector)
-        if plan.unit == 2:
-            return pairs.load(window.weight.buffer, first * 2, plan.lanes)
+        if plan.unit > 1:
+            return pairs.load(window.weight.buffer, first * plan.unit, plan.lanes)
         return E.cast(E.load(window.weight.buffer, E.ramp(first, 1, plan.lanes)), plan.dtype)
 
     def _weight_place(self, group: Expr, block: Expr, tap: Expr, k: Expr, vector: int) -> Expr:

@@ -30,7 +30,7 @@ class ConvProblem:
     """What the choice of a plan depends on.
 
     ``in_channels`` and ``in_block`` count steps of the reduction, each of ``unit`` channels. Where ``staged``, a task copies the
-    input under it into a padded local patch.
+    input under it into a local patch, padded with ``pad_value``.
     """
 
     window: BlockedWindow
@@ -41,6 +41,7 @@ class ConvProblem:
     in_blocks: int
     staged: bool
     unit: int
+    pad_value: int
 
     @property
     def lanes(self) -> int:
@@ -146,7 +147,8 @@ def plan_convolution(problem: ConvProblem, kernel: str) -> ConvPlan:
     height, width, vectors, row_block, column_block, groups, chunk = problem.target.choices.pick(
         problem.key, default, lambda: _alternatives(problem), kernel)
     return ConvPlan(problem.window, problem.target, problem.dtype, problem.in_channels, problem.in_block, problem.in_blocks,
-                    problem.staged, problem.unit, height, width, vectors, row_block, column_block, groups, chunk)
+                    problem.staged, problem.unit, problem.pad_value, height, width, vectors, row_block, column_block, groups,
+                    chunk)
 
 
 def _alternatives(problem: ConvProblem) -> Iterator[_Plan]:

@@ -146,12 +146,14 @@ class _AdaptiveMax(_AdaptivePool):
     """Maximum of every cell."""
 
     reduction = "max"
+    is_selection = True
 
 
 class _AdaptiveAvg(_AdaptivePool):
     """Mean of every cell."""
 
     reduction = "sum"
+    is_average = True
     accuracy = Accuracy.ACCUMULATING
 
 
@@ -224,6 +226,7 @@ class GlobalMaxPool2D(_GlobalPool):
 
     name = "nn.global_max_pool2d"
     reduction = "max"
+    is_selection = True
 
 
 @register
@@ -232,4 +235,5 @@ class GlobalAvgPool2D(_GlobalPool):
 
     name = "nn.global_avg_pool2d"
     reduction = "sum"
+    is_average = True
     accuracy = Accuracy.ACCUMULATING

@@ -47,6 +47,7 @@ class Conv2DAttrs:
     kernel_layout: str = "OIHW"
     out_layout: str = ""
     out_dtype: str = ""
+    pad_value: int = 0
 
 
 @dataclass(frozen=True)
@@ -181,10 +182,10 @@ class ConvBase(Op[C]):
     def lower(self, attrs: C, results: TensorTypes, data: Tensor, weight: Tensor) -> Lowered:
         shape = self.shape(data.shape, weight.shape, attrs)
         dtype = results[0].dtype
-        total = self.lower_sum(data, weight, shape, compute_dtype(dtype), te.shape_of(results[0].shape))
+        total = self.lower_sum(attrs, data, weight, shape, te.shape_of(results[0].shape), compute_dtype(dtype))
         return [cast_result(total, dtype)]
 
-    def lower_sum(self, data: Tensor, weight: Tensor, shape: ConvShape, dtype: str, out: Sequence[Expr]) -> Tensor:
+    def lower_sum(self, attrs: C, data: Tensor, weight: Tensor, shape: ConvShape, out: Sequence[Expr], dtype: str) -> Tensor:
         """The sum over input channels and taps as a compute of extents ``out``."""
         raise NotImplementedError
 
@@ -198,6 +199,17 @@ class ConvBase(Op[C]):
 
     def flops_positions(self, data: Value, results: TensorTypes) -> Dim:
         return results[0].size
+
+
+def check_pad_value(op: str, data: Value, attrs: Conv2DAttrs) -> None:
+    """Only integers have zero points.
+
+    Raises:
+        TypeInferenceError: ``pad_value`` is not 0, and data do not hold it.
+    """
+    low, high = dtypes.integer_range(data.dtype) if dtypes.is_integer(data.dtype) else (0, 0)
+    if not low <= attrs.pad_value <= high:
+        raise fail(op, f"pad_value of {data.dtype}", attrs.pad_value, f"a number between {low} and {high}")
 
 
 def reduction_axis(extent: Expr, name: str, axes: list[Axis]) -> Expr:
@@ -217,13 +229,17 @@ class Conv(ConvBase[Conv2DAttrs]):
     r"""Convolution (cross-correlation) with window positions ``p = o * stride + k * dilation - padding``.
 
     ``out[n, o, p] = sum over i < C / groups and taps k of data[n, g * C / groups + i, p(k)] * weight[o, i, k]``,
-    where ``g = o // (O / groups)`` and data outside of its extents is 0. Operands: data (``data_layout``), weight
-    (``kernel_layout``). ``padding`` has one number per axis, or all begins and then all ends. ``channels`` and ``kernel_size``
-    restate what the weight's shape says. float16 and bfloat16 are accumulated in float32.
+    where ``g = o // (O / groups)`` and data outside of its extents is ``pad_value``, 0 unless data are integers. Operands: data
+    (``data_layout``), weight (``kernel_layout``). ``padding`` has one number per axis, or all begins and then all ends.
+    ``channels`` and ``kernel_size`` restate what the weight's shape says. float16 and bfloat16 are accumulated in float32.
     """
 
     weight_groups_axis = "I"
     flops_free_axis = "O"
+
+    def check(self, data: Value, attrs: Conv2DAttrs, shape: ConvShape) -> None:
+        super().check(data, attrs, shape)
+        check_pad_value(self.name, data, attrs)
 
     def out_extents(self, extents: dict[str, Any], shape: ConvShape, attrs: Conv2DAttrs) -> list[Any]:
         return [tap.positions(extents[letter]) for letter, tap in zip(self.spatial, shape.taps)]
@@ -232,7 +248,7 @@ class Conv(ConvBase[Conv2DAttrs]):
         n = len(shape.taps)
         axes = range(2, 2 + n)
         counts = [tap.positions(x.shape[axis]) for axis, tap in zip(axes, shape.taps)]
-        view = sliding_windows(x, axes, shape.taps, counts, 0)
+        view = sliding_windows(x, axes, shape.taps, counts, attrs.pad_value)
         per_group, outs = x.shape[1] // shape.groups, w.shape[0] // shape.groups
         if per_group == 1 and outs == 1:
             letters = "defghijk"[: 2 * n]
@@ -245,7 +261,8 @@ class Conv(ConvBase[Conv2DAttrs]):
         ]
         return np.moveaxis(np.concatenate(parts, axis=-1), -1, 1)
 
-    def lower_sum(self, data: Tensor, weight: Tensor, shape: ConvShape, dtype: str, out: Sequence[Expr]) -> Tensor:
+    def lower_sum(self, attrs: Conv2DAttrs, data: Tensor, weight: Tensor, shape: ConvShape, out: Sequence[Expr],
+                  dtype: str) -> Tensor:
         axes: list[Axis] = []
         per_group = weight.shape[shape.kernel.index("I")]
         channel = reduction_axis(per_group, "ri", axes)
@@ -260,7 +277,8 @@ class Conv(ConvBase[Conv2DAttrs]):
             kernel = {"O": at["C"], "I": channel, **dict(zip(shape.spatial, taps))}
             for letter, tap, window in zip(shape.spatial, taps, shape.taps):
                 source[letter] = window.position(at[letter], tap)
-            x = padded_read(data, [source[s] for s in shape.data], [overhang.get(s, False) for s in shape.data], 0)
+            x = padded_read(data, [source[s] for s in shape.data], [overhang.get(s, False) for s in shape.data],
+                            attrs.pad_value)
             w = weight[tuple(kernel[s] for s in shape.kernel)]
             return te.reduce("sum", te.cast(x, dtype) * te.cast(w, dtype), axes)
 

@@ -136,6 +136,7 @@ class _MaxPool(Pool):
     Padding never wins. With ``ceil_mode`` windows that overhang the end count if they start before it. ``layout`` may block C.
     """
 
+    is_selection = True
 
     def reference(self, attrs: Any, data: Array) -> Arrays:
         taps = tuple(range(-len(self.spatial), 0))
@@ -153,6 +154,7 @@ class _AvgPool(Pool):
     """
 
     accuracy = Accuracy.ACCUMULATING
+    is_average = True
     data = Operand(accepts="float")
 
     def reference(self, attrs: Any, data: Array) -> Arrays:

@@ -90,7 +90,8 @@ class ConvTranspose(ConvBase[Conv2DTransposeAttrs]):
         crop = tuple(slice(t.before, t.before + size) for t, size in zip(shape.taps, sizes))
         return out[(slice(None), slice(None), *crop)]
 
-    def lower_sum(self, data: Tensor, weight: Tensor, shape: ConvShape, dtype: str, out: Sequence[Expr]) -> Tensor:
+    def lower_sum(self, attrs: Conv2DTransposeAttrs, data: Tensor, weight: Tensor, shape: ConvShape, out: Sequence[Expr],
+                  dtype: str) -> Tensor:
         outs = weight.shape[shape.kernel.index("O")]
         per_group = weight.shape[shape.kernel.index("I")] // shape.groups
         axes: list[Axis] = []

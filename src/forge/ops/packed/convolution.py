@@ -18,7 +18,7 @@ from forge.ops.core.lowering import cast_result
 from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, register
 from forge.ops.core.signatures import Array, Arrays, Conditions, Dim, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
 from forge.ops.core.window_geometry import Window, compute_dtype, fits, padded_read, sliding_windows, windows
-from forge.ops.nn.convolution import Conv2DAttrs, conv_result_dtype, reduction_axis
+from forge.ops.nn.convolution import Conv2DAttrs, check_pad_value, conv_result_dtype, reduction_axis
 from forge.ops.packed import pairs
 from forge.te import Axis
 
@@ -43,7 +43,7 @@ class _PackedConv(Op[PackedConv2DAttrs]):
         return windows(self.name, sizes, attrs.strides, attrs.dilation, attrs.padding)
 
     def weight_type(self, weight: TensorType) -> TensorType:
-        """The type of the weight, without pairs."""
+        """The type of the weight, without groups."""
         expect_rank(self.name, weight, "weight", self.weight_rank)
         return weight
 
@@ -55,6 +55,7 @@ class _PackedConv(Op[PackedConv2DAttrs]):
         return conv_result_dtype(self.name, data, weight, attrs.out_dtype)
 
     def infer(self, attrs: PackedConv2DAttrs, data: Value, weight: Value) -> TensorTypes:
+        check_pad_value(self.name, data, attrs)
         plain = self.weight_type(weight.tensor_type)
         in_blocks, in_block, out_blocks, out_block = self.blocks(plain)
         if attrs.channels is None or attrs.in_channels is None:
@@ -78,7 +79,7 @@ class _PackedConv(Op[PackedConv2DAttrs]):
         taps = self.taps(weight.shape, attrs)
         counts = [tap.positions(extent) for tap, extent in zip(taps, x.shape[2:4])]
         require_positive(self.name, f"window over data {x.shape}", counts)
-        return sliding_windows(x, (2, 3), taps, counts, 0)
+        return sliding_windows(x, (2, 3), taps, counts, attrs.pad_value)
 
     def accumulator(self, data: np.ndarray, attrs: PackedConv2DAttrs) -> np.dtype[Any]:
         return dtypes.numpy_dtype(compute_dtype(attrs.out_dtype or dtypes.canonical(data.dtype)))
@@ -89,10 +90,10 @@ class Conv2DNCHWc(_PackedConv):
     """Convolution on blocked channels.
 
     ``out[n, O, y, x, o] = sum over input channels i < in_channels and taps (v, u) of data[n, i // a, y * sh + v * dh - ph,
-    x * sw + u * dw - pw, i % a] * weight[O, i // a, v, u, i % a, o]`` with zeros outside of data's extents.
+    x * sw + u * dw - pw, i % a] * weight[O, i // a, v, u, i % a, o]`` with ``pad_value`` outside of data's extents.
 
     Operands: data ``[N, ceil(I / a), H, W, a]``, weight ``[ceil(O / b), ceil(I / a), kh, kw, a, b]``, zero beyond the true
-    channels, or in pairs of input channels ``[ceil(O / b), ceil(I / a), kh, kw, a / 2, b, 2]``. Attributes: those of nn.conv2d
+    channels, or in groups of input channels ``[ceil(O / b), ceil(I / a), kh, kw, a / g, b, g]``. Attributes: those of nn.conv2d
     (groups 1), ``channels`` = O, ``in_channels`` = I. Kernel family ``conv2d_nchwc``.
     """
 
@@ -134,7 +135,7 @@ class Conv2DNCHWc(_PackedConv):
         def body(n: Expr, out_block: Expr, y: Expr, x: Expr, lane: Expr) -> Expr:
             source = (n, channel // block, rows.position(y, v), columns.position(x, u), channel % block)
             overhang = (False, False, rows.may_overhang(), columns.may_overhang(), False)
-            value = padded_read(data, source, overhang, 0)
+            value = padded_read(data, source, overhang, attrs.pad_value)
             factor = pairs.element(weight, 6, (out_block, channel // block, v, u, channel % block, lane))
             return te.reduce("sum", te.cast(value, dtype) * te.cast(factor, dtype), axes)
 
@@ -170,6 +171,8 @@ class DepthwiseConv2DNCHWc(_PackedConv):
         numbers = (attrs.groups, attrs.channels, attrs.in_channels)
         if len(set(numbers)) != 1:
             raise fail(self.name, "groups, channels, in_channels", numbers, "equal numbers")
+        if attrs.pad_value:
+            raise fail(self.name, "pad_value", attrs.pad_value, "0")
         return super().infer(attrs, data, weight)
 
     def reference(self, attrs: Any, data: Array, weight: Array) -> Arrays:
@@ -185,8 +188,8 @@ class DepthwiseConv2DNCHWc(_PackedConv):
         def body(n: Expr, block: Expr, y: Expr, x: Expr, lane: Expr) -> Expr:
             source = (n, block, rows.position(y, v), columns.position(x, u), lane)
             overhang = (False, False, rows.may_overhang(), columns.may_overhang(), False)
-            product = te.cast(padded_read(data, source, overhang, 0), dtype) * te.cast(weight[block, v, u, lane], dtype)
-            return te.reduce("sum", product, axes)
+            value = padded_read(data, source, overhang, attrs.pad_value)
+            return te.reduce("sum", te.cast(value, dtype) * te.cast(weight[block, v, u, lane], dtype), axes)
 
         total = te.compute(te.shape_of(results[0].shape), body, name="depthwise_nchwc")
         return [cast_result(total, results[0].dtype)]

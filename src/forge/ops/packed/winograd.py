@@ -85,6 +85,8 @@ class WinogradConv2DNCHWc(Conv2DNCHWc):
     def infer(self, attrs: Any, data: Value, weight: Value) -> TensorTypes:
         if tuple(attrs.strides) != (1, 1) or tuple(attrs.dilation) != (1, 1):
             raise fail(self.name, "strides and dilation", (attrs.strides, attrs.dilation), "1")
+        if attrs.pad_value:
+            raise fail(self.name, "pad_value", attrs.pad_value, "0")
         results = super().infer(attrs, data, weight)
         if not tile_of(weight.shape[1]):
             raise fail(self.name, "positions of the weight", weight.shape[1], "16 or 36")

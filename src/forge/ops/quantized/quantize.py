@@ -10,6 +10,7 @@ import numpy as np
 
 from forge import dtypes, te
 from forge.ops.core.inference import fail, normalize_axis, require_equal
+from forge.ops.core.layout_change import LayoutChange
 from forge.ops.core.op import Accuracy, Category, Kind, Op, Operand, Precision, register
 from forge.ops.core.signatures import Array, Arrays, Expr, Lowered, Tensor, TensorType, TensorTypes, Value
 from forge.tir.expr import binary
@@ -40,6 +41,12 @@ class _Conversion(Op[Any]):
     precision = Precision.WIDE
     category = Category.QUANTISATION
     is_map = False
+
+    def in_layout(self, change: LayoutChange) -> Value | None:
+        node = self.node
+        if self.attrs.block_size or any(v is not None and v.size != 1 for v in node.operands[1:]):
+            return None
+        return change.on_first(node, axis=-1)
 
     def check_parameters(self, attrs: Any, data: Value, *parameters: Value | None) -> None:
         if attrs.block_size < 0:

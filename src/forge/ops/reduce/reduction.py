@@ -259,6 +259,7 @@ class Mean(Reduction):
     name = "mean"
     te_kind = "sum"
     accuracy = Accuracy.ACCUMULATING
+    is_average = True
     data = Operand(accepts="numeric or complex")
 
     def numpy(self, data: Array, axes: tuple[int, ...]) -> Array:

@@ -71,6 +71,7 @@ class StridedSlice(Op[StridedSliceAttrs]):
     """
 
     name = "strided_slice"
+    is_selection = True
     data, begin = Operand(), Operand(optional=True, holds="integers")
     end, strides = Operand(optional=True, holds="integers"), Operand(optional=True, holds="integers")
     axes = Operand(optional=True, holds="integers")

@@ -48,6 +48,8 @@ def plain_rows() -> list[Case]:
         row("nn.conv2d", [bf16(1, 3, 6, 5), bf16(2, 3, 3, 3)], padding=(1, 1)),
         row("nn.conv2d", [u8(1, 3, 6, 5, low=0, high=255), i8(2, 3, 3, 3, low=-128, high=127)], padding=(1, 1),
             out_dtype="int32"),
+        row("nn.conv2d", [u8(1, 3, 6, 5, low=0, high=255), i8(2, 3, 3, 3, low=-128, high=127)], padding=(1, 2, 0, 1),
+            out_dtype="int32", pad_value=200),
         row("nn.conv2d", [f32(1, 6, 5, 3), f32(3, 3, 3, 2)], channels_last, data_layout="NHWC", kernel_layout="HWIO",
             symbolic=False),
     ]

@@ -42,10 +42,10 @@ def begins_and_ends(padding: Sequence[Dim], rank: int) -> list[Dim]:
     return [*padding, *padding] if len(padding) == rank else list(padding)
 
 
-def padded(g: Emitter, x: Ref, padding: Sequence[Dim]) -> tuple[Ref, list[int]]:
-    """``x`` with what must be computed of the padding of its spatial axes added, and what is left as numbers."""
+def padded(g: Emitter, x: Ref, padding: Sequence[Dim], value: int = 0) -> tuple[Ref, list[int]]:
+    """``x`` with what must be computed of the padding of its spatial axes added, or is not 0, and what is left as numbers."""
     rank = len(padding) // 2
-    if dims.is_static(*padding) and all(p >= 0 for p in padding if isinstance(p, int)):
+    if not value and dims.is_static(*padding) and all(p >= 0 for p in padding if isinstance(p, int)):
         return x, [int(p) for p in padding]  # type: ignore[arg-type]
     before, after = padding[:rank], padding[rank:]
-    return g.op("Pad", x, g.dims([0, 0, *before, 0, 0, *after]), g.like(0.0, x)), [0] * len(padding)
+    return g.op("Pad", x, g.dims([0, 0, *before, 0, 0, *after]), g.like(float(value), x)), [0] * len(padding)

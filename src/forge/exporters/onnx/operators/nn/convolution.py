@@ -122,14 +122,14 @@ def conv(g: Emitter, op: Conv, x: Ref, weight: Ref) -> Ref:
     plain, pads = CHANNELS_FIRST[rank], begins_and_ends(attrs.padding, rank)
     first, axes = permutation(g, attrs.data_layout, plain), permutation(g, attrs.kernel_layout, OUTPUTS_FIRST[rank])
     is_integer = dtypes.is_integer(dtype)
-    if (parts := _centred(g, op.node)) is not None and dims.is_static(*pads):
+    if (parts := _centred(g, op.node)) is not None and dims.is_static(*pads) and not attrs.pad_value:
         data, taps = parts[0].transposed(g, first), parts[1].transposed(g, axes)
         result = product(g, "ConvInteger", data, taps, pads=pads, **_steps(attrs))
     elif is_integer and dtypes.bits(dtype) > 32:
         raise g.unsupported(f"ONNX's Conv takes no {dtype}")
     else:
         work = "float64" if is_integer else dtype
-        image, around = padded(g, g.transpose(g.cast(x, work), first), pads)
+        image, around = padded(g, g.transpose(g.cast(x, work), first), pads, attrs.pad_value)
         result = g.op("Conv", image, constant_transposed(g, g.cast(weight, work), axes), pads=around, **_steps(attrs))
         result = g.cast(g.cast(result, "int64"), dtype) if is_integer else result
     return moved(g, result, plain, attrs.out_layout or attrs.data_layout)

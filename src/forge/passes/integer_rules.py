@@ -1,0 +1,238 @@
+"""What is between products of quantised numbers stays in integers: rules of ``to_integers``.
+
+Quantising a sum of scaled integers takes one product for each and one rounding: ``qnn.quantize(nn.bias_add(multiply(cast(%i), s),
+b), t, z)`` --> ``cast(clip(add(round(multiply(cast(add(%i, b / s)), s / t)), z)))``, with bounds for ``nn.relu`` and ``clip``. A
+rounding point moves, by less than one step of the result. All parts of it are rounded on their own (products of converted
+integers are no fused multiply-adds), so that all targets give the same integers. Views and selections of elements take integers;
+so do averages, of whole numbers, whose sums are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from forge import dtypes
+from forge.ir.edits.rewrite import RuleBuilder, rule
+from forge.ir.interp import evaluate
+from forge.ir.nodes import Node, Value
+from forge.ops.elementwise.cast import Cast
+from forge.ops.elementwise.select import Clip
+from forge.ops.nn.bias_add import BiasAdd
+from forge.ops.quantized.quantize import Dequantize, Quantize
+from forge.passes.matching import has_only_data, made_by, operand, pairs
+
+MOST_BIAS = 1 << 30
+"""Sums of products leave room for a bias of this size in 32 bits."""
+MOST_TERMS = 8
+ONE = np.ones(())
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """``sum(term * factor) + bias``: whole numbers (int32, or float32 that holds them) times constants."""
+
+    terms: tuple[tuple[Value, np.ndarray], ...] = ()
+    bias: np.ndarray | None = None
+
+    def plus(self, other: _Sum) -> _Sum:
+        biases = [b for b in (self.bias, other.bias) if b is not None]
+        return _Sum(self.terms + other.terms, sum(biases[1:], biases[0]) if biases else None)
+
+    def times(self, factor: np.ndarray) -> _Sum:
+        return _Sum(tuple((v, f * factor) for v, f in self.terms), None if self.bias is None else self.bias * factor)
+
+
+@rule()
+def select_integers(builder: RuleBuilder, node: Node) -> Value | None:
+    """``nn.max_pool2d(qnn.dequantize(%x, s, z))`` --> ``qnn.dequantize(nn.max_pool2d(%x), s, z)``"""
+    op = node.op_def
+    if not (op.is_view or op.is_permutation or op.is_selection) or len(node.results) != 1 or node.operands[0] is None:
+        return None
+    found = _bytes(node.operands[0])
+    if found is None:
+        return None
+    whole = builder.call(node.op_def, found.data, *node.operands[1:], name=node.name, **node.attributes)
+    return builder.call("qnn.dequantize", whole, found.scale, found.zero_point, axis=-1)
+
+
+@rule("concatenate")
+def concatenate_integers(builder: RuleBuilder, node: Node) -> Value | None:
+    """Of numbers of one scale."""
+    found = [None if v is None else _bytes(v) for v in node.operands]
+    parts = [f for f in found if f is not None]
+    if len(parts) < len(found) or len({_parameters(f) for f in parts}) != 1:
+        return None
+    whole = builder.call("concatenate", *(f.data for f in parts), name=node.name, **node.attributes)
+    return builder.call("qnn.dequantize", whole, parts[0].scale, parts[0].zero_point, axis=-1)
+
+
+@rule()
+def average_integers(builder: RuleBuilder, node: Node) -> Value | None:
+    """``nn.global_avg_pool2d(qnn.dequantize(%x, s, z))`` --> ``multiply(nn.global_avg_pool2d(cast(%x) - z), s)``"""
+    if not node.op_def.is_average or len(node.results) != 1 or node.operands[0] is None or not has_only_data(node):
+        return None
+    found = _bytes(node.operands[0])
+    if found is None or found.scale.constant is None:
+        return None
+    real = builder.call("cast", _centred(builder, found), dtype="float32")
+    mean = builder.call(node.op_def, real, name=node.name, **node.attributes)
+    return builder.call("multiply", mean, builder.constant(found.scale.constant.reshape(())))
+
+
+@rule(Quantize)
+def quantize_a_sum(builder: RuleBuilder, found: Quantize) -> Value | None:
+    scale, zero = found.scale.constant, np.int32(0) if found.zero_point is None else found.zero_point.constant
+    if scale is None or zero is None or scale.size != 1 or zero.size != 1 or found.data.dtype != "float32":
+        return None
+    step, shift, dtype = np.float64(scale.reshape(())), int(zero.reshape(())), found.attrs.out_dtype
+    value, low, high = _bounded(found.data, float(step), shift, dtype)
+    same = _bytes(value)
+    if same is not None and _parameters(same) == (dtype, float(np.float32(step)), shift):
+        if (low, high) == dtypes.integer_range(dtype):
+            return same.data
+        return builder.call("clip", same.data, a_min=low, a_max=high)
+    total = _sum(builder, value)
+    if total is None or not total.terms or step <= 0:
+        return None
+    real = builder.call("round", _real(builder, total.times(np.asarray(1 / step))))
+    if shift:
+        real = builder.call("add", real, builder.constant(np.float32(shift)))
+    return builder.call("cast", builder.call("clip", real, a_min=low, a_max=high), dtype=dtype, name=found.node.name)
+
+
+def _bounded(value: Value, step: float, shift: int, dtype: str) -> tuple[Value, int, int]:
+    """``value`` without the bounds that it has, and these as quantised numbers."""
+    low, high = dtypes.integer_range(dtype)
+
+    def whole(bound: float) -> int:
+        return int(min(max(np.rint(np.float32(bound) / np.float32(step)) + shift, low), high))
+
+    while True:
+        clip = Clip.of(value.producer)
+        if (relu := made_by(value, "nn.relu")) is not None:
+            value, low = operand(relu), max(low, shift)
+        elif clip is not None and clip.min is None and clip.max is None:
+            value = clip.data
+            bounds = [None if b is None else whole(b) for b in (clip.attrs.a_min, clip.attrs.a_max)]
+            low, high = low if bounds[0] is None else max(low, bounds[0]), high if bounds[1] is None else min(high, bounds[1])
+        else:
+            return value, low, high
+
+
+def _sum(builder: RuleBuilder, value: Value, depth: int = 0) -> _Sum | None:
+    """``value`` as a sum of whole numbers times constants, if it is one."""
+    constant = _constant(value)
+    if constant is not None:
+        return _Sum((), constant.astype(np.float64))
+    node = value.producer
+    if node is None or value.dtype != "float32" or depth > MOST_TERMS:
+        return None
+    if (found := _bytes(value)) is not None and found.scale.constant is not None:
+        return _Sum(((_centred(builder, found), np.asarray(found.scale.constant.reshape(()), np.float64)),))
+    cast = Cast.of(node)
+    if cast is not None:
+        return _Sum(((cast.data, ONE),)) if cast.data.dtype == "int32" else None
+    if (biased := BiasAdd.of(node)) is not None:
+        data, bias = _sum(builder, biased.data, depth + 1), _constant(biased.bias)
+        axis = biased.attrs.axis % biased.data.rank
+        if data is None or bias is None:
+            return None
+        along = [-1 if k == axis else 1 for k in range(biased.data.rank)]
+        return data.plus(_Sum((), bias.astype(np.float64).reshape(along)))
+    if node.op == "add":
+        parts = [_sum(builder, operand(node, k), depth + 1) for k in (0, 1)]
+        return None if parts[0] is None or parts[1] is None else parts[0].plus(parts[1])
+    if node.op == "multiply":
+        return _product(builder, node, depth)
+    return _Sum(((value, ONE),)) if _holds_integers(node) else None
+
+
+def _product(builder: RuleBuilder, node: Node, depth: int) -> _Sum | None:
+    for x, factor in pairs(node):
+        number = _constant(factor)
+        data = None if number is None else _sum(builder, x, depth + 1)
+        if data is not None and number is not None and data.terms:
+            return data.times(number.astype(np.float64))
+    return None
+
+
+def _holds_integers(node: Node) -> bool:
+    """Whether a depthwise convolution sums whole numbers: its data are converted, and its weights whole."""
+    if node.op not in ("nn.conv1d", "nn.conv2d"):
+        return False
+    cast, weight = Cast.of(operand(node).producer), operand(node, 1).constant
+    return cast is not None and cast.data.dtype == "int32" and weight is not None and bool(np.all(weight == np.rint(weight)))
+
+
+def _real(builder: RuleBuilder, total: _Sum) -> Value:
+    """The sum as float32. A bias is added to the first of the sums of products, whose unit is less than one step."""
+    terms, bias = list(total.terms), total.bias
+    if bias is not None:
+        value, factor = terms[0]
+        offset = _offset(value)
+        units = np.rint(bias / factor) - (0 if offset is None else offset) if np.all(factor) else np.asarray(np.inf)
+        if np.all(np.abs(factor) <= 1) and np.all(np.abs(units) <= MOST_BIAS) and made_by(value, "cast") is None:
+            held = units.astype(dtypes.numpy_dtype(value.dtype))
+            if np.array_equal(held, units):
+                difference = made_by(value, "subtract") if offset is not None else None
+                plain = value if difference is None else operand(difference)
+                terms[0], bias = (builder.call("add", plain, builder.constant(held)), factor), None
+    products = [_times(builder, value, factor) for value, factor in terms]
+    result = products[0]
+    for product in products[1:]:
+        result = builder.call("add", result, product)
+    return result if bias is None else builder.call("add", result, builder.constant(bias.astype(np.float32)))
+
+
+def _offset(value: Value) -> np.ndarray | None:
+    """The constant that ``value``, an integer, is a difference with."""
+    node = made_by(value, "subtract")
+    constant = None if node is None else operand(node, 1).constant
+    return None if constant is None or value.dtype != "int32" else constant.astype(np.float64)
+
+
+def _times(builder: RuleBuilder, value: Value, factor: np.ndarray) -> Value:
+    real = value if value.dtype == "float32" else builder.call("cast", value, dtype="float32")
+    return builder.call("multiply", real, builder.constant(np.asarray(factor, np.float32)))
+
+
+def _bytes(value: Value) -> Dequantize | None:
+    """What gives ``value`` out of quantised numbers of 8 bits with one scale, which is positive, as float32."""
+    found = Dequantize.of(value.producer)
+    if found is None or found.data.dtype not in ("uint8", "int8") or found.attrs.block_size or value.dtype != "float32":
+        return None
+    if any(v is not None and v.size != 1 for v in (found.scale, found.zero_point)):
+        return None
+    return found if found.scale.constant is None or found.scale.constant.reshape(()) > 0 else None
+
+
+def _parameters(found: Dequantize) -> tuple[object, ...]:
+    """What two conversions have in common that are the same."""
+    scale, zero = found.scale.constant, np.int32(0) if found.zero_point is None else found.zero_point.constant
+    if scale is None or zero is None:
+        return (found,)
+    return found.data.dtype, float(scale.reshape(())), int(zero.reshape(()))
+
+
+def _centred(builder: RuleBuilder, found: Dequantize) -> Value:
+    """Whole numbers of int32 that are 0 for the real number 0."""
+    whole = builder.call("cast", found.data, dtype="int32")
+    if found.zero_point is None:
+        return whole
+    zero = builder.call("cast", builder.call("reshape", found.zero_point, newshape=()), dtype="int32")
+    return builder.call("subtract", whole, zero)
+
+
+def _constant(value: Value) -> np.ndarray | None:
+    """The contents of a constant of float32, which may be quantised."""
+    if value.constant is not None:
+        return value.constant if value.dtype == "float32" else None
+    found = Dequantize.of(value.producer)
+    operands = [] if found is None else [None if v is None else v.constant for v in found.node.operands]
+    known = [c is not None or v is None for c, v in zip(operands, found.node.operands)] if found is not None else [False]
+    if found is None or not all(known) or value.dtype != "float32":
+        return None
+    result: np.ndarray = evaluate(found.node, operands, {}, lambda *_: [])[0]
+    return result

@@ -1,0 +1,234 @@
+"""Between products of quantised numbers everything stays integers, and all targets give the same ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forge.driver import check_options, compile_module
+from forge.ir.builder import Builder
+from forge.ir.interp import run_graph
+from forge.ir.nodes import Graph, Module, Value
+from forge.ir.types import TensorType
+from forge.passes import to_integers, to_unsigned
+from forge.passes.matching import operand
+from tests.kernels.support import targets_here
+
+OPTIONS = check_options("llvm")
+
+
+class Net:
+    """A quantised network of images, as QDQ models are: every tensor is quantised and dequantised again."""
+
+    def __init__(self, dtype: str, shape: tuple[int, ...] = (1, 3, 11, 11), seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.dtype = dtype
+        self.shift = 0 if dtype == "uint8" else -128
+        self.b = Builder()
+        self.x = self.b.input(TensorType(shape, "float32"), "x")
+
+    def dequantize(self, x: Value, scale: Any, zero: int | None = None, axis: int = -1) -> Value:
+        parameters = [self.b.constant(np.asarray(scale, np.float32))]
+        if zero is not None:
+            parameters.append(self.b.constant(np.asarray(zero, x.dtype)))
+        return self.b.call("qnn.dequantize", x, *parameters, axis=axis)
+
+    def quantize(self, x: Value, scale: float, zero: int = 0) -> Value:
+        """Integers; ``zero`` counts from the least number."""
+        parameters = np.float32(scale), np.asarray(zero + self.shift, self.dtype)
+        return self.b.call("qnn.quantize", x, *map(self.b.constant, parameters), out_dtype=self.dtype)
+
+    def fake(self, x: Value, scale: float, zero: int = 0) -> Value:
+        """Quantised and dequantised."""
+        return self.dequantize(self.quantize(x, scale, zero), scale, zero + self.shift)
+
+    def conv(self, x: Value, channels: int, kernel: int = 3, scale: float = 0.02, bias: str = "int32",
+             **attributes: Any) -> Value:
+        """A convolution with a weight of int8 and a bias; ``scale`` is that of ``x``."""
+        groups = attributes.get("groups", 1)
+        spatial = x.rank - 2
+        weight = self.rng.integers(-127, 128, (channels, x.shape[1] // groups, *(kernel,) * spatial)).astype(np.int8)
+        scales = (self.rng.random(channels) / 500 + 0.001).astype(np.float32)
+        attributes.setdefault("padding", (kernel // 2,) * spatial)
+        y = self.b.call(f"nn.conv{spatial}d", x, self.dequantize(self.b.constant(weight), scales, axis=0), **attributes)
+        if bias == "int32":
+            whole = self.b.constant(self.rng.integers(-3000, 3000, channels).astype(np.int32))
+            own = self.dequantize(whole, scales * np.float32(scale), axis=0)
+        else:
+            own = self.b.constant(self.rng.standard_normal(channels).astype(np.float32))
+        return self.b.call("nn.bias_add", y, own)
+
+    def done(self, x: Value) -> Graph:
+        return self.b.output(x)
+
+
+def plain(net: Net, **attributes: Any) -> Graph:
+    """Two convolutions, with ``nn.relu`` between them."""
+    h = net.fake(net.b.call("nn.relu", net.conv(net.fake(net.x, 0.02, 7), 20, strides=(2, 2))), 0.05, 0)
+    return net.done(net.quantize(net.conv(h, 24, scale=0.05, **attributes), 0.3, 100))
+
+
+def residual(net: Net) -> Graph:
+    h = net.fake(net.conv(net.fake(net.x, 0.02, 7), 16), 0.1, 90)
+    total = net.b.call("add", net.conv(h, 16, kernel=1, scale=0.1), h)
+    return net.done(net.quantize(net.b.call("nn.relu", total), 0.2, 3))
+
+
+def two_sums(net: Net) -> Graph:
+    """The first block of a ResNet's stage: both ways are convolutions."""
+    h = net.fake(net.conv(net.fake(net.x, 0.02, 7), 16), 0.1, 90)
+    ways = [net.fake(net.conv(h, 24, kernel=k, scale=0.1, strides=(2, 2)), 0.4, 80) for k in (3, 1)]
+    return net.done(net.quantize(net.b.call("add", *ways), 0.5, 60))
+
+
+def selections(net: Net) -> Graph:
+    h = net.fake(net.conv(net.fake(net.x, 0.02, 7), 16), 0.1, 90)
+    h = net.fake(net.b.call("nn.max_pool2d", h, pool_size=(3, 3), strides=(2, 2), padding=(1, 1)), 0.1, 90)
+    parts = [net.fake(net.b.call("strided_slice", h, begin=(k,), end=(k + 8,), axes=(1,)), 0.1, 90) for k in (0, 8)]
+    h = net.fake(net.b.call("concatenate", *parts[::-1], axis=1), 0.1, 90)
+    return net.done(net.quantize(net.conv(h, 16, kernel=1, scale=0.1), 0.3, 90))
+
+
+def averages(net: Net) -> Graph:
+    h = net.fake(net.conv(net.fake(net.x, 0.02, 7), 16), 0.1, 90)
+    h = net.fake(net.b.call("nn.avg_pool2d", h, pool_size=(2, 2), strides=(2, 2)), 0.1, 90)
+    return net.done(net.quantize(net.b.call("nn.global_avg_pool2d", h), 0.02, 30))
+
+
+NETS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "plain": (plain, {}),
+    "bias of floats": (plain, {"bias": "float32"}),
+    "strides and dilation": (plain, {"strides": (2, 1), "dilation": (1, 2), "padding": (1, 2, 0, 3)}),
+    "depthwise": (plain, {"groups": 20, "channels": 20}),
+    "residual": (residual, {}),
+    "two sums": (two_sums, {}),
+    "selections": (selections, {}),
+    "averages": (averages, {}),
+}
+
+
+def made(name: str, dtype: str) -> tuple[Graph, np.ndarray]:
+    build, arguments = NETS[name]
+    net = Net(dtype)
+    if name == "depthwise":
+        h = net.fake(net.b.call("nn.relu", net.conv(net.fake(net.x, 0.02, 7), 20)), 0.05, 0)
+        graph = net.done(net.quantize(net.conv(h, 20, scale=0.05, groups=20), 0.3, 100))
+    else:
+        graph = build(net, **arguments)
+    return graph, net.rng.standard_normal(net.x.shape).astype(np.float32) * 2
+
+
+def to_int(graph: Graph) -> None:
+    to_unsigned.run(graph, OPTIONS)
+    to_integers.run(graph, OPTIONS)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("name", NETS)
+def test_the_same_integers_on_every_target(name: str, dtype: str) -> None:
+    """Within one step of what the operators say, one by one."""
+    graph, x = made(name, dtype)
+    (want,) = run_graph(graph, [x])
+    module = Module(graph)
+    compiled = [np.asarray(compile_module(module, check_options(target)).runtime(num_threads=threads)(x))
+                for target in targets_here() for threads in (1, 2)]
+    to_int(graph)
+    (exact,) = run_graph(graph, [x])
+    for got in compiled:
+        np.testing.assert_array_equal(got, exact)
+    assert np.abs(exact.astype(int) - want).max() <= 1
+    assert np.mean(exact == want) > 0.9
+    assert len(np.unique(exact)) > 10
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_nothing_is_dequantised(name: str) -> None:
+    graph, _ = made(name, "int8")
+    to_int(graph)
+    assert "qnn.dequantize" not in {node.op for node in graph.walk()}
+    convolutions = [node for node in graph.walk() if node.op == "nn.conv2d" and node.attrs.groups == 1]
+    assert all(operand(node).dtype == "uint8" for node in convolutions)
+
+
+def test_sounds() -> None:
+    """Along one axis."""
+    net = Net("int8", (2, 4, 30))
+    h = net.fake(net.conv(net.fake(net.x, 0.02, 7), 16, kernel=5), 0.1, 90)
+    graph = net.done(net.quantize(net.conv(h, 8, kernel=3, scale=0.1), 0.3, 90))
+    x = net.rng.standard_normal(net.x.shape).astype(np.float32) * 2
+    module = Module(graph)
+    got = [np.asarray(compile_module(module, check_options(target)).runtime()(x)) for target in targets_here()]
+    to_int(graph)
+    (exact,) = run_graph(graph, [x])
+    for found in got:
+        np.testing.assert_array_equal(found, exact)
+
+
+def test_groups() -> None:
+    """Wide ones become integers, narrow ones stay."""
+    for channels, dtype in ((16, "int32"), (4, "float32")):
+        net = Net("uint8", (1, 2 * channels, 6, 6))
+        graph = net.done(net.quantize(net.conv(net.fake(net.x, 0.02, 7), 2 * channels, groups=2), 0.3, 90))
+        x = net.rng.standard_normal(net.x.shape).astype(np.float32) * 2
+        (want,) = run_graph(graph, [x])
+        for target in targets_here():
+            got = np.asarray(compile_module(Module(graph), check_options(target)).runtime()(x))
+            assert np.abs(got.astype(int) - want).max() <= 1
+        to_int(graph)
+        (convolution,) = [node for node in graph.walk() if node.op == "nn.conv2d"]
+        assert convolution.result.dtype == dtype
+
+
+@pytest.mark.parametrize("data", ["uint8", "int8"])
+def test_a_zero_point_that_is_known_at_run_time(data: str) -> None:
+    """As ConvInteger has it."""
+    b = Builder()
+    x, zero = b.input(TensorType((1, 5, 7, 7), data), "x"), b.input(TensorType((), data), "zero")
+    rng = np.random.default_rng(3)
+    weight = b.constant(rng.integers(-127, 128, (6, 5, 3, 3)).astype(np.int8))
+    centred = b.call("subtract", b.call("cast", x, dtype="int32"), b.call("cast", zero, dtype="int32"))
+    graph = b.output(b.call("nn.conv2d", centred, b.call("cast", weight, dtype="int32"), padding=(1, 1)))
+    low = np.iinfo(data).min
+    arrays = [rng.integers(low, low + 256, x.shape).astype(data), np.asarray(low + 99, data)]
+    (want,) = run_graph(graph, arrays)
+    for target in targets_here():
+        np.testing.assert_array_equal(np.asarray(compile_module(Module(graph), check_options(target)).runtime()(*arrays)), want)
+    to_int(graph)
+    np.testing.assert_array_equal(run_graph(graph, arrays)[0], want)
+    assert [operand(node).dtype for node in graph.walk() if node.op == "nn.conv2d"] == ["uint8"]
+
+
+def test_bounds() -> None:
+    """``clip`` becomes bounds of integers."""
+    net = Net("uint8")
+    h = net.b.call("clip", net.conv(net.fake(net.x, 0.02, 7), 16), a_min=0.0, a_max=6.0)
+    graph = net.done(net.quantize(h, 6 / 255, 0))
+    x = net.rng.standard_normal(net.x.shape).astype(np.float32) * 2
+    (want,) = run_graph(graph, [x])
+    to_int(graph)
+    (got,) = run_graph(graph, [x])
+    assert np.abs(got.astype(int) - want).max() <= 1
+    assert "qnn.quantize" in {node.op for node in graph.walk()}  # that of the input
+    (cast,) = [node for node in graph.walk() if node.op == "clip"]
+    assert (cast.attrs.a_min, cast.attrs.a_max) == (0, 255)
+
+
+def test_numbers_that_are_quantised_again_at_the_same_scale_stay() -> None:
+    net = Net("uint8")
+    first = net.quantize(net.x, 0.02, 7)
+    graph = net.done(net.quantize(net.dequantize(first, 0.02, 7), 0.02, 7))
+    to_int(graph)
+    assert [node.op for node in graph.nodes if node.op.startswith("qnn")] == ["qnn.quantize"]
+
+
+def test_other_scales_stay() -> None:
+    """A vector of scales along the channels of an activation."""
+    net = Net("uint8", (1, 4, 3, 3))
+    whole = net.quantize(net.x, 0.02, 7)
+    real = net.dequantize(whole, np.full(4, 0.02), None, axis=1)
+    graph = net.done(net.b.call("nn.max_pool2d", real, pool_size=(2, 2)))
+    to_int(graph)
+    assert [node.op for node in graph.nodes if node.op.startswith(("qnn", "nn"))] == [
+        "qnn.quantize", "qnn.dequantize", "nn.max_pool2d"]
