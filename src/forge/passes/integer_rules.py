@@ -21,6 +21,7 @@ from forge.ops.elementwise.cast import Cast
 from forge.ops.elementwise.select import Clip
 from forge.ops.nn.bias_add import BiasAdd
 from forge.ops.quantized.quantize import Dequantize, Quantize
+from forge.ops.shape.transpose import Transpose
 from forge.passes.matching import has_only_data, made_by, operand, pairs
 
 MOST_BIAS = 1 << 30
@@ -55,6 +56,19 @@ def select_integers(builder: RuleBuilder, node: Node) -> Value | None:
         return None
     whole = builder.call(node.op_def, found.data, *node.operands[1:], name=node.name, **node.attributes)
     return builder.call("qnn.dequantize", whole, found.scale, found.zero_point, axis=-1)
+
+
+@rule("transpose")
+def transpose_weights(builder: RuleBuilder, node: Node) -> Value | None:
+    """Of constants with scales along an axis."""
+    transpose = Transpose.of(node)
+    found = None if transpose is None else Dequantize.of(transpose.data.producer)
+    if transpose is None or found is None or found.data.constant is None or found.attrs.block_size:
+        return None
+    axes = transpose.permutation(transpose.attrs, found.data.rank)
+    place = axes.index(found.attrs.axis % found.data.rank)
+    whole = builder.constant(np.transpose(found.data.constant, axes), name=found.data.name)
+    return builder.call("qnn.dequantize", whole, found.scale, found.zero_point, axis=place)
 
 
 @rule("concatenate")
