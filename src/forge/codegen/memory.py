@@ -260,8 +260,34 @@ class MemoryAccess:
         return f"<{self.lanes} x ptr> align {self.aligned} {pointers}"
 
     def _gather(self) -> str:
+        byte = self._place_in_table()
+        if byte is not None:
+            return self._looked_up(byte)
         args = f"{self._pointers()}, {self._mask_text()}, {self.t.type} zeroinitializer"
         return self.builder.value(f"call {self.t.type} {self._intrinsic('gather')}.v{self.lanes}p0({args})")
+
+    def _place_in_table(self) -> tir.Expr | None:
+        """The numbers of eight bits that are the indices into a table of 256 bytes, where there are instructions for those."""
+        index, lanes = self.index, self.lanes
+        if not isinstance(index, tir.Cast) or index.x.dtype != "uint8" or self.mask is not None or not 16 <= lanes <= 64:
+            return None
+        has_size = self.size == 1 and [getattr(extent, "value", None) for extent in self.buffer.shape] == [256]
+        return index.x if has_size and self.e.target.has("avx512vbmi") else None
+
+    def _looked_up(self, byte: tir.Expr) -> str:
+        """Two halves of the table are four registers; the highest bit of the index says which half."""
+        whole, bytes_ = Values(self.builder, "i8", 64), Values(self.builder, "i8", self.lanes)
+        index = bytes_.shuffle(bytes_.text(self.e.value(byte)), "poison", [min(k, self.lanes) for k in range(64)])
+        parts = []
+        for k in range(4):
+            pointer = self._step(self._base(), 64 * k)
+            parts.append(self.builder.value(f"load {whole.type}, ptr {pointer}, align {self.aligned}"))
+        permute = f"call {whole.type} @llvm.x86.avx512.vpermi2var.qi.512"
+        halves = [self.builder.pure(f"{permute}({', '.join(map(whole.typed, (low, index, high)))})")
+                  for low, high in (parts[:2], parts[2:])]
+        upper = whole.op("icmp slt", index, "zeroinitializer")
+        found = self.builder.pure(f"select <64 x i1> {upper}, {whole.typed(halves[1])}, {whole.typed(halves[0])}")
+        return whole.shuffle(found, "poison", range(self.lanes))
 
     def _scatter(self, value: Operand) -> None:
         args = f"{self.t.typed(value)}, {self._pointers()}, {self._mask_text()}"

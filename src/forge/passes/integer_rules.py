@@ -20,13 +20,16 @@ from forge.ir.nodes import Node, Value
 from forge.ops.elementwise.cast import Cast
 from forge.ops.elementwise.select import Clip
 from forge.ops.nn.bias_add import BiasAdd
+from forge.ops.quantized.lookup import ENTRIES, Lookup
 from forge.ops.quantized.quantize import Dequantize, Quantize
 from forge.ops.shape.transpose import Transpose
 from forge.passes.matching import has_only_data, made_by, operand, pairs
 
 MOST_BIAS = 1 << 30
 """Sums of products leave room for a bias of this size in 32 bits."""
+BYTES = ("uint8", "int8")
 MOST_TERMS = 8
+MOST_NODES = 32
 ONE = np.ones(())
 
 
@@ -114,6 +117,57 @@ def quantize_a_sum(builder: RuleBuilder, found: Quantize) -> Value | None:
     if shift:
         real = builder.call("add", real, builder.constant(np.float32(shift)))
     return builder.call("cast", builder.call("clip", real, a_min=low, a_max=high), dtype=dtype, name=found.node.name)
+
+
+@rule(Quantize)
+def tabulate(builder: RuleBuilder, found: Quantize) -> Value | None:
+    """A function of one number of eight bits is a table: ``qnn.quantize(tanh(qnn.dequantize(%x, s, z)), t, y)``."""
+    whole = _argument(found.node)
+    if whole is None or found.attrs.out_dtype not in BYTES:
+        return None
+    arrays: dict[Value, np.ndarray] = {whole: np.arange(ENTRIES).astype(np.uint8)}
+
+    def values(value: Value) -> np.ndarray:
+        if value.constant is not None:
+            return value.constant.reshape(()) if value.size == 1 else value.constant
+        if value not in arrays and value.producer is not None:
+            operands = [None if v is None else values(v) for v in value.producer.operands]
+            (arrays[value],) = evaluate(value.producer, operands, {}, lambda *_: [])
+        return arrays[value]
+
+    return builder.call("qnn.lookup", whole, builder.constant(values(found.result)), name=found.node.name)
+
+
+def _argument(node: Node) -> Value | None:
+    """The tensor of uint8 of which ``node`` is a function, element by element, if there is one."""
+    found: dict[Node, None] = {}
+    pending: list[Node] = [node]
+    sources: set[Value] = set()
+    while pending:
+        visited = pending.pop()
+        if visited in found:
+            continue
+        found[visited] = None
+        for value in visited.operands:
+            if value is None or value.constant is not None and (value.size == 1 or Lookup.of(visited) is not None):
+                continue
+            is_made = value.dtype == "uint8" and Lookup.of(value.producer) is None
+            if is_made or value.producer is None or len(found) > MOST_NODES:
+                sources.add(value)
+            else:
+                pending.append(value.producer)
+    whole = sources.pop() if len(sources) == 1 else None
+    if whole is None or whole.dtype != "uint8" or whole.constant is not None:
+        return None
+    return whole if all(_is_function(n) and n.result.shape == whole.shape for n in found) else None
+
+
+def _is_function(node: Node) -> bool:
+    """Whether each element of the result is computed of the operands' at its place."""
+    op = node.op_def
+    conversion = Quantize.of(node) or Dequantize.of(node)
+    per_tensor = conversion is not None and not conversion.attrs.block_size
+    return op.is_pure and len(node.results) == 1 and (op.is_map or per_tensor or Lookup.of(node) is not None)
 
 
 def _bounded(value: Value, step: float, shift: int, dtype: str) -> tuple[Value, int, int]:
@@ -215,7 +269,7 @@ def _times(builder: RuleBuilder, value: Value, factor: np.ndarray) -> Value:
 def _bytes(value: Value) -> Dequantize | None:
     """What gives ``value`` out of quantised numbers of 8 bits with one scale, which is positive, as float32."""
     found = Dequantize.of(value.producer)
-    if found is None or found.data.dtype not in ("uint8", "int8") or found.attrs.block_size or value.dtype != "float32":
+    if found is None or found.data.dtype not in BYTES or found.attrs.block_size or value.dtype != "float32":
         return None
     if any(v is not None and v.size != 1 for v in (found.scale, found.zero_point)):
         return None
