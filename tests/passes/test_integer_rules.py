@@ -91,6 +91,25 @@ def selections(net: Net) -> Graph:
     return net.done(net.quantize(net.conv(h, 16, kernel=1, scale=0.1), 0.3, 90))
 
 
+def joined(net: Net) -> Graph:
+    """As the decoder of a U-Net: a transposed convolution of what is not negative, and a concatenation of other scales."""
+    h = net.fake(net.b.call("nn.relu", net.conv(net.fake(net.x, 0.02, 7), 16)), 0.1, 0)
+    weight = net.b.constant(net.rng.integers(-127, 128, (16, 8, 2, 2)).astype(np.int8))
+    real = net.dequantize(weight, (net.rng.random(8) / 500 + 0.001).astype(np.float32), axis=1)
+    up = net.fake(net.b.call("nn.conv2d_transpose", h, real, strides=(2, 2)), 0.2, 100)
+    other = net.fake(net.conv(up, 8, scale=0.2), 0.3, 80)
+    whole = net.fake(net.b.call("concatenate", up, other, axis=1), 0.25, 90)
+    return net.done(net.quantize(net.conv(whole, 8, scale=0.25), 0.5, 90))
+
+
+def activations(net: Net) -> Graph:
+    """Each is a function of eight bits."""
+    h = net.fake(net.conv(net.fake(net.x, 0.02, 7), 16), 0.1, 90)
+    h = net.fake(net.b.call("multiply", h, net.fake(net.b.call("sigmoid", h), 1 / 255)), 0.08, 5)
+    h = net.fake(net.conv(h, 40, kernel=1, scale=0.08), 0.1, 90)
+    return net.done(net.quantize(net.b.call("nn.gelu", h), 0.06, 5))
+
+
 def averages(net: Net) -> Graph:
     h = net.fake(net.conv(net.fake(net.x, 0.02, 7), 16), 0.1, 90)
     h = net.fake(net.b.call("nn.avg_pool2d", h, pool_size=(2, 2), strides=(2, 2)), 0.1, 90)
@@ -106,6 +125,8 @@ NETS: dict[str, tuple[Any, dict[str, Any]]] = {
     "two sums": (two_sums, {}),
     "selections": (selections, {}),
     "averages": (averages, {}),
+    "joined": (joined, {}),
+    "activations": (activations, {}),
 }
 
 

@@ -7,7 +7,8 @@ epilogue). Only the results of the last node of the chain are written to memory.
 A node joins the group of its consumers only if nobody else needs its result. Views (reshape and kin) cost nothing and belong to
 no group. The rules, in the order in which they are tried:
 
-1. every contraction, reduction and other anchor opens a group and takes the element-wise chain after it;
+1. every contraction, reduction and other anchor opens a group and takes the element-wise chain after it, but for conversions to
+   wider types at its end, if its readers are element-wise;
 2. in reverse order, every other node is inlined into the one group that uses it, if that does not repeat costly work, or else
    opens a group of its own.
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from forge import dims
+from forge import dims, dtypes
 from forge.ir.constants.joined import is_constant
 from forge.ir.nodes import CONSTANT, Graph, Node, Value
 from forge.ir.op import Kind
@@ -120,6 +121,7 @@ class _Former:
         self.member[anchor] = group
         if self.fuse and not group.is_injective and len(anchor.results) == 1 and takes_epilogue(anchor):
             self._extend(group)
+            self._give_back(group)
         return group
 
     def _extend(self, group: Group) -> None:
@@ -133,6 +135,19 @@ class _Former:
                 return
             group.epilogue.append(user)
             self.member[user] = group
+
+    def _give_back(self, group: Group) -> None:
+        """Leaves conversions to wider types at the end of the chain to element-wise readers: fewer bytes are written and read."""
+        if not group.epilogue or not all(user.op_def.kind is Kind.ELEMENTWISE for user, _ in group.sink.result.uses):
+            return
+        sizes = [dtypes.itemsize(node.result.dtype) for node in (group.anchor, *group.epilogue)]
+        kept = max(k for k, size in enumerate(sizes) if size == min(sizes))
+        converting = group.epilogue[kept:]
+        if group.sink.result in self.outputs or not all(map(_is_cheap, converting)):
+            return
+        for node in converting:
+            group.epilogue.remove(node)
+            del self.member[node]
 
     def _only_user(self, values: Iterable[Value]) -> Node | None:
         users = {user for value in values for user, _ in value.uses}
@@ -162,6 +177,12 @@ class _Former:
         if user in self.reread:
             return _kernel_of(host.anchor) == "attention" and _is_read_through(node, host.anchor)
         return user is not host.anchor or _is_read_through(node, user) or user.op_def.reads_once(position)
+
+
+def _is_cheap(node: Node) -> bool:
+    """Whether it reads one tensor, and numbers, and may be computed again."""
+    read = [v for v in node.operands if v is not None and scalar_constant(v) is None]
+    return len(read) == 1 and not (isinstance(node.op_def, Op) and node.op_def.is_costly(node.attrs, *node.operands))
 
 
 def _is_read_through(node: Node, reader: Node) -> bool:

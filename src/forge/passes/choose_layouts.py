@@ -19,7 +19,7 @@ from forge.dims import is_static
 from forge.ir.edits.rewrite import on_all_graphs
 from forge.ir.nodes import Graph, Node, Value
 from forge.ops.core.layout_change import Shape
-from forge.ops.nn.convolution import Conv, Conv2D, ConvBase
+from forge.ops.nn.convolution import Conv2D, ConvBase
 from forge.ops.nn.transposed_convolution import Conv2DTranspose, ConvTranspose
 from forge.ops.packed.pairs import GROUPS, paired
 from forge.ops.shape.layout_transform import with_layout
@@ -130,14 +130,14 @@ class _Blocked(Relayout):
         With stride s, outputs ``q * s + r`` are ``sum over taps j of data[q - j] * weight[r + j * s]``.
         """
         weight = plain_weight(conv)
-        if weight is None or not _can_be_shuffled(conv):
+        if weight is None or not can_be_shuffled(conv):
             return None
         rows, columns = conv.attrs.strides
         channels = conv.weight.shape[1]
         kernel = subpixel_kernel(weight, (rows, columns), channels + -channels % self.size)
         height, width = (k - 1 for k in kernel.shape[2:])
-        padding = {"padding": (height, width, height, width)}
-        return self._shuffled(self._convolve(conv, self.converted(conv.data), kernel, self.size, padding), conv)
+        attributes = {"padding": (height, width, height, width), "out_dtype": conv.attrs.out_dtype}
+        return self._shuffled(self._convolve(conv, self.converted(conv.data), kernel, self.size, attributes), conv)
 
     def _shuffled(self, phases: Value, conv: Conv2DTranspose) -> Value:
         """``phases[N, (r, s, C), H, W, c]`` as ``[N, C, (H, r), (W, s), c]``, cropped to the result of ``conv``."""
@@ -164,7 +164,7 @@ def plain_weight(conv: ConvBase[Any] | None) -> np.ndarray | None:
     If it has one group, or one for each channel, it can be computed in blocks.
     """
     weight = None if conv is None else conv.weight.constant
-    integers = isinstance(conv, Conv) and (conv.data.dtype, conv.weight.dtype, conv.result.dtype) == BYTES
+    integers = conv is not None and (conv.data.dtype, conv.weight.dtype, conv.result.dtype) == BYTES
     if conv is None or weight is None or weight.size == 0 or not (conv.data.dtype in FLOATS or integers):
         return None
     return weight if has_usual_layout(conv) and (integers or conv.attrs.out_dtype in ("", conv.data.dtype)) else None
@@ -178,7 +178,7 @@ def has_usual_layout(conv: ConvBase[Any]) -> bool:
     return layouts == (layout, kernel_layout, layout) and is_static(*conv.data.shape[1:], *attrs.padding)
 
 
-def _can_be_shuffled(conv: Conv2DTranspose) -> bool:
+def can_be_shuffled(conv: Conv2DTranspose) -> bool:
     """Whether the shuffled form can compute this transposed convolution."""
     attrs = conv.attrs
     if attrs.groups != 1 or any(d != 1 for d in attrs.dilation):

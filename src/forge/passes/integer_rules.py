@@ -120,6 +120,17 @@ def quantize_a_sum(builder: RuleBuilder, found: Quantize) -> Value | None:
 
 
 @rule(Quantize)
+def quantize_parts(builder: RuleBuilder, found: Quantize) -> Value | None:
+    """``qnn.quantize(concatenate(%a, %b), s, z)`` --> ``concatenate(qnn.quantize(%a, s, z), qnn.quantize(%b, s, z))``"""
+    joined = made_by(found.data, "concatenate")
+    if joined is None or found.attrs.block_size or any(v is not None and v.size != 1 for v in found.node.operands[1:]):
+        return None
+    parts = [builder.call("qnn.quantize", v, found.scale, found.zero_point, axis=-1, out_dtype=found.attrs.out_dtype)
+             for v in joined.operands if v is not None]
+    return builder.call("concatenate", *parts, name=found.node.name, **joined.attributes)
+
+
+@rule(Quantize)
 def tabulate(builder: RuleBuilder, found: Quantize) -> Value | None:
     """A function of one number of eight bits is a table: ``qnn.quantize(tanh(qnn.dequantize(%x, s, z)), t, y)``."""
     whole = _argument(found.node)
@@ -198,7 +209,9 @@ def _sum(builder: RuleBuilder, value: Value, depth: int = 0) -> _Sum | None:
     if node is None or value.dtype != "float32" or depth > MOST_TERMS:
         return None
     if (found := _bytes(value)) is not None and found.scale.constant is not None:
-        return _Sum(((_centred(builder, found), np.asarray(found.scale.constant.reshape(()), np.float64)),))
+        whole = _rounded(builder, found)
+        return _Sum(((_centred(builder, found) if whole is None else whole,
+                      np.asarray(found.scale.constant.reshape(()), np.float64)),))
     cast = Cast.of(node)
     if cast is not None:
         return _Sum(((cast.data, ONE),)) if cast.data.dtype == "int32" else None
@@ -291,6 +304,25 @@ def _centred(builder: RuleBuilder, found: Dequantize) -> Value:
         return whole
     zero = builder.call("cast", builder.call("reshape", found.zero_point, newshape=()), dtype="int32")
     return builder.call("subtract", whole, zero)
+
+
+def _rounded(builder: RuleBuilder, found: Dequantize) -> Value | None:
+    """`_centred` as the float32 that was converted to integers, if nobody else reads these."""
+    cast = Cast.of(found.data.producer)
+    bounded = None if cast is None else made_by(cast.data, "clip")
+    zero = np.int32(0) if found.zero_point is None else found.zero_point.constant
+    if cast is None or bounded is None or zero is None or found.data.dtype not in BYTES or cast.data.dtype != "float32":
+        return None
+    if len(found.data.uses) != 1 or builder.graph.is_output(found.data) or not _is_whole(operand(bounded)):
+        return None
+    shift = builder.constant(np.float32(int(zero.reshape(()))))
+    return cast.data if not zero.any() else builder.call("subtract", cast.data, shift)
+
+
+def _is_whole(value: Value) -> bool:
+    """Whether it was rounded, and perhaps shifted by a zero point, as `quantize_a_sum` does."""
+    shifted = made_by(value, "add")
+    return made_by(value if shifted is None else operand(shifted), "round") is not None
 
 
 def _constant(value: Value) -> np.ndarray | None:

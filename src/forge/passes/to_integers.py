@@ -21,11 +21,12 @@ from forge.ops.core.window_geometry import padding_pairs
 from forge.ops.elementwise.cast import Cast
 from forge.ops.nn.convolution import Conv
 from forge.ops.nn.matmul import Dense, Matmul
+from forge.ops.nn.transposed_convolution import Conv2DTranspose
 from forge.ops.packed.pairs import GROUPS
 from forge.ops.quantized.quantize import Dequantize
 from forge.passes import integer_rules
 from forge.passes.base import rewriting, rules_of
-from forge.passes.choose_layouts import has_usual_layout
+from forge.passes.choose_layouts import can_be_shuffled, has_usual_layout
 from forge.passes.matching import made_by, operand
 
 BYTES = ("uint8", "int8")
@@ -100,6 +101,32 @@ def convolution_to_integers(builder: RuleBuilder, node: Node) -> Value | Decline
     along = (-1, *(1,) * (kernel.ndim - 2))
     make = _depthwise if depthwise else _convolution
     return _scaled(builder, make(builder, conv, data, kernel, along), data, None if scale is None else scale.reshape(along))
+
+
+@rule("nn.conv2d_transpose")
+def transposed_to_integers(builder: RuleBuilder, node: Node) -> Value | Declined | None:
+    """Where zero stands for zero: borders add fewer products."""
+    conv = Conv2DTranspose.of(node)
+    if conv is None:
+        return None
+    operands = _operands(node)
+    if not isinstance(operands, tuple):
+        return operands
+    data, weight = operands
+    if not has_usual_layout(conv) or not can_be_shuffled(conv):
+        return Declined("the kernels of blocked layouts do not take it")
+    zero = np.int32(0) if data.zero is None else data.zero.constant
+    if data.data.dtype != "uint8" or zero is None or zero.any():
+        return Declined("the zero point of the data is not 0, of uint8")
+    found = _bytes(weight, 1)
+    if isinstance(found, Declined):
+        return found
+    kernel, scale = found
+    if kernel.size // kernel.shape[1] > LONGEST:
+        return Declined(f"sums of more than {LONGEST} products")
+    attributes = {**node.attributes, "out_dtype": "int32"}
+    total = builder.call(node.op, data.data, builder.constant(kernel), name=node.name, **attributes)
+    return _scaled(builder, total, data, None if scale is None else scale.reshape(-1, 1, 1))
 
 
 def _convolution(builder: RuleBuilder, conv: Conv, data: _Integers, kernel: np.ndarray, along: tuple[int, ...]) -> Value:
@@ -232,4 +259,4 @@ def _shifted(builder: RuleBuilder, zero: Value, shift: int) -> Value:
     return builder.call("add", builder.call("cast", zero, dtype="int32"), builder.constant(np.int32(shift)))
 
 
-run = rewriting(product_to_integers, convolution_to_integers, *rules_of(integer_rules.__name__))
+run = rewriting(product_to_integers, convolution_to_integers, transposed_to_integers, *rules_of(integer_rules.__name__))
