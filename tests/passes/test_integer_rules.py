@@ -107,7 +107,8 @@ def activations(net: Net) -> Graph:
     h = net.fake(net.conv(net.fake(net.x, 0.02, 7), 16), 0.1, 90)
     h = net.fake(net.b.call("multiply", h, net.fake(net.b.call("sigmoid", h), 1 / 255)), 0.08, 5)
     h = net.fake(net.conv(h, 40, kernel=1, scale=0.08), 0.1, 90)
-    return net.done(net.quantize(net.b.call("nn.gelu", h), 0.06, 5))
+    rows = net.b.call("reshape", net.b.call("nn.gelu", h), newshape=(40, -1))
+    return net.done(net.quantize(net.b.call("transpose", rows, axes=(1, 0)), 0.06, 5))
 
 
 def averages(net: Net) -> Graph:

@@ -120,6 +120,18 @@ def quantize_a_sum(builder: RuleBuilder, found: Quantize) -> Value | None:
 
 
 @rule(Quantize)
+def quantize_before_views(builder: RuleBuilder, found: Quantize) -> Value | None:
+    """``qnn.quantize(reshape(%x), s, z)`` --> ``reshape(qnn.quantize(%x, s, z))``"""
+    view = found.data.producer
+    if view is None or not (view.op_def.is_view or view.op_def.is_permutation) or len(found.data.uses) != 1:
+        return None
+    if builder.graph.is_output(found.data) or any(v is not None and v.size != 1 for v in found.node.operands[1:]):
+        return None
+    whole = builder.call("qnn.quantize", view.operands[0], found.scale, found.zero_point, axis=-1, out_dtype=found.attrs.out_dtype)
+    return builder.call(view.op_def, whole, *view.operands[1:], name=found.node.name, **view.attributes)
+
+
+@rule(Quantize)
 def quantize_parts(builder: RuleBuilder, found: Quantize) -> Value | None:
     """``qnn.quantize(concatenate(%a, %b), s, z)`` --> ``concatenate(qnn.quantize(%a, s, z), qnn.quantize(%b, s, z))``"""
     joined = made_by(found.data, "concatenate")
