@@ -51,8 +51,8 @@ HEADS = {
     "fuse_patterns": "add clip divide erf exp max mean multiply nn.gelu nn.global_avg_pool2d nn.global_max_pool2d "
                      "nn.hard_sigmoid nn.hardswish nn.layer_norm nn.matmul nn.mish nn.rms_norm nn.silu nn.softplus power "
                      "reciprocal rsqrt sigmoid sqrt subtract sum tanh",
-    "integer_rules": "add cast clip concatenate multiply nn.bias_add nn.conv1d nn.conv2d nn.relu qnn.dequantize qnn.quantize "
-                     "subtract",
+    "integer_rules": "add cast clip concatenate multiply nn.bias_add nn.conv1d nn.conv2d nn.relu qnn.dequantize qnn.lookup "
+                     "qnn.quantize round subtract transpose",
     "matching": "divide multiply power",
     "pack_weights": "nn.dense",
     "product_rules": "nn.batch_matmul nn.conv1d nn.conv2d nn.conv3d nn.dense nn.matmul",

@@ -254,3 +254,60 @@ def test_other_scales_stay() -> None:
     to_int(graph)
     assert [node.op for node in graph.nodes if node.op.startswith(("qnn", "nn"))] == [
         "qnn.quantize", "qnn.dequantize", "nn.max_pool2d"]
+
+
+@pytest.mark.parametrize("bounds", [(1.0, 6.0), (0.0, -1.0), (-9.0, -2.0), (float("-inf"), 3.0), (0.5, float("nan"))], ids=str)
+def test_bounds_of_any_kind(bounds: tuple[float, float]) -> None:
+    net = Net("uint8")
+    h = net.b.call("nn.relu", net.b.call("clip", net.conv(net.fake(net.x, 0.02, 7), 16), a_min=bounds[0], a_max=bounds[1]))
+    graph = net.done(net.quantize(h, 6 / 255, 40))
+    x = net.rng.standard_normal(net.x.shape).astype(np.float32) * 2
+    (want,) = run_graph(graph, [x])
+    to_int(graph)
+    assert np.abs(run_graph(graph, [x])[0].astype(int) - want).max() <= 1
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan"), 1e-40])
+def test_scales_of_any_kind(scale: float) -> None:
+    net = Net("uint8")
+    graph = net.done(net.quantize(net.conv(net.fake(net.x, 0.02, 7), 16), scale, 40))
+    with np.errstate(all="ignore"):
+        (want,) = run_graph(graph, [np.ones(net.x.shape, np.float32)])
+        to_int(graph)
+        np.testing.assert_array_equal(run_graph(graph, [np.ones(net.x.shape, np.float32)])[0], want)
+
+
+def test_rounding_of_another_kind_stays() -> None:
+    """Numbers that a user clips to halves are no integers before they are cast."""
+    b = Builder()
+    x = b.input(TensorType((40,), "float32"), "x")
+    bounded = b.call("clip", b.call("add", b.call("round", x), b.constant(np.float32(0.5))), a_min=0.0, a_max=200.25)
+    whole = b.call("cast", bounded, dtype="uint8")
+    other = b.input(TensorType((40,), "uint8"), "other")
+    real = [b.call("qnn.dequantize", v, b.constant(np.float32(0.3))) for v in (whole, other)]
+    graph = b.output(b.call("qnn.quantize", b.call("add", *real), b.constant(np.float32(0.4)), out_dtype="uint8"))
+    arrays = [np.linspace(-9, 300, 40).astype(np.float32), np.arange(40).astype(np.uint8)]
+    (want,) = run_graph(graph, arrays)
+    to_int(graph)
+    assert np.abs(run_graph(graph, arrays)[0].astype(int) - want).max() <= 1
+
+
+def test_zero_points_that_no_byte_holds_stay() -> None:
+    b = Builder()
+    x = b.call("cast", b.input(TensorType((1, 2, 5, 5), "uint8"), "x"), dtype="int32")
+    weight = b.call("cast", b.constant(np.ones((3, 2, 3, 3), np.int8)), dtype="int32")
+    centred = b.call("subtract", x, b.constant(np.int32(1000)))
+    graph = b.output(b.call("nn.conv2d", centred, weight, padding=(1, 1)))
+    to_int(graph)
+    assert [operand(node).dtype for node in graph.walk() if node.op == "nn.conv2d"] == ["int32"]
+
+
+def test_an_output_that_is_its_input() -> None:
+    b = Builder()
+    x = b.input(TensorType((4,), "uint8"), "x")
+    scale = b.constant(np.float32(0.5))
+    graph = b.output(b.call("qnn.quantize", b.call("qnn.dequantize", x, scale), scale, out_dtype="uint8"))
+    arrays = [np.arange(4).astype(np.uint8)]
+    for target in targets_here():
+        got = compile_module(Module(graph), check_options(target)).runtime()(*arrays)
+        np.testing.assert_array_equal(np.asarray(got), arrays[0])

@@ -23,12 +23,15 @@ from forge.ops.nn.bias_add import BiasAdd
 from forge.ops.quantized.lookup import ENTRIES, Lookup
 from forge.ops.quantized.quantize import Dequantize, Quantize
 from forge.ops.shape.transpose import Transpose
-from forge.passes.matching import has_only_data, made_by, operand, pairs
+from forge.passes.matching import has_only_data, made_by, operand, pairs, scalar
 
 MOST_BIAS = 1 << 30
 """Sums of products leave room for a bias of this size in 32 bits."""
 BYTES = ("uint8", "int8")
 MOST_TERMS = 8
+MOST_BITS = 16
+"""float32 holds all integers of a quantised type."""
+LEAST_SCALE = 1e-30
 MOST_NODES = 32
 ONE = np.ones(())
 
@@ -39,6 +42,11 @@ class _Sum:
 
     terms: tuple[tuple[Value, np.ndarray], ...] = ()
     bias: np.ndarray | None = None
+
+    @property
+    def is_finite(self) -> bool:
+        numbers = [factor for _, factor in self.terms] + ([] if self.bias is None else [self.bias])
+        return all(np.isfinite(n.astype(np.float32)).all() for n in numbers)
 
     def plus(self, other: _Sum) -> _Sum:
         biases = [b for b in (self.bias, other.bias) if b is not None]
@@ -103,15 +111,19 @@ def quantize_a_sum(builder: RuleBuilder, found: Quantize) -> Value | None:
     scale, zero = found.scale.constant, np.int32(0) if found.zero_point is None else found.zero_point.constant
     if scale is None or zero is None or scale.size != 1 or zero.size != 1 or found.data.dtype != "float32":
         return None
-    step, shift, dtype = np.float64(scale.reshape(())), int(zero.reshape(())), found.attrs.out_dtype
-    value, low, high = _bounded(found.data, float(step), shift, dtype)
+    step, shift, dtype = float(scale.reshape(())), int(zero.reshape(())), found.attrs.out_dtype
+    if not LEAST_SCALE <= step <= 1 / LEAST_SCALE or dtypes.bits(dtype) > MOST_BITS:
+        return None
+    value, low, high = _bounded(found.data, step, shift, dtype)
+    if low > high:
+        return None
     same = _bytes(value)
-    if same is not None and _parameters(same) == (dtype, float(np.float32(step)), shift):
+    if same is not None and _parameters(same) == (dtype, step, shift):
         if (low, high) == dtypes.integer_range(dtype):
             return same.data
         return builder.call("clip", same.data, a_min=low, a_max=high)
     total = _sum(builder, value)
-    if total is None or not total.terms or step <= 0:
+    if total is None or not total.terms or not total.is_finite:
         return None
     real = builder.call("round", _real(builder, total.times(np.asarray(1 / step))))
     if shift:
@@ -127,7 +139,8 @@ def quantize_before_views(builder: RuleBuilder, found: Quantize) -> Value | None
         return None
     if builder.graph.is_output(found.data) or any(v is not None and v.size != 1 for v in found.node.operands[1:]):
         return None
-    whole = builder.call("qnn.quantize", view.operands[0], found.scale, found.zero_point, axis=-1, out_dtype=found.attrs.out_dtype)
+    dtype = found.attrs.out_dtype
+    whole = builder.call("qnn.quantize", view.operands[0], found.scale, found.zero_point, axis=-1, out_dtype=dtype)
     return builder.call(view.op_def, whole, *view.operands[1:], name=found.node.name, **view.attributes)
 
 
@@ -198,18 +211,22 @@ def _bounded(value: Value, step: float, shift: int, dtype: str) -> tuple[Value, 
     low, high = dtypes.integer_range(dtype)
 
     def whole(bound: float) -> int:
-        return int(min(max(np.rint(np.float32(bound) / np.float32(step)) + shift, low), high))
+        return int(np.clip(np.rint(np.float32(bound) / np.float32(step)) + shift, low, high))
 
     while True:
         clip = Clip.of(value.producer)
         if (relu := made_by(value, "nn.relu")) is not None:
             value, low = operand(relu), max(low, shift)
-        elif clip is not None and clip.min is None and clip.max is None:
+        elif clip is not None and clip.min is None and clip.max is None and not any(map(_is_nan, vars(clip.attrs).values())):
             value = clip.data
             bounds = [None if b is None else whole(b) for b in (clip.attrs.a_min, clip.attrs.a_max)]
             low, high = low if bounds[0] is None else max(low, bounds[0]), high if bounds[1] is None else min(high, bounds[1])
         else:
             return value, low, high
+
+
+def _is_nan(bound: float | None) -> bool:
+    return bound is not None and np.isnan(bound)
 
 
 def _sum(builder: RuleBuilder, value: Value, depth: int = 0) -> _Sum | None:
@@ -321,20 +338,26 @@ def _centred(builder: RuleBuilder, found: Dequantize) -> Value:
 def _rounded(builder: RuleBuilder, found: Dequantize) -> Value | None:
     """`_centred` as the float32 that was converted to integers, if nobody else reads these."""
     cast = Cast.of(found.data.producer)
-    bounded = None if cast is None else made_by(cast.data, "clip")
+    bounded = None if cast is None else Clip.of(cast.data.producer)
     zero = np.int32(0) if found.zero_point is None else found.zero_point.constant
     if cast is None or bounded is None or zero is None or found.data.dtype not in BYTES or cast.data.dtype != "float32":
         return None
-    if len(found.data.uses) != 1 or builder.graph.is_output(found.data) or not _is_whole(operand(bounded)):
+    if len(found.data.uses) != 1 or builder.graph.is_output(found.data) or not _is_whole(bounded, found.data.dtype):
         return None
     shift = builder.constant(np.float32(int(zero.reshape(()))))
     return cast.data if not zero.any() else builder.call("subtract", cast.data, shift)
 
 
-def _is_whole(value: Value) -> bool:
-    """Whether it was rounded, and perhaps shifted by a zero point, as `quantize_a_sum` does."""
-    shifted = made_by(value, "add")
-    return made_by(value if shifted is None else operand(shifted), "round") is not None
+def _is_whole(clip: Clip, dtype: str) -> bool:
+    """Whether it gives numbers of ``dtype``: rounded, and perhaps shifted by a zero point, as `quantize_a_sum` makes them."""
+    low, high = dtypes.integer_range(dtype)
+    bounds = (clip.attrs.a_min, clip.attrs.a_max)
+    if not all(b is not None and low <= b <= high and float(b).is_integer() for b in bounds):
+        return False
+    shifted = made_by(clip.data, "add")
+    shift = 0.0 if shifted is None else scalar(operand(shifted, 1))
+    data = clip.data if shifted is None else operand(shifted)
+    return shift is not None and shift.is_integer() and made_by(data, "round") is not None
 
 
 def _constant(value: Value) -> np.ndarray | None:

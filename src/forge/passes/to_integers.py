@@ -88,6 +88,8 @@ def convolution_to_integers(builder: RuleBuilder, node: Node) -> Value | Decline
         return Declined("the kernels of blocked layouts do not take it")
     if data.zero is not None and data.zero.size != 1:
         return Declined("the data have several zero points")
+    if not _is_byte(data):
+        return Declined("the zero point of the data is no number of 8 bits")
     found = _bytes(weight, 0)
     if isinstance(found, Declined):
         return found
@@ -179,6 +181,18 @@ def _operands(node: Node) -> tuple[_Integers, _Integers] | Declined | None:
     if any(v is not None and v.size != 1 for v in (data.scale, data.zero if data.scale is not None else None)):
         return Declined("the data have several scales")
     return data, weight
+
+
+def _is_byte(data: _Integers) -> bool:
+    """Whether the zero point is of the type of the data, so that padding may hold it."""
+    zero = data.zero
+    if zero is None or zero.dtype == data.data.dtype:
+        return True
+    low, high = dtypes.integer_range(data.data.dtype)
+    if zero.constant is not None:
+        return low <= int(zero.constant.reshape(())) <= high
+    cast = Cast.of(zero.producer)
+    return cast is not None and cast.data.dtype == data.data.dtype
 
 
 def _integers(value: Value) -> _Integers | None:
