@@ -1,11 +1,13 @@
 """Quantised models with Forge, onnxruntime and openvino, and the float models that they are made of, in turns.
 
     python -m benchmarks.quantized [MODEL ...] [--threads 1] [--seconds 4] [--signed] [--target TARGET]
+    python -m benchmarks.quantized resnet50 --inputs 500
 
 Models of ``benchmarks/models.py`` are quantised by onnxruntime: QDQ with weights of int8 for each channel and activations of
 uint8 (``--signed``: int8), calibrated on a few inputs, after its own preparation. *Peer / Forge* is the time of the fastest peer
 over Forge's, on the same file, by minima; *float / int8* is Forge's time for the float32 model over that for the quantised one.
 *Errors* are the largest differences of all three to onnxruntime without optimisations, relative to the largest output.
+With ``--inputs`` classes are compared with onnxruntime's, of inputs whose two largest outputs differ there by more than a step.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -63,6 +66,31 @@ def forge_call(path: Path, feed: Mapping[str, Any], threads: int, target: str, f
     return lambda: peers.as_list(runtime(*arrays))
 
 
+def agreement(name: str, options: argparse.Namespace) -> tuple[int, int]:
+    """How many of the inputs that onnxruntime decides have the class that it gives them, and how many these are."""
+    import onnx
+    from onnx import numpy_helper
+
+    with tempfile.TemporaryDirectory() as temporary:
+        _, made = quantised(name, Path(temporary), signed=options.signed, small=options.small)
+        model = onnx.load(made)
+        last = next(node for node in model.graph.node if model.graph.output[0].name in node.output)
+        step = next(float(numpy_helper.to_array(t)) for t in model.graph.initializer if t.name == last.input[1])
+        same = decided = 0
+        feed = models.inputs(name, small=options.small)
+        forge_run = forge_call(made, feed, options.threads, options.target, Path(temporary) / "int8")
+        other_run = peers.load_onnxruntime(made, feed, options.threads)
+        for seed in range(options.inputs):
+            for key, array in models.inputs(name, seed=seed, small=options.small).items():
+                feed[key][...] = array
+            got, wanted = (np.asarray(run()[0]).reshape(-1) for run in (forge_run, other_run))
+            second, first = np.sort(wanted)[-2:]
+            if first - second > 1.5 * step:
+                decided += 1
+                same += int(got.argmax() == wanted.argmax())
+    return same, decided
+
+
 def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Times in seconds by variant, and how Forge's results compare with onnxruntime's."""
     feed = models.inputs(name, small=options.small)
@@ -88,10 +116,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--signed", action="store_true", help="activations of int8")
+    parser.add_argument("--inputs", type=int, default=0, help="compare classes of this many inputs, and measure nothing")
     parser.add_argument("--small", action="store_true", help="the small variants, as tests take them")
     parser.add_argument("--target", default="llvm")
     options = parser.parse_args(arguments)
     os.environ["FORGE_CACHE"] = "0"
+    if options.inputs:
+        for name in options.models:
+            print(f"{name}: %d of %d" % agreement(name, options), flush=True)
+        return 0
     columns = ("model", "Forge, ms", "onnxruntime", "openvino", "peer / Forge", "float32", "float / int8", "errors", "MB")
     table, ratios = Table(*columns), []
     console = Console(width=140)

@@ -165,6 +165,16 @@ def test_the_same_integers_on_every_target(name: str, dtype: str) -> None:
     assert len(np.unique(exact)) > 10
 
 
+@pytest.mark.parametrize("name", ["depthwise", "residual", "averages"])
+@pytest.mark.parametrize("narrow", ["bfloat16", "float16"])
+def test_the_same_integers_beside_narrow_floats(name: str, narrow: str) -> None:
+    graph, x = made(name, "uint8")
+    module = Module(graph)
+    want = compile_module(module, check_options("llvm")).runtime()(x)
+    got = compile_module(module, check_options("llvm", **{narrow: True})).runtime()(x)
+    np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
+
+
 @pytest.mark.parametrize("name", NETS)
 def test_nothing_is_dequantised(name: str) -> None:
     graph, _ = made(name, "int8")

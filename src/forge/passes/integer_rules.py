@@ -27,6 +27,8 @@ from forge.passes.matching import has_only_data, made_by, operand, pairs, scalar
 
 MOST_BIAS = 1 << 30
 """Sums of products leave room for a bias of this size in 32 bits."""
+MOST_UNIT = 1 / 16
+"""In steps of the result."""
 BYTES = ("uint8", "int8")
 MOST_TERMS = 8
 MOST_BITS = 16
@@ -60,10 +62,11 @@ class _Sum:
 def select_integers(builder: RuleBuilder, node: Node) -> Value | None:
     """``nn.max_pool2d(qnn.dequantize(%x, s, z))`` --> ``qnn.dequantize(nn.max_pool2d(%x), s, z)``"""
     op = node.op_def
-    if not (op.is_view or op.is_permutation or op.is_selection) or len(node.results) != 1 or node.operands[0] is None:
+    moves = op.is_view or op.is_permutation
+    if not (moves or op.is_selection) or len(node.results) != 1 or node.operands[0] is None:
         return None
     found = _bytes(node.operands[0])
-    if found is None:
+    if found is None or found.scale.constant is None and not moves:
         return None
     whole = builder.call(node.op_def, found.data, *node.operands[1:], name=node.name, **node.attributes)
     return builder.call("qnn.dequantize", whole, found.scale, found.zero_point, axis=-1)
@@ -277,23 +280,32 @@ def _holds_integers(node: Node) -> bool:
 
 
 def _real(builder: RuleBuilder, total: _Sum) -> Value:
-    """The sum as float32. A bias is added to the first of the sums of products, whose unit is less than one step."""
+    """The sum as float32. A bias is added to the term of the smallest unit, if that is a small part of a step."""
     terms, bias = list(total.terms), total.bias
     if bias is not None:
-        value, factor = terms[0]
-        offset = _offset(value)
-        units = np.rint(bias / factor) - (0 if offset is None else offset) if np.all(factor) else np.asarray(np.inf)
-        if np.all(np.abs(factor) <= 1) and np.all(np.abs(units) <= MOST_BIAS) and made_by(value, "cast") is None:
-            held = units.astype(dtypes.numpy_dtype(value.dtype))
-            if np.array_equal(held, units):
-                difference = made_by(value, "subtract") if offset is not None else None
-                plain = value if difference is None else operand(difference)
-                terms[0], bias = (builder.call("add", plain, builder.constant(held)), factor), None
+        place = min(range(len(terms)), key=lambda k: float(np.abs(terms[k][1]).max(initial=0)))
+        value, factor = terms[place]
+        biased = _with_bias(builder, value, factor, bias)
+        if biased is not None:
+            terms[place], bias = (biased, factor), None
     products = [_times(builder, value, factor) for value, factor in terms]
     result = products[0]
     for product in products[1:]:
         result = builder.call("add", result, product)
     return result if bias is None else builder.call("add", result, builder.constant(bias.astype(np.float32)))
+
+
+def _with_bias(builder: RuleBuilder, value: Value, factor: np.ndarray, bias: np.ndarray) -> Value | None:
+    """``value`` with ``bias`` in its units, where these are small."""
+    if not np.all(factor) or np.any(np.abs(factor) > MOST_UNIT):
+        return None
+    offset = _offset(value)
+    units = np.rint(bias / factor) - (0 if offset is None else offset)
+    held = units.astype(dtypes.numpy_dtype(value.dtype)) if np.all(np.abs(units) <= MOST_BIAS) else None
+    if held is None or not np.array_equal(held, units):
+        return None
+    difference = made_by(value, "subtract") if offset is not None else None
+    return builder.call("add", value if difference is None else operand(difference), builder.constant(held))
 
 
 def _offset(value: Value) -> np.ndarray | None:

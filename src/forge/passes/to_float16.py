@@ -19,6 +19,7 @@ from forge.ir.edits.rewrite import on_all_graphs
 from forge.ir.nodes import Graph, Node, Value
 from forge.ir.op import Precision
 from forge.ir.types import TensorType
+from forge.ops.elementwise.cast import Cast
 from forge.options import CompileOptions
 from forge.passes.conversion import Conversion
 
@@ -78,7 +79,7 @@ class _Narrowing(Conversion):
             return False
         precision = node.op_def.precision
         follows = precision in self.narrow.follow and all(self.is_new(v) for v in computed)
-        return follows or precision is Precision.NARROWS
+        return follows or precision is Precision.NARROWS and not any(map(_counts, computed))
 
     def to_new(self, value: Value) -> Value:
         """A constant is rounded at once: later passes pack it."""
@@ -92,6 +93,12 @@ class _Narrowing(Conversion):
 
 def _is_float32(value: Value) -> bool:
     return isinstance(value.type, TensorType) and value.dtype == "float32"
+
+
+def _counts(value: Value) -> bool:
+    """Whether it holds integers: sums of products of those are exact, and rounded later."""
+    cast = Cast.of(value.producer)
+    return cast is not None and dtypes.is_integer(cast.data.dtype)
 
 
 def numbers(node: Node) -> Iterator[np.ndarray]:
