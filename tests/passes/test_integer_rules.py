@@ -321,3 +321,16 @@ def test_an_output_that_is_its_input() -> None:
     for target in targets_here():
         got = compile_module(Module(graph), check_options(target)).runtime()(*arrays)
         np.testing.assert_array_equal(np.asarray(got), arrays[0])
+
+
+def test_scales_of_either_sign_stay_before_maxima() -> None:
+    """A scale that is known at run time only may be negative, and the largest integer then the smallest number."""
+    b = Builder()
+    x, scale = b.input(TensorType((1, 1, 4, 4), "uint8"), "x"), b.input(TensorType((), "float32"), "scale")
+    real = b.call("qnn.dequantize", x, scale)
+    graph = b.output(b.call("nn.max_pool2d", real, pool_size=(2, 2)), b.call("reshape", real, newshape=(16,)))
+    arrays = [np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4), np.float32(-0.5).reshape(())]
+    want = run_graph(graph, arrays)
+    to_int(graph)
+    for got, expected in zip(run_graph(graph, arrays), want):
+        np.testing.assert_array_equal(got, expected)

@@ -8,7 +8,7 @@ A node joins the group of its consumers only if nobody else needs its result. Vi
 no group. The rules, in the order in which they are tried:
 
 1. every contraction, reduction and other anchor opens a group and takes the element-wise chain after it, but for conversions to
-   wider types at its end, if its readers are element-wise;
+   wider types at its end, if what reads them is in the chain of another one;
 2. in reverse order, every other node is inlined into the one group that uses it, if that does not repeat costly work, or else
    opens a group of its own.
 """
@@ -137,13 +137,14 @@ class _Former:
             self.member[user] = group
 
     def _give_back(self, group: Group) -> None:
-        """Leaves conversions to wider types at the end of the chain to element-wise readers: fewer bytes are written and read."""
-        if not group.epilogue or not all(user.op_def.kind is Kind.ELEMENTWISE for user, _ in group.sink.result.uses):
+        """Leaves conversions to wider types at the end of the chain to an element-wise reader: fewer bytes move."""
+        user = self._only_user([group.sink.result]) if group.epilogue else None
+        if user is None or user not in self.member or user.op_def.kind is not Kind.ELEMENTWISE:
             return
         sizes = [dtypes.itemsize(node.result.dtype) for node in (group.anchor, *group.epilogue)]
         kept = max(k for k, size in enumerate(sizes) if size == min(sizes))
         converting = group.epilogue[kept:]
-        if group.sink.result in self.outputs or not all(map(_is_cheap, converting)):
+        if not all(map(_is_cheap, converting)):
             return
         for node in converting:
             group.epilogue.remove(node)
