@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ops.case import Case, f16, f32, i8, i32, row, u8
+from tests.ops.case import Case, Fixed, f16, f32, i8, i32, row, u8
 from tests.ops.onnx_oracle import onnx_node
 
 
@@ -45,8 +45,9 @@ def quantize_rows() -> list[Case]:
         row("qnn.quantize", [f32(7, special=(3e9, np.nan)), scalar(1e-3)], out_dtype="int32"),
         row("qnn.quantize", [f32(7), scalar(0.5)], out_dtype="int4"),
         row("qnn.quantize", [f16(7), scalar(0.5, np.float16), scalar(3, np.uint8)], out_dtype="uint8"),
-        row("qnn.lookup", [u8(4, 35, low=0, high=255), TABLE], lambda x, table: table[x]),
-        row("qnn.lookup", [u8(3, 5, low=0, high=255), TABLE.astype(np.float32) / 7], lambda x, table: table[x]),
+        row("qnn.lookup", [u8(4, 35, low=0, high=255), Fixed(TABLE)], lambda x, table: table[x]),
+        row("qnn.lookup", [u8(3, 5, low=0, high=255), Fixed(np.where(TABLE < 9, np.nan, TABLE / 7.0).astype(np.float32))],
+            lambda x, table: table[x]),
         row("qnn.dequantize", [i8(4, 5, low=-128, high=127), scalar(0.1), scalar(-7, np.int8)], onnx_node("DequantizeLinear")),
         row("qnn.dequantize", [u8(4, 5, low=0, high=255), scalar(0.1), scalar(200, np.uint8)], onnx_node("DequantizeLinear")),
         row("qnn.dequantize", [i8(2, 3, 4), np.array([0.1, 0.2, 0.5], np.float32), np.array([1, -2, 3], np.int8)],
