@@ -78,3 +78,21 @@ def test_memory_is_freed_in_one_place() -> None:
     entry = emit_library_entry(library, Target.parse("llvm"), embedded_weights=False)
     slots = entry.count("call i32 @forge.allocate(")
     assert slots and entry.count("call void @forge.free(") <= 2 * slots  # in time, or else at the end
+
+
+def test_kernels_of_equal_groups_with_own_sizes_are_shared() -> None:
+    """Layers of a model whose sizes come from data have each its own symbols; so may they have in another order."""
+    module = parse_module("""def @main(
+      %x: Tensor[(a, b), float32], %y: Tensor[(b, a), float32], %s: Tensor[(2), int64], %t: Tensor[(2), int64]) {
+      %0 = reshape(%x, %s); %1 = reshape(%y, %t);
+      (exp(%0), exp(%1), sum(%x, axis=[0]), sum(%y, axis=[0]))
+    }""")
+    compiled = compile_module(module, use_cache=False)
+    names = [function.name for function in compiled.lowered.library.functions]
+    assert sum("exp" in name for name in names) == sum("sum" in name for name in names) == 1
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((4, 6)).astype("float32"), rng.standard_normal((6, 4)).astype("float32")
+    got = compiled.runtime()(x, y, np.array([3, -1]), np.array([2, 12]))
+    for result, want in zip(got, (np.exp(x.reshape(3, 8)), np.exp(y.reshape(2, 12)), x.sum(0), y.sum(0)), strict=True):
+        assert result.shape == want.shape
+        np.testing.assert_allclose(result, want, rtol=1e-5)

@@ -12,7 +12,10 @@ from forge.tir import stmt, visit
 LARGEST = float(1 << 46)
 """Bytes; larger requests are refused before their size could overflow."""
 
-_ALLOCATE = f"""define internal i32 @forge.allocate(ptr %slot, ptr %size, i64 %bytes, double %estimate, ptr %host) {{
+_KEPT = "noinline"
+"""Inlined, they let SROA promote the slots, and the exit gets a phi of each slot over every call that may fail."""
+
+_ALLOCATE = f"""define internal i32 @forge.allocate(ptr %slot, ptr %size, i64 %bytes, double %estimate, ptr %host) {_KEPT} {{
   %absurd = fcmp ugt double %estimate, {LARGEST:e}
   br i1 %absurd, label %refuse, label %ask
 ask:
@@ -34,7 +37,7 @@ refuse:
   ret i32 {abi.STATUS_MEMORY}
 }}"""
 
-_ALLOCATE_OUTPUT = f"""define internal i32 @forge.allocate.output(ptr %tensor, i64 %bytes, double %estimate, ptr %host) {{
+_ALLOCATE_OUTPUT = f"""define internal i32 @forge.allocate.output(ptr %tensor, i64 %bytes, double %estimate, ptr %host) {_KEPT} {{
   %given = load ptr, ptr %tensor, align 8
   %capacity.at = getelementptr i8, ptr %tensor, i64 {abi.TENSOR_OFFSETS["capacity"]}
   %missing = icmp eq ptr %given, null
@@ -57,7 +60,7 @@ refuse:
   ret i32 {abi.STATUS_INPUT}
 }}"""
 
-_FREE = f"""define internal void @forge.free(ptr %slot, ptr %size, ptr %host) {{
+_FREE = f"""define internal void @forge.free(ptr %slot, ptr %size, ptr %host) {_KEPT} {{
   %memory = load ptr, ptr %slot, align 8
   %none = icmp eq ptr %memory, null
   br i1 %none, label %done, label %free

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +12,10 @@ import numpy as np
 from forge import dims, dtypes, te
 from forge.dims import Dim
 from forge.errors import CompileError
+from forge.ir import attributes
+from forge.ir import types as T
 from forge.ir.nodes import Graph, Node, Value
-from forge.ir.types import TensorType
+from forge.ir.types import TensorType, Type
 from forge.lowering.build import build_function, group_symbols
 from forge.lowering.control import ControlStep, control_of, find_control, find_unranked_copies, legalize, run_control
 from forge.lowering.groups import Group, form_groups, scalar_constant
@@ -109,6 +111,7 @@ class Lowering:
         self.target = target
         self.fuse = fuse
         self.functions: dict[str, Function] = {}
+        self.symbols: dict[str, list[str]] = {}  # of functions, by the same keys, as ``signature`` numbers them
         self.table = WeightTable()
         self.states = StateTable(self.table)
 
@@ -252,9 +255,8 @@ class _Assembler:
             self._copy_handle(item.node)
         else:
             self._allocate(item.sink.results)
-            function = self._function(item)
+            function, symbols = self._function(item)
             self.steps.append(function.name)
-            symbols = tuple(te.symbol_var(s) for s in group_symbols(item))
             self._call(function, [*item.external_operands(), *item.sink.results], symbols)
         self.entry.extend(FreeMemory(k) for k, (_, last) in enumerate(self.plan.dynamic) if last == number)
 
@@ -292,12 +294,15 @@ class _Assembler:
                 if not set(self.grouped.late).isdisjoint(tensor_symbols(output.type)):
                     self.entry.append(AllocateOutput(location.index, te.shape_of(output.shape), size_of(output)))
 
-    def _function(self, group: Group) -> Function:
-        key = signature(group, self.plan)
+    def _function(self, group: Group) -> tuple[Function, tuple[Var, ...]]:
+        """The kernel of a group, and what it gets for its symbols: those of the first group of the kernel had other names."""
+        key, symbols = signature(group, self.plan)
         if key not in self.functions:
             name = f"k{len(self.functions)}_{_slug(group)}"
             self.functions[key] = build_function(group, name, self.lowering.target, self.plan.alignment)
-        return self.functions[key]
+            self.lowering.symbols[key] = symbols
+        own = dict(zip(self.lowering.symbols[key], symbols, strict=True))
+        return self.functions[key], tuple(te.symbol_var(own[name]) for name in sorted(own))
 
     def _call(self, function: Function, values: Sequence[Value], scalars: tuple[Var, ...] = ()) -> None:
         self.entry.append(CallKernel(function.name, tuple(map(self._address, values)), scalars))
@@ -312,21 +317,37 @@ def _slug(group: Group) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "_", names)[:48]
 
 
-def signature(group: Group, plan: MemoryPlan) -> str:
-    """Text that is equal for groups whose kernels are the same code."""
-    numbers: dict[Value, str] = {v: f"e{k}:{v.type}:{plan.alignment(v)}" for k, v in enumerate(group.external_operands())}
+def signature(group: Group, plan: MemoryPlan) -> tuple[str, list[str]]:
+    """Text that is equal for groups whose kernels are the same code, and their symbols in the order of the text.
+
+    In the text symbols are numbered: layers of a model may have sizes of their own.
+    """
+    symbols: dict[str, Dim] = {}
+
+    def number_all(names: Iterable[str]) -> None:
+        for name in names:
+            symbols.setdefault(name, dims.symbol(f"s{len(symbols)}"))
+
+    def type_text(type_: Type) -> str:
+        number_all(T.symbols(type_))
+        return str(T.substitute(type_, symbols))
+
+    numbers: dict[Value, str] = {v: f"e{k}:{type_text(v.type)}:{plan.alignment(v)}"
+                                 for k, v in enumerate(group.external_operands())}
     numbers |= {v: f"{numbers[v]}:overwritten" for v in group.overwritten}
     if group.updated is not None:
-        numbers[group.updated] = f"updated:{group.updated.type}"
+        numbers[group.updated] = f"updated:{type_text(group.updated.type)}"
     parts = []
     for number, node in enumerate(group.nodes):
         operands = [_operand_key(v, numbers) for v in node.operands]
         role = "anchor" if node is group.anchor else ""
-        parts.append(f"{node.op}{role}({', '.join(operands)}){node.attrs!r}")
+        number_all(attributes.symbols(node.attrs))
+        parts.append(f"{node.op}{role}({', '.join(operands)}){attributes.substitute(node.attrs, symbols)!r}")
         for value in node.results:
-            numbers[value] = f"n{number}.{value.index}:{value.type}"
-    parts.extend(f"out:{v.type}:{plan.alignment(v)}" for v in group.sink.results)
-    return "; ".join(parts)
+            numbers[value] = f"n{number}.{value.index}:{type_text(value.type)}"
+    parts.extend(f"out:{type_text(v.type)}:{plan.alignment(v)}" for v in group.sink.results)
+    number_all(group_symbols(group))
+    return "; ".join(parts), list(symbols)
 
 
 def _operand_key(value: Value | None, numbers: dict[Value, str]) -> str:
