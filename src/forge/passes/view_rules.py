@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from forge import dims
+from forge import dims, dtypes
 from forge.dims import Dim
 from forge.ir.builder import Builder
 from forge.ir.edits.rewrite import RuleBuilder, new_symbols, only_use, rule
@@ -106,11 +106,14 @@ def _is_map(op: OpDef[object]) -> bool:
 def elementwise_of_view(builder: RuleBuilder, node: Node) -> Value | None:
     """f(reshape(x), c) == reshape(f(x, c)) for element-wise f and constants c: scalars, or along a last axis that stays
 
-    x is computed: f may join the kernel that does. A view of an input stays, as f may join its readers.
+    x is computed: f may join the kernel that does. A view of an input stays, as f may join its readers, and so does one under
+    an f that widens its elements, of which the kernel would store more bytes.
     """
     view, others = operand(node), node.operands[1:]
     data = viewed(view)
-    if data is None or node.result.shape != view.shape or data.producer is None or data.producer.op_def.is_view:
+    if data is None or dtypes.bits(node.result.dtype) > dtypes.bits(view.dtype):
+        return None
+    if node.result.shape != view.shape or data.producer is None or data.producer.op_def.is_view:
         return None
     keeps_last = data.shape[-1:] == view.shape[-1:] != ()
     if not all(v is None or _goes_along_last(v, keeps_last) for v in others):

@@ -27,30 +27,40 @@ _EXACT_IN_FLOAT = frozenset({"int8", "uint8", "int16", "uint16"})
 
 
 def _window(node: Node) -> dict[str, Any]:
-    """Kernel, strides, dilations, padding (numbers) and rounding of the number of windows."""
-    attrs: MaxPool2DAttrs = node.attrs
-    pads = begins_and_ends(attrs.padding, len(attrs.pool_size))
-    found: dict[str, Any] = {"kernel_shape": attrs.pool_size, "strides": attrs.strides, "pads": pads}
-    found["dilations"] = attrs.dilation if max(attrs.dilation) > 1 else None
-    return found | {"ceil_mode": (attrs.ceil_mode and _is_rounded_up(node, pads)) or None}
+    """Kernel, strides, dilations, padding (numbers) and rounding of the number of windows.
 
-
-def _is_rounded_up(node: Node, padding: Sequence[Dim]) -> bool:
-    """Whether there is a window more than without rounding up: not so where it would begin in the padding.
-
-    Versions of ONNX differ in what they say of such windows.
+    Rounding up adds no window that would begin in the padding; versions of ONNX differ in what they say of those. So it is
+    written only where there is a window more, and other axes lose the end of their padding, which no window reaches.
     """
     attrs: MaxPool2DAttrs = node.attrs
-    data, rank = data_shape(node), len(attrs.pool_size)
-    out_layout = attrs.out_layout or attrs.layout
-    for k, axis in enumerate(CHANNELS_FIRST[rank][2:]):
-        if axis not in attrs.layout or axis not in out_layout:
-            return True
-        extent = data[attrs.layout.index(axis)] + padding[k] + padding[k + rank] - (attrs.pool_size[k] - 1) * attrs.dilation[k]
-        down = dims.floordiv(extent - 1, attrs.strides[k]) + 1
-        if not dims.equal(down, node.results[0].shape[out_layout.index(axis)]):
-            return True
-    return False
+    rank = len(attrs.pool_size)
+    pads = begins_and_ends(attrs.padding, rank)
+    rounded = [attrs.ceil_mode and _is_rounded_up(node, pads, k) for k in range(rank)]
+    for k in range(rank):
+        left = dims.floormod(_last(node, pads, k), attrs.strides[k]) if any(rounded) and not rounded[k] else 0
+        end = pads[k + rank]
+        if isinstance(left, int) and isinstance(end, int) and left <= end:
+            pads[k + rank] = end - left
+    found = {"kernel_shape": attrs.pool_size, "strides": attrs.strides, "pads": pads, "ceil_mode": any(rounded) or None}
+    return found | {"dilations": attrs.dilation if max(attrs.dilation) > 1 else None}
+
+
+def _is_rounded_up(node: Node, padding: Sequence[Dim], k: int) -> bool:
+    """Whether there is a window more along spatial axis ``k`` than without rounding up, or may be."""
+    attrs: MaxPool2DAttrs = node.attrs
+    out_layout, axis = attrs.out_layout or attrs.layout, CHANNELS_FIRST[len(attrs.pool_size)][2 + k]
+    if axis not in attrs.layout or axis not in out_layout:
+        return True
+    down = dims.floordiv(_last(node, padding, k), attrs.strides[k]) + 1
+    return not dims.equal(down, node.results[0].shape[out_layout.index(axis)])
+
+
+def _last(node: Node, padding: Sequence[Dim], k: int) -> Dim:
+    """Where the last window may begin, with any stride."""
+    attrs: MaxPool2DAttrs = node.attrs
+    rank = len(attrs.pool_size)
+    extent = data_shape(node)[attrs.layout.index(CHANNELS_FIRST[rank][2 + k])]
+    return extent + padding[k] + padding[k + rank] - (attrs.pool_size[k] - 1) * attrs.dilation[k] - 1
 
 
 def _pooled(g: Emitter, node: Node, x: Ref, op: str, **attributes: Any) -> Ref:
